@@ -1,0 +1,250 @@
+//! What happened: each notable change, once. Outputs turn an event into a log line, a counter and a line of history.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::reading::{Holder, Unknown, User};
+use crate::spec::{Codec, RedisIndex, TaskSpec};
+use crate::time::{Mono, ServerTime};
+use crate::verdict::{Rule, Verdict};
+
+/// One thing that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, on the agent's clock: the instant of the evidence.
+    pub at: Mono,
+    /// The same on the server's clock, where the evidence came from a server.
+    pub server_time: Option<ServerTime>,
+    /// To whom.
+    pub subject: Subject,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// To whom something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A task.
+    Task(Arc<TaskSpec>),
+    /// A redis.
+    Redis(RedisIndex, Arc<str>),
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// The verdict changed (`from` is `None` for the first one).
+    Verdict {
+        /// The verdict before.
+        from: Option<Verdict>,
+        /// The verdict now.
+        to: Verdict,
+        /// The rule that gave it.
+        rule: Rule,
+    },
+    /// Somebody got the lock.
+    Acquired {
+        /// Who.
+        holders: Vec<Holder>,
+    },
+    /// A hold ended.
+    HoldEnded {
+        /// Who held it.
+        holders: Vec<Holder>,
+        /// How it ended.
+        reason: End,
+        /// How long it was held; `None` when its start was not seen.
+        held_ms: Option<u64>,
+    },
+    /// The deadline moved back while the holder stayed.
+    Shortened {
+        /// By how much.
+        by_ms: u64,
+    },
+    /// A wanted task has no holder.
+    GapBegan,
+    /// A gap ended because a hold settled: a handover.
+    GapEnded {
+        /// How long nobody held the lock.
+        gap_ms: u64,
+    },
+    /// A hold was too short to end a gap.
+    PhantomHold {
+        /// How long it was seen.
+        held_ms: u64,
+    },
+    /// After a hold expired, somebody took over.
+    Outage {
+        /// From the old holder's last sign of life to the take-over.
+        outage_ms: u64,
+    },
+    /// There are two holders.
+    SplitBegan {
+        /// By what evidence.
+        kind: SplitKind,
+        /// The instances concerned.
+        parties: Vec<Holder>,
+    },
+    /// There are no longer two holders, as far as that evidence goes.
+    SplitEnded {
+        /// By what evidence it had begun.
+        kind: SplitKind,
+        /// How long it lasted.
+        lasted_ms: u64,
+    },
+    /// A new holder came before the old one's deadline together with a generation change, but nothing proves that the old
+    /// hold was lost rather than released.
+    OverlapInDoubt {
+        /// Who held it before.
+        before: Vec<Holder>,
+        /// Who holds it now.
+        now: Vec<Holder>,
+        /// What was left of the old lease.
+        left_ms: u64,
+    },
+    /// Switches that were on vanished together with a generation change.
+    SwitchesLost {
+        /// Whose.
+        users: Vec<User>,
+    },
+    /// A switch was written, or the configuration changed, so that nothing is lost any more.
+    SwitchesFound,
+    /// A switch's value says neither on nor off.
+    SwitchUndecodable {
+        /// Whose.
+        user: User,
+        /// The codec that would read it, if one would.
+        fits: Option<Codec>,
+    },
+    /// The key of the switches was never seen to exist.
+    SwitchKeyMissing,
+    /// The progress is absent or cannot be read.
+    ProgressMissing {
+        /// Why; `None` when it is absent.
+        why: Option<Unknown>,
+    },
+    /// The value of the pause is neither Unix seconds nor RFC 3339.
+    PauseUndecodable,
+    /// A worker claims to run the task though nobody holds the lock.
+    ClaimBesideFreeLock {
+        /// Which one.
+        instance: Vec<u8>,
+    },
+    /// The fencing token went backwards.
+    TokenReset {
+        /// The token before.
+        from: i64,
+        /// The token now.
+        to: i64,
+    },
+    /// The lease became known.
+    LeaseLearned {
+        /// Full lifetime of a hold.
+        lease_ms: u64,
+    },
+    /// The task cannot be read though its redis can.
+    TaskUnreadable {
+        /// Why.
+        why: Unknown,
+    },
+    /// The task can be read again.
+    TaskReadable,
+    /// A redis cannot be read.
+    RedisDown {
+        /// Why.
+        why: Unknown,
+    },
+    /// A redis can be read again, or for the first time.
+    RedisUp,
+    /// A redis may have lost data.
+    GenerationChanged {
+        /// What changed.
+        change: GenerationChange,
+    },
+    /// A server's clock moved against the agent's by more than a second.
+    ClockStep {
+        /// By how much, forward positive.
+        by_ms: i64,
+    },
+}
+
+/// How a hold ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum End {
+    /// Gone, and the server's clock had reached the deadline when it answered.
+    Expired,
+    /// Gone before the deadline: released or deleted.
+    EndedEarly,
+    /// Another holder took over before the deadline.
+    Replaced,
+    /// Gone before the deadline, and the generation changed.
+    Lost,
+    /// It ended while nobody could see.
+    Unknown,
+}
+
+impl End {
+    /// All ends.
+    pub const ALL: [End; 5] = [End::Expired, End::EndedEarly, End::Replaced, End::Lost, End::Unknown];
+
+    /// The label value.
+    pub fn name(self) -> &'static str {
+        match self {
+            End::Expired => "expired",
+            End::EndedEarly => "ended_early",
+            End::Replaced => "replaced",
+            End::Lost => "lost",
+            End::Unknown => "unknown",
+        }
+    }
+}
+
+/// The kinds of evidence for two holders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SplitKind {
+    /// An exclusive lock holds several holders.
+    Holders,
+    /// Two workers keep claiming the task.
+    Claims,
+    /// A new holder before the old one's deadline, and the old hold was lost, not released.
+    Overlap,
+}
+
+impl SplitKind {
+    /// All kinds that are built.
+    pub const ALL: [SplitKind; 3] = [SplitKind::Holders, SplitKind::Claims, SplitKind::Overlap];
+
+    /// The label value.
+    pub fn name(self) -> &'static str {
+        match self {
+            SplitKind::Holders => "holders",
+            SplitKind::Claims => "claims",
+            SplitKind::Overlap => "overlap",
+        }
+    }
+}
+
+/// Why a node may have lost data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum GenerationChange {
+    /// Another process: it was restarted.
+    Restarted,
+    /// Another replication history.
+    Replication,
+    /// A database was flushed.
+    Flushed,
+    /// Keys were evicted.
+    Evicted,
+}
+
+impl GenerationChange {
+    /// The name in logs and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            GenerationChange::Restarted => "restarted",
+            GenerationChange::Replication => "replication",
+            GenerationChange::Flushed => "flushed",
+            GenerationChange::Evicted => "evicted",
+        }
+    }
+}

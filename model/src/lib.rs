@@ -1,0 +1,28 @@
+//! The pure core of lockwatch.
+//!
+//! Readings of Redis go in, verdicts, durations and events come out. This crate has no dependency and is `no_std`: it
+//! cannot name a clock, a socket, a file, a task or a random number, so every run of it can be repeated exactly.
+//!
+//! The flow through it, one direction:
+//!
+//! ```text
+//! spec ──> read (which commands to send) ──> accept (may these replies be believed?) ──> scheme / wanted / codec (decode)
+//!      ──> reading ──> state::State::step ──> snapshot, event
+//! ```
+#![no_std]
+#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+
+extern crate alloc;
+
+pub mod accept;
+pub mod event;
+pub mod histogram;
+pub mod input;
+pub mod read;
+pub mod reading;
+pub mod reply;
+pub mod snapshot;
+pub mod spec;
+pub mod state;
+pub mod time;
+pub mod verdict;

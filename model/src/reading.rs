@@ -1,0 +1,287 @@
+//! What was read of one task at one instant. Failure is data: each part is either a full answer or says why there is none.
+
+use alloc::vec::Vec;
+
+use crate::time::ServerTime;
+
+/// Why something is not known. A closed list: it is a label value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Unknown {
+    /// Nothing was read yet.
+    NotReadYet,
+    /// The server's name could not be resolved.
+    Dns,
+    /// The connection was refused or could not be made.
+    Connect,
+    /// The connection broke.
+    Closed,
+    /// No reply within the timeout.
+    Timeout,
+    /// The reply came, but too late to be evidence (also when the agent itself was paused).
+    Late,
+    /// The server wants a password, or refused the one it got.
+    Auth,
+    /// The user lacks a permission.
+    NoPermission,
+    /// The server is loading its data.
+    Loading,
+    /// The server is busy running a script.
+    Busy,
+    /// The server says that it is a replica.
+    NotMaster,
+    /// The server refuses to say what role it has.
+    RoleRefused,
+    /// The server is full: too many clients.
+    MaxClients,
+    /// The key holds another type than the scheme expects.
+    WrongType,
+    /// The key does not look like what the scheme lays out.
+    Layout,
+    /// There is more than lockwatch reads.
+    TooLarge,
+    /// The answer does not follow the protocol, or answers another question.
+    Protocol,
+    /// The server answered with another error.
+    ServerError,
+    /// The newest reading is too old: the sampler fell behind.
+    Stale,
+}
+
+impl Unknown {
+    /// All reasons, in the order of declaration.
+    pub const ALL: [Unknown; 19] = [
+        Unknown::NotReadYet,
+        Unknown::Dns,
+        Unknown::Connect,
+        Unknown::Closed,
+        Unknown::Timeout,
+        Unknown::Late,
+        Unknown::Auth,
+        Unknown::NoPermission,
+        Unknown::Loading,
+        Unknown::Busy,
+        Unknown::NotMaster,
+        Unknown::RoleRefused,
+        Unknown::MaxClients,
+        Unknown::WrongType,
+        Unknown::Layout,
+        Unknown::TooLarge,
+        Unknown::Protocol,
+        Unknown::ServerError,
+        Unknown::Stale,
+    ];
+
+    /// The label value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Unknown::NotReadYet => "not_read_yet",
+            Unknown::Dns => "dns",
+            Unknown::Connect => "connect",
+            Unknown::Closed => "closed",
+            Unknown::Timeout => "timeout",
+            Unknown::Late => "late",
+            Unknown::Auth => "auth",
+            Unknown::NoPermission => "no_permission",
+            Unknown::Loading => "loading",
+            Unknown::Busy => "busy",
+            Unknown::NotMaster => "not_master",
+            Unknown::RoleRefused => "role_refused",
+            Unknown::MaxClients => "max_clients",
+            Unknown::WrongType => "wrong_type",
+            Unknown::Layout => "layout",
+            Unknown::TooLarge => "too_large",
+            Unknown::Protocol => "protocol",
+            Unknown::ServerError => "server_error",
+            Unknown::Stale => "stale",
+        }
+    }
+
+    /// What a person can do about it, one sentence.
+    pub fn remedy(self) -> &'static str {
+        match self {
+            Unknown::NotReadYet => "Wait for the first sweep.",
+            Unknown::Dns => "Check the host name in the redis block and the resolver.",
+            Unknown::Connect => {
+                "Check that Redis runs at the configured address and that a firewall lets the agent through."
+            }
+            Unknown::Closed => {
+                "Redis or something between closed the connection: look at Redis' log and at client limits."
+            }
+            Unknown::Timeout => {
+                "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` sets how long to wait."
+            }
+            Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
+            Unknown::Auth => "Set `username` and `password_file` (or `password_env`) to a user that Redis knows.",
+            Unknown::NoPermission => "Give the user the ACL line that `lockwatch acl` prints for this configuration.",
+            Unknown::Loading => "Redis is loading its data; wait for it.",
+            Unknown::Busy => "A script blocks Redis: `SCRIPT KILL` stops one that has not written.",
+            Unknown::NotMaster => {
+                "This server is a replica, which may lie about expired locks: configure the master's address."
+            }
+            Unknown::RoleRefused => {
+                "Allow `ROLE` or `INFO` (see `lockwatch acl`), or set `assume_master: true` if a proxy forbids both."
+            }
+            Unknown::MaxClients => "Redis has too many clients: raise `maxclients` or find who leaks connections.",
+            Unknown::WrongType => "The key holds another type than `scheme` says: correct the key or the scheme.",
+            Unknown::Layout => "The key does not look like a lock of this scheme: correct the key or the scheme.",
+            Unknown::TooLarge => "The key has more entries than a lock or a switch list can have: correct the key.",
+            Unknown::Protocol => "The answer is not what Redis answers: is this address really a Redis server?",
+            Unknown::ServerError => "Look at the agent's log for Redis' error.",
+            Unknown::Stale => "The agent fell behind: look at `lockwatch_redis_skipped_ticks_total` and at its CPU.",
+        }
+    }
+}
+
+/// What one sweep read of one task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskReading {
+    /// The lock.
+    pub lock: LockReading,
+    /// Waiters and fencing token, where the scheme has them and they were asked.
+    pub extras: Extras,
+    /// The switches; `None` when the task has no switches to read (unset, always, never).
+    pub switches: Option<SwitchesReading>,
+    /// The progress; `None` when none is configured.
+    pub progress: Option<ProgressReading>,
+    /// The claims; `None` when none are configured.
+    pub claims: Option<ClaimsReading>,
+    /// Host names by instance id; `None` when not configured or not readable.
+    pub hosts: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// The pause; `None` when not configured.
+    pub pause: Option<PauseReading>,
+}
+
+/// The lock at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LockReading {
+    /// Somebody holds it.
+    Held(Held),
+    /// Nobody holds it.
+    Free,
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// A held lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Whether holders exclude each other.
+    pub mode: Mode,
+    /// Who holds it, sorted; more than one in an exclusive mode is a split. Empty only for a read lock whose readers are
+    /// all ghosts.
+    pub holders: Vec<Holder>,
+    /// Readers that died but still block writers.
+    pub ghosts: u32,
+    /// When the lease ends.
+    pub deadline: Deadline,
+}
+
+/// Whether holders exclude each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mode {
+    /// A plain lock: one holder at most.
+    Exclusive,
+    /// The write side of a read/write lock: one holder at most.
+    Write,
+    /// The read side: any number of holders.
+    Read,
+}
+
+/// One holder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Holder {
+    /// What identifies the instance: Redisson's client id, or the whole token of a string lock.
+    pub client: Vec<u8>,
+    /// The thread within the instance, where the scheme tells it.
+    pub thread: Option<Vec<u8>>,
+    /// How often it entered the lock; `None` where the scheme does not count.
+    pub entries: Option<u32>,
+    /// Whether knowing `client` is enough to release the lock; then only its digest may be shown.
+    pub secret: bool,
+}
+
+/// When a lease ends, on the server's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deadline {
+    /// At this instant.
+    At(ServerTime),
+    /// Never: the key has no TTL.
+    Never,
+    /// It moved while it was read, twice.
+    Torn,
+}
+
+/// What a scheme knows beyond holder and deadline. `None`: not asked, refused, or not a thing of this lock.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Extras {
+    /// Waiters (of a fair lock: queued threads; else: instances that listen for the release).
+    pub waiters: Option<u64>,
+    /// The fencing token last given out.
+    pub fencing_token: Option<i64>,
+}
+
+/// All switches of a task at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SwitchesReading {
+    /// Every switch that exists, sorted by user.
+    Read {
+        /// The switches.
+        switches: Vec<(User, Switch)>,
+        /// Whether the key that holds them exists (for named keys: any of them).
+        key_exists: bool,
+    },
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// A user's name as it is stored.
+pub type User = Vec<u8>;
+
+/// One switch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// The user wants the task.
+    On,
+    /// The user does not.
+    Off,
+    /// The value says neither.
+    Undecodable {
+        /// The value, cut to 64 bytes.
+        value: Vec<u8>,
+        /// The codec that would have read it, if one would.
+        fits: Option<crate::spec::Codec>,
+    },
+}
+
+/// The progress at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgressReading {
+    /// The bytes (of a length: its decimal digits).
+    Value(Vec<u8>),
+    /// There is none.
+    Absent,
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// The claims at one instant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ClaimsReading {
+    /// Instance id and the bytes it wrote, sorted by id.
+    Read(Vec<(Vec<u8>, Vec<u8>)>),
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}
+
+/// The pause at one instant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PauseReading {
+    /// Nobody asked for a pause.
+    None,
+    /// Until this instant of the server's clock.
+    Until(ServerTime),
+    /// The value is neither Unix seconds nor RFC 3339.
+    Undecodable,
+    /// No trustworthy answer.
+    Unknown(Unknown),
+}

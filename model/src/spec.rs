@@ -1,0 +1,201 @@
+//! What is to be watched: the resolved, validated form of the configuration that the model works with.
+//!
+//! Every default is already filled in, every name already checked; an `Option` here means "the user asked for none".
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+/// A Redis key: any bytes.
+pub type Key = Vec<u8>;
+
+/// Everything to be watched, as of one configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchSpec {
+    /// The redises, by position ([`RedisIndex`]).
+    pub redises: Vec<RedisSpec>,
+    /// The tasks, by position ([`TaskIndex`]).
+    pub tasks: Vec<Arc<TaskSpec>>,
+    /// Counts reloads, so that a sample of an older configuration is recognised and dropped.
+    pub epoch: u32,
+}
+
+/// Position of a redis in [`WatchSpec::redises`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RedisIndex(pub u16);
+
+/// Position of a task in [`WatchSpec::tasks`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TaskIndex(pub u32);
+
+/// One named Redis, as far as the model cares.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedisSpec {
+    /// Its name in the configuration: the label `redis`.
+    pub name: Arc<str>,
+    /// The server's address as configured, `host:port`: the label `address`.
+    pub address: Arc<str>,
+    /// Database number.
+    pub db: u32,
+    /// Pause between two sweeps.
+    pub interval_ms: u64,
+    /// A reply older than this is no evidence.
+    pub timeout_ms: u64,
+    /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
+    pub assume_master: bool,
+}
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskSpec {
+    /// Unique name: the label `task`.
+    pub name: Arc<str>,
+    /// Where its keys live.
+    pub redis: RedisIndex,
+    /// The lock that guards it.
+    pub lock: LockSpec,
+    /// How to learn whether users want it; `None`: nobody says, so it is never judged down or unwanted.
+    pub wanted: Option<WantedSpec>,
+    /// Proof that the work is not stuck.
+    pub progress: Option<ProgressSpec>,
+    /// The workers' own statements.
+    pub claims: Option<ClaimsSpec>,
+    /// Hash that maps an instance id to a host name.
+    pub hosts: Option<Key>,
+    /// String key in which a deploy script writes until when pages shall wait.
+    pub paused_until: Option<Key>,
+    /// A gap shorter than this is a handover.
+    pub grace_ms: u64,
+    /// A hold shorter than this does not end a gap.
+    pub settle_ms: u64,
+    /// How long the task may go on after it was switched off.
+    pub wind_down_ms: u64,
+    /// Without a trustworthy reading for longer than this, the verdict is unknown.
+    pub blind_after_ms: u64,
+    /// A hold longer than this deserves a warning.
+    pub max_hold_ms: Option<u64>,
+    /// Per-task labels, in the order of the configuration's `labels`; a label that the task does not set is empty.
+    pub labels: Vec<(Arc<str>, Arc<str>)>,
+}
+
+/// The lock of a task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockSpec {
+    /// The lock's key.
+    pub key: Key,
+    /// How a library lays it out.
+    pub scheme: SchemeKind,
+    /// Full lifetime of a hold; learned when `None`.
+    pub lease_ms: Option<u64>,
+    /// Pause between two renewals; follows the library's rule, or is learned, when `None`.
+    pub renew_every_ms: Option<u64>,
+}
+
+/// The known layouts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum SchemeKind {
+    /// Redisson's hash: `RLock` and its siblings, read/write, fair, fenced.
+    Redisson,
+    /// A token in a string key (`SET key token NX PX …`).
+    String,
+}
+
+impl SchemeKind {
+    /// All schemes.
+    pub const ALL: [SchemeKind; 2] = [SchemeKind::Redisson, SchemeKind::String];
+
+    /// The name in configuration, labels and pages.
+    pub fn name(self) -> &'static str {
+        match self {
+            SchemeKind::Redisson => "redisson",
+            SchemeKind::String => "string",
+        }
+    }
+}
+
+/// Where users say whether they want the task.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedSpec {
+    /// The keys.
+    pub source: WantedSource,
+    /// How values (and the names of hash fields and set members) are encoded.
+    pub codec: Codec,
+}
+
+/// The kinds of switches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WantedSource {
+    /// A hash: one field per user, its value is the switch.
+    Hash(Key),
+    /// A set: its members want the task.
+    Set(Key),
+    /// A string that counts the users who want it.
+    Counter(Key),
+    /// One string key per user.
+    Keys(Vec<Key>),
+    /// Wanted at all times.
+    Always,
+    /// Wanted at no time.
+    Never,
+}
+
+/// How a switch's bytes are to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Codec {
+    /// The text itself.
+    Raw,
+    /// A JSON scalar.
+    Json,
+    /// Java serialization (Spring's default).
+    Jdk,
+    /// Kryo 5 (Redisson's default).
+    Kryo5,
+}
+
+impl Codec {
+    /// All codecs.
+    pub const ALL: [Codec; 4] = [Codec::Raw, Codec::Json, Codec::Jdk, Codec::Kryo5];
+
+    /// The name in the configuration.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::Raw => "raw",
+            Codec::Json => "json",
+            Codec::Jdk => "jdk",
+            Codec::Kryo5 => "kryo5",
+        }
+    }
+}
+
+/// Bytes that the work itself changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgressSpec {
+    /// Where they are.
+    pub source: ProgressSource,
+    /// Without a change for longer than this, the task is stalled.
+    pub stale_after_ms: u64,
+}
+
+/// The kinds of progress.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgressSource {
+    /// One field of a hash.
+    HashField {
+        /// The hash.
+        key: Key,
+        /// The field.
+        field: Vec<u8>,
+    },
+    /// A string key.
+    Key(Key),
+    /// The length of a list, set, stream or sorted set.
+    Length(Key),
+}
+
+/// The hash in which each worker states "I am running this task": a field per instance, whose value it keeps changing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimsSpec {
+    /// The hash.
+    pub key: Key,
+    /// A claim lives while its bytes changed within this time.
+    pub fresh_for_ms: u64,
+}

@@ -1,0 +1,47 @@
+//! Three clocks, three types. Only like subtracts from like; nothing here can read a clock.
+
+/// The agent's monotonic clock: milliseconds since an origin that means nothing to anybody else.
+///
+/// Every duration that lockwatch judges by is a difference of two of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mono(pub u64);
+
+impl Mono {
+    /// Milliseconds from `earlier` to `self`, 0 when `earlier` is later.
+    pub fn since_ms(self, earlier: Mono) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The instant `ms` later.
+    #[must_use]
+    pub fn plus_ms(self, ms: u64) -> Mono {
+        Mono(self.0.saturating_add(ms))
+    }
+
+    /// The instant `ms` earlier, but never before the origin.
+    #[must_use]
+    pub fn minus_ms(self, ms: u64) -> Mono {
+        Mono(self.0.saturating_sub(ms))
+    }
+}
+
+/// A Redis server's wall clock: milliseconds since the Unix epoch, as that server tells them (`TIME`, `PEXPIRETIME`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerTime(pub i64);
+
+impl ServerTime {
+    /// Milliseconds from `earlier` to `self`; negative when `earlier` is later.
+    pub fn since_ms(self, earlier: ServerTime) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The instant `ms` later (earlier when negative).
+    #[must_use]
+    pub fn plus_ms(self, ms: i64) -> ServerTime {
+        ServerTime(self.0.saturating_add(ms))
+    }
+}
+
+/// The agent's wall clock: milliseconds since the Unix epoch. For people to read; nothing is judged by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct AgentWall(pub i64);

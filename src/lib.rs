@@ -1,0 +1,4 @@
+//! lockwatch: watches Redis locks that guard singleton tasks. The map is in ARCHITECTURE.md.
+
+pub mod config;
+pub mod published;

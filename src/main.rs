@@ -1,0 +1,3 @@
+//! The program: see `lockwatch --help`.
+
+fn main() {}
