@@ -15,14 +15,18 @@
 extern crate alloc;
 
 pub mod accept;
+pub mod codec;
 pub mod event;
 pub mod histogram;
 pub mod input;
+pub mod pause;
 pub mod read;
 pub mod reading;
 pub mod reply;
+pub mod scheme;
 pub mod snapshot;
 pub mod spec;
 pub mod state;
 pub mod time;
 pub mod verdict;
+pub mod wanted;
