@@ -3,6 +3,7 @@
 //! The lock comes first, bracketed by its deadline, so that holder and deadline belong together; then the switches, so that a
 //! free lock beside a switch that is on was free while the switch was on.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -41,7 +42,7 @@ enum Stage {
     /// Everything that can be asked without knowing an answer; `again` after a torn bracket.
     Main { again: bool },
     /// What could only be asked with the answers of the first round.
-    Details { reading: TaskReading, length_of: Option<&'static str> },
+    Details { reading: Box<TaskReading>, length_of: Option<&'static str> },
 }
 
 /// What a round of replies led to.
@@ -72,7 +73,7 @@ impl TaskRead {
         match &self.stage {
             Stage::Main { again } => self.decode_main(*again, &mut Replies(replies.iter())),
             Stage::Details { reading, length_of } => {
-                let reading = self.decode_details(reading.clone(), *length_of, &mut Replies(replies.iter()));
+                let reading = self.decode_details((**reading).clone(), *length_of, &mut Replies(replies.iter()));
                 Round::Done(reading)
             }
         }
@@ -150,7 +151,10 @@ impl TaskRead {
             },
         };
         match length_of.is_some() || !readers(&reading).is_empty() {
-            true => Round::Again(TaskRead { stage: Stage::Details { reading, length_of }, ..self.clone() }),
+            true => Round::Again(TaskRead {
+                stage: Stage::Details { reading: Box::new(reading), length_of },
+                ..self.clone()
+            }),
             false => Round::Done(reading),
         }
     }
@@ -342,8 +346,11 @@ fn fingerprint(value: &[u8]) -> Vec<u8> {
     print
 }
 
+/// A field of a hash and its value.
+pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
+
 /// The pairs of a scan of a hash that is whole (cursor 0).
-pub(crate) fn scanned_pairs(reply: &Reply) -> Result<Vec<(&[u8], &[u8])>, Unknown> {
+pub(crate) fn scanned_pairs(reply: &Reply) -> Result<Vec<Pair<'_>>, Unknown> {
     let items = scanned_items(reply)?;
     let pairs = items.chunks(2).map(|pair| match pair {
         [field, value] => Ok((field.as_bytes().ok_or(Unknown::Protocol)?, value.as_bytes().ok_or(Unknown::Protocol)?)),
@@ -372,7 +379,7 @@ pub(crate) fn scanned_part(reply: &Reply) -> Result<(&[Reply], bool), Unknown> {
     }
 }
 
-fn owned_pairs(pairs: Vec<(&[u8], &[u8])>) -> Vec<(Vec<u8>, Vec<u8>)> {
+fn owned_pairs(pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
     pairs.into_iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect()
 }
 

@@ -103,7 +103,7 @@ fn braced(key: &[u8]) -> Vec<u8> {
     name
 }
 
-type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;
+type Fields<'a> = Vec<crate::read::Pair<'a>>;
 
 /// The pairs of a whole scan, sorted, each field once (a scan may repeat one while the server resizes the hash).
 fn fields(reply: &Reply) -> Result<Fields<'_>, Unknown> {
@@ -202,7 +202,10 @@ mod tests {
         Redisson.decode(&scan("0", fields), true)
     }
 
-    fn names(value: Value) -> (Mode, Vec<(Vec<u8>, Vec<u8>, u32)>) {
+    /// Client, thread, entries.
+    type Named = (Vec<u8>, Vec<u8>, u32);
+
+    fn names(value: Value) -> (Mode, Vec<Named>) {
         match value {
             Value::Present { mode, holders } => (
                 mode,
@@ -215,7 +218,7 @@ mod tests {
         }
     }
 
-    fn id(client: &str, thread: &str, entries: u32) -> (Vec<u8>, Vec<u8>, u32) {
+    fn id(client: &str, thread: &str, entries: u32) -> Named {
         (client.as_bytes().to_vec(), thread.as_bytes().to_vec(), entries)
     }
 
