@@ -15,6 +15,7 @@
 extern crate alloc;
 
 pub mod accept;
+pub mod codec;
 pub mod event;
 pub mod histogram;
 pub mod input;
