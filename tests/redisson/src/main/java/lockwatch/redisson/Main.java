@@ -60,7 +60,7 @@ public final class Main {
                 return Map.of("id", client(command).redisson.getId());
             }
             case "thread-id" -> {
-                return Map.of("id", client(command).worker(command.word(1)).id());
+                return Map.of("id", client(command).worker(command.word(1)).threadId());
             }
             case "time" -> {
                 long serverUs = client(command).serverMicros();

@@ -61,7 +61,9 @@ final class Worker {
         return false;
     }
 
-    long id() throws Exception {
-        return run(() -> Thread.currentThread().getId());
+    /** The id that Redisson puts into the holder. */
+    long threadId() throws Exception {
+        Thread started = thread;
+        return started == null ? run(() -> Thread.currentThread().getId()) : started.getId();
     }
 }
