@@ -1,3 +1,6 @@
-//! The integration tests, one binary.
+//! The one integration test binary: each module tests one border of the program with real parts.
 
+mod architecture;
 mod config;
+mod exposition;
+mod snapshots;
