@@ -21,6 +21,7 @@ pub mod input;
 pub mod read;
 pub mod reading;
 pub mod reply;
+pub mod schedule;
 pub mod snapshot;
 pub mod spec;
 pub mod state;
