@@ -1,5 +1,8 @@
 //! lockwatch: watches Redis locks that guard singleton tasks. The map is in ARCHITECTURE.md.
 
+pub mod clock;
 pub mod config;
+pub mod engine;
 pub mod published;
 pub mod redis;
+pub mod sampler;

@@ -134,6 +134,11 @@ impl Schedule {
         ticks.chain(self.extras.first().map(|(at, _)| *at)).min()
     }
 
+    /// The instant of the next tick, whatever else is due: when to look again while there is no connection.
+    pub fn next_tick(&self) -> Option<Mono> {
+        self.slots.iter().map(|slot| slot.next_at).min()
+    }
+
     /// The next batch that is due at `now`, if there is one; the caller must report how it ended.
     pub fn due(&mut self, now: Mono) -> Option<Batch> {
         (0..self.slots.len()).find_map(|slot| self.due_slot(slot, now)).or_else(|| self.due_extras(now))

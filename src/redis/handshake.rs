@@ -136,7 +136,7 @@ fn may_ask_pexpiretime(reply: &Reply) -> bool {
 fn role_name(name: &[u8]) -> Option<&'static str> {
     match name {
         b"master" => Some("master"),
-        b"slave" => Some("slave"),
+        b"slave" | b"replica" => Some("replica"),
         b"sentinel" => Some("sentinel"),
         _ => None,
     }
