@@ -1,6 +1,10 @@
 //! lockwatch: watches Redis locks that guard singleton tasks. The map is in ARCHITECTURE.md.
 
+pub mod clock;
 pub mod config;
+pub mod engine;
 pub mod http;
 pub mod output;
 pub mod published;
+pub mod redis;
+pub mod sampler;
