@@ -1,5 +1,6 @@
 //! Plays a timeline: the world, the sampler and the model, one virtual instant after the other.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use lockwatch_model::event::Event;
@@ -26,6 +27,10 @@ const EVENTS_SHOWN: usize = 15;
 /// Everything while one timeline is played.
 struct Play<'a> {
     script: &'a Script,
+    /// Every instant that the script names.
+    instants: BTreeSet<u64>,
+    /// Positions of the lines that check something.
+    checking: Vec<usize>,
     setup: Setup,
     world: World,
     sampler: Sampler,
@@ -48,8 +53,11 @@ pub(crate) fn play(script: &Script) -> Result<Vec<String>, String> {
     for (number, words) in &script.config {
         setup.set(&strs(words)).map_err(|why| format!("line {number}: {why}"))?;
     }
+    let checks = |line: &Line| !matches!(line.what, What::Verb(_));
     let mut play = Play {
         script,
+        instants: script.lines.iter().flat_map(|line| [line.from, line.until]).collect(),
+        checking: (0..script.lines.len()).filter(|at| script.lines.get(*at).is_some_and(checks)).collect(),
         setup,
         world: World::new(),
         sampler: Sampler::new(),
@@ -74,9 +82,9 @@ pub(crate) fn play(script: &Script) -> Result<Vec<String>, String> {
 
 impl Play<'_> {
     fn next_instant(&self, now: u64) -> Option<u64> {
-        let lines = self.script.lines.iter().flat_map(|line| [line.from, line.until]);
         let own = [self.sampler.next_event(), (now / LOOK_EVERY_MS + 1) * LOOK_EVERY_MS];
-        let all = lines.chain(own).chain(self.world.next_event());
+        let named = self.instants.range(now + 1..).next().copied();
+        let all = own.into_iter().chain(named).chain(self.world.next_event());
         all.filter(|at| *at > now && *at <= self.script.end).min()
     }
 
@@ -84,7 +92,8 @@ impl Play<'_> {
     fn instant(&mut self, now: u64) -> Result<(), String> {
         let script = self.script;
         self.world.advance(now);
-        for line in script.lines.iter().filter(|line| line.from == now) {
+        let first = script.lines.partition_point(|line| line.from < now);
+        for line in script.lines.iter().skip(first).take_while(|line| line.from == now) {
             if let What::Verb(words) = &line.what {
                 self.verb(now, &strs(words)).map_err(|why| format!("line {}: {why}", line.number))?;
             }
@@ -118,15 +127,14 @@ impl Play<'_> {
 
     fn look(&mut self, now: u64) -> Result<(), String> {
         let script = self.script;
-        let checked = script.lines.iter().any(|line| line.from == now || line.until == now);
-        if now % LOOK_EVERY_MS == 0 || checked {
+        if now % LOOK_EVERY_MS == 0 || self.instants.contains(&now) {
             self.step(now, Input::Tick);
         }
         let snapshot = self.state.snapshot(mono(now));
         let broken = self.invariants.check(&snapshot, &self.setup.spec());
         self.failures.extend(broken.iter().map(|what| format!("at {}: {what}", seconds(now as i64))));
-        for (index, line) in script.lines.iter().enumerate() {
-            if line.from <= now && now <= line.until {
+        for index in self.checking.clone() {
+            if let Some(line) = script.lines.get(index).filter(|line| line.from <= now && now <= line.until) {
                 self.judge(now, index, line, &snapshot)?;
             }
         }

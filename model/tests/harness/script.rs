@@ -69,6 +69,7 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
     }
     let mut script = Script { config: Vec::new(), lines: Vec::new(), end: 0 };
     let mut range = None;
+    let mut latest = 0;
     for (index, raw) in text.lines().enumerate() {
         let number = index + 1;
         let line = raw.split('#').next().unwrap_or_default().trim_end();
@@ -85,8 +86,11 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
         } else {
             let (instant, statement) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let next = instants(instant).map_err(at)?;
-            if range.is_some_and(|(from, _)| next.0 < from) {
-                return Err(at(format!("{instant} lies before the line above")));
+            if next.0 == next.1 {
+                if next.0 < latest {
+                    return Err(at(format!("{instant} lies before an instant above")));
+                }
+                latest = next.0;
             }
             range = Some(next);
             statement.trim()
