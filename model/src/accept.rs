@@ -1,12 +1,14 @@
 //! Whether replies may be believed: only a complete, timely answer from a server that says it is master, on that
 //! connection, after the answers it vouches for.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::input::Vouch;
+use crate::command;
+use crate::input::{Generation, Vouch};
 use crate::reading::Unknown;
-use crate::reply::{Command, Reply};
-use crate::time::{AgentWall, Mono};
+use crate::reply::{Command, Reply, ServerError};
+use crate::time::{AgentWall, Mono, ServerTime};
 
 /// What a server can do and lets this user do, found out when connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,15 +45,28 @@ pub struct Timing {
     pub timeout_ms: u64,
 }
 
+/// Sections of `INFO` that tell a generation, in the order they are asked.
+const INFO_SECTIONS: [&str; 5] = ["server", "replication", "persistence", "stats", "commandstats"];
+
 /// The commands that open each batch.
 pub fn header() -> Vec<Command> {
-    Vec::new()
+    vec![command!("TIME")]
 }
 
 /// The commands that close each batch; `nonce` must differ from batch to batch.
+///
+/// The role and the nonce come last, so that they vouch for everything before them.
 pub fn footer(caps: Caps, nonce: &[u8]) -> Vec<Command> {
-    let _ = (caps, nonce);
-    Vec::new()
+    let mut commands = Vec::new();
+    if caps.info {
+        commands.extend(INFO_SECTIONS.iter().map(|section| command!("INFO", section)));
+    }
+    commands.push(command!("TIME"));
+    if caps.role == RoleCheck::Role {
+        commands.push(command!("ROLE"));
+    }
+    commands.push(command!("ECHO", nonce));
+    commands
 }
 
 /// Judges a batch by the replies to its [`header`] and [`footer`].
@@ -59,6 +74,269 @@ pub fn footer(caps: Caps, nonce: &[u8]) -> Vec<Command> {
 /// # Errors
 /// Why nothing of the batch may be believed.
 pub fn vouch(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer: &[Reply]) -> Result<Vouch, Unknown> {
-    let _ = (caps, timing, nonce, header, footer);
-    Err(Unknown::Protocol)
+    let took_ms = timing.received.since_ms(timing.sent);
+    if took_ms > timing.timeout_ms {
+        return Err(Unknown::Late);
+    }
+    let mut replies = header.iter().chain(footer);
+    let mut next = || replies.next().ok_or(Unknown::Protocol);
+    let first = server_time(next()?)?;
+    let info = match caps.info {
+        true => Some(Info::from_replies([next()?, next()?, next()?, next()?, next()?])?),
+        false => None,
+    };
+    let last = server_time(next()?)?;
+    let role_verified = match caps.role {
+        RoleCheck::Role => says_master_by_role(next()?)?,
+        RoleCheck::Info => says_master_by_info(info.as_ref())?,
+        RoleCheck::Assumed => false,
+    };
+    match next()? {
+        Reply::Bytes(echo) if echo == nonce => {}
+        Reply::Error(error) => return Err(Unknown::from(error)),
+        _ => return Err(Unknown::Protocol),
+    }
+    if replies.next().is_some() {
+        return Err(Unknown::Protocol);
+    }
+    if info.as_ref().is_some_and(|info| info.loading) {
+        return Err(Unknown::Loading);
+    }
+    let halfway_server = first.0.saturating_add(last.since_ms(first) / 2);
+    let halfway_agent = timing.sent_wall.0.saturating_add(i64::try_from(took_ms / 2).unwrap_or(0));
+    Ok(Vouch {
+        first,
+        last,
+        role_verified,
+        generation: info.map(|info| info.generation),
+        clock_offset_ms: halfway_server.saturating_sub(halfway_agent),
+    })
+}
+
+/// The role as `ROLE` or `INFO replication` tells it, for people: `master` or `replica`.
+pub fn role_name(role: &[u8]) -> Option<&'static str> {
+    match role {
+        b"master" => Some("master"),
+        b"slave" | b"replica" => Some("replica"),
+        _ => None,
+    }
+}
+
+fn server_time(reply: &Reply) -> Result<ServerTime, Unknown> {
+    match reply {
+        Reply::Error(error) => Err(Unknown::from(error)),
+        Reply::Array(parts) => {
+            let [seconds, micros] = parts.as_slice() else { return Err(Unknown::Protocol) };
+            let (Some(seconds), Some(micros)) = (seconds.as_int(), micros.as_int()) else {
+                return Err(Unknown::Protocol);
+            };
+            Ok(ServerTime(seconds.saturating_mul(1_000).saturating_add(micros / 1_000)))
+        }
+        _ => Err(Unknown::Protocol),
+    }
+}
+
+/// [`server_time`] for a reply inside a task's part of the batch.
+pub(crate) fn time_of(reply: &Reply) -> Result<ServerTime, Unknown> {
+    server_time(reply)
+}
+
+fn says_master_by_role(reply: &Reply) -> Result<bool, Unknown> {
+    match reply {
+        Reply::Error(error) => Err(match Unknown::from(error) {
+            Unknown::NoPermission => Unknown::RoleRefused,
+            other => other,
+        }),
+        Reply::Array(parts) => match parts.first().and_then(Reply::as_bytes) {
+            Some(b"master") => Ok(true),
+            Some(_) => Err(Unknown::NotMaster),
+            None => Err(Unknown::Protocol),
+        },
+        _ => Err(Unknown::Protocol),
+    }
+}
+
+fn says_master_by_info(info: Option<&Info>) -> Result<bool, Unknown> {
+    match info.map(|info| info.role.as_slice()) {
+        Some(b"master") => Ok(true),
+        Some(b"") | None => Err(Unknown::RoleRefused),
+        Some(_) => Err(Unknown::NotMaster),
+    }
+}
+
+/// What matters of `INFO`.
+struct Info {
+    role: Vec<u8>,
+    loading: bool,
+    generation: Generation,
+}
+
+impl Info {
+    /// From the replies to [`INFO_SECTIONS`]. A refused section counts as empty.
+    fn from_replies(sections: [&Reply; INFO_SECTIONS.len()]) -> Result<Info, Unknown> {
+        let mut texts: [&[u8]; INFO_SECTIONS.len()] = [b""; INFO_SECTIONS.len()];
+        for (text, reply) in texts.iter_mut().zip(sections) {
+            *text = match reply {
+                Reply::Bytes(bytes) => bytes,
+                Reply::Error(error) => match Unknown::from(error) {
+                    Unknown::NoPermission | Unknown::ServerError => b"",
+                    other => return Err(other),
+                },
+                _ => return Err(Unknown::Protocol),
+            };
+        }
+        let [server, replication, persistence, stats, commandstats] = texts;
+        let flushes = ["cmdstat_flushall", "cmdstat_flushdb", "cmdstat_swapdb"]
+            .iter()
+            .filter_map(|name| calls(info_field(commandstats, name)?))
+            .sum();
+        Ok(Info {
+            role: info_field(replication, "role").unwrap_or_default().to_vec(),
+            loading: info_number(persistence, "loading") == Some(1),
+            generation: Generation {
+                run_id: info_field(server, "run_id").unwrap_or_default().to_vec(),
+                replication_id: info_field(replication, "master_replid").unwrap_or_default().to_vec(),
+                flushes,
+                evictions: info_number(stats, "evicted_keys").unwrap_or(0),
+                started_empty: started_empty(persistence),
+            },
+        })
+    }
+}
+
+/// Whether the process began with nothing. Only an RDB file tells how much was loaded; with an append-only file it stays
+/// open.
+fn started_empty(persistence: &[u8]) -> Option<bool> {
+    let loaded = info_number(persistence, "rdb_last_load_keys_loaded")?;
+    match (loaded, info_number(persistence, "aof_enabled")?) {
+        (0, 0) => Some(true),
+        (0, _) => None,
+        _ => Some(false),
+    }
+}
+
+/// The value of `name:` in a section of `INFO`.
+pub fn info_field<'a>(section: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    section.split(|byte| *byte == b'\n').find_map(|line| {
+        let value = line.strip_prefix(name.as_bytes())?.strip_prefix(b":")?;
+        Some(value.strip_suffix(b"\r").unwrap_or(value))
+    })
+}
+
+fn info_number(section: &[u8], name: &str) -> Option<u64> {
+    core::str::from_utf8(info_field(section, name)?).ok()?.parse().ok()
+}
+
+/// `calls=7,usec=…` to 7.
+fn calls(stats: &[u8]) -> Option<u64> {
+    let digits = stats.strip_prefix(b"calls=")?.split(|byte| *byte == b',').next()?;
+    core::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+impl From<&ServerError> for Unknown {
+    fn from(error: &ServerError) -> Unknown {
+        match error.code.as_slice() {
+            b"NOAUTH" | b"WRONGPASS" => Unknown::Auth,
+            b"NOPERM" => Unknown::NoPermission,
+            b"LOADING" => Unknown::Loading,
+            b"BUSY" => Unknown::Busy,
+            b"MASTERDOWN" => Unknown::NotMaster,
+            b"WRONGTYPE" => Unknown::WrongType,
+            _ if error.detail.starts_with(b"max number of clients") => Unknown::MaxClients,
+            _ => Unknown::ServerError,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
+
+    fn bytes(text: &str) -> Reply {
+        Reply::Bytes(text.as_bytes().to_vec())
+    }
+
+    fn time(seconds: i64, micros: i64) -> Reply {
+        Reply::Array(vec![Reply::Int(seconds), Reply::Int(micros)])
+    }
+
+    fn timing(took_ms: u64) -> Timing {
+        Timing { sent: Mono(5_000), received: Mono(5_000 + took_ms), sent_wall: AgentWall(10_000), timeout_ms: 3_000 }
+    }
+
+    fn good_footer() -> Vec<Reply> {
+        vec![
+            bytes("# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\n"),
+            bytes("# Replication\r\nrole:master\r\nmaster_replid:r1\r\n"),
+            bytes("loading:0\r\nrdb_last_load_keys_loaded:0\r\naof_enabled:0\r\n"),
+            bytes("evicted_keys:3\r\n"),
+            bytes("cmdstat_flushall:calls=2,usec=9\r\ncmdstat_flushdb:calls=1,usec=3\r\n"),
+            time(12, 345_678),
+            Reply::Array(vec![bytes("master"), Reply::Int(0), Reply::Array(vec![])]),
+            bytes("n1"),
+        ]
+    }
+
+    #[test]
+    fn a_full_timely_answer_of_a_master_is_believed() {
+        let vouch = vouch(CAPS, timing(4), b"n1", &[time(12, 340_000)], &good_footer()).unwrap();
+        assert_eq!((vouch.first, vouch.last, vouch.role_verified), (ServerTime(12_340), ServerTime(12_345), true));
+        assert_eq!(vouch.clock_offset_ms, 12_342 - 10_002);
+        let generation = vouch.generation.unwrap();
+        assert_eq!((generation.flushes, generation.evictions, generation.started_empty), (3, 3, Some(true)));
+        assert_eq!(generation.run_id, b"abc");
+    }
+
+    #[test]
+    fn header_and_footer_have_a_reply_each() {
+        assert_eq!(header().len(), 1);
+        assert_eq!(footer(CAPS, b"n1").len(), good_footer().len());
+    }
+
+    #[test]
+    fn whatever_is_missing_or_wrong_is_unknown() {
+        let check = |change: &dyn Fn(&mut Vec<Reply>), took_ms: u64, nonce: &[u8]| {
+            let mut replies = good_footer();
+            change(&mut replies);
+            vouch(CAPS, timing(took_ms), nonce, &[time(12, 340_000)], &replies).unwrap_err()
+        };
+        let replace = |at: usize, reply: Reply| move |replies: &mut Vec<Reply>| replies[at] = reply.clone();
+        let error = |code: &str| {
+            Reply::Error(ServerError {
+                code: code.as_bytes().to_vec(),
+                detail: b"max number of clients reached".to_vec(),
+            })
+        };
+        assert_eq!(check(&|_| (), 3_001, b"n1"), Unknown::Late);
+        assert_eq!(check(&|_| (), 4, b"other"), Unknown::Protocol);
+        assert_eq!(check(&|replies| drop(replies.pop()), 4, b"n1"), Unknown::Protocol);
+        assert_eq!(check(&|replies| replies.push(Reply::Nil), 4, b"n1"), Unknown::Protocol);
+        assert_eq!(check(&replace(6, Reply::Array(vec![bytes("slave")])), 4, b"n1"), Unknown::NotMaster);
+        assert_eq!(check(&replace(6, error("NOPERM")), 4, b"n1"), Unknown::RoleRefused);
+        assert_eq!(check(&replace(6, error("BUSY")), 4, b"n1"), Unknown::Busy);
+        assert_eq!(check(&replace(7, error("ERR")), 4, b"n1"), Unknown::MaxClients);
+        assert_eq!(check(&replace(5, error("NOAUTH")), 4, b"n1"), Unknown::Auth);
+        assert_eq!(check(&replace(2, bytes("loading:1\r\n")), 4, b"n1"), Unknown::Loading);
+    }
+
+    #[test]
+    fn a_role_told_by_info_only_must_be_master_too() {
+        let caps = Caps { role: RoleCheck::Info, ..CAPS };
+        let mut replies = good_footer();
+        replies.remove(6);
+        assert!(vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies).unwrap().role_verified);
+        replies[1] = bytes("role:slave\r\n");
+        assert_eq!(vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies), Err(Unknown::NotMaster));
+        replies[1] = bytes("");
+        assert_eq!(vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies), Err(Unknown::RoleRefused));
+    }
+
+    #[test]
+    fn an_append_only_file_leaves_open_what_was_loaded() {
+        assert_eq!(started_empty(b"rdb_last_load_keys_loaded:0\r\naof_enabled:1\r\n"), None);
+        assert_eq!(started_empty(b"rdb_last_load_keys_loaded:4\r\naof_enabled:0\r\n"), Some(false));
+        assert_eq!(started_empty(b"aof_enabled:0\r\n"), None);
+    }
 }

@@ -15,14 +15,26 @@
 extern crate alloc;
 
 pub mod accept;
+mod clocks;
+pub mod codec;
 pub mod event;
+mod generation;
 pub mod histogram;
 pub mod input;
+mod lock;
+mod node;
+mod pause;
 pub mod read;
 pub mod reading;
+mod renewal;
 pub mod reply;
+pub mod scheme;
 pub mod snapshot;
 pub mod spec;
+mod split;
 pub mod state;
+mod switches;
+mod task;
 pub mod time;
 pub mod verdict;
+pub mod wanted;

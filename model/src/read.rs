@@ -1,12 +1,32 @@
 //! How one task is read in one sweep: which commands, in which order, and what their replies say.
+//!
+//! The lock comes first, bracketed by its deadline, so that holder and deadline belong together; then the switches, so that a
+//! free lock beside a switch that is on was free while the switch was on.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::accept::Caps;
-use crate::reading::TaskReading;
+use crate::accept::{Caps, time_of};
+use crate::command;
+use crate::pause;
+use crate::reading::{
+    ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, ProgressReading, TaskReading, Unknown,
+};
 use crate::reply::{Command, Reply};
-use crate::spec::TaskSpec;
+use crate::scheme::{self, Value};
+use crate::spec::{ProgressSource, TaskSpec};
+use crate::time::ServerTime;
+use crate::wanted;
+
+/// Entries of a hash or set of users, instances or hosts that are read at most.
+pub(crate) const MAX_ENTRIES: &str = "1000";
+/// Without `PEXPIRETIME`, two readings of one deadline may differ by this much.
+const PTTL_TOLERANCE_MS: i64 = 2;
+/// Deadlines beyond this are as good as never and would not survive arithmetic: the year 292,278,994 in milliseconds.
+const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
+/// Bytes of a progress or claim that are compared.
+const COMPARED_BYTES: usize = 256;
 
 /// One task's part of a sweep. Most are done after one round; a torn bracket or the readers of a read lock need another.
 #[derive(Clone, Debug)]
@@ -14,6 +34,15 @@ pub struct TaskRead {
     spec: Arc<TaskSpec>,
     caps: Caps,
     with_extras: bool,
+    stage: Stage,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// Everything that can be asked without knowing an answer; `again` after a torn bracket.
+    Main { again: bool },
+    /// What could only be asked with the answers of the first round.
+    Details { reading: Box<TaskReading>, length_of: Option<&'static str> },
 }
 
 /// What a round of replies led to.
@@ -28,17 +57,344 @@ pub enum Round {
 impl TaskRead {
     /// The first round for `spec`.
     pub fn new(spec: Arc<TaskSpec>, caps: Caps, with_extras: bool) -> TaskRead {
-        TaskRead { spec, caps, with_extras }
+        TaskRead { spec, caps, with_extras, stage: Stage::Main { again: false } }
     }
 
     /// Appends this round's commands.
     pub fn commands(&self, out: &mut Vec<Command>) {
-        let _ = (&self.spec, self.caps, self.with_extras, out);
+        match &self.stage {
+            Stage::Main { .. } => self.main_commands(out),
+            Stage::Details { reading, length_of } => self.detail_commands(reading, *length_of, out),
+        }
     }
 
     /// Reads this round's replies: exactly as many as [`TaskRead::commands`] appended.
     pub fn decode(self, replies: &[Reply]) -> Round {
-        let _ = replies;
-        Round::Again(self)
+        match &self.stage {
+            Stage::Main { again } => self.decode_main(*again, &mut Replies(replies.iter())),
+            Stage::Details { reading, length_of } => {
+                let reading = self.decode_details((**reading).clone(), *length_of, &mut Replies(replies.iter()));
+                Round::Done(reading)
+            }
+        }
+    }
+
+    fn main_commands(&self, out: &mut Vec<Command>) {
+        let spec = &*self.spec;
+        let scheme = scheme::of(spec.lock.scheme);
+        self.deadline_commands(out);
+        out.push(scheme.value(&spec.lock.key));
+        self.deadline_commands(out);
+        if let Some(wanted) = &spec.wanted {
+            wanted::commands(&wanted.source, out);
+        }
+        match spec.progress.as_ref().map(|progress| &progress.source) {
+            Some(ProgressSource::HashField { key, field }) => out.push(command!("HGET", key, field)),
+            Some(ProgressSource::Key(key)) => {
+                out.push(command!("STRLEN", key));
+                out.push(command!("GETRANGE", key, "0", "255"));
+            }
+            Some(ProgressSource::Length(key)) => out.push(command!("TYPE", key)),
+            None => {}
+        }
+        if let Some(claims) = &spec.claims {
+            out.push(command!("HSCAN", claims.key, "0", "COUNT", MAX_ENTRIES));
+        }
+        if let Some(key) = &spec.paused_until {
+            out.push(command!("GETRANGE", key, "0", "63"));
+        }
+        if self.with_extras {
+            out.extend(scheme.extras(&spec.lock.key));
+            if let Some(key) = &spec.hosts {
+                out.push(command!("HSCAN", key, "0", "COUNT", MAX_ENTRIES));
+            }
+        }
+    }
+
+    fn decode_main(&self, again: bool, replies: &mut Replies<'_>) -> Round {
+        let spec = &*self.spec;
+        let scheme = scheme::of(spec.lock.scheme);
+        let before = self.take_expiry(replies);
+        let value = replies.next();
+        let after = self.take_expiry(replies);
+        let lock = match bracket(before, value, after, self.tolerance_ms(), scheme) {
+            Bracket::Whole(lock) => lock,
+            Bracket::Torn(_) if !again => {
+                return Round::Again(TaskRead { stage: Stage::Main { again: true }, ..self.clone() });
+            }
+            Bracket::Torn(lock) => lock,
+        };
+        let mut length_of = None;
+        let reading = TaskReading {
+            lock,
+            switches: spec.wanted.as_ref().and_then(|wanted| wanted::decode(wanted, replies)),
+            progress: spec.progress.as_ref().map(|progress| match progress.source {
+                ProgressSource::HashField { .. } => hash_field(replies.next()),
+                ProgressSource::Key(_) => string_progress(replies.next(), replies.next()),
+                ProgressSource::Length(_) => match length_command(replies.next()) {
+                    Ok(command) => {
+                        length_of = Some(command);
+                        ProgressReading::Unknown(Unknown::NotReadYet)
+                    }
+                    Err(reading) => reading,
+                },
+            }),
+            claims: spec.claims.as_ref().map(|_| claims(replies.next())),
+            pause: spec.paused_until.as_ref().map(|_| pause::decode(replies.next())),
+            extras: match self.with_extras {
+                true => scheme.decode_extras(replies.take(scheme.extras(&spec.lock.key).len())),
+                false => Extras::default(),
+            },
+            hosts: match (&spec.hosts, self.with_extras) {
+                (Some(_), true) => scanned_pairs(replies.next()).ok().map(owned_pairs),
+                _ => None,
+            },
+        };
+        match length_of.is_some() || !readers(&reading).is_empty() {
+            true => Round::Again(TaskRead {
+                stage: Stage::Details { reading: Box::new(reading), length_of },
+                ..self.clone()
+            }),
+            false => Round::Done(reading),
+        }
+    }
+
+    fn detail_commands(&self, reading: &TaskReading, length_of: Option<&'static str>, out: &mut Vec<Command>) {
+        out.extend(scheme::of(self.spec.lock.scheme).liveness(&self.spec.lock.key, readers(reading)));
+        if let (Some(command), Some(ProgressSource::Length(key))) = (length_of, self.progress_source()) {
+            out.push(command!(command, key));
+        }
+    }
+
+    fn decode_details(
+        &self,
+        mut reading: TaskReading,
+        length_of: Option<&'static str>,
+        replies: &mut Replies<'_>,
+    ) -> TaskReading {
+        let scheme = scheme::of(self.spec.lock.scheme);
+        let asked = scheme.liveness(&self.spec.lock.key, readers(&reading)).len();
+        let living: Vec<bool> = replies.take(asked).iter().map(|reply| *reply != Reply::Int(0)).collect();
+        if let LockReading::Held(held) = &mut reading.lock {
+            let mut verdicts = living.iter();
+            // Those that were not asked for, or whose answer was refused, are believed.
+            held.holders.retain(|_| verdicts.next().copied().unwrap_or(true));
+            held.ghosts = u32::try_from(living.iter().filter(|lives| !**lives).count()).unwrap_or(u32::MAX);
+        }
+        if length_of.is_some() {
+            reading.progress = Some(match replies.next() {
+                Reply::Int(length) => ProgressReading::Value(alloc::format!("{length}").into_bytes()),
+                Reply::Error(error) => ProgressReading::Unknown(error.into()),
+                _ => ProgressReading::Unknown(Unknown::Protocol),
+            });
+        }
+        reading
+    }
+
+    fn progress_source(&self) -> Option<&ProgressSource> {
+        self.spec.progress.as_ref().map(|progress| &progress.source)
+    }
+
+    fn deadline_commands(&self, out: &mut Vec<Command>) {
+        if self.caps.pexpiretime {
+            out.push(command!("PEXPIRETIME", self.spec.lock.key));
+        } else {
+            out.push(command!("TIME"));
+            out.push(command!("PTTL", self.spec.lock.key));
+        }
+    }
+
+    fn take_expiry(&self, replies: &mut Replies<'_>) -> Result<Expiry, Unknown> {
+        let now = match self.caps.pexpiretime {
+            true => None,
+            false => Some(time_of(replies.next())?),
+        };
+        match (replies.next(), now) {
+            (Reply::Int(-2), _) => Ok(Expiry::Absent),
+            (Reply::Int(-1), _) => Ok(Expiry::Never),
+            (Reply::Int(at), None) => Ok(Expiry::At((*at).min(LAST_DEADLINE_MS))),
+            (Reply::Int(left), Some(now)) => Ok(Expiry::At(now.0.saturating_add(*left).min(LAST_DEADLINE_MS))),
+            (Reply::Error(error), _) => Err(error.into()),
+            _ => Err(Unknown::Protocol),
+        }
+    }
+
+    fn tolerance_ms(&self) -> i64 {
+        if self.caps.pexpiretime { 0 } else { PTTL_TOLERANCE_MS }
+    }
+}
+
+/// The readers of a read lock; of any other lock, none.
+fn readers(reading: &TaskReading) -> &[Holder] {
+    match &reading.lock {
+        LockReading::Held(held) if held.mode == Mode::Read => &held.holders,
+        _ => &[],
+    }
+}
+
+/// What `PEXPIRETIME` or `PTTL` said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expiry {
+    Absent,
+    Never,
+    At(i64),
+}
+
+impl Expiry {
+    fn agrees_with(self, other: Expiry, tolerance_ms: i64) -> bool {
+        match (self, other) {
+            (Expiry::At(a), Expiry::At(b)) => a.saturating_sub(b).saturating_abs() <= tolerance_ms,
+            _ => self == other,
+        }
+    }
+}
+
+/// Whether value and deadline belong together.
+enum Bracket {
+    Whole(LockReading),
+    /// They do not; this is what can be said without reading again.
+    Torn(LockReading),
+}
+
+fn bracket(
+    before: Result<Expiry, Unknown>,
+    value: &Reply,
+    after: Result<Expiry, Unknown>,
+    tolerance_ms: i64,
+    scheme: &dyn scheme::Scheme,
+) -> Bracket {
+    let (before, after) = match (before, after) {
+        (Ok(before), Ok(after)) => (before, after),
+        (Err(why), _) | (_, Err(why)) => return Bracket::Whole(LockReading::Unknown(why)),
+    };
+    let calm = before.agrees_with(after, tolerance_ms);
+    let held = |mode, holders, deadline| LockReading::Held(Held { mode, holders, ghosts: 0, deadline });
+    match (scheme.decode(value, after != Expiry::Absent), after) {
+        (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
+        (Value::Absent, Expiry::Absent) if calm => Bracket::Whole(LockReading::Free),
+        (Value::Present { mode, holders }, Expiry::At(at)) if calm => {
+            Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
+        }
+        (Value::Present { mode, holders }, Expiry::Never) if calm => {
+            Bracket::Whole(held(mode, holders, Deadline::Never))
+        }
+        // The value is one atomic answer: it alone says whether the lock was held at that instant.
+        (Value::Absent, _) => Bracket::Torn(LockReading::Free),
+        (Value::Present { mode, holders }, _) => Bracket::Torn(held(mode, holders, Deadline::Torn)),
+    }
+}
+
+fn hash_field(reply: &Reply) -> ProgressReading {
+    match reply {
+        Reply::Nil => ProgressReading::Absent,
+        Reply::Bytes(value) => ProgressReading::Value(fingerprint(value)),
+        Reply::Error(error) => ProgressReading::Unknown(error.into()),
+        _ => ProgressReading::Unknown(Unknown::Protocol),
+    }
+}
+
+fn string_progress(length: &Reply, beginning: &Reply) -> ProgressReading {
+    match (length, beginning) {
+        (Reply::Int(0), Reply::Bytes(_)) => ProgressReading::Absent,
+        (Reply::Int(length), Reply::Bytes(beginning)) => {
+            let mut value = beginning.clone();
+            value.extend_from_slice(alloc::format!("+{length}").as_bytes());
+            ProgressReading::Value(value)
+        }
+        (Reply::Error(error), _) | (_, Reply::Error(error)) => ProgressReading::Unknown(error.into()),
+        _ => ProgressReading::Unknown(Unknown::Protocol),
+    }
+}
+
+/// The command that tells the length of a key of this type.
+fn length_command(kind: &Reply) -> Result<&'static str, ProgressReading> {
+    match kind {
+        Reply::Bytes(kind) => match kind.as_slice() {
+            b"list" => Ok("LLEN"),
+            b"set" => Ok("SCARD"),
+            b"zset" => Ok("ZCARD"),
+            b"stream" => Ok("XLEN"),
+            b"none" => Err(ProgressReading::Absent),
+            _ => Err(ProgressReading::Unknown(Unknown::WrongType)),
+        },
+        Reply::Error(error) => Err(ProgressReading::Unknown(error.into())),
+        _ => Err(ProgressReading::Unknown(Unknown::Protocol)),
+    }
+}
+
+fn claims(reply: &Reply) -> ClaimsReading {
+    match scanned_pairs(reply) {
+        Ok(mut pairs) => {
+            pairs.sort_unstable();
+            pairs.dedup_by(|a, b| a.0 == b.0);
+            ClaimsReading::Read(pairs.into_iter().map(|(id, value)| (id.to_vec(), fingerprint(value))).collect())
+        }
+        Err(why) => ClaimsReading::Unknown(why),
+    }
+}
+
+/// Enough of a value to notice that it changed, without keeping a big one.
+fn fingerprint(value: &[u8]) -> Vec<u8> {
+    if value.len() <= COMPARED_BYTES {
+        return value.to_vec();
+    }
+    let half = COMPARED_BYTES / 2;
+    let mut print = Vec::with_capacity(COMPARED_BYTES + 24);
+    print.extend_from_slice(value.get(..half).unwrap_or_default());
+    print.extend_from_slice(alloc::format!("+{}+", value.len()).as_bytes());
+    print.extend_from_slice(value.get(value.len() - half..).unwrap_or_default());
+    print
+}
+
+/// A field of a hash and its value.
+pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
+
+/// The pairs of a scan of a hash that is whole (cursor 0).
+pub(crate) fn scanned_pairs(reply: &Reply) -> Result<Vec<Pair<'_>>, Unknown> {
+    let items = scanned_items(reply)?;
+    let pairs = items.chunks(2).map(|pair| match pair {
+        [field, value] => Ok((field.as_bytes().ok_or(Unknown::Protocol)?, value.as_bytes().ok_or(Unknown::Protocol)?)),
+        _ => Err(Unknown::Protocol),
+    });
+    pairs.collect()
+}
+
+/// The items of a scan that is whole (cursor 0).
+pub(crate) fn scanned_items(reply: &Reply) -> Result<&[Reply], Unknown> {
+    let (items, whole) = scanned_part(reply)?;
+    if whole { Ok(items) } else { Err(Unknown::TooLarge) }
+}
+
+/// The items of a scan, and whether they are all.
+pub(crate) fn scanned_part(reply: &Reply) -> Result<(&[Reply], bool), Unknown> {
+    if let Reply::Error(error) = reply {
+        return Err(error.into());
+    }
+    match reply.as_array() {
+        Some([cursor, items]) => {
+            let whole = cursor.as_bytes() == Some(b"0");
+            Ok((items.as_array().ok_or(Unknown::Protocol)?, whole))
+        }
+        _ => Err(Unknown::Protocol),
+    }
+}
+
+fn owned_pairs(pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pairs.into_iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect()
+}
+
+/// Replies, taken one by one. A missing one reads as `Nil`, which no decoder takes for an answer to a lock's questions.
+pub(crate) struct Replies<'a>(core::slice::Iter<'a, Reply>);
+
+impl<'a> Replies<'a> {
+    pub(crate) fn next(&mut self) -> &'a Reply {
+        self.0.next().unwrap_or(&Reply::Nil)
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> &'a [Reply] {
+        let rest = self.0.as_slice();
+        let (taken, rest) = rest.split_at_checked(count).unwrap_or((&[], &[]));
+        self.0 = rest.iter();
+        taken
     }
 }

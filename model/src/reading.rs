@@ -229,6 +229,8 @@ pub enum SwitchesReading {
         switches: Vec<(User, Switch)>,
         /// Whether the key that holds them exists (for named keys: any of them).
         key_exists: bool,
+        /// How many users want the task, where a counter tells it instead of single switches.
+        counted: Option<u64>,
     },
     /// No trustworthy answer.
     Unknown(Unknown),

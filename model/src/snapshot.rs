@@ -40,6 +40,8 @@ pub struct TaskView {
     pub wanted: Wanted,
     /// Every switch that exists; `None` when unknown or unset.
     pub switches: Option<Vec<SwitchView>>,
+    /// How many users want it; `None` when unknown or unset.
+    pub wanting_users: Option<u64>,
     /// Whether the switches' key was ever seen to exist; `None` when there is none to see.
     pub switch_key_seen: Option<bool>,
     /// Users whose "on" was lost.

@@ -1,0 +1,314 @@
+//! How long things have been so: gaps and handovers, outages, unwanted holds, missing progress, blindness.
+//!
+//! Every clock here counts evidence: it moves when a reading says that it should, keeps its value while nothing can be read,
+//! and lets go only on evidence to the contrary.
+
+use alloc::vec::Vec;
+
+use crate::reading::{ProgressReading, Unknown};
+use crate::time::{Mono, ServerTime};
+use crate::verdict::Wanted;
+
+/// A stopwatch for "wanted without a holder".
+#[derive(Clone, Debug, Default)]
+pub(crate) struct GapClock {
+    gap: Option<Gap>,
+    /// First evidence of the present stretch of "wanted".
+    wanted_since: Option<Mono>,
+    /// Newest evidence of "wanted".
+    wanted_newest: Option<Mono>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Gap {
+    value_ms: u64,
+    /// Newest evidence "free and wanted" without a hold since; `None` while a short hold suspends the gap.
+    newest: Option<Mono>,
+    /// A stretch of it was unseen for too long to say how long it was.
+    tainted: bool,
+}
+
+/// What the lock looks like to the gap's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Holding {
+    /// Nobody holds it, confirmed, since this first evidence.
+    Free(Mono),
+    /// Nobody holds it, but that is not confirmed yet.
+    PerhapsFree,
+    /// Held, but for too short to count.
+    Unsettled,
+    /// Held for long enough.
+    Settled,
+}
+
+/// What one accepted reading did to a gap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct GapNews {
+    /// It began.
+    pub(crate) began: bool,
+    /// It grew by so much.
+    pub(crate) grew_ms: u64,
+    /// A hold ended it; `Some(None)`: it is not known how long it was.
+    pub(crate) ended: Option<Option<u64>>,
+    /// Wanted time since the evidence before.
+    pub(crate) wanted_ms: u64,
+}
+
+impl GapClock {
+    /// Length so far, 0 when there is none.
+    pub(crate) fn gap_ms(&self) -> u64 {
+        self.gap.map_or(0, |gap| gap.value_ms)
+    }
+
+    /// Whether a gap is open.
+    pub(crate) fn open(&self) -> bool {
+        self.gap.is_some()
+    }
+
+    /// First evidence of the present stretch of "wanted".
+    pub(crate) fn wanted_since(&self) -> Option<Mono> {
+        self.wanted_since
+    }
+
+    /// Begins anew, as if nothing had been wanted before.
+    pub(crate) fn reset(&mut self) {
+        *self = GapClock::default();
+    }
+
+    /// Takes in an accepted reading of the lock. `blind_after_ms`: longer unseen stretches do not count.
+    pub(crate) fn observe(&mut self, at: Mono, holding: Holding, wanted: Wanted, blind_after_ms: u64) -> GapNews {
+        let mut news = GapNews::default();
+        match wanted {
+            Wanted::Yes => {
+                let stretch_ms = self.wanted_newest.map_or(0, |newest| at.since_ms(newest));
+                news.wanted_ms = if stretch_ms <= blind_after_ms { stretch_ms } else { 0 };
+                self.wanted_newest = Some(at);
+                self.wanted_since.get_or_insert(at);
+            }
+            Wanted::No => {
+                self.reset();
+                return news;
+            }
+            // A hold ends a gap whatever is wanted; everything else waits until that is known.
+            Wanted::Unknown | Wanted::Unset => {}
+        }
+        match (holding, wanted) {
+            (Holding::Free(first), Wanted::Yes) => self.grow(at, first, blind_after_ms, &mut news),
+            (Holding::Unsettled, _) => {
+                if let Some(gap) = &mut self.gap {
+                    gap.newest = None;
+                }
+            }
+            (Holding::Settled, _) => {
+                news.ended = self.gap.take().map(|gap| (!gap.tainted).then_some(gap.value_ms));
+            }
+            (Holding::Free(_) | Holding::PerhapsFree, _) => {}
+        }
+        news
+    }
+
+    fn grow(&mut self, at: Mono, first_free: Mono, blind_after_ms: u64, news: &mut GapNews) {
+        news.began = self.gap.is_none();
+        let gap = self.gap.get_or_insert(Gap { value_ms: 0, newest: None, tainted: false });
+        let from = gap.newest.unwrap_or_else(|| first_free.max(self.wanted_since.unwrap_or(at)));
+        let stretch_ms = at.since_ms(from);
+        // The first stretch is vouched for by the lock's own confirmation and by unbroken "wanted".
+        if gap.newest.is_none() || stretch_ms <= blind_after_ms {
+            news.grew_ms = stretch_ms;
+        } else {
+            gap.tainted = true;
+        }
+        gap.value_ms = gap.value_ms.saturating_add(news.grew_ms);
+        gap.newest = Some(at);
+    }
+}
+
+/// Held though nobody wants it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UnwantedClock {
+    since: Option<Mono>,
+    newest: Mono,
+}
+
+impl UnwantedClock {
+    /// How long, as of the newest evidence.
+    pub(crate) fn ms(&self) -> u64 {
+        self.since.map_or(0, |since| self.newest.since_ms(since))
+    }
+
+    /// Takes in an accepted reading of the lock.
+    pub(crate) fn observe(&mut self, at: Mono, held: bool, wanted: Wanted) {
+        match (held, wanted) {
+            (true, Wanted::No) => {
+                self.since.get_or_insert(at);
+                self.newest = at;
+            }
+            (true, Wanted::Unknown) => {}
+            _ => self.since = None,
+        }
+    }
+}
+
+/// Whether the work moves.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProgressClock {
+    value: Option<Vec<u8>>,
+    first_reading: Option<Mono>,
+    moved_at: Option<Mono>,
+    pub(crate) moved: Option<ServerTime>,
+    /// Why there is nothing to judge by: absent (`Some(None)`) or unreadable.
+    pub(crate) missing: Option<Option<Unknown>>,
+    stalled_ms: u64,
+}
+
+impl ProgressClock {
+    /// How long it has not moved, once that is too long; else 0.
+    pub(crate) fn stalled_ms(&self) -> u64 {
+        self.stalled_ms
+    }
+
+    /// Takes in a reading; says whether it moved.
+    pub(crate) fn observe(&mut self, reading: &ProgressReading, at: Mono, server: ServerTime) -> bool {
+        match reading {
+            ProgressReading::Value(value) => {
+                self.missing = None;
+                self.first_reading.get_or_insert(at);
+                let moved = self.value.as_ref().is_some_and(|old| old != value);
+                if moved {
+                    self.moved_at = Some(at);
+                    self.moved = Some(server);
+                }
+                if moved || self.value.is_none() {
+                    self.value = Some(value.clone());
+                }
+                moved
+            }
+            ProgressReading::Absent => {
+                self.missing = Some(None);
+                // Bytes that come later are a movement.
+                if self.value.is_some() || self.first_reading.is_none() {
+                    self.value = Some(Vec::new());
+                }
+                self.first_reading.get_or_insert(at);
+                false
+            }
+            ProgressReading::Unknown(why) => {
+                self.missing = Some(Some(*why));
+                false
+            }
+        }
+    }
+
+    /// Judges an accepted reading of the lock. `held_since`: start of the present hold, `None` when it is free.
+    pub(crate) fn judge(
+        &mut self,
+        at: Mono,
+        held_since: Option<Mono>,
+        wanted: Wanted,
+        wanted_since: Option<Mono>,
+        stale_after_ms: u64,
+    ) {
+        let (Some(held_since), Wanted::Yes | Wanted::Unset | Wanted::Unknown) = (held_since, wanted) else {
+            self.stalled_ms = 0;
+            return;
+        };
+        match self.missing {
+            Some(None) => self.stalled_ms = 0,
+            // What cannot be read resolves nothing and proves nothing.
+            Some(Some(_)) => {}
+            None if wanted == Wanted::Unknown => {}
+            None => {
+                let instants = [self.moved_at, Some(held_since), wanted_since, self.first_reading];
+                let from = instants.into_iter().flatten().max().unwrap_or(at);
+                let still_ms = at.since_ms(from);
+                self.stalled_ms = if still_ms > stale_after_ms { still_ms } else { 0 };
+            }
+        }
+    }
+}
+
+/// What a crash really cost: from the last sign of life of a hold that expired to the take-over.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OutageClock {
+    from: Option<Mono>,
+    to: Option<Mono>,
+}
+
+impl OutageClock {
+    /// A hold expired; its holder was last alive at `last_life`.
+    pub(crate) fn expired(&mut self, last_life: Mono) {
+        // A hold that never settled is no end of the outage before it.
+        self.from.get_or_insert(last_life);
+        self.to = None;
+    }
+
+    /// Somebody took over.
+    pub(crate) fn taken_over(&mut self, began: Mono) {
+        if self.from.is_some() {
+            self.to = Some(began);
+        }
+    }
+
+    /// That hold ended before it settled.
+    pub(crate) fn lost_again(&mut self) {
+        self.to = None;
+    }
+
+    /// It is not wanted any more, or it could not be seen.
+    pub(crate) fn forget(&mut self) {
+        *self = OutageClock::default();
+    }
+
+    /// The hold that took over has settled: how long the outage was.
+    pub(crate) fn settled(&mut self) -> Option<u64> {
+        let (Some(from), Some(to)) = (self.from, self.to) else { return None };
+        self.forget();
+        Some(to.since_ms(from))
+    }
+}
+
+/// No trustworthy answer on what matters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BlindClock {
+    last_good: Mono,
+    now_good: bool,
+    accounted_to: Mono,
+    ms: u64,
+}
+
+impl BlindClock {
+    /// Nothing was read yet at `at`.
+    pub(crate) fn new(at: Mono) -> BlindClock {
+        BlindClock { last_good: at, now_good: false, accounted_to: at, ms: 0 }
+    }
+
+    /// How long, as of the newest step; 0 when the newest attempt was answered.
+    pub(crate) fn ms(&self) -> u64 {
+        self.ms
+    }
+
+    /// The newest attempt, asked for at `at`, was answered.
+    pub(crate) fn good(&mut self, at: Mono) {
+        self.last_good = self.last_good.max(at);
+        self.accounted_to = self.accounted_to.max(at);
+        self.now_good = true;
+        self.ms = 0;
+    }
+
+    /// The newest attempt was not answered, or time has passed since; says how much blind time came to an account.
+    pub(crate) fn bad(&mut self, now: Mono) -> u64 {
+        if self.now_good {
+            self.now_good = false;
+            self.accounted_to = self.last_good;
+        }
+        self.ms = now.since_ms(self.last_good);
+        let grew_ms = now.since_ms(self.accounted_to);
+        self.accounted_to = self.accounted_to.max(now);
+        grew_ms
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Mono) -> u64 {
+        if self.now_good { 0 } else { self.bad(now) }
+    }
+}

@@ -1,0 +1,360 @@
+//! One lock over time: who holds it since when, how holds begin and end, and when "free" may be believed.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::event::End;
+use crate::generation::Delta;
+use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
+use crate::renewal::{Deadlines, Leases, Move, PeriodRule, Seen, set_between};
+use crate::scheme;
+use crate::spec::LockSpec;
+use crate::time::{Mono, ServerTime};
+use crate::verdict::LockFact;
+
+/// A first "free" must be seen again after at least this time.
+pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
+
+/// What is known of one lock.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) leases: Leases,
+    rule: PeriodRule,
+    /// As of the newest accepted reading.
+    present: Present,
+    /// Whether the newest attempt gave an accepted reading.
+    newest: Result<(), Unknown>,
+    /// The newest accepted reading.
+    last: Option<Seen>,
+}
+
+#[derive(Clone, Debug)]
+enum Present {
+    Nothing,
+    Held(Box<Hold>),
+    Free { first: Mono, confirmed: bool, fact_before: LockFact },
+}
+
+/// A hold, from its first to its newest reading.
+#[derive(Clone, Debug)]
+pub(crate) struct Hold {
+    pub(crate) held: Held,
+    /// When it was first seen.
+    pub(crate) first_seen: Mono,
+    /// When it was last seen.
+    pub(crate) last_seen: Mono,
+    /// When it began, or no later than; equal to `first_seen` unless its lease tells better.
+    pub(crate) began: Mono,
+    /// Whether it began while we were watching.
+    pub(crate) start_seen: bool,
+    /// When it was acquired, on the server's clock.
+    pub(crate) acquired: Option<ServerTime>,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) overdue_ms: u64,
+    /// The holder's last sign of life.
+    pub(crate) last_life: Mono,
+}
+
+impl Hold {
+    /// How long it has been held at least, as of its newest reading.
+    pub(crate) fn held_ms(&self) -> u64 {
+        self.last_seen.since_ms(self.began)
+    }
+
+    /// Whether it lasted long enough to end a gap.
+    pub(crate) fn settled(&self, settle_ms: u64) -> bool {
+        self.deadlines.renewed || self.last_seen.since_ms(self.first_seen) >= settle_ms
+    }
+}
+
+/// What one accepted reading of the lock changed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct News {
+    /// A hold ended.
+    pub(crate) ended: Option<Ended>,
+    /// A hold began while we were watching.
+    pub(crate) acquired: bool,
+    /// Nothing was seen for longer than `blind_after` before this reading.
+    pub(crate) across_blind: bool,
+    /// The deadline of the present hold moved.
+    pub(crate) moved: Option<Move>,
+}
+
+/// A hold that ended.
+#[derive(Clone, Debug)]
+pub(crate) struct Ended {
+    pub(crate) hold: Box<Hold>,
+    pub(crate) reason: End,
+    /// How long it was held; `None` when its start or its end was not seen.
+    pub(crate) held_ms: Option<u64>,
+}
+
+/// What is needed beside the reading itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Context {
+    pub(crate) seen: Seen,
+    /// How the generation changed since the newest accepted reading.
+    pub(crate) delta: Delta,
+    pub(crate) blind_after_ms: u64,
+}
+
+impl Lock {
+    pub(crate) fn new(spec: &LockSpec) -> Lock {
+        Lock {
+            leases: Leases::new(spec.lease_ms),
+            rule: period_rule(spec),
+            present: Present::Nothing,
+            newest: Err(Unknown::NotReadYet),
+            last: None,
+        }
+    }
+
+    /// Takes over a changed configuration of the same lock.
+    pub(crate) fn configure(&mut self, spec: &LockSpec) {
+        self.leases.configure(spec.lease_ms);
+        self.rule = period_rule(spec);
+    }
+
+    /// The newest attempt gave no trustworthy reading.
+    pub(crate) fn unknown(&mut self, why: Unknown) {
+        self.newest = Err(why);
+    }
+
+    pub(crate) fn newest(&self) -> Result<(), Unknown> {
+        self.newest
+    }
+
+    /// What is known, after confirmation.
+    pub(crate) fn fact(&self) -> LockFact {
+        match (&self.newest, &self.present) {
+            (Err(_), _) | (_, Present::Nothing) => LockFact::Unknown,
+            (Ok(()), Present::Held(_)) => LockFact::Held,
+            (Ok(()), Present::Free { confirmed: true, .. }) => LockFact::Free,
+            (Ok(()), Present::Free { fact_before, .. }) => *fact_before,
+        }
+    }
+
+    /// What the newest reading says, confirmed or not.
+    pub(crate) fn held(&self) -> Option<bool> {
+        match (&self.newest, &self.present) {
+            (Err(_), _) | (_, Present::Nothing) => None,
+            (Ok(()), present) => Some(matches!(present, Present::Held(_))),
+        }
+    }
+
+    /// The hold as of the newest accepted reading, also while blind.
+    pub(crate) fn hold(&self) -> Option<&Hold> {
+        match &self.present {
+            Present::Held(hold) => Some(hold),
+            _ => None,
+        }
+    }
+
+    /// Since when it is free, once that is confirmed.
+    pub(crate) fn free_since(&self) -> Option<Mono> {
+        match self.present {
+            Present::Free { first, confirmed: true, .. } => Some(first),
+            _ => None,
+        }
+    }
+
+    /// Something other than a renewal showed that the holder lives.
+    pub(crate) fn sign_of_life(&mut self, at: Mono) {
+        if let Present::Held(hold) = &mut self.present {
+            hold.last_life = hold.last_life.max(at);
+        }
+    }
+
+    pub(crate) fn last_reading(&self) -> Option<Seen> {
+        self.last
+    }
+
+    /// The pause between two renewals, where known.
+    pub(crate) fn period_ms(&self) -> Option<u64> {
+        match self.hold() {
+            Some(hold) => hold.deadlines.period_ms(self.rule, self.leases.of(hold.held.mode)),
+            None => self.rule.configured_ms.or_else(|| (self.rule.by_lease)(self.leases.any()?)),
+        }
+    }
+
+    /// Takes in a reading. An unknown one changes nothing but the newest attempt.
+    pub(crate) fn observe(&mut self, reading: &LockReading, context: Context) -> News {
+        let seen = context.seen;
+        let across_blind = self.last.is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms);
+        let mut news = match reading {
+            LockReading::Unknown(why) => {
+                self.newest = Err(*why);
+                return News::default();
+            }
+            LockReading::Free => self.observe_free(context, across_blind),
+            LockReading::Held(held) => self.observe_held(held, context, across_blind),
+        };
+        news.across_blind = across_blind;
+        self.newest = Ok(());
+        self.last = Some(seen);
+        news
+    }
+
+    fn observe_free(&mut self, context: Context, across_blind: bool) -> News {
+        let sent = context.seen.sent;
+        let fact_before = match &self.present {
+            Present::Nothing => LockFact::Unknown,
+            Present::Held(_) => LockFact::Held,
+            Present::Free { fact_before, .. } => *fact_before,
+        };
+        match &mut self.present {
+            Present::Free { confirmed: true, .. } => return News::default(),
+            // Too long ago to be the beginning of this stretch.
+            Present::Free { first, .. } if across_blind => {
+                *first = sent;
+                return News::default();
+            }
+            Present::Free { first, confirmed, .. } => {
+                *confirmed = sent.since_ms(*first) >= CONFIRM_AFTER_MS;
+                return News::default();
+            }
+            Present::Nothing | Present::Held(_) => {}
+        }
+        let before =
+            core::mem::replace(&mut self.present, Present::Free { first: sent, confirmed: false, fact_before });
+        let ended = match before {
+            Present::Held(hold) => Some(end_by_absence(hold, context, across_blind)),
+            _ => None,
+        };
+        News { ended, ..News::default() }
+    }
+
+    fn observe_held(&mut self, held: &Held, context: Context, across_blind: bool) -> News {
+        if let Present::Held(hold) = &mut self.present
+            && continues(&hold.held, held)
+        {
+            let moved = hold.observe(held, context.seen, &mut self.leases, self.rule);
+            return News { moved, ..News::default() };
+        }
+        let watched = !matches!(self.present, Present::Nothing);
+        let hold = Box::new(self.begin(held, context.seen, watched));
+        match core::mem::replace(&mut self.present, Present::Held(hold.clone())) {
+            Present::Held(old) => {
+                let ended = end_by_successor(old, &hold, context, across_blind);
+                News { ended: Some(ended), acquired: true, ..News::default() }
+            }
+            _ => News { acquired: watched, ..News::default() },
+        }
+    }
+
+    fn begin(&self, held: &Held, seen: Seen, watched: bool) -> Hold {
+        let deadline = match held.deadline {
+            Deadline::At(deadline) => Some(deadline),
+            Deadline::Never | Deadline::Torn => None,
+        };
+        let exact = self
+            .last
+            .filter(|_| watched)
+            .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
+        let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
+        Hold {
+            held: held.clone(),
+            first_seen: seen.sent,
+            last_seen: seen.sent,
+            began,
+            start_seen: watched,
+            acquired: exact.or(watched.then_some(seen.last)),
+            deadlines: Deadlines::new(deadline, seen, exact),
+            overdue_ms: 0,
+            last_life: began,
+        }
+    }
+}
+
+impl Hold {
+    fn observe(&mut self, held: &Held, seen: Seen, leases: &mut Leases, rule: PeriodRule) -> Option<Move> {
+        let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
+        let moved = match held.deadline {
+            Deadline::At(deadline) => self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule),
+            Deadline::Never => {
+                self.deadlines.lost_ttl();
+                None
+            }
+            Deadline::Torn => None,
+        };
+        match moved {
+            Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
+            Some(Move::Shortened { .. } | Move::Reset) => self.last_life = self.last_life.max(seen.sent),
+            None => {}
+        }
+        let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
+        self.overdue_ms = match held.deadline {
+            Deadline::Never => 0,
+            Deadline::At(_) | Deadline::Torn => self.deadlines.overdue_ms(seen.last, period_ms),
+        };
+        self.held = held.clone();
+        self.last_seen = seen.sent;
+        moved
+    }
+}
+
+fn period_rule(spec: &LockSpec) -> PeriodRule {
+    let by_lease: fn(u64) -> Option<u64> = match spec.scheme {
+        crate::spec::SchemeKind::Redisson => {
+            |lease_ms| scheme::of(crate::spec::SchemeKind::Redisson).renewal_period_ms(lease_ms)
+        }
+        crate::spec::SchemeKind::String => {
+            |lease_ms| scheme::of(crate::spec::SchemeKind::String).renewal_period_ms(lease_ms)
+        }
+    };
+    PeriodRule { configured_ms: spec.renew_every_ms, by_lease }
+}
+
+fn entries(held: &Held) -> u64 {
+    held.holders.iter().map(|holder| u64::from(holder.entries.unwrap_or(1))).sum()
+}
+
+/// Whether two readings show one hold: somebody stayed, or it is shared and stayed so.
+pub(crate) fn continues(old: &Held, new: &Held) -> bool {
+    if old.mode == Mode::Read && new.mode == Mode::Read {
+        return true;
+    }
+    old.holders.iter().any(|holder| new.holders.iter().any(|other| same(holder, other)))
+}
+
+fn same(a: &Holder, b: &Holder) -> bool {
+    a.client == b.client && a.thread == b.thread
+}
+
+fn end_by_absence(hold: Box<Hold>, context: Context, across_blind: bool) -> Ended {
+    let deadline_passed = hold.deadlines.newest().is_some_and(|deadline| context.seen.last >= deadline);
+    let reason = match () {
+        () if deadline_passed && hold.held.deadline != Deadline::Never => End::Expired,
+        () if across_blind => End::Unknown,
+        () if context.delta.may_lose_locks() => End::Lost,
+        () => End::EndedEarly,
+    };
+    ended(hold, reason, context, across_blind)
+}
+
+fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, across_blind: bool) -> Ended {
+    // Without a known lease, the new hold began no later than the server's answer.
+    let began = new.acquired.unwrap_or(context.seen.last);
+    let after_deadline = old.deadlines.newest().is_some_and(|deadline| began >= deadline);
+    let reason = match () {
+        () if after_deadline && old.held.deadline != Deadline::Never => End::Expired,
+        () if across_blind => End::Unknown,
+        () if context.delta.may_lose_locks() => End::Lost,
+        () => End::Replaced,
+    };
+    ended(old, reason, context, across_blind)
+}
+
+fn ended(hold: Box<Hold>, reason: End, context: Context, across_blind: bool) -> Ended {
+    let end = match (reason, hold.deadlines.newest()) {
+        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline),
+        _ => context.seen.sent,
+    };
+    let held_ms = (hold.start_seen && !across_blind).then(|| end.since_ms(hold.began));
+    Ended { held_ms, reason, hold }
+}
+
+/// The holders' instances, for comparison with claims.
+pub(crate) fn clients(held: &Held) -> Vec<Vec<u8>> {
+    held.holders.iter().map(|holder| holder.client.clone()).collect()
+}

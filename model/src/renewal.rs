@@ -1,0 +1,286 @@
+//! What the movements of a deadline say: renewals, their instants and lateness, the lease and the period.
+
+use alloc::collections::VecDeque;
+
+use crate::reading::Mode;
+use crate::time::{Mono, ServerTime};
+
+/// Two readings of one deadline may differ by this much where the server only tells what is left.
+const NOISE_MS: i64 = 2;
+/// How late a renewal may be before it counts as overdue: healthy timers are up to 60 ms late.
+const OVERDUE_TOLERANCE_MS: i64 = 200;
+/// Renewals whose distances tell the period where the library has no rule.
+const REMEMBERED_MOVES: usize = 8;
+
+/// When one reading was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// When it was asked for.
+    pub sent: Mono,
+    /// The server's clock before it.
+    pub first: ServerTime,
+    /// The server's clock after it.
+    pub last: ServerTime,
+}
+
+impl Seen {
+    /// A server's instant on the agent's clock, by the distance from this reading.
+    pub(crate) fn mono_of(self, instant: ServerTime) -> Mono {
+        let ago_ms = self.first.since_ms(instant);
+        match u64::try_from(ago_ms) {
+            Ok(ago_ms) => self.sent.minus_ms(ago_ms),
+            Err(_) => self.sent.plus_ms(ago_ms.unsigned_abs()),
+        }
+    }
+}
+
+/// What is known of the full lifetime of a hold, for each kind of hold.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Leases {
+    configured_ms: Option<u64>,
+    learned: [Learned; 3],
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Learned {
+    /// The lease lies within, in milliseconds.
+    within: Option<(i64, i64)>,
+    lease_ms: Option<u64>,
+}
+
+impl Leases {
+    pub(crate) fn new(configured_ms: Option<u64>) -> Leases {
+        Leases { configured_ms, ..Leases::default() }
+    }
+
+    pub(crate) fn configure(&mut self, configured_ms: Option<u64>) {
+        self.configured_ms = configured_ms;
+    }
+
+    /// The lease of a hold of this mode.
+    pub(crate) fn of(&self, mode: Mode) -> Option<u64> {
+        self.configured_ms.or_else(|| self.learned.get(mode as usize)?.lease_ms)
+    }
+
+    /// The lease of any mode, for outputs while nothing is held.
+    pub(crate) fn any(&self) -> Option<u64> {
+        self.configured_ms.or_else(|| self.learned.iter().find_map(|learned| learned.lease_ms))
+    }
+
+    /// Learns from a deadline that was set between two readings. Says whether the lease became known or changed.
+    fn learn(&mut self, mode: Mode, deadline: ServerTime, before: Seen, after: Seen) -> Option<u64> {
+        let seen = (deadline.since_ms(after.last), deadline.since_ms(before.first));
+        let learned = self.learned.get_mut(mode as usize)?;
+        let within = match learned.within {
+            Some(old) if old.0.max(seen.0) <= old.1.min(seen.1) => (old.0.max(seen.0), old.1.min(seen.1)),
+            _ => {
+                learned.lease_ms = None;
+                seen
+            }
+        };
+        learned.within = Some(within);
+        let lease_ms = whole_second_within(within)?;
+        let news = learned.lease_ms != Some(lease_ms) && self.configured_ms.is_none();
+        learned.lease_ms = Some(lease_ms);
+        news.then_some(lease_ms)
+    }
+}
+
+/// The whole second in a closed interval of milliseconds, if there is exactly one.
+fn whole_second_within((low, high): (i64, i64)) -> Option<u64> {
+    let first = low.max(1).div_euclid(1_000) + i64::from(low.max(1).rem_euclid(1_000) != 0);
+    let last = high.div_euclid(1_000);
+    if first == last { u64::try_from(first.checked_mul(1_000)?).ok() } else { None }
+}
+
+/// How the deadline of a hold was set last.
+#[derive(Clone, Debug)]
+pub(crate) struct Deadlines {
+    /// The newest known deadline and the newest reading that showed it.
+    base: Option<(ServerTime, Seen)>,
+    /// Whether the base was set by an acquisition or a renewal with the usual lease, so that distances from it mean something.
+    base_is_regular: bool,
+    /// When the deadline was set last, or (no later than) when that was seen.
+    set: Option<ServerTime>,
+    /// Distances between the last renewals.
+    moves_ms: VecDeque<u64>,
+    pub(crate) renewed: bool,
+    pub(crate) last_renewal: Option<ServerTime>,
+    pub(crate) last_latency_ms: Option<u64>,
+    pub(crate) last_margin_ms: Option<u64>,
+}
+
+/// What a movement of the deadline was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Move {
+    /// Forward, by the holder's watchdog.
+    Renewed {
+        /// How late, where that can be told.
+        latency_ms: Option<u64>,
+        /// When, on the agent's clock (no later than).
+        at: Mono,
+        /// The lease, if it became known or changed with this.
+        learned_ms: Option<u64>,
+    },
+    /// Back.
+    Shortened {
+        /// By how much.
+        by_ms: u64,
+    },
+    /// Together with the re-entry count, or from or to no TTL at all.
+    Reset,
+}
+
+/// What decides the period.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PeriodRule {
+    pub configured_ms: Option<u64>,
+    /// The library's own rule, from a lease.
+    pub by_lease: fn(u64) -> Option<u64>,
+}
+
+impl Deadlines {
+    /// Of a hold first seen in `seen`; `set` is when it was acquired, where that is known.
+    pub(crate) fn new(deadline: Option<ServerTime>, seen: Seen, set: Option<ServerTime>) -> Deadlines {
+        Deadlines {
+            base: deadline.map(|deadline| (deadline, seen)),
+            base_is_regular: true,
+            set,
+            moves_ms: VecDeque::new(),
+            renewed: false,
+            last_renewal: None,
+            last_latency_ms: None,
+            last_margin_ms: None,
+        }
+    }
+
+    /// The newest known deadline.
+    pub(crate) fn newest(&self) -> Option<ServerTime> {
+        self.base.map(|(deadline, _)| deadline)
+    }
+
+    /// The pause between two renewals, where known.
+    pub(crate) fn period_ms(&self, rule: PeriodRule, lease_ms: Option<u64>) -> Option<u64> {
+        rule.configured_ms.or_else(|| match (rule.by_lease)(1_000) {
+            Some(_) => (rule.by_lease)(lease_ms?),
+            None => self.moves_ms.iter().copied().max(),
+        })
+    }
+
+    /// How late the next renewal is at `now`; 0 when it is not, or when this hold was never renewed.
+    pub(crate) fn overdue_ms(&self, now: ServerTime, period_ms: Option<u64>) -> u64 {
+        let (true, Some(set), Some(period_ms)) = (self.renewed, self.set, period_ms) else { return 0 };
+        let late_ms = now.since_ms(set).saturating_sub(to_i64(period_ms));
+        if late_ms > OVERDUE_TOLERANCE_MS { late_ms.unsigned_abs() } else { 0 }
+    }
+
+    /// The TTL is gone: distances to what comes next mean nothing.
+    pub(crate) fn lost_ttl(&mut self) {
+        self.base = None;
+    }
+
+    /// Takes in the deadline of a later reading of the same hold.
+    pub(crate) fn observe(
+        &mut self,
+        deadline: ServerTime,
+        seen: Seen,
+        re_entered: bool,
+        mode: Mode,
+        leases: &mut Leases,
+        rule: PeriodRule,
+    ) -> Option<Move> {
+        let Some((old, before)) = self.base else {
+            self.rebase(deadline, seen, None, leases.of(mode));
+            return Some(Move::Reset);
+        };
+        let delta_ms = deadline.since_ms(old);
+        if delta_ms.saturating_abs() <= NOISE_MS {
+            self.base = Some((old, seen));
+            return None;
+        }
+        if re_entered {
+            self.rebase(deadline, seen, Some(before), leases.of(mode));
+            return Some(Move::Reset);
+        }
+        if delta_ms < 0 {
+            self.rebase(deadline, seen, Some(before), leases.of(mode));
+            return Some(Move::Shortened { by_ms: delta_ms.unsigned_abs() });
+        }
+        Some(self.renew(deadline, delta_ms.unsigned_abs(), before, seen, mode, leases, rule))
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a private step of observe, which has taken its arguments apart")]
+    fn renew(
+        &mut self,
+        deadline: ServerTime,
+        delta_ms: u64,
+        before: Seen,
+        seen: Seen,
+        mode: Mode,
+        leases: &mut Leases,
+        rule: PeriodRule,
+    ) -> Move {
+        let period_ms = self.period_ms(rule, leases.of(mode));
+        let was_regular = self.base_is_regular;
+        let learned_ms = leases.learn(mode, deadline, before, seen);
+        let lease_ms = leases.of(mode);
+        self.rebase(deadline, seen, Some(before), lease_ms);
+        // Without a known lease a renewal is taken for a regular one; with one, it must fit.
+        self.base_is_regular |= lease_ms.is_none();
+        self.renewed = true;
+        self.last_renewal = lease_ms.and_then(|lease_ms| set_between(deadline, lease_ms, before, seen));
+        let measurable = was_regular && self.base_is_regular;
+        let close = period_ms.is_some_and(|period_ms| seen.sent.since_ms(before.sent).saturating_mul(2) < period_ms);
+        let latency_ms = match period_ms {
+            Some(period_ms) if measurable && close => Some(delta_ms.saturating_sub(period_ms)),
+            _ => None,
+        };
+        if latency_ms.is_some() {
+            self.last_latency_ms = latency_ms;
+        }
+        self.last_margin_ms = lease_ms
+            .filter(|_| measurable)
+            .map_or(self.last_margin_ms, |lease_ms| Some(lease_ms.saturating_sub(delta_ms)));
+        if self.moves_ms.len() == REMEMBERED_MOVES {
+            self.moves_ms.pop_front();
+        }
+        self.moves_ms.push_back(delta_ms);
+        let at = self.last_renewal.map_or(seen.sent, |instant| seen.mono_of(instant));
+        Move::Renewed { latency_ms, at, learned_ms }
+    }
+
+    /// A deadline that was set after `before` and no later than `seen`.
+    fn rebase(&mut self, deadline: ServerTime, seen: Seen, before: Option<Seen>, lease_ms: Option<u64>) {
+        let exact = lease_ms.zip(before).and_then(|(lease_ms, before)| set_between(deadline, lease_ms, before, seen));
+        self.base = Some((deadline, seen));
+        self.base_is_regular = exact.is_some();
+        self.set = Some(exact.unwrap_or(seen.last));
+    }
+}
+
+/// When a deadline was set, if it was set with this lease: the instant must lie between the two readings.
+pub(crate) fn set_between(deadline: ServerTime, lease_ms: u64, before: Seen, after: Seen) -> Option<ServerTime> {
+    let instant = deadline.plus_ms(-to_i64(lease_ms));
+    let possible = before.first.plus_ms(-NOISE_MS)..=after.last.plus_ms(NOISE_MS);
+    possible.contains(&instant).then_some(instant)
+}
+
+fn to_i64(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_is_the_only_whole_second_within() {
+        assert_eq!(whole_second_within((29_500, 30_400)), Some(30_000));
+        assert_eq!(whole_second_within((30_000, 30_000)), Some(30_000));
+        assert_eq!(whole_second_within((29_000, 30_000)), None);
+        assert_eq!(whole_second_within((29_100, 29_900)), None);
+        assert_eq!(whole_second_within((-500, 900)), None);
+        assert_eq!(whole_second_within((-500, 1_000)), Some(1_000));
+        assert_eq!(whole_second_within((i64::MIN, i64::MAX)), None);
+    }
+}

@@ -1,0 +1,55 @@
+//! How lock libraries lay out their locks: one file per scheme, one line each in [`of`].
+
+use alloc::vec::Vec;
+
+use crate::reading::{Extras, Holder, Mode, Unknown};
+use crate::reply::{Command, Reply};
+use crate::spec::SchemeKind;
+
+mod redisson;
+mod string;
+
+/// One library's layout.
+pub trait Scheme: Sync {
+    /// The one command that reads holders: bounded, whatever the key holds.
+    fn value(&self, key: &[u8]) -> Command;
+
+    /// The reply to [`Scheme::value`]; `exists` is what the deadlines around it say.
+    fn decode(&self, reply: &Reply, exists: bool) -> Value;
+
+    /// Commands for waiters and fencing token.
+    fn extras(&self, key: &[u8]) -> Vec<Command>;
+
+    /// The replies to [`Scheme::extras`].
+    fn decode_extras(&self, replies: &[Reply]) -> Extras;
+
+    /// For each holder of a shared lock, a command whose positive integer reply proves that this holder lives.
+    fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command>;
+
+    /// The library's own rule for the pause between two renewals of a lease.
+    fn renewal_period_ms(&self, lease_ms: u64) -> Option<u64>;
+}
+
+/// What a lock's value says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// There is none.
+    Absent,
+    /// It is held.
+    Present {
+        /// Whether holders exclude each other.
+        mode: Mode,
+        /// Who holds it, sorted.
+        holders: Vec<Holder>,
+    },
+    /// It is no lock of this scheme, or may not be read.
+    Unknown(Unknown),
+}
+
+/// The registry.
+pub fn of(kind: SchemeKind) -> &'static dyn Scheme {
+    match kind {
+        SchemeKind::Redisson => &redisson::Redisson,
+        SchemeKind::String => &string::Token,
+    }
+}

@@ -1,0 +1,50 @@
+//! A token in a string key: `SET key token NX PX …`, as most lock libraries do it. Whoever knows the token can release the
+//! lock, so it is a secret.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{Scheme, Value};
+use crate::command;
+use crate::reading::{Extras, Holder, Mode, Unknown};
+use crate::reply::{Command, Reply};
+
+/// Tokens are far shorter; a longer value is told apart by its beginning.
+const LAST_BYTE: &str = "511";
+
+pub(super) struct Token;
+
+impl Scheme for Token {
+    fn value(&self, key: &[u8]) -> Command {
+        command!("GETRANGE", key, "0", LAST_BYTE)
+    }
+
+    fn decode(&self, reply: &Reply, exists: bool) -> Value {
+        match reply {
+            // GETRANGE answers an absent key and an empty value alike.
+            Reply::Bytes(token) if token.is_empty() && !exists => Value::Absent,
+            Reply::Bytes(token) => Value::Present {
+                mode: Mode::Exclusive,
+                holders: vec![Holder { client: token.clone(), thread: None, entries: None, secret: true }],
+            },
+            Reply::Error(error) => Value::Unknown(error.into()),
+            _ => Value::Unknown(Unknown::Protocol),
+        }
+    }
+
+    fn extras(&self, _key: &[u8]) -> Vec<Command> {
+        Vec::new()
+    }
+
+    fn decode_extras(&self, _replies: &[Reply]) -> Extras {
+        Extras::default()
+    }
+
+    fn liveness(&self, _key: &[u8], _holders: &[Holder]) -> Vec<Command> {
+        Vec::new()
+    }
+
+    fn renewal_period_ms(&self, _lease_ms: u64) -> Option<u64> {
+        None
+    }
+}

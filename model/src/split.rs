@@ -1,0 +1,276 @@
+//! Evidence for two holders. Each kind has its own beginning and its own end; nothing here guesses.
+
+use alloc::vec::Vec;
+
+use crate::event::SplitKind;
+use crate::reading::{ClaimsReading, Held, Holder, Mode};
+use crate::time::{Mono, ServerTime};
+
+/// Samples in which an old holder's claim must have changed beside its successor: a single change may be its farewell.
+const CLAIM_GOES_ON: u32 = 2;
+
+/// The workers' claims over time.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    claims: Vec<Claim>,
+    read_before: bool,
+    newest: Mono,
+}
+
+#[derive(Clone, Debug)]
+struct Claim {
+    instance: Vec<u8>,
+    value: Vec<u8>,
+    /// Since when it has been seen to change, while it does.
+    alive_since: Option<Mono>,
+    /// The newest change and the one before it, in different samples.
+    changed: Option<Mono>,
+    changed_before: Option<Mono>,
+}
+
+impl Claim {
+    fn alive(&self, now: Mono, fresh_for_ms: u64) -> bool {
+        self.alive_since.is_some() && self.changed.is_some_and(|changed| now.since_ms(changed) <= fresh_for_ms)
+    }
+}
+
+impl Claims {
+    /// Takes in a reading; says which claims changed in it.
+    pub(crate) fn observe(&mut self, reading: &ClaimsReading, at: Mono, fresh_for_ms: u64) -> Vec<Vec<u8>> {
+        let ClaimsReading::Read(stated) = reading else { return Vec::new() };
+        let mut changed = Vec::new();
+        let mut claims = Vec::with_capacity(stated.len());
+        for (instance, value) in stated {
+            let known = self.claims.iter().find(|claim| claim.instance == *instance);
+            let claim = match known {
+                Some(claim) if claim.value == *value => claim.clone(),
+                Some(claim) => {
+                    changed.push(instance.clone());
+                    changed_claim(claim, value, at, fresh_for_ms)
+                }
+                // A field that was there before we looked may be an old one; one that is new was just written.
+                None => {
+                    let written = self.read_before.then_some(at);
+                    changed.extend(written.map(|_| instance.clone()));
+                    Claim {
+                        instance: instance.clone(),
+                        value: value.clone(),
+                        alive_since: written,
+                        changed: written,
+                        changed_before: None,
+                    }
+                }
+            };
+            claims.push(claim);
+        }
+        self.claims = claims;
+        self.read_before = true;
+        self.newest = at;
+        changed
+    }
+
+    /// Instances whose claim is alive, as of the newest reading.
+    pub(crate) fn live(&self, fresh_for_ms: u64) -> Vec<Vec<u8>> {
+        let live = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms));
+        live.map(|claim| claim.instance.clone()).collect()
+    }
+
+    fn is_live(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
+        self.claims.iter().any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
+    }
+
+    /// Two claims that each changed in two different samples after both were alive.
+    fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
+        let live: Vec<&Claim> = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
+        for (position, a) in live.iter().enumerate() {
+            for b in live.iter().skip(position + 1) {
+                let both_since = a.alive_since.max(b.alive_since);
+                if a.changed_before > both_since && b.changed_before > both_since {
+                    return Some([a.instance.clone(), b.instance.clone()]);
+                }
+            }
+        }
+        None
+    }
+}
+
+fn changed_claim(claim: &Claim, value: &[u8], at: Mono, fresh_for_ms: u64) -> Claim {
+    let was_alive = claim.alive(at, fresh_for_ms);
+    Claim {
+        instance: claim.instance.clone(),
+        value: value.to_vec(),
+        alive_since: if was_alive { claim.alive_since } else { Some(at) },
+        changed: Some(at),
+        changed_before: if was_alive { claim.changed } else { None },
+    }
+}
+
+/// A hold that ended before its deadline, whose holder may not know.
+#[derive(Clone, Debug)]
+pub(crate) struct EndedBefore {
+    pub(crate) holders: Vec<Holder>,
+    pub(crate) deadline: Option<ServerTime>,
+    /// It was lost beyond doubt: the server lost its data.
+    pub(crate) surely_lost: bool,
+    /// It may have been lost: the generation changed.
+    pub(crate) perhaps_lost: bool,
+    /// When somebody else was first seen to hold the lock.
+    pub(crate) successor_seen: Option<Mono>,
+    /// Samples since then in which the old holder's claim changed. One may be its farewell.
+    pub(crate) moved_since: u32,
+}
+
+/// All evidence of one task.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Splits {
+    active: Vec<Active>,
+    pub(crate) before: Option<EndedBefore>,
+    newest: Mono,
+}
+
+#[derive(Clone, Debug)]
+struct Active {
+    evidence: Evidence,
+    since: Mono,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Evidence {
+    Holders,
+    Claims([Vec<u8>; 2]),
+    /// Until the lost hold's deadline.
+    OverlapUntil(ServerTime),
+    /// While the old holder's claim lives.
+    OverlapClaimed(Vec<u8>),
+}
+
+impl Evidence {
+    fn kind(&self) -> SplitKind {
+        match self {
+            Evidence::Holders => SplitKind::Holders,
+            Evidence::Claims(_) => SplitKind::Claims,
+            Evidence::OverlapUntil(_) | Evidence::OverlapClaimed(_) => SplitKind::Overlap,
+        }
+    }
+}
+
+/// What one accepted reading did to the evidence.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SplitNews {
+    pub(crate) began: Vec<(SplitKind, Vec<Holder>)>,
+    pub(crate) ended: Vec<(SplitKind, u64)>,
+    /// Split time since the reading before.
+    pub(crate) grew_ms: u64,
+    /// A new holder came early after a change of generation, but nothing proves a loss.
+    pub(crate) in_doubt: Option<(Vec<Holder>, u64)>,
+}
+
+/// What the evidence is judged by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) at: Mono,
+    pub(crate) server: ServerTime,
+    /// The holders now; `None` when the lock is free.
+    pub(crate) held: Option<&'a Held>,
+    /// A hold began with this reading.
+    pub(crate) acquired: bool,
+    /// Claims that changed with this reading.
+    pub(crate) claims_changed: &'a [Vec<u8>],
+    pub(crate) fresh_for_ms: u64,
+}
+
+impl Splits {
+    /// The kinds in force.
+    pub(crate) fn kinds(&self) -> Vec<SplitKind> {
+        let mut kinds: Vec<SplitKind> = self.active.iter().map(|active| active.evidence.kind()).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        kinds
+    }
+
+    /// How long there has been any, as of the newest evidence.
+    pub(crate) fn ms(&self) -> u64 {
+        self.active.iter().map(|active| self.newest.since_ms(active.since)).max().unwrap_or(0)
+    }
+
+    /// Takes in an accepted reading of the lock (with the claims read in the same sample).
+    pub(crate) fn observe(&mut self, claims: &Claims, view: View<'_>) -> SplitNews {
+        let mut news = SplitNews::default();
+        if !self.active.is_empty() {
+            news.grew_ms = view.at.since_ms(self.newest);
+        }
+        self.newest = view.at;
+        self.end_what_is_over(claims, view, &mut news);
+        if let Some(held) = view.held.filter(|held| held.mode != Mode::Read && held.holders.len() > 1) {
+            self.begin(Evidence::Holders, held.holders.clone(), view.at, &mut news);
+        }
+        if let Some(pair) = claims.contradicting(view.fresh_for_ms) {
+            let parties = pair.iter().map(|instance| by_claim(instance)).collect();
+            self.begin(Evidence::Claims(pair), parties, view.at, &mut news);
+        }
+        self.look_for_overlap(view, &mut news);
+        news
+    }
+
+    fn begin(&mut self, evidence: Evidence, parties: Vec<Holder>, at: Mono, news: &mut SplitNews) {
+        let kind = evidence.kind();
+        if self.active.iter().any(|active| active.evidence.kind() == kind) {
+            return;
+        }
+        self.active.push(Active { evidence, since: at });
+        news.began.push((kind, parties));
+    }
+
+    fn end_what_is_over(&mut self, claims: &Claims, view: View<'_>, news: &mut SplitNews) {
+        let over = |evidence: &Evidence| match evidence {
+            Evidence::Holders => !view.held.is_some_and(|held| held.mode != Mode::Read && held.holders.len() > 1),
+            Evidence::Claims(pair) => !pair.iter().all(|instance| claims.is_live(instance, view.fresh_for_ms)),
+            Evidence::OverlapUntil(deadline) => view.server >= *deadline,
+            Evidence::OverlapClaimed(instance) => !claims.is_live(instance, view.fresh_for_ms),
+        };
+        self.active.retain(|active| {
+            let ends = over(&active.evidence);
+            if ends {
+                news.ended.push((active.evidence.kind(), view.at.since_ms(active.since)));
+            }
+            !ends
+        });
+    }
+
+    fn look_for_overlap(&mut self, view: View<'_>, news: &mut SplitNews) {
+        let (Some(before), Some(held)) = (&mut self.before, view.held) else { return };
+        if held.mode == Mode::Read || clients_meet(&before.holders, &held.holders) {
+            // The same instance came back: nobody else ran beside it.
+            self.before = None;
+            return;
+        }
+        let left_ms = before.deadline.map_or(0, |deadline| deadline.since_ms(view.server));
+        let mut evidence = None;
+        if view.acquired && before.successor_seen.is_none() {
+            before.successor_seen = Some(view.at);
+            match (u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0), before.deadline) {
+                (Some(_), Some(deadline)) if before.surely_lost => evidence = Some(Evidence::OverlapUntil(deadline)),
+                (Some(left_ms), _) if before.perhaps_lost => news.in_doubt = Some((before.holders.clone(), left_ms)),
+                _ => {}
+            }
+        } else if before.successor_seen.is_some_and(|seen| view.at > seen) {
+            let moved = before.holders.iter().find(|holder| view.claims_changed.contains(&holder.client));
+            before.moved_since += u32::from(moved.is_some());
+            let goes_on = moved.filter(|_| before.moved_since >= CLAIM_GOES_ON);
+            evidence = goes_on.map(|holder| Evidence::OverlapClaimed(holder.client.clone()));
+        }
+        if let Some(evidence) = evidence {
+            let parties = before.holders.iter().chain(&held.holders).cloned().collect();
+            self.begin(evidence, parties, view.at, news);
+        }
+    }
+}
+
+fn clients_meet(a: &[Holder], b: &[Holder]) -> bool {
+    a.iter().any(|holder| b.iter().any(|other| other.client == holder.client))
+}
+
+/// A party that is known by its claim only. What a worker writes into the claims hash is made to be read.
+fn by_claim(instance: &[u8]) -> Holder {
+    Holder { client: instance.to_vec(), thread: None, entries: None, secret: false }
+}

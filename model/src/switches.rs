@@ -1,0 +1,200 @@
+//! A task's switches over time: who wants it, and which "on" was lost together with the server's data.
+
+use alloc::vec::Vec;
+
+use crate::generation::Delta;
+use crate::lock::CONFIRM_AFTER_MS;
+use crate::reading::{Switch, SwitchesReading, Unknown, User};
+use crate::spec::{WantedSource, WantedSpec};
+use crate::time::Mono;
+use crate::verdict::Wanted;
+use crate::wanted;
+
+/// What is known of a task's switches.
+#[derive(Clone, Debug)]
+pub(crate) struct Switches {
+    source: Source,
+    newest: Result<(), Unknown>,
+    /// As of the newest answer.
+    last: Option<Answer>,
+    pub(crate) key_seen: bool,
+    vanished: Option<Vanished>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    Unset,
+    Fixed(Wanted),
+    Keys,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer {
+    switches: Vec<(User, Switch)>,
+    counted: Option<u64>,
+}
+
+/// Switches that were on and are gone, together with a change of generation.
+#[derive(Clone, Debug)]
+struct Vanished {
+    users: Vec<User>,
+    since: Mono,
+    newest: Mono,
+    confirmed: bool,
+}
+
+/// What one answer changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct News {
+    /// Switches are lost beyond doubt from now on.
+    pub(crate) lost: Option<Vec<User>>,
+    /// Nothing is lost any more.
+    pub(crate) found: bool,
+    /// Switches that became undecodable.
+    pub(crate) undecodable: Vec<(User, Switch)>,
+    /// The key was looked for, and has never been seen.
+    pub(crate) key_missing: bool,
+}
+
+impl Switches {
+    pub(crate) fn new(spec: Option<&WantedSpec>) -> Switches {
+        let source = match spec.map(|spec| &spec.source) {
+            None => Source::Unset,
+            Some(WantedSource::Always) => Source::Fixed(Wanted::Yes),
+            Some(WantedSource::Never) => Source::Fixed(Wanted::No),
+            Some(_) => Source::Keys,
+        };
+        Switches { source, newest: Err(Unknown::NotReadYet), last: None, key_seen: false, vanished: None }
+    }
+
+    /// Whether users want the task, as far as is known now.
+    pub(crate) fn wanted(&self) -> Wanted {
+        match (self.source, &self.vanished, &self.newest, &self.last) {
+            (Source::Unset, ..) => Wanted::Unset,
+            (Source::Fixed(wanted), ..) => wanted,
+            (Source::Keys, Some(_), ..) => Wanted::Yes,
+            (Source::Keys, None, Ok(()), Some(answer)) => wanted::wanted(&answer.switches),
+            (Source::Keys, None, ..) => Wanted::Unknown,
+        }
+    }
+
+    /// Every switch that exists, as of the newest attempt.
+    pub(crate) fn known(&self) -> Option<&[(User, Switch)]> {
+        match (&self.newest, &self.last) {
+            (Ok(()), Some(answer)) => Some(&answer.switches),
+            _ => None,
+        }
+    }
+
+    /// How many users want the task, as of the newest attempt.
+    pub(crate) fn wanting(&self) -> Option<u64> {
+        let switches = self.known()?;
+        let counted = self.last.as_ref().and_then(|answer| answer.counted);
+        counted.or_else(|| u64::try_from(switches.iter().filter(|(_, switch)| *switch == Switch::On).count()).ok())
+    }
+
+    /// Whether there is a key to be seen at all.
+    pub(crate) fn have_key(&self) -> bool {
+        self.source == Source::Keys
+    }
+
+    pub(crate) fn unknown(&mut self, why: Unknown) {
+        if self.source == Source::Keys {
+            self.newest = Err(why);
+        }
+    }
+
+    /// Why the newest attempt is no answer.
+    pub(crate) fn why_unknown(&self) -> Option<Unknown> {
+        if self.source == Source::Keys { self.newest.err() } else { None }
+    }
+
+    /// Users whose "on" is lost beyond doubt.
+    pub(crate) fn lost(&self) -> &[User] {
+        match &self.vanished {
+            Some(vanished) if vanished.confirmed => &vanished.users,
+            _ => &[],
+        }
+    }
+
+    /// For how long switches have been lost, as of the newest evidence.
+    pub(crate) fn lost_ms(&self) -> u64 {
+        match &self.vanished {
+            Some(vanished) if vanished.confirmed => vanished.newest.since_ms(vanished.since),
+            _ => 0,
+        }
+    }
+
+    /// Takes in an answer; `delta` is how the generation changed since the one before.
+    pub(crate) fn observe(&mut self, reading: &SwitchesReading, at: Mono, delta: Delta) -> News {
+        let (switches, key_exists, counted) = match reading {
+            SwitchesReading::Unknown(why) => {
+                self.newest = Err(*why);
+                return News::default();
+            }
+            SwitchesReading::Read { switches, key_exists, counted } => (switches, *key_exists, *counted),
+        };
+        self.newest = Ok(());
+        let first = self.last.is_none();
+        self.key_seen |= key_exists;
+        let old = self
+            .last
+            .replace(Answer { switches: switches.clone(), counted })
+            .unwrap_or(Answer { switches: Vec::new(), counted: None });
+        let mut news = News {
+            undecodable: newly_undecodable(&old.switches, switches),
+            key_missing: first && !key_exists,
+            ..News::default()
+        };
+        self.follow_vanished(&old.switches, switches, key_exists, at, delta, &mut news);
+        news
+    }
+
+    fn follow_vanished(
+        &mut self,
+        old: &[(User, Switch)],
+        new: &[(User, Switch)],
+        key_exists: bool,
+        at: Mono,
+        delta: Delta,
+        news: &mut News,
+    ) {
+        let gone: Vec<User> = gone_while_on(old, new);
+        // An eviction takes whole keys; a single field that is gone was removed by somebody.
+        let may_be_lost = delta.may_lose_locks() || (delta.evicted && !key_exists);
+        if !gone.is_empty() && may_be_lost {
+            let vanished =
+                self.vanished.get_or_insert(Vanished { users: Vec::new(), since: at, newest: at, confirmed: false });
+            vanished.users.extend(gone);
+            vanished.users.sort_unstable();
+            vanished.users.dedup();
+            vanished.newest = at;
+            if vanished.confirmed {
+                news.lost = Some(vanished.users.clone());
+            }
+            return;
+        }
+        let Some(vanished) = &mut self.vanished else { return };
+        if old != new && !may_be_lost {
+            // Somebody wrote a switch: from here on, what is there is what users want.
+            news.found = vanished.confirmed;
+            self.vanished = None;
+            return;
+        }
+        vanished.newest = at;
+        if !vanished.confirmed && at.since_ms(vanished.since) >= CONFIRM_AFTER_MS {
+            vanished.confirmed = true;
+            news.lost = Some(vanished.users.clone());
+        }
+    }
+}
+
+fn gone_while_on(old: &[(User, Switch)], new: &[(User, Switch)]) -> Vec<User> {
+    let on = old.iter().filter(|(_, switch)| *switch == Switch::On);
+    on.filter(|(user, _)| !new.iter().any(|(other, _)| other == user)).map(|(user, _)| user.clone()).collect()
+}
+
+fn newly_undecodable(old: &[(User, Switch)], new: &[(User, Switch)]) -> Vec<(User, Switch)> {
+    let undecodable = new.iter().filter(|(_, switch)| matches!(switch, Switch::Undecodable { .. }));
+    undecodable.filter(|entry| !old.contains(entry)).cloned().collect()
+}

@@ -1,0 +1,596 @@
+//! One task over time: its lock, switches, progress and claims put together into durations, totals, events and a verdict.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
+use crate::event::{End, EventKind};
+use crate::generation::Delta;
+use crate::input::{Generation, Vouch};
+use crate::lock::{self, Context, Ended, Lock};
+use crate::reading::{Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, TaskReading, Unknown};
+use crate::renewal::{Move, Seen};
+use crate::snapshot::{Durations, HoldView, SwitchView, TaskView, Totals};
+use crate::spec::TaskSpec;
+use crate::split::{Claims, EndedBefore, Splits, View};
+use crate::switches::{self, Switches};
+use crate::time::{Mono, ServerTime};
+use crate::verdict::{Facts, Rule, Verdict, Wanted, judge};
+
+/// Everything that is known of one task.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) spec: Arc<TaskSpec>,
+    redis: Arc<str>,
+    lock: Lock,
+    /// The generation at the newest accepted reading of the lock, and of the switches.
+    lock_generation: Option<Arc<Generation>>,
+    switch_generation: Option<Arc<Generation>>,
+    switches: Switches,
+    progress: ProgressClock,
+    claims: Claims,
+    splits: Splits,
+    gap: GapClock,
+    unwanted: UnwantedClock,
+    outage: OutageClock,
+    blind: BlindClock,
+    /// Whose hold ended just now, while no gap has begun since.
+    handed_over_by: Option<Held>,
+    /// The present hold took over from somebody else without a gap between; counted when it settles.
+    direct_handover: bool,
+    /// The present hold has settled, and that was taken note of.
+    settled: bool,
+    waiters: Option<u64>,
+    fencing_token: Option<i64>,
+    hosts: Vec<(Vec<u8>, Vec<u8>)>,
+    pause: Pause,
+    /// Warnings that are told once for as long as they last.
+    told: Told,
+    newest_attempt: Mono,
+    verdict: Option<(Verdict, Rule, Mono)>,
+    totals: Totals,
+    ttl_ms: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    unreadable: Option<Unknown>,
+    progress_missing: bool,
+    pause_undecodable: bool,
+    claim_beside_free: bool,
+}
+
+/// Until when pages shall wait, on the agent's clock.
+#[derive(Clone, Copy, Debug, Default)]
+struct Pause {
+    known: bool,
+    until: Option<Mono>,
+}
+
+/// Events of one step, each with its instants.
+pub(crate) struct Log<'a> {
+    pub(crate) at: Mono,
+    pub(crate) server: Option<ServerTime>,
+    pub(crate) events: &'a mut Vec<(Mono, Option<ServerTime>, EventKind)>,
+}
+
+impl Log<'_> {
+    fn push(&mut self, kind: EventKind) {
+        self.events.push((self.at, self.server, kind));
+    }
+}
+
+impl Task {
+    pub(crate) fn new(spec: Arc<TaskSpec>, redis: Arc<str>, at: Mono) -> Task {
+        Task {
+            lock: Lock::new(&spec.lock),
+            switches: Switches::new(spec.wanted.as_ref()),
+            spec,
+            redis,
+            lock_generation: None,
+            switch_generation: None,
+            progress: ProgressClock::default(),
+            claims: Claims::default(),
+            splits: Splits::default(),
+            gap: GapClock::default(),
+            unwanted: UnwantedClock::default(),
+            outage: OutageClock::default(),
+            blind: BlindClock::new(at),
+            handed_over_by: None,
+            direct_handover: false,
+            settled: false,
+            waiters: None,
+            fencing_token: None,
+            hosts: Vec::new(),
+            pause: Pause::default(),
+            told: Told::default(),
+            newest_attempt: at,
+            verdict: None,
+            totals: Totals::default(),
+            ttl_ms: None,
+        }
+    }
+
+    /// The same lock under a changed configuration: what was seen of it stays.
+    pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, redis: Arc<str>, log: &mut Log<'_>) {
+        if spec.wanted != self.spec.wanted {
+            if !self.switches.lost().is_empty() {
+                log.push(EventKind::SwitchesFound);
+            }
+            self.switches = Switches::new(spec.wanted.as_ref());
+            self.switch_generation = None;
+            self.gap.reset();
+            self.outage.forget();
+            self.unwanted = UnwantedClock::default();
+        }
+        let source = |spec: &TaskSpec| spec.progress.as_ref().map(|progress| progress.source.clone());
+        if source(&spec) != source(&self.spec) {
+            self.progress = ProgressClock::default();
+        }
+        let claims_key = |spec: &TaskSpec| spec.claims.as_ref().map(|claims| claims.key.clone());
+        if claims_key(&spec) != claims_key(&self.spec) {
+            self.claims = Claims::default();
+        }
+        if spec.hosts != self.spec.hosts {
+            self.hosts.clear();
+        }
+        if spec.paused_until != self.spec.paused_until {
+            self.pause = Pause::default();
+        }
+        self.lock.configure(&spec.lock);
+        self.spec = spec;
+        self.redis = redis;
+    }
+
+    /// Nothing was learned of this task.
+    pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
+        self.newest_attempt = at;
+        self.lock.unknown(why);
+        self.switches.unknown(why);
+        self.totals.blind_ms += self.blind.bad(at);
+        self.judge(log);
+    }
+
+    /// Time has passed; `stale_after_ms` without any attempt means that nothing is known any more.
+    pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
+        if self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms {
+            self.lock.unknown(Unknown::Stale);
+            self.switches.unknown(Unknown::Stale);
+            self.totals.blind_ms += self.blind.bad(now);
+        }
+        let grew_ms = self.blind.tick(now);
+        self.totals.blind_ms += grew_ms;
+        let pausing = self.pause.until.is_some();
+        if self.pause.until.is_some_and(|until| now >= until) {
+            self.pause.until = None;
+        }
+        self.judge(log);
+        grew_ms > 0 || pausing || self.verdict.is_some_and(|(_, _, since)| since == log.at)
+    }
+
+    /// Takes in an accepted batch's reading of this task.
+    pub(crate) fn observe(
+        &mut self,
+        reading: &TaskReading,
+        sent: Mono,
+        vouch: &Vouch,
+        generation: Option<&Arc<Generation>>,
+        log: &mut Log<'_>,
+    ) {
+        let seen = Seen { sent, first: vouch.first, last: vouch.last };
+        self.newest_attempt = sent;
+        self.observe_switches(reading, sent, generation, log);
+        let claims_changed = self.observe_claims(reading, sent);
+        let progress_moved = self.observe_progress(reading, seen, log);
+        self.observe_side(reading, seen, log);
+        let delta = delta(self.lock_generation.as_ref(), generation);
+        let news = self.lock.observe(&reading.lock, Context { seen, delta, blind_after_ms: self.spec.blind_after_ms });
+        match &reading.lock {
+            LockReading::Unknown(why) => self.tell_unreadable(*why, log),
+            LockReading::Free | LockReading::Held(_) => {
+                if self.told.unreadable.take().is_some() {
+                    log.push(EventKind::TaskReadable);
+                }
+                if generation.is_some() {
+                    self.lock_generation = generation.cloned();
+                }
+                self.note_life(&claims_changed, progress_moved, &news, sent);
+                self.follow_lock(&news, delta, log);
+                self.follow_clocks(seen, &news, log);
+                self.follow_splits(seen, &news, &claims_changed, log);
+                self.ttl_ms = ttl_ms(&reading.lock, vouch.last);
+            }
+        }
+        self.note_sight(sent);
+        self.judge(log);
+    }
+
+    fn observe_switches(
+        &mut self,
+        reading: &TaskReading,
+        sent: Mono,
+        generation: Option<&Arc<Generation>>,
+        log: &mut Log<'_>,
+    ) {
+        let Some(answer) = &reading.switches else { return };
+        let delta = delta(self.switch_generation.as_ref(), generation);
+        let news: switches::News = self.switches.observe(answer, sent, delta);
+        if self.switches.why_unknown().is_none() && generation.is_some() {
+            self.switch_generation = generation.cloned();
+        }
+        if let Some(users) = news.lost {
+            log.push(EventKind::SwitchesLost { users });
+        }
+        if news.found {
+            log.push(EventKind::SwitchesFound);
+        }
+        if news.key_missing {
+            log.push(EventKind::SwitchKeyMissing);
+        }
+        for (user, switch) in news.undecodable {
+            if let Switch::Undecodable { fits, .. } = switch {
+                log.push(EventKind::SwitchUndecodable { user, fits });
+            }
+        }
+    }
+
+    fn observe_claims(&mut self, reading: &TaskReading, sent: Mono) -> Vec<Vec<u8>> {
+        match &reading.claims {
+            Some(claims) => self.claims.observe(claims, sent, self.fresh_for_ms()),
+            None => Vec::new(),
+        }
+    }
+
+    fn observe_progress(&mut self, reading: &TaskReading, seen: Seen, log: &mut Log<'_>) -> bool {
+        let Some(progress) = &reading.progress else { return false };
+        let moved = self.progress.observe(progress, seen.sent, seen.last);
+        let why = match progress {
+            ProgressReading::Value(_) => None,
+            ProgressReading::Absent => Some(None),
+            ProgressReading::Unknown(why) => Some(Some(*why)),
+        };
+        if let (Some(why), false) = (why, self.told.progress_missing) {
+            log.push(EventKind::ProgressMissing { why });
+        }
+        self.told.progress_missing = why.is_some();
+        moved
+    }
+
+    /// Pause, hosts, waiters and token.
+    fn observe_side(&mut self, reading: &TaskReading, seen: Seen, log: &mut Log<'_>) {
+        let undecodable = reading.pause == Some(PauseReading::Undecodable);
+        if undecodable && !self.told.pause_undecodable {
+            log.push(EventKind::PauseUndecodable);
+        }
+        self.told.pause_undecodable = undecodable;
+        match reading.pause {
+            Some(PauseReading::Until(until)) => {
+                let left_ms = u64::try_from(until.since_ms(seen.last)).unwrap_or(0);
+                self.pause = Pause { known: true, until: (left_ms > 0).then(|| seen.sent.plus_ms(left_ms)) };
+            }
+            Some(PauseReading::None) => self.pause = Pause { known: true, until: None },
+            // A pause that was read stays in force until it ends; otherwise it is not known.
+            Some(PauseReading::Undecodable | PauseReading::Unknown(_)) if self.pause.until.is_none() => {
+                self.pause.known = false;
+            }
+            Some(PauseReading::Undecodable | PauseReading::Unknown(_)) | None => {}
+        }
+        if let Some(hosts) = &reading.hosts {
+            self.hosts.clone_from(hosts);
+        }
+        if reading.extras.waiters.is_some() {
+            self.waiters = reading.extras.waiters;
+        }
+        if let Some(token) = reading.extras.fencing_token {
+            if let Some(from) = self.fencing_token.filter(|from| token < *from) {
+                self.totals.token_resets += 1;
+                log.push(EventKind::TokenReset { from, to: token });
+            }
+            self.fencing_token = Some(token);
+        }
+    }
+
+    fn tell_unreadable(&mut self, why: Unknown, log: &mut Log<'_>) {
+        if self.told.unreadable != Some(why) {
+            self.told.unreadable = Some(why);
+            log.push(EventKind::TaskUnreadable { why });
+        }
+    }
+
+    /// Claims and progress prove that a holder lives: the present one, or the one whose hold just ended.
+    fn note_life(&mut self, claims_changed: &[Vec<u8>], progress_moved: bool, news: &lock::News, sent: Mono) {
+        if news.ended.is_some() || news.acquired {
+            return;
+        }
+        let holders = self.lock.hold().map(|hold| lock::clients(&hold.held)).unwrap_or_default();
+        if progress_moved || holders.iter().any(|holder| claims_changed.contains(holder)) {
+            self.lock.sign_of_life(sent);
+        }
+    }
+
+    /// Ends, acquisitions and movements of the deadline.
+    fn follow_lock(&mut self, news: &lock::News, delta: Delta, log: &mut Log<'_>) {
+        if let Some(ended) = &news.ended {
+            self.follow_end(ended, news.across_blind, delta, log);
+        }
+        if news.acquired
+            && let Some(hold) = self.lock.hold()
+        {
+            self.totals.acquisitions += 1;
+            log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
+            let from = self.handed_over_by.take().filter(|_| !news.across_blind && !self.gap.open());
+            self.direct_handover = from.is_some_and(|from| !lock::continues(&from, &hold.held));
+            self.outage.taken_over(hold.began);
+        }
+        if news.ended.is_some() || news.acquired {
+            self.settled = false;
+        }
+        match news.moved {
+            Some(Move::Renewed { latency_ms, learned_ms, .. }) => {
+                self.totals.renewals += 1;
+                if let Some(latency_ms) = latency_ms {
+                    self.totals.renewal_latency.observe(latency_ms);
+                }
+                if let Some(lease_ms) = learned_ms {
+                    log.push(EventKind::LeaseLearned { lease_ms });
+                }
+            }
+            Some(Move::Shortened { by_ms }) => {
+                self.totals.shortened += 1;
+                log.push(EventKind::Shortened { by_ms });
+            }
+            Some(Move::Reset) | None => {}
+        }
+    }
+
+    fn follow_end(&mut self, ended: &Ended, across_blind: bool, delta: Delta, log: &mut Log<'_>) {
+        if let Some(count) = self.totals.ends.get_mut(ended.reason as usize) {
+            *count += 1;
+        }
+        let hold = &ended.hold;
+        log.push(EventKind::HoldEnded {
+            holders: hold.held.holders.clone(),
+            reason: ended.reason,
+            held_ms: ended.held_ms,
+        });
+        if !self.settled {
+            self.outage.lost_again();
+            if self.gap.open() {
+                self.totals.phantom_holds += 1;
+                log.push(EventKind::PhantomHold { held_ms: hold.held_ms() });
+            }
+        }
+        let wanted = matches!(self.switches.wanted(), Wanted::Yes | Wanted::Unset);
+        match ended.reason {
+            End::Expired if wanted && !across_blind => self.outage.expired(hold.last_life),
+            _ if self.settled => self.outage.forget(),
+            _ => {}
+        }
+        self.handed_over_by = (!across_blind).then(|| hold.held.clone());
+        let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
+        self.splits.before = early.then(|| EndedBefore {
+            holders: hold.held.holders.clone(),
+            deadline: hold.deadlines.newest(),
+            surely_lost: delta.emptied,
+            perhaps_lost: delta.may_lose_locks() || delta.evicted,
+            successor_seen: None,
+            moved_since: 0,
+        });
+    }
+
+    /// Gap, outage, unwanted and progress: everything that counts evidence of lock and wanted together.
+    fn follow_clocks(&mut self, seen: Seen, news: &lock::News, log: &mut Log<'_>) {
+        let at = seen.sent;
+        let wanted = self.switches.wanted();
+        let settle_ms = self.spec.settle_ms;
+        let holding = match (self.lock.hold(), self.lock.free_since()) {
+            (Some(hold), _) if hold.settled(settle_ms) => Holding::Settled,
+            (Some(_), _) => Holding::Unsettled,
+            (None, Some(first)) => Holding::Free(first),
+            (None, None) => Holding::PerhapsFree,
+        };
+        if wanted == Wanted::No {
+            self.outage.forget();
+            self.direct_handover = false;
+        }
+        if wanted == Wanted::No || matches!(holding, Holding::Free(_)) {
+            // From here on it is the gap that counts, not a direct handover.
+            self.handed_over_by = None;
+        }
+        let gap = self.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
+        self.totals.wanted_ms += gap.wanted_ms;
+        self.totals.down_ms += gap.grew_ms;
+        if gap.began {
+            log.push(EventKind::GapBegan);
+        }
+        if let Some(Some(gap_ms)) = gap.ended {
+            self.totals.handovers.observe(gap_ms);
+            log.push(EventKind::GapEnded { gap_ms });
+        }
+        if holding == Holding::Settled && !self.settled {
+            self.settled = true;
+            if self.direct_handover && gap.ended.is_none() && wanted == Wanted::Yes {
+                self.totals.handovers.observe(0);
+            }
+            self.direct_handover = false;
+            if let Some(outage_ms) = self.outage.settled() {
+                self.totals.outages.observe(outage_ms);
+                self.totals.outage_ms += outage_ms;
+                log.push(EventKind::Outage { outage_ms });
+            }
+        }
+        if news.across_blind && news.ended.is_some() {
+            self.outage.forget();
+        }
+        self.unwanted.observe(at, self.lock.hold().is_some(), wanted);
+        if let Some(progress) = &self.spec.progress {
+            let held_since = self.lock.hold().map(|hold| hold.first_seen);
+            self.progress.judge(at, held_since, wanted, self.gap.wanted_since(), progress.stale_after_ms);
+        }
+    }
+
+    fn follow_splits(&mut self, seen: Seen, news: &lock::News, claims_changed: &[Vec<u8>], log: &mut Log<'_>) {
+        let held: Option<&Held> = self.lock.hold().map(|hold| &hold.held);
+        let fresh_for_ms = self.fresh_for_ms();
+        let view =
+            View { at: seen.sent, server: seen.last, held, acquired: news.acquired, claims_changed, fresh_for_ms };
+        let split = self.splits.observe(&self.claims, view);
+        self.totals.split_ms += split.grew_ms;
+        for (kind, lasted_ms) in split.ended {
+            log.push(EventKind::SplitEnded { kind, lasted_ms });
+        }
+        for (kind, parties) in split.began {
+            if let Some(count) = self.totals.splits.get_mut(kind as usize) {
+                *count += 1;
+            }
+            log.push(EventKind::SplitBegan { kind, parties });
+        }
+        if let (Some((before, left_ms)), Some(held)) = (split.in_doubt, held) {
+            log.push(EventKind::OverlapInDoubt { before, now: held.holders.clone(), left_ms });
+        }
+        let claimed = match self.lock.free_since() {
+            Some(_) => self.claims.live(fresh_for_ms).into_iter().next(),
+            None => None,
+        };
+        let beside_free = claimed.is_some();
+        if let (Some(instance), false) = (claimed, self.told.claim_beside_free) {
+            log.push(EventKind::ClaimBesideFreeLock { instance });
+        }
+        self.told.claim_beside_free = beside_free;
+    }
+
+    /// Whether this attempt answered what matters: the lock; and, while it is free, whether it is wanted.
+    fn note_sight(&mut self, at: Mono) {
+        let lock = self.lock.newest().is_ok();
+        let needs_wanted = self.lock.held() == Some(false);
+        if lock && !(needs_wanted && self.switches.wanted() == Wanted::Unknown) {
+            self.blind.good(at);
+        } else {
+            self.totals.blind_ms += self.blind.bad(at);
+        }
+    }
+
+    fn judge(&mut self, log: &mut Log<'_>) {
+        let facts = Facts {
+            wanted: self.switches.wanted(),
+            lock: self.lock.fact(),
+            split: !self.splits.kinds().is_empty(),
+            gap_over_grace: self.gap.gap_ms() > self.spec.grace_ms,
+            stale: self.progress.stalled_ms() > 0,
+            over_wind_down: self.unwanted.ms() > self.spec.wind_down_ms,
+            blind: self.blind.ms() > self.spec.blind_after_ms,
+        };
+        let before = self.verdict.map(|(verdict, ..)| verdict);
+        let (verdict, rule) = judge(facts, before);
+        let since = match self.verdict {
+            Some((same, _, since)) if same == verdict => since,
+            _ => log.at,
+        };
+        // The first "unknown" is no news: nothing was said before.
+        if before.is_some_and(|before| before != verdict) || (before.is_none() && verdict != Verdict::Unknown) {
+            let from = before;
+            log.push(EventKind::Verdict { from, to: verdict, rule });
+        }
+        self.verdict = Some((verdict, rule, since));
+    }
+
+    fn fresh_for_ms(&self) -> u64 {
+        self.spec.claims.as_ref().map_or(0, |claims| claims.fresh_for_ms)
+    }
+
+    /// The view for outputs.
+    pub(crate) fn view(&self, now: Mono) -> TaskView {
+        let (verdict, rule, verdict_since) = self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
+        let held = self.lock.held();
+        let hold = self.lock.hold().filter(|_| held == Some(true));
+        let known_mode = self.lock.hold().map(|hold| hold.held.mode);
+        TaskView {
+            spec: self.spec.clone(),
+            redis: self.redis.clone(),
+            verdict,
+            rule,
+            verdict_since,
+            wanted: self.switches.wanted(),
+            switches: self.switches.known().map(|switches| switches.iter().map(switch_view).collect()),
+            wanting_users: self.switches.wanting(),
+            switch_key_seen: self.switches.have_key().then_some(self.switches.key_seen),
+            lost_users: self.switches.lost().to_vec(),
+            switches_unknown: self.switches.why_unknown(),
+            lock_fact: self.lock.fact(),
+            held,
+            unknown: self.lock.newest().err(),
+            last_reading: self.lock.last_reading().map(|seen| seen.sent),
+            hold: hold.map(|hold| self.hold_view(hold)),
+            waiters: self.waiters.filter(|_| held.is_some()),
+            fencing_token: self.fencing_token.filter(|_| held.is_some()),
+            lease_ms: known_mode.and_then(|mode| self.lock.leases.of(mode)).or_else(|| self.lock.leases.any()),
+            renewal_period_ms: self.lock.period_ms(),
+            progress_moved: self.progress.moved,
+            progress_missing: self.progress.missing,
+            live_claims: self.claims.live(self.fresh_for_ms()),
+            splits: self.splits.kinds(),
+            paused: (self.spec.paused_until.is_some() && self.pause.known)
+                .then(|| self.pause.until.is_some_and(|until| now < until)),
+            durations: Durations {
+                down_ms: self.gap.gap_ms(),
+                split_ms: self.splits.ms(),
+                stalled_ms: self.progress.stalled_ms(),
+                unwanted_ms: self.unwanted.ms(),
+                blind_ms: self.blind.ms(),
+                switches_lost_ms: self.switches.lost_ms(),
+            },
+            totals: self.totals,
+        }
+    }
+
+    fn hold_view(&self, hold: &lock::Hold) -> HoldView {
+        let host_of = |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host.clone());
+        HoldView {
+            mode: hold.held.mode,
+            holders: hold.held.holders.iter().map(|holder| (holder.clone(), host_of(&holder.client))).collect(),
+            ghosts: hold.held.ghosts,
+            acquired: hold.acquired,
+            held_ms: hold.held_ms(),
+            last_renewal: hold.deadlines.last_renewal,
+            deadline: match hold.held.deadline {
+                Deadline::At(_) => hold.deadlines.newest(),
+                Deadline::Never | Deadline::Torn => None,
+            },
+            ttl_ms: self.ttl_ms,
+            persistent: match hold.held.deadline {
+                Deadline::At(_) => Some(false),
+                Deadline::Never => Some(true),
+                Deadline::Torn => None,
+            },
+            last_renewal_latency_ms: hold.deadlines.last_latency_ms,
+            last_renewal_margin_ms: hold.deadlines.last_margin_ms,
+            renewal_overdue_ms: hold.overdue_ms,
+        }
+    }
+}
+
+fn switch_view((user, switch): &(Vec<u8>, Switch)) -> SwitchView {
+    let (on, fits) = match switch {
+        Switch::On => (Some(true), None),
+        Switch::Off => (Some(false), None),
+        Switch::Undecodable { fits, .. } => (None, *fits),
+    };
+    SwitchView { user: user.clone(), on, fits }
+}
+
+fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
+    match reading {
+        LockReading::Held(Held { deadline: Deadline::At(deadline), .. }) => {
+            Some(u64::try_from(deadline.since_ms(now)).unwrap_or(0))
+        }
+        _ => None,
+    }
+}
+
+/// How the generation changed; nothing is known to have changed where it is not told.
+fn delta(old: Option<&Arc<Generation>>, new: Option<&Arc<Generation>>) -> Delta {
+    match (old, new) {
+        (Some(old), Some(new)) if !Arc::ptr_eq(old, new) => Delta::between(old, new),
+        _ => Delta::default(),
+    }
+}

@@ -1,0 +1,279 @@
+//! How one task is read: brackets that tear, locks that are none, readers that died, switches that cannot be read.
+
+use std::sync::Arc;
+
+use lockwatch_model::accept::{Caps, RoleCheck};
+use lockwatch_model::read::{Round, TaskRead};
+use lockwatch_model::reading::{
+    ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading,
+    Unknown,
+};
+use lockwatch_model::reply::{Command, Reply, ServerError};
+use lockwatch_model::spec::{
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
+    WantedSpec,
+};
+use lockwatch_model::time::ServerTime;
+
+const A: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
+const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
+const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
+
+fn spec(scheme: SchemeKind) -> TaskSpec {
+    TaskSpec {
+        name: "outbound".into(),
+        redis: RedisIndex(0),
+        lock: LockSpec { key: b"job".to_vec(), scheme, lease_ms: None, renew_every_ms: None },
+        wanted: None,
+        progress: None,
+        claims: None,
+        hosts: None,
+        paused_until: None,
+        grace_ms: 20_000,
+        settle_ms: 5_000,
+        wind_down_ms: 30_000,
+        blind_after_ms: 60_000,
+        max_hold_ms: None,
+        labels: Vec::new(),
+    }
+}
+
+fn wanted(source: WantedSource) -> Option<WantedSpec> {
+    Some(WantedSpec { source, codec: Codec::Raw })
+}
+
+fn text(text: &str) -> Reply {
+    Reply::Bytes(text.as_bytes().to_vec())
+}
+
+fn error(code: &str) -> Reply {
+    Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: Vec::new() })
+}
+
+fn scan(items: &[&str]) -> Reply {
+    Reply::Array(vec![text("0"), Reply::Array(items.iter().map(|item| text(item)).collect())])
+}
+
+fn lock(deadline: i64, fields: &[&str]) -> Vec<Reply> {
+    vec![Reply::Int(deadline), scan(fields), Reply::Int(deadline)]
+}
+
+fn free() -> Vec<Reply> {
+    lock(-2, &[])
+}
+
+/// Answers one round after the other, checks that there is a reply for each command, and returns what was read.
+fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
+    let mut read = TaskRead::new(Arc::new(spec), caps, false);
+    for (position, replies) in rounds.iter().enumerate() {
+        let mut commands: Vec<Command> = Vec::new();
+        read.commands(&mut commands);
+        assert_eq!(commands.len(), replies.len(), "round {position}: {commands:?}");
+        match read.decode(replies) {
+            Round::Done(reading) => {
+                assert_eq!(position + 1, rounds.len(), "done before all rounds");
+                return reading;
+            }
+            Round::Again(again) => read = again,
+        }
+    }
+    panic!("not done after {} rounds", rounds.len());
+}
+
+fn held(reading: &TaskReading) -> (Mode, usize, u32, Deadline) {
+    match &reading.lock {
+        LockReading::Held(held) => (held.mode, held.holders.len(), held.ghosts, held.deadline),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn value_and_deadline_that_agree_are_one_reading() {
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::At(ServerTime(30_000))));
+    assert_eq!(read(spec(SchemeKind::Redisson), CAPS, &[free()]).lock, LockReading::Free);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(-1, &[A, "1"])]);
+    assert_eq!(held(&reading).3, Deadline::Never);
+}
+
+#[test]
+fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
+    let torn = vec![Reply::Int(30_000), scan(&[A, "1"]), Reply::Int(31_000)];
+    let calm = lock(31_000, &[A, "1"]);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[torn.clone(), calm]);
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(31_000)));
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[torn.clone(), torn]);
+    assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::Torn));
+    let released_within = vec![Reply::Int(30_000), scan(&[]), Reply::Int(-2)];
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[released_within.clone(), released_within]);
+    assert_eq!(reading.lock, LockReading::Free);
+    let taken_within = vec![Reply::Int(-2), scan(&[A, "1"]), Reply::Int(30_000)];
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[taken_within.clone(), taken_within]);
+    assert_eq!(held(&reading).3, Deadline::Torn);
+}
+
+#[test]
+fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
+    let at = |seconds: i64, micros: i64| Reply::Array(vec![Reply::Int(seconds), Reply::Int(micros)]);
+    let bracket = |second_left: i64| {
+        vec![at(100, 0), Reply::Int(30_000), scan(&[A, "1"]), at(100, 1_000), Reply::Int(second_left)]
+    };
+    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_001)]);
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)));
+    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_002), bracket(29_999)]);
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_000)));
+}
+
+#[test]
+fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
+    for (code, why) in
+        [("NOPERM", Unknown::NoPermission), ("WRONGTYPE", Unknown::WrongType), ("LOADING", Unknown::Loading)]
+    {
+        let replies = vec![Reply::Int(30_000), error(code), Reply::Int(30_000)];
+        assert_eq!(read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock, LockReading::Unknown(why));
+        let replies = vec![error(code), scan(&[]), error(code)];
+        assert_eq!(read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock, LockReading::Unknown(why));
+    }
+}
+
+#[test]
+fn a_missing_reply_is_never_a_free_lock() {
+    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, false);
+    match task.decode(&[]) {
+        Round::Done(reading) => assert_eq!(reading.lock, LockReading::Unknown(Unknown::Protocol)),
+        Round::Again(_) => panic!("asks again"),
+    }
+}
+
+#[test]
+fn a_token_may_be_empty_but_not_absent() {
+    let bracket = |deadline: i64, token: &str| vec![Reply::Int(deadline), text(token), Reply::Int(deadline)];
+    assert_eq!(read(spec(SchemeKind::String), CAPS, &[bracket(-2, "")]).lock, LockReading::Free);
+    assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "")])).1, 1);
+    assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "t")])).1, 1);
+}
+
+#[test]
+fn dead_readers_are_ghosts() {
+    let main = lock(30_000, &["mode", "read", "a:1", "1", "b:2", "2"]);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), vec![Reply::Int(1), Reply::Int(0)]]);
+    assert_eq!(held(&reading), (Mode::Read, 1, 1, Deadline::At(ServerTime(30_000))));
+    // A refusal proves nothing against a reader.
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main, vec![error("NOPERM"), error("NOPERM")]]);
+    assert_eq!(held(&reading), (Mode::Read, 2, 0, Deadline::At(ServerTime(30_000))));
+}
+
+#[test]
+fn deadlines_beyond_all_reason_do_not_overflow() {
+    for deadline in [i64::MAX, 1_000_000_000_000_000] {
+        let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(deadline, &[A, "1"])]);
+        let Deadline::At(at) = held(&reading).3 else { panic!() };
+        assert!(at.0 >= 1_000_000_000_000_000);
+    }
+    let at = Reply::Array(vec![Reply::Int(i64::MAX / 1_000), Reply::Int(0)]);
+    let replies = vec![at.clone(), Reply::Int(i64::MAX), scan(&[A, "1"]), at, Reply::Int(i64::MAX)];
+    assert!(matches!(held(&read(spec(SchemeKind::Redisson), OLD, &[replies])).3, Deadline::At(_)));
+}
+
+/// What the switches say when their part of the batch is `replies`.
+fn switches(source: WantedSource, replies: &[Reply]) -> SwitchesReading {
+    let mut round = free();
+    round.extend_from_slice(replies);
+    let spec = TaskSpec { wanted: wanted(source), ..spec(SchemeKind::Redisson) };
+    read(spec, CAPS, &[round]).switches.expect("switches")
+}
+
+fn states(reading: &SwitchesReading) -> Vec<(String, Option<bool>)> {
+    let SwitchesReading::Read { switches, .. } = reading else { panic!("{reading:?}") };
+    let state = |switch: &Switch| match switch {
+        Switch::On => Some(true),
+        Switch::Off => Some(false),
+        Switch::Undecodable { .. } => None,
+    };
+    switches.iter().map(|(user, switch)| (String::from_utf8_lossy(user).into_owned(), state(switch))).collect()
+}
+
+#[test]
+fn switches_in_a_hash_are_read_one_by_one() {
+    let hash = || WantedSource::Hash(b"users".to_vec());
+    let reading = switches(hash(), &[scan(&["ben", "off", "anna", "on", "chris", "maybe"])]);
+    let expected =
+        [("anna", Some(true)), ("ben", Some(false)), ("chris", None)].map(|(user, on)| (user.to_owned(), on));
+    assert_eq!(states(&reading), expected);
+    assert_eq!(switches(hash(), &[error("WRONGTYPE")]), SwitchesReading::Unknown(Unknown::WrongType));
+    let absent = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None };
+    assert_eq!(switches(hash(), &[scan(&[])]), absent);
+}
+
+#[test]
+fn of_too_many_switches_only_on_is_an_answer() {
+    let part =
+        |items: &[&str]| Reply::Array(vec![text("77"), Reply::Array(items.iter().map(|item| text(item)).collect())]);
+    let hash = || WantedSource::Hash(b"users".to_vec());
+    assert_eq!(switches(hash(), &[part(&["a", "off"])]), SwitchesReading::Unknown(Unknown::TooLarge));
+    assert_eq!(states(&switches(hash(), &[part(&["a", "on"])])), [("a".to_owned(), Some(true))]);
+}
+
+#[test]
+fn members_counters_and_named_keys_are_switches_too() {
+    let set = switches(WantedSource::Set(b"users".to_vec()), &[scan(&["anna"])]);
+    assert_eq!(states(&set), [("anna".to_owned(), Some(true))]);
+    let counter = |exists: i64, value: &str| match switches(
+        WantedSource::Counter(b"n".to_vec()),
+        &[Reply::Int(exists), text(value)],
+    ) {
+        SwitchesReading::Read { switches, counted, key_exists } => (switches.len(), counted, key_exists),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(counter(1, "3"), (1, Some(3), true));
+    assert_eq!(counter(1, "0"), (1, Some(0), true));
+    assert_eq!(counter(0, ""), (0, Some(0), false));
+    assert_eq!(counter(1, "-1"), (1, None, true));
+    assert_eq!(counter(1, "many"), (1, None, true));
+    let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec(), b"k3".to_vec()]);
+    let one = Reply::Int(1);
+    let replies = [one.clone(), text("1"), Reply::Int(0), text(""), one, error("WRONGTYPE")];
+    assert_eq!(states(&switches(keys, &replies)), [("k1".to_owned(), Some(true)), ("k3".to_owned(), None)]);
+}
+
+/// What the progress says when its parts of the rounds are these.
+fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
+    let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
+    rounds[0].splice(0..0, free());
+    let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
+    read(spec, CAPS, &rounds).progress.expect("progress")
+}
+
+#[test]
+fn progress_is_whatever_bytes_change() {
+    let field = || ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
+    assert_eq!(progress(field(), &[vec![text("7")]]), ProgressReading::Value(b"7".to_vec()));
+    assert_eq!(progress(field(), &[vec![Reply::Nil]]), ProgressReading::Absent);
+    assert_eq!(progress(field(), &[vec![error("WRONGTYPE")]]), ProgressReading::Unknown(Unknown::WrongType));
+    let long = |last: &str| progress(field(), &[vec![text(&format!("{}{last}", "x".repeat(5_000)))]]);
+    assert_ne!(long("a"), long("b"));
+    let key = |length: i64, beginning: &str| {
+        progress(ProgressSource::Key(b"p".to_vec()), &[vec![Reply::Int(length), text(beginning)]])
+    };
+    assert_eq!(key(0, ""), ProgressReading::Absent);
+    assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
+    let length = |parts: &[Vec<Reply>]| progress(ProgressSource::Length(b"q".to_vec()), parts);
+    assert_eq!(length(&[vec![text("stream")], vec![Reply::Int(9)]]), ProgressReading::Value(b"9".to_vec()));
+    assert_eq!(length(&[vec![text("none")]]), ProgressReading::Absent);
+    assert_eq!(length(&[vec![text("string")]]), ProgressReading::Unknown(Unknown::WrongType));
+}
+
+#[test]
+fn claims_and_pause_come_in_the_same_batch() {
+    let spec = TaskSpec {
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        paused_until: Some(b"pause".to_vec()),
+        ..spec(SchemeKind::Redisson)
+    };
+    let mut round = free();
+    round.extend([scan(&["b", "2", "a", "1"]), text("1970-01-01T00:00:09Z")]);
+    let reading = read(spec, CAPS, &[round]);
+    let claims = vec![(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())];
+    assert_eq!(reading.claims, Some(ClaimsReading::Read(claims)));
+    assert_eq!(reading.pause, Some(PauseReading::Until(ServerTime(9_000))));
+}

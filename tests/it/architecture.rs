@@ -1,0 +1,104 @@
+//! The arrows of ARCHITECTURE.md that the compiler does not enforce: which room may name which crate, and which other room.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A word that may stand in code only in these files or folders of `src/`.
+struct Arrow {
+    word: &'static str,
+    only_in: &'static [&'static str],
+    why: &'static str,
+}
+
+const ARROWS: &[Arrow] = &[
+    Arrow {
+        word: "::redis::",
+        only_in: &["redis.rs", "redis/", "lease.rs", "lease/", "demo.rs", "demo/"],
+        why: "only the connection room and what writes to Redis know the redis crate",
+    },
+    Arrow {
+        word: "prometheus_client",
+        only_in: &["output/metrics.rs", "output/metrics/"],
+        why: "only one room knows prometheus-client",
+    },
+    Arrow { word: "hyper::", only_in: &["http.rs", "http/"], why: "only the http room knows hyper" },
+    Arrow { word: "hyper_util::", only_in: &["http.rs", "http/"], why: "only the http room knows hyper" },
+    Arrow {
+        word: "crate::agent",
+        only_in: &["main.rs", "agent.rs", "agent/"],
+        why: "nothing depends on the wiring",
+    },
+    Arrow {
+        word: "crate::lease",
+        only_in: &["lease.rs", "lease/", "demo.rs", "demo/"],
+        why: "the agent never writes to Redis",
+    },
+    Arrow {
+        word: "crate::sampler",
+        only_in: &["agent.rs", "agent/", "sampler.rs", "sampler/"],
+        why: "outputs read the snapshot only",
+    },
+    Arrow {
+        word: "crate::engine",
+        only_in: &["agent.rs", "agent/", "engine.rs"],
+        why: "outputs read the snapshot only",
+    },
+    Arrow {
+        word: "lockwatch_model::state",
+        only_in: &["engine.rs"],
+        why: "one task owns the state",
+    },
+];
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a readable folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// A file's code: comments may name anything.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).expect("readable source");
+    text.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn no_room_names_what_it_must_not() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    sources(&src, &mut files);
+    assert!(files.len() > 10, "found the sources");
+    let mut broken = Vec::new();
+    for path in &files {
+        let name = path.strip_prefix(&src).expect("below src").to_string_lossy().into_owned();
+        let code = code(path);
+        for arrow in ARROWS {
+            let allowed = arrow.only_in.iter().any(|room| name == *room || name.starts_with(room) && room.ends_with('/'));
+            if !allowed && code.contains(arrow.word) {
+                broken.push(format!("src/{name} names `{}`: {}", arrow.word, arrow.why));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn the_model_depends_on_nothing() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("model/Cargo.toml")).expect("the model's manifest");
+    let dependencies = manifest.split("[dependencies]").nth(1).expect("a dependencies section");
+    let named = dependencies.lines().take_while(|line| !line.starts_with('[')).filter(|line| line.contains('='));
+    assert_eq!(named.count(), 0, "the model names a dependency");
+    let library = fs::read_to_string(root.join("model/src/lib.rs")).expect("the model's root");
+    assert!(library.contains("#![no_std]"), "the model must not be able to name a clock or a socket");
+    let mut files = Vec::new();
+    sources(&root.join("model/src"), &mut files);
+    for path in files {
+        assert!(!code(&path).contains("extern crate std"), "{} brings the standard library back", path.display());
+    }
+}
