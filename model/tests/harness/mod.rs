@@ -1,0 +1,13 @@
+//! The machinery behind the timelines. Their language is described in `timelines/README.md`.
+
+mod checks;
+mod run;
+mod sampler;
+mod script;
+mod setup;
+mod text;
+mod verbs;
+mod world;
+
+pub(crate) use run::play;
+pub(crate) use script::parse;

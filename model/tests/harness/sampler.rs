@@ -1,0 +1,261 @@
+//! How the world is sampled: once per interval, again 260 ms after a first `Free`, again right after a deadline; and the
+//! faults on the way. One sample is in flight at a time, as in the real sampler.
+
+use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample};
+use lockwatch_model::reading::{Deadline, LockReading, TaskReading, Unknown};
+use lockwatch_model::spec::{RedisIndex, TaskIndex};
+
+use super::setup::Setup;
+use super::text::duration;
+use super::verbs;
+use super::world::{SERVER_ORIGIN_MS, World, mono};
+
+/// Pause before a first `Free` is confirmed.
+const CONFIRM_MS: u64 = 260;
+/// Pause after a deadline.
+const AFTER_DEADLINE_MS: u64 = 5;
+
+/// The sampler and the wire.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    next_tick: u64,
+    confirm_at: Option<u64>,
+    wake_at: Option<u64>,
+    in_flight: Option<InFlight>,
+    was_free: bool,
+    cut: Option<(Unknown, u64)>,
+    drop_every: u64,
+    sent: u64,
+    latency_ms: u64,
+    /// From and until.
+    paused: Option<(u64, u64)>,
+}
+
+#[derive(Debug)]
+struct InFlight {
+    arrives: u64,
+    sample: Sample,
+}
+
+impl Sampler {
+    /// Its first sample is due at once.
+    pub(crate) fn new() -> Sampler {
+        Sampler {
+            next_tick: 0,
+            confirm_at: None,
+            wake_at: None,
+            in_flight: None,
+            was_free: false,
+            cut: None,
+            drop_every: 0,
+            sent: 0,
+            latency_ms: 0,
+            paused: None,
+        }
+    }
+
+    /// A fault from now on: `cut REASON for 30s`, `drop every 2`, `drop none`, `latency 200ms`, `agent pauses 30s`.
+    pub(crate) fn fault(&mut self, now: u64, words: &[&str]) -> Option<Result<(), String>> {
+        let result = match words {
+            ["cut", why, "for", long] => {
+                verbs::reason(why).and_then(|why| Ok(self.cut = Some((why, now + duration(long)?))))
+            }
+            ["drop", "none"] => Ok(self.drop_every = 0),
+            ["drop", "every", count] => count.parse().map_err(|_| "every how many?".to_owned()).map(|count| {
+                self.drop_every = count;
+                self.sent = 0;
+            }),
+            ["latency", long] => duration(long).map(|ms| self.latency_ms = ms),
+            ["agent", "pauses", long] => duration(long).map(|ms| self.paused = Some((now, now + ms))),
+            _ => return None,
+        };
+        Some(result)
+    }
+
+    /// Whether the agent's process is stopped.
+    pub(crate) fn paused(&self, now: u64) -> bool {
+        self.paused.is_some_and(|(_, until)| now < until)
+    }
+
+    /// When something is due next.
+    pub(crate) fn next_event(&self) -> u64 {
+        if let Some((_, until)) = self.paused {
+            return until;
+        }
+        let arrival = self.in_flight.as_ref().map(|flight| flight.arrives);
+        let due = [arrival, self.confirm_at, self.wake_at];
+        due.into_iter().flatten().fold(self.next_tick, u64::min)
+    }
+
+    /// Everything that reaches the model at `now`.
+    pub(crate) fn run(&mut self, now: u64, world: &World, setup: &Setup) -> Vec<Input> {
+        let mut inputs = Vec::new();
+        if let Some((from, until)) = self.paused {
+            if now < until {
+                return inputs;
+            }
+            self.paused = None;
+            self.wake_up(from, now, setup, &mut inputs);
+        }
+        self.arrive(now, world, &mut inputs);
+        if self.take_due(now, setup) {
+            if self.in_flight.is_some() {
+                inputs.push(news(setup, NodeNewsKind::TickSkipped));
+            } else {
+                self.in_flight = Some(self.send(now, world, setup));
+                self.arrive(now, world, &mut inputs);
+            }
+        }
+        inputs
+    }
+
+    /// What was in flight (or would have been) when the process was stopped is found too late.
+    fn wake_up(&mut self, from: u64, now: u64, setup: &Setup, inputs: &mut Vec<Input>) {
+        self.next_tick = now;
+        let sent = self.in_flight.take().map_or(from, |flight| flight.sample.sent.0 - mono(0).0);
+        let outcome = Outcome::Failed { tasks: tasks(setup), why: Unknown::Late };
+        inputs.push(Input::Sample(sample(setup, sent, now - sent, outcome)));
+    }
+
+    fn take_due(&mut self, now: u64, setup: &Setup) -> bool {
+        let mut due = false;
+        for extra in [&mut self.confirm_at, &mut self.wake_at] {
+            if extra.is_some_and(|at| at <= now) {
+                *extra = None;
+                due |= self.in_flight.is_none();
+            }
+        }
+        if self.next_tick <= now {
+            self.next_tick += setup.interval_ms;
+            due = true;
+        }
+        due
+    }
+
+    fn send(&mut self, now: u64, world: &World, setup: &Setup) -> InFlight {
+        self.sent += 1;
+        let dropped = self.drop_every > 0 && self.sent % self.drop_every == 0;
+        let late = self.latency_ms >= setup.timeout_ms;
+        let failure = match self.cut {
+            Some((why, until)) if now < until => Some(why),
+            _ => (dropped || late).then_some(Unknown::Timeout),
+        };
+        let took = match failure {
+            Some(Unknown::Timeout) => setup.timeout_ms,
+            Some(_) => 0,
+            None => self.latency_ms,
+        };
+        let outcome = match failure {
+            Some(why) => Outcome::Failed { tasks: tasks(setup), why },
+            None => {
+                let readings = all_tasks(setup).map(|index| (index, self.read(index, world, setup))).collect();
+                Outcome::Read { vouch: world.vouch(), readings }
+            }
+        };
+        InFlight { arrives: now + took, sample: sample(setup, now, took, outcome) }
+    }
+
+    fn read(&self, index: TaskIndex, world: &World, setup: &Setup) -> TaskReading {
+        if Some(index.0) == setup.position() { world.reading(setup) } else { World::new().reading(setup) }
+    }
+
+    fn arrive(&mut self, now: u64, world: &World, inputs: &mut Vec<Input>) {
+        if let Some(flight) = self.in_flight.take_if(|flight| flight.arrives <= now) {
+            self.plan(&flight.sample, world);
+            inputs.push(Input::Sample(flight.sample));
+        }
+    }
+
+    /// When to look again, besides the next tick.
+    fn plan(&mut self, sample: &Sample, world: &World) {
+        let Outcome::Read { readings, .. } = &sample.outcome else {
+            return;
+        };
+        let sent = sample.sent.0 - mono(0).0;
+        self.wake_at = None;
+        let free = match readings.last().map(|(_, reading)| &reading.lock) {
+            Some(LockReading::Free) => true,
+            Some(LockReading::Held(held)) => {
+                if let Deadline::At(deadline) = held.deadline {
+                    let at = deadline.0 - SERVER_ORIGIN_MS - world.clock_step_ms;
+                    self.wake_at = u64::try_from(at).ok().map(|at| at + AFTER_DEADLINE_MS).filter(|at| *at > sent);
+                }
+                false
+            }
+            _ => return,
+        };
+        if free && !self.was_free {
+            self.confirm_at = Some(sent + CONFIRM_MS);
+        }
+        self.was_free = free;
+    }
+}
+
+/// All tasks of the configuration.
+fn all_tasks(setup: &Setup) -> impl Iterator<Item = TaskIndex> {
+    (0..setup.spec().tasks.len() as u32).map(TaskIndex)
+}
+
+fn tasks(setup: &Setup) -> Vec<TaskIndex> {
+    all_tasks(setup).collect()
+}
+
+fn sample(setup: &Setup, sent: u64, took_ms: u64, outcome: Outcome) -> Sample {
+    Sample { epoch: setup.epoch, redis: RedisIndex(0), sent: mono(sent), took_ms, outcome }
+}
+
+fn news(setup: &Setup, kind: NodeNewsKind) -> Input {
+    Input::Node(NodeNews { epoch: setup.epoch, redis: RedisIndex(0), kind })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwatch_model::reading::Mode;
+
+    /// The instants at which samples reach the model, and whether they were accepted.
+    fn arrivals(world: &mut World, sampler: &mut Sampler, end: u64) -> Vec<(u64, bool)> {
+        let setup = Setup::default();
+        let mut found = Vec::new();
+        loop {
+            let now = [sampler.next_event()].into_iter().chain(world.next_event()).fold(u64::MAX, u64::min);
+            if now > end {
+                return found;
+            }
+            world.advance(now);
+            for input in sampler.run(now, world, &setup) {
+                if let Input::Sample(sample) = input {
+                    found.push((now, matches!(sample.outcome, Outcome::Read { .. })));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_first_free_is_confirmed_and_a_deadline_is_looked_at() {
+        let mut world = World::new();
+        world.acquire("A", Mode::Exclusive, 1_500);
+        let found = arrivals(&mut world, &mut Sampler::new(), 3_000);
+        assert_eq!(found.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1_000, 1_505, 1_765, 2_000, 3_000]);
+    }
+
+    #[test]
+    fn a_dropped_reply_costs_the_timeout_and_the_ticks_within_it() {
+        let mut sampler = Sampler::new();
+        assert!(sampler.fault(0, &["drop", "every", "2"]).is_some_and(|done| done.is_ok()));
+        let mut world = World::new();
+        world.acquire("A", Mode::Exclusive, 60_000);
+        let found = arrivals(&mut world, &mut sampler, 6_000);
+        assert_eq!(found, [(0, true), (4_000, false), (4_000, true)]);
+    }
+
+    #[test]
+    fn a_paused_agent_finds_one_late_reply_and_then_samples_at_once() {
+        let mut sampler = Sampler::new();
+        let mut world = World::new();
+        world.acquire("A", Mode::Exclusive, 600_000);
+        assert_eq!(arrivals(&mut world, &mut sampler, 2_000).len(), 3);
+        assert!(sampler.fault(2_500, &["agent", "pauses", "30s"]).is_some_and(|done| done.is_ok()));
+        assert_eq!(arrivals(&mut world, &mut sampler, 33_000), [(32_500, false), (32_500, true)]);
+    }
+}

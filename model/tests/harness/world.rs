@@ -1,0 +1,348 @@
+//! The little world that a timeline's verbs change: one Redis with one lock, its workers, and its users' switches.
+
+use std::collections::BTreeMap;
+
+use lockwatch_model::input::{Generation, Vouch};
+use lockwatch_model::reading::{
+    ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
+};
+use lockwatch_model::spec::SchemeKind;
+use lockwatch_model::time::{Mono, ServerTime};
+
+use super::setup::Setup;
+
+/// The agent's monotonic clock when a timeline begins.
+pub(crate) const MONO_ORIGIN_MS: u64 = 500_000_000;
+/// The server's clock when a timeline begins.
+pub(crate) const SERVER_ORIGIN_MS: i64 = 1_790_000_000_000;
+/// How long a waiter in `lock()` needs to take over.
+const TAKE_OVER_MS: u64 = 2;
+
+/// The agent's clock at `at` milliseconds after the beginning.
+pub(crate) fn mono(at: u64) -> Mono {
+    Mono(MONO_ORIGIN_MS + at)
+}
+
+/// Who holds the lock and until when.
+#[derive(Clone, Debug)]
+pub(crate) struct Lock {
+    pub(crate) mode: Mode,
+    /// Worker and how often it entered.
+    pub(crate) holders: BTreeMap<String, u32>,
+    pub(crate) ghosts: u32,
+    /// On the server's clock; `None`: no TTL.
+    pub(crate) deadline: Option<i64>,
+}
+
+/// Something that happens again and again.
+#[derive(Clone, Debug)]
+pub(crate) struct Timer {
+    pub(crate) what: Beat,
+    pub(crate) every: u64,
+    pub(crate) next: u64,
+}
+
+/// What a timer does.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Beat {
+    /// The worker's watchdog sets the lease.
+    Renew { who: String, lease: u64 },
+    /// The worker changes its claim.
+    Claim { who: String },
+    /// The work moves its progress.
+    Progress,
+}
+
+impl Beat {
+    /// The worker that does it.
+    pub(crate) fn who(&self) -> Option<&str> {
+        match self {
+            Beat::Renew { who, .. } | Beat::Claim { who } => Some(who),
+            Beat::Progress => None,
+        }
+    }
+}
+
+/// A part of the reading that fails by itself, until an instant.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Veil {
+    pub(crate) why: Unknown,
+    pub(crate) until: u64,
+}
+
+/// Everything there is.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) now: u64,
+    pub(crate) clock_step_ms: i64,
+    pub(crate) lock: Option<Lock>,
+    /// Workers that wait in `lock()`, with their lease, first come first.
+    pub(crate) waiters: Vec<(String, u64)>,
+    pub(crate) take_over_at: Option<u64>,
+    pub(crate) timers: Vec<Timer>,
+    pub(crate) switches: BTreeMap<String, Switch>,
+    pub(crate) claims: BTreeMap<String, u64>,
+    pub(crate) progress: Option<u64>,
+    pub(crate) token: Option<i64>,
+    pub(crate) pause: PauseReading,
+    pub(crate) generation: Generation,
+    pub(crate) generation_hidden: bool,
+    pub(crate) torn_until: u64,
+    pub(crate) lock_veil: Option<Veil>,
+    pub(crate) switches_veil: Option<Veil>,
+    pub(crate) progress_veil: Option<Veil>,
+    pub(crate) claims_veil: Option<Veil>,
+}
+
+impl World {
+    /// A fresh Redis: no lock, no switch, no worker.
+    pub(crate) fn new() -> World {
+        World {
+            now: 0,
+            clock_step_ms: 0,
+            lock: None,
+            waiters: Vec::new(),
+            take_over_at: None,
+            timers: Vec::new(),
+            switches: BTreeMap::new(),
+            claims: BTreeMap::new(),
+            progress: None,
+            token: None,
+            pause: PauseReading::None,
+            generation: Generation {
+                run_id: b"run-1".to_vec(),
+                replication_id: b"repl-1".to_vec(),
+                flushes: 0,
+                evictions: 0,
+                started_empty: Some(false),
+            },
+            generation_hidden: false,
+            torn_until: 0,
+            lock_veil: None,
+            switches_veil: None,
+            progress_veil: None,
+            claims_veil: None,
+        }
+    }
+
+    /// The server's clock.
+    pub(crate) fn server_now(&self) -> i64 {
+        SERVER_ORIGIN_MS + self.now as i64 + self.clock_step_ms
+    }
+
+    /// The next instant at which something happens by itself.
+    pub(crate) fn next_event(&self) -> Option<u64> {
+        let timers = self.timers.iter().map(|timer| timer.next);
+        timers.chain(self.expires_at()).chain(self.take_over_at).min()
+    }
+
+    /// Lets everything happen that is due by `now`.
+    pub(crate) fn advance(&mut self, now: u64) {
+        while let Some(due) = self.next_event().filter(|due| *due <= now) {
+            self.now = due;
+            self.run_timers();
+            if self.expires_at().is_some_and(|at| at <= due) {
+                self.release();
+            }
+            if self.take_over_at.is_some_and(|at| at <= due) {
+                self.take_over();
+            }
+        }
+        self.now = now;
+    }
+
+    /// Removes the lock; a waiter takes it a moment later.
+    pub(crate) fn release(&mut self) {
+        self.lock = None;
+        self.take_over_at = (!self.waiters.is_empty()).then_some(self.now + TAKE_OVER_MS);
+    }
+
+    /// Gives the free lock to `who`.
+    pub(crate) fn acquire(&mut self, who: &str, mode: Mode, lease: u64) {
+        let deadline = Some(self.server_now() + lease as i64);
+        self.lock = Some(Lock { mode, holders: BTreeMap::from([(who.to_owned(), 1)]), ghosts: 0, deadline });
+        self.take_over_at = None;
+    }
+
+    /// Sets the lease anew if `who` still holds the lock; a watchdog that finds another holder does nothing.
+    pub(crate) fn renew(&mut self, who: &str, lease: u64) -> bool {
+        let deadline = self.server_now() + lease as i64;
+        match &mut self.lock {
+            Some(lock) if lock.holders.contains_key(who) => {
+                lock.deadline = Some(deadline);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What a sample reads at this instant.
+    pub(crate) fn reading(&self, setup: &Setup) -> TaskReading {
+        let (progress, claims, pause) = setup.reads();
+        TaskReading {
+            lock: self.read_lock(setup.scheme()),
+            extras: Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token },
+            switches: setup.has_switches().then(|| self.read_switches(setup)),
+            progress: progress.then(|| match self.veiled(self.progress_veil) {
+                Some(why) => ProgressReading::Unknown(why),
+                None => self.progress.map_or(ProgressReading::Absent, |count| {
+                    ProgressReading::Value(count.to_string().into_bytes())
+                }),
+            }),
+            claims: claims.then(|| match self.veiled(self.claims_veil) {
+                Some(why) => ClaimsReading::Unknown(why),
+                None => ClaimsReading::Read(
+                    self.claims
+                        .iter()
+                        .map(|(who, count)| (who.clone().into_bytes(), count.to_string().into_bytes()))
+                        .collect(),
+                ),
+            }),
+            hosts: None,
+            pause: pause.then_some(self.pause),
+        }
+    }
+
+    /// What the server says of itself at this instant.
+    pub(crate) fn vouch(&self) -> Vouch {
+        let now = ServerTime(self.server_now());
+        Vouch {
+            first: now,
+            last: now,
+            role_verified: true,
+            generation: (!self.generation_hidden).then(|| self.generation.clone()),
+            clock_offset_ms: now.0 - mono(self.now).0 as i64,
+        }
+    }
+
+    /// When the lock's deadline will have passed (Redis keeps a key through the millisecond of its deadline).
+    pub(crate) fn expires_at(&self) -> Option<u64> {
+        let deadline = self.lock.as_ref()?.deadline?;
+        let left = deadline.saturating_sub(self.server_now()).saturating_add(1).max(0);
+        Some(self.now.saturating_add(left as u64))
+    }
+
+    fn run_timers(&mut self) {
+        let now = self.now;
+        let mut due = Vec::new();
+        for timer in self.timers.iter_mut().filter(|timer| timer.next <= now) {
+            due.push(timer.what.clone());
+            timer.next = now + timer.every;
+        }
+        for beat in due {
+            match &beat {
+                // A watchdog whose lock is gone drops its entry.
+                Beat::Renew { who, lease } if !self.renew(who, *lease) => {
+                    self.timers.retain(|timer| timer.what != beat);
+                }
+                Beat::Renew { .. } => {}
+                Beat::Claim { who } => *self.claims.entry(who.clone()).or_insert(0) += 1,
+                Beat::Progress => self.progress = Some(self.progress.unwrap_or(0) + 1),
+            }
+        }
+    }
+
+    fn take_over(&mut self) {
+        self.take_over_at = None;
+        if self.lock.is_none() && !self.waiters.is_empty() {
+            let (who, lease) = self.waiters.remove(0);
+            self.acquire(&who, Mode::Exclusive, lease);
+        }
+    }
+
+    fn veiled(&self, veil: Option<Veil>) -> Option<Unknown> {
+        veil.filter(|veil| self.now < veil.until).map(|veil| veil.why)
+    }
+
+    fn read_lock(&self, scheme: SchemeKind) -> LockReading {
+        if let Some(why) = self.veiled(self.lock_veil) {
+            return LockReading::Unknown(why);
+        }
+        let Some(lock) = &self.lock else {
+            return LockReading::Free;
+        };
+        let holders = lock.holders.iter().map(|(who, entries)| Holder {
+            client: who.clone().into_bytes(),
+            thread: (scheme == SchemeKind::Redisson).then(|| b"1".to_vec()),
+            entries: (scheme == SchemeKind::Redisson).then_some(*entries),
+            secret: scheme == SchemeKind::String,
+        });
+        let deadline = match lock.deadline {
+            _ if self.now < self.torn_until => Deadline::Torn,
+            Some(at) => Deadline::At(ServerTime(at)),
+            None => Deadline::Never,
+        };
+        LockReading::Held(Held { mode: lock.mode, holders: holders.collect(), ghosts: lock.ghosts, deadline })
+    }
+
+    fn read_switches(&self, setup: &Setup) -> SwitchesReading {
+        if let Some(why) = self.veiled(self.switches_veil) {
+            return SwitchesReading::Unknown(why);
+        }
+        let seen = |switch: &Switch| !(setup.off_is_gone() && *switch == Switch::Off);
+        let switches: Vec<_> = self
+            .switches
+            .iter()
+            .filter(|(_, switch)| seen(switch))
+            .map(|(user, switch)| (user.clone().into_bytes(), switch.clone()))
+            .collect();
+        SwitchesReading::Read { key_exists: !switches.is_empty(), switches }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_is_there_through_its_deadline_and_a_waiter_takes_over_two_milliseconds_after() {
+        let mut world = World::new();
+        world.acquire("A", Mode::Exclusive, 30_000);
+        world.waiters.push(("B".to_owned(), 30_000));
+        world.advance(30_000);
+        assert!(world.lock.as_ref().is_some_and(|lock| lock.holders.contains_key("A")));
+        world.advance(30_001);
+        assert!(world.lock.is_none());
+        world.advance(30_003);
+        let lock = world.lock.expect("B holds it");
+        assert!(lock.holders.contains_key("B"));
+        assert_eq!(lock.deadline, Some(SERVER_ORIGIN_MS + 60_003));
+    }
+
+    #[test]
+    fn a_watchdog_renews_only_what_it_holds_and_then_drops_its_entry() {
+        let mut world = World::new();
+        world.acquire("A", Mode::Exclusive, 30_000);
+        let what = Beat::Renew { who: "A".to_owned(), lease: 30_000 };
+        world.timers.push(Timer { what, every: 10_015, next: 10_015 });
+        world.advance(25_000);
+        assert_eq!(world.lock.as_ref().and_then(|lock| lock.deadline), Some(SERVER_ORIGIN_MS + 50_030));
+        world.release();
+        world.advance(40_000);
+        assert!(world.timers.is_empty());
+    }
+
+    #[test]
+    fn a_step_of_the_servers_clock_brings_the_deadline_nearer() {
+        let mut world = World::new();
+        world.acquire("A", Mode::Exclusive, 30_000);
+        world.clock_step_ms = 10_000;
+        assert_eq!(world.expires_at(), Some(20_001));
+        assert_eq!(world.vouch().clock_offset_ms, SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64 + 10_000);
+    }
+
+    #[test]
+    fn a_switch_that_is_off_leaves_nothing_in_a_set() {
+        let mut world = World::new();
+        world.switches.insert("anna".to_owned(), Switch::Off);
+        let mut setup = Setup::default();
+        let SwitchesReading::Read { switches, key_exists } = world.read_switches(&setup) else {
+            panic!("readable");
+        };
+        assert_eq!((switches.len(), key_exists), (1, true));
+        setup.set(&["wanted", "set"]).expect("a known setting");
+        let empty = SwitchesReading::Read { switches: Vec::new(), key_exists: false };
+        assert_eq!(world.read_switches(&setup), empty);
+    }
+}

@@ -1,0 +1,54 @@
+//! Timelines: what the model must say of a little world in which something happens. They are data, in `timelines/`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+mod harness;
+mod invariants;
+
+/// All timelines, or those whose name contains what the environment variable `TIMELINE` says.
+fn files() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/timelines");
+    let wanted = std::env::var("TIMELINE").unwrap_or_default();
+    let mut files: Vec<_> = fs::read_dir(&folder)
+        .expect("the folder of timelines")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "timeline"))
+        .filter(|path| path.file_stem().is_some_and(|name| name.to_string_lossy().contains(&wanted)))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn every_timeline_holds() {
+    let files = files();
+    let mut reports = Vec::new();
+    for path in &files {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let text = fs::read_to_string(path).expect("a readable timeline");
+        match harness::parse(&text).and_then(|script| harness::play(&script)) {
+            Ok(failures) => reports.extend(failures.iter().map(|failure| format!("{name}: {failure}"))),
+            Err(mistake) => reports.push(format!("{name}: the timeline is wrong: {mistake}\n")),
+        }
+    }
+    let failed = files
+        .iter()
+        .filter(|path| {
+            let name = format!("{}:", path.file_name().unwrap_or_default().to_string_lossy());
+            reports.iter().any(|report| report.starts_with(&name))
+        })
+        .count();
+    assert!(!files.is_empty(), "no timeline was found");
+    assert!(reports.is_empty(), "\n\n{}\n{failed} of {} timelines failed", reports.join("\n"), files.len());
+}
+
+/// A timeline that says nothing would always hold.
+#[test]
+fn every_timeline_checks_something() {
+    for path in files() {
+        let text = fs::read_to_string(&path).expect("a readable timeline");
+        let script = harness::parse(&text).unwrap_or_else(|mistake| panic!("{}: {mistake}", path.display()));
+        assert!(script.checks() > 0, "{} checks nothing", path.display());
+    }
+}
