@@ -24,6 +24,7 @@ mod tasks;
 mod url;
 mod values;
 
+pub use duration::parse_ms as parse_duration_ms;
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
 pub use secret::{Secret, SecretError};

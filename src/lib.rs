@@ -1,6 +1,7 @@
 //! lockwatch: watches Redis locks that guard singleton tasks. The map is in ARCHITECTURE.md.
 
 pub mod clock;
+pub mod cli;
 pub mod config;
 pub mod engine;
 pub mod http;

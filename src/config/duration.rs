@@ -12,7 +12,7 @@ const UNITS: [(&str, u64); 6] =
 ///
 /// # Errors
 /// What is wrong with it, and how to write it.
-pub(crate) fn parse_ms(text: &str) -> Result<u64, String> {
+pub fn parse_ms(text: &str) -> Result<u64, String> {
     let wrong = || format!("is not a duration; {EXAMPLES}");
     let mut rest = text;
     let mut total_ms: u64 = 0;

@@ -1,6 +1,7 @@
 //! The one integration test binary: each module tests one border of the program with real parts.
 
 mod architecture;
+mod acl;
 mod config;
 mod exposition;
 mod snapshots;
