@@ -24,6 +24,22 @@ const COALESCE: Duration = Duration::from_millis(20);
 /// Without an event, no more than one part in so many of the time goes into snapshots.
 const SNAPSHOT_SHARE: u32 = 20;
 
+/// Where events go.
+pub trait EventSink {
+    /// Something happened; it became known at `now`.
+    fn event(&mut self, now: Mono, event: &Event);
+
+    /// Time has passed.
+    fn tick(&mut self, now: Mono);
+}
+
+/// Nobody listens.
+impl EventSink for () {
+    fn event(&mut self, _now: Mono, _event: &Event) {}
+
+    fn tick(&mut self, _now: Mono) {}
+}
+
 /// Owner of the state.
 pub struct Engine {
     state: State,
@@ -44,7 +60,7 @@ impl Engine {
 
     /// Runs until every sender of `inputs` is gone. Each event goes to `sink`, in order. Snapshots appear soon after an
     /// event, a little later after other inputs, and at least once a second.
-    pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut sink: impl FnMut(&Event)) {
+    pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut sink: impl EventSink) {
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut burst = Vec::with_capacity(BURST);
@@ -61,6 +77,7 @@ impl Engine {
                 }
                 _ = tick.tick() => {
                     self.step(Input::Tick, &mut sink);
+                    sink.tick(self.newest);
                     self.publishing.at_once();
                 }
                 () = sleep_until(self.publishing.due), if self.publishing.wanted => {}
@@ -73,11 +90,11 @@ impl Engine {
         }
     }
 
-    fn step(&mut self, input: Input, sink: &mut impl FnMut(&Event)) {
+    fn step(&mut self, input: Input, sink: &mut impl EventSink) {
         self.newest = self.newest.max(self.clock.now());
         let configured = matches!(input, Input::Config(_));
         let events = self.state.step(self.newest, input);
-        events.iter().for_each(&mut *sink);
+        events.iter().for_each(|event| sink.event(self.newest, event));
         if configured || !events.is_empty() {
             self.publishing.soon();
         } else {
@@ -156,7 +173,7 @@ mod tests {
     fn start() -> (mpsc::Sender<Input>, watch::Receiver<Arc<Published>>, tokio::task::JoinHandle<()>) {
         let (sender, inputs) = mpsc::channel(INPUTS);
         let (engine, snapshots) = Engine::new(Clock::start());
-        (sender, snapshots, tokio::spawn(engine.run(inputs, |_| ())))
+        (sender, snapshots, tokio::spawn(engine.run(inputs, ())))
     }
 
     #[tokio::test]

@@ -1,5 +1,6 @@
 //! lockwatch: watches Redis locks that guard singleton tasks. The map is in ARCHITECTURE.md.
 
+pub mod agent;
 pub mod clock;
 pub mod cli;
 pub mod config;

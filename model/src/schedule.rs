@@ -33,7 +33,7 @@ const EXTRAS_EVERY_MAX: u64 = 10;
 pub struct Batch {
     /// Why they are due.
     pub kind: BatchKind,
-    /// Which they are; never empty.
+    /// Which they are; empty only for a redis without tasks, which is still asked how it is.
     pub tasks: Vec<TaskIndex>,
     /// Ask for waiters and fencing tokens too.
     pub with_extras: bool,
@@ -105,7 +105,7 @@ impl Schedule {
         tasks.sort_unstable();
         tasks.dedup();
         let interval_ms = interval_ms.max(1);
-        let slot_count = tasks.len().div_ceil(BATCH_TASKS);
+        let slot_count = tasks.len().div_ceil(BATCH_TASKS).max(1);
         let slots = (0..slot_count).map(|slot| Slot {
             entries: share(tasks.len(), slot_count, slot),
             next_at: start.plus_ms(interval_ms.saturating_mul(slot as u64) / slot_count as u64),
@@ -128,7 +128,7 @@ impl Schedule {
         }
     }
 
-    /// When to look again: the instant of the next tick or extra read, perhaps in the past. `None` without tasks.
+    /// When to look again: the instant of the next tick or extra read, perhaps in the past.
     pub fn next_wake(&self) -> Option<Mono> {
         let ticks = self.slots.iter().map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
         ticks.chain(self.extras.first().map(|(at, _)| *at)).min()
@@ -230,7 +230,7 @@ impl Schedule {
                 self.extras.remove(&(at, position));
             }
         }
-        if tasks.is_empty() {
+        if tasks.is_empty() && !self.entries.is_empty() {
             return None;
         }
         if let Some(slot) = self.slots.get_mut(position) {

@@ -78,10 +78,10 @@ fn few_tasks_are_read_together_at_each_tick() {
 }
 
 #[test]
-fn without_tasks_nothing_is_ever_due() {
+fn a_redis_without_tasks_is_still_asked_how_it_is() {
     let mut schedule = Schedule::new(Vec::new(), 1_000, Mono(0));
-    assert_eq!(schedule.next_wake(), None);
-    assert_eq!(schedule.due(Mono(5_000)), None);
+    let log = run(&mut schedule, 1_500, 5, |_| (LockReading::Free, &[]));
+    assert_eq!(log, ["0 regular 0", "1000 regular 0"]);
 }
 
 #[test]
