@@ -7,6 +7,8 @@ pub mod config;
 pub mod engine;
 pub mod http;
 pub mod output;
+pub mod demo;
+pub mod lease;
 pub mod published;
 pub mod redis;
 pub mod sampler;
