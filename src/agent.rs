@@ -5,8 +5,10 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lockwatch_model::event::Event;
 use lockwatch_model::input::Input;
 use lockwatch_model::spec::{RedisIndex, TaskIndex};
+use lockwatch_model::time::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, EventSink, INPUTS};
+use crate::output::events::EventLog;
 use crate::published::{Published, ReloadStatus};
 use crate::sampler::{self, Assignment};
 
@@ -170,4 +173,14 @@ fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> 
         let tasks = tasks.map(|(task, index)| (TaskIndex(index), Arc::clone(task))).collect();
         Assignment { epoch, redis: redis_index, config: redis.clone(), tasks }
     })
+}
+
+impl EventSink for EventLog {
+    fn event(&mut self, now: Mono, event: &Event) {
+        self.write(now, event);
+    }
+
+    fn tick(&mut self, now: Mono) {
+        EventLog::tick(self, now);
+    }
 }

@@ -12,13 +12,14 @@ use lockwatch_model::spec::SchemeKind;
 use crate::config::acl::ServerVersion;
 use crate::config::check::TimingSources;
 use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock, parse_duration_ms};
+use crate::demo::{DemoArgs, WorkerArgs};
 
 /// Where the agent listens unless told otherwise: only this machine can reach it. The port lies outside the range that
 /// other exporters share.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:10379";
 
 /// What lockwatch is asked to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Invocation {
     /// Run the agent.
     Run(RunOptions),
@@ -27,7 +28,9 @@ pub enum Invocation {
     /// Print the ACL rules.
     Acl(AclOptions),
     /// Show everything on a private Redis.
-    Demo(DemoOptions),
+    Demo(DemoArgs),
+    /// A worker of the demo.
+    DemoWorker(WorkerArgs),
 }
 
 /// How to run the agent.
@@ -81,19 +84,6 @@ pub struct AclOptions {
     pub source: ConfigSource,
     /// For which servers.
     pub version: ServerVersion,
-}
-
-/// What `demo` needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DemoOptions {
-    /// Play the story instead of just running.
-    pub story: bool,
-    /// The `redis-server` to start.
-    pub redis_server: PathBuf,
-    /// Where to serve.
-    pub listen: SocketAddr,
-    /// How to log.
-    pub log: LogOptions,
 }
 
 /// How to log.
@@ -151,12 +141,8 @@ where
         Some(Command::Acl(acl)) => {
             Ok(Invocation::Acl(AclOptions { source: source(acl.source)?, version: acl.redis_version }))
         }
-        Some(Command::Demo(demo)) => Ok(Invocation::Demo(DemoOptions {
-            story: demo.story,
-            redis_server: demo.redis_server,
-            listen: demo.web.listen,
-            log: demo.log,
-        })),
+        Some(Command::Demo(demo)) => Ok(Invocation::Demo(demo)),
+        Some(Command::DemoWorker(worker)) => Ok(Invocation::DemoWorker(worker)),
     }
 }
 
@@ -214,7 +200,9 @@ enum Command {
     /// Print the read-only ACL rule that this configuration needs, one for each redis
     Acl(AclArguments),
     /// Show everything on a private Redis: two workers, three users' switches, and the agent
-    Demo(DemoArguments),
+    Demo(DemoArgs),
+    #[command(hide = true)]
+    DemoWorker(WorkerArgs),
 }
 
 #[derive(Debug, Args)]
@@ -250,20 +238,6 @@ struct AclArguments {
     /// The oldest version among the servers
     #[arg(long = "redis-version", value_name = "VERSION", default_value = "7.0")]
     redis_version: ServerVersion,
-}
-
-#[derive(Debug, Args)]
-struct DemoArguments {
-    /// Play the story of a singleton task: start, renewals, crash and take-over, dead thread, switch-off, on again
-    #[arg(long)]
-    story: bool,
-    /// The redis-server to start
-    #[arg(long, value_name = "PATH", default_value = "redis-server")]
-    redis_server: PathBuf,
-    #[command(flatten)]
-    web: WebArguments,
-    #[command(flatten)]
-    log: LogOptions,
 }
 
 #[derive(Debug, Args)]
@@ -434,7 +408,7 @@ mod tests {
         let Ok(Invocation::Acl(acl)) = typed("acl --config.file x.yml --redis-version 6") else { panic!("prints") };
         assert_eq!(acl.version, ServerVersion { major: 6, minor: 0 });
         let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else { panic!("shows") };
-        assert!(demo.story && demo.redis_server.as_os_str() == "/opt/redis");
+        assert!(demo.story && demo.redis_server.as_deref() == Some("/opt/redis".as_ref()));
     }
 
     #[test]

@@ -54,10 +54,9 @@ pub fn switch(codec: Codec, bytes: &[u8]) -> Switch {
     match wants(codec, bytes) {
         Some(true) => Switch::On,
         Some(false) => Switch::Off,
-        None => Switch::Undecodable {
-            value: bytes.iter().take(SHOWN_BYTES).copied().collect(),
-            fits: better_codec(codec, bytes),
-        },
+        None => {
+            Switch::Undecodable { value: bytes.iter().take(SHOWN_BYTES).copied().collect(), fits: fitting_codec(bytes) }
+        }
     }
 }
 
@@ -96,10 +95,7 @@ fn word_wants(word: &[u8]) -> Option<bool> {
     }
 }
 
-/// The first other codec by which the bytes say on or off. Without bytes there is no evidence for any.
-fn better_codec(configured: Codec, bytes: &[u8]) -> Option<Codec> {
-    if bytes.is_empty() {
-        return None;
-    }
-    Codec::ALL.into_iter().filter(|codec| *codec != configured).find(|codec| wants(*codec, bytes).is_some())
+/// The first codec by which the bytes say on or off. Without bytes there is no evidence for any.
+fn fitting_codec(bytes: &[u8]) -> Option<Codec> {
+    if bytes.is_empty() { None } else { Codec::ALL.into_iter().find(|codec| wants(*codec, bytes).is_some()) }
 }

@@ -28,3 +28,22 @@ pub(super) fn text(units: Vec<u16>) -> Option<String> {
 fn low_bits(byte: u8, mask: u8) -> u16 {
     u16::from(byte & mask)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_has_its_shortest_form_but_for_nul() {
+        assert_eq!(split_unit(b"\x00"), Some((0, &[][..])));
+        assert_eq!(split_unit(b"\xc0\x80"), Some((0, &[][..])));
+        assert_eq!(split_unit(b"\xc2\x80x"), Some((0x80, &b"x"[..])));
+        assert_eq!(split_unit(b"\xe0\xa0\x80"), Some((0x800, &[][..])));
+        assert_eq!(split_unit(b"\xef\xbf\xbf"), Some((0xffff, &[][..])));
+        let refused: [&[u8]; 8] =
+            [b"", b"\x80", b"\xc2", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xe0\xa0", b"\xe0\xa0\x00", b"\xf0\x9f\x94\x92"];
+        for bytes in refused {
+            assert_eq!(split_unit(bytes), None, "{bytes:02x?}");
+        }
+    }
+}

@@ -63,10 +63,10 @@ fn string(bytes: &[u8]) -> Option<Scalar> {
     java_text::text(text).map(Scalar::Text)
 }
 
-/// At least two ASCII characters, the last one marked by the high bit.
+/// ASCII characters, the last one marked by the high bit.
 fn ascii(bytes: &[u8]) -> Option<Vec<u16>> {
     let (last, before) = bytes.split_last()?;
-    let well_formed = !before.is_empty() && before.is_ascii() && !last.is_ascii();
+    let well_formed = before.is_ascii() && !last.is_ascii();
     well_formed.then(|| before.iter().copied().chain([last & 0x7f]).map(u16::from).collect())
 }
 
