@@ -18,7 +18,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-pub use board::Board;
+pub use board::{Board, Position};
 pub use process::WorkerProcess;
 pub use server::PrivateRedis;
 pub use stage::Stage;

@@ -22,16 +22,24 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts the worker `name` on the pretended server `host`; `program` is this program.
+    /// Starts the worker `name` on the pretended server `host`, to hold its lock for `lease` at a time; `program` is
+    /// this program.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn start(program: &Path, redis: SocketAddr, name: &'static str, host: &str) -> anyhow::Result<WorkerProcess> {
+    pub fn start(
+        program: &Path,
+        redis: SocketAddr,
+        (name, host): (&'static str, &str),
+        lease: Duration,
+    ) -> anyhow::Result<WorkerProcess> {
         let mut child = Command::new(program)
             .arg("demo-worker")
             .arg("--redis")
             .arg(redis.to_string())
             .args(["--name", name, "--host", host])
+            .arg("--lease-ms")
+            .arg(lease.as_millis().to_string())
             .stdin(Stdio::piped())
             .process_group(0)
             .kill_on_drop(true)

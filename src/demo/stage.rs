@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 
@@ -12,6 +13,9 @@ use super::{Board, PrivateRedis, USERS, WorkerProcess, say};
 
 /// The workers and the servers that they pretend to run on.
 const WORKERS: [(&str, &str); 2] = [("worker-a", "server-a"), ("worker-b", "server-b")];
+
+/// How long a hold lasts unless it is renewed: short, so that one can watch.
+const LEASE: Duration = Duration::from_secs(9);
 
 /// The running parts. Fields are dropped from first to last: whoever uses a part before the part.
 pub struct Stage {
@@ -41,8 +45,8 @@ impl Stage {
         }
         let agent = start_agent(&program, &config, listen, directory.path().join("agent.log")).await?;
         let mut workers = Vec::new();
-        for (name, host) in WORKERS {
-            workers.push(WorkerProcess::start(&program, redis.address(), name, host)?);
+        for worker in WORKERS {
+            workers.push(WorkerProcess::start(&program, redis.address(), worker, LEASE)?);
         }
         Ok(Stage { program, board, workers, agent, redis, config, _directory: directory })
     }
@@ -87,9 +91,9 @@ impl Stage {
     /// # Errors
     /// When one cannot be started.
     pub(super) fn restart_ended(&mut self) -> anyhow::Result<()> {
-        for (worker, (name, host)) in self.workers.iter_mut().zip(WORKERS) {
+        for (worker, of) in self.workers.iter_mut().zip(WORKERS) {
             if worker.has_ended() {
-                *worker = WorkerProcess::start(&self.program, self.redis.address(), name, host)?;
+                *worker = WorkerProcess::start(&self.program, self.redis.address(), of, LEASE)?;
             }
         }
         Ok(())

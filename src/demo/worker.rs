@@ -34,7 +34,7 @@ pub struct WorkerArgs {
     #[arg(long)]
     pub host: String,
     /// Full lifetime of a hold
-    #[arg(long, value_name = "MS", default_value = "9000")]
+    #[arg(long, value_name = "MS")]
     pub lease_ms: u64,
 }
 

@@ -3,7 +3,10 @@
 mod acl;
 mod architecture;
 mod config;
+mod demo;
 mod exposition;
+mod lease;
 mod redisson;
+mod skip;
 mod snapshots;
 mod support;
