@@ -99,7 +99,14 @@ impl Config {
     /// All mistakes at once, or why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
         let source = path.display().to_string();
-        let text = read_text(path).map_err(|message| ConfigErrors::whole(&source, message, None))?;
+        let told = |error: FileError| {
+            let remedy = match error {
+                FileError::Absent => "; name the file with --config.file, or one lock with --redis and --lock",
+                _ => "",
+            };
+            ConfigErrors::whole(&source, format!("{error}{remedy}"), None)
+        };
+        let text = read_text(path).map_err(told)?;
         Config::parse(&text, path)
     }
 
@@ -163,24 +170,39 @@ pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// The text of a file that people wrote.
-pub(crate) fn read_text(path: &Path) -> Result<String, String> {
-    let told = |error: &io::Error| match error.kind() {
-        io::ErrorKind::NotFound => "does not exist; name the file with --config.file".to_owned(),
-        io::ErrorKind::PermissionDenied => "cannot be read: permission denied; let this user read it".to_owned(),
-        _ => format!("cannot be read: {error}"),
-    };
-    let metadata = fs::metadata(path).map_err(|error| told(&error))?;
-    if metadata.len() > FILE_BYTES_MAX {
-        return Err(format!("is {} bytes long; at most {FILE_BYTES_MAX} are accepted", metadata.len()));
+/// Why a file has no text for us.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("does not exist")]
+    Absent,
+    #[error("cannot be read: permission denied; let this user read it")]
+    Forbidden,
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    #[error("is {0} bytes long; at most {FILE_BYTES_MAX} are accepted")]
+    TooLong(u64),
+    #[error("is not UTF-8 text: byte {0} is wrong; write keys of other bytes as {{hex: …}}")]
+    NotText(usize),
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> FileError {
+        match error.kind() {
+            io::ErrorKind::NotFound => FileError::Absent,
+            io::ErrorKind::PermissionDenied => FileError::Forbidden,
+            _ => FileError::Unreadable(error),
+        }
     }
-    let bytes = fs::read(path).map_err(|error| told(&error))?;
-    String::from_utf8(bytes).map_err(|error| {
-        format!(
-            "is not UTF-8 text: byte {} is wrong; write keys of other bytes as {{hex: …}}",
-            error.utf8_error().valid_up_to()
-        )
-    })
+}
+
+/// The text of a file that people wrote.
+pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
+    let length = fs::metadata(path)?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(FileError::TooLong(length));
+    }
+    let bytes = fs::read(path)?;
+    String::from_utf8(bytes).map_err(|error| FileError::NotText(error.utf8_error().valid_up_to()))
 }
 
 /// The document that says the same as the flags, so that the same rules hold for both.

@@ -111,8 +111,11 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
         counted(config.tasks.len(), "task", "tasks")
     );
     text.push_str("Worst time to page, from the moment a wanted task has no holder:\n\n");
-    text.push_str(&table(config.tasks.iter().map(|task| row(config, task, timing)).collect()));
+    let table = table(config.tasks.iter().map(|task| row(config, task, timing)).collect());
+    text.push_str(&table);
     text.push_str(&explanation(timing));
+    let used = FOOTNOTES.iter().filter(|(mark, _)| table.contains(mark));
+    used.for_each(|(mark, meaning)| text.push_str(&format!("{mark} {meaning}\n")));
     text
 }
 
@@ -125,6 +128,16 @@ pub fn down_after_ms(config: &Config, task: &TaskSpec) -> u64 {
     interval_ms.saturating_mul(2).saturating_add(CONFIRMATION_MS).saturating_add(task.grace_ms)
 }
 
+/// Marks of [`row`] and their meaning.
+const FOOTNOTES: [(&str, &str); 3] = [
+    (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
+    (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
+    (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
+];
+const NOT_WANTED: &str = "[1]";
+const ASSUMED_LEASE: &str = "[2]";
+const UNKNOWN_LEASE: &str = "[3]";
+
 const HEADER: [&str; 5] = ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A CRASH"];
 
 fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
@@ -132,16 +145,23 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
     let grace = duration_text(task.grace_ms);
     let source = task.wanted.as_ref().map(|wanted| &wanted.source);
     if matches!(source, None | Some(WantedSource::Never)) {
-        return [name, grace, "never ¹".to_owned(), "-".to_owned(), "-".to_owned()];
+        return [name, grace, format!("never {NOT_WANTED}"), "-".to_owned(), "-".to_owned()];
     }
     let down_ms = down_after_ms(config, task);
     let page_ms = down_ms.saturating_add(timing.total_ms());
     let crash = match (task.lock.lease_ms, task.lock.scheme) {
-        (Some(lease_ms), _) => duration_text(page_ms.saturating_add(lease_ms)),
-        (None, SchemeKind::Redisson) => format!("{} ²", duration_text(page_ms.saturating_add(REDISSON_LEASE_MS))),
-        (None, SchemeKind::String) => format!("{} + lease ³", duration_text(page_ms)),
+        (Some(lease_ms), _) => rounded(page_ms.saturating_add(lease_ms)),
+        (None, SchemeKind::Redisson) => {
+            format!("{} {ASSUMED_LEASE}", rounded(page_ms.saturating_add(REDISSON_LEASE_MS)))
+        }
+        (None, SchemeKind::String) => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
     };
-    [name, grace, duration_text(down_ms), duration_text(page_ms), crash]
+    [name, grace, rounded(down_ms), rounded(page_ms), crash]
+}
+
+/// A bound for people: whole seconds, rounded up.
+fn rounded(ms: u64) -> String {
+    duration_text(ms.div_ceil(1000).saturating_mul(1000))
 }
 
 fn table(rows: Vec<[String; 5]>) -> String {
@@ -169,12 +189,7 @@ fn explanation(timing: &PageTiming) -> String {
         // Writing to a string cannot fail.
         let _ = write!(text, " + {name} {} ({})", duration_text(delay.ms), delay.origin);
     }
-    text.push_str(
-        ".\nAfter a crash: the lock is still held until the lease has run out, so the lease comes on top.\n\
-         ¹ Nobody says that it is wanted (no `wanted`, or `never`), so it is never down.\n\
-         ² `lease` is not configured; Redisson's default of 30s is assumed.\n\
-         ³ `lease` is not configured; lockwatch learns it once it runs.\n",
-    );
+    text.push_str(".\nAfter a crash: the lock is still held until the lease has run out, so the lease comes on top.\n");
     text
 }
 

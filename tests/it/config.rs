@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use lockwatch::config::check::{PageTiming, TimingSources, report, warnings};
 use lockwatch::config::schema::BLOCKS;
 use lockwatch::config::{Config, PasswordSource, SingleLock};
 use lockwatch_model::spec::{Codec, ProgressSource, RedisIndex, SchemeKind, WantedSource};
@@ -110,7 +111,7 @@ fn the_complete_example_means_what_it_says() {
     assert_eq!(reports.password, Some(PasswordSource::Env("REPORTS_PASSWORD".to_owned())));
     assert!(reports.assume_master && !main.assume_master);
 
-    let [outbound, inbound, nightly, cleaner, leader] = config.tasks.as_slice() else { panic!("five tasks") };
+    let [outbound, inbound, nightly, cleaner, leader, retired] = config.tasks.as_slice() else { panic!("six tasks") };
     assert_eq!((&*outbound.name, outbound.redis), ("outbound", RedisIndex(0)));
     assert_eq!((outbound.lock.lease_ms, outbound.lock.renew_every_ms), (Some(30_000), Some(10_000)));
     assert_eq!((outbound.grace_ms, outbound.settle_ms, outbound.wind_down_ms), (20_000, 5_000, 30_000));
@@ -132,6 +133,7 @@ fn the_complete_example_means_what_it_says() {
     assert_eq!(nightly.progress.as_ref().unwrap().source, ProgressSource::Key(b"nightly:done".to_vec()));
     assert_eq!(wanted(cleaner).source, WantedSource::Keys(vec![b"cleaner:anna".to_vec(), b"cleaner:ben".to_vec()]));
     assert_eq!(wanted(leader).source, WantedSource::Always);
+    assert_eq!(wanted(retired).source, WantedSource::Never);
 }
 
 #[test]
@@ -167,7 +169,12 @@ fn a_relative_password_file_is_beside_the_configuration() {
 fn a_file_that_cannot_be_read_says_why() {
     let dir = tempfile::tempdir().unwrap();
     let absent = Config::load(&dir.path().join("absent.yml")).unwrap_err().to_string();
-    assert!(absent.ends_with("absent.yml: does not exist; name the file with --config.file"), "{absent}");
+    assert!(
+        absent.ends_with(
+            "absent.yml: does not exist; name the file with --config.file, or one lock with --redis and --lock"
+        ),
+        "{absent}"
+    );
     let binary = dir.path().join("binary.yml");
     fs::write(&binary, b"redis: \xff").unwrap();
     let message = Config::load(&binary).unwrap_err().to_string();
@@ -178,13 +185,86 @@ fn a_file_that_cannot_be_read_says_why() {
 
 #[test]
 fn thousands_of_mistakes_stay_readable() {
-    let tasks: String = (0..5_000).map(|n| format!("  - {{name: t{n}, lock: {{key: k{n}}}, grace: 1}}\n")).collect();
+    let tasks: String = (0..1_000).map(|n| format!("  - {{name: t{n}, lock: {{key: k{n}}}, grace: 1}}\n")).collect();
     let text = format!("redis: {{main: {{url: 'redis://x'}}}}\ntasks:\n{tasks}");
     let message = Config::parse(&text, Path::new("big.yml")).unwrap_err().to_string();
     let lines: Vec<&str> = message.lines().collect();
     assert_eq!(lines.len(), 101);
     assert!(lines[0].starts_with("big.yml:3:40: tasks.t0.grace: has no unit"), "{}", lines[0]);
-    assert_eq!(lines[100], "big.yml: and 4900 more mistakes");
+    assert_eq!(lines[100], "big.yml: and 900 more mistakes");
+}
+
+#[test]
+fn check_config_tells_the_worst_time_to_page() {
+    let sources = TimingSources { scrape_ms: Some(15_000), evaluation_ms: Some(15_000), ..TimingSources::default() };
+    let timing = PageTiming::find(&sources).unwrap();
+    let report = report(&good("complete.yml"), &timing);
+    let file = root().join("tests/it/config/check_complete.txt");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&file, &report).unwrap();
+    }
+    assert_eq!(report, fs::read_to_string(&file).unwrap());
+    assert!(report.contains("  outbound        20s    23s         1m23s       1m53s\n"), "{report}");
+}
+
+#[test]
+fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
+    let dir = tempfile::tempdir().unwrap();
+    let (prometheus, alertmanager) = (dir.path().join("prometheus.yml"), dir.path().join("alertmanager.yml"));
+    fs::write(&prometheus, "global: {scrape_interval: 20s}\n").unwrap();
+    fs::write(&alertmanager, "route: {receiver: pager, group_wait: 5s}\n").unwrap();
+    let mut sources = TimingSources {
+        evaluation_ms: Some(7_000),
+        prometheus_config: Some(prometheus),
+        alertmanager_config: Some(alertmanager),
+        ..TimingSources::default()
+    };
+    let timing = PageTiming::find(&sources).unwrap();
+    assert_eq!((timing.scrape.ms, timing.evaluation.ms, timing.group_wait.ms), (20_000, 7_000, 5_000));
+    sources.prometheus_config = Some("/nowhere.yml".into());
+    assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
+}
+
+#[test]
+fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
+    let text = "redis:\n  a: {url: 'redis://x', password_file: /nowhere/secret}\n  b: {url: 'redis://y'}\n\
+                tasks: [{name: a, redis: a, lock: {key: a}}]\n";
+    let config = Config::parse(text, Path::new("x.yml")).unwrap();
+    let warnings = warnings(&config);
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].starts_with("redis.a: cannot read the password file \"/nowhere/secret\": "), "{warnings:?}");
+}
+
+/// Files that a slip or a broken editor could leave behind: cut, doubled, with foreign bytes. `MUTATIONS` sets how many.
+#[test]
+fn mutilated_files_never_panic() {
+    let rounds = std::env::var("MUTATIONS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(500);
+    let original = fs::read(root().join("tests/it/config/good/complete.yml")).unwrap();
+    let scraps = [
+        "\u{feff}", "&a ", "*a", "<<: *a\n", "!t ", "{", "}", "[", "]", ": ", "- ", "\n", "#", "\"", "'", "|", "~",
+        "\t", "9",
+    ];
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut refused = 0;
+    for _ in 0..rounds {
+        let mut bytes = original.clone();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..bytes.len());
+            match random.u8(..4) {
+                0 => bytes.truncate(at.max(1)),
+                1 => drop(bytes.splice(at..at, scraps[random.usize(..scraps.len())].bytes())),
+                2 => drop(bytes.splice(at..bytes.len().min(at + 40), [])),
+                _ => bytes[at] = random.u8(..128),
+            }
+            bytes.push(b'\n');
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Err(errors) = Config::parse(&text, Path::new("x.yml")) {
+            assert!(!errors.to_string().is_empty());
+            refused += 1;
+        }
+    }
+    assert!(refused > rounds / 4, "{refused} of {rounds}");
 }
 
 fn single(change: impl FnOnce(&mut SingleLock)) -> Result<Config, String> {
@@ -236,6 +316,10 @@ fn every_field_is_in_the_complete_example_and_in_the_documentation() {
     let documentation = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
     let example = fs::read_to_string(root().join("tests/it/config/good/complete.yml")).unwrap();
     assert!(documentation.contains(&example), "docs/configuration.md must show good/complete.yml as it is");
+    for block in documentation.split("```yaml\n").skip(1) {
+        let yaml = block.split("```").next().unwrap();
+        Config::parse(yaml, Path::new("docs/configuration.md")).unwrap();
+    }
     for block in BLOCKS {
         for field in block.fields {
             assert!(documentation.contains(&format!("`{field}`")), "`{field}` of {} is not documented", block.path);
