@@ -1,0 +1,4 @@
+//! The one integration test binary: each module tests one border of the program with real parts.
+
+mod sampler;
+mod support;
