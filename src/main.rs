@@ -49,9 +49,8 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         tracing::warn!("{warning}");
     }
     block_on(async {
-        let listener = TcpListener::bind(options.listen)
-            .await
-            .with_context(|| format!("cannot listen on {}", options.listen))?;
+        let listener =
+            TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
         let RunOptions { source, enable_lifecycle, .. } = options;
         let parts = agent::Parts {

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::connection::{Connection, broken, no_reply};
-use super::guard::{Guarded, Ledger};
+use super::guard::{Fault, Guarded, Ledger};
 use super::handshake::{Handshake, Login};
 use super::{Failure, convert};
 use crate::config::{PasswordSource, RedisConfig};
@@ -41,6 +41,9 @@ pub async fn connect(config: &RedisConfig) -> Result<Connection, Failure> {
         Ok(greeted) => greeted,
         Err(_) => (Vec::new(), no_reply(config.timeout)),
     };
+    if matches!(ledger.fault(), Some(Fault::NotRedis | Fault::Unasked | Fault::TooLarge)) {
+        return Err(ended);
+    }
     let greeting = handshake.judge(&replies, ended)?;
     // The greeting is over: the crate shall add nothing to it.
     let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();

@@ -23,11 +23,7 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow { word: "hyper::", only_in: &["http.rs", "http/"], why: "only the http room knows hyper" },
     Arrow { word: "hyper_util::", only_in: &["http.rs", "http/"], why: "only the http room knows hyper" },
-    Arrow {
-        word: "crate::agent",
-        only_in: &["main.rs", "agent.rs", "agent/"],
-        why: "nothing depends on the wiring",
-    },
+    Arrow { word: "crate::agent", only_in: &["main.rs", "agent.rs", "agent/"], why: "nothing depends on the wiring" },
     Arrow {
         word: "crate::lease",
         only_in: &["lease.rs", "lease/", "demo.rs", "demo/"],
@@ -43,11 +39,7 @@ const ARROWS: &[Arrow] = &[
         only_in: &["agent.rs", "agent/", "engine.rs"],
         why: "outputs read the snapshot only",
     },
-    Arrow {
-        word: "lockwatch_model::state",
-        only_in: &["engine.rs"],
-        why: "one task owns the state",
-    },
+    Arrow { word: "lockwatch_model::state", only_in: &["engine.rs"], why: "one task owns the state" },
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -78,7 +70,8 @@ fn no_room_names_what_it_must_not() {
         let name = path.strip_prefix(&src).expect("below src").to_string_lossy().into_owned();
         let code = code(path);
         for arrow in ARROWS {
-            let allowed = arrow.only_in.iter().any(|room| name == *room || name.starts_with(room) && room.ends_with('/'));
+            let allowed =
+                arrow.only_in.iter().any(|room| name == *room || name.starts_with(room) && room.ends_with('/'));
             if !allowed && code.contains(arrow.word) {
                 broken.push(format!("src/{name} names `{}`: {}", arrow.word, arrow.why));
             }

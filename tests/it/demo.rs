@@ -9,9 +9,9 @@ use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-use crate::skip;
+use crate::support::skip;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lockwatch");
 const LOCK: &str = "outbound:lock";

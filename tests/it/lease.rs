@@ -10,7 +10,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncTypedCommands, FromRedisValue};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::skip;
+use crate::support::skip;
 
 const KEY: &str = "outbound:lock";
 const LEASE: Duration = Duration::from_secs(20);

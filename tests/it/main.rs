@@ -7,6 +7,6 @@ mod demo;
 mod exposition;
 mod lease;
 mod redisson;
-mod skip;
+mod sampler;
 mod snapshots;
 mod support;

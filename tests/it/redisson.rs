@@ -1,53 +1,20 @@
 //! The driver of the real Redisson does what tests rely on.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::support::redis::RedisServer;
 use crate::support::redisson::{Redisson, word};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A Redis without data, for one test.
-struct Server {
-    child: Child,
-    port: u16,
-}
-
-impl Server {
-    fn start() -> Server {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", ""])
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
-        let server = Server { child, port };
-        until(|| server.cli(&["ping"]) == "PONG");
-        server
-    }
-
-    fn cli(&self, args: &[&str]) -> String {
-        let output = Command::new("redis-cli").args(["-p", &self.port.to_string()]).args(args).output().unwrap();
-        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
-    }
-
-    /// How often PEXPIRE ran since the last `config resetstat`, scripts included.
-    fn renewals(&self) -> u64 {
-        let stats = self.cli(&["info", "commandstats"]);
-        let calls = stats.split_once("cmdstat_pexpire:calls=").map_or("0", |(_, rest)| rest);
-        calls.split(',').next().unwrap().parse().unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// How often PEXPIRE ran since the last `config resetstat`, scripts included.
+fn renewals(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["info", "commandstats"]);
+    let calls = stats.split_once("cmdstat_pexpire:calls=").map_or("0", |(_, rest)| rest);
+    calls.split(',').next().unwrap().parse().unwrap()
 }
 
 fn until(mut condition: impl FnMut() -> bool) {
@@ -63,7 +30,9 @@ fn a_lock_belongs_to_the_client_and_thread_that_took_it() {
     let Some(mut redisson) = Redisson::start("redisson::a_lock_belongs_to_the_client_and_thread_that_took_it") else {
         return;
     };
-    let server = Server::start();
+    let Some(server) = RedisServer::start("redisson::a_lock_belongs_to_the_client_and_thread_that_took_it") else {
+        return;
+    };
     let id = redisson.connect("c1", &format!("port={}", server.port));
     let name = "out bound:%=+lö\u{1}ck";
     redisson.run(&format!("lock c1 t1 {}", word(name)));
@@ -79,7 +48,7 @@ fn a_lock_belongs_to_the_client_and_thread_that_took_it() {
 fn a_waiter_takes_over_after_a_crash() {
     let test = "redisson::a_waiter_takes_over_after_a_crash";
     let (Some(mut first), Some(mut second)) = (Redisson::start(test), Redisson::start(test)) else { return };
-    let server = Server::start();
+    let Some(server) = RedisServer::start("redisson::a_waiter_takes_over_after_a_crash") else { return };
     first.connect("c1", &format!("port={} watchdog=600", server.port));
     second.connect("c2", &format!("port={} watchdog=600", server.port));
     first.run("lock c1 t1 outbound:lock");
@@ -98,7 +67,7 @@ fn a_waiter_takes_over_after_a_crash() {
 #[test]
 fn a_lock_changes_hands_many_times() {
     let Some(mut redisson) = Redisson::start("redisson::a_lock_changes_hands_many_times") else { return };
-    let server = Server::start();
+    let Some(server) = RedisServer::start("redisson::a_lock_changes_hands_many_times") else { return };
     let port = server.port;
     redisson.connect("c1", &format!("port={port}"));
     let second = redisson.connect("c2", &format!("port={port}"));
@@ -112,12 +81,12 @@ fn a_lock_changes_hands_many_times() {
 #[test]
 fn renewal_timers_pile_up() {
     let Some(mut redisson) = Redisson::start("redisson::renewal_timers_pile_up") else { return };
-    let server = Server::start();
+    let Some(server) = RedisServer::start("redisson::renewal_timers_pile_up") else { return };
     redisson.connect("c1", &format!("port={} watchdog=1500", server.port));
     redisson.run("pile-up c1 t1 outbound:lock n=10");
     server.cli(&["config", "resetstat"]);
     let began = Instant::now();
-    until(|| server.renewals() >= 22);
+    until(|| renewals(&server) >= 22);
     // One timer of 500 ms would take 11 s.
     assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
     assert_eq!(server.cli(&["hvals", "outbound:lock"]), "1");
@@ -126,7 +95,7 @@ fn renewal_timers_pile_up() {
 #[test]
 fn values_are_written_by_the_real_codecs() {
     let Some(mut redisson) = Redisson::start("redisson::values_are_written_by_the_real_codecs") else { return };
-    let server = Server::start();
+    let Some(server) = RedisServer::start("redisson::values_are_written_by_the_real_codecs") else { return };
     redisson.connect("c1", &format!("port={}", server.port));
     redisson.run("map-put c1 users alice bool true kryo5 field_codec=raw");
     redisson.run("bucket-set c1 switch string on json");

@@ -96,6 +96,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         verdict_since: NOW,
         wanted: Wanted::Unset,
         switches: None,
+        wanting_users: None,
         switch_key_seen: None,
         lost_users: Vec::new(),
         switches_unknown: None,
@@ -152,6 +153,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         rule: Rule::HeldWanted,
         verdict_since: Mono(NOW.0 - 61_000),
         wanted: Wanted::Yes,
+        wanting_users: Some(1),
         switches: Some(vec![
             switch("anna", Some(true)),
             switch("bert", Some(false)),

@@ -227,4 +227,3 @@ fn seen(snapshot: &Snapshot, name: &str) -> Result<Found, String> {
 fn strs(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
-

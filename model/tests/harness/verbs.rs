@@ -71,7 +71,9 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
             world.waiters.retain(|(waiter, _)| waiter != who);
             Ok(())
         }
-        ["intrudes"] => held(world)?.holders.insert(who.to_owned(), 1).map_or(Ok(()), |_| Err("it holds it".to_owned())),
+        ["intrudes"] => {
+            held(world)?.holders.insert(who.to_owned(), 1).map_or(Ok(()), |_| Err("it holds it".to_owned()))
+        }
         ["leaves"] => held(world)?.holders.remove(who).map(|_| ()).ok_or_else(|| "it does not hold it".to_owned()),
         _ => Err("a worker cannot do that".to_owned()),
     }
@@ -333,7 +335,8 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let mut world = World::new();
-        for line in ["A unlocks", "A renews 30s", "switch anna", "dance", "lock unreadable what for 3s", "A locks soon"] {
+        for line in ["A unlocks", "A renews 30s", "switch anna", "dance", "lock unreadable what for 3s", "A locks soon"]
+        {
             assert!(done(&mut world, line).is_err(), "{line}");
         }
         done(&mut world, "A locks 30s").expect("free");

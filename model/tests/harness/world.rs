@@ -186,9 +186,9 @@ impl World {
             switches: setup.has_switches().then(|| self.read_switches(setup)),
             progress: progress.then(|| match self.veiled(self.progress_veil) {
                 Some(why) => ProgressReading::Unknown(why),
-                None => self.progress.map_or(ProgressReading::Absent, |count| {
-                    ProgressReading::Value(count.to_string().into_bytes())
-                }),
+                None => self
+                    .progress
+                    .map_or(ProgressReading::Absent, |count| ProgressReading::Value(count.to_string().into_bytes())),
             }),
             claims: claims.then(|| match self.veiled(self.claims_veil) {
                 Some(why) => ClaimsReading::Unknown(why),

@@ -70,7 +70,10 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
         (view.verdict != Verdict::Unwanted || durations.unwanted_ms > view.spec.wind_down_ms, "unwanted has one too"),
         (view.verdict_since <= at, "the verdict is not from the future"),
         (view.last_reading.is_none_or(|read| read <= at), "the newest reading is not from the future"),
-        ((view.wanted == Wanted::Unset) == view.spec.wanted.is_none(), "unset if and only if no switches are configured"),
+        (
+            (view.wanted == Wanted::Unset) == view.spec.wanted.is_none(),
+            "unset if and only if no switches are configured",
+        ),
         (view.totals.down_ms <= view.totals.wanted_ms, "down no longer than wanted"),
     ];
     claims.iter().filter(|(holds, _)| !holds).map(|(_, what)| format!("broken: {what}")).collect()

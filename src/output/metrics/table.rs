@@ -187,7 +187,7 @@ pub static TABLE: &[Metric] = &[
         Wanted::Unknown | Wanted::Unset => None,
     }),
     task("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown.", |t| {
-        t.switches.as_ref().map(|switches| Count(switches.iter().filter(|switch| switch.on == Some(true)).count() as u64))
+        t.wanting_users.map(Count)
     }),
     task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown.", |t| t.switches.as_deref().map(length)),
     task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag)),

@@ -1,3 +1,44 @@
-//! The real parts that tests run against.
+//! What the tests share: real servers, a faulty network, and waiting for conditions.
+#![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
+pub(crate) mod proxy;
+pub(crate) mod redis;
 pub(crate) mod redisson;
+pub(crate) mod skip;
+
+use std::net::TcpListener;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// How often a condition is looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// A port of 127.0.0.1 that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// Waits until `condition` holds; panics with `what` if it does not within `timeout`.
+#[track_caller]
+pub(crate) fn wait_until(timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + timeout;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {timeout:?}: {what}");
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The same for tests in which the runtime must go on meanwhile.
+pub(crate) async fn eventually(timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + timeout;
+    while !condition() {
+        assert!(Instant::now() < deadline, "not within {timeout:?}: {what}");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Sends a signal (`STOP`, `CONT`, `TERM`, …) to exactly this process.
+pub(crate) fn send_signal(process: u32, name: &str) {
+    let sent = Command::new("kill").args([&format!("-{name}"), &process.to_string()]).status().unwrap();
+    assert!(sent.success(), "kill -{name} {process}");
+}

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -12,6 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::Value;
+
+use super::skip;
 
 /// How long an ordinary command may take; `lock` on a lock that another holds takes longer.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,12 +37,11 @@ type Log = Arc<Mutex<VecDeque<String>>>;
 impl Redisson {
     /// Builds the program if it is stale and starts it. Without Java or Maven: says that `test` is skipped, and `None`.
     pub(crate) fn start(test: &str) -> Option<Redisson> {
-        static BUILT: OnceLock<bool> = OnceLock::new();
-        if !*BUILT.get_or_init(build) {
-            #[allow(clippy::explicit_write, reason = "eprintln! is captured in a passing test, and a skip must show")]
-            writeln!(io::stderr(), "SKIPPED: {test} needs java and maven").unwrap();
+        static BUILT: OnceLock<()> = OnceLock::new();
+        if !skip::has(test, &["java", "mvn"]) {
             return None;
         }
+        BUILT.get_or_init(build);
         let mut child = Command::new("java")
             .args(JVM_FLAGS)
             .args(["-cp", "target/classes:target/lib/*", "lockwatch.redisson.Main"])
@@ -163,25 +164,14 @@ fn project() -> PathBuf {
 }
 
 /// Whether the program is there; builds it if its sources are newer. Panics when the build fails.
-fn build() -> bool {
+fn build() {
     let stamp = project().join("target/built");
-    if !is_installed("java", "-version") {
-        return false;
-    }
     if fs::metadata(&stamp).and_then(|built| built.modified()).is_ok_and(|built| built > newest_source()) {
-        return true;
-    }
-    if !is_installed("mvn", "-version") {
-        return false;
+        return;
     }
     let build = Command::new("mvn").args(["-q", "-B", "package"]).current_dir(project()).output().unwrap();
     assert!(build.status.success(), "mvn package in tests/redisson:\n{}", String::from_utf8_lossy(&build.stdout));
     fs::write(stamp, "").unwrap();
-    true
-}
-
-fn is_installed(program: &str, version_flag: &str) -> bool {
-    Command::new(program).arg(version_flag).output().is_ok_and(|output| output.status.success())
 }
 
 fn newest_source() -> SystemTime {

@@ -1,0 +1,24 @@
+//! Connections and sampling against real servers, liars and a faulty network.
+
+mod connecting;
+mod sampling;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch::config::RedisConfig;
+
+/// A redis block for a server on this machine.
+fn config(port: u16) -> RedisConfig {
+    RedisConfig {
+        name: Arc::from("main"),
+        host: "127.0.0.1".to_owned(),
+        port,
+        db: 0,
+        username: None,
+        password: None,
+        interval: Duration::from_millis(100),
+        timeout: Duration::from_millis(500),
+        assume_master: false,
+    }
+}

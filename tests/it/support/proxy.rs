@@ -1,0 +1,180 @@
+//! A TCP proxy that makes the faults of a network, on command.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// What happens to the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// They pass.
+    #[default]
+    None,
+    /// Replies come this much later.
+    Delay(Duration),
+    /// Replies come byte by byte, with this pause after each.
+    Dribble(Duration),
+    /// Replies to every second request that arrives are swallowed.
+    DropEverySecondReply,
+    /// Replies are cut off after this many bytes (of each connection), and the connection is closed.
+    Truncate(usize),
+    /// Requests pass, replies do not.
+    SwallowReplies,
+    /// Replies pass, requests do not.
+    SwallowRequests,
+}
+
+/// A proxy to one address. Dropping it closes everything.
+pub(crate) struct Proxy {
+    pub(crate) port: u16,
+    shared: Arc<Shared>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    upstream: SocketAddr,
+    fault: Mutex<Fault>,
+    ended: AtomicBool,
+    /// Connections so far.
+    connections: AtomicUsize,
+    /// Requests so far: stretches of bytes from the client with no reply between.
+    requests: AtomicUsize,
+    open: Mutex<Vec<TcpStream>>,
+}
+
+impl Proxy {
+    /// A proxy to `127.0.0.1:port` without any fault.
+    pub(crate) fn start(port: u16) -> Proxy {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let own_port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            upstream: SocketAddr::from(([127, 0, 0, 1], port)),
+            fault: Mutex::new(Fault::None),
+            ended: AtomicBool::new(false),
+            connections: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
+            open: Mutex::new(Vec::new()),
+        });
+        let accepting = std::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || accept(&listener, &shared)
+        });
+        Proxy { port: own_port, shared, accepting: Some(accepting) }
+    }
+
+    /// From now on, this happens.
+    pub(crate) fn set(&self, fault: Fault) {
+        *self.shared.fault.lock().unwrap() = fault;
+    }
+
+    /// Closes all connections, but takes new ones.
+    pub(crate) fn cut(&self) {
+        for stream in self.shared.open.lock().unwrap().drain(..) {
+            let _closed_before = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    /// How many connections there were so far.
+    pub(crate) fn connections(&self) -> usize {
+        self.shared.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        let _wakes_the_acceptor = TcpStream::connect(("127.0.0.1", self.port));
+        if let Some(accepting) = self.accepting.take() {
+            accepting.join().unwrap();
+        }
+        self.cut();
+    }
+}
+
+fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
+    for client in listener.incoming() {
+        if shared.ended.load(Ordering::SeqCst) {
+            return;
+        }
+        let Ok(client) = client else { continue };
+        shared.connections.fetch_add(1, Ordering::SeqCst);
+        let Ok(server) = TcpStream::connect(shared.upstream) else { continue };
+        for stream in [&client, &server] {
+            stream.set_nodelay(true).unwrap();
+            shared.open.lock().unwrap().push(stream.try_clone().unwrap());
+        }
+        // Whether the newest bytes of this connection came from the client.
+        let asking = Arc::new(AtomicBool::new(false));
+        let pairs = [(client.try_clone(), server.try_clone(), Way::Requests), (Ok(server), Ok(client), Way::Replies)];
+        for (from, to, way) in pairs {
+            let (from, to) = (from.unwrap(), to.unwrap());
+            let (shared, asking) = (Arc::clone(shared), Arc::clone(&asking));
+            std::thread::spawn(move || {
+                let _closed = pump(&from, &to, way, &shared, &asking);
+                let _closed_before = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
+            });
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Requests,
+    Replies,
+}
+
+fn pump(
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    way: Way,
+    shared: &Shared,
+    asking: &AtomicBool,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 1 << 20];
+    let mut passed = 0;
+    loop {
+        let count = from.read(&mut buffer)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let bytes = &buffer[..count];
+        let fault = *shared.fault.lock().unwrap();
+        if way == Way::Requests {
+            if !asking.swap(true, Ordering::SeqCst) {
+                shared.requests.fetch_add(1, Ordering::SeqCst);
+            }
+            if fault != Fault::SwallowRequests {
+                to.write_all(bytes)?;
+            }
+            continue;
+        }
+        asking.store(false, Ordering::SeqCst);
+        match fault {
+            Fault::None | Fault::SwallowRequests => to.write_all(bytes)?,
+            Fault::SwallowReplies => {}
+            Fault::DropEverySecondReply if shared.requests.load(Ordering::SeqCst).is_multiple_of(2) => {}
+            Fault::DropEverySecondReply => to.write_all(bytes)?,
+            Fault::Delay(pause) => {
+                std::thread::sleep(pause);
+                to.write_all(bytes)?;
+            }
+            Fault::Dribble(pause) => {
+                for byte in bytes {
+                    to.write_all(&[*byte])?;
+                    std::thread::sleep(pause);
+                }
+            }
+            Fault::Truncate(limit) => {
+                let allowed = bytes.len().min(limit.saturating_sub(passed));
+                to.write_all(&bytes[..allowed])?;
+                passed += allowed;
+                if passed >= limit {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
