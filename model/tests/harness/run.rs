@@ -127,7 +127,7 @@ impl Play<'_> {
 
     fn look(&mut self, now: u64) -> Result<(), String> {
         let script = self.script;
-        if now % LOOK_EVERY_MS == 0 || self.instants.contains(&now) {
+        if now.is_multiple_of(LOOK_EVERY_MS) || self.instants.contains(&now) {
             self.step(now, Input::Tick);
         }
         let snapshot = self.state.snapshot(mono(now));
@@ -227,4 +227,3 @@ fn seen(snapshot: &Snapshot, name: &str) -> Result<Found, String> {
 fn strs(words: &[String]) -> Vec<&str> {
     words.iter().map(String::as_str).collect()
 }
-

@@ -128,17 +128,15 @@ fn statements(number: usize, (from, until): (u64, u64), text: &str) -> Result<Ve
     };
     let ranged = matches!(what, What::Becomes(_) | What::Always(_) | What::Never(_));
     if ranged != (from < until) {
-        return Err("`becomes`, `always`, `never` and `every` need a range of time, anything else an instant".to_owned());
+        return Err(
+            "`becomes`, `always`, `never` and `every` need a range of time, anything else an instant".to_owned()
+        );
     }
     Ok(vec![line(from, until, what)])
 }
 
 /// `FROM..UNTIL every 5s VERB`: the verb at the beginning of the range and again after each pause, up to its end.
-fn repeated(
-    line: impl Fn(u64, u64, What) -> Line,
-    (from, until): (u64, u64),
-    rest: &str,
-) -> Result<Vec<Line>, String> {
+fn repeated(line: impl Fn(u64, u64, What) -> Line, (from, until): (u64, u64), rest: &str) -> Result<Vec<Line>, String> {
     let (every, verb) = rest.trim().split_once(char::is_whitespace).ok_or("every what?")?;
     let every = duration(every)?;
     if every == 0 || from == until {
