@@ -1,10 +1,36 @@
 //! The resolved configuration: every default filled in, every name checked. How it is read is in `config/`.
 
-use std::path::PathBuf;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::spec::{TaskSpec, WatchSpec};
+use lockwatch_model::spec::{RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use serde_yaml::{Mapping, Value};
+
+pub mod acl;
+mod block;
+pub mod check;
+mod document;
+mod duration;
+mod labels;
+mod locate;
+mod mistake;
+mod redises;
+pub mod schema;
+mod secret;
+mod tasks;
+mod url;
+mod values;
+
+pub use duration::parse_ms as parse_duration_ms;
+pub use locate::Position;
+pub use mistake::{ConfigErrors, Mistake};
+pub use secret::{Secret, SecretError};
+
+/// A longer text is no configuration of ours.
+const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// A whole configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,10 +75,169 @@ pub enum PasswordSource {
     Env(String),
 }
 
+/// One lock, named on the command line instead of in a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SingleLock {
+    /// `redis://host:port/db`.
+    pub redis_url: String,
+    /// The lock's key: any bytes.
+    pub key: Vec<u8>,
+    /// How it is laid out.
+    pub scheme: SchemeKind,
+    /// What the task is called; the key itself when `None`.
+    pub name: Option<String>,
+    /// ACL user.
+    pub username: Option<String>,
+    /// Where the password is read from.
+    pub password: Option<PasswordSource>,
+}
+
 impl Config {
-    /// What the model needs to know.
+    /// Reads the file `path`.
+    ///
+    /// # Errors
+    /// All mistakes at once, or why the file cannot be read.
+    pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
+        let source = path.display().to_string();
+        let told = |error: FileError| {
+            let remedy = match error {
+                FileError::Absent => "; name the file with --config.file, or one lock with --redis and --lock",
+                _ => "",
+            };
+            ConfigErrors::whole(&source, format!("{error}{remedy}"), None)
+        };
+        let text = read_text(path).map_err(told)?;
+        Config::parse(&text, path)
+    }
+
+    /// Reads `text`, which came from the file `path`: messages name it, and relative paths start beside it.
+    ///
+    /// # Errors
+    /// All mistakes at once, sorted by their place.
+    pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigErrors> {
+        let source = path.display().to_string();
+        let syntax = |error: serde_yaml::Error| {
+            let (position, message) = (Position::of(&error), error.to_string());
+            let told = position.map(|at| format!(" at line {} column {}", at.line, at.column));
+            let message = told.and_then(|told| message.strip_suffix(&told)).unwrap_or(&message);
+            ConfigErrors::whole(&source, format!("is not valid YAML: {message}"), position)
+        };
+        let mut document: Value = serde_yaml::from_str(text).map_err(syntax)?;
+        document.apply_merge().map_err(syntax)?;
+        let mistakes = mistake::Mistakes::default();
+        let dir = path.parent().unwrap_or(Path::new(""));
+        match document::read(&document, dir, &mistakes) {
+            Ok(config) if mistakes.is_empty() => Ok(config),
+            _ => Err(mistakes.into_errors(&source, text, &document::task_names(&document))),
+        }
+    }
+
+    /// The configuration of one lock without a file: everything else has its default.
+    ///
+    /// # Errors
+    /// All mistakes at once, each with its flag.
+    pub fn single_lock(lock: &SingleLock) -> Result<Config, ConfigErrors> {
+        let mistakes = mistake::Mistakes::default();
+        match document::read(&single_lock_document(lock), Path::new(""), &mistakes) {
+            Ok(config) if mistakes.is_empty() => Ok(config),
+            _ => Err(mistakes.into_flag_errors(flag_of)),
+        }
+    }
+
+    /// What the model needs to know; `epoch` counts the reloads.
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
-        let _ = epoch;
-        WatchSpec::default()
+        let redis_spec = |redis: &RedisConfig| RedisSpec {
+            name: Arc::clone(&redis.name),
+            address: redis.address().into(),
+            db: redis.db,
+            interval_ms: ms(redis.interval),
+            timeout_ms: ms(redis.timeout),
+            assume_master: redis.assume_master,
+        };
+        WatchSpec { redises: self.redises.iter().map(redis_spec).collect(), tasks: self.tasks.clone(), epoch }
+    }
+}
+
+impl RedisConfig {
+    /// `host:port`, with brackets around an IPv6 address: the label `address`.
+    pub fn address(&self) -> String {
+        url::address(&self.host, self.port)
+    }
+}
+
+/// Whole milliseconds; those of a configuration never come near the limit.
+pub(crate) fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Why a file has no text for us.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("does not exist")]
+    Absent,
+    #[error("cannot be read: permission denied; let this user read it")]
+    Forbidden,
+    #[error("cannot be read: {0}")]
+    Unreadable(io::Error),
+    #[error("is {0} bytes long; at most {FILE_BYTES_MAX} are accepted")]
+    TooLong(u64),
+    #[error("is not UTF-8 text: byte {0} is wrong; write keys of other bytes as {{hex: …}}")]
+    NotText(usize),
+}
+
+impl From<io::Error> for FileError {
+    fn from(error: io::Error) -> FileError {
+        match error.kind() {
+            io::ErrorKind::NotFound => FileError::Absent,
+            io::ErrorKind::PermissionDenied => FileError::Forbidden,
+            _ => FileError::Unreadable(error),
+        }
+    }
+}
+
+/// The text of a file that people wrote.
+pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
+    let length = fs::metadata(path)?.len();
+    if length > FILE_BYTES_MAX {
+        return Err(FileError::TooLong(length));
+    }
+    let bytes = fs::read(path)?;
+    String::from_utf8(bytes).map_err(|error| FileError::NotText(error.utf8_error().valid_up_to()))
+}
+
+/// The document that says the same as the flags, so that the same rules hold for both.
+fn single_lock_document(lock: &SingleLock) -> Value {
+    let text = |text: &str| Value::from(text);
+    let mut redis = vec![("url", text(&lock.redis_url))];
+    redis.extend(lock.username.as_deref().map(|user| ("username", text(user))));
+    redis.extend(lock.password.as_ref().map(|password| match password {
+        PasswordSource::File(path) => ("password_file", text(&path.to_string_lossy())),
+        PasswordSource::Env(variable) => ("password_env", text(variable)),
+    }));
+    let hex = lock.key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let key = mapping([("hex", text(&hex))]);
+    let name = lock.name.clone().unwrap_or_else(|| String::from_utf8_lossy(&lock.key).into_owned());
+    let lock = mapping([("key", key), ("scheme", text(lock.scheme.name()))]);
+    let task = mapping([("name", Value::from(name)), ("lock", lock)]);
+    mapping([("redis", mapping([("main", mapping(redis))])), ("tasks", Value::Sequence(vec![task]))])
+}
+
+fn mapping<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
+    Value::Mapping(fields.into_iter().map(|(name, value)| (Value::from(name), value)).collect::<Mapping>())
+}
+
+/// The flag that a place of [`single_lock_document`] was made from.
+fn flag_of(place: &mistake::Place) -> &'static str {
+    match place.steps.last() {
+        Some(mistake::Step::Field(field)) => match field.as_str() {
+            "username" => "--redis.username",
+            "password_file" => "--redis.password-file",
+            "password_env" => "--redis.password-env",
+            "key" => "--lock",
+            "scheme" => "--scheme",
+            "name" => "--name",
+            _ => "--redis",
+        },
+        _ => "--redis",
     }
 }

@@ -233,8 +233,6 @@ pub enum GenerationChange {
     Replication,
     /// A database was flushed.
     Flushed,
-    /// Keys were evicted.
-    Evicted,
 }
 
 impl GenerationChange {
@@ -244,7 +242,6 @@ impl GenerationChange {
             GenerationChange::Restarted => "restarted",
             GenerationChange::Replication => "replication",
             GenerationChange::Flushed => "flushed",
-            GenerationChange::Evicted => "evicted",
         }
     }
 }

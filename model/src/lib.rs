@@ -28,6 +28,7 @@ pub mod read;
 pub mod reading;
 mod renewal;
 pub mod reply;
+pub mod schedule;
 pub mod scheme;
 pub mod snapshot;
 pub mod spec;

@@ -480,16 +480,15 @@ impl Task {
             over_wind_down: self.unwanted.ms() > self.spec.wind_down_ms,
             blind: self.blind.ms() > self.spec.blind_after_ms,
         };
-        let before = self.verdict.map(|(verdict, ..)| verdict);
+        // Before the first judgement nothing was said that could stay.
+        let before = self.verdict.filter(|(_, rule, _)| *rule != Rule::NothingYet).map(|(verdict, ..)| verdict);
         let (verdict, rule) = judge(facts, before);
         let since = match self.verdict {
             Some((same, _, since)) if same == verdict => since,
             _ => log.at,
         };
-        // The first "unknown" is no news: nothing was said before.
-        if before.is_some_and(|before| before != verdict) || (before.is_none() && verdict != Verdict::Unknown) {
-            let from = before;
-            log.push(EventKind::Verdict { from, to: verdict, rule });
+        if before != Some(verdict) && rule != Rule::NothingYet {
+            log.push(EventKind::Verdict { from: before, to: verdict, rule });
         }
         self.verdict = Some((verdict, rule, since));
     }

@@ -1,0 +1,365 @@
+//! When is which task of one redis due? A pure type that its sampler owns: outcomes and instants in, batches out.
+//!
+//! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`], and the slots are spread
+//! over the interval, so that no bystander of the server waits long. Beside this rhythm, and without disturbing it, single
+//! tasks are read again soon where an answer is needed sooner: to confirm that a lock is free or that a switch vanished,
+//! and right after a deadline passes. A task never has two reads outstanding.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::reading::{Deadline, LockReading, Switch, SwitchesReading, TaskReading, User};
+use crate::spec::TaskIndex;
+use crate::time::{Mono, ServerTime};
+
+/// Most tasks in one batch.
+pub const BATCH_TASKS: usize = 500;
+/// An answer this much later than the first confirms it.
+const CONFIRMS_MS: u64 = 250;
+/// When the confirming read is sent: late enough even if it shares a batch with reads that are due a little later.
+const CONFIRM_AFTER_MS: u64 = 260;
+/// How long after a deadline the lock is looked at.
+const AFTER_DEADLINE_MS: u64 = 20;
+/// Extra reads that are due this close together share a batch.
+const GATHER_MS: u64 = 5;
+/// Most reads after deadlines between two regular reads of a task: a lease far shorter than the interval is not chased.
+const DEADLINE_READS: u8 = 8;
+/// Waiters and tokens are asked for at least once in so many sweeps.
+const EXTRAS_EVERY_MAX: u64 = 10;
+
+/// Tasks that are due together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Why they are due.
+    pub kind: BatchKind,
+    /// Which they are; empty only for a redis without tasks, which is still asked how it is.
+    pub tasks: Vec<TaskIndex>,
+    /// Ask for waiters and fencing tokens too.
+    pub with_extras: bool,
+}
+
+/// Why a batch is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BatchKind {
+    /// It is a slot's turn in the sweep.
+    Regular {
+        /// Position of the slot.
+        slot: usize,
+    },
+    /// Something is to be confirmed, or a deadline has passed.
+    Extra,
+}
+
+/// The plan of one redis.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    interval_ms: u64,
+    extras_every: u64,
+    slots: Vec<Slot>,
+    /// Sorted by task.
+    entries: Vec<Entry>,
+    /// Extra reads of the entries that are not being read: when, and which entry.
+    extras: BTreeSet<(Mono, usize)>,
+    /// The newest sweep of which a tick was skipped.
+    skipped_sweep: Option<u64>,
+    skipped: u32,
+}
+
+/// Tasks that are read together.
+#[derive(Clone, Debug)]
+struct Slot {
+    entries: Range<usize>,
+    /// The next tick.
+    next_at: Mono,
+    /// How many ticks there were.
+    sweep: u64,
+    reading: bool,
+    /// The last attempt broke: due as soon as there is a connection.
+    retry: bool,
+}
+
+/// What is remembered of a task.
+#[derive(Clone, Debug)]
+struct Entry {
+    task: TaskIndex,
+    slot: usize,
+    reading: bool,
+    /// The lock was free when last read, with or without confirmation.
+    free: bool,
+    /// When the lock was first seen free, until that is confirmed.
+    free_since: Option<Mono>,
+    /// When a switch was first seen to have vanished, until that is confirmed.
+    vanished_since: Option<Mono>,
+    /// The switches that were on, sorted.
+    on: Vec<User>,
+    /// Reads after deadlines since the last regular read.
+    deadline_reads: u8,
+    /// The next extra read.
+    extra_at: Option<Mono>,
+}
+
+impl Schedule {
+    /// A plan that reads each of `tasks` every `interval_ms`, first at `start` (later slots a part of the interval later).
+    pub fn new(mut tasks: Vec<TaskIndex>, interval_ms: u64, start: Mono) -> Schedule {
+        tasks.sort_unstable();
+        tasks.dedup();
+        let interval_ms = interval_ms.max(1);
+        let slot_count = tasks.len().div_ceil(BATCH_TASKS).max(1);
+        let slots = (0..slot_count).map(|slot| Slot {
+            entries: share(tasks.len(), slot_count, slot),
+            next_at: start.plus_ms(interval_ms.saturating_mul(slot as u64) / slot_count as u64),
+            sweep: 0,
+            reading: false,
+            retry: false,
+        });
+        let slots: Vec<Slot> = slots.collect();
+        let entries = slots.iter().enumerate().flat_map(|(position, slot)| {
+            tasks.get(slot.entries.clone()).unwrap_or_default().iter().map(move |task| Entry::new(*task, position))
+        });
+        Schedule {
+            interval_ms,
+            extras_every: (slot_count as u64).clamp(1, EXTRAS_EVERY_MAX),
+            entries: entries.collect(),
+            slots,
+            extras: BTreeSet::new(),
+            skipped_sweep: None,
+            skipped: 0,
+        }
+    }
+
+    /// When to look again: the instant of the next tick or extra read, perhaps in the past.
+    pub fn next_wake(&self) -> Option<Mono> {
+        let ticks = self.slots.iter().map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
+        ticks.chain(self.extras.first().map(|(at, _)| *at)).min()
+    }
+
+    /// The instant of the next tick, whatever else is due: when to look again while there is no connection.
+    pub fn next_tick(&self) -> Option<Mono> {
+        self.slots.iter().map(|slot| slot.next_at).min()
+    }
+
+    /// The next batch that is due at `now`, if there is one; the caller must report how it ended.
+    pub fn due(&mut self, now: Mono) -> Option<Batch> {
+        (0..self.slots.len()).find_map(|slot| self.due_slot(slot, now)).or_else(|| self.due_extras(now))
+    }
+
+    /// The tasks whose regular tick passed by `now` while there is no connection. They are due as soon as there is one.
+    pub fn missed(&mut self, now: Mono) -> Vec<TaskIndex> {
+        let mut missed = Vec::new();
+        for slot in &mut self.slots {
+            if slot.next_at <= now && !slot.reading {
+                slot.pass_ticks(now, self.interval_ms);
+                slot.retry = true;
+                missed
+                    .extend(self.entries.get(slot.entries.clone()).unwrap_or_default().iter().map(|entry| entry.task));
+            }
+        }
+        missed
+    }
+
+    /// How many sweeps had a tick skipped since the last call.
+    pub fn take_skipped(&mut self) -> u32 {
+        core::mem::take(&mut self.skipped)
+    }
+
+    /// Takes in what was read of `task`: asked at `sent`, when the server's clock stood at `server`.
+    pub fn observe(&mut self, task: TaskIndex, sent: Mono, server: ServerTime, reading: &TaskReading) {
+        let Some(position) = self.position(task) else { return };
+        let Some(entry) = self.entries.get_mut(position) else { return };
+        let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
+        entry.observe_lock(sent, &reading.lock);
+        entry.observe_switches(sent, reading.switches.as_ref());
+        let confirmation = [entry.free_since, entry.vanished_since].into_iter().flatten();
+        let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
+        let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
+        let deadline = deadline.filter(|_| entry.may_chase_deadline());
+        self.plan_extra(position, [confirmation, deadline].into_iter().flatten().min());
+    }
+
+    /// `batch` is over, and there is no reason to hurry.
+    pub fn finished(&mut self, batch: &Batch) {
+        self.release(batch);
+    }
+
+    /// `batch` broke together with the connection: its tasks are due as soon as there is another one.
+    pub fn broken(&mut self, batch: &Batch) {
+        self.release(batch);
+        match batch.kind {
+            BatchKind::Regular { slot } => {
+                if let Some(slot) = self.slots.get_mut(slot) {
+                    slot.retry = true;
+                }
+            }
+            BatchKind::Extra => {
+                for task in &batch.tasks {
+                    if let Some(position) = self.position(*task) {
+                        self.plan_extra(position, Some(Mono(0)));
+                    }
+                }
+            }
+        }
+    }
+
+    fn due_slot(&mut self, position: usize, now: Mono) -> Option<Batch> {
+        let slot = self.slots.get_mut(position)?;
+        let sweep = slot.sweep;
+        let passed = if slot.next_at <= now { slot.pass_ticks(now, self.interval_ms) } else { 0 };
+        if passed > 1 || (passed == 1 && slot.reading) {
+            if self.skipped_sweep.is_none_or(|newest| newest < sweep) {
+                self.skipped = self.skipped.saturating_add(1);
+            }
+            self.skipped_sweep = self.skipped_sweep.max(Some(slot.sweep - 1));
+        }
+        if slot.reading || (passed == 0 && !slot.retry) {
+            return None;
+        }
+        slot.retry = false;
+        let entries = slot.entries.clone();
+        let with_extras = sweep.wrapping_add(position as u64).is_multiple_of(self.extras_every);
+        let mut tasks = Vec::with_capacity(entries.len());
+        for position in entries {
+            let Some(entry) = self.entries.get_mut(position) else { continue };
+            if entry.reading {
+                continue; // An extra read of it is under way.
+            }
+            entry.reading = true;
+            entry.deadline_reads = 0;
+            tasks.push(entry.task);
+            if let Some(at) = entry.extra_at {
+                self.extras.remove(&(at, position));
+            }
+        }
+        if tasks.is_empty() && !self.entries.is_empty() {
+            return None;
+        }
+        if let Some(slot) = self.slots.get_mut(position) {
+            slot.reading = true;
+        }
+        Some(Batch { kind: BatchKind::Regular { slot: position }, tasks, with_extras })
+    }
+
+    fn due_extras(&mut self, now: Mono) -> Option<Batch> {
+        self.extras.first().filter(|(at, _)| *at <= now)?;
+        let until = now.plus_ms(GATHER_MS);
+        let mut tasks = Vec::new();
+        while let Some((_, position)) = self.extras.first().copied().filter(|(at, _)| *at <= until)
+            && tasks.len() < BATCH_TASKS
+        {
+            self.extras.pop_first();
+            if let Some(entry) = self.entries.get_mut(position) {
+                entry.reading = true;
+                entry.extra_at = None;
+                tasks.push(entry.task);
+            }
+        }
+        Some(Batch { kind: BatchKind::Extra, tasks, with_extras: false })
+    }
+
+    /// Replaces the next extra read of an entry.
+    fn plan_extra(&mut self, position: usize, at: Option<Mono>) {
+        let Some(entry) = self.entries.get_mut(position) else { return };
+        if let Some(old) = core::mem::replace(&mut entry.extra_at, at) {
+            self.extras.remove(&(old, position));
+        }
+        if let (Some(at), false) = (at, entry.reading) {
+            self.extras.insert((at, position));
+        }
+    }
+
+    fn release(&mut self, batch: &Batch) {
+        if let BatchKind::Regular { slot } = batch.kind
+            && let Some(slot) = self.slots.get_mut(slot)
+        {
+            slot.reading = false;
+        }
+        for task in &batch.tasks {
+            let Some(position) = self.position(*task) else { continue };
+            let Some(entry) = self.entries.get_mut(position) else { continue };
+            entry.reading = false;
+            let planned = entry.extra_at;
+            self.plan_extra(position, planned);
+        }
+    }
+
+    fn position(&self, task: TaskIndex) -> Option<usize> {
+        self.entries.binary_search_by_key(&task, |entry| entry.task).ok()
+    }
+}
+
+/// The `part`-th of `parts` even shares of `total` things.
+fn share(total: usize, parts: usize, part: usize) -> Range<usize> {
+    total * part / parts..total * (part + 1) / parts
+}
+
+impl Slot {
+    /// Moves the next tick beyond `now`; says how many ticks that passed over. The rhythm keeps its phase.
+    fn pass_ticks(&mut self, now: Mono, interval_ms: u64) -> u64 {
+        let passed = now.since_ms(self.next_at) / interval_ms + 1;
+        self.next_at = self.next_at.plus_ms(interval_ms.saturating_mul(passed));
+        self.sweep = self.sweep.saturating_add(passed);
+        passed
+    }
+}
+
+impl Entry {
+    fn new(task: TaskIndex, slot: usize) -> Entry {
+        Entry {
+            task,
+            slot,
+            reading: false,
+            free: false,
+            free_since: None,
+            vanished_since: None,
+            on: Vec::new(),
+            deadline_reads: 0,
+            extra_at: None,
+        }
+    }
+
+    fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
+        match lock {
+            LockReading::Held(_) => {
+                self.free = false;
+                self.free_since = None;
+            }
+            LockReading::Free if !self.free => {
+                self.free = true;
+                self.free_since = Some(sent);
+            }
+            LockReading::Free => self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS),
+            LockReading::Unknown(_) => {}
+        }
+    }
+
+    fn observe_switches(&mut self, sent: Mono, switches: Option<&SwitchesReading>) {
+        let Some(SwitchesReading::Read { switches, .. }) = switches else { return };
+        let gone = |user: &User| switches.binary_search_by(|(other, _)| other.cmp(user)).is_err();
+        if self.on.iter().any(gone) {
+            self.vanished_since = Some(sent);
+        } else {
+            self.vanished_since = self.vanished_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS);
+        }
+        let on = || switches.iter().filter(|(_, switch)| *switch == Switch::On).map(|(user, _)| user);
+        if !on().eq(self.on.iter()) {
+            self.on = on().cloned().collect();
+        }
+    }
+
+    /// Counts a read after a deadline, as long as there were not too many.
+    fn may_chase_deadline(&mut self) -> bool {
+        self.deadline_reads = self.deadline_reads.saturating_add(1);
+        self.deadline_reads <= DEADLINE_READS
+    }
+}
+
+/// When to look whether the lock is still held after its deadline.
+fn deadline_read(sent: Mono, server: ServerTime, lock: &LockReading) -> Option<Mono> {
+    let LockReading::Held(held) = lock else { return None };
+    let Deadline::At(deadline) = held.deadline else { return None };
+    let left_ms = u64::try_from(deadline.since_ms(server)).ok().filter(|left_ms| *left_ms > 0)?;
+    Some(sent.plus_ms(left_ms).plus_ms(AFTER_DEADLINE_MS))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,304 @@
+use alloc::format;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::*;
+use crate::reading::{Extras, Held, Mode, Unknown};
+
+/// What the imagined server answers at an instant: the lock, and the switches that exist (with `+` in front: on).
+type Answer = (LockReading, &'static [&'static str]);
+
+const WORLD_MS: i64 = 1_700_000_000_000;
+
+fn tasks(count: u32) -> Vec<TaskIndex> {
+    (0..count).map(TaskIndex).collect()
+}
+
+fn held_until(deadline_ms: i64) -> LockReading {
+    let deadline = Deadline::At(ServerTime(WORLD_MS + deadline_ms));
+    LockReading::Held(Held { mode: Mode::Exclusive, holders: Vec::new(), ghosts: 0, deadline })
+}
+
+fn reading(answer: Answer) -> TaskReading {
+    let switch = |word: &&str| match word.strip_prefix('+') {
+        Some(user) => (user.as_bytes().to_vec(), Switch::On),
+        None => (word.as_bytes().to_vec(), Switch::Off),
+    };
+    let mut switches: Vec<(User, Switch)> = answer.1.iter().map(switch).collect();
+    switches.sort_by(|a, b| a.0.cmp(&b.0));
+    TaskReading {
+        lock: answer.0,
+        extras: Extras::default(),
+        switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None }),
+        progress: None,
+        claims: None,
+        hosts: None,
+        pause: None,
+    }
+}
+
+/// Runs `schedule` to `until`, waking when it says so; every batch is answered `took_ms` later by `world` as of its sending.
+/// Returns a line per batch: instant, kind, and how many tasks.
+fn run(schedule: &mut Schedule, until: u64, took_ms: u64, world: impl Fn(u64) -> Answer) -> Vec<String> {
+    let mut log = Vec::new();
+    let mut under_way: Vec<(u64, Batch)> = Vec::new();
+    loop {
+        let wake = schedule.next_wake().map_or(u64::MAX, |at| at.0);
+        let done = under_way.iter().map(|(sent, _)| sent + took_ms).min().unwrap_or(u64::MAX);
+        let now = wake.min(done);
+        if now > until {
+            return log;
+        }
+        while let Some(first) = under_way.iter().position(|(sent, _)| sent + took_ms <= now) {
+            let (sent, batch) = under_way.remove(first);
+            for task in &batch.tasks {
+                let server = ServerTime(WORLD_MS + i64::try_from(sent).unwrap());
+                schedule.observe(*task, Mono(sent), server, &reading(world(sent)));
+            }
+            schedule.finished(&batch);
+        }
+        while let Some(batch) = schedule.due(Mono(now)) {
+            let kind = match batch.kind {
+                BatchKind::Regular { .. } => "regular",
+                BatchKind::Extra => "extra",
+            };
+            log.push(format!("{now} {kind} {}", batch.tasks.len()));
+            under_way.push((now, batch));
+        }
+    }
+}
+
+#[test]
+fn few_tasks_are_read_together_at_each_tick() {
+    let mut schedule = Schedule::new(tasks(3), 1_000, Mono(100));
+    let log = run(&mut schedule, 2_500, 5, |_| (held_until(100_000), &[]));
+    assert_eq!(log, ["100 regular 3", "1100 regular 3", "2100 regular 3"]);
+    assert_eq!(schedule.take_skipped(), 0);
+}
+
+#[test]
+fn a_redis_without_tasks_is_still_asked_how_it_is() {
+    let mut schedule = Schedule::new(Vec::new(), 1_000, Mono(0));
+    let log = run(&mut schedule, 1_500, 5, |_| (LockReading::Free, &[]));
+    assert_eq!(log, ["0 regular 0", "1000 regular 0"]);
+}
+
+#[test]
+fn many_tasks_are_spread_over_the_interval_and_each_is_read_once() {
+    let mut schedule = Schedule::new(tasks(10_000), 1_000, Mono(0));
+    let mut seen = vec![0; 10_000];
+    for now in 0..1_000 {
+        while let Some(batch) = schedule.due(Mono(now)) {
+            assert_eq!(now % 50, 0, "a batch beside the grid");
+            assert_eq!(batch.tasks.len(), BATCH_TASKS);
+            for task in &batch.tasks {
+                seen[task.0 as usize] += 1;
+            }
+            schedule.finished(&batch);
+        }
+    }
+    assert!(seen.iter().all(|count| *count == 1));
+}
+
+#[test]
+fn slots_are_even() {
+    let sizes: Vec<usize> = (0..3).map(|part| share(1_001, 3, part).len()).collect();
+    assert_eq!(sizes, [333, 334, 334]);
+}
+
+#[test]
+fn waiters_and_tokens_are_asked_for_less_often_where_there_are_many_tasks() {
+    for (count, sweeps, expected) in [(1, 10, 10), (500, 10, 10), (501, 10, 10), (10_000, 20, 40)] {
+        let mut schedule = Schedule::new(tasks(count), 1_000, Mono(0));
+        let mut asked = 0;
+        for now in 0..sweeps * 1_000 {
+            while let Some(batch) = schedule.due(Mono(now)) {
+                asked += u64::from(batch.with_extras);
+                schedule.finished(&batch);
+            }
+        }
+        assert_eq!(asked, expected, "{count} tasks");
+    }
+}
+
+#[test]
+fn the_first_free_after_a_hold_is_confirmed_once() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let world = |now| (if now < 500 { held_until(100_000) } else { LockReading::Free }, &[][..]);
+    assert_eq!(
+        run(&mut schedule, 3_000, 5, world),
+        ["0 regular 1", "1000 regular 1", "1260 extra 1", "2000 regular 1", "3000 regular 1"]
+    );
+}
+
+#[test]
+fn a_lock_first_seen_free_is_confirmed_too() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let log = run(&mut schedule, 1_000, 5, |_| (LockReading::Free, &[]));
+    assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1"]);
+}
+
+#[test]
+fn a_tick_that_comes_late_enough_confirms_by_itself() {
+    let mut schedule = Schedule::new(tasks(1), 255, Mono(0));
+    let log = run(&mut schedule, 600, 5, |_| (LockReading::Free, &[]));
+    assert_eq!(log, ["0 regular 1", "255 regular 1", "510 regular 1"]);
+}
+
+#[test]
+fn a_tick_that_comes_too_early_does_not_replace_the_confirmation() {
+    let mut schedule = Schedule::new(tasks(1), 200, Mono(0));
+    let log = run(&mut schedule, 500, 5, |_| (LockReading::Free, &[]));
+    assert_eq!(log, ["0 regular 1", "200 regular 1", "260 extra 1", "400 regular 1"]);
+}
+
+#[test]
+fn a_confirmation_that_finds_a_holder_ends_there_and_the_next_free_is_confirmed_anew() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let world = |now| match now {
+        200..900 => (held_until(100_000), &[][..]),
+        _ => (LockReading::Free, &[][..]),
+    };
+    let log = run(&mut schedule, 1_999, 5, world);
+    assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1", "1260 extra 1"]);
+}
+
+#[test]
+fn unknowns_between_do_not_stop_a_confirmation_nor_repeat_it() {
+    let mut schedule = Schedule::new(tasks(1), 100, Mono(0));
+    let world = |now| match now {
+        0 => (LockReading::Free, &[][..]),
+        _ => (LockReading::Unknown(Unknown::NoPermission), &[][..]),
+    };
+    let log = run(&mut schedule, 450, 5, world);
+    assert_eq!(log, ["0 regular 1", "100 regular 1", "200 regular 1", "260 extra 1", "300 regular 1", "400 regular 1"]);
+}
+
+#[test]
+fn a_deadline_is_looked_at_as_soon_as_it_has_passed() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let world = |now| (if now < 1_400 { held_until(1_400) } else { LockReading::Free }, &[][..]);
+    let log = run(&mut schedule, 2_000, 5, world);
+    assert_eq!(log, ["0 regular 1", "1000 regular 1", "1420 extra 1", "1680 extra 1", "2000 regular 1"]);
+}
+
+#[test]
+fn a_renewed_deadline_replaces_the_old_one() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let world = |now| (held_until(if now < 300 { 700 } else { 100_000 }), &[][..]);
+    let log = run(&mut schedule, 1_999, 5, world);
+    assert_eq!(log, ["0 regular 1", "720 extra 1", "1000 regular 1"]);
+}
+
+#[test]
+fn a_lease_much_shorter_than_the_interval_is_not_chased_without_end() {
+    let mut schedule = Schedule::new(tasks(1), 60_000, Mono(0));
+    let log = run(&mut schedule, 59_999, 5, |now| (held_until(i64::try_from(now).unwrap() + 100), &[]));
+    assert_eq!(log.len(), 1 + usize::from(DEADLINE_READS));
+}
+
+#[test]
+fn a_lock_held_beyond_its_deadline_is_left_to_the_ticks() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let log = run(&mut schedule, 999, 5, |_| (held_until(0), &[]));
+    assert_eq!(log, ["0 regular 1"]);
+}
+
+#[test]
+fn a_switch_that_vanishes_is_looked_at_again() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let world = |now| (held_until(100_000), if now < 500 { &["+ann", "+bob"][..] } else { &["+ann"][..] });
+    let log = run(&mut schedule, 2_000, 5, world);
+    assert_eq!(log, ["0 regular 1", "1000 regular 1", "1260 extra 1", "2000 regular 1"]);
+}
+
+#[test]
+fn a_switch_that_is_turned_off_is_no_reason_to_hurry() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let world = |now| (held_until(100_000), if now < 500 { &["+ann"][..] } else { &["ann"][..] });
+    assert_eq!(run(&mut schedule, 2_000, 5, world).len(), 3);
+}
+
+#[test]
+fn a_tick_that_finds_the_slot_being_read_is_skipped_and_counted() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let log = run(&mut schedule, 5_000, 2_500, |_| (held_until(100_000), &[]));
+    assert_eq!(log, ["0 regular 1", "3000 regular 1"]);
+    assert_eq!(schedule.take_skipped(), 4, "the ticks at 1000, 2000, 4000 and 5000");
+    assert_eq!(schedule.take_skipped(), 0);
+}
+
+#[test]
+fn a_sweep_that_is_skipped_in_many_slots_counts_once() {
+    let mut schedule = Schedule::new(tasks(1_500), 900, Mono(0));
+    run(&mut schedule, 1_799, 1_000, |_| (held_until(100_000), &[]));
+    assert_eq!(schedule.take_skipped(), 1);
+}
+
+#[test]
+fn ticks_that_passed_while_the_agent_was_paused_are_not_caught_up() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let first = schedule.due(Mono(0)).unwrap();
+    schedule.finished(&first);
+    let after = schedule.due(Mono(30_400)).unwrap();
+    schedule.finished(&after);
+    assert_eq!(schedule.due(Mono(30_400)), None);
+    assert_eq!(schedule.take_skipped(), 1);
+    assert_eq!(schedule.next_wake(), Some(Mono(31_000)), "the rhythm keeps its phase");
+}
+
+#[test]
+fn a_broken_batch_is_due_again_at_once_without_a_new_rhythm() {
+    let mut schedule = Schedule::new(tasks(2), 1_000, Mono(0));
+    let batch = schedule.due(Mono(0)).unwrap();
+    assert_eq!(schedule.due(Mono(300)), None, "it is under way");
+    schedule.broken(&batch);
+    assert!(schedule.next_wake() <= Some(Mono(300)));
+    let again = schedule.due(Mono(300)).unwrap();
+    assert_eq!(again.tasks, batch.tasks);
+    schedule.finished(&again);
+    assert_eq!(schedule.next_wake(), Some(Mono(1_000)));
+}
+
+#[test]
+fn a_broken_confirmation_is_due_again_at_once() {
+    let mut schedule = Schedule::new(tasks(2), 1_000, Mono(0));
+    run(&mut schedule, 259, 5, |_| (LockReading::Free, &[]));
+    let batch = schedule.due(Mono(260)).unwrap();
+    assert_eq!((batch.kind, batch.tasks.len()), (BatchKind::Extra, 2));
+    schedule.broken(&batch);
+    assert_eq!(schedule.due(Mono(261)), Some(batch));
+}
+
+#[test]
+fn without_a_connection_each_tick_names_its_tasks_and_then_all_are_due() {
+    let mut schedule = Schedule::new(tasks(600), 1_000, Mono(0));
+    assert_eq!(schedule.missed(Mono(0)).len(), 300);
+    assert_eq!(schedule.missed(Mono(499)).len(), 0);
+    assert_eq!(schedule.missed(Mono(500)).len(), 300);
+    assert_eq!(schedule.missed(Mono(5_100)).len(), 600, "long blocked: each task once");
+    assert_eq!(schedule.take_skipped(), 0, "these are failures, not skipped ticks");
+    assert_eq!(schedule.due(Mono(5_200)).unwrap().tasks.len(), 300);
+    assert_eq!(schedule.due(Mono(5_200)).unwrap().tasks.len(), 300);
+    assert_eq!(schedule.due(Mono(5_200)), None);
+}
+
+#[test]
+fn a_task_never_has_two_reads_outstanding() {
+    let mut schedule = Schedule::new(tasks(2), 1_000, Mono(0));
+    let batch = schedule.due(Mono(0)).unwrap();
+    schedule.observe(TaskIndex(0), Mono(0), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+    assert_eq!(schedule.due(Mono(260)), None, "a further round of the batch is still under way");
+    schedule.finished(&batch);
+    let extra = schedule.due(Mono(900)).unwrap();
+    assert_eq!((extra.kind, &extra.tasks[..]), (BatchKind::Extra, &[TaskIndex(0)][..]));
+    assert_eq!(schedule.due(Mono(1_000)).unwrap().tasks, [TaskIndex(1)]);
+}
+
+#[test]
+fn extra_reads_that_are_due_together_share_a_batch() {
+    let mut schedule = Schedule::new(tasks(300), 1_000, Mono(0));
+    let log = run(&mut schedule, 999, 5, |_| (LockReading::Free, &[]));
+    assert_eq!(log, ["0 regular 300", "260 extra 300"]);
+}

@@ -1,0 +1,186 @@
+//! The agent: starts a sampler per redis, the engine and the HTTP server, reloads on request, and drains when told to stop.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_model::event::Event;
+use lockwatch_model::input::Input;
+use lockwatch_model::spec::{RedisIndex, TaskIndex};
+use lockwatch_model::time::Mono;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::engine::{Engine, EventSink, INPUTS};
+use crate::output::events::EventLog;
+use crate::published::{Published, ReloadStatus};
+use crate::sampler::{self, Assignment};
+
+/// How long clients may take to finish after the agent was told to stop.
+const DRAIN: Duration = Duration::from_secs(5);
+
+/// Asks for a reload of the configuration; the answer is sent back: why it failed, in words for a person.
+pub type ReloadRequest = oneshot::Sender<Result<(), String>>;
+
+/// What the HTTP server needs of the agent.
+#[derive(Clone, Debug)]
+pub struct Outlets {
+    /// The newest snapshot.
+    pub published: watch::Receiver<Arc<Published>>,
+    /// How the configuration was last loaded.
+    pub reload_status: watch::Receiver<ReloadStatus>,
+    /// Where a reload is asked for.
+    pub reload: mpsc::Sender<ReloadRequest>,
+}
+
+/// What the agent is made of.
+pub struct Parts<L, S, H> {
+    /// The configuration to begin with.
+    pub config: Config,
+    /// Loads the configuration anew; the error is for a person.
+    pub load: L,
+    /// Where events go.
+    pub sink: S,
+    /// Serves HTTP until the token is cancelled.
+    pub http: H,
+}
+
+/// Runs the agent until `stop` is cancelled or a SIGTERM or SIGINT arrives. SIGHUP reloads.
+///
+/// # Errors
+/// Signals cannot be received.
+pub async fn run<L, S, H, F>(parts: Parts<L, S, H>, stop: CancellationToken) -> std::io::Result<()>
+where
+    L: Fn() -> Result<Config, String> + Send + Sync + 'static,
+    S: EventSink + Send + 'static,
+    H: FnOnce(Outlets, CancellationToken) -> F,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let Parts { config, load, sink, http } = parts;
+    let load = Arc::new(load);
+    let clock = Clock::start();
+    let (inputs, engine_inputs) = mpsc::channel(INPUTS);
+    let (engine, published) = Engine::new(clock);
+    let engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, sink)));
+    let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
+    let (status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
+    let mut watching = Watching { samplers: BTreeMap::new(), epoch: 0, inputs, clock };
+    watching.configure(config).await;
+    let http = AbortOnDropHandle::new(tokio::spawn(http(Outlets { published, reload_status, reload }, stop.clone())));
+    loop {
+        let request = tokio::select! {
+            () = stop.cancelled() => break,
+            _ = terminate.recv() => break,
+            _ = interrupt.recv() => break,
+            _ = hangup.recv() => None,
+            Some(request) = reloads.recv() => Some(request),
+        };
+        let outcome = reload_with(&mut watching, Arc::clone(&load), &status).await;
+        if let Some(request) = request {
+            let _nobody_waits = request.send(outcome);
+        }
+    }
+    tracing::info!("stopping");
+    stop.cancel();
+    drop(watching);
+    if tokio::time::timeout(DRAIN, http).await.is_err() {
+        tracing::info!("clients took too long to finish");
+    }
+    drop(engine);
+    Ok(())
+}
+
+/// Loads the configuration anew and puts it in force, or keeps the old one.
+async fn reload_with<L>(
+    watching: &mut Watching,
+    load: Arc<L>,
+    status: &watch::Sender<ReloadStatus>,
+) -> Result<(), String>
+where
+    L: Fn() -> Result<Config, String> + Send + Sync + 'static,
+{
+    let loaded = tokio::task::spawn_blocking(move || load()).await.unwrap_or_else(|error| Err(error.to_string()));
+    match loaded {
+        Ok(config) => {
+            watching.configure(config).await;
+            status.send_replace(ReloadStatus { successful: true, success_at: watching.clock.wall() });
+            tracing::info!("configuration reloaded");
+            Ok(())
+        }
+        Err(error) => {
+            status.send_modify(|status| status.successful = false);
+            tracing::error!(error, "configuration not reloaded: the old one stays in force");
+            Err(error)
+        }
+    }
+}
+
+/// The samplers, and the configuration that they follow.
+struct Watching {
+    samplers: BTreeMap<Arc<str>, Sampler>,
+    epoch: u32,
+    inputs: mpsc::Sender<Input>,
+    clock: Clock,
+}
+
+struct Sampler {
+    assignments: watch::Sender<Arc<Assignment>>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Watching {
+    /// Puts `config` in force: first the engine learns of it, then the samplers, which keep what they can.
+    async fn configure(&mut self, config: Config) {
+        self.epoch = self.epoch.wrapping_add(1);
+        if self.inputs.send(Input::Config(Arc::new(config.watch_spec(self.epoch)))).await.is_err() {
+            return; // The engine is gone: the agent is stopping.
+        }
+        let mut old = std::mem::take(&mut self.samplers);
+        for assignment in assignments(&config, self.epoch) {
+            let name = Arc::clone(&assignment.config.name);
+            let assignment = Arc::new(assignment);
+            let sampler = match old.remove(&name) {
+                Some(sampler) => {
+                    sampler.assignments.send_replace(assignment);
+                    sampler
+                }
+                None => self.start(assignment),
+            };
+            self.samplers.insert(name, sampler);
+        }
+    }
+
+    fn start(&self, assignment: Arc<Assignment>) -> Sampler {
+        let (assignments, receiver) = watch::channel(assignment);
+        let task = tokio::spawn(sampler::run(receiver, self.inputs.clone(), self.clock));
+        Sampler { assignments, _task: AbortOnDropHandle::new(task) }
+    }
+}
+
+/// Which sampler has to do what.
+fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> {
+    config.redises.iter().zip(0..).map(move |(redis, index)| {
+        let redis_index = RedisIndex(index);
+        let tasks = config.tasks.iter().zip(0..).filter(|(task, _)| task.redis == redis_index);
+        let tasks = tasks.map(|(task, index)| (TaskIndex(index), Arc::clone(task))).collect();
+        Assignment { epoch, redis: redis_index, config: redis.clone(), tasks }
+    })
+}
+
+impl EventSink for EventLog {
+    fn event(&mut self, now: Mono, event: &Event) {
+        self.write(now, event);
+    }
+
+    fn tick(&mut self, now: Mono) {
+        EventLog::tick(self, now);
+    }
+}

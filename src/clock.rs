@@ -1,0 +1,49 @@
+//! The agent's clocks: the only place where its monotonic and its wall clock are read for the model.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lockwatch_model::time::{AgentWall, Mono};
+use tokio::time::Instant;
+
+/// Turns instants of the runtime into the model's: milliseconds since the agent started.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock whose origin is now. One agent has one clock.
+    pub fn start() -> Clock {
+        Clock { origin: Instant::now() }
+    }
+
+    /// The instant it is.
+    pub fn now(self) -> Mono {
+        Mono(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// `at` as an instant of the runtime, to sleep until it. Never early: [`Clock::now`] has reached `at` by then.
+    pub fn instant(self, at: Mono) -> Instant {
+        let far = Duration::from_secs(86_400 * 365);
+        self.origin + Duration::from_millis(at.0).min(self.origin.elapsed() + far)
+    }
+
+    /// The wall clock, for people to read.
+    pub fn wall(self) -> AgentWall {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        AgentWall(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn sleeping_until_an_instant_reaches_it() {
+        let clock = Clock::start();
+        tokio::time::sleep_until(clock.instant(Mono(23))).await;
+        assert!(clock.now() >= Mono(23));
+        let _no_overflow = clock.instant(Mono(u64::MAX));
+    }
+}

@@ -1,0 +1,277 @@
+//! The exact ACL rule under which the agent works: which commands it sends, and which keys it reads.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use lockwatch_model::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
+
+use super::{Config, RedisConfig};
+
+/// The user that is suggested where the configuration names none.
+const DEFAULT_USER: &str = "lockwatch";
+
+/// The rule of one redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AclRule {
+    /// The name of the redis.
+    pub redis: Arc<str>,
+    /// What to know before using it, each a sentence.
+    pub notes: Vec<String>,
+    /// A line for `redis-cli`; the password is left as the placeholder `PASSWORD`.
+    pub line: String,
+}
+
+/// A server's version, as far as its ACLs depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerVersion {
+    /// 7 of 7.2.4.
+    pub major: u32,
+    /// 2 of 7.2.4.
+    pub minor: u32,
+}
+
+impl ServerVersion {
+    const V6_2: ServerVersion = ServerVersion { major: 6, minor: 2 };
+    const V7_0: ServerVersion = ServerVersion { major: 7, minor: 0 };
+    const V7_2: ServerVersion = ServerVersion { major: 7, minor: 2 };
+}
+
+/// A rule for 7.0 is accepted by every later version.
+impl Default for ServerVersion {
+    fn default() -> ServerVersion {
+        ServerVersion::V7_0
+    }
+}
+
+impl FromStr for ServerVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<ServerVersion, String> {
+        const REMEDY: &str = "write a version like 6, 6.2, 7.0 or 8";
+        let mut numbers = text.split('.').map(|part| part.parse::<u32>().map_err(|_| REMEDY.to_owned()));
+        let major = numbers.next().unwrap_or_else(|| Err(REMEDY.to_owned()))?;
+        let minor = numbers.next().unwrap_or(Ok(0))?;
+        if major < 6 {
+            return Err("ACLs came with Redis 6; an older server knows one password only".to_owned());
+        }
+        Ok(ServerVersion { major, minor })
+    }
+}
+
+/// The rules of all redises of `config` that are `version` or later, in the order of their names.
+pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
+    (0_u16..).zip(&config.redises).map(|(index, redis)| rule(config, RedisIndex(index), redis, version)).collect()
+}
+
+/// [`rules`] as a text: each line below its notes, which begin with `#`.
+pub fn report(config: &Config, version: ServerVersion) -> String {
+    rules(config, version).iter().map(AclRule::to_string).collect::<Vec<_>>().join("\n")
+}
+
+impl fmt::Display for AclRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for note in &self.notes {
+            writeln!(f, "# {note}")?;
+        }
+        writeln!(f, "{}", self.line)
+    }
+}
+
+fn rule(config: &Config, index: RedisIndex, redis: &RedisConfig, version: ServerVersion) -> AclRule {
+    let mut needs = Needs::new(redis, version);
+    for task in config.tasks.iter().filter(|task| task.redis == index) {
+        needs.add_task(task);
+    }
+    let user = redis.username.as_deref().unwrap_or(DEFAULT_USER);
+    let mut words: Vec<Vec<u8>> = ["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"].map(Vec::from).to_vec();
+    if version >= ServerVersion::V6_2 {
+        words.push(b"resetchannels".to_vec());
+    }
+    words.push(b"-@all".to_vec());
+    words.extend(needs.commands.iter().map(|command| format!("+{command}").into_bytes()));
+    let read = if version >= ServerVersion::V7_0 { "%R~" } else { "~" };
+    words.extend(needs.patterns.iter().map(|pattern| [read.as_bytes(), pattern].concat()));
+    AclRule {
+        redis: Arc::clone(&redis.name),
+        notes: notes(redis, version, &needs),
+        line: words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
+    }
+}
+
+fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<String> {
+    let mut notes = vec![format!(
+        "redis {:?} at {}: replace PASSWORD, then give this line to redis-cli",
+        redis.name,
+        redis.address()
+    )];
+    match redis.username.as_deref() {
+        Some("default") => notes.push("this changes the user `default`: give lockwatch a user of its own".to_owned()),
+        Some(_) => {}
+        None => notes.push(format!("set `username: {DEFAULT_USER}` and the password in the configuration as well")),
+    }
+    if version < ServerVersion::V7_0 {
+        notes.push("before 7.0 a key cannot be opened for reading only; the commands are all read-only".to_owned());
+    } else if version < ServerVersion::V7_2 {
+        notes.push(
+            "for Redis 7.2 and later use --redis-version 7.2, or the log of refusals names client|setinfo".to_owned(),
+        );
+    }
+    if needs.widened {
+        notes.push("a ? stands for white space or NUL in a key, which no ACL pattern can contain".to_owned());
+    }
+    notes
+}
+
+/// The commands that the agent sends to one redis, and the patterns of the keys that it reads there.
+struct Needs {
+    commands: BTreeSet<&'static str>,
+    patterns: BTreeSet<Vec<u8>>,
+    /// A pattern matches more than its key.
+    widened: bool,
+}
+
+impl Needs {
+    /// What is needed without any task: to connect, and to know whether the answers can be trusted.
+    fn new(redis: &RedisConfig, version: ServerVersion) -> Needs {
+        let mut needs = Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), widened: false };
+        needs.send(&["auth", "client|setname", "echo", "hello", "info", "ping", "pttl", "role", "time"]);
+        if redis.db != 0 {
+            needs.send(&["select"]);
+        }
+        if version >= ServerVersion::V7_0 {
+            needs.send(&["pexpiretime"]);
+        }
+        if version >= ServerVersion::V7_2 {
+            needs.send(&["client|no-touch", "client|setinfo"]);
+        }
+        needs
+    }
+
+    fn add_task(&mut self, task: &TaskSpec) {
+        self.add_lock(&task.lock.key, task.lock.scheme);
+        match task.wanted.as_ref().map(|wanted| &wanted.source) {
+            Some(WantedSource::Hash(key)) => self.read(key, &["hscan"]),
+            Some(WantedSource::Set(key)) => self.read(key, &["sscan"]),
+            Some(WantedSource::Counter(key)) => self.read_string(key),
+            Some(WantedSource::Keys(keys)) => keys.iter().for_each(|key| self.read_string(key)),
+            Some(WantedSource::Always | WantedSource::Never) | None => {}
+        }
+        match task.progress.as_ref().map(|progress| &progress.source) {
+            Some(ProgressSource::HashField { key, .. }) => self.read(key, &["hget"]),
+            Some(ProgressSource::Key(key)) => self.read_string(key),
+            Some(ProgressSource::Length(key)) => self.read(key, &["type", "llen", "scard", "xlen", "zcard"]),
+            None => {}
+        }
+        if let Some(claims) = &task.claims {
+            self.read(&claims.key, &["hscan"]);
+        }
+        if let Some(hosts) = &task.hosts {
+            self.read(hosts, &["hscan"]);
+        }
+        if let Some(paused_until) = &task.paused_until {
+            self.read_string(paused_until);
+        }
+    }
+
+    fn add_lock(&mut self, key: &Key, scheme: SchemeKind) {
+        match scheme {
+            SchemeKind::String => self.read(key, &["getrange"]),
+            SchemeKind::Redisson => {
+                self.read(key, &["hscan"]);
+                // Waiters, the fencing token, and what tells a living reader from a ghost.
+                self.send(&["exists", "getrange", "llen", "pubsub|numsub"]);
+                let braced = braced(key);
+                for prefix in ["redisson_lock_queue:", "redisson_lock_token:"] {
+                    let pattern = self.pattern(&[prefix.as_bytes(), &braced].concat());
+                    self.patterns.insert(pattern);
+                }
+                let mut readers = self.pattern(&braced);
+                readers.extend_from_slice(b":*:rwlock_timeout:*");
+                self.patterns.insert(readers);
+            }
+        }
+    }
+
+    fn read_string(&mut self, key: &Key) {
+        self.read(key, &["exists", "getrange"]);
+    }
+
+    fn read(&mut self, key: &Key, commands: &[&'static str]) {
+        self.send(commands);
+        let pattern = self.pattern(key);
+        self.patterns.insert(pattern);
+    }
+
+    fn send(&mut self, commands: &[&'static str]) {
+        self.commands.extend(commands);
+    }
+
+    /// The pattern that matches exactly `key`; white space and NUL become `?`, since Redis takes no pattern with them.
+    fn pattern(&mut self, key: &[u8]) -> Vec<u8> {
+        let mut pattern = Vec::with_capacity(key.len());
+        for byte in key {
+            match byte {
+                b' ' | b'\t'..=b'\r' | 0 => {
+                    self.widened = true;
+                    pattern.push(b'?');
+                }
+                b'*' | b'?' | b'[' | b']' | b'\\' => pattern.extend([b'\\', *byte]),
+                _ => pattern.push(*byte),
+            }
+        }
+        pattern
+    }
+}
+
+/// How Redisson writes a lock's name into the names of its side keys, so that all live in one cluster slot.
+fn braced(key: &[u8]) -> Vec<u8> {
+    if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() }
+}
+
+/// A word as `redis-cli` reads it: quoted if it contains anything but harmless characters.
+fn quoted(word: &[u8]) -> String {
+    let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"_:.,@%~+-|/{}*?>=".contains(byte);
+    if !word.is_empty() && word.iter().all(harmless) {
+        return String::from_utf8_lossy(word).into_owned();
+    }
+    let mut text = String::from("\"");
+    for byte in word {
+        match byte {
+            b'"' | b'\\' => text.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => text.push(char::from(*byte)),
+            _ => text.push_str(&format!("\\x{byte:02x}")),
+        }
+    }
+    text.push('"');
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        let version = |text: &str| text.parse::<ServerVersion>();
+        assert_eq!(version("7.2.4"), Ok(ServerVersion { major: 7, minor: 2 }));
+        assert_eq!(version("8"), Ok(ServerVersion { major: 8, minor: 0 }));
+        for wrong in ["", "seven", "7.x", "5.0", "-7", "v7"] {
+            assert!(version(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn words_are_quoted_where_needed() {
+        assert_eq!(quoted(b"%R~{outbound:lock}:*:rwlock_timeout:*"), "%R~{outbound:lock}:*:rwlock_timeout:*");
+        assert_eq!(quoted(b"a'b\"\\\xff\n"), r#""a'b\"\\\xff\x0a""#);
+        assert_eq!(quoted(b""), "\"\"");
+    }
+
+    #[test]
+    fn side_keys_follow_redisson() {
+        assert_eq!(braced(b"lock"), b"{lock}");
+        assert_eq!(braced(b"a{b"), b"a{b");
+    }
+}

@@ -1,0 +1,306 @@
+//! What `check-config` tells about a configuration without mistakes: above all, how long it takes to page somebody.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use lockwatch_model::spec::{SchemeKind, TaskSpec, WantedSource};
+use serde_yaml::Value;
+
+use super::duration::{parse_ms, text as duration_text};
+use super::{Config, ms, read_text};
+
+/// A free lock is believed once a second reading, at least 250 ms later, agrees; this includes the way there and back.
+const CONFIRMATION_MS: u64 = 300;
+
+/// Redisson's `lockWatchdogTimeout`, unless its user changed it.
+const REDISSON_LEASE_MS: u64 = 30_000;
+
+/// How often Prometheus scrapes and evaluates when its configuration says nothing.
+const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
+
+/// How long Alertmanager waits for more alerts of a group when its configuration says nothing.
+const GROUP_WAIT_DEFAULT_MS: u64 = 30_000;
+
+/// What is between lockwatch and the page.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PageTiming {
+    /// Prometheus' scrape interval.
+    pub scrape: Delay,
+    /// Prometheus' evaluation interval.
+    pub evaluation: Delay,
+    /// Alertmanager's `group_wait`.
+    pub group_wait: Delay,
+}
+
+/// One delay and where its value comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delay {
+    /// The delay.
+    pub ms: u64,
+    /// Its origin, for people.
+    pub origin: String,
+}
+
+/// What the user says about Prometheus and Alertmanager; a value given directly wins over a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TimingSources {
+    /// The scrape interval in milliseconds.
+    pub scrape_ms: Option<u64>,
+    /// The evaluation interval in milliseconds.
+    pub evaluation_ms: Option<u64>,
+    /// The group wait in milliseconds.
+    pub group_wait_ms: Option<u64>,
+    /// Prometheus' configuration file.
+    pub prometheus_config: Option<PathBuf>,
+    /// Alertmanager's configuration file.
+    pub alertmanager_config: Option<PathBuf>,
+}
+
+impl PageTiming {
+    /// Finds the delays: from flags, else from files, else the defaults of Prometheus and Alertmanager.
+    ///
+    /// # Errors
+    /// Why a file cannot be used.
+    pub fn find(sources: &TimingSources) -> Result<PageTiming, String> {
+        let prometheus = sources.prometheus_config.as_deref().map(read_yaml).transpose()?;
+        let alertmanager = sources.alertmanager_config.as_deref().map(read_yaml).transpose()?;
+        let scrape = prometheus.as_ref().map_or(Ok(None), scrape_interval)?;
+        let evaluation = prometheus.as_ref().map_or(Ok(None), evaluation_interval)?;
+        let group_wait = alertmanager.as_ref().map_or(Ok(None), group_wait)?;
+        let of_prometheus = Delay::default_of("Prometheus", PROMETHEUS_DEFAULT_MS);
+        let of_alertmanager = Delay::default_of("Alertmanager", GROUP_WAIT_DEFAULT_MS);
+        Ok(PageTiming {
+            scrape: Delay::given(sources.scrape_ms).or(scrape).unwrap_or_else(|| of_prometheus.clone()),
+            evaluation: Delay::given(sources.evaluation_ms).or(evaluation).unwrap_or(of_prometheus),
+            group_wait: Delay::given(sources.group_wait_ms).or(group_wait).unwrap_or(of_alertmanager),
+        })
+    }
+
+    fn total_ms(&self) -> u64 {
+        [&self.scrape, &self.evaluation, &self.group_wait]
+            .into_iter()
+            .fold(0, |sum, delay| sum.saturating_add(delay.ms))
+    }
+}
+
+impl Delay {
+    fn given(ms: Option<u64>) -> Option<Delay> {
+        ms.map(|ms| Delay { ms, origin: "given".to_owned() })
+    }
+
+    fn default_of(program: &str, ms: u64) -> Delay {
+        Delay { ms, origin: format!("the default of {program}") }
+    }
+}
+
+/// What is wrong outside the file, and should be mended though the configuration is valid; one sentence each.
+pub fn warnings(config: &Config) -> Vec<String> {
+    let of_redis = |redis: &super::RedisConfig| {
+        let password = redis.password.as_ref()?;
+        let problem = password.read().err().map(|error| error.to_string()).or_else(|| password.warning())?;
+        Some(format!("redis.{}: {problem}", redis.name))
+    };
+    config.redises.iter().filter_map(of_redis).collect()
+}
+
+/// The whole answer of `check-config`.
+pub fn report(config: &Config, timing: &PageTiming) -> String {
+    let mut text = format!(
+        "configuration ok: {}, {}\n\n",
+        counted(config.redises.len(), "redis", "redises"),
+        counted(config.tasks.len(), "task", "tasks")
+    );
+    text.push_str("Worst time to page, from the moment a wanted task has no holder:\n\n");
+    let table = table(config.tasks.iter().map(|task| row(config, task, timing)).collect());
+    text.push_str(&table);
+    text.push_str(&explanation(timing));
+    let used = FOOTNOTES.iter().filter(|(mark, _)| table.contains(mark));
+    used.for_each(|(mark, meaning)| text.push_str(&format!("{mark} {meaning}\n")));
+    text
+}
+
+/// The worst time from the moment when a wanted task has no holder until lockwatch calls it down.
+///
+/// The gap begins with the first reading that sees it and ends with the newest one, so an interval may pass before the
+/// first, and another one after the grace is over.
+pub fn down_after_ms(config: &Config, task: &TaskSpec) -> u64 {
+    let interval_ms = config.redises.get(usize::from(task.redis.0)).map_or(0, |redis| ms(redis.interval));
+    interval_ms.saturating_mul(2).saturating_add(CONFIRMATION_MS).saturating_add(task.grace_ms)
+}
+
+/// Marks of [`row`] and their meaning.
+const FOOTNOTES: [(&str, &str); 3] = [
+    (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
+    (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
+    (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
+];
+const NOT_WANTED: &str = "[1]";
+const ASSUMED_LEASE: &str = "[2]";
+const UNKNOWN_LEASE: &str = "[3]";
+
+const HEADER: [&str; 5] = ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A CRASH"];
+
+fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
+    let name = task.name.escape_debug().to_string();
+    let grace = duration_text(task.grace_ms);
+    let source = task.wanted.as_ref().map(|wanted| &wanted.source);
+    if matches!(source, None | Some(WantedSource::Never)) {
+        return [name, grace, format!("never {NOT_WANTED}"), "-".to_owned(), "-".to_owned()];
+    }
+    let down_ms = down_after_ms(config, task);
+    let page_ms = down_ms.saturating_add(timing.total_ms());
+    let crash = match (task.lock.lease_ms, task.lock.scheme) {
+        (Some(lease_ms), _) => rounded(page_ms.saturating_add(lease_ms)),
+        (None, SchemeKind::Redisson) => {
+            format!("{} {ASSUMED_LEASE}", rounded(page_ms.saturating_add(REDISSON_LEASE_MS)))
+        }
+        (None, SchemeKind::String) => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
+    };
+    [name, grace, rounded(down_ms), rounded(page_ms), crash]
+}
+
+/// A bound for people: whole seconds, rounded up.
+fn rounded(ms: u64) -> String {
+    duration_text(ms.div_ceil(1000).saturating_mul(1000))
+}
+
+fn table(rows: Vec<[String; 5]>) -> String {
+    let rows: Vec<[String; 5]> = std::iter::once(HEADER.map(str::to_owned)).chain(rows).collect();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..HEADER.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let mut text = String::new();
+    for row in &rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        text.push_str("  ");
+        text.push_str(cells.join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+fn explanation(timing: &PageTiming) -> String {
+    let mut text = String::from(
+        "\nDown after: 2 × interval + 300ms to confirm + grace. A slow answer adds at most the redis' timeout.\n\
+         Page after: the same",
+    );
+    for (name, delay) in
+        [("scrape", &timing.scrape), ("evaluation", &timing.evaluation), ("group_wait", &timing.group_wait)]
+    {
+        // Writing to a string cannot fail.
+        let _ = write!(text, " + {name} {} ({})", duration_text(delay.ms), delay.origin);
+    }
+    text.push_str(".\nAfter a crash: the lock is still held until the lease has run out, so the lease comes on top.\n");
+    text
+}
+
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn read_yaml(path: &Path) -> Result<Document, String> {
+    let name = path.display().to_string();
+    let text = read_text(path).map_err(|message| format!("{name}: {message}"))?;
+    let value = serde_yaml::from_str(&text).map_err(|error| format!("{name}: is not valid YAML: {error}"))?;
+    Ok(Document { name, value })
+}
+
+/// A configuration file of another program.
+struct Document {
+    name: String,
+    value: Value,
+}
+
+impl Document {
+    fn delay(&self, at: Option<&Value>, field: &str) -> Result<Option<Delay>, String> {
+        let Some(value) = at.and_then(|block| block.get(field)) else { return Ok(None) };
+        let ms = value.as_str().map_or(Err("is not text".to_owned()), parse_ms);
+        let ms = ms.map_err(|message| format!("{}: {field} {message}", self.name))?;
+        Ok(Some(Delay { ms, origin: self.name.clone() }))
+    }
+}
+
+/// Of the job that scrapes lockwatch, if it can be recognised, else of all jobs.
+fn scrape_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
+    let jobs = prometheus.value.get("scrape_configs").and_then(Value::as_sequence);
+    let job = jobs.and_then(|jobs| jobs.iter().find(|job| mentions_lockwatch(job)));
+    match prometheus.delay(job, "scrape_interval")? {
+        Some(delay) => Ok(Some(delay)),
+        None => prometheus.delay(prometheus.value.get("global"), "scrape_interval"),
+    }
+}
+
+fn evaluation_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
+    prometheus.delay(prometheus.value.get("global"), "evaluation_interval")
+}
+
+/// Of the slowest route that names lockwatch, else of the top route.
+fn group_wait(alertmanager: &Document) -> Result<Option<Delay>, String> {
+    let Some(top) = alertmanager.value.get("route") else {
+        return Err(format!("{}: has no `route`; name Alertmanager's configuration file", alertmanager.name));
+    };
+    let top_wait = alertmanager.delay(Some(top), "group_wait")?;
+    let mut slowest: Option<Delay> = None;
+    let mut routes: Vec<(&Value, Option<Delay>)> = children(top).map(|child| (child, top_wait.clone())).collect();
+    while let Some((route, inherited)) = routes.pop() {
+        let wait = alertmanager.delay(Some(route), "group_wait")?.or(inherited);
+        routes.extend(children(route).map(|child| (child, wait.clone())));
+        let matches_us =
+            ["matchers", "match", "match_re"].iter().filter_map(|field| route.get(field)).any(mentions_lockwatch);
+        if matches_us && wait.as_ref().map(|delay| delay.ms) > slowest.as_ref().map(|delay| delay.ms) {
+            slowest = wait;
+        }
+    }
+    Ok(slowest.or(top_wait))
+}
+
+fn children(route: &Value) -> impl Iterator<Item = &Value> {
+    route.get("routes").and_then(Value::as_sequence).into_iter().flatten()
+}
+
+/// Whether any text inside names lockwatch or its default port.
+fn mentions_lockwatch(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.to_ascii_lowercase().contains("lockwatch") || text.ends_with(":10379"),
+        Value::Sequence(items) => items.iter().any(mentions_lockwatch),
+        Value::Mapping(map) => map.values().any(mentions_lockwatch),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document(text: &str) -> Document {
+        Document { name: "x.yml".to_owned(), value: serde_yaml::from_str(text).unwrap() }
+    }
+
+    fn ms_of(delay: Result<Option<Delay>, String>) -> Option<u64> {
+        delay.unwrap().map(|delay| delay.ms)
+    }
+
+    #[test]
+    fn the_job_of_lockwatch_wins_over_the_global_interval() {
+        let prometheus = "global: {scrape_interval: 1m, evaluation_interval: 15s}\nscrape_configs:\n  \
+                          - {job_name: node, scrape_interval: 2m}\n  - job_name: tasks\n    scrape_interval: 5s\n    \
+                          static_configs: [{targets: ['10.0.0.7:10379']}]\n";
+        assert_eq!(ms_of(scrape_interval(&document(prometheus))), Some(5_000));
+        assert_eq!(ms_of(evaluation_interval(&document(prometheus))), Some(15_000));
+        let by_name = "global: {scrape_interval: 30s}\nscrape_configs: [{job_name: Lockwatch}]\n";
+        assert_eq!(ms_of(scrape_interval(&document(by_name))), Some(30_000));
+        assert_eq!(ms_of(scrape_interval(&document("global: {}\n"))), None);
+        let wrong = scrape_interval(&document("global: {scrape_interval: soon}\n")).unwrap_err();
+        assert!(wrong.starts_with("x.yml: scrape_interval is not a duration"), "{wrong}");
+    }
+
+    #[test]
+    fn the_slowest_route_of_lockwatch_counts() {
+        let alertmanager = "route:\n  group_wait: 10s\n  routes:\n    - {matchers: ['alertname=~\"Lockwatch.*\"'], group_wait: 5s, \
+                            routes: [{match: {alertname: LockwatchTaskDown}, group_wait: 20s}]}\n    \
+                            - {matchers: ['severity=info'], group_wait: 10m}\n";
+        assert_eq!(ms_of(group_wait(&document(alertmanager))), Some(20_000));
+        assert_eq!(ms_of(group_wait(&document("route: {group_wait: 45s, routes: [{match: {a: b}}]}\n"))), Some(45_000));
+        assert_eq!(ms_of(group_wait(&document("route: {receiver: x}\n"))), None);
+        assert!(group_wait(&document("global: {}\n")).is_err());
+    }
+}

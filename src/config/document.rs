@@ -1,0 +1,112 @@
+//! A whole document: reads all blocks, then compares the tasks with each other.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use lockwatch_model::spec::Key;
+use serde_yaml::Value;
+
+use super::Config;
+use super::block::Block;
+use super::labels;
+use super::mistake::{Mistakes, Place, Reported, field_text, quoted};
+use super::redises::{self, Redises};
+use super::schema::TOP;
+use super::tasks::{self, ReadTask, Shared};
+use super::values::{count, kind, name_mistake};
+
+/// More tasks than this are taken for a slip, unless `max_tasks` says otherwise: each has dozens of series.
+const TASKS_MAX: usize = 10_000;
+
+/// What `max_tasks` can be raised to.
+const TASKS_MAX_MAX: usize = 200_000;
+
+/// Reads the document. The configuration is complete exactly when no mistake was reported.
+pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<Config, Reported> {
+    let top = Block::open(document, Place::default(), &TOP, mistakes)?;
+    let redises = read_redises(&top, dir, mistakes);
+    let label_names = match top.value("labels") {
+        Some(value) => labels::read(value, &top.place("labels"), mistakes),
+        None => Ok(Vec::new()),
+    };
+    let shared = Shared { redises: redises.as_ref().ok(), label_names: label_names.as_deref().ok(), mistakes };
+    let tasks = read_tasks(&top, &shared)?;
+    check_names(&tasks, mistakes);
+    if let Ok(redises) = &redises {
+        check_locks(&tasks, redises, &task_names(document), mistakes);
+    }
+    let redises = redises?.into_values().collect::<Result<Vec<_>, _>>()?;
+    let tasks = tasks.into_iter().map(|task| task.spec.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+    Ok(Config { redises, label_names: label_names?, tasks })
+}
+
+/// What each task is called in messages: its name, where that is valid and the first of its kind.
+pub(super) fn task_names(document: &Value) -> Vec<Option<String>> {
+    let Some(Value::Sequence(tasks)) = document.get("tasks") else { return Vec::new() };
+    let names: Vec<Option<&str>> =
+        tasks.iter().map(|task| task.as_mapping().and_then(|map| map.get("name")).and_then(Value::as_str)).collect();
+    let mut seen = HashSet::new();
+    let mut own_name = |name: &str| seen.insert(name.to_owned()) && name_mistake(name).is_none();
+    names.into_iter().map(|name| name.filter(|name| own_name(name)).map(str::to_owned)).collect()
+}
+
+fn read_redises(top: &Block<'_>, dir: &Path, mistakes: &Mistakes) -> Result<Redises, Reported> {
+    let Some(value) = top.value("redis") else {
+        return Err(top.report_whole("has no `redis`; write `redis: {main: {url: redis://host:port/db}}`"));
+    };
+    redises::read(value, &top.place("redis"), dir, mistakes)
+}
+
+fn read_tasks(top: &Block<'_>, shared: &Shared<'_>) -> Result<Vec<ReadTask>, Reported> {
+    const REMEDY: &str = "list the tasks: `- {name: …, lock: {key: …}}`";
+    let max = top.or("max_tasks", TASKS_MAX, |value| count(value, TASKS_MAX_MAX));
+    let list = match top.value("tasks") {
+        Some(Value::Sequence(list)) if !list.is_empty() => list,
+        Some(Value::Sequence(_)) => return Err(top.report("tasks", format!("is an empty list; {REMEDY}"))),
+        Some(other) => return Err(top.report("tasks", format!("is {}; {REMEDY}", kind(other)))),
+        None => return Err(top.report_whole(format!("has no `tasks`; {REMEDY}"))),
+    };
+    let max = max?;
+    if list.len() > max {
+        let message = format!("has {} tasks, more than `max_tasks` ({max}); raise it if that is meant", list.len());
+        return Err(top.report("tasks", message));
+    }
+    let place = top.place("tasks");
+    Ok(list.iter().enumerate().map(|(index, task)| tasks::read(task, place.item(index), shared)).collect())
+}
+
+fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
+    let mut seen: HashMap<&str, usize> = HashMap::new();
+    for (index, task) in tasks.iter().enumerate() {
+        let Ok(name) = &task.name else { continue };
+        let first = *seen.entry(name).or_insert(index);
+        if first != index {
+            let place = task_place(index).field("name");
+            mistakes.report(place, format!("{} is the name of tasks[{first}] already; choose another", quoted(name)));
+        }
+    }
+}
+
+/// One key guarded twice: two tasks would tell different stories of one lock.
+fn check_locks(tasks: &[ReadTask], redises: &Redises, names: &[Option<String>], mistakes: &Mistakes) {
+    let servers: Vec<Option<(String, u16, u32)>> = redises
+        .values()
+        .map(|redis| redis.as_ref().ok().map(|redis| (redis.host.to_ascii_lowercase(), redis.port, redis.db)))
+        .collect();
+    let mut seen: HashMap<(&(String, u16, u32), &Key), usize> = HashMap::new();
+    for (index, task) in tasks.iter().enumerate() {
+        let (Ok(redis), Ok(key)) = (task.redis, &task.lock_key) else { continue };
+        let Some(Some(server)) = servers.get(usize::from(redis.0)) else { continue };
+        let first = *seen.entry((server, key)).or_insert(index);
+        if first != index {
+            let other = field_text(&task_place(first), names);
+            let place = task_place(index).field("lock").field("key");
+            mistakes.report(place, format!("is the lock of {other} already; guard each key by one task only"));
+        }
+    }
+}
+
+fn task_place(index: usize) -> Place {
+    Place::default().field("tasks").item(index)
+}

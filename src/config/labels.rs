@@ -1,0 +1,69 @@
+//! The list `labels`: the names of the per-task labels.
+
+use std::sync::Arc;
+
+use serde_yaml::Value;
+
+use super::block::list;
+use super::mistake::{Mistakes, Place, Reported, quoted};
+use super::values::text;
+
+/// Each label is on one series of every task.
+const LABELS_MAX: usize = 5;
+
+/// Names that lockwatch's own series carry.
+const OURS: [&str; 11] =
+    ["address", "holder", "host", "key", "kind", "reason", "redis", "role", "scheme", "state", "task"];
+
+/// Names that Prometheus sets itself, on targets, histograms or alerts; the alert rules drop most of them.
+const OF_PROMETHEUS: [&str; 11] = [
+    "alertname",
+    "alertstate",
+    "container",
+    "endpoint",
+    "instance",
+    "job",
+    "le",
+    "namespace",
+    "pod",
+    "quantile",
+    "service",
+];
+
+/// Reads the names of the labels.
+pub(super) fn read(value: &Value, place: &Place, mistakes: &Mistakes) -> Result<Vec<Arc<str>>, Reported> {
+    let names = list(value, place, mistakes, label_name)?;
+    for (index, name) in names.iter().enumerate() {
+        if names.iter().take(index).any(|earlier| earlier == name) {
+            mistakes.report(place.item(index), format!("{} is there twice; remove one", quoted(name)));
+        }
+    }
+    if names.len() > LABELS_MAX {
+        let message =
+            format!("has {} names; at most {LABELS_MAX} are allowed, as each multiplies into rules", names.len());
+        mistakes.report(place.clone(), message);
+    }
+    Ok(names)
+}
+
+fn label_name(value: &Value) -> Result<Arc<str>, String> {
+    let name = text(value)?;
+    let letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    let valid = name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit());
+    if !valid || name.len() > 100 {
+        return Err(format!(
+            "{} is not a label name; use letters, digits and _, and begin with a letter",
+            quoted(&name)
+        ));
+    }
+    if name.starts_with("__") {
+        return Err(format!("{} is reserved: names that begin with __ are internal; choose another", quoted(&name)));
+    }
+    if OURS.contains(&name.as_str()) {
+        return Err(format!("{} is reserved: lockwatch sets it itself; choose another name", quoted(&name)));
+    }
+    if OF_PROMETHEUS.contains(&name.as_str()) {
+        return Err(format!("{} is reserved: Prometheus sets it itself; choose another name", quoted(&name)));
+    }
+    Ok(name.into())
+}

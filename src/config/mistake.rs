@@ -1,0 +1,214 @@
+//! Mistakes in a configuration: collected while reading, then told all at once, each with its place and its remedy.
+
+use std::cell::RefCell;
+use std::fmt;
+
+use super::locate::{self, Position};
+
+/// How many mistakes are told; a file with more has one cause for many of them.
+const TOLD_MAX: usize = 100;
+
+/// Finding a line means one pass over the text, so a big file gets lines for its first mistakes only.
+const LOCATE_BYTES_MAX: usize = 8 << 20;
+
+/// Everything that is wrong with a configuration, in the order of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigErrors {
+    source: String,
+    mistakes: Vec<Mistake>,
+    left_out: usize,
+}
+
+/// One mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mistake {
+    /// Which field, for example `tasks.outbound.lock.lease`; empty when the file as a whole is meant.
+    pub field: String,
+    /// Where in the text, if it came from a text.
+    pub position: Option<Position>,
+    /// What is wrong and what to do about it.
+    pub message: String,
+}
+
+impl ConfigErrors {
+    /// A mistake that concerns the whole file.
+    pub(super) fn whole(source: &str, message: String, position: Option<Position>) -> ConfigErrors {
+        let mistake = Mistake { field: String::new(), position, message };
+        ConfigErrors { source: source.to_owned(), mistakes: vec![mistake], left_out: 0 }
+    }
+
+    /// The mistakes that are told, in the order of the file; never empty.
+    pub fn mistakes(&self) -> &[Mistake] {
+        &self.mistakes
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// One line for each mistake: `file:line:column: field: what is wrong; what to do`.
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (nth, mistake) in self.mistakes.iter().enumerate() {
+            if nth > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{}", self.source)?;
+            if let Some(Position { line, column }) = mistake.position {
+                write!(f, ":{line}:{column}")?;
+            }
+            if !mistake.field.is_empty() {
+                write!(f, ": {}", mistake.field)?;
+            }
+            write!(f, ": {}", mistake.message)?;
+        }
+        if self.left_out > 0 {
+            write!(f, "\n{}: and {} more mistakes", self.source, self.left_out)?;
+        }
+        Ok(())
+    }
+}
+
+/// The mark of a value that could not be read: its mistake has been reported.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reported;
+
+/// One step from the top of the document to a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Into a field of a mapping.
+    Field(String),
+    /// Into an item of a list.
+    Item(usize),
+}
+
+/// A value, or the name of a field, in the document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) steps: Vec<Step>,
+    /// The name of the last field is meant, not its value.
+    pub(super) on_name: bool,
+}
+
+impl Place {
+    pub(super) fn field(&self, name: &str) -> Place {
+        self.step(Step::Field(name.to_owned()))
+    }
+
+    pub(super) fn item(&self, index: usize) -> Place {
+        self.step(Step::Item(index))
+    }
+
+    pub(super) fn name_of_field(&self, name: &str) -> Place {
+        Place { on_name: true, ..self.field(name) }
+    }
+
+    fn step(&self, step: Step) -> Place {
+        let mut steps = self.steps.clone();
+        steps.push(step);
+        Place { steps, on_name: false }
+    }
+}
+
+/// Collects mistakes. Shared by all readers of one document.
+#[derive(Debug, Default)]
+pub(super) struct Mistakes {
+    found: RefCell<Vec<(Place, String)>>,
+}
+
+impl Mistakes {
+    pub(super) fn report(&self, place: Place, message: impl Into<String>) -> Reported {
+        self.found.borrow_mut().push((place, message.into()));
+        Reported
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.found.borrow().is_empty()
+    }
+
+    /// All mistakes of the document `text`, named `source` to people; `task_names` are what the tasks are called.
+    pub(super) fn into_errors(self, source: &str, text: &str, task_names: &[Option<String>]) -> ConfigErrors {
+        let found = self.found.into_inner();
+        let located_max = LOCATE_BYTES_MAX / text.len().max(1);
+        let left_out = found.len().saturating_sub(TOLD_MAX);
+        let mut mistakes: Vec<Mistake> = found
+            .into_iter()
+            .take(TOLD_MAX)
+            .enumerate()
+            .map(|(nth, (place, message))| {
+                let position = if nth <= located_max { locate::position(text, &place) } else { None };
+                Mistake { field: field_text(&place, task_names), position, message }
+            })
+            .collect();
+        mistakes.sort_by_key(|mistake| mistake.position.map_or((1, 0, 0), |at| (0, at.line, at.column)));
+        ConfigErrors { source: source.to_owned(), mistakes, left_out }
+    }
+
+    /// The same for a configuration that was given by flags: `flag_of` tells which one a place came from.
+    pub(super) fn into_flag_errors(self, flag_of: impl Fn(&Place) -> &'static str) -> ConfigErrors {
+        let mistakes = self
+            .found
+            .into_inner()
+            .into_iter()
+            .map(|(place, message)| Mistake { field: flag_of(&place).to_owned(), position: None, message })
+            .collect();
+        ConfigErrors { source: "command line".to_owned(), mistakes, left_out: 0 }
+    }
+}
+
+/// `tasks.outbound.wanted.keys[1]`: a task goes by its name, or by its number where it has no name of its own.
+pub(super) fn field_text(place: &Place, task_names: &[Option<String>]) -> String {
+    let mut text = String::new();
+    for (depth, step) in place.steps.iter().enumerate() {
+        let in_tasks = depth == 1 && place.steps.first() == Some(&Step::Field("tasks".to_owned()));
+        match step {
+            Step::Item(index) => match task_names.get(*index).and_then(Option::as_ref) {
+                Some(name) if in_tasks => push_field(&mut text, name),
+                _ => text.push_str(&format!("[{index}]")),
+            },
+            Step::Field(name) => push_field(&mut text, name),
+        }
+    }
+    text
+}
+
+fn push_field(text: &mut String, name: &str) {
+    if !text.is_empty() {
+        text.push('.');
+    }
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | ':' | '/');
+    if !name.is_empty() && name.chars().all(plain) {
+        text.push_str(name);
+    } else {
+        text.push_str(&quoted(name));
+    }
+}
+
+/// Text of the user in a message: quoted, escaped, and not too long.
+pub(super) fn quoted(text: &str) -> String {
+    const SHOWN_CHARS: usize = 60;
+    if text.chars().nth(SHOWN_CHARS).is_none() {
+        return format!("{text:?}");
+    }
+    let start: String = text.chars().take(SHOWN_CHARS).collect();
+    format!("{start:?}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_goes_by_its_name() {
+        let place = Place::default().field("tasks").item(1).field("wanted").field("keys").item(1);
+        let names = [None, Some("outbound".to_owned())];
+        assert_eq!(field_text(&place, &names), "tasks.outbound.wanted.keys[1]");
+        assert_eq!(field_text(&place, &[]), "tasks[1].wanted.keys[1]");
+        assert_eq!(field_text(&place, &[None, Some("a.b\n".to_owned())]), r#"tasks."a.b\n".wanted.keys[1]"#);
+    }
+
+    #[test]
+    fn long_and_hostile_text_is_cut_and_escaped() {
+        assert_eq!(quoted("a\"\u{7}b"), r#""a\"\u{7}b""#);
+        assert_eq!(quoted(&"x".repeat(1000)).chars().count(), 63);
+    }
+}

@@ -1,0 +1,203 @@
+//! Passwords: read anew at every connect, and never shown.
+
+use std::env;
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+
+use super::PasswordSource;
+
+/// A longer first line is no password but some other file.
+const SECRET_BYTES_MAX: u64 = 4096;
+
+/// Others may read the file.
+const OTHERS_READ: u32 = 0o004;
+
+/// Group or others may write the file.
+const ALIENS_WRITE: u32 = 0o022;
+
+/// A password. Neither `Debug` nor anything else shows it; [`Secret::expose`] hands it to the connection.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The password itself, for authentication only.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// Why there is no password. Names the file or variable, never its contents.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SecretError {
+    /// The file cannot be read.
+    #[error("cannot read the password file {path:?}: {error}")]
+    Unreadable {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        error: io::Error,
+    },
+    /// The environment variable is not set.
+    #[error("the environment variable {0} (`password_env`) is not set")]
+    Unset(String),
+    /// There is no password in it.
+    #[error("{0} is empty; its first line must be the password")]
+    Empty(String),
+    /// It cannot be a password.
+    #[error("{0} does not hold a password: its first line must be UTF-8 text of at most {SECRET_BYTES_MAX} bytes")]
+    NotText(String),
+}
+
+impl PasswordSource {
+    /// Reads the password: the first line, without its end.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn read(&self) -> Result<Secret, SecretError> {
+        let bytes = match self {
+            PasswordSource::File(path) => {
+                read_start(path).map_err(|error| SecretError::Unreadable { path: path.clone(), error })?
+            }
+            PasswordSource::Env(variable) => {
+                let value = env::var_os(variable).ok_or_else(|| SecretError::Unset(variable.clone()))?;
+                value.into_encoded_bytes()
+            }
+        };
+        self.first_line(&bytes)
+    }
+
+    /// What is dangerous about the place of the password, for a warning.
+    ///
+    /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a directory of the pod's own.
+    pub fn warning(&self) -> Option<String> {
+        let PasswordSource::File(path) = self else { return None };
+        let mode = std::fs::metadata(path).ok()?.mode();
+        let danger = match mode {
+            _ if mode & ALIENS_WRITE != 0 => "written by users other than its owner",
+            _ if mode & OTHERS_READ != 0 => "read by every user of this machine",
+            _ => return None,
+        };
+        Some(format!("the password file {path:?} can be {danger}; chmod 0400 it unless its directory protects it"))
+    }
+
+    fn first_line(&self, bytes: &[u8]) -> Result<Secret, SecretError> {
+        let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default();
+        let line = line.strip_suffix(b"\r").unwrap_or(line);
+        if line.is_empty() {
+            return Err(SecretError::Empty(self.to_string()));
+        }
+        match std::str::from_utf8(line) {
+            Ok(text) if line.len() as u64 <= SECRET_BYTES_MAX => Ok(Secret(text.to_owned())),
+            _ => Err(SecretError::NotText(self.to_string())),
+        }
+    }
+}
+
+/// The place, for messages.
+impl fmt::Display for PasswordSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PasswordSource::File(path) => write!(f, "the password file {path:?}"),
+            PasswordSource::Env(variable) => write!(f, "the environment variable {variable}"),
+        }
+    }
+}
+
+/// The start of a file: a password and its line end fit in, and nothing endless is read.
+fn read_start(path: &PathBuf) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?.take(SECRET_BYTES_MAX + 2).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn file(contents: &[u8]) -> (tempfile::TempDir, PasswordSource) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("password");
+        fs::write(&path, contents).unwrap();
+        (dir, PasswordSource::File(path))
+    }
+
+    #[test]
+    fn the_first_line_is_the_password() {
+        for (contents, password) in
+            [("hunter2", "hunter2"), ("hunter2\n", "hunter2"), ("hunter2\r\nmore\n", "hunter2"), (" a b \n", " a b ")]
+        {
+            let (_dir, source) = file(contents.as_bytes());
+            assert_eq!(source.read().unwrap().expose(), password);
+        }
+        let (_dir, source) = file("p".repeat(4096).as_bytes());
+        assert_eq!(source.read().unwrap().expose().len(), 4096);
+    }
+
+    #[test]
+    fn a_rotated_password_is_picked_up() {
+        let (_dir, source) = file(b"old");
+        assert_eq!(source.read().unwrap().expose(), "old");
+        let PasswordSource::File(path) = &source else { panic!("a file") };
+        fs::write(path, "new\n").unwrap();
+        assert_eq!(source.read().unwrap().expose(), "new");
+    }
+
+    #[test]
+    fn what_is_no_password_is_told_without_its_contents() {
+        for (contents, expected) in [
+            (b"".as_slice(), "is empty"),
+            (b"\nhunter2", "is empty"),
+            (b"\r\n", "is empty"),
+            (b"hunter2\xff", "does not hold a password"),
+            (&[b'p'; 4097], "does not hold a password"),
+        ] {
+            let (_dir, source) = file(contents);
+            let error = source.read().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+        let absent = PasswordSource::File("/nowhere/at all".into()).read().unwrap_err().to_string();
+        assert!(absent.contains("/nowhere/at all"), "{absent}");
+        let unset = PasswordSource::Env("LOCKWATCH_TEST_UNSET".into()).read().unwrap_err().to_string();
+        assert!(unset.contains("LOCKWATCH_TEST_UNSET"), "{unset}");
+    }
+
+    #[test]
+    fn an_endless_file_is_not_read_to_its_end() {
+        let error = PasswordSource::File("/dev/zero".into()).read().unwrap_err();
+        assert!(matches!(error, SecretError::NotText(_)), "{error}");
+    }
+
+    #[test]
+    fn a_secret_shows_nothing() {
+        let (_dir, source) = file(b"hunter2");
+        assert_eq!(format!("{:?}", source.read().unwrap()), "Secret(…)");
+    }
+
+    #[test]
+    fn open_files_get_a_warning() {
+        let (_dir, source) = file(b"hunter2");
+        let PasswordSource::File(path) = &source else { panic!("a file") };
+        for (mode, expected) in
+            [(0o400, None), (0o440, None), (0o644, Some("read by every user")), (0o660, Some("written by users"))]
+        {
+            fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+            let warning = source.warning();
+            assert_eq!(warning.is_some(), expected.is_some(), "{mode:o}: {warning:?}");
+            assert!(warning.unwrap_or_default().contains(expected.unwrap_or_default()), "{mode:o}");
+        }
+    }
+}

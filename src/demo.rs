@@ -1,0 +1,109 @@
+//! `lockwatch demo`: a private Redis, two workers that contend for one lock, three users' switches, and the agent that
+//! watches them. Everything runs on this machine, as real processes, and ends with the demo.
+
+mod agent;
+mod board;
+mod look;
+mod process;
+mod scratch;
+mod server;
+mod stage;
+mod story;
+mod supervise;
+mod worker;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+pub use board::{Board, Position};
+pub use process::WorkerProcess;
+pub use server::PrivateRedis;
+pub use stage::Stage;
+pub use worker::{WorkerArgs, run as run_worker};
+
+/// The task's name.
+const TASK: &str = "outbound";
+/// The lock that guards it.
+const LOCK: &str = "outbound:lock";
+/// A switch per user.
+const USERS: &str = "outbound:users";
+/// What the script writes while it works, and the field.
+const PROGRESS: (&str, &str) = ("outbound:stats", "last_run");
+/// The workers' statements that they run the task: instance id to a number that grows.
+const CLAIMS: &str = "lockwatch:claims:outbound";
+/// Instance id to host name.
+const HOSTS: &str = "lockwatch:hosts";
+/// Holds the name of the worker whose script shall die without anybody noticing.
+const HANG: &str = "demo:hang";
+
+/// What `lockwatch demo` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct DemoArgs {
+    /// Play a story in about 90 seconds and exit: start, renewals, crash, dead thread, switch-off, on again
+    #[arg(long)]
+    pub story: bool,
+    /// The redis-server program to start [default: the one on PATH]
+    #[arg(long, value_name = "PROGRAM")]
+    pub redis_server: Option<PathBuf>,
+    /// Where the agent shall listen; port 0: any free port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// How many times faster than a reader the story goes on
+    #[arg(long, hide = true, value_name = "TIMES", default_value = "1")]
+    pub pace: u16,
+}
+
+/// Runs the demo until it is over, or until SIGINT, SIGTERM or SIGHUP, and stops everything that it started.
+///
+/// # Errors
+/// When a part cannot be started, ends by itself, or the story does not go as told.
+pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
+    let program = std::env::current_exe().context("cannot find the running program, which the workers need")?;
+    let mut stop = StopSignals::listen()?;
+    let set_up = tokio::select! {
+        // Parts that were already started are killed when the unfinished set-up is dropped.
+        () = stop.received() => return Ok(()),
+        set_up = Stage::set_up(program, args.redis_server.as_deref(), args.listen) => set_up,
+    };
+    let mut stage = set_up?;
+    stage.introduce();
+    let outcome = tokio::select! {
+        () = stop.received() => Ok(()),
+        outcome = play(&mut stage, &args) => outcome,
+    };
+    stage.tear_down().await;
+    outcome
+}
+
+async fn play(stage: &mut Stage, args: &DemoArgs) -> anyhow::Result<()> {
+    if args.story { story::play(stage, args.pace).await } else { supervise::run(stage).await }
+}
+
+/// The signals that ask a program to end.
+struct StopSignals([Signal; 3]);
+
+impl StopSignals {
+    fn listen() -> anyhow::Result<StopSignals> {
+        let on = |kind| signal(kind).context("cannot listen for signals");
+        Ok(StopSignals([on(SignalKind::interrupt())?, on(SignalKind::terminate())?, on(SignalKind::hangup())?]))
+    }
+
+    async fn received(&mut self) {
+        let StopSignals([interrupt, terminate, hangup]) = self;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+/// Prints a line. That nobody reads any more is no reason to leave processes behind in a panic.
+fn say(line: &str) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

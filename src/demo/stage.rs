@@ -1,0 +1,111 @@
+//! Everything that the demo starts, and the order in which it ends.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::agent::{Agent, configuration, start_agent};
+use super::board::{EVERYBODY, Position};
+use super::scratch::Scratch;
+use super::{Board, PrivateRedis, USERS, WorkerProcess, say};
+
+/// The workers and the servers that they pretend to run on.
+const WORKERS: [(&str, &str); 2] = [("worker-a", "server-a"), ("worker-b", "server-b")];
+
+/// How long a hold lasts unless it is renewed: short, so that one can watch.
+const LEASE: Duration = Duration::from_secs(9);
+
+/// The running parts. Fields are dropped from first to last: whoever uses a part before the part.
+pub struct Stage {
+    program: PathBuf,
+    pub(super) board: Board,
+    pub(super) workers: Vec<WorkerProcess>,
+    pub(super) agent: Agent,
+    pub(super) redis: PrivateRedis,
+    config: PathBuf,
+    _directory: Scratch,
+}
+
+impl Stage {
+    /// Starts Redis, the agent and the workers, all switches off. `program` is this program, for the child processes.
+    ///
+    /// # Errors
+    /// When a part cannot be started; those that were are killed.
+    pub async fn set_up(program: PathBuf, redis_server: Option<&Path>, listen: SocketAddr) -> anyhow::Result<Stage> {
+        let directory = Scratch::new()?;
+        let redis = PrivateRedis::start(redis_server).await?;
+        let config = directory.path().join("lockwatch.yml");
+        std::fs::write(&config, configuration(redis.address()))
+            .with_context(|| format!("cannot write {}", config.display()))?;
+        let mut board = Board::connect(&redis.access()?).await?;
+        for user in EVERYBODY {
+            board.switch(user, Position::Off).await?;
+        }
+        let agent = start_agent(&program, &config, listen, directory.path().join("agent.log")).await?;
+        let mut workers = Vec::new();
+        for worker in WORKERS {
+            workers.push(WorkerProcess::start(&program, redis.address(), worker, LEASE)?);
+        }
+        Ok(Stage { program, board, workers, agent, redis, config, _directory: directory })
+    }
+
+    /// Says what runs where.
+    pub(super) fn introduce(&self) {
+        let redis = self.redis.address();
+        say("lockwatch demo: everything below runs on this machine and ends with the demo (Ctrl-C).");
+        say(&format!("  redis     {redis}, private and empty: redis-cli -p {} …", redis.port()));
+        for (worker, (_, host)) in self.workers.iter().zip(WORKERS) {
+            let id = worker.id().map_or_else(|| "ended".to_owned(), |id| format!("process {id}"));
+            say(&format!("  {}  {id}, pretends to run on {host}", worker.name()));
+        }
+        say(&format!("  users     {}: their switches are the hash {USERS}", EVERYBODY.join(", ")));
+        say(&format!("  agent     {}", self.url()));
+        say(&format!("  its log   {}", self.agent.log().display()));
+        say(&format!("  its configuration, {}:", self.config.display()));
+        for line in configuration(redis).lines() {
+            say(&format!("    {line}"));
+        }
+    }
+
+    /// The agent's address.
+    pub(super) fn url(&self) -> String {
+        format!("http://{}", self.agent.address())
+    }
+
+    /// The worker that runs on `host`.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn worker_on(&mut self, host: &str) -> anyhow::Result<&mut WorkerProcess> {
+        let position = WORKERS.iter().position(|(_, pretended)| *pretended == host);
+        match position.and_then(|position| self.workers.get_mut(position)) {
+            Some(worker) => Ok(worker),
+            None => bail!("no worker runs on {host}"),
+        }
+    }
+
+    /// Starts again every worker that has ended. It gets a new instance id, as a real one would.
+    ///
+    /// # Errors
+    /// When one cannot be started.
+    pub(super) fn restart_ended(&mut self) -> anyhow::Result<()> {
+        for (worker, of) in self.workers.iter_mut().zip(WORKERS) {
+            if worker.has_ended() {
+                *worker = WorkerProcess::start(&self.program, self.redis.address(), of, LEASE)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Stops everything.
+    pub async fn tear_down(self) {
+        for worker in self.workers {
+            worker.stop().await;
+        }
+        self.agent.stop().await;
+        self.redis.stop().await;
+        say("Everything that was started has been stopped.");
+    }
+}

@@ -1,0 +1,53 @@
+//! The demo without a story: it runs, and whoever watches can do the harm.
+
+use std::time::Duration;
+
+use anyhow::bail;
+use tokio::time::sleep;
+
+use super::board::Position;
+use super::stage::Stage;
+use super::{HANG, USERS, say};
+
+/// How often the workers are looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// After a crash, the "server" is back so much later: longer than a lease, so that a take-over can be seen.
+const BACK_AFTER: Duration = Duration::from_secs(15);
+
+/// Runs until it is dropped, or something ends that should not.
+pub(super) async fn run(stage: &mut Stage) -> anyhow::Result<()> {
+    stage.board.switch("anna", Position::On).await?;
+    invite(stage);
+    loop {
+        tokio::select! {
+            () = stage.agent.ended() => bail!("the agent has ended"),
+            () = stage.redis.ended() => bail!("the redis-server has ended"),
+            () = sleep(LOOK_EVERY) => {}
+        }
+        let ended: Vec<&str> =
+            stage.workers.iter_mut().filter_map(|worker| worker.has_ended().then(|| worker.name())).collect();
+        if !ended.is_empty() {
+            say(&format!("{} ended; it is started again in {} s", ended.join(", "), BACK_AFTER.as_secs()));
+            sleep(BACK_AFTER).await;
+            stage.restart_ended()?;
+        }
+    }
+}
+
+fn invite(stage: &Stage) {
+    let port = stage.redis.address().port();
+    let url = stage.url();
+    say("");
+    say("Anna has switched the task on. Look at");
+    say(&format!("  {url}/          the tasks"));
+    say(&format!("  {url}/metrics   what Prometheus sees"));
+    say("and try");
+    say(&format!("  redis-cli -p {port} HSET {USERS} anna off    nobody wants it any more"));
+    say(&format!("  redis-cli -p {port} HSET {USERS} ben on      somebody does again"));
+    say(&format!(
+        "  redis-cli -p {port} SET {HANG} worker-a      its script dies (while it runs there), nobody notices"
+    ));
+    say("  kill -9 <process of a worker>                     it crashes; the other one takes over");
+    say("  lockwatch demo --story                            all of this, told in 90 seconds");
+    say("");
+}

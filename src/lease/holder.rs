@@ -1,0 +1,73 @@
+//! Who holds a lock: an instance and one of its threads.
+
+use std::fmt;
+use std::sync::Arc;
+
+/// The id stored in a lock: `<instance>:<thread>`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Holder {
+    instance: Arc<str>,
+    field: Arc<str>,
+}
+
+impl Holder {
+    /// The holder for `thread` of `instance`, where `instance` is a UUID as [`Holder::new_instance`] makes them.
+    pub fn new(instance: &str, thread: i64) -> Holder {
+        Holder { instance: instance.into(), field: format!("{instance}:{thread}").into() }
+    }
+
+    /// A new random instance id: a version 4 UUID. Unique, but not secret.
+    pub fn new_instance() -> String {
+        let random = fastrand::u128(..);
+        let versioned = (random & !(0xf << 76)) | (0x4 << 76);
+        let id = (versioned & !(0x3 << 62)) | (0x2 << 62);
+        let hex = format!("{id:032x}");
+        let (a, rest) = hex.split_at(8);
+        let (b, rest) = rest.split_at(4);
+        let (c, rest) = rest.split_at(4);
+        let (d, e) = rest.split_at(4);
+        format!("{a}-{b}-{c}-{d}-{e}")
+    }
+
+    /// The instance's id.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+
+    /// The field of the lock's hash.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+}
+
+impl fmt::Debug for Holder {
+    /// Without the thread: who knows the whole field can release the lock.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Holder({})", self.instance)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Holder;
+
+    #[test]
+    fn an_instance_id_is_a_version_4_uuid() {
+        for _ in 0..200 {
+            let id = Holder::new_instance();
+            let lengths: Vec<usize> = id.split('-').map(str::len).collect();
+            assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
+            assert!(id.chars().all(|c| c == '-' || (c.is_ascii_hexdigit() && !c.is_ascii_uppercase())), "{id}");
+            assert_eq!(&id[14..15], "4", "{id}");
+            assert!(matches!(&id[19..20], "8" | "9" | "a" | "b"), "{id}");
+        }
+        assert_ne!(Holder::new_instance(), Holder::new_instance());
+    }
+
+    #[test]
+    fn debug_output_does_not_show_what_could_release_the_lock() {
+        let holder = Holder::new("2b1e", 77);
+        assert_eq!(holder.field(), "2b1e:77");
+        assert_eq!(format!("{holder:?}"), "Holder(2b1e)");
+    }
+}

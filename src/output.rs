@@ -1,0 +1,11 @@
+//! Everything that shows what is known: metrics, JSON and log lines. All of it reads the published snapshot or an
+//! event, and nothing here can reach Redis.
+
+pub mod clock;
+pub mod events;
+pub mod exposition;
+pub mod identity;
+pub mod json;
+pub mod metrics;
+pub mod negotiate;
+mod process;

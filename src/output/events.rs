@@ -1,0 +1,281 @@
+//! Each event as exactly one log line, at a bounded rate.
+//!
+//! The counters of events live in the snapshot: the model counts where it emits, so a log line and its counter cannot
+//! drift apart.
+
+mod limit;
+
+use lockwatch_model::event::{End, Event, EventKind, Subject};
+use lockwatch_model::reading::{Holder, Unknown, User};
+use lockwatch_model::spec::Codec;
+use lockwatch_model::time::Mono;
+use lockwatch_model::verdict::Verdict;
+use tracing::Level;
+
+use super::clock::{rfc3339, seconds, signed_seconds};
+use super::identity::{escape, holder_label, list};
+use limit::{Admission, Limiter, Suppressed};
+
+/// Most holders or users that one line names.
+const NAMED_MAX: usize = 8;
+
+/// Writes events to the log.
+#[derive(Debug, Default)]
+pub struct EventLog {
+    limiter: Limiter,
+}
+
+impl EventLog {
+    /// Writes `event`, unless there were too many of its kind within the second before `now`.
+    pub fn write(&mut self, now: Mono, event: &Event) {
+        let line = describe(event);
+        self.limiter.roll(now).into_iter().for_each(write_suppressed);
+        if self.limiter.admit(line.kind, &line.subject) == Admission::Write {
+            write_line(&line);
+        }
+    }
+
+    /// To be called about once a second: says how many lines were left out.
+    pub fn tick(&mut self, now: Mono) {
+        self.limiter.roll(now).into_iter().for_each(write_suppressed);
+    }
+}
+
+/// A log line; all text in it is escaped.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// How much it matters.
+    pub level: Level,
+    /// The kind of event, a closed list.
+    pub kind: &'static str,
+    /// `task` or `redis`.
+    pub subject_kind: &'static str,
+    /// The name of the task or redis.
+    pub subject: String,
+    /// The event in a sentence.
+    pub message: String,
+    /// Holders, instances or users concerned.
+    pub who: Option<String>,
+    /// A closed word that tells events of this kind apart.
+    pub reason: Option<&'static str>,
+    /// How long it took or lasted.
+    pub seconds: Option<f64>,
+    /// What a person can do about it.
+    pub remedy: Option<&'static str>,
+    /// When, on the server's clock.
+    pub server_time: Option<String>,
+}
+
+/// What differs from kind to kind.
+struct Told {
+    level: Level,
+    kind: &'static str,
+    message: String,
+    who: Option<String>,
+    reason: Option<&'static str>,
+    ms: Option<u64>,
+    remedy: Option<&'static str>,
+}
+
+/// The line for `event`.
+pub fn describe(event: &Event) -> Line {
+    let (subject_kind, subject) = match &event.subject {
+        Subject::Task(task) => ("task", escape(task.name.as_bytes())),
+        Subject::Redis(_, name) => ("redis", escape(name.as_bytes())),
+    };
+    let told = tell(&event.kind);
+    Line {
+        level: told.level,
+        kind: told.kind,
+        subject_kind,
+        subject: subject.into_owned(),
+        message: told.message,
+        who: told.who,
+        reason: told.reason,
+        seconds: told.ms.map(seconds),
+        remedy: told.remedy,
+        server_time: event.server_time.and_then(|time| rfc3339(time.0)),
+    }
+}
+
+impl Told {
+    fn new(level: Level, kind: &'static str, message: impl Into<String>) -> Told {
+        Told { level, kind, message: message.into(), who: None, reason: None, ms: None, remedy: None }
+    }
+
+    fn who(self, who: String) -> Told {
+        Told { who: Some(who), ..self }
+    }
+
+    fn reason(self, reason: &'static str) -> Told {
+        Told { reason: Some(reason), ..self }
+    }
+
+    fn ms(self, ms: impl Into<Option<u64>>) -> Told {
+        Told { ms: ms.into(), ..self }
+    }
+
+    fn remedy(self, remedy: &'static str) -> Told {
+        Told { remedy: Some(remedy), ..self }
+    }
+
+    fn unknown(self, why: Unknown) -> Told {
+        self.reason(why.name()).remedy(why.remedy())
+    }
+}
+
+/// What there is to say of each kind: errors for what pages, warnings for what a person should look at, info for the
+/// life of a task, debug for the rest.
+fn tell(kind: &EventKind) -> Told {
+    use EventKind as E;
+    let (error, warn) = (Level::ERROR, Level::WARN);
+    let info = |kind, message: &str| Told::new(Level::INFO, kind, message);
+    match kind {
+        E::Verdict { from, to, rule } => {
+            Told::new(verdict_level(*to), "verdict", verdict_message(*from, *to, rule.sentence())).reason(rule.name())
+        }
+        E::Acquired { holders } => info("acquired", "somebody got the lock").who(holder_names(holders)),
+        E::HoldEnded { holders, reason, held_ms } => {
+            let level = if matches!(reason, End::Expired | End::Lost) { warn } else { Level::INFO };
+            let told = Told::new(level, "hold_ended", format!("the hold ended: {}", end_words(*reason)));
+            told.who(holder_names(holders)).reason(reason.name()).ms(*held_ms)
+        }
+        E::Shortened { by_ms } => {
+            Told::new(Level::DEBUG, "shortened", "the deadline moved back while the holder stayed").ms(*by_ms)
+        }
+        E::GapBegan => info("gap_began", "the task is wanted and nobody holds the lock"),
+        E::GapEnded { gap_ms } => info("gap_ended", "the gap ended: a hold has settled").ms(*gap_ms),
+        E::PhantomHold { held_ms } => info("phantom_hold", "a hold was too short to end the gap").ms(*held_ms),
+        E::Outage { outage_ms } => {
+            Told::new(warn, "outage", "taken over after a hold had expired; this is what that cost").ms(*outage_ms)
+        }
+        E::SplitBegan { kind, parties } => Told::new(error, "split_began", "there is evidence of more than one holder")
+            .reason(kind.name())
+            .who(holder_names(parties))
+            .remedy("Find the instances named here and stop all but one."),
+        E::SplitEnded { kind, lasted_ms } => info("split_ended", "there is no longer evidence of more than one holder")
+            .reason(kind.name())
+            .ms(*lasted_ms),
+        E::OverlapInDoubt { before, now, left_ms } => {
+            let message = "a new holder came early, together with a loss of data: released or lost, nobody can tell";
+            let who = format!("{} -> {}", holder_names(before), holder_names(now));
+            Told::new(warn, "overlap_in_doubt", message).who(who).ms(*left_ms)
+        }
+        E::SwitchesLost { users } => Told::new(error, "switches_lost", "Redis lost switches that were on")
+            .who(user_names(users))
+            .remedy("Ask these users whether they still want the task, and switch it on again."),
+        E::SwitchesFound => info("switches_found", "no switch counts as lost any more"),
+        E::SwitchUndecodable { user, fits } => tell_undecodable(user, *fits),
+        E::SwitchKeyMissing => Told::new(warn, "switch_key_missing", "the key of the switches was never seen to exist")
+            .remedy("Check the key in the `wanted` block; if nobody ever switched the task on, this is normal."),
+        E::ProgressMissing { why: Some(why) } => {
+            Told::new(warn, "progress_missing", "the progress cannot be read").unknown(*why)
+        }
+        E::ProgressMissing { why: None } => Told::new(warn, "progress_missing", "there is no progress to judge by")
+            .remedy("Check the key in the `progress` block, and whether the work writes it."),
+        E::PauseUndecodable => Told::new(warn, "pause_undecodable", "the pause is no point in time, so there is none")
+            .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`."),
+        E::ClaimBesideFreeLock { instance } => {
+            let message = "a worker claims to run the task though nobody holds the lock";
+            Told::new(warn, "claim_beside_free_lock", message).who(escape(instance).into_owned())
+        }
+        E::TokenReset { from, to } => {
+            Told::new(warn, "token_reset", format!("the fencing token went back from {from} to {to}"))
+        }
+        E::LeaseLearned { lease_ms } => {
+            Told::new(Level::DEBUG, "lease_learned", "the full lifetime of a hold became known").ms(*lease_ms)
+        }
+        E::TaskUnreadable { why } => Told::new(warn, "task_unreadable", "the task cannot be read").unknown(*why),
+        E::TaskReadable => info("task_readable", "the task can be read again"),
+        E::RedisDown { why } => Told::new(error, "redis_down", "Redis cannot be read").unknown(*why),
+        E::RedisUp => info("redis_up", "Redis can be read"),
+        E::GenerationChanged { change } => {
+            Told::new(warn, "generation_changed", "Redis may have lost data").reason(change.name())
+        }
+        E::ClockStep { by_ms } => {
+            let message = format!("the server's clock moved by {} s against the agent's", signed_seconds(*by_ms));
+            Told::new(warn, "clock_step", message).remedy("Check time synchronisation on both hosts.")
+        }
+    }
+}
+
+fn verdict_level(to: Verdict) -> Level {
+    match to {
+        Verdict::Split | Verdict::Down | Verdict::Stalled => Level::ERROR,
+        Verdict::Unwanted | Verdict::Unknown => Level::WARN,
+        Verdict::Pending | Verdict::Running | Verdict::Stopped => Level::INFO,
+    }
+}
+
+fn verdict_message(from: Option<Verdict>, to: Verdict, sentence: &str) -> String {
+    match from {
+        Some(from) => format!("{} -> {}: {sentence}", from.name(), to.name()),
+        None => format!("{}: {sentence}", to.name()),
+    }
+}
+
+fn end_words(end: End) -> &'static str {
+    match end {
+        End::Expired => "its lease ran out",
+        End::EndedEarly => "it was released before its deadline",
+        End::Replaced => "another holder took over before its deadline",
+        End::Lost => "Redis lost it",
+        End::Unknown => "nobody could see how",
+    }
+}
+
+fn tell_undecodable(user: &User, fits: Option<Codec>) -> Told {
+    let told = |message| Told::new(Level::WARN, "switch_undecodable", message).who(escape(user).into_owned());
+    match fits {
+        Some(codec) => told(format!("a switch cannot be read; the codec {} would read it", codec.name()))
+            .remedy("Set `codec` in the task's `wanted` block to the one named here."),
+        None => told(String::from("a switch says neither on nor off, in no known codec"))
+            .remedy("Write one of the words for on or off, or correct the key in the `wanted` block."),
+    }
+}
+
+fn holder_names(holders: &[Holder]) -> String {
+    list(holders.iter().map(holder_label), NAMED_MAX)
+}
+
+fn user_names(users: &[User]) -> String {
+    list(users.iter().map(|user| escape(user)), NAMED_MAX)
+}
+
+fn write_line(line: &Line) {
+    // The level of a tracing event is fixed where it is written, hence one place per level.
+    macro_rules! write_at {
+        ($level:expr) => {
+            tracing::event!(
+                target: "lockwatch::event",
+                $level,
+                event = line.kind,
+                task = (line.subject_kind == "task").then_some(line.subject.as_str()),
+                redis = (line.subject_kind == "redis").then_some(line.subject.as_str()),
+                who = line.who.as_deref(),
+                reason = line.reason,
+                seconds = line.seconds,
+                server_time = line.server_time.as_deref(),
+                remedy = line.remedy,
+                "{}",
+                line.message
+            )
+        };
+    }
+    match line.level {
+        Level::ERROR => write_at!(Level::ERROR),
+        Level::WARN => write_at!(Level::WARN),
+        Level::INFO => write_at!(Level::INFO),
+        _ => write_at!(Level::DEBUG),
+    }
+}
+
+fn write_suppressed(suppressed: Suppressed) {
+    tracing::warn!(
+        target: "lockwatch::event",
+        event = suppressed.kind,
+        suppressed = suppressed.count,
+        "{} more lines of this kind within a second were left out",
+        suppressed.count
+    );
+}

@@ -1,0 +1,279 @@
+//! The metrics page as OpenMetrics text. This is the only file that knows prometheus-client.
+//!
+//! One collector writes straight from the published snapshot: series of a task that left the configuration, and of a
+//! holder that is gone, vanish by construction, and the order is that of the table and the snapshot.
+
+mod table;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+
+use lockwatch_model::histogram::Histogram;
+use lockwatch_model::snapshot::{RedisView, TaskView};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{
+    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel, EncodeLabelSet,
+    GaugeValueEncoder, LabelSetEncoder, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::clock::{seconds, signed_seconds};
+use super::identity::{escape, holder_label};
+use super::process::Process;
+use crate::published::{Published, ReloadStatus};
+use table::{Emit, Number, Reading, Source};
+pub use table::{Metric, TABLE};
+
+/// Most series of `lockwatch_lock_holder` for one task, so that no task has more than 95 series in all. A read lock may
+/// have more holders; `lockwatch_lock_holders` counts them all.
+pub const HOLDER_SERIES_MAX: usize = 6;
+/// Labels that a task's own labels must not hide.
+const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
+
+/// The whole page as OpenMetrics text, `# EOF` included.
+///
+/// # Errors
+/// None that is known; the encoder's interface has one.
+pub fn encode(published: Arc<Published>, reload: ReloadStatus) -> Result<String, fmt::Error> {
+    let tasks = published.snapshot.tasks.len();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Page { published, agent: Agent { reload, process: Process::read() } }));
+    let mut text = String::with_capacity(page_size(tasks));
+    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    Ok(text)
+}
+
+/// A guess at the length of a page, so that its buffer need not be moved often.
+fn page_size(tasks: usize) -> usize {
+    const BYTES_PER_TASK: usize = 6 << 10;
+    const GUESS_MAX: usize = 64 << 20;
+    tasks.saturating_add(4).saturating_mul(BYTES_PER_TASK).min(GUESS_MAX)
+}
+
+/// What the agent tells of itself.
+#[derive(Debug)]
+struct Agent {
+    reload: ReloadStatus,
+    process: Process,
+}
+
+/// One page to be written.
+#[derive(Debug)]
+struct Page {
+    published: Arc<Published>,
+    agent: Agent,
+}
+
+/// Somebody whose figures are shown, with the labels that say whose they are.
+struct Labelled<'a, T> {
+    labels: Vec<(&'static str, Cow<'a, str>)>,
+    of: &'a T,
+}
+
+impl Collector for Page {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
+        let agents = [Labelled { labels: Vec::new(), of: &self.agent }];
+        let redises = self.redises();
+        let tasks = self.tasks();
+        for metric in TABLE {
+            match &metric.source {
+                Source::Agent(reading) if reading.is_absent(&self.agent) => {}
+                Source::Agent(reading) => write_family(&mut encoder, metric, reading, &agents)?,
+                Source::Redis(reading) => write_family(&mut encoder, metric, reading, &redises)?,
+                Source::Task(reading) => write_family(&mut encoder, metric, reading, &tasks)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Page {
+    /// The redises, each name once: two alike would make the whole page invalid.
+    fn redises(&self) -> Vec<Labelled<'_, RedisView>> {
+        let mut seen = HashSet::new();
+        let redises = self.published.snapshot.redises.iter();
+        redises
+            .map(|redis| Labelled { labels: vec![("redis", escape(redis.spec.name.as_bytes()))], of: &**redis })
+            .filter(|redis| seen.insert(redis.labels.clone()))
+            .collect()
+    }
+
+    /// The tasks, each name once.
+    fn tasks(&self) -> Vec<Labelled<'_, TaskView>> {
+        let mut seen = HashSet::new();
+        let tasks = self.published.snapshot.tasks.iter();
+        tasks
+            .map(|task| Labelled {
+                labels: vec![("task", escape(task.spec.name.as_bytes())), ("redis", escape(task.redis.as_bytes()))],
+                of: &**task,
+            })
+            .filter(|task| seen.insert(task.labels.clone()))
+            .collect()
+    }
+}
+
+/// Writes the description of a metric and all its series.
+fn write_family<T>(
+    encoder: &mut DescriptorEncoder,
+    metric: &Metric,
+    reading: &Reading<T>,
+    all: &[Labelled<'_, T>],
+) -> fmt::Result {
+    let (name, kind) = match reading {
+        Reading::Gauge(_) | Reading::Gauges(..) => (metric.name, MetricType::Gauge),
+        Reading::Histogram(_) => (metric.name, MetricType::Histogram),
+        // The encoder adds the suffix to the samples itself.
+        Reading::Counter(_) | Reading::Counters(..) => {
+            (metric.name.strip_suffix("_total").unwrap_or(metric.name), MetricType::Counter)
+        }
+    };
+    let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
+    for item in all {
+        write_series(&mut family, reading, item)?;
+    }
+    Ok(())
+}
+
+fn write_series<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, item: &Labelled<'_, T>) -> fmt::Result {
+    let base = item.labels.as_slice();
+    match reading {
+        Reading::Gauge(get) => match get(item.of) {
+            Some(number) => write_gauge(family, &Labels { base, further: &[] }, number),
+            None => Ok(()),
+        },
+        Reading::Counter(get) => match get(item.of) {
+            Some(number) => write_counter(family, &Labels { base, further: &[] }, number),
+            None => Ok(()),
+        },
+        Reading::Histogram(get) => write_histogram(family, &Labels { base, further: &[] }, get(item.of)),
+        Reading::Gauges(_, each) => {
+            let mut result = Ok(());
+            each(item.of, &mut |further, number| {
+                result = result.and_then(|()| write_gauge(family, &Labels { base, further }, number));
+            });
+            result
+        }
+        Reading::Counters(_, each) => {
+            let mut result = Ok(());
+            each(item.of, &mut |further, number| {
+                result = result.and_then(|()| write_counter(family, &Labels { base, further }, number));
+            });
+            result
+        }
+    }
+}
+
+fn write_gauge(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, number: Number) -> fmt::Result {
+    if labels.is_empty() {
+        return family.encode_gauge(&number);
+    }
+    family.encode_family(labels)?.encode_gauge(&number)
+}
+
+fn write_counter(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, number: Number) -> fmt::Result {
+    if labels.is_empty() {
+        return family.encode_counter::<NoLabelSet, Number, f64>(&number, None);
+    }
+    family.encode_family(labels)?.encode_counter::<NoLabelSet, Number, f64>(&number, None)
+}
+
+fn write_histogram(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
+    let bounds = histogram.bounds_ms.iter().map(|bound| seconds(*bound)).chain([f64::INFINITY]);
+    let buckets: Vec<(f64, u64)> = bounds.zip(histogram.counts).collect();
+    let (sum, count) = (seconds(histogram.sum_ms), histogram.count());
+    family.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
+}
+
+/// The labels of one series: whose it is, then the metric's own.
+struct Labels<'a> {
+    base: &'a [(&'static str, Cow<'a, str>)],
+    further: &'a [(&'a str, &'a str)],
+}
+
+impl Labels<'_> {
+    fn is_empty(&self) -> bool {
+        self.base.is_empty() && self.further.is_empty()
+    }
+}
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
+        for (name, value) in self.base {
+            (*name, value.as_ref()).encode(encoder.encode_label())?;
+        }
+        for label in self.further {
+            label.encode(encoder.encode_label())?;
+        }
+        Ok(())
+    }
+}
+
+impl EncodeGaugeValue for Number {
+    fn encode(&self, encoder: &mut GaugeValueEncoder) -> fmt::Result {
+        match *self {
+            Number::Count(count) => EncodeGaugeValue::encode(&count, encoder),
+            Number::Signed(number) => EncodeGaugeValue::encode(&number, encoder),
+            Number::Ms(ms) => EncodeGaugeValue::encode(&seconds(ms), encoder),
+            Number::SignedMs(ms) => EncodeGaugeValue::encode(&signed_seconds(ms), encoder),
+        }
+    }
+}
+
+impl EncodeCounterValue for Number {
+    fn encode(&self, encoder: &mut CounterValueEncoder) -> fmt::Result {
+        match *self {
+            Number::Count(count) => EncodeCounterValue::encode(&count, encoder),
+            Number::Ms(ms) => EncodeCounterValue::encode(&seconds(ms), encoder),
+            // A counter never goes below 0.
+            Number::Signed(number) => EncodeCounterValue::encode(&number.unsigned_abs(), encoder),
+            Number::SignedMs(ms) => EncodeCounterValue::encode(&seconds(ms.unsigned_abs()), encoder),
+        }
+    }
+}
+
+impl<T> Reading<T> {
+    /// Whether there is no figure at all, so that not even its description is worth a line.
+    fn is_absent(&self, of: &T) -> bool {
+        match self {
+            Reading::Gauge(get) | Reading::Counter(get) => get(of).is_none(),
+            Reading::Histogram(_) | Reading::Gauges(..) | Reading::Counters(..) => false,
+        }
+    }
+}
+
+/// The series of `lockwatch_lock_holder`: each pair of holder and host once.
+fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
+    let Some(hold) = task.hold.as_ref().filter(|_| task.held == Some(true)) else { return };
+    let mut seen = HashSet::new();
+    for (holder, host) in &hold.holders {
+        let labels = (holder_label(holder), escape(host.as_deref().unwrap_or_default()));
+        if seen.len() < HOLDER_SERIES_MAX && !seen.contains(&labels) {
+            emit(&[("holder", &labels.0), ("host", &labels.1)], Number::Count(1));
+            seen.insert(labels);
+        }
+    }
+}
+
+/// The series of `lockwatch_task_info`. A task's own label that is no valid name, that is reserved or that was there
+/// before is left out: the configuration refuses it, and it must never cost a scrape.
+fn info_labels(task: &TaskView, emit: &mut Emit<'_>) {
+    let key = escape(&task.spec.lock.key);
+    let own: Vec<(&str, Cow<'_, str>)> =
+        task.spec.labels.iter().map(|(name, value)| (&**name, escape(value.as_bytes()))).collect();
+    let mut labels: Vec<(&str, &str)> = vec![("key", &key), ("scheme", task.spec.lock.scheme.name())];
+    for (name, value) in &own {
+        let taken = RESERVED_LABELS.contains(name) || labels.iter().any(|(other, _)| other == name);
+        if is_label_name(name) && !taken {
+            labels.push((name, value));
+        }
+    }
+    emit(&labels, Number::Count(1));
+}
+
+fn is_label_name(name: &str) -> bool {
+    let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    starts_well && !name.starts_with("__") && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}

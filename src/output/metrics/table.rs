@@ -1,0 +1,298 @@
+//! The one table of all metrics: name, help, labels, and where each value comes from.
+
+use lockwatch_model::event::{End, SplitKind};
+use lockwatch_model::histogram::Histogram;
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::snapshot::{HoldView, RedisView, TaskView};
+use lockwatch_model::time::ServerTime;
+use lockwatch_model::verdict::{Verdict, Wanted};
+
+use super::{Agent, holder_series, info_labels};
+use crate::output::identity::escape;
+
+/// One row of the table.
+pub struct Metric {
+    /// The name as scraped (of a histogram: without `_bucket`, `_sum`, `_count`).
+    pub name: &'static str,
+    /// What it means, one line.
+    pub help: &'static str,
+    pub(super) source: Source,
+}
+
+/// Whose figure it is: it decides the first labels.
+pub(super) enum Source {
+    /// The agent's: no labels.
+    Agent(Reading<Agent>),
+    /// A redis's: `redis`.
+    Redis(Reading<RedisView>),
+    /// A task's: `task`, `redis`.
+    Task(Reading<TaskView>),
+}
+
+/// How to get the figure out of a `T`.
+pub(super) enum Reading<T> {
+    /// A gauge; `None`: no series.
+    Gauge(fn(&T) -> Option<Number>),
+    /// A counter; `None`: no series.
+    Counter(fn(&T) -> Option<Number>),
+    /// A histogram of durations.
+    Histogram(fn(&T) -> &Histogram),
+    /// Any number of gauges that differ in the labels named.
+    Gauges(&'static [&'static str], Each<T>),
+    /// Any number of counters that differ in the labels named.
+    Counters(&'static [&'static str], Each<T>),
+}
+
+/// Hands each series of a `T` to the emitter.
+pub(super) type Each<T> = fn(&T, &mut Emit<'_>);
+/// Takes the further labels of one series, and its value.
+pub(super) type Emit<'a> = dyn FnMut(&[(&str, &str)], Number) + 'a;
+
+/// A value as the model keeps it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Number {
+    /// A plain number.
+    Count(u64),
+    /// A plain number that may be negative.
+    Signed(i64),
+    /// Milliseconds, to be shown as seconds.
+    Ms(u64),
+    /// Milliseconds that may be negative, to be shown as seconds.
+    SignedMs(i64),
+}
+
+use Number::{Count, Ms, Signed, SignedMs};
+
+const fn agent(name: &'static str, help: &'static str, get: fn(&Agent) -> Option<Number>) -> Metric {
+    Metric { name, help, source: Source::Agent(Reading::Gauge(get)) }
+}
+
+const fn redis(name: &'static str, help: &'static str, get: fn(&RedisView) -> Option<Number>) -> Metric {
+    Metric { name, help, source: Source::Redis(Reading::Gauge(get)) }
+}
+
+const fn redis_total(name: &'static str, help: &'static str, get: fn(&RedisView) -> Option<Number>) -> Metric {
+    Metric { name, help, source: Source::Redis(Reading::Counter(get)) }
+}
+
+const fn task(name: &'static str, help: &'static str, get: fn(&TaskView) -> Option<Number>) -> Metric {
+    Metric { name, help, source: Source::Task(Reading::Gauge(get)) }
+}
+
+const fn total(name: &'static str, help: &'static str, get: fn(&TaskView) -> Option<Number>) -> Metric {
+    Metric { name, help, source: Source::Task(Reading::Counter(get)) }
+}
+
+const fn histogram(name: &'static str, help: &'static str, get: fn(&TaskView) -> &Histogram) -> Metric {
+    Metric { name, help, source: Source::Task(Reading::Histogram(get)) }
+}
+
+const fn each(name: &'static str, help: &'static str, reading: Reading<TaskView>) -> Metric {
+    Metric { name, help, source: Source::Task(reading) }
+}
+
+fn flag(value: bool) -> Number {
+    Count(u64::from(value))
+}
+
+fn instant(time: ServerTime) -> Number {
+    SignedMs(time.0)
+}
+
+fn length<T>(items: &[T]) -> Number {
+    Count(items.len() as u64)
+}
+
+/// The present hold, if the newest reading says held.
+fn hold(task: &TaskView) -> Option<&HoldView> {
+    task.hold.as_ref().filter(|_| task.held == Some(true))
+}
+
+/// A figure of the present hold: 0 while the lock is free, absent while it is unknown.
+fn or_zero_when_free(task: &TaskView, of_hold: fn(&HoldView) -> Number) -> Option<Number> {
+    match task.held {
+        Some(true) => hold(task).map(of_hold),
+        Some(false) => Some(Count(0)),
+        None => None,
+    }
+}
+
+/// How often the holder came back into the lock that it held already; of several holders the most.
+fn reentries(hold: &HoldView) -> Option<Number> {
+    let entries = hold.holders.iter().filter_map(|(holder, _)| holder.entries).max()?;
+    Some(Count(u64::from(entries.saturating_sub(1))))
+}
+
+/// Servers of a redis that said they are master; today a redis is one server.
+fn masters(redis: &RedisView) -> Option<Number> {
+    match (redis.up, redis.role) {
+        (Some(true), Some(role)) => Some(flag(role == "master")),
+        _ => None,
+    }
+}
+
+/// Every metric, in the order of the page.
+#[rustfmt::skip] // one row per line: a table
+pub static TABLE: &[Metric] = &[
+    Metric {
+        name: "lockwatch_build_info",
+        help: "Always 1; the version of this agent.",
+        source: Source::Agent(Reading::Gauges(&["version"], |_, emit| emit(&[("version", env!("CARGO_PKG_VERSION"))], Count(1)))),
+    },
+    agent("lockwatch_config_last_reload_successful", "1 if the last attempt to load the configuration succeeded.", |a| Some(flag(a.reload.successful))),
+    agent("lockwatch_config_last_reload_success_timestamp_seconds", "When the configuration in force was loaded, agent's clock.", |a| Some(SignedMs(a.reload.success_at.0))),
+
+    Metric {
+        name: "lockwatch_redis_up",
+        help: "1 if the newest batch of questions was answered trustworthily; absent before the first try.",
+        source: Source::Redis(Reading::Gauges(&["address", "role"], |r, emit| {
+            if let Some(up) = r.up {
+                emit(&[("address", &escape(r.spec.address.as_bytes())), ("role", r.role.unwrap_or("unknown"))], flag(up));
+            }
+        })),
+    },
+    redis("lockwatch_redis_last_success_timestamp_seconds", "The server's clock at the newest trustworthy batch.", |r| r.last_success.map(instant)),
+    redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; absent while Redis is not up.", masters),
+    redis("lockwatch_redis_clock_offset_seconds", "The server's clock minus the agent's.", |r| r.clock_offset_ms.map(SignedMs)),
+    redis("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if the configuration vouches for it.", |r| r.role_verified.map(flag)),
+    Metric {
+        name: "lockwatch_redis_sample_duration_seconds",
+        help: "Round trips of batches.",
+        source: Source::Redis(Reading::Histogram(|r| &r.totals.sample_duration)),
+    },
+    Metric {
+        name: "lockwatch_redis_errors_total",
+        help: "Failed batches and refused tasks, by reason.",
+        source: Source::Redis(Reading::Counters(&["reason"], |r, emit| {
+            for (reason, count) in Unknown::ALL.into_iter().zip(r.totals.errors) {
+                if reason != Unknown::NotReadYet {
+                    emit(&[("reason", reason.name())], Count(count));
+                }
+            }
+        })),
+    },
+    redis_total("lockwatch_redis_reconnects_total", "Connections made after the first.", |r| Some(Count(r.totals.reconnects))),
+    redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still under way.", |r| Some(Count(r.totals.skipped_ticks))),
+    redis_total("lockwatch_redis_generation_changes_total", "Times the server may have lost data: restart, new replication history, flush, eviction.", |r| Some(Count(r.totals.generation_changes))),
+
+    each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels for rules to join.", Reading::Gauges(&["key", "scheme", "(the configured labels)"], info_labels)),
+    each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, not for rules.", Reading::Gauges(&["state"], |t, emit| {
+        for verdict in Verdict::ALL {
+            emit(&[("state", verdict.name())], flag(t.verdict == verdict));
+        }
+    })),
+    task("lockwatch_task_wanted", "1 if any user wants the task to run, 0 if none does; absent when unknown or when no switches are configured.", |t| match t.wanted {
+        Wanted::Yes => Some(Count(1)),
+        Wanted::No => Some(Count(0)),
+        Wanted::Unknown | Wanted::Unset => None,
+    }),
+    task("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown.", |t| {
+        t.switches.as_ref().map(|switches| Count(switches.iter().filter(|switch| switch.on == Some(true)).count() as u64))
+    }),
+    task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown.", |t| t.switches.as_deref().map(length)),
+    task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag)),
+
+    task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms))),
+    task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms))),
+    task("lockwatch_task_stalled_seconds", "How long the holder has made no progress; 0 when it makes some, kept while blind.", |t| Some(Ms(t.durations.stalled_ms))),
+    task("lockwatch_task_unwanted_seconds", "How long the lock has been held though nobody wants the task; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.unwanted_ms))),
+    task("lockwatch_task_blind_seconds", "How long there has been no trustworthy reading of what matters; 0 when there is one.", |t| Some(Ms(t.durations.blind_ms))),
+    task("lockwatch_task_switches_lost_seconds", "How long switches that were on have been missing because Redis lost data; 0 when none are.", |t| Some(Ms(t.durations.switches_lost_ms))),
+
+    task("lockwatch_task_grace_seconds", "Configured: a gap shorter than this is a handover.", |t| Some(Ms(t.spec.grace_ms))),
+    task("lockwatch_task_settle_seconds", "Configured: a hold shorter than this does not end a gap.", |t| Some(Ms(t.spec.settle_ms))),
+    task("lockwatch_task_wind_down_seconds", "Configured: how long the task may go on after it was switched off.", |t| Some(Ms(t.spec.wind_down_ms))),
+    task("lockwatch_task_blind_after_seconds", "Configured: without a trustworthy reading for longer than this, the verdict is unknown.", |t| Some(Ms(t.spec.blind_after_ms))),
+    task("lockwatch_task_stale_after_seconds", "Configured: without progress for longer than this, the task is stalled; absent without progress.", |t| t.spec.progress.as_ref().map(|progress| Ms(progress.stale_after_ms))),
+    task("lockwatch_task_max_hold_seconds", "Configured: a hold longer than this deserves a warning; absent when not configured.", |t| t.spec.max_hold_ms.map(Ms)),
+    task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is configured or it cannot be read.", |t| t.paused.map(flag)),
+    task("lockwatch_task_held_seconds", "The present hold is at least so old; 0 when free, absent when unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.held_ms))),
+
+    total("lockwatch_task_wanted_time_seconds_total", "Time during which the task was wanted.", |t| Some(Ms(t.totals.wanted_ms))),
+    total("lockwatch_task_down_time_seconds_total", "Time wanted without a holder, in confirmed gaps.", |t| Some(Ms(t.totals.down_ms))),
+    total("lockwatch_task_outage_time_seconds_total", "What expired holds cost: from the holder's last sign of life to the take-over.", |t| Some(Ms(t.totals.outage_ms))),
+    total("lockwatch_task_split_time_seconds_total", "Time with evidence of two holders.", |t| Some(Ms(t.totals.split_ms))),
+    total("lockwatch_task_blind_time_seconds_total", "Time without a trustworthy reading of what matters.", |t| Some(Ms(t.totals.blind_ms))),
+    each("lockwatch_task_splits_total", "Times that evidence of two holders appeared, by kind.", Reading::Counters(&["kind"], |t, emit| {
+        for (kind, count) in SplitKind::ALL.into_iter().zip(t.totals.splits) {
+            emit(&[("kind", kind.name())], Count(count));
+        }
+    })),
+    total("lockwatch_task_phantom_holds_total", "Holds too short to end a gap.", |t| Some(Count(t.totals.phantom_holds))),
+    histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release to a hold that settled.", |t| &t.totals.handovers),
+    histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of a holder that expired to the take-over.", |t| &t.totals.outages),
+    task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, server's clock.", |t| t.progress_moved.map(instant)),
+
+    task("lockwatch_lock_held", "1 if the newest reading says held, 0 if free; absent when unknown.", |t| t.held.map(flag)),
+    each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret token shows as eight digits of its SHA-256.", Reading::Gauges(&["holder", "host"], holder_series)),
+    task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders))),
+    task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding it; absent where the scheme does not count.", |t| hold(t).and_then(reentries)),
+    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the scheme has none to count.", |t| t.waiters.map(Count)),
+    task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the scheme has none.", |t| t.fencing_token.map(Signed)),
+    task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant)),
+    task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last renewed, server's clock.", |t| hold(t)?.last_renewal.map(instant)),
+    task("lockwatch_lock_deadline_timestamp_seconds", "When the lease ends, server's clock; absent without one.", |t| hold(t)?.deadline.map(instant)),
+    task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; absent unless held with a deadline.", |t| hold(t)?.ttl_ms.map(Ms)),
+    task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or learned.", |t| t.lease_ms.map(Ms)),
+    task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the library's rule, or learned.", |t| t.renewal_period_ms.map(Ms)),
+    task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when not held.", |t| hold(t)?.persistent.map(flag)),
+    histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals landed.", |t| &t.totals.renewal_latency),
+    task("lockwatch_lock_last_renewal_latency_seconds", "How late the newest renewal of the present hold landed.", |t| hold(t)?.last_renewal_latency_ms.map(Ms)),
+    task("lockwatch_lock_last_renewal_margin_seconds", "TTL that was left when the newest renewal of the present hold landed.", |t| hold(t)?.last_renewal_margin_ms.map(Ms)),
+    task("lockwatch_lock_renewal_overdue_seconds", "How late the next renewal is by now; 0 when it is not, absent when unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.renewal_overdue_ms))),
+    total("lockwatch_lock_renewals_total", "Renewals.", |t| Some(Count(t.totals.renewals))),
+    total("lockwatch_lock_shortened_total", "Times a deadline moved back while the holder stayed.", |t| Some(Count(t.totals.shortened))),
+    total("lockwatch_lock_acquisitions_total", "Times somebody got the lock.", |t| Some(Count(t.totals.acquisitions))),
+    each("lockwatch_lock_ends_total", "Ends of holds, by reason.", Reading::Counters(&["reason"], |t, emit| {
+        for (end, count) in End::ALL.into_iter().zip(t.totals.ends) {
+            emit(&[("reason", end.name())], Count(count));
+        }
+    })),
+    total("lockwatch_lock_token_resets_total", "Times the fencing token went backwards.", |t| Some(Count(t.totals.token_resets))),
+
+    Metric { name: "process_cpu_seconds_total", help: "User and system CPU time used by the agent.", source: Source::Agent(Reading::Counter(|a| a.process.cpu_ms.map(Ms))) },
+    agent("process_resident_memory_bytes", "Resident memory of the agent.", |a| a.process.resident_bytes.map(Count)),
+    agent("process_virtual_memory_bytes", "Virtual memory of the agent.", |a| a.process.virtual_bytes.map(Count)),
+    agent("process_open_fds", "Open file descriptors of the agent.", |a| a.process.open_fds.map(Count)),
+    agent("process_max_fds", "Most file descriptors that the agent may open.", |a| a.process.max_fds.map(Count)),
+    agent("process_start_time_seconds", "When the agent was started, seconds since the Unix epoch.", |a| a.process.started_ms.map(Ms)),
+    agent("process_threads", "Threads of the agent.", |a| a.process.threads.map(Count)),
+];
+
+impl Metric {
+    /// `gauge`, `counter` or `histogram`.
+    pub fn kind(&self) -> &'static str {
+        match &self.source {
+            Source::Agent(reading) => reading.kind(),
+            Source::Redis(reading) => reading.kind(),
+            Source::Task(reading) => reading.kind(),
+        }
+    }
+
+    /// The names of its labels.
+    pub fn labels(&self) -> Vec<&'static str> {
+        let (first, further): (&[&'static str], _) = match &self.source {
+            Source::Agent(reading) => (&[], reading.labels()),
+            Source::Redis(reading) => (&["redis"], reading.labels()),
+            Source::Task(reading) => (&["task", "redis"], reading.labels()),
+        };
+        [first, further].concat()
+    }
+}
+
+impl<T> Reading<T> {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Reading::Gauge(_) | Reading::Gauges(..) => "gauge",
+            Reading::Counter(_) | Reading::Counters(..) => "counter",
+            Reading::Histogram(_) => "histogram",
+        }
+    }
+
+    fn labels(&self) -> &'static [&'static str] {
+        match self {
+            Reading::Gauges(labels, _) | Reading::Counters(labels, _) => labels,
+            Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(_) => &[],
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Talking to a Redis server. Only the files below this one know the redis crate; everything else sees the model's
+//! [`Command`](lockwatch_model::reply::Command) and [`Reply`](lockwatch_model::reply::Reply).
+//!
+//! A connection belongs to one sampler. It is never repaired: after any timeout or IO error its owner drops it and dials
+//! again, so that no late reply can ever answer another question.
+
+mod connect;
+mod connection;
+mod convert;
+mod guard;
+mod handshake;
+
+use std::fmt;
+
+use lockwatch_model::reading::Unknown;
+
+pub use connect::connect;
+pub use connection::Connection;
+
+/// Why a connection could not be made, or is of no use any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The reason, as one of a closed list.
+    pub why: Unknown,
+    /// What exactly happened, for the log. Holds no secret and no control character.
+    pub detail: String,
+}
+
+impl Failure {
+    fn new(why: Unknown, detail: impl fmt::Display) -> Failure {
+        Failure { why, detail: detail.to_string().escape_debug().to_string() }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.why.name(), self.detail)
+    }
+}
+
+impl std::error::Error for Failure {}

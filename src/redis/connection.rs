@@ -1,0 +1,100 @@
+//! One connection: batches out, replies in, in order.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_model::accept::Caps;
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::{Command, Reply};
+use redis::aio::MultiplexedConnection;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::guard::{Fault, Ledger};
+use super::{Failure, convert};
+
+/// A connection that has been greeted. Dropping it closes it at once, whatever is under way.
+#[derive(Debug)]
+pub struct Connection {
+    inner: MultiplexedConnection,
+    ledger: Arc<Ledger>,
+    timeout: Duration,
+    caps: Caps,
+    version: Option<Arc<str>>,
+    role: Option<&'static str>,
+    _driver: AbortOnDropHandle<()>,
+}
+
+/// What a server said of itself when it was greeted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Greeting {
+    pub(super) caps: Caps,
+    pub(super) version: Option<Arc<str>>,
+    pub(super) role: Option<&'static str>,
+}
+
+impl Connection {
+    pub(super) fn new(
+        inner: MultiplexedConnection,
+        driver: impl Future<Output = ()> + Send + 'static,
+        ledger: Arc<Ledger>,
+        timeout: Duration,
+        greeting: Greeting,
+    ) -> Connection {
+        let Greeting { caps, version, role } = greeting;
+        // The crate's driver would wait for replies that never come; it must not outlive the connection.
+        let driver = AbortOnDropHandle::new(tokio::spawn(driver));
+        Connection { inner, ledger, timeout, caps, version, role, _driver: driver }
+    }
+
+    /// What the server can do and lets this user do.
+    pub fn caps(&self) -> Caps {
+        self.caps
+    }
+
+    /// The server's version, where it tells.
+    pub fn version(&self) -> Option<&Arc<str>> {
+        self.version.as_ref()
+    }
+
+    /// The role that the server gave when it was greeted, where it tells.
+    pub fn role(&self) -> Option<&'static str> {
+        self.role
+    }
+
+    /// Sends `commands` in one write and waits for exactly as many replies, in order. Several batches may be under way.
+    /// A command that the server refuses is a [`Reply::Error`].
+    ///
+    /// # Errors
+    /// Why there are no replies. The connection is of no use after that: drop it.
+    pub async fn exec(&self, commands: &[Command]) -> Result<Vec<Reply>, Failure> {
+        let pipeline = convert::pipeline(commands);
+        let mut inner = self.inner.clone();
+        self.ledger.expect(commands.len());
+        let replies = inner.send_packed_commands(&pipeline, 0, commands.len());
+        match tokio::time::timeout(self.timeout, replies).await {
+            Err(_) => Err(no_reply(self.timeout)),
+            Ok(Err(error)) => Err(broken(self.ledger.fault(), &error)),
+            Ok(Ok(values)) if values.len() != commands.len() => {
+                Err(Failure::new(Unknown::Protocol, "the number of replies is not the number of commands"))
+            }
+            Ok(Ok(values)) => Ok(values.into_iter().map(convert::reply).collect()),
+        }
+    }
+}
+
+/// Nothing, or not everything, came in time.
+pub(super) fn no_reply(timeout: Duration) -> Failure {
+    Failure::new(Unknown::Timeout, format_args!("no complete reply within {timeout:?}"))
+}
+
+/// The connection ended: `fault` says why, if it was our own filter; otherwise `error` does.
+pub(super) fn broken(fault: Option<Fault>, error: &dyn std::fmt::Display) -> Failure {
+    match fault {
+        Some(Fault::NotRedis) => Failure::new(Unknown::Protocol, "the peer does not speak Redis' protocol"),
+        Some(Fault::Unasked) => Failure::new(Unknown::Protocol, "a reply came that nobody had asked for"),
+        Some(Fault::TooLarge) => Failure::new(Unknown::TooLarge, "a reply is larger than lockwatch reads"),
+        Some(Fault::Closed) => Failure::new(Unknown::Closed, "the peer closed the connection"),
+        None => Failure::new(Unknown::Closed, error),
+    }
+}

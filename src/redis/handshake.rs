@@ -1,0 +1,260 @@
+//! The greeting of a server: log in, choose the database, and find out what this user may do, in one round trip.
+
+use lockwatch_model::accept::{Caps, RoleCheck};
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::{Command, Reply, ServerError};
+
+use super::connection::Greeting;
+use super::{Failure, convert};
+
+/// One command of the greeting, and what its reply is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Auth,
+    Select,
+    /// For people who look at `CLIENT LIST`; and, where the server can, leave no trace in the keys' idle times.
+    Courtesy,
+    Role,
+    InfoServer,
+    InfoReplication,
+    Pexpiretime,
+}
+
+/// A name and a password.
+pub(super) struct Login<'a> {
+    pub(super) username: Option<&'a str>,
+    /// Without one, the greeting logs in only if there is a `username`.
+    pub(super) password: Option<&'a str>,
+}
+
+/// The greeting as a list of commands.
+pub(super) struct Handshake<'a> {
+    login: Login<'a>,
+    assume_master: bool,
+    steps: Vec<(Step, Command)>,
+}
+
+impl<'a> Handshake<'a> {
+    pub(super) fn new(login: Login<'a>, db: u32, assume_master: bool) -> Handshake<'a> {
+        let mut steps = Vec::new();
+        let password = login.password.unwrap_or_default();
+        match login.username {
+            Some(username) => steps.push((Step::Auth, Command::new(["AUTH", username, password]))),
+            None if login.password.is_some() => steps.push((Step::Auth, Command::new(["AUTH", password]))),
+            None => {}
+        }
+        if db != 0 {
+            steps.push((Step::Select, Command::new(["SELECT", &db.to_string()])));
+        }
+        steps.push((Step::Courtesy, Command::new(["CLIENT", "SETNAME", "lockwatch"])));
+        steps.push((Step::Courtesy, Command::new(["CLIENT", "NO-TOUCH", "ON"])));
+        steps.push((Step::Role, Command::new(["ROLE"])));
+        steps.push((Step::InfoServer, Command::new(["INFO", "server"])));
+        steps.push((Step::InfoReplication, Command::new(["INFO", "replication"])));
+        steps.push((Step::Pexpiretime, Command::new(["PEXPIRETIME", "lockwatch"])));
+        Handshake { login, assume_master, steps }
+    }
+
+    /// How many replies there will be.
+    pub(super) fn len(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// All commands as they go over the wire.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        self.steps.iter().flat_map(|(_, command)| redis::pack_command(&command.args)).collect()
+    }
+
+    /// Judges the replies, as far as they came. `ended` says why there are no more.
+    pub(super) fn judge(&self, replies: &[Reply], ended: Failure) -> Result<Greeting, Failure> {
+        let mut caps = Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false };
+        let (mut role_known, mut role, mut version) = (false, None, None);
+        for ((step, _), reply) in self.steps.iter().zip(replies) {
+            if let Reply::Error(error) = reply {
+                self.fatal(*step, error)?;
+            }
+            match (step, reply) {
+                (Step::Role, Reply::Array(items)) => {
+                    caps.role = RoleCheck::Role;
+                    role_known = true;
+                    role = items.first().and_then(Reply::as_bytes).and_then(role_name);
+                }
+                (Step::InfoServer, Reply::Bytes(text)) => {
+                    caps.info = true;
+                    version = info_field(text, "redis_version").and_then(tame);
+                }
+                (Step::InfoReplication, Reply::Bytes(text)) if !role_known => {
+                    if let Some(name) = info_field(text, "role") {
+                        caps.role = RoleCheck::Info;
+                        role_known = true;
+                        role = role_name(name.as_bytes());
+                    }
+                }
+                (Step::Pexpiretime, reply) => caps.pexpiretime = may_ask_pexpiretime(reply),
+                _ => {}
+            }
+        }
+        if replies.len() < self.steps.len() {
+            return Err(ended);
+        }
+        if !role_known && !self.assume_master {
+            return Err(Failure::new(Unknown::RoleRefused, "both ROLE and INFO replication are refused"));
+        }
+        Ok(Greeting { caps, version: version.map(Into::into), role })
+    }
+
+    /// Whether a refusal makes the whole connection useless.
+    fn fatal(&self, step: Step, error: &ServerError) -> Result<(), Failure> {
+        let why = match (step, convert::refusal(error)) {
+            (_, why @ (Unknown::Auth | Unknown::MaxClients | Unknown::Loading | Unknown::Busy)) => why,
+            (Step::Auth, _) => Unknown::Auth,
+            (Step::Select, why) => why,
+            _ => return Ok(()),
+        };
+        let code = String::from_utf8_lossy(&error.code);
+        let detail = String::from_utf8_lossy(&error.detail);
+        // A server that does not know AUTH repeats its arguments.
+        let secret = self.login.password.filter(|password| !password.is_empty());
+        let detail = secret.map_or(detail.to_string(), |secret| detail.replace(secret, "***"));
+        Err(Failure::new(why, format_args!("{code} {detail}")))
+    }
+}
+
+/// Whether `PEXPIRETIME` exists and this user may send it. A refusal of the probed *key* says that it may.
+fn may_ask_pexpiretime(reply: &Reply) -> bool {
+    match reply {
+        Reply::Int(_) => true,
+        Reply::Error(error) => match convert::refusal(error) {
+            Unknown::NoPermission => !error.detail.windows(7).any(|window| window == b"command"),
+            Unknown::NotMaster => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn role_name(name: &[u8]) -> Option<&'static str> {
+    match name {
+        b"master" => Some("master"),
+        b"slave" | b"replica" => Some("replica"),
+        b"sentinel" => Some("sentinel"),
+        _ => None,
+    }
+}
+
+/// The value of a field of an `INFO` reply.
+fn info_field<'a>(text: &'a [u8], name: &str) -> Option<&'a str> {
+    let text = str::from_utf8(text).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
+/// A version that is fit to be shown.
+fn tame(version: &str) -> Option<&str> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-+_".contains(&byte);
+    (!version.is_empty() && version.len() <= 32 && version.bytes().all(fits)).then_some(version)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOPERM: &str = "-NOPERM this user has no permissions to run the 'x' command";
+    const NOPERM_KEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments";
+
+    fn reply(text: &str) -> Reply {
+        if let Ok(number) = text.parse() {
+            return Reply::Int(number);
+        }
+        match (text.strip_prefix('-'), text.strip_prefix('*')) {
+            (Some(error), _) => {
+                let (code, detail) = error.split_once(' ').unwrap_or((error, ""));
+                Reply::Error(ServerError { code: code.into(), detail: detail.into() })
+            }
+            (_, Some(item)) => Reply::Array(vec![Reply::Bytes(item.into())]),
+            _ => Reply::Bytes(text.into()),
+        }
+    }
+
+    /// Replies to SETNAME, NO-TOUCH, ROLE, INFO server, INFO replication, PEXPIRETIME.
+    fn judge(replies: [&str; 6], assume_master: bool) -> Result<Greeting, Failure> {
+        let handshake = Handshake::new(Login { username: None, password: None }, 0, assume_master);
+        handshake.judge(&replies.map(reply), Failure::new(Unknown::Closed, "end"))
+    }
+
+    #[test]
+    fn a_server_that_allows_everything() {
+        let info = "# Server\r\nredis_version:7.0.15\r\nos:Linux\r\n";
+        let greeting =
+            judge(["OK", "-ERR unknown subcommand", "*master", info, "role:master\r\n", "-2"], false).unwrap();
+        assert_eq!(greeting.caps, Caps { pexpiretime: true, role: RoleCheck::Role, info: true });
+        assert_eq!(greeting.version.as_deref(), Some("7.0.15"));
+        assert_eq!(greeting.role, Some("master"));
+    }
+
+    #[test]
+    fn what_is_refused_is_replaced_or_missed() {
+        let role = |role, info, assume| judge(["OK", "OK", role, NOPERM, info, "-2"], assume).map(|it| it.caps.role);
+        assert_eq!(role("*slave", NOPERM, false), Ok(RoleCheck::Role));
+        assert_eq!(role(NOPERM, "role:slave\r\n", false), Ok(RoleCheck::Info));
+        assert_eq!(role(NOPERM, NOPERM, true), Ok(RoleCheck::Assumed));
+        assert_eq!(role(NOPERM, NOPERM, false).unwrap_err().why, Unknown::RoleRefused);
+        assert_eq!(role("OK", "nothing", false).unwrap_err().why, Unknown::RoleRefused);
+        let probe = |probe| judge(["OK", "OK", "*master", NOPERM, NOPERM, probe], false).unwrap().caps.pexpiretime;
+        assert!(probe("-2"));
+        assert!(probe(NOPERM_KEY));
+        assert!(probe("-NOPERM No permissions to access a key"));
+        assert!(!probe(NOPERM));
+        assert!(!probe("-ERR unknown command 'PEXPIRETIME', with args beginning with: 'lockwatch'"));
+    }
+
+    #[test]
+    fn refusals_that_make_the_connection_useless() {
+        for (refusal, why) in [
+            ("-NOAUTH Authentication required.", Unknown::Auth),
+            ("-LOADING Redis is loading the dataset in memory", Unknown::Loading),
+            ("-BUSY Redis is busy running a script.", Unknown::Busy),
+            ("-ERR max number of clients reached", Unknown::MaxClients),
+        ] {
+            assert_eq!(judge([refusal; 6], true).unwrap_err().why, why);
+        }
+        let cut = Handshake::new(Login { username: None, password: None }, 0, true);
+        let ended = Failure::new(Unknown::Closed, "end");
+        assert_eq!(
+            cut.judge(&[reply("-ERR max number of clients reached")], ended.clone()).unwrap_err().why,
+            Unknown::MaxClients
+        );
+        assert_eq!(cut.judge(&[reply("OK")], ended.clone()).unwrap_err(), ended);
+    }
+
+    #[test]
+    fn any_refusal_of_the_login_is_one_of_the_login_and_never_shows_the_password() {
+        let handshake = Handshake::new(Login { username: None, password: Some("hunter2") }, 3, false);
+        assert_eq!(handshake.steps[1].1, Command::new(["SELECT", "3"]));
+        let echo = "-ERR unknown command 'AUTH', with args beginning with: 'hunter2'";
+        let failure = handshake.judge(&[reply(echo)], Failure::new(Unknown::Closed, "end")).unwrap_err();
+        assert_eq!(failure.why, Unknown::Auth);
+        assert!(failure.detail.contains("***") && !failure.detail.contains("hunter2"), "{failure}");
+        let range = handshake.judge(&[reply("OK"), reply("-ERR DB index is out of range")], failure).unwrap_err();
+        assert_eq!(range.why, Unknown::ServerError);
+    }
+
+    #[test]
+    fn the_login_has_the_form_that_the_user_needs() {
+        let first = |username, password| {
+            let handshake = Handshake::new(Login { username, password }, 0, false);
+            handshake.steps[0].1.args.iter().map(|word| String::from_utf8(word.clone()).unwrap()).collect::<Vec<_>>()
+        };
+        assert_eq!(first(Some("u"), Some("p")), ["AUTH", "u", "p"]);
+        assert_eq!(first(None, Some("p")), ["AUTH", "p"]);
+        assert_eq!(first(Some("nopass"), None), ["AUTH", "nopass", ""]);
+        assert_eq!(first(None, None), ["CLIENT", "SETNAME", "lockwatch"]);
+    }
+
+    #[test]
+    fn a_version_that_could_not_be_shown_is_none() {
+        assert_eq!(tame("7.2.4-rc1"), Some("7.2.4-rc1"));
+        for version in ["", "7\"", "7 8", "é", &"7".repeat(33)] {
+            assert_eq!(tame(version), None, "{version:?}");
+        }
+    }
+}

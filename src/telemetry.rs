@@ -1,0 +1,101 @@
+//! Where log lines go and how they look; nothing else.
+
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, time::FormatTime, time::SystemTime};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::cli::{LogFormat, LogLevel, LogOptions};
+
+/// Writes log lines to standard error from now on.
+pub fn start(options: LogOptions) {
+    let builder = tracing_subscriber::fmt()
+        .with_max_level(level(options.level))
+        .with_writer(std::io::stderr)
+        .with_ansi(false)
+        .with_target(false);
+    // A second start, in a test, changes nothing.
+    let _started = match options.format {
+        LogFormat::Logfmt => builder.event_format(Logfmt).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+        LogFormat::Text => builder.try_init(),
+    };
+}
+
+fn level(level: LogLevel) -> Level {
+    match level {
+        LogLevel::Error => Level::ERROR,
+        LogLevel::Warn => Level::WARN,
+        LogLevel::Info => Level::INFO,
+        LogLevel::Debug => Level::DEBUG,
+        LogLevel::Trace => Level::TRACE,
+    }
+}
+
+/// `ts=… level=… msg=… key=value`, as the Prometheus family logs.
+struct Logfmt;
+
+impl<S, N> FormatEvent<S, N> for Logfmt
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+        write!(writer, "ts=")?;
+        SystemTime.format_time(&mut writer)?;
+        let level = event.metadata().level().as_str().to_ascii_lowercase();
+        write!(writer, " level={level}")?;
+        let mut pairs = Pairs { writer: &mut writer, result: Ok(()) };
+        event.record(&mut pairs);
+        pairs.result?;
+        writeln!(writer)
+    }
+}
+
+struct Pairs<'a, 'w> {
+    writer: &'a mut Writer<'w>,
+    result: fmt::Result,
+}
+
+impl Pairs<'_, '_> {
+    fn pair(&mut self, field: &Field, value: &str) {
+        let name = if field.name() == "message" { "msg" } else { field.name() };
+        if self.result.is_ok() {
+            self.result = if is_plain(value) {
+                write!(self.writer, " {name}={value}")
+            } else {
+                write!(self.writer, " {name}={value:?}")
+            };
+        }
+    }
+}
+
+impl Visit for Pairs<'_, '_> {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.pair(field, value);
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.pair(field, &format!("{value:?}"));
+    }
+}
+
+fn is_plain(value: &str) -> bool {
+    !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=' | b'\\'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_plain_is_quoted() {
+        assert!(is_plain("outbound:lock"));
+        for value in ["", "two words", "a=b", "a\"b", "a\nb", "ä"] {
+            assert!(!is_plain(value), "{value}");
+        }
+    }
+}

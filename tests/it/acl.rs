@@ -1,0 +1,339 @@
+//! The ACL rule on a real server: everything that the agent sends is allowed, nothing else is.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use lockwatch::config::acl::{ServerVersion, rules};
+use lockwatch::config::{Config, PasswordSource};
+use lockwatch_model::spec::{ClaimsSpec, TaskSpec, WantedSpec};
+use lockwatch_model::spec::{Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource};
+use redis::{Connection, ErrorKind, RedisError, ServerErrorKind, Value};
+
+/// A server of this test's own, on a socket in a folder of its own; stopped when dropped.
+struct Server {
+    child: Child,
+    dir: tempfile::TempDir,
+}
+
+impl Server {
+    /// `None`, with a message, on a machine without `redis-server`.
+    fn start() -> Option<Server> {
+        let dir = tempfile::tempdir().unwrap();
+        let mut command = Command::new("redis-server");
+        command.args(["--port", "0", "--save", "", "--databases", "16", "--unixsocket", "redis.sock"]);
+        let child = match command.current_dir(dir.path()).stdout(Stdio::null()).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                eprintln!("SKIPPED: this test needs redis-server: {error}");
+                return None;
+            }
+        };
+        let server = Server { child, dir };
+        let deadline = Instant::now() + Duration::from_secs(10);
+        while redis::Client::open(server.url("")).unwrap().get_connection().is_err() {
+            assert!(Instant::now() < deadline, "redis-server does not answer");
+            sleep(Duration::from_millis(20));
+        }
+        Some(server)
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.dir.path().join("redis.sock")
+    }
+
+    fn url(&self, parameters: &str) -> String {
+        format!("redis+unix://{}{parameters}", self.socket().display())
+    }
+
+    fn connect(&self, parameters: &str) -> Connection {
+        redis::Client::open(self.url(parameters)).unwrap().get_connection().unwrap()
+    }
+
+    /// Gives `line` to `redis-cli` the way a user does.
+    fn redis_cli(&self, line: &str) -> String {
+        let mut command = Command::new("redis-cli");
+        let mut cli =
+            command.arg("-s").arg(self.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        writeln!(cli.stdin.take().unwrap(), "{line}").unwrap();
+        String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lock keys that strain globs, quoting and braces.
+const LOCK_KEYS: [&[u8]; 9] = [
+    b"outbound:lock",
+    b"tagged{shop}:lock",
+    b"star*:[a-c]?:lock",
+    b"back\\slash:lock",
+    b"quote\"'#:lock",
+    b"line\n tab\t space:lock",
+    b"bytes\xff\xfe:lock",
+    b"(paren) nul\0:lock",
+    b"~%R~>+@all",
+];
+
+fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
+    let key = |role: &str| [lock_key, b":", role.as_bytes()].concat();
+    let wanted = match index % 4 {
+        0 => WantedSource::Hash(key("users")),
+        1 => WantedSource::Set(key("users")),
+        2 => WantedSource::Counter(key("users")),
+        _ => WantedSource::Keys(vec![key("users"), key("more")]),
+    };
+    let progress = match index % 3 {
+        0 => ProgressSource::HashField { key: key("progress"), field: b"f".to_vec() },
+        1 => ProgressSource::Key(key("progress")),
+        _ => ProgressSource::Length(key("progress")),
+    };
+    TaskSpec {
+        name: format!("task {index}").into(),
+        redis: RedisIndex(0),
+        lock: LockSpec {
+            key: lock_key.to_vec(),
+            scheme: SchemeKind::ALL[index % 2],
+            lease_ms: None,
+            renew_every_ms: None,
+        },
+        wanted: Some(WantedSpec { source: wanted, codec: Codec::Raw }),
+        progress: Some(ProgressSpec { source: progress, stale_after_ms: 60_000 }),
+        claims: Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }),
+        hosts: Some(b"lockwatch:hosts".to_vec()),
+        paused_until: Some(key("pause")),
+        grace_ms: 20_000,
+        settle_ms: 5_000,
+        wind_down_ms: 30_000,
+        blind_after_ms: 60_000,
+        max_hold_ms: None,
+        labels: Vec::new(),
+    }
+}
+
+fn config(tasks: Vec<TaskSpec>) -> Config {
+    let text = "redis: {main: {url: 'redis://x/3', username: watcher}}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let mut config = Config::parse(text, Path::new("x.yml")).unwrap();
+    config.redises[0].password = Some(PasswordSource::Env("UNUSED".to_owned()));
+    config.tasks = tasks.into_iter().map(Into::into).collect();
+    config
+}
+
+/// Nine tasks: with and without each scheme, every kind of switch and of progress.
+fn hostile_config() -> Config {
+    let tasks = LOCK_KEYS.iter().enumerate().flat_map(|(index, key)| {
+        let mut other = task(index + 1, &[key, b"2".as_slice()].concat());
+        other.name = format!("other {index}").into();
+        [task(index, key), other]
+    });
+    config(tasks.collect())
+}
+
+type Words = Vec<Vec<u8>>;
+
+fn words(words: &[&[u8]]) -> Words {
+    words.iter().map(|word| word.to_vec()).collect()
+}
+
+/// What the agent sends for one task.
+fn commands_of(task: &TaskSpec) -> Vec<Words> {
+    let mut all = Vec::new();
+    let mut send = |line: &[&[u8]]| all.push(words(line));
+    let key = task.lock.key.as_slice();
+    send(&[b"PEXPIRETIME", key]);
+    send(&[b"PTTL", key]);
+    match task.lock.scheme {
+        SchemeKind::String => send(&[b"GETRANGE", key, b"0", b"511"]),
+        SchemeKind::Redisson => {
+            let braced = if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() };
+            let side = |prefix: &[u8]| [prefix, b":", &braced].concat();
+            send(&[b"HSCAN", key, b"0", b"COUNT", b"128"]);
+            send(&[b"PUBSUB", b"NUMSUB", &side(b"redisson_lock__channel")]);
+            send(&[b"LLEN", &side(b"redisson_lock_queue")]);
+            send(&[b"GETRANGE", &side(b"redisson_lock_token"), b"0", b"31"]);
+            let reader = b":0e4bd6f2-9d3f-4f5e-8c5b-6f0e2b8f7a11:57:rwlock_timeout:1";
+            send(&[b"EXISTS", &[&braced, reader.as_slice()].concat()]);
+        }
+    }
+    match &task.wanted.as_ref().unwrap().source {
+        WantedSource::Hash(key) => send(&[b"HSCAN", key, b"0", b"COUNT", b"1000"]),
+        WantedSource::Set(key) => send(&[b"SSCAN", key, b"0", b"COUNT", b"1000"]),
+        WantedSource::Counter(key) => {
+            send(&[b"EXISTS", key]);
+            send(&[b"GETRANGE", key, b"0", b"255"]);
+        }
+        WantedSource::Keys(keys) => keys.iter().for_each(|key| {
+            send(&[b"EXISTS", key]);
+            send(&[b"GETRANGE", key, b"0", b"255"]);
+        }),
+        WantedSource::Always | WantedSource::Never => {}
+    }
+    match &task.progress.as_ref().unwrap().source {
+        ProgressSource::HashField { key, field } => send(&[b"HGET", key, field]),
+        ProgressSource::Key(key) => {
+            send(&[b"EXISTS", key]);
+            send(&[b"GETRANGE", key, b"0", b"255"]);
+        }
+        ProgressSource::Length(key) => {
+            for command in ["TYPE", "LLEN", "SCARD", "ZCARD", "XLEN"] {
+                send(&[command.as_bytes(), key]);
+            }
+        }
+    }
+    send(&[b"HSCAN", &task.claims.as_ref().unwrap().key, b"0", b"COUNT", b"1000"]);
+    send(&[b"HSCAN", task.hosts.as_ref().unwrap(), b"0", b"COUNT", b"1000"]);
+    send(&[b"GETRANGE", task.paused_until.as_ref().unwrap(), b"0", b"255"]);
+    all
+}
+
+fn ask(connection: &mut Connection, words: &Words) -> Result<Value, RedisError> {
+    let mut command = redis::Cmd::new();
+    for word in words {
+        command.arg(word.as_slice());
+    }
+    command.query(connection)
+}
+
+fn is_refused(answer: &Result<Value, RedisError>) -> bool {
+    answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Server(ServerErrorKind::NoPerm))
+}
+
+/// Applies the rule of `config` as a user would, and connects as its user.
+fn watcher_of(server: &Server, config: &Config, version: ServerVersion) -> Connection {
+    let rules = rules(config, version);
+    let [rule] = rules.as_slice() else { panic!("one redis") };
+    assert_eq!(server.redis_cli(&rule.line), "OK\n", "{rule}");
+    server.connect("?user=watcher&pass=PASSWORD&db=3")
+}
+
+fn must_allow(watcher: &mut Connection, config: &Config) {
+    let mut all: Vec<Words> = config.tasks.iter().flat_map(|task| commands_of(task)).collect();
+    for line in [
+        "PING",
+        "TIME",
+        "ROLE",
+        "INFO",
+        "INFO replication",
+        "ECHO nonce",
+        "SELECT 3",
+        "HELLO 2",
+        "CLIENT SETNAME lockwatch",
+        "AUTH watcher PASSWORD",
+    ] {
+        all.push(line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+    }
+    for command in all {
+        let answer = ask(watcher, &command);
+        assert!(
+            answer.is_ok(),
+            "{:?}: {answer:?}",
+            command.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>()
+        );
+    }
+}
+
+fn must_refuse(watcher: &mut Connection, lines: &[&str]) {
+    for line in lines {
+        let command: Words = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
+        let answer = ask(watcher, &command);
+        assert!(is_refused(&answer), "{line}: {answer:?}");
+    }
+}
+
+const WRITES_AND_WORSE: [&str; 22] = [
+    "DEL outbound:lock",
+    "UNLINK outbound:lock",
+    "SET outbound:lock x",
+    "HSET outbound:lock f v",
+    "HINCRBY outbound:lock f 1",
+    "PEXPIRE outbound:lock 1",
+    "EXPIRE outbound:lock 1",
+    "GETDEL outbound:lock",
+    "GETEX outbound:lock",
+    "HGETALL outbound:lock",
+    "DUMP outbound:lock",
+    "KEYS *",
+    "SCAN 0",
+    "EVAL return(1) 0",
+    "FLUSHALL",
+    "FLUSHDB",
+    "CONFIG GET *",
+    "ACL LIST",
+    "CLIENT LIST",
+    "MONITOR",
+    "SUBSCRIBE x",
+    "PUBLISH x y",
+];
+
+#[test]
+fn the_rule_allows_what_the_agent_sends_and_nothing_else() {
+    let config = hostile_config();
+    let Some(server) = Server::start() else { return };
+    let mut watcher = watcher_of(&server, &config, ServerVersion::default());
+    must_allow(&mut watcher, &config);
+    must_refuse(&mut watcher, &WRITES_AND_WORSE);
+    must_refuse(
+        &mut watcher,
+        &[
+            "GETRANGE foreign 0 1",
+            "HSCAN foreign 0",
+            "PTTL outbound:lock:",
+            "PTTL xoutbound:lock",
+            "PTTL starx:[a-c]?:lock",
+            "PTTL star*:a?:lock",
+            "PTTL star*:[a-c]x:lock",
+            "LLEN redisson_lock_queue:{other}",
+            "EXISTS {outbound:lock}:anything",
+        ],
+    );
+}
+
+#[test]
+fn the_rule_of_one_task_suffices_for_it() {
+    let Some(server) = Server::start() else { return };
+    for task in hostile_config().tasks {
+        let config = config(vec![TaskSpec::clone(&task)]);
+        must_allow(&mut watcher_of(&server, &config, ServerVersion::default()), &config);
+    }
+}
+
+#[test]
+fn the_rule_for_older_servers_names_the_same_keys() {
+    let config = hostile_config();
+    let version: ServerVersion = "6.2".parse().unwrap();
+    assert!(!rules(&config, version)[0].line.contains("%R~outbound"));
+    let Some(server) = Server::start() else { return };
+    let mut watcher = watcher_of(&server, &config, version);
+    must_refuse(&mut watcher, &["GETRANGE foreign 0 1", "PEXPIRETIME outbound:lock", "SET outbound:lock x"]);
+    let answer = ask(&mut watcher, &words(&[b"HSCAN", b"outbound:lock", b"0"]));
+    assert!(answer.is_ok(), "{answer:?}");
+}
+
+#[test]
+fn only_what_a_configuration_needs_is_allowed() {
+    let text = "redis: {main: {url: 'redis://x', username: watcher}, idle: {url: 'redis://y'}}\n\
+                tasks: [{name: a, redis: main, lock: {key: a, scheme: string}}]\n";
+    let config = Config::parse(text, Path::new("x.yml")).unwrap();
+    let lines: Vec<String> = rules(&config, "7.2".parse().unwrap()).into_iter().map(|rule| rule.line).collect();
+    let connecting = "+auth +client|no-touch +client|setinfo +client|setname +echo";
+    assert_eq!(
+        lines,
+        [
+            format!(
+                "ACL SETUSER lockwatch reset on >PASSWORD resetchannels -@all {connecting} +hello +info +pexpiretime +ping \
+                 +pttl +role +time"
+            ),
+            format!(
+                "ACL SETUSER watcher reset on >PASSWORD resetchannels -@all {connecting} +getrange +hello +info +pexpiretime \
+                 +ping +pttl +role +time %R~a"
+            ),
+        ]
+    );
+}

@@ -1,0 +1,332 @@
+//! The configuration file: every good fixture loads, every bad one gives exactly its message.
+//!
+//! `BLESS=1` writes the messages that the bad fixtures give today; read the difference before committing it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lockwatch::config::check::{PageTiming, TimingSources, report, warnings};
+use lockwatch::config::schema::BLOCKS;
+use lockwatch::config::{Config, PasswordSource, SingleLock};
+use lockwatch_model::spec::{Codec, ProgressSource, RedisIndex, SchemeKind, WantedSource};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The files of one folder of fixtures, sorted.
+fn fixtures(folder: &str) -> Vec<PathBuf> {
+    let folder = root().join("tests/it/config").join(folder);
+    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "yml"));
+    files.sort();
+    files
+}
+
+/// Parses a fixture under its bare file name, so that messages do not depend on the machine.
+fn parse(file: &Path) -> Result<Config, String> {
+    let text = fs::read_to_string(file).unwrap();
+    Config::parse(&text, Path::new(file.file_name().unwrap())).map_err(|errors| errors.to_string())
+}
+
+fn good(name: &str) -> Config {
+    parse(&root().join("tests/it/config/good").join(name)).unwrap()
+}
+
+#[test]
+fn good_files_load() {
+    let files = fixtures("good");
+    assert!(files.len() >= 4);
+    for file in files {
+        if let Err(message) = parse(&file) {
+            panic!("{message}");
+        }
+    }
+}
+
+#[test]
+fn bad_files_give_exactly_their_message() {
+    let bless = std::env::var_os("BLESS").is_some();
+    let files = fixtures("bad");
+    assert!(files.len() >= 30);
+    let mut wrong = Vec::new();
+    for file in files {
+        let Err(message) = parse(&file) else { panic!("{} loads", file.display()) };
+        let expected_file = file.with_extension("txt");
+        let message = message + "\n";
+        if bless {
+            fs::write(&expected_file, &message).unwrap();
+        }
+        let expected = fs::read_to_string(&expected_file).unwrap_or_default();
+        if expected != message {
+            wrong.push(format!("--- expected\n{expected}--- got\n{message}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn one_mistake_gives_one_line() {
+    for file in fixtures("bad") {
+        let name = file.file_name().unwrap().to_string_lossy().into_owned();
+        let message = parse(&file).unwrap_err();
+        if !name.starts_with("several") {
+            assert_eq!(message.lines().count(), 1, "{message}");
+        }
+    }
+}
+
+#[test]
+fn no_message_repeats_a_secret() {
+    for file in fixtures("bad") {
+        let message = parse(&file).unwrap_err();
+        assert!(!message.contains("hunter2"), "{message}");
+    }
+}
+
+#[test]
+fn every_mistake_has_a_line() {
+    for file in fixtures("bad") {
+        let text = fs::read_to_string(&file).unwrap();
+        let errors = Config::parse(&text, &file).unwrap_err();
+        // For these the YAML parser gives no place.
+        if file.ends_with("merge_of_text.yml") || file.ends_with("two_documents.yml") {
+            continue;
+        }
+        for mistake in errors.mistakes() {
+            assert!(mistake.position.is_some(), "{}: {mistake:?}", file.display());
+        }
+    }
+}
+
+#[test]
+fn the_complete_example_means_what_it_says() {
+    let config = good("complete.yml");
+    let [main, reports] = config.redises.as_slice() else { panic!("two redises") };
+    assert_eq!(main.password, Some(PasswordSource::File("/run/secrets/redis".into())));
+    assert_eq!(main.username.as_deref(), Some("lockwatch"));
+    assert_eq!((main.interval, main.timeout), (Duration::from_secs(1), Duration::from_secs(3)));
+    assert_eq!((reports.address().as_str(), reports.db), ("[2001:db8::5]:6380", 2));
+    assert_eq!(reports.password, Some(PasswordSource::Env("REPORTS_PASSWORD".to_owned())));
+    assert!(reports.assume_master && !main.assume_master);
+
+    let [outbound, inbound, nightly, cleaner, leader, retired] = config.tasks.as_slice() else { panic!("six tasks") };
+    assert_eq!((&*outbound.name, outbound.redis), ("outbound", RedisIndex(0)));
+    assert_eq!((outbound.lock.lease_ms, outbound.lock.renew_every_ms), (Some(30_000), Some(10_000)));
+    assert_eq!((outbound.grace_ms, outbound.settle_ms, outbound.wind_down_ms), (20_000, 5_000, 30_000));
+    assert_eq!((outbound.blind_after_ms, outbound.max_hold_ms), (60_000, Some(43_200_000)));
+    assert_eq!(outbound.paused_until.as_deref(), Some(b"outbound:pause".as_slice()));
+    assert_eq!(outbound.hosts.as_deref(), Some(b"lockwatch:hosts".as_slice()));
+    let progress = outbound.progress.as_ref().unwrap();
+    let field = ProgressSource::HashField { key: b"outbound:stats".to_vec(), field: b"last_run".to_vec() };
+    assert_eq!((&progress.source, progress.stale_after_ms), (&field, 300_000));
+    let labels = |task: &lockwatch_model::spec::TaskSpec| {
+        task.labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+    };
+    assert_eq!(labels(outbound), "team=logistics,severity=critical");
+    assert_eq!(labels(inbound), "team=logistics,severity=");
+    let wanted = |task: &lockwatch_model::spec::TaskSpec| task.wanted.clone().unwrap();
+    assert_eq!(wanted(inbound).codec, Codec::Kryo5);
+    assert_eq!((nightly.redis, nightly.lock.scheme), (RedisIndex(1), SchemeKind::String));
+    assert_eq!(nightly.lock.key, b"nightly\xff");
+    assert_eq!(nightly.progress.as_ref().unwrap().source, ProgressSource::Key(b"nightly:done".to_vec()));
+    assert_eq!(wanted(cleaner).source, WantedSource::Keys(vec![b"cleaner:anna".to_vec(), b"cleaner:ben".to_vec()]));
+    assert_eq!(wanted(leader).source, WantedSource::Always);
+    assert_eq!(wanted(retired).source, WantedSource::Never);
+}
+
+#[test]
+fn left_out_fields_have_their_defaults() {
+    let config = good("smallest.yml");
+    let task = &config.tasks[0];
+    assert_eq!((task.grace_ms, task.settle_ms, task.wind_down_ms), (20_000, 5_000, 30_000));
+    assert_eq!((task.blind_after_ms, task.max_hold_ms), (60_000, None));
+    assert_eq!((task.lock.scheme, task.lock.lease_ms), (SchemeKind::Redisson, None));
+    assert!(task.wanted.is_none() && task.progress.is_none() && task.claims.is_none() && task.labels.is_empty());
+    let spec = config.watch_spec(7);
+    assert_eq!((spec.epoch, spec.tasks.len()), (7, 1));
+    let redis = &spec.redises[0];
+    assert_eq!((&*redis.address, redis.interval_ms, redis.timeout_ms), ("127.0.0.1:6379", 1_000, 3_000));
+}
+
+#[test]
+fn merged_blocks_can_be_overridden() {
+    let config = good("merged.yml");
+    let grace: Vec<u64> = config.tasks.iter().map(|task| task.grace_ms).collect();
+    assert_eq!(grace, [90_000; 3]);
+    assert_eq!(config.tasks[2].wanted.as_ref().unwrap().source, WantedSource::Never);
+}
+
+#[test]
+fn a_relative_password_file_is_beside_the_configuration() {
+    let text = "redis: {main: {url: 'redis://x', password_file: secret}}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let config = Config::parse(text, Path::new("/etc/lockwatch/lockwatch.yml")).unwrap();
+    assert_eq!(config.redises[0].password, Some(PasswordSource::File("/etc/lockwatch/secret".into())));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_says_why() {
+    let dir = tempfile::tempdir().unwrap();
+    let absent = Config::load(&dir.path().join("absent.yml")).unwrap_err().to_string();
+    assert!(
+        absent.ends_with(
+            "absent.yml: does not exist; name the file with --config.file, or one lock with --redis and --lock"
+        ),
+        "{absent}"
+    );
+    let binary = dir.path().join("binary.yml");
+    fs::write(&binary, b"redis: \xff").unwrap();
+    let message = Config::load(&binary).unwrap_err().to_string();
+    assert!(message.contains("is not UTF-8 text: byte 7"), "{message}");
+    let folder = Config::load(dir.path()).unwrap_err().to_string();
+    assert!(folder.contains("cannot be read"), "{folder}");
+}
+
+#[test]
+fn thousands_of_mistakes_stay_readable() {
+    let tasks: String = (0..1_000).map(|n| format!("  - {{name: t{n}, lock: {{key: k{n}}}, grace: 1}}\n")).collect();
+    let text = format!("redis: {{main: {{url: 'redis://x'}}}}\ntasks:\n{tasks}");
+    let message = Config::parse(&text, Path::new("big.yml")).unwrap_err().to_string();
+    let lines: Vec<&str> = message.lines().collect();
+    assert_eq!(lines.len(), 101);
+    assert!(lines[0].starts_with("big.yml:3:40: tasks.t0.grace: has no unit"), "{}", lines[0]);
+    assert_eq!(lines[100], "big.yml: and 900 more mistakes");
+}
+
+#[test]
+fn check_config_tells_the_worst_time_to_page() {
+    let sources = TimingSources { scrape_ms: Some(15_000), evaluation_ms: Some(15_000), ..TimingSources::default() };
+    let timing = PageTiming::find(&sources).unwrap();
+    let report = report(&good("complete.yml"), &timing);
+    let file = root().join("tests/it/config/check_complete.txt");
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(&file, &report).unwrap();
+    }
+    assert_eq!(report, fs::read_to_string(&file).unwrap());
+    assert!(report.contains("  outbound        20s    23s         1m23s       1m53s\n"), "{report}");
+}
+
+#[test]
+fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
+    let dir = tempfile::tempdir().unwrap();
+    let (prometheus, alertmanager) = (dir.path().join("prometheus.yml"), dir.path().join("alertmanager.yml"));
+    fs::write(&prometheus, "global: {scrape_interval: 20s}\n").unwrap();
+    fs::write(&alertmanager, "route: {receiver: pager, group_wait: 5s}\n").unwrap();
+    let mut sources = TimingSources {
+        evaluation_ms: Some(7_000),
+        prometheus_config: Some(prometheus),
+        alertmanager_config: Some(alertmanager),
+        ..TimingSources::default()
+    };
+    let timing = PageTiming::find(&sources).unwrap();
+    assert_eq!((timing.scrape.ms, timing.evaluation.ms, timing.group_wait.ms), (20_000, 7_000, 5_000));
+    sources.prometheus_config = Some("/nowhere.yml".into());
+    assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
+}
+
+#[test]
+fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
+    let text = "redis:\n  a: {url: 'redis://x', password_file: /nowhere/secret}\n  b: {url: 'redis://y'}\n\
+                tasks: [{name: a, redis: a, lock: {key: a}}]\n";
+    let config = Config::parse(text, Path::new("x.yml")).unwrap();
+    let warnings = warnings(&config);
+    assert_eq!(warnings.len(), 1);
+    assert!(warnings[0].starts_with("redis.a: cannot read the password file \"/nowhere/secret\": "), "{warnings:?}");
+}
+
+/// Files that a slip or a broken editor could leave behind: cut, doubled, with foreign bytes. `MUTATIONS` sets how many.
+#[test]
+fn mutilated_files_never_panic() {
+    let rounds = std::env::var("MUTATIONS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(500);
+    let original = fs::read(root().join("tests/it/config/good/complete.yml")).unwrap();
+    let scraps = [
+        "\u{feff}", "&a ", "*a", "<<: *a\n", "!t ", "{", "}", "[", "]", ": ", "- ", "\n", "#", "\"", "'", "|", "~",
+        "\t", "9",
+    ];
+    let mut random = fastrand::Rng::with_seed(7);
+    let mut refused = 0;
+    for _ in 0..rounds {
+        let mut bytes = original.clone();
+        for _ in 0..random.usize(1..4) {
+            let at = random.usize(..bytes.len());
+            match random.u8(..4) {
+                0 => bytes.truncate(at.max(1)),
+                1 => drop(bytes.splice(at..at, scraps[random.usize(..scraps.len())].bytes())),
+                2 => drop(bytes.splice(at..bytes.len().min(at + 40), [])),
+                _ => bytes[at] = random.u8(..128),
+            }
+            bytes.push(b'\n');
+        }
+        let text = String::from_utf8_lossy(&bytes);
+        if let Err(errors) = Config::parse(&text, Path::new("x.yml")) {
+            assert!(!errors.to_string().is_empty());
+            refused += 1;
+        }
+    }
+    assert!(refused > rounds / 4, "{refused} of {rounds}");
+}
+
+fn single(change: impl FnOnce(&mut SingleLock)) -> Result<Config, String> {
+    let mut lock = SingleLock {
+        redis_url: "redis://127.0.0.1:6379".to_owned(),
+        key: b"outbound:lock".to_vec(),
+        scheme: SchemeKind::Redisson,
+        name: None,
+        username: None,
+        password: None,
+    };
+    change(&mut lock);
+    Config::single_lock(&lock).map_err(|errors| errors.to_string())
+}
+
+#[test]
+fn one_lock_needs_no_file() {
+    let config = single(|_| {}).unwrap();
+    assert_eq!(
+        (&*config.tasks[0].name, config.tasks[0].lock.key.as_slice()),
+        ("outbound:lock", b"outbound:lock".as_slice())
+    );
+    let named = single(|lock| {
+        lock.key = vec![0, 255];
+        lock.name = Some("binary".to_owned());
+        lock.password = Some(PasswordSource::File("secret".into()));
+    });
+    let named = named.unwrap();
+    assert_eq!((&*named.tasks[0].name, named.tasks[0].lock.key.as_slice()), ("binary", [0, 255].as_slice()));
+    assert_eq!(named.redises[0].password, Some(PasswordSource::File("secret".into())));
+}
+
+#[test]
+fn mistakes_on_the_command_line_name_their_flag() {
+    let message = single(|lock| {
+        lock.redis_url = "redis://:hunter2@127.0.0.1".to_owned();
+        lock.key = b"a\nb".to_vec();
+    });
+    let message = message.unwrap_err();
+    assert!(!message.contains("hunter2"), "{message}");
+    let lines: Vec<&str> = message.lines().collect();
+    assert!(lines[0].starts_with("command line: --redis: has a user or password in it; "), "{message}");
+    assert_eq!(lines[1], "command line: --name: has control characters in it; use printable text");
+    assert!(single(|lock| lock.key.clear()).unwrap_err().contains("--lock: is an empty key"));
+}
+
+#[test]
+fn every_field_is_in_the_complete_example_and_in_the_documentation() {
+    let documentation = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
+    let example = fs::read_to_string(root().join("tests/it/config/good/complete.yml")).unwrap();
+    assert!(documentation.contains(&example), "docs/configuration.md must show good/complete.yml as it is");
+    for block in documentation.split("```yaml\n").skip(1) {
+        let yaml = block.split("```").next().unwrap();
+        Config::parse(yaml, Path::new("docs/configuration.md")).unwrap();
+    }
+    for block in BLOCKS {
+        for field in block.fields {
+            assert!(documentation.contains(&format!("`{field}`")), "`{field}` of {} is not documented", block.path);
+            assert!(example.contains(&format!("{field}:")), "`{field}` of {} is not in the example", block.path);
+        }
+        for (field, _) in block.not_yet {
+            assert!(!example.contains(&format!("{field}:")), "{field}");
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! The metrics page: golden files, promtool, a strict reader, hostile names, the budget of series, the reference.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use lockwatch::output::exposition::{Variant, classic, make};
+use lockwatch::output::metrics::{HOLDER_SERIES_MAX, TABLE, encode};
+use lockwatch::output::negotiate::{Coding, Format};
+use lockwatch::published::Published;
+use lockwatch_model::reading::{Holder, Mode};
+use lockwatch_model::snapshot::{RedisView, TaskView};
+
+use crate::snapshots::{RELOAD, full_task, good_redis, hold, holder, new_redis, new_task, published, stopped_task};
+
+/// A series: its name and its labels.
+type Series = (String, BTreeMap<String, String>);
+
+/// What a strict reader finds on a page.
+#[derive(Default)]
+struct Read {
+    samples: BTreeMap<Series, f64>,
+    kinds: BTreeMap<String, String>,
+}
+
+impl Read {
+    fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let wanted = |series: &&Series| {
+            series.0 == name && labels.iter().all(|(name, value)| series.1.get(*name).is_some_and(|have| have == value))
+        };
+        let found: Vec<&Series> = self.samples.keys().filter(wanted).collect();
+        assert!(found.len() < 2, "{name} {labels:?} is ambiguous: {found:?}");
+        found.first().map(|series| self.samples[*series])
+    }
+
+    /// All values of a label of a metric.
+    fn labels(&self, metric: &str, label: &str) -> BTreeSet<String> {
+        self.samples.keys().filter(|(name, _)| name == metric).map(|(_, labels)| labels[label].clone()).collect()
+    }
+}
+
+/// Reads OpenMetrics text and refuses whatever is not exactly right: duplicate series, families in pieces or without
+/// description, unknown escapes, text after the end.
+fn read(page: &str) -> Read {
+    let mut read = Read::default();
+    let body = page.strip_suffix("# EOF\n").expect("the end mark");
+    assert!(!body.contains("# EOF"), "text after the end");
+    let (mut family, mut described) = (String::new(), None);
+    for line in body.split_terminator('\n') {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            described = rest.split_once(' ').map(|(name, help)| (name.to_owned(), help.len()));
+            assert!(described.as_ref().is_some_and(|(_, length)| *length > 0), "{line}");
+        } else if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').expect(line);
+            assert_eq!(described.take().map(|(name, _)| name).as_deref(), Some(name), "{line}");
+            assert!(["gauge", "counter", "histogram"].contains(&kind), "{line}");
+            assert!(read.kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "described twice: {line}");
+            family = name.to_owned();
+        } else {
+            let (series, value) = read_sample(line);
+            let kind = &read.kinds[&family];
+            let suffix = series.0.strip_prefix(&family).unwrap_or_else(|| panic!("outside its family: {line}"));
+            let fits = match kind.as_str() {
+                "gauge" => suffix.is_empty(),
+                "counter" => suffix == "_total" && value >= 0.0,
+                _ => ["_bucket", "_sum", "_count"].contains(&suffix) && value >= 0.0,
+            };
+            assert!(fits, "{line} is no {kind}");
+            assert!(read.samples.insert(series, value).is_none(), "twice: {line}");
+        }
+    }
+    read
+}
+
+fn read_sample(line: &str) -> (Series, f64) {
+    let name_end = line.find(['{', ' ']).expect(line);
+    let name = &line[..name_end];
+    let is_name = |text: &str| {
+        !text.is_empty()
+            && !text.starts_with(|first: char| first.is_ascii_digit())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    };
+    assert!(is_name(name), "{line}");
+    let mut labels = BTreeMap::new();
+    let mut rest = &line[name_end..];
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        loop {
+            let (label, after) = rest.split_once("=\"").expect(line);
+            assert!(is_name(label), "{line}");
+            let (value, after) = read_value(after);
+            assert!(labels.insert(label.to_owned(), value).is_none(), "label twice: {line}");
+            if let Some(after) = after.strip_prefix(',') {
+                rest = after;
+            } else {
+                rest = after.strip_prefix('}').expect(line);
+                break;
+            }
+        }
+    }
+    let number = rest.strip_prefix(' ').expect(line);
+    assert!(number.bytes().all(|byte| byte.is_ascii_digit() || b".-e".contains(&byte)), "{line}");
+    ((name.to_owned(), labels), number.parse().expect(line))
+}
+
+/// A label's value up to its closing quote, and what follows.
+fn read_value(text: &str) -> (String, &str) {
+    let mut value = String::new();
+    let mut characters = text.char_indices();
+    while let Some((at, character)) = characters.next() {
+        match character {
+            '"' => return (value, &text[at + 1..]),
+            '\\' => match characters.next().expect("an escape").1 {
+                'n' => value.push('\n'),
+                same @ ('\\' | '"') => value.push(same),
+                other => panic!("unknown escape {other}"),
+            },
+            other => value.push(other),
+        }
+    }
+    panic!("no closing quote");
+}
+
+fn page(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Read {
+    read(&encode(published(tasks, redises), RELOAD).unwrap())
+}
+
+fn fixed() -> Arc<Published> {
+    let mut hostile = stopped_task("quote\" back\\slash\nnewline");
+    Arc::make_mut(&mut hostile.spec).lock.key = b"\xff\"\\\n{}".to_vec();
+    let tasks = vec![full_task("outbound"), hostile, new_task("unread")];
+    published(tasks, vec![good_redis("main"), new_redis("spare")])
+}
+
+/// Without what differs from run to run.
+fn steady(page: &str) -> String {
+    page.split_inclusive('\n').filter(|line| !line.starts_with("process_")).collect()
+}
+
+#[test]
+fn golden_pages() {
+    for (format, file) in [(Format::OpenMetrics, "metrics.om.txt"), (Format::Classic, "metrics.txt")] {
+        let page = make(fixed(), RELOAD, Variant { format, coding: Coding::Identity }).unwrap();
+        check_golden(&Path::new("tests/golden").join(file), &steady(&String::from_utf8(page).unwrap()));
+    }
+}
+
+/// Compares a text with a file; `BLESS=1` writes the file.
+fn check_golden(file: &Path, text: &str) {
+    if std::env::var_os("BLESS").is_some() {
+        std::fs::write(file, text).unwrap();
+    }
+    let golden = std::fs::read_to_string(file).unwrap_or_default();
+    let difference = golden.lines().zip(text.lines()).find(|(golden, now)| golden != now);
+    assert!(golden == text, "{} differs, first in {difference:?}; BLESS=1 rewrites it", file.display());
+}
+
+#[test]
+fn the_reference_is_that_of_the_table() {
+    let mut text = String::from(
+        "# Metrics\n\nGenerated from the agent's own table; `BLESS=1 cargo test` rewrites it.\n\n\
+         Durations are seconds. Instants are Unix seconds on the clock that the text names; no rule should compare them\n\
+         with `time()`. What is not known is absent. A histogram `x` has the series `x_bucket`, `x_sum` and `x_count`.\n\n\
+         | name | type | labels | meaning |\n|---|---|---|---|\n",
+    );
+    for metric in TABLE {
+        let labels: Vec<String> = metric.labels().iter().map(|label| label_cell(label)).collect();
+        text += &format!("| `{}` | {} | {} | {} |\n", metric.name, metric.kind(), labels.join(", "), metric.help);
+    }
+    check_golden(Path::new("docs/metrics.md"), &text);
+}
+
+fn label_cell(label: &str) -> String {
+    if label.starts_with('(') { label.to_owned() } else { format!("`{label}`") }
+}
+
+#[test]
+fn the_table_follows_the_rules_of_names() {
+    let mut names = HashSet::new();
+    for metric in TABLE {
+        assert!(names.insert(metric.name), "{} twice", metric.name);
+        assert_eq!(metric.kind() == "counter", metric.name.ends_with("_total"), "{}", metric.name);
+        assert!(metric.name.starts_with("lockwatch_") || metric.name.starts_with("process_"), "{}", metric.name);
+        assert!(!metric.help.contains(['\n', '\\', '|']) && metric.help.ends_with('.'), "{}", metric.help);
+    }
+}
+
+#[test]
+fn promtool_finds_nothing_to_say() {
+    let child = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = child else {
+        println!("SKIPPED: promtool_finds_nothing_to_say needs promtool");
+        return;
+    };
+    let text = classic(&encode(fixed(), RELOAD).unwrap());
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    assert!(output.status.success() && said.is_empty(), "{}", String::from_utf8_lossy(&said));
+}
+
+#[test]
+fn a_task_has_at_most_95_series() {
+    let mut task = full_task("outbound");
+    let readers = (0..100).map(|n| (holder(format!("reader-{n}").as_bytes()), Some(b"srv".to_vec()))).collect();
+    task.hold = Some(lockwatch_model::snapshot::HoldView { mode: Mode::Read, ..hold(readers) });
+    let read = page(vec![task], vec![good_redis("main")]);
+    let of_task = read.samples.keys().filter(|(_, labels)| labels.contains_key("task")).count();
+    assert!(of_task <= 95, "{of_task} series");
+    let of_tasks = TABLE.iter().filter(|metric| metric.labels().contains(&"task"));
+    for metric in of_tasks.filter(|metric| metric.kind() != "histogram") {
+        assert!(read.samples.keys().any(|(name, _)| name == metric.name), "{} is not set in this test", metric.name);
+    }
+    assert_eq!(read.labels("lockwatch_lock_holder", "holder").len(), HOLDER_SERIES_MAX);
+    assert_eq!(read.value("lockwatch_lock_holders", &[]), Some(100.0));
+}
+
+#[test]
+fn every_state_series_is_there_from_the_first_scrape() {
+    let read = page(vec![new_task("outbound")], vec![new_redis("main")]);
+    let present: BTreeSet<&str> = read.samples.keys().map(|(name, _)| name.as_str()).collect();
+    for metric in TABLE.iter().filter(|metric| metric.kind() != "gauge") {
+        let sample =
+            if metric.kind() == "histogram" { format!("{}_count", metric.name) } else { metric.name.to_owned() };
+        assert!(present.contains(sample.as_str()), "{sample}");
+        assert!(
+            sample.starts_with("process_")
+                || read.samples.iter().all(|((name, _), value)| *name != sample || *value == 0.0)
+        );
+    }
+    for kind in ["down", "split", "stalled", "unwanted", "blind", "switches_lost"] {
+        assert_eq!(read.value(&format!("lockwatch_task_{kind}_seconds"), &[]), Some(0.0));
+    }
+    assert_eq!(read.labels("lockwatch_task_state", "state").len(), 8);
+    assert_eq!(read.value("lockwatch_task_state", &[("state", "unknown")]), Some(1.0));
+}
+
+#[test]
+fn what_is_not_known_is_absent() {
+    let read = page(vec![new_task("outbound")], vec![new_redis("main")]);
+    for name in [
+        "lockwatch_lock_held",
+        "lockwatch_lock_holder",
+        "lockwatch_lock_holders",
+        "lockwatch_lock_ttl_seconds",
+        "lockwatch_lock_persistent",
+        "lockwatch_lock_renewal_overdue_seconds",
+        "lockwatch_lock_reentries",
+        "lockwatch_task_wanted",
+        "lockwatch_task_wanting_users",
+        "lockwatch_task_switches",
+        "lockwatch_task_held_seconds",
+        "lockwatch_task_switch_key_seen",
+        "lockwatch_task_stale_after_seconds",
+        "lockwatch_task_max_hold_seconds",
+        "lockwatch_task_paused",
+        "lockwatch_redis_up",
+        "lockwatch_redis_masters",
+        "lockwatch_redis_role_verified",
+    ] {
+        assert_eq!(read.value(name, &[]), None, "{name}");
+    }
+}
+
+#[test]
+fn a_free_lock_has_no_holder_and_no_age() {
+    let mut task = full_task("outbound");
+    task.held = Some(false);
+    let read = page(vec![task], vec![]);
+    for (name, value) in [
+        ("lockwatch_lock_held", Some(0.0)),
+        ("lockwatch_lock_holders", Some(0.0)),
+        ("lockwatch_task_held_seconds", Some(0.0)),
+        ("lockwatch_lock_renewal_overdue_seconds", Some(0.0)),
+        ("lockwatch_lock_holder", None),
+        ("lockwatch_lock_ttl_seconds", None),
+        ("lockwatch_lock_persistent", None),
+    ] {
+        assert_eq!(read.value(name, &[]), value, "{name}");
+    }
+}
+
+#[test]
+fn a_lock_without_ttl_is_persistent_and_a_torn_one_is_neither() {
+    let with = |persistent| {
+        let mut task = full_task("outbound");
+        let hold = task.hold.as_mut().unwrap();
+        (hold.deadline, hold.ttl_ms, hold.persistent) = (None, None, persistent);
+        page(vec![task], vec![]).value("lockwatch_lock_persistent", &[])
+    };
+    assert_eq!((with(Some(true)), with(Some(false)), with(None)), (Some(1.0), Some(0.0), None));
+}
+
+#[test]
+fn a_secret_token_is_never_shown() {
+    let mut task = full_task("outbound");
+    let secret = Holder { client: b"s3cr3t-token".to_vec(), thread: None, entries: None, secret: true };
+    task.hold = Some(hold(vec![(secret, None)]));
+    let text = encode(published(vec![task], vec![]), RELOAD).unwrap();
+    assert!(!text.contains("s3cr3t"), "{text}");
+    let digest = read(&text).labels("lockwatch_lock_holder", "holder").pop_first().unwrap();
+    assert!(digest.len() == 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
+}
+
+#[test]
+fn two_threads_of_one_instance_are_one_series() {
+    let mut task = full_task("outbound");
+    let thread = |name: &[u8]| (Holder { thread: Some(name.to_vec()), ..holder(b"client") }, None);
+    task.hold = Some(hold(vec![thread(b"1"), thread(b"2")]));
+    let read = page(vec![task], vec![]);
+    assert_eq!(read.labels("lockwatch_lock_holder", "holder").len(), 1);
+    assert_eq!(read.value("lockwatch_lock_holders", &[]), Some(2.0));
+}
+
+#[test]
+fn hostile_names_stay_valid_and_different() {
+    let mut random = fastrand::Rng::with_seed(20_261_121);
+    for round in 0..60 {
+        let names: BTreeSet<String> = (0..8).map(|_| hostile_text(&mut random)).collect();
+        let keys: BTreeSet<Vec<u8>> = (0..names.len() * 3).map(|_| hostile_bytes(&mut random)).collect();
+        let mut keys = keys.into_iter();
+        let tasks: Vec<TaskView> = names.iter().map(|name| hostile_task(&mut random, name, &mut keys)).collect();
+        let shown_keys: BTreeSet<Vec<u8>> = tasks.iter().map(|task| task.spec.lock.key.clone()).collect();
+        let holders: BTreeSet<_> =
+            tasks.iter().filter_map(|task| task.hold.as_ref()).flat_map(|hold| hold.holders.clone()).collect();
+        let mut redis = good_redis(&hostile_text(&mut random));
+        redis.spec.address = hostile_text(&mut random).into();
+        let read = page(tasks.clone(), vec![redis]);
+        assert_eq!(read.labels("lockwatch_task_state", "task").len(), names.len(), "round {round}");
+        assert_eq!(read.labels("lockwatch_task_info", "key").len(), shown_keys.len(), "round {round}");
+        let pairs: BTreeSet<(String, String)> = read
+            .samples
+            .keys()
+            .filter(|(name, _)| name == "lockwatch_lock_holder")
+            .map(|(_, labels)| (labels["holder"].clone(), labels["host"].clone()))
+            .collect();
+        let expected: BTreeSet<(Vec<u8>, Vec<u8>)> =
+            holders.into_iter().map(|(holder, host)| (holder.client, host.unwrap_or_default())).collect();
+        assert_eq!(pairs.len(), expected.len(), "round {round}: {expected:?}");
+    }
+}
+
+fn hostile_task(random: &mut fastrand::Rng, name: &str, keys: &mut impl Iterator<Item = Vec<u8>>) -> TaskView {
+    let mut task = full_task(name);
+    let spec = Arc::make_mut(&mut task.spec);
+    spec.lock.key = keys.next().unwrap_or_default();
+    spec.labels = ["team", "team", "task", "key", "a\"b", "", "__name__", "9", "le gal", "ok_1"]
+        .map(|label| (label.into(), hostile_text(random).into()))
+        .to_vec();
+    let holders = (0..random.usize(0..4)).map(|_| (holder(&hostile_bytes(random)), Some(hostile_bytes(random))));
+    task.hold = Some(hold(holders.collect()));
+    task
+}
+
+fn hostile_bytes(random: &mut fastrand::Rng) -> Vec<u8> {
+    let pieces: [&[u8]; 12] =
+        [b"\"", b"\\", b"\n", b"\0", b"}", b"{", b",", b"=", b"\xff", b"a", "…".as_bytes(), "\u{202e}".as_bytes()];
+    let length = if random.u8(0..10) == 0 { 300 } else { random.usize(0..6) };
+    (0..length).map(|_| pieces[random.usize(0..pieces.len())]).collect::<Vec<_>>().concat()
+}
+
+fn hostile_text(random: &mut fastrand::Rng) -> String {
+    String::from_utf8_lossy(&hostile_bytes(random)).into_owned()
+}
+
+#[test]
+fn names_given_twice_cost_a_series_not_the_scrape() {
+    let tasks = vec![full_task("same"), stopped_task("same"), full_task("other")];
+    let read = page(tasks, vec![good_redis("main"), new_redis("main")]);
+    assert_eq!(read.labels("lockwatch_task_state", "task").len(), 2);
+}
+
+#[test]
+fn extreme_figures_can_be_read() {
+    let mut task = full_task("outbound");
+    task.fencing_token = Some(i64::MIN);
+    task.lease_ms = Some(u64::MAX);
+    task.waiters = Some(u64::MAX);
+    task.totals.renewals = u64::MAX;
+    task.totals.handovers.sum_ms = u64::MAX;
+    task.hold.as_mut().unwrap().deadline = Some(lockwatch_model::time::ServerTime(i64::MAX));
+    let read = page(vec![task], vec![]);
+    assert_eq!(read.value("lockwatch_lock_lease_seconds", &[]), Some(u64::MAX as f64 / 1000.0));
+}
+
+#[test]
+fn packed_pages_hold_the_same_text() {
+    let variant = |coding| make(fixed(), RELOAD, Variant { format: Format::OpenMetrics, coding }).unwrap();
+    let packed = variant(Coding::Gzip);
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut text).unwrap();
+    assert_eq!(steady(&text), steady(&String::from_utf8(variant(Coding::Identity)).unwrap()));
+}

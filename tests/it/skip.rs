@@ -1,0 +1,15 @@
+//! Leaving a test out on a machine that lacks what it needs, so that it can be counted.
+
+use std::io::Write;
+
+/// Whether all of `programs` are on `PATH`. If not, says that `test` is skipped, past the harness that would keep the
+/// line to itself.
+pub(crate) fn has(test: &str, programs: &[&str]) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &&&str| !std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let missing: Vec<&str> = programs.iter().filter(is_there).copied().collect();
+    if !missing.is_empty() {
+        let _ = writeln!(std::io::stderr(), "\nSKIPPED: {test}: needs {}", missing.join(", "));
+    }
+    missing.is_empty()
+}

@@ -1,0 +1,3 @@
+//! The real parts that tests run against.
+
+pub(crate) mod redisson;

@@ -1,0 +1,219 @@
+//! Real Redisson clients on command: starts the program below `tests/redisson` (its README has the commands), talks to it
+//! in lines, and ends it. All calls block.
+
+use std::collections::VecDeque;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use serde_json::Value;
+
+/// How long an ordinary command may take; `lock` on a lock that another holds takes longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How much of the program's log a failure shows.
+const LOG_LINES: usize = 40;
+/// Flags for a small process that starts fast.
+const JVM_FLAGS: [&str; 4] = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xmx128m", "-Xshare:auto"];
+
+/// One JVM with any number of Redisson clients. Dropping it kills it.
+pub(crate) struct Redisson {
+    child: Child,
+    stdin: ChildStdin,
+    lines: Receiver<Value>,
+    /// Events that came before somebody asked for them.
+    events: VecDeque<Value>,
+    log: Log,
+}
+
+type Log = Arc<Mutex<VecDeque<String>>>;
+
+impl Redisson {
+    /// Builds the program if it is stale and starts it. Without Java or Maven: says that `test` is skipped, and `None`.
+    pub(crate) fn start(test: &str) -> Option<Redisson> {
+        static BUILT: OnceLock<bool> = OnceLock::new();
+        if !*BUILT.get_or_init(build) {
+            #[allow(clippy::explicit_write, reason = "eprintln! is captured in a passing test, and a skip must show")]
+            writeln!(io::stderr(), "SKIPPED: {test} needs java and maven").unwrap();
+            return None;
+        }
+        let mut child = Command::new("java")
+            .args(JVM_FLAGS)
+            .args(["-cp", "target/classes:target/lib/*", "lockwatch.redisson.Main"])
+            .current_dir(project())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let stdin = child.stdin.take().unwrap();
+        let lines = parse_lines(child.stdout.take().unwrap());
+        let log = keep_log(child.stderr.take().unwrap());
+        Some(Redisson { child, stdin, lines, events: VecDeque::new(), log })
+    }
+
+    /// Sends a command and returns its answer; panics unless it succeeds in time.
+    pub(crate) fn run(&mut self, command: &str) -> Value {
+        self.send(command);
+        match self.answer(PATIENCE) {
+            Ok(answer) => answer,
+            Err(why) => self.fail(&format!("{command}: {why}")),
+        }
+    }
+
+    /// Sends a command without waiting; its answer must be fetched before the next command.
+    pub(crate) fn send(&mut self, command: &str) {
+        assert!(!command.contains('\n'), "one command is one line");
+        if let Err(e) = writeln!(self.stdin, "{command}") {
+            self.fail(&format!("{command}: {e}"));
+        }
+    }
+
+    /// The answer to the command that was sent last.
+    ///
+    /// # Errors
+    /// Why it failed.
+    pub(crate) fn answer(&mut self, timeout: Duration) -> Result<Value, String> {
+        let deadline = Instant::now() + timeout;
+        loop {
+            let line = self.line_until(deadline)?;
+            if line.get("event").is_some() {
+                self.events.push_back(line);
+            } else if line["ok"] == true {
+                return Ok(line);
+            } else {
+                return Err(line["error"].to_string());
+            }
+        }
+    }
+
+    /// The next event of this name about this lock, which may have come already; panics unless it comes in time.
+    pub(crate) fn event(&mut self, name: &str, lock: &str, timeout: Duration) -> Value {
+        let is_it = |line: &Value| line["event"] == name && line["lock"] == lock;
+        if let Some(event) = self.events.iter().position(is_it).and_then(|at| self.events.remove(at)) {
+            return event;
+        }
+        let deadline = Instant::now() + timeout;
+        loop {
+            match self.line_until(deadline) {
+                Ok(line) if is_it(&line) => return line,
+                Ok(line) => self.events.push_back(line),
+                Err(why) => self.fail(&format!("event {name} about {lock}: {why}")),
+            }
+        }
+    }
+
+    /// Connects a client (`options` as in the README, beginning with the port) and returns its id.
+    pub(crate) fn connect(&mut self, client: &str, options: &str) -> String {
+        self.run(&format!("connect {client} {options}"));
+        self.run(&format!("id {client}"))["id"].as_str().unwrap().to_owned()
+    }
+
+    /// Sends `SIGKILL` and waits for the end: a crash of all its clients.
+    pub(crate) fn kill(&mut self) -> ExitStatus {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap()
+    }
+
+    /// The process, for signals.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn line_until(&mut self, deadline: Instant) -> Result<Value, String> {
+        self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|e| match e {
+            RecvTimeoutError::Timeout => "no answer in time".to_owned(),
+            RecvTimeoutError::Disconnected => "the program has ended".to_owned(),
+        })
+    }
+
+    fn fail(&self, what: &str) -> ! {
+        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        panic!("{what}\nits log:\n{}", log.iter().fold(String::new(), |text, line| text + line + "\n"));
+    }
+}
+
+impl Drop for Redisson {
+    fn drop(&mut self) {
+        // It may have ended already; then there is nothing to kill.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Text as one word of a command.
+pub(crate) fn word(text: &str) -> String {
+    if text.is_empty() {
+        return "%".to_owned();
+    }
+    text.bytes()
+        .map(|byte| match byte {
+            b'%' | b'=' | b'+' | 0..=b' ' | 0x7f.. => format!("%{byte:02X}"),
+            plain => char::from(plain).to_string(),
+        })
+        .collect()
+}
+
+fn project() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redisson")
+}
+
+/// Whether the program is there; builds it if its sources are newer. Panics when the build fails.
+fn build() -> bool {
+    let stamp = project().join("target/built");
+    if !is_installed("java", "-version") {
+        return false;
+    }
+    if fs::metadata(&stamp).and_then(|built| built.modified()).is_ok_and(|built| built > newest_source()) {
+        return true;
+    }
+    if !is_installed("mvn", "-version") {
+        return false;
+    }
+    let build = Command::new("mvn").args(["-q", "-B", "package"]).current_dir(project()).output().unwrap();
+    assert!(build.status.success(), "mvn package in tests/redisson:\n{}", String::from_utf8_lossy(&build.stdout));
+    fs::write(stamp, "").unwrap();
+    true
+}
+
+fn is_installed(program: &str, version_flag: &str) -> bool {
+    Command::new(program).arg(version_flag).output().is_ok_and(|output| output.status.success())
+}
+
+fn newest_source() -> SystemTime {
+    let sources = fs::read_dir(project().join("src/main/java/lockwatch/redisson")).unwrap();
+    let files = sources.map(|entry| entry.unwrap().path()).chain([project().join("pom.xml")]);
+    files.map(|file| fs::metadata(file).unwrap().modified().unwrap()).max().unwrap()
+}
+
+fn parse_lines(stdout: impl Read + Send + 'static) -> Receiver<Value> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            let parsed = serde_json::from_str(&line).unwrap_or_else(|e| panic!("{line}: {e}"));
+            if sender.send(parsed).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn keep_log(stderr: impl Read + Send + 'static) -> Log {
+    let log = Log::default();
+    let kept = Arc::clone(&log);
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+            let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+            if kept.len() == LOG_LINES {
+                kept.pop_front();
+            }
+            kept.push_back(line);
+        }
+    });
+    log
+}
