@@ -52,3 +52,26 @@ fn every_timeline_checks_something() {
         assert!(script.checks() > 0, "{} checks nothing", path.display());
     }
 }
+
+/// A check that cannot fail would prove nothing: each kind is shown to find what is wrong.
+#[test]
+fn what_is_wrong_is_reported() {
+    let world = "# A world in which the task runs.\n0s switch anna on\n   A locks 30s\n";
+    for (line, complaint) in [
+        ("5s expect verdict down", "verdict is running"),
+        ("5s expect held_for 4s", "held_for is 5s"),
+        ("5s expect holders B", "holders is A"),
+        ("5s expect event gap_began", "0 × gap_began"),
+        ("5s expect no event verdict held_wanted", "1 × verdict held_wanted"),
+        ("3s..5s always held_for < 5s", "held_for is 5s"),
+        ("3s..5s never verdict running", "it is so"),
+        ("3s..5s becomes verdict running", "it is so already"),
+        ("3s..5s becomes verdict down", "it never became so"),
+    ] {
+        let script = harness::parse(&format!("{world}{line}\n")).expect("readable");
+        let failures = harness::play(&script).expect("playable");
+        assert!(failures.iter().any(|failure| failure.contains(complaint)), "{line}: {failures:?}");
+    }
+    let mistaken = harness::parse(&format!("{world}5s expect colour red\n")).expect("readable");
+    assert!(harness::play(&mistaken).is_err_and(|mistake| mistake.contains("line 4")));
+}

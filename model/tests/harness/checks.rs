@@ -30,6 +30,7 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "on" => joined(view.switches.iter().flatten().filter(|s| s.on == Some(true)).map(|s| text(&s.user))),
         "undecodable" => joined(view.switches.iter().flatten().filter(|s| s.on.is_none()).map(|s| text(&s.user))),
         "switches" => view.switches.as_ref().map_or(word("unknown"), |all| Found::Count(all.len() as u64)),
+        "wanting_users" => count(view.wanting_users),
         "switch_key_seen" => tri(view.switch_key_seen),
         "switches_unknown" => reason(view.switches_unknown),
         "lost" => joined(view.lost_users.iter().map(|user| text(user))),

@@ -127,7 +127,7 @@ impl Play<'_> {
 
     fn look(&mut self, now: u64) -> Result<(), String> {
         let script = self.script;
-        if now % LOOK_EVERY_MS == 0 || self.instants.contains(&now) {
+        if now.is_multiple_of(LOOK_EVERY_MS) || self.instants.contains(&now) {
             self.step(now, Input::Tick);
         }
         let snapshot = self.state.snapshot(mono(now));

@@ -57,10 +57,14 @@ impl Sampler {
     /// A fault from now on: `cut REASON for 30s`, `drop every 2`, `drop none`, `latency 200ms`, `agent pauses 30s`.
     pub(crate) fn fault(&mut self, now: u64, words: &[&str]) -> Option<Result<(), String>> {
         let result = match words {
-            ["cut", why, "for", long] => {
-                verbs::reason(why).and_then(|why| Ok(self.cut = Some((why, now + duration(long)?))))
+            ["cut", why, "for", long] => verbs::reason(why).and_then(|why| {
+                self.cut = Some((why, now + duration(long)?));
+                Ok(())
+            }),
+            ["drop", "none"] => {
+                self.drop_every = 0;
+                Ok(())
             }
-            ["drop", "none"] => Ok(self.drop_every = 0),
             ["drop", "every", count] => count.parse().map_err(|_| "every how many?".to_owned()).map(|count| {
                 self.drop_every = count;
                 self.sent = 0;
@@ -134,7 +138,7 @@ impl Sampler {
 
     fn send(&mut self, now: u64, world: &World, setup: &Setup) -> InFlight {
         self.sent += 1;
-        let dropped = self.drop_every > 0 && self.sent % self.drop_every == 0;
+        let dropped = self.drop_every > 0 && self.sent.is_multiple_of(self.drop_every);
         let late = self.latency_ms >= setup.timeout_ms;
         let failure = match self.cut {
             Some((why, until)) if now < until => Some(why),

@@ -129,6 +129,11 @@ impl Setup {
         matches!(self.wanted, Some(WantedSource::Set(_)))
     }
 
+    /// Whether a counter tells how many users want the task.
+    pub(crate) fn counts(&self) -> bool {
+        matches!(self.wanted, Some(WantedSource::Counter(_)))
+    }
+
     /// Whether progress, claims and pause are to be read.
     pub(crate) fn reads(&self) -> (bool, bool, bool) {
         (self.stale_after_ms.is_some(), self.fresh_for_ms.is_some(), self.pause)
@@ -188,6 +193,7 @@ fn wanted(value: &str) -> Result<Option<WantedSource>, String> {
         "hash" => WantedSource::Hash(b"outbound:users".to_vec()),
         "hash2" => WantedSource::Hash(b"outbound:users:2".to_vec()),
         "set" => WantedSource::Set(b"outbound:users".to_vec()),
+        "counter" => WantedSource::Counter(b"outbound:count".to_vec()),
         "keys" => WantedSource::Keys(vec![b"outbound:anna".to_vec(), b"outbound:bert".to_vec()]),
         "always" => WantedSource::Always,
         "never" => WantedSource::Never,

@@ -19,7 +19,8 @@ pub(crate) fn act(world: &mut World, words: &[&str]) -> Result<(), String> {
         "switches" => veil(world.now, rest).map(|veil| world.switches_veil = Some(veil)),
         "claims" => veil(world.now, rest).map(|veil| world.claims_veil = Some(veil)),
         "progress" => progress(world, rest),
-        "token" => token(world, rest),
+        "counter" => number(rest).map(|count| world.counter = count),
+        "token" => number(rest).map(|token| world.token = token),
         "pause" => pause(world, rest),
         "clock" => clock(world, rest),
         "flush" | "restart" | "evict" | "failover" | "generation" => data(world, words),
@@ -190,13 +191,12 @@ fn progress(world: &mut World, words: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-fn token(world: &mut World, words: &[&str]) -> Result<(), String> {
-    world.token = match words {
-        ["none"] => None,
-        [value] => Some(value.parse().map_err(|_| "no number")?),
-        _ => return Err("which?".to_owned()),
-    };
-    Ok(())
+fn number<T: std::str::FromStr>(words: &[&str]) -> Result<Option<T>, String> {
+    match words {
+        ["none"] => Ok(None),
+        [value] => value.parse().map(Some).map_err(|_| "no number".to_owned()),
+        _ => Err("which?".to_owned()),
+    }
 }
 
 fn pause(world: &mut World, words: &[&str]) -> Result<(), String> {
@@ -238,6 +238,9 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
                 _ => {}
             }
         }
+        // In another database: it counts, but nothing of ours is gone.
+        ["flush", "elsewhere"] => world.generation.flushes += 1,
+        ["evict", "elsewhere"] => world.generation.evictions += 1,
         ["evict", "lock"] => {
             world.generation.evictions += 1;
             world.release();
@@ -248,7 +251,10 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
         }
         ["failover"] => world.generation.replication_id.push(b'\''),
         ["generation", "hidden"] => world.generation_hidden = true,
-        _ => return Err("flush, restart empty|kept|stale, evict lock|switches, failover, generation hidden".to_owned()),
+        _ => return Err(
+            "flush [elsewhere], restart empty|kept|stale, evict lock|switches|elsewhere, failover, generation hidden"
+                .to_owned(),
+        ),
     }
     Ok(())
 }
@@ -256,6 +262,7 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
 fn lose_all(world: &mut World) {
     world.release();
     world.switches.clear();
+    world.counter = None;
     world.claims.clear();
     world.progress = None;
     world.token = None;

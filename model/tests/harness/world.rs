@@ -82,6 +82,8 @@ pub(crate) struct World {
     pub(crate) take_over_at: Option<u64>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) switches: BTreeMap<String, Switch>,
+    /// How many users want the task, where a counter tells it.
+    pub(crate) counter: Option<u64>,
     pub(crate) claims: BTreeMap<String, u64>,
     pub(crate) progress: Option<u64>,
     pub(crate) token: Option<i64>,
@@ -106,6 +108,7 @@ impl World {
             take_over_at: None,
             timers: Vec::new(),
             switches: BTreeMap::new(),
+            counter: None,
             claims: BTreeMap::new(),
             progress: None,
             token: None,
@@ -287,7 +290,16 @@ impl World {
             .filter(|(_, switch)| seen(switch))
             .map(|(user, switch)| (user.clone().into_bytes(), switch.clone()))
             .collect();
-        SwitchesReading::Read { key_exists: !switches.is_empty(), switches }
+        if setup.counts() {
+            let switch = |count| if count > 0 { Switch::On } else { Switch::Off };
+            let switches = self.counter.map(|count| (b"outbound:count".to_vec(), switch(count)));
+            return SwitchesReading::Read {
+                key_exists: switches.is_some(),
+                switches: switches.into_iter().collect(),
+                counted: Some(self.counter.unwrap_or(0)),
+            };
+        }
+        SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None }
     }
 }
 
@@ -337,12 +349,12 @@ mod tests {
         let mut world = World::new();
         world.switches.insert("anna".to_owned(), Switch::Off);
         let mut setup = Setup::default();
-        let SwitchesReading::Read { switches, key_exists } = world.read_switches(&setup) else {
+        let SwitchesReading::Read { switches, key_exists, .. } = world.read_switches(&setup) else {
             panic!("readable");
         };
         assert_eq!((switches.len(), key_exists), (1, true));
         setup.set(&["wanted", "set"]).expect("a known setting");
-        let empty = SwitchesReading::Read { switches: Vec::new(), key_exists: false };
+        let empty = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None };
         assert_eq!(world.read_switches(&setup), empty);
     }
 }

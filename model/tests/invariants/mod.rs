@@ -6,7 +6,7 @@ use lockwatch_model::histogram::Histogram;
 use lockwatch_model::snapshot::{Snapshot, TaskView, Totals};
 use lockwatch_model::spec::WatchSpec;
 use lockwatch_model::time::Mono;
-use lockwatch_model::verdict::{LockFact, Verdict, Wanted};
+use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
 
 /// What the snapshot before said.
 #[derive(Debug, Default)]
@@ -51,23 +51,26 @@ impl Invariants {
 
 fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
     let durations = &view.durations;
+    // A verdict that only stays was judged by earlier readings, perhaps under other thresholds.
+    let now = |verdict| view.verdict == verdict && view.rule != Rule::KeepPrevious;
     let claims = [
         (view.hold.is_some() == (view.held == Some(true)), "there is a hold if and only if held is true"),
         (view.held.is_some() || view.unknown.is_some(), "an unknown lock has a reason"),
-        (view.lock_fact != LockFact::Held || view.held == Some(true), "what is held as a fact was read as held"),
+        (view.lock_fact == LockFact::Unknown || view.held.is_some(), "what cannot be read is no fact"),
         (view.lock_fact != LockFact::Free || view.held == Some(false), "what is free as a fact was read as free"),
-        ((view.verdict == Verdict::Split) == !view.splits.is_empty(), "split if and only if a split is in force"),
+        (view.splits.is_empty() || view.verdict == Verdict::Split, "a split in force is the verdict"),
+        (!view.splits.is_empty() || !now(Verdict::Split), "without evidence there is no split"),
         (view.splits.is_sorted() && !has_twins(&view.splits), "the splits are sorted and distinct"),
         (!view.splits.is_empty() || durations.split_ms == 0, "no split lasts while none is in force"),
         (!view.lost_users.is_empty() || durations.switches_lost_ms == 0, "nothing is lost while no user lost it"),
-        (view.verdict != Verdict::Down || durations.down_ms > view.spec.grace_ms, "down is longer than grace"),
-        (view.verdict != Verdict::Down || view.wanted != Wanted::No, "what nobody wants is not down"),
+        (!now(Verdict::Down) || durations.down_ms > view.spec.grace_ms, "down is longer than grace"),
+        (!now(Verdict::Down) || view.wanted == Wanted::Yes, "only what is wanted is down"),
         (view.spec.wanted.is_some() || durations.down_ms == 0, "without switches there is no gap"),
-        (view.spec.wanted.is_some() || view.verdict != Verdict::Down, "without switches nothing is down"),
-        (view.spec.wanted.is_some() || view.verdict != Verdict::Unwanted, "without switches nothing is unwanted"),
+        (view.spec.wanted.is_some() || !now(Verdict::Down), "without switches nothing is down"),
+        (view.spec.wanted.is_some() || !now(Verdict::Unwanted), "without switches nothing is unwanted"),
         (view.spec.progress.is_some() || durations.stalled_ms == 0, "without progress nothing stalls"),
-        (view.verdict != Verdict::Stalled || durations.stalled_ms > 0, "stalled has a duration"),
-        (view.verdict != Verdict::Unwanted || durations.unwanted_ms > view.spec.wind_down_ms, "unwanted has one too"),
+        (!now(Verdict::Stalled) || durations.stalled_ms > 0, "stalled has a duration"),
+        (!now(Verdict::Unwanted) || durations.unwanted_ms > view.spec.wind_down_ms, "unwanted has one too"),
         (view.verdict_since <= at, "the verdict is not from the future"),
         (view.last_reading.is_none_or(|read| read <= at), "the newest reading is not from the future"),
         (
@@ -76,7 +79,8 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
         ),
         (view.totals.down_ms <= view.totals.wanted_ms, "down no longer than wanted"),
     ];
-    claims.iter().filter(|(holds, _)| !holds).map(|(_, what)| format!("broken: {what}")).collect()
+    let state = format!("{} by {}, lock {}", view.verdict.name(), view.rule.name(), view.lock_fact.name());
+    claims.iter().filter(|(holds, _)| !holds).map(|(_, what)| format!("broken: {what} ({state})")).collect()
 }
 
 fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
