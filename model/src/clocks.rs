@@ -15,6 +15,8 @@ pub(crate) struct GapClock {
     gap: Option<Gap>,
     /// First evidence of the present stretch of "wanted".
     wanted_since: Option<Mono>,
+    /// Since when there was no unseen stretch of "wanted" longer than `blind_after`.
+    unbroken_since: Option<Mono>,
     /// Newest evidence of "wanted".
     wanted_newest: Option<Mono>,
 }
@@ -35,6 +37,8 @@ pub(crate) enum Holding {
     Free(Mono),
     /// Nobody holds it, but that is not confirmed yet.
     PerhapsFree,
+    /// It could not be read.
+    Unseen,
     /// Held, but for too short to count.
     Unsettled,
     /// Held for long enough.
@@ -75,13 +79,15 @@ impl GapClock {
         *self = GapClock::default();
     }
 
-    /// Takes in an accepted reading of the lock. `blind_after_ms`: longer unseen stretches do not count.
+    /// Takes in a reading. `blind_after_ms`: longer unseen stretches do not count.
     pub(crate) fn observe(&mut self, at: Mono, holding: Holding, wanted: Wanted, blind_after_ms: u64) -> GapNews {
         let mut news = GapNews::default();
         match wanted {
             Wanted::Yes => {
                 let stretch_ms = self.wanted_newest.map_or(0, |newest| at.since_ms(newest));
-                news.wanted_ms = if stretch_ms <= blind_after_ms { stretch_ms } else { 0 };
+                let unbroken = stretch_ms <= blind_after_ms;
+                news.wanted_ms = if unbroken { stretch_ms } else { 0 };
+                self.unbroken_since = self.unbroken_since.filter(|_| unbroken).or(Some(at));
                 self.wanted_newest = Some(at);
                 self.wanted_since.get_or_insert(at);
             }
@@ -102,7 +108,7 @@ impl GapClock {
             (Holding::Settled, _) => {
                 news.ended = self.gap.take().map(|gap| (!gap.tainted).then_some(gap.value_ms));
             }
-            (Holding::Free(_) | Holding::PerhapsFree, _) => {}
+            (Holding::Free(_) | Holding::PerhapsFree | Holding::Unseen, _) => {}
         }
         news
     }
@@ -110,7 +116,7 @@ impl GapClock {
     fn grow(&mut self, at: Mono, first_free: Mono, blind_after_ms: u64, news: &mut GapNews) {
         news.began = self.gap.is_none();
         let gap = self.gap.get_or_insert(Gap { value_ms: 0, newest: None, tainted: false });
-        let from = gap.newest.unwrap_or_else(|| first_free.max(self.wanted_since.unwrap_or(at)));
+        let from = gap.newest.unwrap_or_else(|| first_free.max(self.unbroken_since.unwrap_or(at)));
         let stretch_ms = at.since_ms(from);
         // The first stretch is vouched for by the lock's own confirmation and by unbroken "wanted".
         if gap.newest.is_none() || stretch_ms <= blind_after_ms {

@@ -39,6 +39,11 @@ impl Delta {
         self.restarted || self.replication || self.flushed
     }
 
+    /// The same for a task whose switches are still there, unchanged: whatever was flushed was another database.
+    pub(crate) fn seen_beside(self, kept_switches: bool) -> Delta {
+        if kept_switches { Delta { flushed: false, emptied: false, ..self } } else { self }
+    }
+
     /// The changes to report.
     pub(crate) fn reported(self) -> impl Iterator<Item = GenerationChange> {
         [

@@ -252,6 +252,7 @@ impl Lock {
             .filter(|_| watched)
             .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
+        let regular = exact.is_some() || !watched || self.leases.of(held.mode).is_none();
         Hold {
             held: held.clone(),
             first_seen: seen.sent,
@@ -259,7 +260,7 @@ impl Lock {
             began,
             start_seen: watched,
             acquired: exact.or(watched.then_some(seen.last)),
-            deadlines: Deadlines::new(deadline, seen, exact),
+            deadlines: Deadlines::new(deadline, seen, exact, regular),
             overdue_ms: 0,
             last_life: began,
         }

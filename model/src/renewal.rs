@@ -73,16 +73,12 @@ impl Leases {
         let learned = self.learned.get_mut(mode as usize)?;
         let within = match learned.within {
             Some(old) if old.0.max(seen.0) <= old.1.min(seen.1) => (old.0.max(seen.0), old.1.min(seen.1)),
-            _ => {
-                learned.lease_ms = None;
-                seen
-            }
+            _ => seen,
         };
         learned.within = Some(within);
-        let lease_ms = whole_second_within(within)?;
-        let news = learned.lease_ms != Some(lease_ms) && self.configured_ms.is_none();
-        learned.lease_ms = Some(lease_ms);
-        news.then_some(lease_ms)
+        let before_ms = learned.lease_ms;
+        learned.lease_ms = whole_second_within(within);
+        learned.lease_ms.filter(|lease_ms| before_ms != Some(*lease_ms) && self.configured_ms.is_none())
     }
 }
 
@@ -140,11 +136,12 @@ pub(crate) struct PeriodRule {
 }
 
 impl Deadlines {
-    /// Of a hold first seen in `seen`; `set` is when it was acquired, where that is known.
-    pub(crate) fn new(deadline: Option<ServerTime>, seen: Seen, set: Option<ServerTime>) -> Deadlines {
+    /// Of a hold first seen in `seen`; `set` is when it was acquired, where that is known, and `regular` says that
+    /// nothing speaks against the usual lease.
+    pub(crate) fn new(deadline: Option<ServerTime>, seen: Seen, set: Option<ServerTime>, regular: bool) -> Deadlines {
         Deadlines {
             base: deadline.map(|deadline| (deadline, seen)),
-            base_is_regular: true,
+            base_is_regular: regular,
             set,
             moves_ms: VecDeque::new(),
             renewed: false,
@@ -163,7 +160,8 @@ impl Deadlines {
     pub(crate) fn period_ms(&self, rule: PeriodRule, lease_ms: Option<u64>) -> Option<u64> {
         rule.configured_ms.or_else(|| match (rule.by_lease)(1_000) {
             Some(_) => (rule.by_lease)(lease_ms?),
-            None => self.moves_ms.iter().copied().max(),
+            // The first renewal comes early with some libraries: only the second tells the rhythm.
+            None => self.moves_ms.iter().copied().max().filter(|_| self.moves_ms.len() > 1),
         })
     }
 

@@ -54,6 +54,8 @@ pub(crate) struct News {
     pub(crate) undecodable: Vec<(User, Switch)>,
     /// The key was looked for, and has never been seen.
     pub(crate) key_missing: bool,
+    /// There are switches, the same as before.
+    pub(crate) kept: bool,
 }
 
 impl Switches {
@@ -144,6 +146,7 @@ impl Switches {
         let mut news = News {
             undecodable: newly_undecodable(&old.switches, switches),
             key_missing: first && !key_exists,
+            kept: !switches.is_empty() && old.switches == *switches,
             ..News::default()
         };
         self.follow_vanished(&old.switches, switches, key_exists, at, delta, &mut news);
@@ -160,8 +163,8 @@ impl Switches {
         news: &mut News,
     ) {
         let gone: Vec<User> = gone_while_on(old, new);
-        // An eviction takes whole keys; a single field that is gone was removed by somebody.
-        let may_be_lost = delta.may_lose_locks() || (delta.evicted && !key_exists);
+        // A flush and an eviction take whole keys; a single field that is gone was removed by somebody.
+        let may_be_lost = delta.restarted || delta.replication || ((delta.flushed || delta.evicted) && !key_exists);
         if !gone.is_empty() && may_be_lost {
             let vanished =
                 self.vanished.get_or_insert(Vanished { users: Vec::new(), since: at, newest: at, confirmed: false });
@@ -175,7 +178,8 @@ impl Switches {
             return;
         }
         let Some(vanished) = &mut self.vanished else { return };
-        if old != new && !may_be_lost {
+        let written = new.iter().any(|entry| !old.contains(entry));
+        if written || (old != new && !may_be_lost) {
             // Somebody wrote a switch: from here on, what is there is what users want.
             news.found = vanished.confirmed;
             self.vanished = None;

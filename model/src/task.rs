@@ -179,14 +179,17 @@ impl Task {
     ) {
         let seen = Seen { sent, first: vouch.first, last: vouch.last };
         self.newest_attempt = sent;
-        self.observe_switches(reading, sent, generation, log);
+        let kept_switches = self.observe_switches(reading, sent, generation, log);
         let claims_changed = self.observe_claims(reading, sent);
         let progress_moved = self.observe_progress(reading, seen, log);
         self.observe_side(reading, seen, log);
-        let delta = delta(self.lock_generation.as_ref(), generation);
+        let delta = delta(self.lock_generation.as_ref(), generation).seen_beside(kept_switches);
         let news = self.lock.observe(&reading.lock, Context { seen, delta, blind_after_ms: self.spec.blind_after_ms });
         match &reading.lock {
-            LockReading::Unknown(why) => self.tell_unreadable(*why, log),
+            LockReading::Unknown(why) => {
+                self.tell_unreadable(*why, log);
+                self.follow_gap(sent, Holding::Unseen, log);
+            }
             LockReading::Free | LockReading::Held(_) => {
                 if self.told.unreadable.take().is_some() {
                     log.push(EventKind::TaskReadable);
@@ -205,14 +208,15 @@ impl Task {
         self.judge(log);
     }
 
+    /// Says whether the switches are the same as before, which proves that this database was not flushed.
     fn observe_switches(
         &mut self,
         reading: &TaskReading,
         sent: Mono,
         generation: Option<&Arc<Generation>>,
         log: &mut Log<'_>,
-    ) {
-        let Some(answer) = &reading.switches else { return };
+    ) -> bool {
+        let Some(answer) = &reading.switches else { return false };
         let delta = delta(self.switch_generation.as_ref(), generation);
         let news: switches::News = self.switches.observe(answer, sent, delta);
         if self.switches.why_unknown().is_none() && generation.is_some() {
@@ -232,6 +236,7 @@ impl Task {
                 log.push(EventKind::SwitchUndecodable { user, fits });
             }
         }
+        news.kept
     }
 
     fn observe_claims(&mut self, reading: &TaskReading, sent: Mono) -> Vec<Vec<u8>> {
@@ -389,6 +394,24 @@ impl Task {
             (None, Some(first)) => Holding::Free(first),
             (None, None) => Holding::PerhapsFree,
         };
+        let handed_over = self.follow_gap(at, holding, log);
+        if holding == Holding::Settled && !self.settled {
+            self.settled = true;
+            self.follow_settled(handed_over, log);
+        }
+        if news.across_blind && news.ended.is_some() {
+            self.outage.forget();
+        }
+        self.unwanted.observe(at, self.lock.hold().is_some(), wanted);
+        if let Some(progress) = &self.spec.progress {
+            let held_since = self.lock.hold().map(|hold| hold.first_seen);
+            self.progress.judge(at, held_since, wanted, self.gap.wanted_since(), progress.stale_after_ms);
+        }
+    }
+
+    /// Says whether a hold ended a gap.
+    fn follow_gap(&mut self, at: Mono, holding: Holding, log: &mut Log<'_>) -> bool {
+        let wanted = self.switches.wanted();
         if wanted == Wanted::No {
             self.outage.forget();
             self.direct_handover = false;
@@ -407,25 +430,19 @@ impl Task {
             self.totals.handovers.observe(gap_ms);
             log.push(EventKind::GapEnded { gap_ms });
         }
-        if holding == Holding::Settled && !self.settled {
-            self.settled = true;
-            if self.direct_handover && gap.ended.is_none() && wanted == Wanted::Yes {
-                self.totals.handovers.observe(0);
-            }
-            self.direct_handover = false;
-            if let Some(outage_ms) = self.outage.settled() {
-                self.totals.outages.observe(outage_ms);
-                self.totals.outage_ms += outage_ms;
-                log.push(EventKind::Outage { outage_ms });
-            }
+        gap.ended.is_some()
+    }
+
+    /// The present hold has lasted: what led to it may be counted.
+    fn follow_settled(&mut self, ended_gap: bool, log: &mut Log<'_>) {
+        if self.direct_handover && !ended_gap && self.switches.wanted() == Wanted::Yes {
+            self.totals.handovers.observe(0);
         }
-        if news.across_blind && news.ended.is_some() {
-            self.outage.forget();
-        }
-        self.unwanted.observe(at, self.lock.hold().is_some(), wanted);
-        if let Some(progress) = &self.spec.progress {
-            let held_since = self.lock.hold().map(|hold| hold.first_seen);
-            self.progress.judge(at, held_since, wanted, self.gap.wanted_since(), progress.stale_after_ms);
+        self.direct_handover = false;
+        if let Some(outage_ms) = self.outage.settled() {
+            self.totals.outages.observe(outage_ms);
+            self.totals.outage_ms += outage_ms;
+            log.push(EventKind::Outage { outage_ms });
         }
     }
 

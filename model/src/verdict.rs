@@ -80,7 +80,7 @@ impl Wanted {
 /// What is known of the lock, after confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LockFact {
-    /// The newest accepted reading says held.
+    /// Held, or looking free for the first time after that.
     Held,
     /// Free, and confirmed.
     Free,
