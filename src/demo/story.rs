@@ -100,8 +100,11 @@ impl Story<'_> {
             page.label("lockwatch_lock_holder", "host").is_some_and(|host| !host.is_empty() && host != crashed)
         })
         .await?;
+        self.until("the outage was counted", 8, |page| {
+            page.value("lockwatch_task_outage_seconds_count", &[]).is_some_and(|count| count > 0.0)
+        })
+        .await?;
         self.expect("running", 5).await?;
-        self.let_pass(1).await;
         self.tell("It took over. The gap was short, but the work stood still since the crash: that is the outage.");
         self.show(&[
             ("lockwatch_lock_holder", &[]),
