@@ -72,9 +72,14 @@ impl WorkerProcess {
         self.child.kill().await.with_context(|| format!("cannot kill {}", self.name))
     }
 
-    /// Tells it to release its lock and end; kills it if it does not.
+    /// Tells it to release its lock and end.
+    pub fn tell_to_stop(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Tells it to release its lock and end, and waits for that; kills it if it does not.
     pub async fn stop(mut self) {
-        drop(self.stdin.take());
+        self.tell_to_stop();
         if timeout(STOP_WITHIN, self.child.wait()).await.is_err() {
             let _ = self.child.kill().await;
         }

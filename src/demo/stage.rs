@@ -100,7 +100,9 @@ impl Stage {
     }
 
     /// Stops everything.
-    pub async fn tear_down(self) {
+    pub async fn tear_down(mut self) {
+        // All at once, so that none takes over from another.
+        self.workers.iter_mut().for_each(WorkerProcess::tell_to_stop);
         for worker in self.workers {
             worker.stop().await;
         }

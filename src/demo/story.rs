@@ -46,7 +46,7 @@ impl Story<'_> {
         self.expect("stopped", 10).await?;
         self.show(&[(STATE, &[("state", "stopped")]), ("lockwatch_task_wanted", &[]), ("lockwatch_lock_held", &[])])
             .await?;
-        self.let_read(5).await;
+        self.let_read(8).await;
         Ok(())
     }
 
@@ -62,7 +62,7 @@ impl Story<'_> {
         ])
         .await?;
         self.tell(&format!("The lock knows an instance id only; the hash {HOSTS} says on which host that is."));
-        self.let_read(4).await;
+        self.let_read(8).await;
         Ok(())
     }
 
@@ -84,7 +84,7 @@ impl Story<'_> {
             ("lockwatch_lock_last_renewal_margin_seconds", &[]),
         ])
         .await?;
-        self.let_read(5).await;
+        self.let_read(10).await;
         Ok(())
     }
 
@@ -96,12 +96,15 @@ impl Story<'_> {
         self.let_pass(2).await;
         self.show(&[("lockwatch_lock_held", &[]), ("lockwatch_lock_ttl_seconds", &[])]).await?;
         self.tell("Nobody renews it any more, and the other worker waits for the lease to run out.");
-        let seen = self.until("another host holds the lock", 15, |page| {
+        self.until("another host holds the lock", 15, |page| {
             page.label("lockwatch_lock_holder", "host").is_some_and(|host| !host.is_empty() && host != crashed)
-        });
-        seen.await?;
+        })
+        .await?;
+        self.until("the outage was counted", 8, |page| {
+            page.value("lockwatch_task_outage_seconds_count", &[]).is_some_and(|count| count > 0.0)
+        })
+        .await?;
         self.expect("running", 5).await?;
-        self.let_pass(1).await;
         self.tell("It took over. The gap was short, but the work stood still since the crash: that is the outage.");
         self.show(&[
             ("lockwatch_lock_holder", &[]),
@@ -112,7 +115,7 @@ impl Story<'_> {
         .await?;
         self.stage.restart_ended()?;
         self.tell(&format!("{crashed} is started again and waits in turn."));
-        self.let_read(5).await;
+        self.let_read(10).await;
         Ok(())
     }
 
@@ -133,7 +136,7 @@ impl Story<'_> {
         ])
         .await?;
         self.tell("Without a progress configured, nobody could tell this from a task that runs.");
-        self.let_read(5).await;
+        self.let_read(10).await;
         Ok(())
     }
 
@@ -149,7 +152,7 @@ impl Story<'_> {
         ])
         .await?;
         self.tell("It is free because nobody wants it: that is no gap, and nobody is paged.");
-        self.let_read(5).await;
+        self.let_read(9).await;
         Ok(())
     }
 
@@ -165,7 +168,7 @@ impl Story<'_> {
             ("lockwatch_task_progress_timestamp_seconds", &[]),
         ])
         .await?;
-        self.let_read(4).await;
+        self.let_read(6).await;
         Ok(())
     }
 

@@ -1,0 +1,38 @@
+# lockwatch: `make demo` shows it, `make test` proves it. Both install what is missing first.
+
+CARGO ?= cargo
+# More for the program behind a target: make demo ARGS=--story
+ARGS ?=
+
+.PHONY: help demo test build lint fmt docs
+
+help:
+	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
+	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
+	@echo "make test                all tests"
+	@echo "make build               target/release/lockwatch"
+	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
+	@echo "make fmt                 format the sources"
+	@echo "make docs                target/doc: the documentation of the code"
+
+demo:
+	@scripts/setup demo
+	$(CARGO) run --locked -- demo $(ARGS)
+
+test:
+	@scripts/setup test
+	$(CARGO) test --workspace --locked $(ARGS)
+
+build:
+	$(CARGO) build --release --locked
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) deny --locked check licenses bans sources
+
+fmt:
+	$(CARGO) fmt --all
+
+docs:
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
