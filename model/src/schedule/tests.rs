@@ -30,7 +30,7 @@ fn reading(answer: Answer) -> TaskReading {
     TaskReading {
         lock: answer.0,
         extras: Extras::default(),
-        switches: Some(SwitchesReading::Read { switches, key_exists: true }),
+        switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None }),
         progress: None,
         claims: None,
         hosts: None,
