@@ -9,7 +9,7 @@ use lockwatch::config::RedisConfig;
 use lockwatch::sampler::{Assignment, run};
 use lockwatch_model::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_model::reading::{LockReading, Unknown};
-use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec};
+use lockwatch_model::spec::{Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec};
 use lockwatch_model::time::Mono;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -55,7 +55,11 @@ struct Bench {
 
 impl Bench {
     fn start(config: RedisConfig, tasks: u32) -> Bench {
-        let assignment = Assignment { epoch: 1, redis: RedisIndex(0), config, tasks: (0..tasks).map(task).collect() };
+        Bench::start_with(config, (0..tasks).map(task).collect())
+    }
+
+    fn start_with(config: RedisConfig, tasks: Vec<(TaskIndex, Arc<TaskSpec>)>) -> Bench {
+        let assignment = Assignment { epoch: 1, redis: RedisIndex(0), config, tasks };
         let (assignments, receiver) = watch::channel(Arc::new(assignment));
         let (sender, inputs) = mpsc::channel(256);
         let clock = Clock::start();
@@ -329,6 +333,30 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
     assert_eq!(proxy.connections(), 2);
     drop(bench.assignments);
     timeout(SOON, bench.sampler).await.expect("the sampler ends with its assignments").unwrap();
+}
+
+#[tokio::test]
+async fn a_reply_that_is_too_large_blinds_only_its_own_task() {
+    let Some(server) = RedisServer::start("a_reply_that_is_too_large_blinds_only_its_own_task") else { return };
+    hold_all(&server, 8);
+    server.cli(&["EVAL", "redis.call('HSET', 'users', 'ann', string.rep('x', 2000000))", "0"]);
+    let mut tasks: Vec<(TaskIndex, Arc<TaskSpec>)> = (0..8).map(task).collect();
+    let wanted = WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw };
+    Arc::make_mut(&mut tasks[5].1).wanted = Some(wanted);
+    let mut bench = Bench::start_with(config(server.port), tasks);
+    let mut newest: BTreeMap<u32, LockReading> = BTreeMap::new();
+    let deadline = Instant::now() + SOON;
+    while Instant::now() < deadline {
+        let sample = bench.next_read().await;
+        let readings = readings(&sample);
+        newest.extend(readings.iter().map(|(number, lock)| (*number, (*lock).clone())));
+        if readings.len() == 8 {
+            break;
+        }
+    }
+    assert_eq!(newest.remove(&5), Some(LockReading::Unknown(Unknown::TooLarge)));
+    assert_eq!(newest.len(), 7);
+    assert!(newest.iter().all(|(number, lock)| is_own(*number, lock)), "{newest:?}");
 }
 
 #[tokio::test]
