@@ -216,9 +216,13 @@ impl Sampler {
     /// The replies to a round of `batch` may be believed.
     async fn believe(&mut self, batch: Batch, round: u8, timing: Timing, answer: Answer) -> Result<(), Gone> {
         self.link.succeeded(timing.received);
-        let Answer { vouch, done, again } = answer;
+        let Answer { vouch, mut done, again } = answer;
         for (task, reading) in &done {
             self.schedule.observe(*task, timing.sent, vouch.first, reading);
+        }
+        if round == 1 {
+            let withheld = batch.withheld.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
+            done.extend(withheld.map(|(task, spec)| (task, question::unreadable(&spec, Unknown::TooLarge))));
         }
         let took_ms = timing.received.since_ms(timing.sent);
         self.report(timing.sent, took_ms, Outcome::Read { vouch, readings: done }).await?;
@@ -239,10 +243,14 @@ impl Sampler {
         self.lost = Some(why);
         self.link.give_up(self.clock.now());
         let flights: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();
-        for Flight { batch, question, launched, .. } in flights {
-            self.schedule.broken(&batch);
-            let took_ms = self.clock.now().since_ms(launched);
-            self.report(launched, took_ms, Outcome::Failed { tasks: question.tasks(), why }).await?;
+        for (position, Flight { batch, question, launched, .. }) in flights.into_iter().enumerate() {
+            let (now, tasks) = (self.clock.now(), question.tasks());
+            match why {
+                // Replies come in order: the first batch is the one whose reply it was.
+                Unknown::TooLarge if position == 0 => self.schedule.too_large(&batch, &tasks, now),
+                _ => self.schedule.broken(&batch),
+            }
+            self.report(launched, now.since_ms(launched), Outcome::Failed { tasks, why }).await?;
         }
         Ok(())
     }

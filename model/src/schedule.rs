@@ -4,8 +4,11 @@
 //! over the interval, so that no bystander of the server waits long. Beside this rhythm, and without disturbing it, single
 //! tasks are read again soon where an answer is needed sooner: to confirm that a lock is free or that a switch vanished,
 //! and right after a deadline passes. A task never has two reads outstanding.
+//!
+//! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
+//! task is found; from then on it is left out, but for a new attempt now and then.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -25,6 +28,8 @@ const AFTER_DEADLINE_MS: u64 = 20;
 const GATHER_MS: u64 = 5;
 /// Most reads after deadlines between two regular reads of a task: a lease far shorter than the interval is not chased.
 const DEADLINE_READS: u8 = 8;
+/// A task whose replies are too large is tried again after this time.
+const TOO_LARGE_AGAIN_MS: u64 = 60_000;
 /// Waiters and tokens are asked for at least once in so many sweeps.
 const EXTRAS_EVERY_MAX: u64 = 10;
 
@@ -35,6 +40,8 @@ pub struct Batch {
     pub kind: BatchKind,
     /// Which they are; empty only for a redis without tasks, which is still asked how it is.
     pub tasks: Vec<TaskIndex>,
+    /// Tasks of the slot that are not asked for, because their replies were too large.
+    pub withheld: Vec<TaskIndex>,
     /// Ask for waiters and fencing tokens too.
     pub with_extras: bool,
 }
@@ -49,6 +56,8 @@ pub enum BatchKind {
     },
     /// Something is to be confirmed, or a deadline has passed.
     Extra,
+    /// A reply was too large, and one of these tasks is to blame.
+    Suspects,
 }
 
 /// The plan of one redis.
@@ -61,6 +70,10 @@ pub struct Schedule {
     entries: Vec<Entry>,
     /// Extra reads of the entries that are not being read: when, and which entry.
     extras: BTreeSet<(Mono, usize)>,
+    /// Tasks to be read apart from the others, because one of a group got too large a reply.
+    suspects: VecDeque<Vec<TaskIndex>>,
+    /// Tasks whose replies were too large: when to try again.
+    too_large: BTreeSet<(Mono, TaskIndex)>,
     /// The newest sweep of which a tick was skipped.
     skipped_sweep: Option<u64>,
     skipped: u32,
@@ -85,6 +98,8 @@ struct Entry {
     task: TaskIndex,
     slot: usize,
     reading: bool,
+    /// Read apart from its slot: see [`Schedule::suspects`] and [`Schedule::too_large`].
+    apart: Option<Apart>,
     /// The lock was free when last read, with or without confirmation.
     free: bool,
     /// When the lock was first seen free, until that is confirmed.
@@ -97,6 +112,15 @@ struct Entry {
     deadline_reads: u8,
     /// The next extra read.
     extra_at: Option<Mono>,
+}
+
+/// Why a task is not read together with its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Apart {
+    /// It may be the one with too large a reply.
+    Suspect,
+    /// It is.
+    TooLarge,
 }
 
 impl Schedule {
@@ -123,6 +147,8 @@ impl Schedule {
             entries: entries.collect(),
             slots,
             extras: BTreeSet::new(),
+            suspects: VecDeque::new(),
+            too_large: BTreeSet::new(),
             skipped_sweep: None,
             skipped: 0,
         }
@@ -131,7 +157,9 @@ impl Schedule {
     /// When to look again: the instant of the next tick or extra read, perhaps in the past.
     pub fn next_wake(&self) -> Option<Mono> {
         let ticks = self.slots.iter().map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
-        ticks.chain(self.extras.first().map(|(at, _)| *at)).min()
+        let suspects = self.suspects.front().map(|_| Mono(0));
+        let again = self.too_large.first().map(|(at, _)| *at);
+        ticks.chain(self.extras.first().map(|(at, _)| *at)).chain(suspects).chain(again).min()
     }
 
     /// The instant of the next tick, whatever else is due: when to look again while there is no connection.
@@ -141,7 +169,8 @@ impl Schedule {
 
     /// The next batch that is due at `now`, if there is one; the caller must report how it ended.
     pub fn due(&mut self, now: Mono) -> Option<Batch> {
-        (0..self.slots.len()).find_map(|slot| self.due_slot(slot, now)).or_else(|| self.due_extras(now))
+        let slot = (0..self.slots.len()).find_map(|slot| self.due_slot(slot, now));
+        slot.or_else(|| self.due_suspects(now)).or_else(|| self.due_extras(now))
     }
 
     /// The tasks whose regular tick passed by `now` while there is no connection. They are due as soon as there is one.
@@ -180,6 +209,26 @@ impl Schedule {
     /// `batch` is over, and there is no reason to hurry.
     pub fn finished(&mut self, batch: &Batch) {
         self.release(batch);
+        if batch.kind == BatchKind::Suspects {
+            self.set_apart(&batch.tasks, None);
+        }
+    }
+
+    /// `batch` broke at `now`, because a reply to one of `suspects` was too large.
+    pub fn too_large(&mut self, batch: &Batch, suspects: &[TaskIndex], now: Mono) {
+        self.finished(batch);
+        match suspects {
+            [] => {}
+            [task] => {
+                self.set_apart(suspects, Some(Apart::TooLarge));
+                self.too_large.insert((now.plus_ms(TOO_LARGE_AGAIN_MS), *task));
+            }
+            _ => {
+                self.set_apart(suspects, Some(Apart::Suspect));
+                let (first, second) = suspects.split_at(suspects.len() / 2);
+                self.suspects.extend([first.to_vec(), second.to_vec()]);
+            }
+        }
     }
 
     /// `batch` broke together with the connection: its tasks are due as soon as there is another one.
@@ -191,6 +240,7 @@ impl Schedule {
                     slot.retry = true;
                 }
             }
+            BatchKind::Suspects => self.suspects.push_front(batch.tasks.clone()),
             BatchKind::Extra => {
                 for task in &batch.tasks {
                     if let Some(position) = self.position(*task) {
@@ -217,11 +267,14 @@ impl Schedule {
         slot.retry = false;
         let entries = slot.entries.clone();
         let with_extras = sweep.wrapping_add(position as u64).is_multiple_of(self.extras_every);
-        let mut tasks = Vec::with_capacity(entries.len());
+        let (mut tasks, mut withheld) = (Vec::with_capacity(entries.len()), Vec::new());
         for position in entries {
             let Some(entry) = self.entries.get_mut(position) else { continue };
-            if entry.reading {
-                continue; // An extra read of it is under way.
+            if entry.apart == Some(Apart::TooLarge) {
+                withheld.push(entry.task);
+            }
+            if entry.reading || entry.apart.is_some() {
+                continue; // It is, or soon will be, read in another batch.
             }
             entry.reading = true;
             entry.deadline_reads = 0;
@@ -230,13 +283,27 @@ impl Schedule {
                 self.extras.remove(&(at, position));
             }
         }
-        if tasks.is_empty() && !self.entries.is_empty() {
+        if tasks.is_empty() && withheld.is_empty() && !self.entries.is_empty() {
             return None;
         }
         if let Some(slot) = self.slots.get_mut(position) {
             slot.reading = true;
         }
-        Some(Batch { kind: BatchKind::Regular { slot: position }, tasks, with_extras })
+        Some(Batch { kind: BatchKind::Regular { slot: position }, tasks, withheld, with_extras })
+    }
+
+    fn due_suspects(&mut self, now: Mono) -> Option<Batch> {
+        if let Some((_, task)) = self.too_large.first().copied().filter(|(at, _)| *at <= now) {
+            self.too_large.pop_first();
+            self.suspects.push_back(alloc::vec![task]);
+        }
+        let tasks = self.suspects.pop_front()?;
+        for task in &tasks {
+            if let Some(entry) = self.position(*task).and_then(|position| self.entries.get_mut(position)) {
+                entry.reading = true;
+            }
+        }
+        Some(Batch { kind: BatchKind::Suspects, tasks, withheld: Vec::new(), with_extras: true })
     }
 
     fn due_extras(&mut self, now: Mono) -> Option<Batch> {
@@ -253,7 +320,7 @@ impl Schedule {
                 tasks.push(entry.task);
             }
         }
-        Some(Batch { kind: BatchKind::Extra, tasks, with_extras: false })
+        Some(Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new(), with_extras: false })
     }
 
     /// Replaces the next extra read of an entry.
@@ -264,6 +331,18 @@ impl Schedule {
         }
         if let (Some(at), false) = (at, entry.reading) {
             self.extras.insert((at, position));
+        }
+    }
+
+    fn set_apart(&mut self, tasks: &[TaskIndex], apart: Option<Apart>) {
+        for task in tasks {
+            let Some(position) = self.position(*task) else { continue };
+            if apart.is_some() {
+                self.plan_extra(position, None);
+            }
+            if let Some(entry) = self.entries.get_mut(position) {
+                entry.apart = apart;
+            }
         }
     }
 
@@ -308,6 +387,7 @@ impl Entry {
             task,
             slot,
             reading: false,
+            apart: None,
             free: false,
             free_since: None,
             vanished_since: None,

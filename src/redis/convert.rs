@@ -34,20 +34,14 @@ pub(super) fn pipeline(commands: &[Command]) -> redis::Pipeline {
     pipeline
 }
 
-/// Why a server refused a command.
+/// Why a server refused a command of the greeting: as everywhere, and for the many ways in which a login can be refused.
 pub(super) fn refusal(error: &ServerError) -> Unknown {
     let says = |part: &str| error.detail.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
     match error.code.as_slice() {
-        b"NOAUTH" | b"WRONGPASS" | b"DENIED" => Unknown::Auth,
-        b"NOPERM" => Unknown::NoPermission,
-        b"LOADING" => Unknown::Loading,
-        b"BUSY" => Unknown::Busy,
-        b"MASTERDOWN" | b"READONLY" => Unknown::NotMaster,
-        b"WRONGTYPE" => Unknown::WrongType,
-        b"ERR" if says("max number of clients") => Unknown::MaxClients,
+        b"DENIED" => Unknown::Auth, // Protected mode: there is no password.
         // How servers before 6.0 refuse a password.
         b"ERR" if says("invalid password") || says("sent AUTH") || says("operation not permitted") => Unknown::Auth,
-        _ => Unknown::ServerError,
+        _ => Unknown::from(error),
     }
 }
 

@@ -84,19 +84,24 @@ impl<S> Guarded<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let before = buf.filled().len();
+        if this.ledger.fault().is_some_and(|fault| fault != Fault::Closed) {
+            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        }
+        let (before, seen) = (buf.filled().len(), this.scanner.bytes);
         let read = ready!(Pin::new(&mut this.stream).poll_read(cx, buf));
         let fresh = buf.filled_mut().get_mut(before..).unwrap_or_default();
-        let scanned = match &read {
-            Ok(()) if !fresh.is_empty() => this.scanner.feed(fresh, &this.ledger),
-            Ok(()) | Err(_) => Err(Fault::Closed),
-        };
-        match scanned {
-            Ok(()) => Poll::Ready(Ok(())),
-            Err(fault) => {
-                this.ledger.fault.get_or_init(|| fault);
-                Poll::Ready(if fault == Fault::Closed { read } else { Err(io::ErrorKind::InvalidData.into()) })
-            }
+        if read.is_err() || fresh.is_empty() {
+            this.ledger.fault.get_or_init(|| Fault::Closed);
+            return Poll::Ready(read);
+        }
+        let Err(fault) = this.scanner.feed(fresh, &this.ledger) else { return Poll::Ready(Ok(())) };
+        this.ledger.fault.get_or_init(|| fault);
+        // The whole replies before the fault still count: only what follows is to blame for it.
+        let whole = this.scanner.reply_end.saturating_sub(seen);
+        buf.set_filled(before + whole);
+        match whole {
+            0 => Poll::Ready(Err(io::ErrorKind::InvalidData.into())),
+            _ => Poll::Ready(Ok(())),
         }
     }
 }
@@ -360,6 +365,19 @@ mod tests {
             ledger.expect(20);
             scanner.feed(&mut bulk.repeat(20), &ledger).unwrap();
         }
+    }
+
+    #[tokio::test]
+    async fn whole_replies_before_a_fault_still_pass() {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let (near, mut far) = tokio::io::duplex(1_024);
+        let ledger = Arc::new(Ledger::default());
+        ledger.expect(2);
+        let mut guarded = Guarded::new(near, Arc::clone(&ledger));
+        far.write_all(b"+OK\r\n*2\r\n:1\r\n$9999999999\r\n").await.unwrap();
+        let mut passed = Vec::new();
+        let ended = guarded.read_to_end(&mut passed).await;
+        assert_eq!((passed.as_slice(), ended.is_err(), ledger.fault()), (&b"+OK\r\n"[..], true, Some(Fault::TooLarge)));
     }
 
     #[test]

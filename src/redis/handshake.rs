@@ -1,6 +1,6 @@
 //! The greeting of a server: log in, choose the database, and find out what this user may do, in one round trip.
 
-use lockwatch_model::accept::{Caps, RoleCheck};
+use lockwatch_model::accept::{self, Caps, RoleCheck};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply, ServerError};
 
@@ -77,17 +77,17 @@ impl<'a> Handshake<'a> {
                 (Step::Role, Reply::Array(items)) => {
                     caps.role = RoleCheck::Role;
                     role_known = true;
-                    role = items.first().and_then(Reply::as_bytes).and_then(role_name);
+                    role = items.first().and_then(Reply::as_bytes).and_then(accept::role_name);
                 }
                 (Step::InfoServer, Reply::Bytes(text)) => {
                     caps.info = true;
-                    version = info_field(text, "redis_version").and_then(tame);
+                    version = accept::info_field(text, "redis_version").and_then(tame);
                 }
                 (Step::InfoReplication, Reply::Bytes(text)) if !role_known => {
-                    if let Some(name) = info_field(text, "role") {
+                    if let Some(name) = accept::info_field(text, "role") {
                         caps.role = RoleCheck::Info;
                         role_known = true;
-                        role = role_name(name.as_bytes());
+                        role = accept::role_name(name);
                     }
                 }
                 (Step::Pexpiretime, reply) => caps.pexpiretime = may_ask_pexpiretime(reply),
@@ -133,23 +133,9 @@ fn may_ask_pexpiretime(reply: &Reply) -> bool {
     }
 }
 
-fn role_name(name: &[u8]) -> Option<&'static str> {
-    match name {
-        b"master" => Some("master"),
-        b"slave" | b"replica" => Some("replica"),
-        b"sentinel" => Some("sentinel"),
-        _ => None,
-    }
-}
-
-/// The value of a field of an `INFO` reply.
-fn info_field<'a>(text: &'a [u8], name: &str) -> Option<&'a str> {
-    let text = str::from_utf8(text).ok()?;
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
-}
-
 /// A version that is fit to be shown.
-fn tame(version: &str) -> Option<&str> {
+fn tame(version: &[u8]) -> Option<&str> {
+    let version = str::from_utf8(version).ok()?;
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-+_".contains(&byte);
     (!version.is_empty() && version.len() <= 32 && version.bytes().all(fits)).then_some(version)
 }
@@ -252,9 +238,9 @@ mod tests {
 
     #[test]
     fn a_version_that_could_not_be_shown_is_none() {
-        assert_eq!(tame("7.2.4-rc1"), Some("7.2.4-rc1"));
+        assert_eq!(tame(b"7.2.4-rc1"), Some("7.2.4-rc1"));
         for version in ["", "7\"", "7 8", "é", &"7".repeat(33)] {
-            assert_eq!(tame(version), None, "{version:?}");
+            assert_eq!(tame(version.as_bytes()), None, "{version:?}");
         }
     }
 }

@@ -3,9 +3,11 @@
 use lockwatch_model::accept::{self, Caps, Timing};
 use lockwatch_model::input::Vouch;
 use lockwatch_model::read::{Round, TaskRead};
-use lockwatch_model::reading::{TaskReading, Unknown};
+use lockwatch_model::reading::{
+    ClaimsReading, Extras, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+};
 use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::TaskIndex;
+use lockwatch_model::spec::{TaskIndex, TaskSpec, WantedSource};
 
 /// What a batch asks, without the commands themselves.
 #[derive(Debug)]
@@ -74,5 +76,20 @@ impl Question {
             }
         }
         Ok(answer)
+    }
+}
+
+/// The reading of a task of which nothing can be read, because of `why`.
+pub(super) fn unreadable(spec: &TaskSpec, why: Unknown) -> TaskReading {
+    let has_switches = |source: &WantedSource| !matches!(source, WantedSource::Always | WantedSource::Never);
+    let switches = spec.wanted.as_ref().is_some_and(|wanted| has_switches(&wanted.source));
+    TaskReading {
+        lock: LockReading::Unknown(why),
+        extras: Extras::default(),
+        switches: switches.then_some(SwitchesReading::Unknown(why)),
+        progress: spec.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
+        claims: spec.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
+        hosts: None,
+        pause: spec.paused_until.as_ref().map(|_| PauseReading::Unknown(why)),
     }
 }

@@ -62,6 +62,7 @@ fn run(schedule: &mut Schedule, until: u64, took_ms: u64, world: impl Fn(u64) ->
             let kind = match batch.kind {
                 BatchKind::Regular { .. } => "regular",
                 BatchKind::Extra => "extra",
+                BatchKind::Suspects => "suspects",
             };
             log.push(format!("{now} {kind} {}", batch.tasks.len()));
             under_way.push((now, batch));
@@ -301,4 +302,55 @@ fn extra_reads_that_are_due_together_share_a_batch() {
     let mut schedule = Schedule::new(tasks(300), 1_000, Mono(0));
     let log = run(&mut schedule, 999, 5, |_| (LockReading::Free, &[]));
     assert_eq!(log, ["0 regular 300", "260 extra 300"]);
+}
+
+/// Reads `schedule` at `now` as a server would whose replies to `large` are too large; gives the tasks that were read.
+fn read_all(schedule: &mut Schedule, now: u64, large: u32) -> (Vec<u32>, Vec<u32>) {
+    let (mut read, mut withheld) = (Vec::new(), Vec::new());
+    while let Some(batch) = schedule.due(Mono(now)) {
+        withheld.extend(batch.withheld.iter().map(|task| task.0));
+        if batch.tasks.contains(&TaskIndex(large)) {
+            schedule.too_large(&batch, &batch.tasks, Mono(now));
+        } else {
+            read.extend(batch.tasks.iter().map(|task| task.0));
+            schedule.finished(&batch);
+        }
+    }
+    read.sort_unstable();
+    (read, withheld)
+}
+
+#[test]
+fn a_task_with_too_large_replies_does_not_blind_the_others() {
+    let mut schedule = Schedule::new(tasks(500), 1_000, Mono(0));
+    let others: Vec<u32> = (0..500).filter(|task| *task != 123).collect();
+    assert_eq!(read_all(&mut schedule, 0, 123), (others.clone(), vec![]), "found by halving");
+    for now in [1_000, 2_000, 59_000] {
+        assert_eq!(read_all(&mut schedule, now, 123), (others.clone(), vec![123]), "left out, and said so");
+    }
+    assert_eq!(read_all(&mut schedule, 60_000, 123), (others, vec![123]), "tried again, still too large");
+    assert_eq!(read_all(&mut schedule, 120_000, u32::MAX).0.len(), 500, "tried again, and no longer too large");
+    assert_eq!(read_all(&mut schedule, 121_000, u32::MAX), ((0..500).collect(), vec![]), "back in its slot");
+}
+
+#[test]
+fn suspects_of_a_batch_that_broke_for_another_reason_stay_suspects() {
+    let mut schedule = Schedule::new(tasks(4), 1_000, Mono(0));
+    let batch = schedule.due(Mono(0)).unwrap();
+    schedule.too_large(&batch, &batch.tasks, Mono(0));
+    assert_eq!(schedule.next_wake(), Some(Mono(0)));
+    let half = schedule.due(Mono(1)).unwrap();
+    assert_eq!((half.kind, half.tasks.len()), (BatchKind::Suspects, 2));
+    schedule.broken(&half);
+    assert_eq!(schedule.due(Mono(2)), Some(half));
+}
+
+#[test]
+fn only_the_tasks_of_the_round_that_broke_are_suspects() {
+    let mut schedule = Schedule::new(tasks(4), 1_000, Mono(0));
+    let batch = schedule.due(Mono(0)).unwrap();
+    schedule.too_large(&batch, &[TaskIndex(2)], Mono(0));
+    assert_eq!(schedule.due(Mono(1)), None);
+    let next = schedule.due(Mono(1_000)).unwrap();
+    assert_eq!((next.tasks, next.withheld), (vec![TaskIndex(0), TaskIndex(1), TaskIndex(3)], vec![TaskIndex(2)]));
 }

@@ -11,7 +11,7 @@ use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply};
 
 use super::config;
-use crate::support::redis::RedisServer;
+use crate::support::redis::{Keep, RedisServer};
 use crate::support::{eventually, free_port, send_signal, wait_until};
 
 fn bytes(text: &str) -> Reply {
@@ -180,13 +180,12 @@ async fn a_busy_server_says_so() {
 #[tokio::test]
 async fn a_loading_server_says_so() {
     let test = "a_loading_server_says_so";
-    let Some(mut server) = RedisServer::start_with(test, &["--key-load-delay", "2000", "--rdbcompression", "no"])
-    else {
-        return;
-    };
+    // It looks after its clients often while loading, and takes its time.
+    let slowly = ["--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024"];
+    let Some(mut server) = RedisServer::start_with(test, &slowly) else { return };
     server.cli(&["DEBUG", "POPULATE", "2000", "key", "100"]);
     assert_eq!(server.cli(&["SAVE"]), "OK");
-    server.restart(crate::support::redis::Keep::Files);
+    server.restart(Keep::Files);
     assert_eq!(refused(&config(server.port)).await.why, Unknown::Loading);
 }
 
