@@ -5,8 +5,6 @@
 
 mod limit;
 
-use std::borrow::Cow;
-
 use lockwatch_model::event::{End, Event, EventKind, Subject};
 use lockwatch_model::reading::{Holder, Unknown, User};
 use lockwatch_model::spec::Codec;
@@ -15,7 +13,7 @@ use lockwatch_model::verdict::Verdict;
 use tracing::Level;
 
 use super::clock::{rfc3339, seconds, signed_seconds};
-use super::identity::{escape, holder_label};
+use super::identity::{escape, holder_label, list};
 use limit::{Admission, Limiter, Suppressed};
 
 /// Most holders or users that one line names.
@@ -237,21 +235,11 @@ fn tell_undecodable(user: &User, fits: Option<Codec>) -> Told {
 }
 
 fn holder_names(holders: &[Holder]) -> String {
-    names(holders.iter().map(holder_label))
+    list(holders.iter().map(holder_label), NAMED_MAX)
 }
 
 fn user_names(users: &[User]) -> String {
-    names(users.iter().map(|user| escape(user)))
-}
-
-/// The first few names, and how many more there are.
-fn names<'a>(all: impl ExactSizeIterator<Item = Cow<'a, str>>) -> String {
-    let more = all.len().saturating_sub(NAMED_MAX);
-    let mut text = all.take(NAMED_MAX).collect::<Vec<_>>().join(", ");
-    if more > 0 {
-        text.push_str(&format!(" and {more} more"));
-    }
-    text
+    list(users.iter().map(|user| escape(user)), NAMED_MAX)
 }
 
 fn write_line(line: &Line) {

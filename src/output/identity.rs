@@ -41,6 +41,13 @@ pub fn holder_label(holder: &Holder) -> Cow<'_, str> {
     if holder.secret { Cow::Owned(digest(&holder.client)) } else { escape(&holder.client) }
 }
 
+/// The first `shown_max` names, and how many more there are.
+pub fn list<'a>(names: impl ExactSizeIterator<Item = Cow<'a, str>>, shown_max: usize) -> String {
+    let more = names.len().saturating_sub(shown_max);
+    let text = names.take(shown_max).collect::<Vec<_>>().join(", ");
+    if more > 0 { format!("{text} and {more} more") } else { text }
+}
+
 /// Eight hex digits of the SHA-256 of `bytes`: the same for the same bytes, on every agent.
 pub fn digest(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(DIGEST_DIGITS);
@@ -207,6 +214,13 @@ mod tests {
                 assert_eq!(other, bytes);
             }
         }
+    }
+
+    #[test]
+    fn long_lists_are_cut() {
+        let names = ["a", "b", "c"].map(Cow::Borrowed);
+        let shown = |shown_max| list(names.clone().into_iter(), shown_max);
+        assert_eq!([shown(3), shown(2), shown(0)], ["a, b, c", "a, b and 1 more", " and 3 more"]);
     }
 
     #[test]

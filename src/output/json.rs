@@ -15,31 +15,76 @@ use super::clock::{rfc3339, seconds, signed_seconds};
 use super::identity::{escape, holder_label};
 use crate::published::Published;
 
-/// Everything, as `/api/v1/tasks` tells it.
-pub fn tasks(published: &Published) -> impl Serialize {
-    let snapshot = &published.snapshot;
-    Tasks {
-        at: wall(published.wall),
-        sequence: snapshot.sequence,
-        version: env!("CARGO_PKG_VERSION"),
-        tasks: snapshot.tasks.iter().map(|view| task_json(published, view)).collect(),
-        redises: snapshot.redises.iter().map(|view| redis_json(view)).collect(),
+/// Tasks per piece of the list: enough to be worth sending, few enough to be written at once.
+const TASKS_PER_PIECE: usize = 50;
+
+/// Everything, as `/api/v1/tasks` tells it, in pieces, so that a long list is never held whole.
+pub struct TaskList {
+    published: Arc<Published>,
+    next: Piece,
+}
+
+enum Piece {
+    Head,
+    Tasks { from: usize },
+    Redises,
+    End,
+}
+
+impl TaskList {
+    /// The list of what is in `published`.
+    pub fn new(published: Arc<Published>) -> TaskList {
+        TaskList { published, next: Piece::Head }
     }
+
+    fn head(&self) -> String {
+        let at = text(&wall(self.published.wall));
+        let (sequence, version) = (self.published.snapshot.sequence, env!("CARGO_PKG_VERSION"));
+        format!("{{\"at\":{at},\"sequence\":{sequence},\"version\":\"{version}\",\"tasks\":[")
+    }
+
+    fn tasks(&self, from: usize) -> String {
+        let views = self.published.snapshot.tasks.iter().skip(from).take(TASKS_PER_PIECE);
+        let tasks: Vec<String> = views.map(|view| text(&task_json(&self.published, view))).collect();
+        let comma = if from > 0 { "," } else { "" };
+        format!("{comma}{}", tasks.join(","))
+    }
+
+    fn redises(&self) -> String {
+        let redises: Vec<RedisJson<'_>> = self.published.snapshot.redises.iter().map(|view| redis_json(view)).collect();
+        format!("],\"redises\":{}}}", text(&redises))
+    }
+}
+
+impl Iterator for TaskList {
+    type Item = String;
+
+    fn next(&mut self) -> Option<String> {
+        let count = self.published.snapshot.tasks.len();
+        let (piece, next) = match self.next {
+            Piece::Head if count == 0 => (self.head(), Piece::Redises),
+            Piece::Head => (self.head(), Piece::Tasks { from: 0 }),
+            Piece::Tasks { from } if from + TASKS_PER_PIECE < count => {
+                (self.tasks(from), Piece::Tasks { from: from + TASKS_PER_PIECE })
+            }
+            Piece::Tasks { from } => (self.tasks(from), Piece::Redises),
+            Piece::Redises => (self.redises(), Piece::End),
+            Piece::End => return None,
+        };
+        self.next = next;
+        Some(piece)
+    }
+}
+
+/// `value` as JSON; nothing here can fail to be written.
+fn text(value: &impl Serialize) -> String {
+    serde_json::to_string(value).unwrap_or_default()
 }
 
 /// The task called `name`, as `/api/v1/tasks/<name>` tells it; `None` if there is none.
 pub fn task(published: &Published, name: &str) -> Option<impl Serialize> {
     let view = published.snapshot.tasks.iter().find(|view| &*view.spec.name == name)?;
     Some(OneTask { at: wall(published.wall), task: task_json(published, view) })
-}
-
-#[derive(Serialize)]
-struct Tasks<'a> {
-    at: Option<String>,
-    sequence: u64,
-    version: &'static str,
-    tasks: Vec<TaskJson<'a>>,
-    redises: Vec<RedisJson<'a>>,
 }
 
 #[derive(Serialize)]

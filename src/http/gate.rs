@@ -1,0 +1,122 @@
+//! Which connections are taken: a bound for all, a bound per peer, and room kept for peers that have none.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::Limits;
+
+/// Counts open connections.
+#[derive(Clone, Debug)]
+pub(super) struct Gate {
+    limits: Limits,
+    open: Arc<Mutex<Open>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    total: usize,
+    peers: HashMap<IpAddr, usize>,
+}
+
+/// The right to keep one connection open; ends when dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    peer: IpAddr,
+    open: Arc<Mutex<Open>>,
+}
+
+impl Gate {
+    pub(super) fn new(limits: Limits) -> Gate {
+        Gate { limits, open: Arc::default() }
+    }
+
+    /// Takes a connection from `address`, unless there are too many.
+    pub(super) fn admit(&self, address: IpAddr) -> Option<Permit> {
+        let peer = peer(address);
+        let mut open = lock(&self.open);
+        let of_peer = open.peers.get(&peer).copied().unwrap_or(0);
+        let kept = if of_peer == 0 { 0 } else { self.limits.connections_for_new_peers };
+        if of_peer >= self.limits.connections_per_peer || open.total.saturating_add(kept) >= self.limits.connections {
+            return None;
+        }
+        open.total += 1;
+        open.peers.insert(peer, of_peer + 1);
+        Some(Permit { peer, open: Arc::clone(&self.open) })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut open = lock(&self.open);
+        open.total = open.total.saturating_sub(1);
+        match open.peers.get_mut(&self.peer) {
+            Some(count) if *count > 1 => *count -= 1,
+            _ => {
+                open.peers.remove(&self.peer);
+            }
+        }
+    }
+}
+
+/// Whoever has one address of an IPv6 /64 network has them all.
+fn peer(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// Counting cannot leave the counts half done, so a panic elsewhere is no reason to stop.
+fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
+    open.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gate() -> Gate {
+        let limits =
+            Limits { connections: 10, connections_per_peer: 4, connections_for_new_peers: 3, ..Limits::default() };
+        Gate::new(limits)
+    }
+
+    fn take(gate: &Gate, address: &str, times: usize) -> Vec<Permit> {
+        (0..times).filter_map(|_| gate.admit(address.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn one_peer_gets_its_share_only() {
+        let gate = gate();
+        let held = take(&gate, "10.0.0.1", 100);
+        assert_eq!(held.len(), 4);
+        drop(held);
+        assert_eq!(take(&gate, "10.0.0.1", 100).len(), 4);
+    }
+
+    #[test]
+    fn the_last_slots_are_for_new_peers() {
+        let gate = gate();
+        let (_one, _two) = (take(&gate, "10.0.0.1", 4), take(&gate, "10.0.0.2", 100));
+        assert_eq!(lock(&gate.open).total, 7);
+        let others: Vec<Vec<Permit>> = (3..10).map(|n| take(&gate, &format!("10.0.0.{n}"), 2)).collect();
+        assert_eq!(others.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn nothing_is_remembered_of_peers_that_left() {
+        let gate = gate();
+        for n in 0..1000 {
+            assert_eq!(take(&gate, &format!("10.0.{}.{}", n / 256, n % 256), 3).len(), 3);
+        }
+        assert_eq!((lock(&gate.open).total, lock(&gate.open).peers.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_peer_and_a_mapped_address_is_its_ipv4_peer() {
+        assert_eq!(peer("2001:db8:1:2::1".parse().unwrap()), peer("2001:db8:1:2:ffff::9".parse().unwrap()));
+        assert_ne!(peer("2001:db8:1:2::1".parse().unwrap()), peer("2001:db8:1:3::1".parse().unwrap()));
+        assert_eq!(peer("::ffff:10.0.0.1".parse().unwrap()), peer("10.0.0.1".parse().unwrap()));
+    }
+}
