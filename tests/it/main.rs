@@ -2,4 +2,5 @@
 
 mod exposition;
 mod http;
+mod outputs;
 mod snapshots;
