@@ -110,7 +110,8 @@ mod tests {
         for n in 0..1000 {
             assert_eq!(take(&gate, &format!("10.0.{}.{}", n / 256, n % 256), 3).len(), 3);
         }
-        assert_eq!((lock(&gate.open).total, lock(&gate.open).peers.len()), (0, 0));
+        let open = lock(&gate.open);
+        assert_eq!((open.total, open.peers.len()), (0, 0));
     }
 
     #[test]
