@@ -24,7 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
 use crate::config::RedisConfig;
-use crate::redis::{Connection, Failure};
+use crate::redis;
 use link::Link;
 use question::{Answer, Question};
 
@@ -101,7 +101,7 @@ struct Landing {
     sent: Mono,
     sent_wall: AgentWall,
     received: Mono,
-    replies: Result<Vec<Reply>, Failure>,
+    replies: Result<Vec<Reply>, redis::Failure>,
 }
 
 /// Waits for the oldest batch under way.
@@ -112,7 +112,7 @@ async fn landing(flights: &mut VecDeque<Flight>) -> Result<Landing, tokio::task:
     }
 }
 
-async fn ask(connection: Arc<Connection>, commands: Vec<Command>, clock: Clock) -> Landing {
+async fn ask(connection: Arc<redis::Connection>, commands: Vec<Command>, clock: Clock) -> Landing {
     let (sent_wall, sent) = (clock.wall(), clock.now());
     let replies = connection.exec(&commands).await;
     Landing { sent, sent_wall, received: clock.now(), replies }
@@ -256,7 +256,7 @@ impl Sampler {
     }
 
     /// A dial is over.
-    async fn greeted(&mut self, dialled: Result<Connection, Failure>) -> Result<(), Gone> {
+    async fn greeted(&mut self, dialled: Result<redis::Connection, redis::Failure>) -> Result<(), Gone> {
         match dialled {
             Ok(connection) => {
                 self.lost = None;

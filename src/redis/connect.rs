@@ -16,7 +16,7 @@ use super::connection::{Connection, broken, no_reply};
 use super::guard::{Fault, Guarded, Ledger};
 use super::handshake::{Handshake, Login};
 use super::{Failure, convert};
-use crate::config::{PasswordSource, RedisConfig};
+use crate::config::{PasswordSource, RedisConfig, Secret};
 
 /// Longest time for resolving the name, and for connecting to one address.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub async fn connect(config: &RedisConfig) -> Result<Connection, Failure> {
     let stream = dial(config).await?;
     let ledger = Arc::new(Ledger::default());
     let mut stream = Guarded::new(stream, Arc::clone(&ledger));
-    let login = Login { username: config.username.as_deref(), password: password.as_deref() };
+    let login = Login { username: config.username.as_deref(), password: password.as_ref().map(Secret::expose) };
     let handshake = Handshake::new(login, config.db, config.assume_master);
     ledger.expect(handshake.len());
     let (replies, ended) = match timeout(config.timeout, greet(&mut stream, &handshake, &ledger)).await {
@@ -114,20 +114,10 @@ fn parse(count: usize, replies: Vec<u8>) -> Option<Vec<Reply>> {
 }
 
 /// The password as of now, so that a rotated one is picked up.
-async fn password(source: Option<&PasswordSource>) -> Result<Option<String>, Failure> {
+async fn password(source: Option<&PasswordSource>) -> Result<Option<Secret>, Failure> {
     let Some(source) = source.cloned() else { return Ok(None) };
     // A secret may lie on a network file system.
-    let read = tokio::task::spawn_blocking(move || read_password(&source)).await;
+    let read = tokio::task::spawn_blocking(move || source.read()).await;
     let read = read.map_err(|error| Failure::new(Unknown::Auth, error))?;
-    read.map(Some).map_err(|detail| Failure::new(Unknown::Auth, detail))
-}
-
-fn read_password(source: &PasswordSource) -> Result<String, String> {
-    match source {
-        PasswordSource::File(path) => {
-            let text = std::fs::read_to_string(path).map_err(|error| format!("password_file {path:?}: {error}"))?;
-            Ok(text.lines().next().unwrap_or_default().to_owned())
-        }
-        PasswordSource::Env(name) => std::env::var(name).map_err(|error| format!("password_env {name}: {error}")),
-    }
+    read.map(Some).map_err(|error| Failure::new(Unknown::Auth, error))
 }

@@ -8,7 +8,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::pace::Pace;
 use crate::config::RedisConfig;
-use crate::redis::{self, Connection, Failure};
+use crate::redis;
 
 /// A server that says for so long that it cannot serve is dialled anew: its name may mean another server by now.
 const PATIENCE_MS: u64 = 30_000;
@@ -20,8 +20,8 @@ pub(super) struct Link {
 
 enum State {
     Waiting { until: Mono },
-    Dialling(AbortOnDropHandle<Result<Connection, Failure>>),
-    Up { connection: Arc<Connection>, useful_at: Mono },
+    Dialling(AbortOnDropHandle<Result<redis::Connection, redis::Failure>>),
+    Up { connection: Arc<redis::Connection>, useful_at: Mono },
 }
 
 impl Link {
@@ -31,7 +31,7 @@ impl Link {
     }
 
     /// The connection, if there is one.
-    pub(super) fn connection(&self) -> Option<Arc<Connection>> {
+    pub(super) fn connection(&self) -> Option<Arc<redis::Connection>> {
         match &self.state {
             State::Up { connection, .. } => Some(Arc::clone(connection)),
             State::Waiting { .. } | State::Dialling(_) => None,
@@ -57,18 +57,18 @@ impl Link {
     }
 
     /// Waits for the dial to end; for ever if there is none.
-    pub(super) async fn dialled(&mut self) -> Result<Connection, Failure> {
+    pub(super) async fn dialled(&mut self) -> Result<redis::Connection, redis::Failure> {
         match &mut self.state {
             State::Dialling(dial) => match dial.await {
                 Ok(dialled) => dialled,
-                Err(error) => Err(Failure { why: Unknown::Connect, detail: error.to_string() }),
+                Err(error) => Err(redis::Failure { why: Unknown::Connect, detail: error.to_string() }),
             },
             State::Waiting { .. } | State::Up { .. } => std::future::pending().await,
         }
     }
 
     /// The dial made a connection.
-    pub(super) fn made(&mut self, connection: Connection, now: Mono) {
+    pub(super) fn made(&mut self, connection: redis::Connection, now: Mono) {
         self.state = State::Up { connection: Arc::new(connection), useful_at: now };
     }
 

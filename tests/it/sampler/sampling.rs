@@ -253,6 +253,31 @@ async fn each_fault_has_its_reason_and_is_got_over() {
 }
 
 #[tokio::test]
+async fn where_every_second_reply_is_lost_the_others_still_count() {
+    let Some(server) = RedisServer::start("where_every_second_reply_is_lost_the_others_still_count") else { return };
+    hold_all(&server, 2);
+    let proxy = Proxy::start(server.port);
+    let mut bench = Bench::start(config(proxy.port), 2);
+    bench.next_read().await;
+    proxy.set(Fault::DropEverySecondReply);
+    let (mut read, mut failed) = (0, 0);
+    for input in bench.all_within(Duration::from_millis(6_500)).await {
+        match input {
+            Input::Sample(Sample { outcome: Outcome::Read { .. }, .. }) => read += 1,
+            Input::Sample(Sample { outcome: Outcome::Failed { why, .. }, .. }) => {
+                assert_eq!(why, Unknown::Timeout);
+                failed += 1;
+            }
+            Input::Node(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    // A lost reply costs the timeout, then the redial is immediate.
+    assert!((8..=14).contains(&read), "{read} read, {failed} failed");
+    assert!((8..=14).contains(&failed), "{read} read, {failed} failed");
+}
+
+#[tokio::test]
 async fn without_a_server_each_tick_fails_for_all_tasks_and_dials_are_few() {
     let Some(mut server) = RedisServer::start("without_a_server_each_tick_fails_for_all_tasks_and_dials_are_few")
     else {

@@ -17,7 +17,7 @@ pub(crate) enum Fault {
     Delay(Duration),
     /// Replies come byte by byte, with this pause after each.
     Dribble(Duration),
-    /// Replies to every second request that arrives are swallowed.
+    /// The reply to every second batch is swallowed. A batch is what asks for an `ECHO`, as greetings do not.
     DropEverySecondReply,
     /// Replies are cut off after this many bytes (of each connection), and the connection is closed.
     Truncate(usize),
@@ -40,8 +40,8 @@ struct Shared {
     ended: AtomicBool,
     /// Connections so far.
     connections: AtomicUsize,
-    /// Requests so far: stretches of bytes from the client with no reply between.
-    requests: AtomicUsize,
+    /// Batches so far.
+    batches: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -55,7 +55,7 @@ impl Proxy {
             fault: Mutex::new(Fault::None),
             ended: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
-            requests: AtomicUsize::new(0),
+            batches: AtomicUsize::new(0),
             open: Mutex::new(Vec::new()),
         });
         let accepting = std::thread::spawn({
@@ -106,14 +106,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             stream.set_nodelay(true).unwrap();
             shared.open.lock().unwrap().push(stream.try_clone().unwrap());
         }
-        // Whether the newest bytes of this connection came from the client.
-        let asking = Arc::new(AtomicBool::new(false));
+        // Whether the newest request on this connection is an even batch.
+        let even = Arc::new(AtomicBool::new(false));
         let pairs = [(client.try_clone(), server.try_clone(), Way::Requests), (Ok(server), Ok(client), Way::Replies)];
         for (from, to, way) in pairs {
             let (from, to) = (from.unwrap(), to.unwrap());
-            let (shared, asking) = (Arc::clone(shared), Arc::clone(&asking));
+            let (shared, even) = (Arc::clone(shared), Arc::clone(&even));
             std::thread::spawn(move || {
-                let _closed = pump(&from, &to, way, &shared, &asking);
+                let _closed = pump(&from, &to, way, &shared, &even);
                 let _closed_before = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
             });
         }
@@ -126,13 +126,7 @@ enum Way {
     Replies,
 }
 
-fn pump(
-    mut from: &TcpStream,
-    mut to: &TcpStream,
-    way: Way,
-    shared: &Shared,
-    asking: &AtomicBool,
-) -> std::io::Result<()> {
+fn pump(mut from: &TcpStream, mut to: &TcpStream, way: Way, shared: &Shared, even: &AtomicBool) -> std::io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
     let mut passed = 0;
     loop {
@@ -143,19 +137,17 @@ fn pump(
         let bytes = &buffer[..count];
         let fault = *shared.fault.lock().unwrap();
         if way == Way::Requests {
-            if !asking.swap(true, Ordering::SeqCst) {
-                shared.requests.fetch_add(1, Ordering::SeqCst);
-            }
+            let is_batch = bytes.windows(4).any(|word| word == b"ECHO");
+            even.store(is_batch && shared.batches.fetch_add(1, Ordering::SeqCst) % 2 == 1, Ordering::SeqCst);
             if fault != Fault::SwallowRequests {
                 to.write_all(bytes)?;
             }
             continue;
         }
-        asking.store(false, Ordering::SeqCst);
         match fault {
             Fault::None | Fault::SwallowRequests => to.write_all(bytes)?,
             Fault::SwallowReplies => {}
-            Fault::DropEverySecondReply if shared.requests.load(Ordering::SeqCst).is_multiple_of(2) => {}
+            Fault::DropEverySecondReply if even.load(Ordering::SeqCst) => {}
             Fault::DropEverySecondReply => to.write_all(bytes)?,
             Fault::Delay(pause) => {
                 std::thread::sleep(pause);
