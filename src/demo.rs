@@ -49,7 +49,7 @@ pub struct DemoArgs {
     #[arg(long, value_name = "PROGRAM")]
     pub redis_server: Option<PathBuf>,
     /// Where the agent shall listen; port 0: any free port
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
     /// How many times faster than a reader the story goes on
     #[arg(long, hide = true, value_name = "TIMES", default_value = "1")]
