@@ -42,12 +42,15 @@ fn invite(stage: &Stage) {
     say(&format!("  {url}/          the tasks"));
     say(&format!("  {url}/metrics   what Prometheus sees"));
     say("and try");
-    say(&format!("  redis-cli -p {port} HSET {USERS} anna off    nobody wants it any more"));
-    say(&format!("  redis-cli -p {port} HSET {USERS} ben on      somebody does again"));
-    say(&format!(
-        "  redis-cli -p {port} SET {HANG} worker-a      its script dies (while it runs there), nobody notices"
-    ));
-    say("  kill -9 <process of a worker>                     it crashes; the other one takes over");
-    say("  lockwatch demo --story                            all of this, told in 90 seconds");
+    let redis_cli = format!("redis-cli -p {port}");
+    for (command, effect) in [
+        (format!("{redis_cli} HSET {USERS} anna off"), "nobody wants it any more"),
+        (format!("{redis_cli} HSET {USERS} ben on"), "somebody does again"),
+        (format!("{redis_cli} SET {HANG} worker-a"), "its script dies when it runs there; nobody notices"),
+        ("kill -9 <process of a worker>".to_owned(), "it crashes, and the other one takes over"),
+        ("lockwatch demo --story".to_owned(), "all of this, told in 90 seconds"),
+    ] {
+        say(&format!("  {command:<45}  {effect}"));
+    }
     say("");
 }
