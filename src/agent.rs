@@ -10,7 +10,7 @@ use lockwatch_model::input::Input;
 use lockwatch_model::spec::{RedisIndex, TaskIndex};
 use lockwatch_model::time::Mono;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -18,14 +18,11 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, EventSink, INPUTS};
 use crate::output::events::EventLog;
-use crate::published::{Published, ReloadStatus};
+use crate::published::{Published, ReloadRequest, ReloadStatus};
 use crate::sampler::{self, Assignment};
 
 /// How long clients may take to finish after the agent was told to stop.
 const DRAIN: Duration = Duration::from_secs(5);
-
-/// Asks for a reload of the configuration; the answer is sent back: why it failed, in words for a person.
-pub type ReloadRequest = oneshot::Sender<Result<(), String>>;
 
 /// What the HTTP server needs of the agent.
 #[derive(Clone, Debug)]

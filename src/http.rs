@@ -18,17 +18,14 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::published::{Published, ReloadStatus};
+use crate::published::{Published, ReloadRequest, ReloadStatus};
 use gate::{Gate, Permit};
 use routes::Site;
 use stream::Guarded;
-
-/// Asks for a reload of the configuration; the answer is sent back: why it failed, in words for a person.
-pub type ReloadRequest = oneshot::Sender<Result<(), String>>;
 
 /// What the server reads and may ask for.
 #[derive(Clone, Debug)]

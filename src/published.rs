@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use lockwatch_model::snapshot::Snapshot;
 use lockwatch_model::time::{AgentWall, Mono};
+use tokio::sync::oneshot;
 
 /// A snapshot, with what is needed to show its instants to people.
 #[derive(Clone, Debug)]
@@ -32,3 +33,6 @@ pub struct ReloadStatus {
     /// When the configuration in force was loaded.
     pub success_at: AgentWall,
 }
+
+/// Asks for a reload of the configuration; the answer is sent back: why it failed, in words for a person.
+pub type ReloadRequest = oneshot::Sender<Result<(), String>>;

@@ -160,7 +160,7 @@ impl Needs {
         }
         match task.progress.as_ref().map(|progress| &progress.source) {
             Some(ProgressSource::HashField { key, .. }) => self.read(key, &["hget"]),
-            Some(ProgressSource::Key(key)) => self.read_string(key),
+            Some(ProgressSource::Key(key)) => self.read(key, &["getrange", "strlen"]),
             Some(ProgressSource::Length(key)) => self.read(key, &["type", "llen", "scard", "xlen", "zcard"]),
             None => {}
         }
@@ -171,7 +171,7 @@ impl Needs {
             self.read(hosts, &["hscan"]);
         }
         if let Some(paused_until) = &task.paused_until {
-            self.read_string(paused_until);
+            self.read(paused_until, &["getrange"]);
         }
     }
 

@@ -4,8 +4,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwatch::http::{HttpContext, Limits, ReloadRequest, serve};
-use lockwatch::published::{Published, ReloadStatus};
+use lockwatch::http::{HttpContext, Limits, serve};
+use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{RedisView, TaskView};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
