@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use crate::event::End;
 use crate::generation::Delta;
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
-use crate::renewal::{Deadlines, Leases, Move, PeriodRule, Seen, set_between};
+use crate::renewal::{Deadlines, Leases, Move, NOISE_MS, PeriodRule, Seen, set_between};
 use crate::scheme;
 use crate::spec::LockSpec;
 use crate::time::{Mono, ServerTime};
@@ -336,7 +336,7 @@ fn end_by_absence(hold: Box<Hold>, context: Context, across_blind: bool) -> Ende
 fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, across_blind: bool) -> Ended {
     // Without a known lease, the new hold began no later than the server's answer.
     let began = new.acquired.unwrap_or(context.seen.last);
-    let after_deadline = old.deadlines.newest().is_some_and(|deadline| began >= deadline);
+    let after_deadline = old.deadlines.newest().is_some_and(|deadline| began.plus_ms(NOISE_MS) >= deadline);
     let reason = match () {
         () if after_deadline && old.held.deadline != Deadline::Never => End::Expired,
         () if across_blind => End::Unknown,

@@ -6,7 +6,7 @@ use crate::reading::Mode;
 use crate::time::{Mono, ServerTime};
 
 /// Two readings of one deadline may differ by this much where the server only tells what is left.
-const NOISE_MS: i64 = 2;
+pub(crate) const NOISE_MS: i64 = 2;
 /// How late a renewal may be before it counts as overdue: healthy timers are up to 60 ms late.
 const OVERDUE_TOLERANCE_MS: i64 = 200;
 /// Renewals whose distances tell the period where the library has no rule.
