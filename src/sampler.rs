@@ -10,7 +10,7 @@ mod question;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lockwatch_model::accept::Timing;
+use lockwatch_model::accept::{Caps, Timing};
 use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample};
 use lockwatch_model::read::TaskRead;
 use lockwatch_model::reading::Unknown;
@@ -82,18 +82,27 @@ struct Sampler {
     flights: VecDeque<Flight>,
     /// Why there is no connection; `None` before the first dial ended, and while there is one.
     lost: Option<Unknown>,
+    /// What the newest connection could do.
+    caps: Option<Caps>,
+    /// The batch that goes out with the greeting of the dial under way.
+    opening: Option<Flying>,
     nonces: u64,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
 }
 
-/// A batch under way.
+/// A batch under way on the connection.
 struct Flight {
+    flying: Flying,
+    reply: AbortOnDropHandle<Landing>,
+}
+
+/// A batch that was sent.
+struct Flying {
     batch: Batch,
     question: Question,
     round: u8,
     launched: Mono,
-    reply: AbortOnDropHandle<Landing>,
 }
 
 /// The replies to a batch, and the instants around it.
@@ -125,6 +134,8 @@ impl Sampler {
             link: Link::new(clock.now()),
             flights: VecDeque::new(),
             lost: None,
+            caps: None,
+            opening: None,
             nonces: 0,
             assignment,
             inputs,
@@ -135,7 +146,10 @@ impl Sampler {
     /// Does all that is due now.
     async fn launch(&mut self) -> Result<(), Gone> {
         let now = self.clock.now();
-        self.link.dial_if_due(&self.assignment.config, now);
+        if self.link.is_due(now) {
+            let opening = self.opening(now);
+            self.link.dial(&self.assignment.config, opening, now);
+        }
         if self.link.connection().is_none() {
             let tasks = self.schedule.missed(now);
             if let (Some(why), false) = (self.lost, tasks.is_empty()) {
@@ -147,10 +161,7 @@ impl Sampler {
             && let Some(connection) = self.link.connection()
             && let Some(batch) = self.schedule.due(now)
         {
-            let caps = connection.caps();
-            let spec = |task: &TaskIndex| Some((*task, self.spec(*task)?));
-            let reads = batch.tasks.iter().filter_map(spec);
-            let reads = reads.map(|(task, spec)| (task, TaskRead::new(spec, caps, batch.with_extras))).collect();
+            let reads = self.reads(&batch, connection.caps());
             self.fly(batch, reads, 1);
         }
         for _ in 0..self.schedule.take_skipped() {
@@ -167,37 +178,61 @@ impl Sampler {
         }
     }
 
+    /// How the tasks of `batch` are read.
+    fn reads(&self, batch: &Batch, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
+        let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
+        specs.map(|(task, spec)| (task, TaskRead::new(spec, caps, batch.with_extras))).collect()
+    }
+
+    fn question(&mut self, reads: Vec<(TaskIndex, TaskRead)>, caps: Caps) -> (Question, Vec<Command>) {
+        self.nonces += 1;
+        let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
+        Question::new(reads, caps, nonce)
+    }
+
+    /// The batch that shall go out with the next greeting: only after a reply was lost, see [`redis::Opening`].
+    fn opening(&mut self, now: Mono) -> Option<redis::Opening> {
+        let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
+        let batch = self.schedule.due(now)?;
+        let reads = self.reads(&batch, caps);
+        let (question, commands) = self.question(reads, caps);
+        self.opening = Some(Flying { batch, question, round: 1, launched: now });
+        Some(redis::Opening { commands, clock: self.clock })
+    }
+
     /// Sends a round of `batch`.
     fn fly(&mut self, batch: Batch, reads: Vec<(TaskIndex, TaskRead)>, round: u8) {
         let Some(connection) = self.link.connection() else { return self.schedule.broken(&batch) };
-        self.nonces += 1;
-        let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
-        let (question, commands) = Question::new(reads, connection.caps(), nonce);
+        let (question, commands) = self.question(reads, connection.caps());
         let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, self.clock)));
-        self.flights.push_back(Flight { batch, question, round, launched: self.clock.now(), reply });
+        self.flights.push_back(Flight { flying: Flying { batch, question, round, launched: self.clock.now() }, reply });
     }
 
     /// The oldest batch under way is over.
     async fn land(&mut self, landing: Result<Landing, tokio::task::JoinError>) -> Result<(), Gone> {
-        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
-        let landing = match landing {
-            Ok(landing) => landing,
+        let Some(Flight { flying, .. }) = self.flights.pop_front() else { return Ok(()) };
+        match landing {
+            Ok(landing) => self.landed(flying, landing).await,
             Err(error) => {
                 tracing::error!(redis = &*self.assignment.config.name, %error, "a batch was dropped");
-                return self.lose(Some(flight), Unknown::Closed).await;
+                self.lose(Some(flying), Unknown::Closed).await
             }
-        };
+        }
+    }
+
+    /// What came of a batch.
+    async fn landed(&mut self, flying: Flying, landing: Landing) -> Result<(), Gone> {
         let replies = match landing.replies {
             Ok(replies) => replies,
             Err(failure) => {
                 tracing::debug!(redis = &*self.assignment.config.name, %failure, "a batch failed");
-                return self.lose(Some(flight), failure.why).await;
+                return self.lose(Some(flying), failure.why).await;
             }
         };
         let Landing { sent, sent_wall, received, .. } = landing;
         let timeout_ms = u64::try_from(self.assignment.config.timeout.as_millis()).unwrap_or(u64::MAX);
         let timing = Timing { sent, received, sent_wall, timeout_ms };
-        let Flight { batch, question, round, .. } = flight;
+        let Flying { batch, question, round, .. } = flying;
         let tasks = question.tasks();
         match question.decode(timing, &replies) {
             Ok(answer) => self.believe(batch, round, timing, answer).await,
@@ -239,11 +274,12 @@ impl Sampler {
     }
 
     /// Gives the connection up, and with it all that is under way.
-    async fn lose(&mut self, flight: Option<Flight>, why: Unknown) -> Result<(), Gone> {
+    async fn lose(&mut self, flying: Option<Flying>, why: Unknown) -> Result<(), Gone> {
         self.lost = Some(why);
         self.link.give_up(self.clock.now());
-        let flights: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();
-        for (position, Flight { batch, question, launched, .. }) in flights.into_iter().enumerate() {
+        let others = self.flights.drain(..).map(|flight| flight.flying);
+        let all: Vec<Flying> = flying.into_iter().chain(others).collect();
+        for (position, Flying { batch, question, launched, .. }) in all.into_iter().enumerate() {
             let (now, tasks) = (self.clock.now(), question.tasks());
             match why {
                 // Replies come in order: the first batch is the one whose reply it was.
@@ -256,22 +292,35 @@ impl Sampler {
     }
 
     /// A dial is over.
-    async fn greeted(&mut self, dialled: Result<redis::Connection, redis::Failure>) -> Result<(), Gone> {
+    async fn greeted(&mut self, dialled: link::Dialled) -> Result<(), Gone> {
+        let opening = self.opening.take();
         match dialled {
-            Ok(connection) => {
+            Ok((connection, opened)) => {
                 self.lost = None;
+                let caps = connection.caps();
                 let (version, role) = (connection.version().cloned(), connection.role());
                 tracing::info!(redis = &*self.assignment.config.name, version = version.as_deref(), role, "connected");
                 self.link.made(connection, self.clock.now());
-                self.news(NodeNewsKind::Connected { version, role }).await
+                self.news(NodeNewsKind::Connected { version, role }).await?;
+                let as_before = self.caps.replace(caps) == Some(caps);
+                match (opening, opened) {
+                    (Some(flying), Some(redis::Opened { sent, sent_wall, received, replies })) if as_before => {
+                        self.landed(flying, Landing { sent, sent_wall, received, replies: Ok(replies) }).await
+                    }
+                    // It was made for another server.
+                    (Some(flying), _) => {
+                        self.schedule.broken(&flying.batch);
+                        Ok(())
+                    }
+                    (None, _) => Ok(()),
+                }
             }
             Err(failure) => {
                 if self.lost != Some(failure.why) {
                     tracing::warn!(redis = &*self.assignment.config.name, %failure, "cannot connect");
                 }
-                self.lost = Some(failure.why);
-                self.link.give_up(self.clock.now());
-                self.news(NodeNewsKind::Failed { why: failure.why }).await
+                self.news(NodeNewsKind::Failed { why: failure.why }).await?;
+                self.lose(opening, failure.why).await
             }
         }
     }
@@ -282,8 +331,10 @@ impl Sampler {
         if !link::same(&old.config, &self.assignment.config) {
             self.link = Link::new(self.clock.now());
             self.lost = None;
+            self.caps = None;
         }
         self.flights.clear();
+        self.opening = None;
         self.schedule = schedule(&self.assignment, self.clock.now());
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Reply;
+use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::time::{AgentWall, Mono};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, aio::MultiplexedConnection};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -16,6 +17,7 @@ use super::connection::{Connection, broken, no_reply};
 use super::guard::{Fault, Guarded, Ledger};
 use super::handshake::{Handshake, Login};
 use super::{Failure, convert};
+use crate::clock::Clock;
 use crate::config::{PasswordSource, RedisConfig, Secret};
 
 /// Longest time for resolving the name, and for connecting to one address.
@@ -25,32 +27,73 @@ const ADDRESSES: usize = 4;
 /// How long a connection may be silent before the kernel looks whether the peer is still there.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
-/// Connects to `config`'s server, logs in, chooses the database and finds out what the user may do.
+/// A first batch that goes out in one write with the greeting.
+///
+/// After a reply was lost, this makes the greeting and the batch share their fate. A network that loses, say, every second
+/// reply would otherwise let each greeting pass and swallow each first batch.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The commands, made for the caps of the connection before.
+    pub commands: Vec<Command>,
+    /// What the instants are told by.
+    pub clock: Clock,
+}
+
+/// The replies to an [`Opening`], and the instants around it.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    /// When it was sent.
+    pub sent: Mono,
+    /// The agent's wall clock at that instant.
+    pub sent_wall: AgentWall,
+    /// When the last reply had come.
+    pub received: Mono,
+    /// As many as there were commands.
+    pub replies: Vec<Reply>,
+}
+
+/// Connects to `config`'s server, logs in, chooses the database and finds out what the user may do. Asks `opening` as well,
+/// if there is one.
 ///
 /// # Errors
 /// Why there is no connection.
-pub async fn connect(config: &RedisConfig) -> Result<Connection, Failure> {
+pub async fn connect(config: &RedisConfig, opening: Option<Opening>) -> Result<(Connection, Option<Opened>), Failure> {
     let password = password(config.password.as_ref()).await?;
     let stream = dial(config).await?;
     let ledger = Arc::new(Ledger::default());
     let mut stream = Guarded::new(stream, Arc::clone(&ledger));
     let login = Login { username: config.username.as_deref(), password: password.as_ref().map(Secret::expose) };
     let handshake = Handshake::new(login, config.db, config.assume_master);
-    ledger.expect(handshake.len());
-    let (replies, ended) = match timeout(config.timeout, greet(&mut stream, &handshake, &ledger)).await {
+    let more = opening.as_ref().map_or(&[][..], |opening| &opening.commands);
+    ledger.expect(handshake.len() + more.len());
+    let instants = |opening: &Opening| (opening.clock.now(), opening.clock.wall());
+    let sent = opening.as_ref().map(instants);
+    let (mut replies, ended) = match timeout(config.timeout, greet(&mut stream, &handshake, more, &ledger)).await {
         Ok(greeted) => greeted,
         Err(_) => (Vec::new(), no_reply(config.timeout)),
     };
+    let received = opening.as_ref().map(instants);
     if matches!(ledger.fault(), Some(Fault::NotRedis | Fault::Unasked | Fault::TooLarge)) {
         return Err(ended);
     }
-    let greeting = handshake.judge(&replies, ended)?;
+    let opened = replies.split_off(handshake.len().min(replies.len()));
+    let all = opened.len() == more.len();
+    let greeting = handshake.judge(&replies, ended.clone())?;
+    if !all {
+        return Err(ended);
+    }
     // The greeting is over: the crate shall add nothing to it.
     let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
     let unlimited = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let connected = MultiplexedConnection::new_with_config(&nothing, stream, unlimited).await;
     let (inner, driver) = connected.map_err(|error| broken(ledger.fault(), &error))?;
-    Ok(Connection::new(inner, driver, ledger, config.timeout, greeting))
+    let opened = sent.zip(received).map(|((sent, sent_wall), (received, _))| Opened {
+        sent,
+        sent_wall,
+        received,
+        replies: opened,
+    });
+    Ok((Connection::new(inner, driver, ledger, config.timeout, greeting), opened))
 }
 
 /// Opens a TCP connection to the first address that accepts one.
@@ -82,11 +125,18 @@ async fn dial_address(address: SocketAddr, limit: Duration) -> Result<TcpStream,
 ///
 /// This is done before the redis crate gets the stream: a server that is full refuses a client unasked and hangs up, and
 /// the crate would drop that refusal.
-async fn greet(stream: &mut Guarded<TcpStream>, handshake: &Handshake<'_>, ledger: &Ledger) -> (Vec<Reply>, Failure) {
+async fn greet(
+    stream: &mut Guarded<TcpStream>,
+    handshake: &Handshake<'_>,
+    more: &[Command],
+    ledger: &Ledger,
+) -> (Vec<Reply>, Failure) {
+    let mut request = handshake.bytes();
+    request.extend(more.iter().flat_map(|command| redis::pack_command(&command.args)));
     // If the peer has hung up already, what it said before is more telling than this error.
-    let written = stream.write_all(&handshake.bytes()).await;
+    let written = stream.write_all(&request).await;
     let mut bytes = Vec::new();
-    while stream.passed().0 < handshake.len() {
+    while stream.passed().0 < handshake.len() + more.len() {
         match stream.read_buf(&mut bytes).await {
             Ok(0) | Err(_) => break,
             Ok(_) => {}

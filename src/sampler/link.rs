@@ -13,6 +13,9 @@ use crate::redis;
 /// A server that says for so long that it cannot serve is dialled anew: its name may mean another server by now.
 const PATIENCE_MS: u64 = 30_000;
 
+/// What comes of a dial.
+pub(super) type Dialled = Result<(redis::Connection, Option<redis::Opened>), redis::Failure>;
+
 pub(super) struct Link {
     state: State,
     pace: Pace,
@@ -20,7 +23,7 @@ pub(super) struct Link {
 
 enum State {
     Waiting { until: Mono },
-    Dialling(AbortOnDropHandle<Result<redis::Connection, redis::Failure>>),
+    Dialling(AbortOnDropHandle<Dialled>),
     Up { connection: Arc<redis::Connection>, useful_at: Mono },
 }
 
@@ -46,18 +49,21 @@ impl Link {
         }
     }
 
-    /// Begins to dial if it is time.
-    pub(super) fn dial_if_due(&mut self, config: &RedisConfig, now: Mono) {
-        if self.next_dial().is_some_and(|at| at <= now) {
-            let config = config.clone();
-            self.pace.dialled(now);
-            let dial = tokio::spawn(async move { redis::connect(&config).await });
-            self.state = State::Dialling(AbortOnDropHandle::new(dial));
-        }
+    /// Whether it is time to dial.
+    pub(super) fn is_due(&self, now: Mono) -> bool {
+        self.next_dial().is_some_and(|at| at <= now)
+    }
+
+    /// Begins to dial.
+    pub(super) fn dial(&mut self, config: &RedisConfig, opening: Option<redis::Opening>, now: Mono) {
+        let config = config.clone();
+        self.pace.dialled(now);
+        let dial = tokio::spawn(async move { redis::connect(&config, opening).await });
+        self.state = State::Dialling(AbortOnDropHandle::new(dial));
     }
 
     /// Waits for the dial to end; for ever if there is none.
-    pub(super) async fn dialled(&mut self) -> Result<redis::Connection, redis::Failure> {
+    pub(super) async fn dialled(&mut self) -> Dialled {
         match &mut self.state {
             State::Dialling(dial) => match dial.await {
                 Ok(dialled) => dialled,

@@ -1,6 +1,7 @@
 //! The one integration test binary: each module tests one border of the program with real parts.
 
 mod acl;
+mod agent;
 mod architecture;
 mod config;
 mod demo;

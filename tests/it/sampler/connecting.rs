@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use lockwatch::config::{PasswordSource, RedisConfig};
-use lockwatch::redis::{Connection, Failure, connect};
+use lockwatch::redis::{self, Connection, Failure};
 use lockwatch_model::accept::{Caps, RoleCheck};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply};
@@ -16,6 +16,10 @@ use crate::support::{eventually, free_port, send_signal, wait_until};
 
 fn bytes(text: &str) -> Reply {
     Reply::Bytes(text.as_bytes().to_vec())
+}
+
+async fn connect(config: &RedisConfig) -> Result<Connection, Failure> {
+    redis::connect(config, None).await.map(|(connection, _)| connection)
 }
 
 async fn refused(config: &RedisConfig) -> Failure {

@@ -259,7 +259,23 @@ async fn where_every_second_reply_is_lost_the_others_still_count() {
     let proxy = Proxy::start(server.port);
     let mut bench = Bench::start(config(proxy.port), 2);
     bench.next_read().await;
-    proxy.set(Fault::DropEverySecondReply);
+    where_half_is_lost(&proxy, &mut bench, Fault::DropEverySecondReply).await;
+}
+
+/// Where each greeting passes and the first batch after it is lost, sending them apart would read nothing for ever.
+#[tokio::test]
+async fn where_every_second_answer_is_lost_greetings_included_the_others_still_count() {
+    let test = "where_every_second_answer_is_lost_greetings_included_the_others_still_count";
+    let Some(server) = RedisServer::start(test) else { return };
+    hold_all(&server, 2);
+    let proxy = Proxy::start(server.port);
+    let mut bench = Bench::start(config(proxy.port), 2);
+    bench.next_read().await;
+    where_half_is_lost(&proxy, &mut bench, Fault::DropEverySecondAnswer).await;
+}
+
+async fn where_half_is_lost(proxy: &Proxy, bench: &mut Bench, fault: Fault) {
+    proxy.set(fault);
     let (mut read, mut failed) = (0, 0);
     for input in bench.all_within(Duration::from_millis(6_500)).await {
         match input {

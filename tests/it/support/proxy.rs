@@ -19,6 +19,8 @@ pub(crate) enum Fault {
     Dribble(Duration),
     /// The reply to every second batch is swallowed. A batch is what asks for an `ECHO`, as greetings do not.
     DropEverySecondReply,
+    /// What answers every second request is swallowed, greetings included.
+    DropEverySecondAnswer,
     /// Replies are cut off after this many bytes (of each connection), and the connection is closed.
     Truncate(usize),
     /// Requests pass, replies do not.
@@ -42,6 +44,8 @@ struct Shared {
     connections: AtomicUsize,
     /// Batches so far.
     batches: AtomicUsize,
+    /// Requests so far while every second answer is dropped.
+    requests: AtomicUsize,
     open: Mutex<Vec<TcpStream>>,
 }
 
@@ -56,6 +60,7 @@ impl Proxy {
             ended: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             batches: AtomicUsize::new(0),
+            requests: AtomicUsize::new(0),
             open: Mutex::new(Vec::new()),
         });
         let accepting = std::thread::spawn({
@@ -138,7 +143,11 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream, way: Way, shared: &Shared, eve
         let fault = *shared.fault.lock().unwrap();
         if way == Way::Requests {
             let is_batch = bytes.windows(4).any(|word| word == b"ECHO");
-            even.store(is_batch && shared.batches.fetch_add(1, Ordering::SeqCst) % 2 == 1, Ordering::SeqCst);
+            let is_even = match fault {
+                Fault::DropEverySecondAnswer => shared.requests.fetch_add(1, Ordering::SeqCst) % 2 == 1,
+                _ => is_batch && shared.batches.fetch_add(1, Ordering::SeqCst) % 2 == 1,
+            };
+            even.store(is_even, Ordering::SeqCst);
             if fault != Fault::SwallowRequests {
                 to.write_all(bytes)?;
             }
@@ -147,8 +156,8 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream, way: Way, shared: &Shared, eve
         match fault {
             Fault::None | Fault::SwallowRequests => to.write_all(bytes)?,
             Fault::SwallowReplies => {}
-            Fault::DropEverySecondReply if even.load(Ordering::SeqCst) => {}
-            Fault::DropEverySecondReply => to.write_all(bytes)?,
+            Fault::DropEverySecondReply | Fault::DropEverySecondAnswer if even.load(Ordering::SeqCst) => {}
+            Fault::DropEverySecondReply | Fault::DropEverySecondAnswer => to.write_all(bytes)?,
             Fault::Delay(pause) => {
                 std::thread::sleep(pause);
                 to.write_all(bytes)?;
