@@ -191,7 +191,7 @@ fn watcher_of(server: &Server, config: &Config, version: ServerVersion) -> Conne
 }
 
 fn must_allow(watcher: &mut Connection, config: &Config) {
-    let mut all: Vec<Words> = config.tasks.iter().flat_map(|task| commands_of(task)).collect();
+    let mut all: Vec<Words> = config.tasks.iter().flat_map(commands_of).collect();
     for line in [
         "PING",
         "TIME",
