@@ -7,6 +7,7 @@ mod demo;
 mod exposition;
 mod http;
 mod lease;
+mod live;
 mod outputs;
 mod redisson;
 mod sampler;
