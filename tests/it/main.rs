@@ -8,6 +8,7 @@ mod demo;
 mod exposition;
 mod http;
 mod lease;
+mod live;
 mod outputs;
 mod redisson;
 mod sampler;

@@ -1,6 +1,8 @@
 //! What the tests share: real servers, a faulty network, and waiting for conditions.
 #![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
+pub(crate) mod agent;
+pub(crate) mod page;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 pub(crate) mod redisson;

@@ -9,7 +9,12 @@ pub(crate) fn has(test: &str, programs: &[&str]) -> bool {
     let is_there = |program: &&&str| !std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     let missing: Vec<&str> = programs.iter().filter(is_there).copied().collect();
     if !missing.is_empty() {
-        let _ = writeln!(std::io::stderr(), "\nSKIPPED: {test}: needs {}", missing.join(", "));
+        say(test, &missing.join(", "));
     }
     missing.is_empty()
+}
+
+/// Says that `test` is skipped because `missing` is not there.
+pub(crate) fn say(test: &str, missing: &str) {
+    let _ = writeln!(std::io::stderr(), "\nSKIPPED: {test}: needs {missing}");
 }

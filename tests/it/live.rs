@@ -1,0 +1,152 @@
+//! The whole program beside a real Redis and the real clients whose locks it watches.
+//!
+//! Leases and thresholds are short so that this takes seconds; what they scale with is said in each test.
+
+mod crash;
+mod kinds;
+mod string;
+mod switches;
+mod take_over;
+mod watchdog;
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use crate::support::agent::Agent;
+use crate::support::page::Page;
+use crate::support::redis::RedisServer;
+use crate::support::redisson::Redisson;
+
+const LOCK: &str = "outbound:lock";
+const TASK: &str = "outbound";
+const USERS: &str = "outbound:users";
+/// Longer than anything takes that is to happen soon.
+const SOON: Duration = Duration::from_secs(10);
+
+/// A Redis, the program that watches it, and a JVM with Redisson clients.
+struct Scene {
+    redisson: Redisson,
+    agent: Agent,
+    server: RedisServer,
+}
+
+impl Scene {
+    /// `None`, with a message, on a machine that lacks a part. `tasks`: the list of tasks in YAML.
+    fn open(test: &str, interval: &str, tasks: &str) -> Option<Scene> {
+        let redisson = Redisson::start(test)?;
+        let server = RedisServer::start(test)?;
+        let agent = Agent::start(&config(&server, interval, tasks));
+        Some(Scene { redisson, agent, server })
+    }
+
+    /// Connects a Redisson client with this watchdog timeout and returns its id.
+    fn connect(&mut self, client: &str, watchdog_ms: u64) -> String {
+        connect(&mut self.redisson, &self.server, client, watchdog_ms)
+    }
+
+    /// Writes a user's switch.
+    fn switch(&self, user: &str, value: &str) {
+        self.server.cli(&["hset", USERS, user, value]);
+    }
+}
+
+fn config(server: &RedisServer, interval: &str, tasks: &str) -> String {
+    let url = format!("redis://{}", server.address());
+    format!("redis:\n  main: {{url: \"{url}\", interval: {interval}}}\ntasks:\n{tasks}")
+}
+
+/// The block of the one task that most tests have; `more`: further fields.
+fn one_task(more: &str) -> String {
+    format!("  - {{name: {TASK}, lock: {{key: \"{LOCK}\"}}, wanted: {{hash: \"{USERS}\"}}, {more}}}\n")
+}
+
+fn connect(redisson: &mut Redisson, server: &RedisServer, client: &str, watchdog_ms: u64) -> String {
+    redisson.connect(client, &format!("port={} watchdog={watchdog_ms}", server.port))
+}
+
+/// How often Redis ran PEXPIRE since `config resetstat`, in scripts too.
+fn pexpires(server: &RedisServer) -> u64 {
+    let stats = server.cli(&["info", "commandstats"]);
+    let calls = stats.split_once("cmdstat_pexpire:calls=").map_or("0", |(_, rest)| rest);
+    calls.split(',').next().unwrap().parse().unwrap()
+}
+
+/// The verdicts that these pages show, without repetitions.
+fn verdicts(pages: &[Page], task: &str) -> Vec<String> {
+    let mut verdicts: Vec<String> = pages.iter().map(|page| page.verdict(task).to_owned()).collect();
+    verdicts.dedup();
+    verdicts
+}
+
+/// The greatest value that a series of a task had.
+fn greatest(pages: &[Page], task: &str, name: &str) -> f64 {
+    pages.iter().filter_map(|page| page.of(task, name)).fold(0.0, f64::max)
+}
+
+/// Panics if anything in these pages is a reason to alert about this task, except for renewals.
+#[track_caller]
+fn check_calm(agent: &Agent, pages: &[Page], task: &str) {
+    // Winding down takes a moment; a second of it is none.
+    let limits = [("down", 0.0), ("split", 0.0), ("stalled", 0.0), ("unwanted", 1.0)];
+    for (name, limit) in limits {
+        let name = format!("task_{name}_seconds");
+        let worst = pages.iter().find(|page| page.of(task, &name).is_none_or(|seconds| seconds > limit));
+        if let Some(page) = worst {
+            agent.fail(&format!("{task}: {name} is more than {limit}"), page);
+        }
+    }
+    for verdict in ["down", "split", "stalled", "unwanted"] {
+        let lines = agent.log_lines(&["event=verdict", &format!("task={task} "), &format!("{verdict}:")]);
+        assert!(lines.is_empty(), "{lines:?}");
+    }
+}
+
+/// Panics if any renewal of this task was late or overdue in these pages.
+#[track_caller]
+fn check_never_late(agent: &Agent, pages: &[Page], task: &str) {
+    for page in pages {
+        let overdue = page.of(task, "lock_renewal_overdue_seconds").unwrap_or(0.0);
+        agent.check(page, &format!("{task}: overdue"), overdue == 0.0);
+    }
+    let last = pages.last().unwrap();
+    let count = last.of(task, "lock_renewal_latency_seconds_count");
+    let quick = ("le", "0.1");
+    let in_time = last.get("lockwatch_lock_renewal_latency_seconds_bucket", &[("task", task), quick]);
+    agent.check(last, &format!("{task}: a late renewal"), count == in_time);
+}
+
+/// What Redis itself saw of its commands, line by line, since it was started.
+struct Monitor {
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Monitor {
+    fn start(server: &RedisServer) -> Monitor {
+        let mut stream = TcpStream::connect(server.address()).unwrap();
+        stream.write_all(b"MONITOR\r\n").unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut first = String::new();
+        reader.read_line(&mut first).unwrap();
+        assert_eq!(first, "+OK\r\n");
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&lines);
+        // It ends with the server.
+        thread::spawn(move || reader.lines().map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
+        Monitor { lines }
+    }
+
+    /// When Redis ran PEXPIRE on this key, in whole milliseconds since the epoch, as it counts deadlines.
+    fn pexpires_ms(&self, key: &str) -> Vec<f64> {
+        let lines = self.lines.lock().unwrap();
+        let of_key = lines.iter().filter(|line| {
+            line.to_ascii_lowercase().contains(&format!("\"pexpire\" \"{}\"", key.to_ascii_lowercase()))
+        });
+        of_key
+            .map(|line| line[1..].split_once(' ').unwrap().0.parse::<f64>().unwrap() * 1000.0)
+            .map(f64::floor)
+            .collect()
+    }
+}

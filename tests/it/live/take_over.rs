@@ -1,0 +1,34 @@
+//! Ordinary handovers.
+
+use super::{LOCK, SOON, Scene, TASK, check_calm, one_task};
+
+/// By unlock, while the other client waits in `lock()`: milliseconds lie between the holds.
+#[test]
+fn a_thousand_handovers_are_neither_a_split_nor_down() {
+    const HANDOVERS: f64 = 1_000.0;
+    let test = "live::take_over: a thousand handovers";
+    let Some(mut scene) = Scene::open(test, "100ms", &one_task("grace: 1s, settle: 1s")) else { return };
+    let clients = [scene.connect("c1", 3_000), scene.connect("c2", 3_000)];
+    scene.redisson.run(&format!("lock c1 t1 {LOCK}"));
+    scene.switch("anna", "1");
+    scene.agent.until(SOON, "running", |page| page.verdict(TASK) == "running");
+    let watch = scene.agent.watch();
+    let answer = scene.redisson.run(&format!("handovers c1 t1 c2 t1 {LOCK} n={HANDOVERS}"));
+    assert_eq!(answer["handovers"].as_f64(), Some(HANDOVERS));
+    eprintln!("{HANDOVERS} handovers in {} ms", answer["took_ms"]);
+    let pages = watch.stop();
+
+    let last = pages.last().unwrap();
+    let seen = last.of(TASK, "lock_acquisitions_total").unwrap();
+    assert!(seen > 5.0, "some of them were seen: {seen}");
+    assert_eq!(last.ends(TASK, "expired") + last.ends(TASK, "lost") + last.ends(TASK, "unknown"), 0.0);
+    for kind in ["holders", "claims", "overlap"] {
+        assert_eq!(last.get("lockwatch_task_splits_total", &[("task", TASK), ("kind", kind)]), Some(0.0));
+    }
+    check_calm(&scene.agent, &pages, TASK);
+    for page in &pages {
+        let holder = page.label(TASK, "lock_holder", "holder");
+        assert!(holder.is_none_or(|holder| clients.contains(&holder)), "{}", page.text());
+        assert!(page.of(TASK, "lock_holders") <= Some(1.0), "{}", page.text());
+    }
+}

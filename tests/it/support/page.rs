@@ -1,0 +1,248 @@
+//! A strict reader of the classic text format: what it accepts, any scraper accepts.
+
+use std::collections::{BTreeMap, HashMap};
+
+/// The labels of one series, sorted by name.
+pub(crate) type Labels = Vec<(String, String)>;
+
+/// One scrape.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Page {
+    series: BTreeMap<(String, Labels), f64>,
+    kinds: HashMap<String, String>,
+    text: String,
+}
+
+impl Page {
+    /// Reads a whole page.
+    ///
+    /// # Errors
+    /// The first line that breaks a rule of the format, and which.
+    pub(crate) fn parse(text: &str) -> Result<Page, String> {
+        let mut page = Page { text: text.to_owned(), ..Page::default() };
+        let body = text.strip_suffix('\n').ok_or("the last line does not end")?;
+        let mut family = String::new();
+        for line in body.split('\n') {
+            page.take_line(line, &mut family).map_err(|why| format!("{why}: {line:?}"))?;
+        }
+        page.check_histograms()?;
+        Ok(page)
+    }
+
+    /// The value of the series with this name whose labels include these; `None` if there is none. Panics if there are
+    /// several: then the question was not precise.
+    #[track_caller]
+    pub(crate) fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let mut found = self.all(name).filter(|(own, _)| labels.iter().all(|label| has(own, *label)));
+        let first = found.next().map(|(_, value)| value);
+        assert!(found.next().is_none(), "more than one {name} with {labels:?}\n{}", self.text);
+        first
+    }
+
+    /// The same without the common prefix, of one task.
+    #[track_caller]
+    pub(crate) fn of(&self, task: &str, name: &str) -> Option<f64> {
+        self.get(&format!("lockwatch_{name}"), &[("task", task)])
+    }
+
+    /// The value of a label of the only series with this name of this task.
+    #[track_caller]
+    pub(crate) fn label(&self, task: &str, name: &str, label: &str) -> Option<String> {
+        let name = format!("lockwatch_{name}");
+        let mut found = self.all(&name).filter(|(own, _)| has(own, ("task", task)));
+        let labels = found.next()?.0;
+        assert!(found.next().is_none(), "more than one {name} of {task}\n{}", self.text);
+        labels.iter().find(|(own, _)| own == label).map(|(_, value)| value.clone())
+    }
+
+    /// The verdict on a task.
+    #[track_caller]
+    pub(crate) fn verdict(&self, task: &str) -> &str {
+        let states = self.all("lockwatch_task_state").filter(|(own, value)| has(own, ("task", task)) && *value > 0.0);
+        let states: Vec<&Labels> = states.map(|(labels, _)| labels).collect();
+        let [labels] = states.as_slice() else { panic!("{task} has not exactly one verdict:\n{}", self.text) };
+        labels.iter().find(|(name, _)| name == "state").map(|(_, state)| state.as_str()).unwrap()
+    }
+
+    /// How many holds of a task ended so.
+    #[track_caller]
+    pub(crate) fn ends(&self, task: &str, reason: &str) -> f64 {
+        self.get("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)]).expect("it is always there")
+    }
+
+    /// All series of this name.
+    pub(crate) fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = (&'a Labels, f64)> + use<'a> {
+        let from = (name.to_owned(), Labels::new());
+        let name = name.to_owned();
+        self.series
+            .range(from..)
+            .take_while(move |((own, _), _)| *own == name)
+            .map(|((_, labels), value)| (labels, *value))
+    }
+
+    /// The first series that must only grow and is smaller than in `before`.
+    pub(crate) fn fallen_since(&self, before: &Page) -> Option<String> {
+        let only_grows = |name: &str| {
+            let of = |suffix: &str| name.strip_suffix(suffix).is_some_and(|family| self.kind(family) == "histogram");
+            self.kind(name) == "counter" || of("_sum") || of("_count") || of("_bucket")
+        };
+        let fallen = |((name, labels), value): (&(String, Labels), &f64)| {
+            let old = before.series.get(&(name.clone(), labels.clone()))?;
+            (only_grows(name) && value < old).then(|| format!("{name}{labels:?} fell from {old} to {value}"))
+        };
+        self.series.iter().find_map(fallen)
+    }
+
+    /// As it was scraped.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    fn kind(&self, family: &str) -> &str {
+        self.kinds.get(family).map_or("", String::as_str)
+    }
+
+    fn take_line(&mut self, line: &str, family: &mut String) -> Result<(), String> {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, _) = help.split_once(' ').ok_or("HELP without a text")?;
+            if self.kinds.contains_key(name) {
+                return Err("a family comes twice".to_owned());
+            }
+            return Ok(());
+        }
+        if let Some(kind) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = kind.split_once(' ').ok_or("TYPE without a kind")?;
+            if !["counter", "gauge", "histogram"].contains(&kind) {
+                return Err("an unknown kind".to_owned());
+            }
+            name.clone_into(family);
+            let twice = self.kinds.insert(name.to_owned(), kind.to_owned()).is_some();
+            return if twice { Err("a family comes twice".to_owned()) } else { Ok(()) };
+        }
+        let (name, labels, value) = sample(line)?;
+        let of_family = match self.kind(family) {
+            "histogram" => ["_bucket", "_sum", "_count"].iter().any(|suffix| name.strip_suffix(suffix) == Some(family)),
+            _ => name == *family,
+        };
+        if !of_family {
+            return Err(format!("a sample that does not belong to {family}"));
+        }
+        match self.series.insert((name, labels), value) {
+            Some(_) => Err("a series comes twice".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    fn check_histograms(&self) -> Result<(), String> {
+        for (family, _) in self.kinds.iter().filter(|(_, kind)| *kind == "histogram") {
+            let mut histograms: BTreeMap<Labels, Vec<(f64, f64)>> = BTreeMap::new();
+            for (labels, value) in self.all(&format!("{family}_bucket")) {
+                let (bound, rest): (Labels, Labels) = labels.iter().cloned().partition(|(name, _)| name == "le");
+                let bound = number(&bound.first().ok_or("a bucket without le")?.1)?;
+                histograms.entry(rest).or_default().push((bound, value));
+            }
+            for (labels, mut buckets) in histograms {
+                buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let count = self.series.get(&(format!("{family}_count"), labels.clone())).copied();
+                let grows = buckets.is_sorted_by(|a, b| a.1 <= b.1);
+                if !grows || buckets.last().copied() != count.map(|count| (f64::INFINITY, count)) {
+                    return Err(format!("the buckets of {family}{labels:?} are {buckets:?}, its count {count:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn has(labels: &Labels, (name, value): (&str, &str)) -> bool {
+    labels.iter().any(|(own, of)| own == name && of == value)
+}
+
+/// `name{label="value",…} number`.
+fn sample(line: &str) -> Result<(String, Labels, f64), String> {
+    let end = line.find(['{', ' ']).ok_or("neither labels nor a value")?;
+    let (name, rest) = line.split_at(end);
+    if !is_name(name) {
+        return Err("no valid name".to_owned());
+    }
+    let (labels, rest) = match rest.strip_prefix('{') {
+        Some(rest) => labels(rest)?,
+        None => (Labels::new(), rest),
+    };
+    let value = number(rest.strip_prefix(' ').ok_or("no blank before the value")?)?;
+    Ok((name.to_owned(), labels, value))
+}
+
+/// Labels up to and with the closing brace, sorted, and what comes after them.
+fn labels(mut rest: &str) -> Result<(Labels, &str), String> {
+    let mut labels = Labels::new();
+    loop {
+        let (name, after) = rest.split_once("=\"").ok_or("a label without a quoted value")?;
+        if !is_name(name) || name.contains(':') {
+            return Err(format!("{name:?} is no name of a label"));
+        }
+        let (value, after) = label_value(after)?;
+        labels.push((name.to_owned(), value));
+        if let Some(after) = after.strip_prefix('}') {
+            labels.sort();
+            let twice = labels.is_sorted_by(|a, b| a.0 != b.0);
+            return if twice { Ok((labels, after)) } else { Err("a label comes twice".to_owned()) };
+        }
+        rest = after.strip_prefix(',').ok_or("no comma between labels")?;
+    }
+}
+
+/// A value up to and with its closing quote, and what comes after it.
+fn label_value(text: &str) -> Result<(String, &str), String> {
+    let mut value = String::new();
+    let mut rest = text.char_indices();
+    while let Some((at, letter)) = rest.next() {
+        match letter {
+            '"' => return Ok((value, &text[at + 1..])),
+            '\\' => value.push(match rest.next() {
+                Some((_, '\\')) => '\\',
+                Some((_, '"')) => '"',
+                Some((_, 'n')) => '\n',
+                _ => return Err("an unknown escape".to_owned()),
+            }),
+            plain => value.push(plain),
+        }
+    }
+    Err("a value that does not end".to_owned())
+}
+
+fn number(text: &str) -> Result<f64, String> {
+    let plain = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
+    if !["+Inf", "-Inf", "NaN"].contains(&text) && !text.bytes().all(plain) {
+        return Err(format!("{text:?} is no number"));
+    }
+    text.parse().map_err(|_| format!("{text:?} is no number"))
+}
+
+fn is_name(name: &str) -> bool {
+    let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_' || first == ':');
+    starts && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':')
+}
+
+#[test]
+fn pages_that_break_a_rule_are_refused() {
+    let page = Page::parse("# HELP a b\n# TYPE a gauge\na{x=\"\\\\ \\\" \\n\",b=\"}\"} 1\na 2.5\n").unwrap();
+    assert_eq!(page.get("a", &[("x", "\\ \" \n"), ("b", "}")]), Some(1.0));
+    assert_eq!(page.all("a").count(), 2);
+    for bad in [
+        "a 1\n",
+        "# TYPE a gauge\na 1",
+        "# TYPE a gauge\na 1\na 1\n",
+        "# TYPE a gauge\na{x=\"1\",x=\"2\"} 1\n",
+        "# TYPE a gauge\na{x=\"\\t\"} 1\n",
+        "# TYPE a gauge\na{x=\"1} 1\n",
+        "# TYPE a gauge\na one\n",
+        "# TYPE a gauge\na infinity\n",
+        "# TYPE a gauge\nb 1\n",
+        "# TYPE a gauge\n# TYPE a gauge\n",
+        "# TYPE a histogram\na_bucket{le=\"+Inf\"} 2\na_count 1\n",
+        "# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_count 1\n",
+    ] {
+        assert!(Page::parse(bad).is_err(), "{bad}");
+    }
+}
