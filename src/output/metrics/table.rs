@@ -173,7 +173,7 @@ pub static TABLE: &[Metric] = &[
     },
     redis_total("lockwatch_redis_reconnects_total", "Connections made after the first.", |r| Some(Count(r.totals.reconnects))),
     redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still under way.", |r| Some(Count(r.totals.skipped_ticks))),
-    redis_total("lockwatch_redis_generation_changes_total", "Times the server may have lost data: restart, new replication history, flush, eviction.", |r| Some(Count(r.totals.generation_changes))),
+    redis_total("lockwatch_redis_generation_changes_total", "Times the server may have lost data: restart, new replication history, flush.", |r| Some(Count(r.totals.generation_changes))),
 
     each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels for rules to join.", Reading::Gauges(&["key", "scheme", "(the configured labels)"], info_labels)),
     each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, not for rules.", Reading::Gauges(&["state"], |t, emit| {
@@ -194,7 +194,7 @@ pub static TABLE: &[Metric] = &[
 
     task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms))),
     task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms))),
-    task("lockwatch_task_stalled_seconds", "How long the holder has made no progress; 0 when it makes some, kept while blind.", |t| Some(Ms(t.durations.stalled_ms))),
+    task("lockwatch_task_stalled_seconds", "How long the holder has made no progress, once that is longer than stale_after; else 0, kept while blind.", |t| Some(Ms(t.durations.stalled_ms))),
     task("lockwatch_task_unwanted_seconds", "How long the lock has been held though nobody wants the task; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.unwanted_ms))),
     task("lockwatch_task_blind_seconds", "How long there has been no trustworthy reading of what matters; 0 when there is one.", |t| Some(Ms(t.durations.blind_ms))),
     task("lockwatch_task_switches_lost_seconds", "How long switches that were on have been missing because Redis lost data; 0 when none are.", |t| Some(Ms(t.durations.switches_lost_ms))),
