@@ -67,9 +67,14 @@ impl Leases {
         self.configured_ms.or_else(|| self.learned.iter().find_map(|learned| learned.lease_ms))
     }
 
-    /// Learns from a deadline that was set between two readings. Says whether the lease became known or changed.
-    fn learn(&mut self, mode: Mode, deadline: ServerTime, before: Seen, after: Seen) -> Option<u64> {
-        let seen = (deadline.since_ms(after.last), deadline.since_ms(before.first));
+    /// Whether a lease within this interval is none that fits what was learned.
+    fn contradicted_by(&self, mode: Mode, (low, high): (i64, i64)) -> bool {
+        let within = self.learned.get(mode as usize).and_then(|learned| learned.within);
+        within.is_some_and(|within| high < within.0 || within.1 < low)
+    }
+
+    /// Learns that the lease lies within an interval. Says whether it became known or changed.
+    fn learn(&mut self, mode: Mode, seen: (i64, i64)) -> Option<u64> {
         let learned = self.learned.get_mut(mode as usize)?;
         let within = match learned.within {
             Some(old) if old.0.max(seen.0) <= old.1.min(seen.1) => (old.0.max(seen.0), old.1.min(seen.1)),
@@ -80,6 +85,11 @@ impl Leases {
         learned.lease_ms = whole_second_within(within);
         learned.lease_ms.filter(|lease_ms| before_ms != Some(*lease_ms) && self.configured_ms.is_none())
     }
+}
+
+/// What lease a deadline has that was set between two readings: at least and at most so many milliseconds.
+fn lease_between(deadline: ServerTime, before: Seen, after: Seen) -> (i64, i64) {
+    (deadline.since_ms(after.last), deadline.since_ms(before.first))
 }
 
 /// The whole second in a closed interval of milliseconds, if there is exactly one.
@@ -101,6 +111,8 @@ pub(crate) struct Deadlines {
     /// Distances between the last renewals.
     moves_ms: VecDeque<u64>,
     pub(crate) renewed: bool,
+    /// The newest renewal did not fit the lease of the ones before it.
+    misfit: bool,
     pub(crate) last_renewal: Option<ServerTime>,
     pub(crate) last_latency_ms: Option<u64>,
     pub(crate) last_margin_ms: Option<u64>,
@@ -145,6 +157,7 @@ impl Deadlines {
             set,
             moves_ms: VecDeque::new(),
             renewed: false,
+            misfit: false,
             last_renewal: None,
             last_latency_ms: None,
             last_margin_ms: None,
@@ -220,7 +233,12 @@ impl Deadlines {
     ) -> Move {
         let period_ms = self.period_ms(rule, leases.of(mode));
         let was_regular = self.base_is_regular;
-        let learned_ms = leases.learn(mode, deadline, before, seen);
+        // A single movement that contradicts a hold's own renewals is no watchdog's: the lock was entered with a lease and
+        // left again between two readings. Only the next one in a row shows that the lease has changed.
+        let misfit = self.renewed && leases.contradicted_by(mode, lease_between(deadline, before, seen));
+        let first_misfit = misfit && !self.misfit;
+        self.misfit = misfit;
+        let learned_ms = if first_misfit { None } else { leases.learn(mode, lease_between(deadline, before, seen)) };
         let lease_ms = leases.of(mode);
         self.rebase(deadline, seen, Some(before), lease_ms);
         // Without a known lease a renewal is taken for a regular one; with one, it must fit.

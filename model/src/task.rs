@@ -323,7 +323,9 @@ impl Task {
         {
             self.totals.acquisitions += 1;
             log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
-            let from = self.handed_over_by.take().filter(|_| !news.across_blind && !self.gap.open());
+            // Nobody hands over what nobody wanted when it was last seen.
+            let was_wanted = self.gap.wanted_since().is_some();
+            let from = self.handed_over_by.take().filter(|_| was_wanted && !news.across_blind && !self.gap.open());
             self.direct_handover = from.is_some_and(|from| !lock::continues(&from, &hold.held));
             self.outage.taken_over(hold.began);
         }

