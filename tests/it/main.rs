@@ -5,6 +5,7 @@ mod architecture;
 mod config;
 mod demo;
 mod exposition;
+mod faults;
 mod http;
 mod lease;
 mod outputs;
