@@ -65,12 +65,12 @@ where
     let load = Arc::new(load);
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
-    let (engine, published) = Engine::new(clock);
+    let (engine, published) = Engine::new(clock, config.watch_spec(0));
     let engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, sink)));
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let (status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
     let mut watching = Watching { samplers: BTreeMap::new(), epoch: 0, inputs, clock };
-    watching.configure(config).await;
+    watching.assign(&config);
     let http = AbortOnDropHandle::new(tokio::spawn(http(Outlets { published, reload_status, reload }, stop.clone())));
     loop {
         let request = tokio::select! {
@@ -140,8 +140,13 @@ impl Watching {
         if self.inputs.send(Input::Config(Arc::new(config.watch_spec(self.epoch)))).await.is_err() {
             return; // The engine is gone: the agent is stopping.
         }
+        self.assign(&config);
+    }
+
+    /// Gives each redis of `config` its sampler.
+    fn assign(&mut self, config: &Config) {
         let mut old = std::mem::take(&mut self.samplers);
-        for assignment in assignments(&config, self.epoch) {
+        for assignment in assignments(config, self.epoch) {
             let name = Arc::clone(&assignment.config.name);
             let assignment = Arc::new(assignment);
             let sampler = match old.remove(&name) {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lockwatch_model::event::Event;
 use lockwatch_model::input::Input;
+use lockwatch_model::spec::WatchSpec;
 use lockwatch_model::state::State;
 use lockwatch_model::time::Mono;
 use tokio::sync::{mpsc, watch};
@@ -51,9 +52,11 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine that knows nothing yet, and where its snapshots appear. There is one from the start.
-    pub fn new(clock: Clock) -> (Engine, watch::Receiver<Arc<Published>>) {
+    /// An engine for the tasks of `spec`, of which nothing is known yet, and where its snapshots appear. There is one from
+    /// the start, and no task is missing in it.
+    pub fn new(clock: Clock, spec: WatchSpec) -> (Engine, watch::Receiver<Arc<Published>>) {
         let mut state = State::new();
+        let _nothing_happened_yet = state.step(Mono(0), Input::Config(Arc::new(spec)));
         let (published, snapshots) = watch::channel(Arc::new(publish(&mut state, clock)));
         (Engine { state, clock, newest: Mono(0), publishing: Publishing::new(), published }, snapshots)
     }
@@ -151,8 +154,9 @@ impl Publishing {
     }
 }
 
-/// In tests of a stuck engine: stands still as long as the file named by `LOCKWATCH_FAULT=engine-stall:<path>` exists.
-#[cfg(feature = "fault-points")]
+/// In tests of a stuck engine: stands still as long as the file named by `LOCKWATCH_FAULT=engine-stall:<path>` exists. A
+/// release has no such thing.
+#[cfg(debug_assertions)]
 async fn fault_point() {
     let fault = std::env::var("LOCKWATCH_FAULT").unwrap_or_default();
     let Some(path) = fault.strip_prefix("engine-stall:") else { return };
@@ -161,18 +165,18 @@ async fn fault_point() {
     }
 }
 
-#[cfg(not(feature = "fault-points"))]
+#[cfg(not(debug_assertions))]
 async fn fault_point() {}
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::spec::WatchSpec;
+    use lockwatch_model::spec::RedisSpec;
 
     /// Starts an engine; gives its inputs, its snapshots and itself.
     fn start() -> (mpsc::Sender<Input>, watch::Receiver<Arc<Published>>, tokio::task::JoinHandle<()>) {
         let (sender, inputs) = mpsc::channel(INPUTS);
-        let (engine, snapshots) = Engine::new(Clock::start());
+        let (engine, snapshots) = Engine::new(Clock::start(), WatchSpec::default());
         (sender, snapshots, tokio::spawn(engine.run(inputs, ())))
     }
 
@@ -201,6 +205,21 @@ mod tests {
         }
         drop(inputs);
         engine.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_first_snapshot_has_what_is_configured() {
+        let redis = RedisSpec {
+            name: "main".into(),
+            address: "127.0.0.1:6379".into(),
+            db: 0,
+            interval_ms: 1_000,
+            timeout_ms: 3_000,
+            assume_master: false,
+        };
+        let spec = WatchSpec { redises: vec![redis], ..WatchSpec::default() };
+        let (_engine, snapshots) = Engine::new(Clock::start(), spec);
+        assert_eq!(snapshots.borrow().snapshot.redises.len(), 1);
     }
 
     #[tokio::test]

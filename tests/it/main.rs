@@ -6,6 +6,7 @@ mod architecture;
 mod config;
 mod demo;
 mod exposition;
+mod faults;
 mod http;
 mod lease;
 mod live;

@@ -1,0 +1,137 @@
+//! Keys that are not what they should be: each blinds exactly its own task, and says why.
+
+use std::process::{Command, Output};
+
+use redis::cmd;
+
+use super::agent::{Agent, PATIENCE, View, config, program};
+use super::locks::{HOLDER, connect, switch, take};
+use crate::support::redis::RedisServer;
+
+/// More than lockwatch reads, and what makes careless clients stop a server.
+const MANY: u32 = 1_000_000;
+
+const TASKS: [&str; 13] = [
+    r#"name: held, lock: {key: held}, wanted: {hash: users}"#,
+    r#"name: free, lock: {key: free}, wanted: {hash: users}"#,
+    r#"name: text, lock: {key: text}"#,
+    r#"name: hash, lock: {key: held-too, scheme: string}"#,
+    r#"name: many, lock: {key: many}"#,
+    r#"name: faster, lock: {key: faster}"#,
+    r#"name: foreign, lock: {key: foreign}"#,
+    r#"name: forever, lock: {key: forever}"#,
+    r#"name: far, lock: {key: far}"#,
+    r#"name: token, lock: {key: token, scheme: string}"#,
+    r#"name: forbidden, lock: {key: forbidden}, wanted: {hash: users}"#,
+    r#"name: wanted-by-many, lock: {key: held-three}, wanted: {hash: many}"#,
+    r#"name: wanted-by-text, lock: {key: held-four}, wanted: {hash: text}"#,
+];
+
+/// Tasks whose lock cannot be read, why, and a word of what to do about it.
+const UNREADABLE: [(&str, &str, &str); 6] = [
+    ("text", "wrong_type", "scheme"),
+    ("hash", "wrong_type", "scheme"),
+    ("many", "too_large", "correct the key"),
+    ("faster", "layout", "correct the key"),
+    ("foreign", "layout", "correct the key"),
+    ("forbidden", "no_permission", "lockwatch acl"),
+];
+
+#[test]
+fn each_bad_key_blinds_exactly_its_own_task() {
+    let test = "faults::keys::each_bad_key_blinds_exactly_its_own_task";
+    let Some(server) = RedisServer::start(test) else { return };
+    lay_out(&server);
+    let config = restricted(&server, &config(server.port, &TASKS));
+    let before = commands_slower_than_10_ms(&server);
+    let agent = Agent::start_with(&config, |command| {
+        command.env("PASSWORD", "secret");
+    });
+
+    let view = agent.wait_until(PATIENCE, "everything was read", |view| view.held("token").is_some());
+    for (task, reason, remedy) in UNREADABLE {
+        assert_eq!(view.reason(task), Some(reason), "{task}");
+        let told = view.task(task)["lock"]["unknown"]["remedy"].as_str().unwrap();
+        assert!(told.contains(remedy), "{task}: {told}");
+        assert!(view.errors("main", reason) > 0.0, "{reason} is counted");
+        let logged = agent.log().lines().any(|line| {
+            line.contains("event=task_unreadable") && line.contains(&format!("task={task} ")) && line.contains(reason)
+        });
+        assert!(logged, "{task}: {}", agent.log());
+    }
+    for (task, reason) in [("wanted-by-many", "too_large"), ("wanted-by-text", "wrong_type")] {
+        let task = view.task(task);
+        assert_eq!((task["wanted"].as_str(), task["verdict"].as_str()), (Some("unknown"), Some("running")));
+        assert_eq!(task["switches_unknown"]["reason"], reason, "{task}");
+    }
+    agent.throughout(std::time::Duration::from_secs(2), "only what is true", shows_only_the_truth);
+    assert_eq!(commands_slower_than_10_ms(&server), before, "the agent sent something slow");
+
+    // The moment a key is mended, so is its task.
+    let mut redis = connect(server.port);
+    cmd("DEL").arg("text").exec(&mut redis).unwrap();
+    take(&mut redis, b"faster", HOLDER.as_bytes());
+    agent.wait_until(PATIENCE, "mended", |view| view.held("text") == Some(0.0) && view.held("faster") == Some(1.0));
+}
+
+fn shows_only_the_truth(view: &View) -> bool {
+    let unreadable = UNREADABLE.iter().all(|(task, reason, _)| {
+        let absent = ["lock_held", "lock_holder", "lock_holders", "lock_ttl_seconds", "task_held_seconds"];
+        view.reason(task) == Some(reason)
+            && absent.iter().all(|name| view.page.series(&format!("lockwatch_{name}"), &[("task", task)]).is_empty())
+    });
+    let held = ["held", "forever", "far", "token", "wanted-by-many", "wanted-by-text"];
+    let persistent = |task| view.page.value("lockwatch_lock_persistent", &[("task", task)]);
+    unreadable
+        && held.iter().all(|task| view.held(task) == Some(1.0) && view.of_task(task, "blind_seconds") == 0.0)
+        && view.held("free") == Some(0.0)
+        && (persistent("forever"), persistent("far")) == (Some(1.0), Some(0.0))
+        && view.page.value("lockwatch_lock_ttl_seconds", &[("task", "forever")]).is_none()
+        && view.page.value("lockwatch_lock_deadline_timestamp_seconds", &[("task", "far")]) == Some(1e12)
+        && view.page.value("lockwatch_redis_up", &[("redis", "main")]) == Some(1.0)
+}
+
+fn lay_out(server: &RedisServer) {
+    let mut redis = connect(server.port);
+    for key in ["held", "held-too", "held-three", "held-four", "forever", "far", "forbidden"] {
+        take(&mut redis, key.as_bytes(), HOLDER.as_bytes());
+    }
+    cmd("PERSIST").arg("forever").exec(&mut redis).unwrap();
+    cmd("PEXPIREAT").arg("far").arg(1_000_000_000_000_000_u64).exec(&mut redis).unwrap();
+    cmd("SET").arg("text").arg("x").exec(&mut redis).unwrap();
+    cmd("SET").arg("token").arg("a secret token").arg("PX").arg(600_000).exec(&mut redis).unwrap();
+    cmd("HSET").arg("foreign").arg("name").arg("value").exec(&mut redis).unwrap();
+    // Redisson's FasterMultiLock keeps many locks in one hash, with fields of its own.
+    let lock_count = format!("bGFi:{HOLDER}:lock_count");
+    let faster = [("bGFi", HOLDER), (&lock_count, "1")];
+    cmd("HSET").arg("faster").arg(&faster).exec(&mut redis).unwrap();
+    switch(&mut redis, "users", &[("anna", "1")]);
+    let fill = "for i = 1, ARGV[1] do redis.call('HSET', KEYS[1], i, i) end";
+    cmd("EVAL").arg(fill).arg(1).arg("many").arg(MANY).exec(&mut redis).unwrap();
+    assert_eq!(cmd("HLEN").arg("many").query::<u32>(&mut redis).unwrap(), MANY);
+}
+
+/// Creates the user of `lockwatch acl`, but without the right to read one key; gives the configuration with that user.
+fn restricted(server: &RedisServer, config: &str) -> String {
+    let config = config.replace("500ms", "500ms, username: lockwatch, password_env: PASSWORD");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &config).unwrap();
+    let Output { status, stdout, stderr } =
+        program().arg("acl").arg("--config.file").arg(file.path()).stdout(std::process::Stdio::piped()).output().unwrap();
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+    let rules = String::from_utf8(stdout).unwrap().replace(">PASSWORD", ">secret");
+    let rule = rules.lines().find(|line| line.starts_with("ACL SETUSER")).unwrap();
+    let words: Vec<&str> = rule.split(' ').filter(|word| *word != "%R~forbidden").collect();
+    assert_eq!(words.len(), rule.split(' ').count() - 1, "{rule}");
+    let mut cli = Command::new("redis-cli");
+    let said = cli.arg("-s").arg(server.socket()).args(words).output().unwrap();
+    assert_eq!(said.stdout, b"OK\n");
+    config
+}
+
+/// How many commands in Redis' own log took longer.
+fn commands_slower_than_10_ms(server: &RedisServer) -> u32 {
+    // The default threshold of the log.
+    assert_eq!(server.cli(&["CONFIG", "GET", "slowlog-log-slower-than"]).lines().nth(1), Some("10000"));
+    server.cli(&["SLOWLOG", "LEN"]).trim().parse().unwrap()
+}
