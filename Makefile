@@ -21,14 +21,14 @@ demo:
 
 test:
 	@scripts/setup test
-	$(CARGO) test --workspace --locked --features fault-points $(ARGS)
+	$(CARGO) test --workspace --locked $(ARGS)
 
 build:
 	$(CARGO) build --release --locked
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --all-features --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) deny --locked check licenses bans sources
 
 fmt:
