@@ -116,8 +116,13 @@ fn restricted(server: &RedisServer, config: &str) -> String {
     let config = config.replace("500ms", "500ms, username: lockwatch, password_env: PASSWORD");
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), &config).unwrap();
-    let Output { status, stdout, stderr } =
-        program().arg("acl").arg("--config.file").arg(file.path()).stdout(std::process::Stdio::piped()).output().unwrap();
+    let Output { status, stdout, stderr } = program()
+        .arg("acl")
+        .arg("--config.file")
+        .arg(file.path())
+        .stdout(std::process::Stdio::piped())
+        .output()
+        .unwrap();
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
     let rules = String::from_utf8(stdout).unwrap().replace(">PASSWORD", ">secret");
     let rule = rules.lines().find(|line| line.starts_with("ACL SETUSER")).unwrap();

@@ -104,7 +104,9 @@ fn data_is_lost(test: &str, lose: impl FnOnce(&mut RedisServer)) {
     let view = agent.wait_until(PATIENCE, "found", |view| view.of_task("on", "switches_lost_seconds") == 0.0);
     assert_eq!(view.of_task("on", "wanting_users"), 1.0);
     take(&mut redis, b"on", HOLDER.as_bytes());
-    agent.wait_until(PATIENCE, "up", |view| view.verdict("on") == "running" && view.of_task("on", "down_seconds") == 0.0);
+    agent.wait_until(PATIENCE, "up", |view| {
+        view.verdict("on") == "running" && view.of_task("on", "down_seconds") == 0.0
+    });
     switch(&mut redis, "on-users", &[("anna", "0")]);
     release(&mut redis, "on");
     agent.wait_until(PATIENCE, "off", |view| view.verdict("on") == "stopped");

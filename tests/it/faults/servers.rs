@@ -66,12 +66,16 @@ impl Ward {
     fn expect_health(&self) -> View {
         self.agent.wait_until(PATIENCE, "all is read again", |view| {
             assert!(self.fine(view));
-            view.held("sick") == Some(1.0) && view.held("idle") == Some(0.0) && view.of_task("sick", "blind_seconds") == 0.0
+            view.held("sick") == Some(1.0)
+                && view.held("idle") == Some(0.0)
+                && view.of_task("sick", "blind_seconds") == 0.0
         })
     }
 
     fn fine(&self, view: &View) -> bool {
-        view.held("fine") == Some(1.0) && view.verdict("fine") == "running" && view.of_task("fine", "blind_seconds") == 0.0
+        view.held("fine") == Some(1.0)
+            && view.verdict("fine") == "running"
+            && view.of_task("fine", "blind_seconds") == 0.0
     }
 }
 
@@ -98,7 +102,8 @@ fn a_wrong_password() {
     ward.expect(&["auth"], "password_file");
     assert!(!ward.agent.log().contains("right"), "the password is in the log");
     server.cli(&["CONFIG", "SET", "requirepass", "right"]);
-    let mut redis = redis::Client::open(format!("redis://:right@127.0.0.1:{}", server.port)).unwrap().get_connection().unwrap();
+    let mut redis =
+        redis::Client::open(format!("redis://:right@127.0.0.1:{}", server.port)).unwrap().get_connection().unwrap();
     lay_out(&mut redis, "sick");
     ward.expect_health();
 }
