@@ -14,7 +14,7 @@ use std::fmt;
 
 use lockwatch_model::reading::Unknown;
 
-pub use connect::connect;
+pub use connect::{Dialled, connect, dial};
 pub use connection::Connection;
 
 /// Why a connection could not be made, or is of no use any more.

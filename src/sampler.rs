@@ -10,7 +10,7 @@ mod question;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lockwatch_model::accept::Timing;
+use lockwatch_model::accept::{Caps, Timing};
 use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample};
 use lockwatch_model::read::TaskRead;
 use lockwatch_model::reading::Unknown;
@@ -25,7 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clock::Clock;
 use crate::config::RedisConfig;
 use crate::redis::{Connection, Failure};
-use link::Link;
+use link::{Dial, Link};
 use question::{Answer, Question};
 
 /// Most batches under way on one connection.
@@ -80,6 +80,10 @@ struct Sampler {
     link: Link,
     /// Batches under way, in the order in which they were sent; replies come in the same order.
     flights: VecDeque<Flight>,
+    /// The batch that is asked together with the greeting.
+    opening: Option<Asked>,
+    /// What the server could do when it was last greeted.
+    caps: Option<Caps>,
     /// Why there is no connection; `None` before the first dial ended, and while there is one.
     lost: Option<Unknown>,
     nonces: u64,
@@ -87,12 +91,17 @@ struct Sampler {
     clock: Clock,
 }
 
-/// A batch under way.
-struct Flight {
+/// A batch that was asked.
+struct Asked {
     batch: Batch,
     question: Question,
     round: u8,
     launched: Mono,
+}
+
+/// A batch under way.
+struct Flight {
+    asked: Asked,
     reply: AbortOnDropHandle<Landing>,
 }
 
@@ -124,6 +133,8 @@ impl Sampler {
             schedule: schedule(&assignment, clock.now()),
             link: Link::new(clock.now()),
             flights: VecDeque::new(),
+            opening: None,
+            caps: None,
             lost: None,
             nonces: 0,
             assignment,
@@ -135,7 +146,10 @@ impl Sampler {
     /// Does all that is due now.
     async fn launch(&mut self) -> Result<(), Gone> {
         let now = self.clock.now();
-        self.link.dial_if_due(&self.assignment.config, now);
+        if self.link.dial_is_due(now) {
+            let commands = self.opening(now);
+            self.link.dial(&self.assignment.config, commands, self.clock);
+        }
         if self.link.connection().is_none() {
             let tasks = self.schedule.missed(now);
             if let (Some(why), false) = (self.lost, tasks.is_empty()) {
@@ -147,10 +161,7 @@ impl Sampler {
             && let Some(connection) = self.link.connection()
             && let Some(batch) = self.schedule.due(now)
         {
-            let caps = connection.caps();
-            let spec = |task: &TaskIndex| Some((*task, self.spec(*task)?));
-            let reads = batch.tasks.iter().filter_map(spec);
-            let reads = reads.map(|(task, spec)| (task, TaskRead::new(spec, caps, batch.with_extras))).collect();
+            let reads = self.reads(&batch, connection.caps());
             self.fly(batch, reads, 1);
         }
         for _ in 0..self.schedule.take_skipped() {
@@ -167,37 +178,61 @@ impl Sampler {
         }
     }
 
+    /// The first round for the tasks of `batch`.
+    fn reads(&self, batch: &Batch, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
+        let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
+        specs.map(|(task, spec)| (task, TaskRead::new(spec, caps, batch.with_extras))).collect()
+    }
+
     /// Sends a round of `batch`.
     fn fly(&mut self, batch: Batch, reads: Vec<(TaskIndex, TaskRead)>, round: u8) {
         let Some(connection) = self.link.connection() else { return self.schedule.broken(&batch) };
-        self.nonces += 1;
-        let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
-        let (question, commands) = Question::new(reads, connection.caps(), nonce);
+        let (question, commands) = Question::new(reads, connection.caps(), self.nonce());
         let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, self.clock)));
-        self.flights.push_back(Flight { batch, question, round, launched: self.clock.now(), reply });
+        let asked = Asked { batch, question, round, launched: self.clock.now() };
+        self.flights.push_back(Flight { asked, reply });
+    }
+
+    /// The commands of a batch that goes along with the greeting; none before the server was greeted once, as it is not
+    /// known how to ask it.
+    fn opening(&mut self, now: Mono) -> Vec<Command> {
+        let Some(caps) = self.caps else { return Vec::new() };
+        let Some(batch) = self.schedule.due(now) else { return Vec::new() };
+        let (question, commands) = Question::new(self.reads(&batch, caps), caps, self.nonce());
+        self.opening = Some(Asked { batch, question, round: 1, launched: now });
+        commands
+    }
+
+    fn nonce(&mut self) -> Vec<u8> {
+        self.nonces += 1;
+        format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes()
     }
 
     /// The oldest batch under way is over.
     async fn land(&mut self, landing: Result<Landing, tokio::task::JoinError>) -> Result<(), Gone> {
-        let Some(flight) = self.flights.pop_front() else { return Ok(()) };
-        let landing = match landing {
-            Ok(landing) => landing,
+        let Some(Flight { asked, .. }) = self.flights.pop_front() else { return Ok(()) };
+        match landing {
+            Ok(landing) => self.landed(asked, landing).await,
             Err(error) => {
                 tracing::error!(redis = &*self.assignment.config.name, %error, "a batch was dropped");
-                return self.lose(Some(flight), Unknown::Closed).await;
+                self.lose(Some(asked), Unknown::Closed).await
             }
-        };
+        }
+    }
+
+    /// There is, or will never be, an answer to `asked`.
+    async fn landed(&mut self, asked: Asked, landing: Landing) -> Result<(), Gone> {
         let replies = match landing.replies {
             Ok(replies) => replies,
             Err(failure) => {
                 tracing::debug!(redis = &*self.assignment.config.name, %failure, "a batch failed");
-                return self.lose(Some(flight), failure.why).await;
+                return self.lose(Some(asked), failure.why).await;
             }
         };
         let Landing { sent, sent_wall, received, .. } = landing;
         let timeout_ms = u64::try_from(self.assignment.config.timeout.as_millis()).unwrap_or(u64::MAX);
         let timing = Timing { sent, received, sent_wall, timeout_ms };
-        let Flight { batch, question, round, .. } = flight;
+        let Asked { batch, question, round, .. } = asked;
         let tasks = question.tasks();
         match question.decode(timing, &replies) {
             Ok(answer) => self.believe(batch, round, timing, answer).await,
@@ -239,11 +274,12 @@ impl Sampler {
     }
 
     /// Gives the connection up, and with it all that is under way.
-    async fn lose(&mut self, flight: Option<Flight>, why: Unknown) -> Result<(), Gone> {
+    async fn lose(&mut self, first: Option<Asked>, why: Unknown) -> Result<(), Gone> {
         self.lost = Some(why);
         self.link.give_up(self.clock.now());
-        let flights: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();
-        for (position, Flight { batch, question, launched, .. }) in flights.into_iter().enumerate() {
+        let flights = self.flights.drain(..).map(|flight| flight.asked);
+        let asked: Vec<Asked> = first.into_iter().chain(flights).collect();
+        for (position, Asked { batch, question, launched, .. }) in asked.into_iter().enumerate() {
             let (now, tasks) = (self.clock.now(), question.tasks());
             match why {
                 // Replies come in order: the first batch is the one whose reply it was.
@@ -256,22 +292,31 @@ impl Sampler {
     }
 
     /// A dial is over.
-    async fn greeted(&mut self, dialled: Result<Connection, Failure>) -> Result<(), Gone> {
+    async fn greeted(&mut self, dialled: Result<Dial, Failure>) -> Result<(), Gone> {
+        let asked = self.opening.take();
         match dialled {
-            Ok(connection) => {
+            Ok(Dial { connection, opening }) => {
                 self.lost = None;
+                let caps = connection.caps();
+                let asked_well = self.caps.replace(caps) == Some(caps);
                 let (version, role) = (connection.version().cloned(), connection.role());
                 tracing::info!(redis = &*self.assignment.config.name, version = version.as_deref(), role, "connected");
                 self.link.made(connection, self.clock.now());
-                self.news(NodeNewsKind::Connected { version, role }).await
+                self.news(NodeNewsKind::Connected { version, role }).await?;
+                match asked {
+                    Some(asked) if asked_well => self.landed(asked, opening).await?,
+                    // It was asked as if it were still the server that it was.
+                    Some(asked) => self.schedule.broken(&asked.batch),
+                    None => {}
+                }
+                Ok(())
             }
             Err(failure) => {
                 if self.lost != Some(failure.why) {
                     tracing::warn!(redis = &*self.assignment.config.name, %failure, "cannot connect");
                 }
-                self.lost = Some(failure.why);
-                self.link.give_up(self.clock.now());
-                self.news(NodeNewsKind::Failed { why: failure.why }).await
+                self.news(NodeNewsKind::Failed { why: failure.why }).await?;
+                self.lose(asked, failure.why).await
             }
         }
     }
@@ -282,8 +327,10 @@ impl Sampler {
         if !link::same(&old.config, &self.assignment.config) {
             self.link = Link::new(self.clock.now());
             self.lost = None;
+            self.caps = None;
         }
         self.flights.clear();
+        self.opening = None;
         self.schedule = schedule(&self.assignment, self.clock.now());
     }
 

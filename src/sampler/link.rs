@@ -3,10 +3,13 @@
 use std::sync::Arc;
 
 use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::Command;
 use lockwatch_model::time::Mono;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::Landing;
 use super::pace::Pace;
+use crate::clock::Clock;
 use crate::config::RedisConfig;
 use crate::redis::{self, Connection, Failure};
 
@@ -20,8 +23,21 @@ pub(super) struct Link {
 
 enum State {
     Waiting { until: Mono },
-    Dialling(AbortOnDropHandle<Result<Connection, Failure>>),
+    Dialling(AbortOnDropHandle<Result<Dial, Failure>>),
     Up { connection: Arc<Connection>, useful_at: Mono },
+}
+
+/// A connection that was just made, and the replies to what was asked together with the greeting.
+pub(super) struct Dial {
+    pub(super) connection: Connection,
+    pub(super) opening: Landing,
+}
+
+async fn dial(config: RedisConfig, opening: Vec<Command>, clock: Clock) -> Result<Dial, Failure> {
+    let dialled = redis::dial(&config).await?;
+    let (sent_wall, sent) = (clock.wall(), clock.now());
+    let (connection, replies) = dialled.greet(&config, &opening).await?;
+    Ok(Dial { connection, opening: Landing { sent, sent_wall, received: clock.now(), replies: Ok(replies) } })
 }
 
 impl Link {
@@ -46,18 +62,20 @@ impl Link {
         }
     }
 
-    /// Begins to dial if it is time.
-    pub(super) fn dial_if_due(&mut self, config: &RedisConfig, now: Mono) {
-        if self.next_dial().is_some_and(|at| at <= now) {
-            let config = config.clone();
-            self.pace.dialled(now);
-            let dial = tokio::spawn(async move { redis::connect(&config).await });
-            self.state = State::Dialling(AbortOnDropHandle::new(dial));
-        }
+    /// Whether it is time to dial.
+    pub(super) fn dial_is_due(&self, now: Mono) -> bool {
+        self.next_dial().is_some_and(|at| at <= now)
+    }
+
+    /// Begins to dial; `opening` is asked together with the greeting.
+    pub(super) fn dial(&mut self, config: &RedisConfig, opening: Vec<Command>, clock: Clock) {
+        self.pace.dialled(clock.now());
+        let dial = tokio::spawn(dial(config.clone(), opening, clock));
+        self.state = State::Dialling(AbortOnDropHandle::new(dial));
     }
 
     /// Waits for the dial to end; for ever if there is none.
-    pub(super) async fn dialled(&mut self) -> Result<Connection, Failure> {
+    pub(super) async fn dialled(&mut self) -> Result<Dial, Failure> {
         match &mut self.state {
             State::Dialling(dial) => match dial.await {
                 Ok(dialled) => dialled,

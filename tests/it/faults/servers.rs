@@ -179,6 +179,23 @@ fn a_master_that_becomes_a_replica() {
 }
 
 #[test]
+fn a_server_that_allows_less_after_a_reconnect() {
+    let test = "faults::servers::a_server_that_allows_less_after_a_reconnect";
+    let Some(server) = RedisServer::start(test) else { return };
+    lay_out(&mut connect(server.port), "sick");
+    let Some(ward) = Ward::open(test, server.port, "") else { return };
+    ward.expect_health();
+    server.cli(&["ACL", "SETUSER", "default", "-pexpiretime"]);
+    server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    ward.agent.wait_until(PATIENCE, "reconnected", |view| {
+        view.page.value("lockwatch_redis_reconnects_total", &[("redis", "bad")]) == Some(1.0)
+    });
+    let view = ward.expect_health();
+    assert_eq!(view.errors("bad", "no_permission"), 0.0, "it was asked in the old way, and that was believed");
+    assert_nothing_happened(&view);
+}
+
+#[test]
 fn peers_that_are_not_redis() {
     let test = "faults::servers::peers_that_are_not_redis";
     fn http(mut client: TcpStream) {
