@@ -18,7 +18,7 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
         |name: &str| format!("  - {{name: {name}, lock: {{key: {name}}}, wanted: {{hash: users}}, grace: 1m}}\n");
     let agent = Agent::start(&format!("redis:\n{redis_yaml}tasks:\n{}{}", task("held"), task("free")));
     let fine = |view: &View| view.verdict("held") == "running" && view.verdict("free") == "pending";
-    agent.wait_until(PATIENCE, "both were read", fine);
+    let before = agent.wait_until(PATIENCE, "both were read", fine);
     for _ in 0..2 {
         let mut sleeping = server.cli_in_background(&["DEBUG", "SLEEP", "2"]);
         agent.throughout(Duration::from_millis(3_500), "both are known", |view| {
@@ -33,7 +33,8 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
         view.page.value("lockwatch_redis_skipped_ticks_total", &[]) >= Some(1.0),
         "a sweep took longer than a tick"
     );
-    assert_eq!(view.of_task("held", "blind_time_seconds_total"), 0.0);
+    let blind = |view: &View| view.of_task("held", "blind_time_seconds_total");
+    assert_eq!(blind(&view), blind(&before));
 }
 
 #[test]

@@ -212,20 +212,16 @@ fn peers_that_are_not_redis() {
     fn deaf(client: TcpStream) {
         drop(client);
     }
-    let peers: [(fn(TcpStream), &[&str], &str); 4] = [
-        (http, &["protocol"], "really a Redis server"),
-        (garbage, &["protocol"], "really a Redis server"),
-        (silent, &["timeout"], "did not answer in time"),
-        (deaf, &["closed"], "closed the connection"),
-    ];
+    let try_out = |peer: fn(TcpStream), reason, remedy| {
+        let Some(ward) = Ward::open(test, listen(peer), "") else { return };
+        ward.expect(&[reason], remedy);
+        assert!(ward.agent.view().task("sick")["verdict"] == "unknown");
+    };
     std::thread::scope(|scope| {
-        for (peer, reasons, remedy) in peers {
-            scope.spawn(move || {
-                let Some(ward) = Ward::open(test, listen(peer), "") else { return };
-                ward.expect(reasons, remedy);
-                assert!(ward.agent.view().task("sick")["verdict"] == "unknown");
-            });
-        }
+        scope.spawn(|| try_out(http, "protocol", "really a Redis server"));
+        scope.spawn(|| try_out(garbage, "protocol", "really a Redis server"));
+        scope.spawn(|| try_out(silent, "timeout", "did not answer in time"));
+        scope.spawn(|| try_out(deaf, "closed", "closed the connection"));
     });
 }
 
