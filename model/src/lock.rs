@@ -87,6 +87,8 @@ pub(crate) struct Ended {
     pub(crate) reason: End,
     /// How long it was held; `None` when its start or its end was not seen.
     pub(crate) held_ms: Option<u64>,
+    /// It was last seen before a renewal was due, so that it may have been renewed, and even released, unseen.
+    pub(crate) perhaps_renewed: bool,
 }
 
 /// What is needed beside the reading itself.
@@ -181,6 +183,8 @@ impl Lock {
     pub(crate) fn observe(&mut self, reading: &LockReading, context: Context) -> News {
         let seen = context.seen;
         let across_blind = self.last.is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms);
+        let may_renew =
+            self.hold().is_some_and(|hold| hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms()));
         let mut news = match reading {
             LockReading::Unknown(why) => {
                 self.newest = Err(*why);
@@ -190,6 +194,9 @@ impl Lock {
             LockReading::Held(held) => self.observe_held(held, context, across_blind),
         };
         news.across_blind = across_blind;
+        if let Some(ended) = &mut news.ended {
+            ended.perhaps_renewed = may_renew;
+        }
         self.newest = Ok(());
         self.last = Some(seen);
         news
@@ -352,7 +359,7 @@ fn ended(hold: Box<Hold>, reason: End, context: Context, across_blind: bool) -> 
         _ => context.seen.sent,
     };
     let held_ms = (hold.start_seen && !across_blind).then(|| end.since_ms(hold.began));
-    Ended { held_ms, reason, hold }
+    Ended { held_ms, reason, hold, perhaps_renewed: false }
 }
 
 /// The holders' instances, for comparison with claims.

@@ -185,6 +185,12 @@ impl Deadlines {
         if late_ms > OVERDUE_TOLERANCE_MS { late_ms.unsigned_abs() } else { 0 }
     }
 
+    /// Whether the holder, if it goes on as before, renews again before the lease ends.
+    pub(crate) fn expects_renewal(&self, period_ms: Option<u64>) -> bool {
+        let (true, Some(set), Some(period_ms)) = (self.renewed, self.set, period_ms) else { return false };
+        self.newest().is_some_and(|deadline| set.plus_ms(to_i64(period_ms)) < deadline)
+    }
+
     /// The TTL is gone: distances to what comes next mean nothing.
     pub(crate) fn lost_ttl(&mut self) {
         self.base = None;

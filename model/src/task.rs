@@ -369,7 +369,7 @@ impl Task {
         }
         let wanted = matches!(self.switches.wanted(), Wanted::Yes | Wanted::Unset);
         match ended.reason {
-            End::Expired if wanted && !across_blind => self.outage.expired(hold.last_life),
+            End::Expired if wanted && !across_blind && !ended.perhaps_renewed => self.outage.expired(hold.last_life),
             _ if self.settled => self.outage.forget(),
             _ => {}
         }

@@ -1,1 +1,202 @@
-//! x
+//! The process itself: how it starts, how it ends, and that it does not look alive when its engine is dead.
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::cmd;
+
+use super::agent::{Agent, PATIENCE, config, program};
+use super::locks::{HOLDER, OTHER, connect, switch, take};
+use crate::support::redis::RedisServer;
+use crate::support::{free_port, skip};
+
+/// A configuration whose server does not exist.
+fn nowhere() -> String {
+    config(free_port(), &["name: a, lock: {key: a}, wanted: {hash: users}"])
+}
+
+#[test]
+fn every_task_is_on_the_first_page() {
+    let tasks: Vec<String> = (0..500).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
+    let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
+    let agent = Agent::start(&config(free_port(), &tasks));
+    let page = agent.page();
+    let states = page.series("lockwatch_task_state", &[("state", "unknown")]);
+    assert_eq!((states.len(), states.values().all(|unknown| **unknown == 1.0)), (500, true));
+    assert_eq!(page.series("lockwatch_task_down_seconds", &[]).len(), 500);
+    assert_eq!(page.series("lockwatch_lock_acquisitions_total", &[]).len(), 500);
+    assert_eq!(page.series("lockwatch_lock_held", &[]).len(), 0);
+}
+
+#[test]
+fn it_is_ready_when_every_redis_was_tried() {
+    // Nobody answers here, so the first try takes its whole time.
+    let silent = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = silent.local_addr().unwrap().port();
+    let agent = Agent::start(&config(port, &["name: a, lock: {key: a}"]).replace("500ms", "3s"));
+    assert_eq!(agent.get("/-/ready").status, 503, "not tried yet");
+    assert_eq!(agent.get("/-/healthy").status, 200);
+    agent.wait_until(PATIENCE, "ready", |_| agent.get("/-/ready").status == 200);
+}
+
+#[test]
+fn an_engine_that_stands_still_does_not_look_green() {
+    if cfg!(not(debug_assertions)) {
+        return; // A release has no fault points.
+    }
+    let Some(server) = RedisServer::start("faults::lifecycle::an_engine_that_stands_still_does_not_look_green") else {
+        return;
+    };
+    take(&mut connect(server.port), b"a", HOLDER.as_bytes());
+    let stall = tempfile::TempDir::new().unwrap();
+    let stall = stall.path().join("stall");
+    let agent = Agent::start_with(&config(server.port, &["name: a, lock: {key: a}"]), |command| {
+        command.env("LOCKWATCH_FAULT", format!("engine-stall:{}", stall.display()));
+    });
+    agent.wait_until(PATIENCE, "read", |view| view.held("a") == Some(1.0));
+    std::fs::write(&stall, "").unwrap();
+    let begin = Instant::now();
+    let paths = ["/metrics", "/-/healthy", "/-/ready", "/api/v1/tasks", "/api/v1/tasks/a", "/"];
+    while agent.get("/metrics").status == 200 {
+        assert!(begin.elapsed() < Duration::from_secs(15), "the page is still served");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(begin.elapsed() > Duration::from_secs(8), "a short stall is no reason to fail a scrape");
+    for path in paths {
+        let refused = agent.get(path);
+        assert_eq!(refused.status, 503, "{path}");
+        assert!(!refused.text().contains("lockwatch_lock_held"), "{path}");
+    }
+    assert!(agent.get("/-/healthy").text().contains("engine has stopped"));
+    std::fs::remove_file(&stall).unwrap();
+    let healthy = || paths.iter().all(|path| agent.get(path).status == 200);
+    crate::support::wait_until(PATIENCE, "all is served again", healthy);
+    assert_eq!(agent.view().held("a"), Some(1.0));
+}
+
+#[test]
+fn a_stop_is_orderly_even_with_an_open_connection() {
+    for (signal, config) in [("TERM", nowhere()), ("INT", nowhere())] {
+        let mut agent = Agent::start(&config);
+        let mut open = TcpStream::connect(("127.0.0.1", agent.port)).unwrap();
+        open.set_read_timeout(Some(PATIENCE)).unwrap();
+        open.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut answer = [0; 1024];
+        let count = open.read(&mut answer).unwrap();
+        assert!(answer[..count].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..count]));
+        let mut half = TcpStream::connect(("127.0.0.1", agent.port)).unwrap();
+        half.write_all(b"GET /metrics HTT").unwrap();
+        agent.signal(signal);
+        let status = agent.ended_within(Duration::from_secs(5));
+        assert_eq!(status.code(), Some(0), "{}", agent.log());
+        assert_eq!(open.read(&mut answer).unwrap_or(0), 0, "the connection is closed");
+        assert!(agent.log().contains("stopping"), "{}", agent.log());
+    }
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_stopped_server() {
+    let Some(server) = RedisServer::start("faults::lifecycle::a_stop_does_not_wait_for_a_stopped_server") else {
+        return;
+    };
+    let mut agent = Agent::start(&config(server.port, &["name: a, lock: {key: a}"]).replace("500ms", "30s"));
+    agent.wait_until(PATIENCE, "read", |view| view.held("a") == Some(0.0));
+    server.pause();
+    std::thread::sleep(Duration::from_millis(500));
+    agent.signal("TERM");
+    assert_eq!(agent.ended_within(Duration::from_secs(5)).code(), Some(0));
+    server.go_on();
+}
+
+/// Runs the program to its end: exit code and what it said on standard error.
+fn run(arguments: &[&str]) -> (Option<i32>, String) {
+    let mut child = program().args(arguments).spawn().unwrap();
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > PATIENCE {
+            child.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn exit_codes_tell_a_wrong_call_from_a_failure() {
+    let (code, said) = run(&["--log.level", "loud"]);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains("--log.level") && said.contains("warn"), "{said}");
+
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("lockwatch.yml");
+    let path = file.to_str().unwrap();
+    let (code, said) = run(&["--config.file", path]);
+    assert!(code == Some(2) && said.contains(path), "no file: {code:?} {said}");
+    std::fs::write(&file, "redis:\n  main: {url: nonsense}\ntasks:\n  - {name: a, lock: {key: a}, grace: soon}\n")
+        .unwrap();
+    for arguments in [vec!["--config.file", path], vec!["check-config", "--config.file", path]] {
+        let (code, said) = run(&arguments);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains("redis.main.url") && said.contains("tasks.a.grace"), "all mistakes: {said}");
+    }
+
+    std::fs::write(&file, nowhere()).unwrap();
+    let occupied = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let address = occupied.local_addr().unwrap().to_string();
+    let (code, said) = run(&["--config.file", path, "--web.listen-address", &address]);
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("cannot listen on") && said.contains(&address) && said.contains("in use"), "{said}");
+    assert!(!said.contains("panicked"));
+}
+
+#[test]
+fn promtool_has_nothing_to_say_about_a_live_page() {
+    let test = "faults::lifecycle::promtool_has_nothing_to_say_about_a_live_page";
+    if !skip::has(test, &["promtool"]) {
+        return;
+    }
+    let Some(server) = RedisServer::start(test) else { return };
+    let mut redis = connect(server.port);
+    take(&mut redis, b"plain", HOLDER.as_bytes());
+    let read = [("mode", "read"), (HOLDER, "1"), (OTHER, "2")];
+    cmd("HSET").arg("read").arg(&read).exec(&mut redis).unwrap();
+    let split = [(HOLDER, "1"), (OTHER, "1")];
+    cmd("HSET").arg("split").arg(&split).exec(&mut redis).unwrap();
+    cmd("SET").arg("token").arg("hunter2").arg("PX").arg(60_000).exec(&mut redis).unwrap();
+    cmd("SET").arg("fenced").arg("x").exec(&mut redis).unwrap();
+    cmd("SET").arg("count").arg("2").exec(&mut redis).unwrap();
+    cmd("SADD").arg("set").arg("anna").exec(&mut redis).unwrap();
+    cmd("SET").arg("pause").arg("2030-01-01T00:00:00Z").exec(&mut redis).unwrap();
+    switch(&mut redis, "users", &[("anna", "1"), ("ben", "maybe")]);
+    switch(&mut redis, "stats", &[("last_run", "1")]);
+    switch(&mut redis, "hosts", &[(HOLDER.split_once(':').unwrap().0, "host \"one\"\\")]);
+    let tasks = [
+        "name: plain, lock: {key: plain, lease: 30s, renew_every: 10s}, wanted: {hash: users}, hosts: {hash: hosts}, \
+         progress: {hash: stats, field: last_run}, claims: {hash: claims}, max_hold: 1h, paused_until: {key: pause}",
+        "name: read, lock: {key: read}, wanted: {set: set}",
+        "name: split, lock: {key: split}, wanted: always, progress: {length: absent}",
+        "name: token, lock: {key: token, scheme: string}, wanted: {counter: count}",
+        "name: free, lock: {key: free}, wanted: {keys: [anna, ben]}",
+        "name: never, lock: {key: never}, wanted: never",
+        "name: unreadable, lock: {key: fenced}",
+    ];
+    let agent = Agent::start(&config(server.port, &tasks));
+    let view = agent.wait_until(PATIENCE, "everything was read", |view| {
+        view.verdict("split") == "split" && view.held("token") == Some(1.0) && view.reason("unreadable").is_some()
+    });
+    assert!(
+        !view.page.series("lockwatch_lock_holder", &[("host", "host \"one\"\\\\")]).is_empty(),
+        "the host is shown"
+    );
+    assert!(!agent.get("/metrics").text().contains("hunter2"), "a token is shown");
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut checking = promtool.spawn().unwrap();
+    checking.stdin.take().unwrap().write_all(&agent.get("/metrics").body).unwrap();
+    let output = checking.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success() && said.is_empty(), "{said}");
+}

@@ -179,6 +179,23 @@ fn a_master_that_becomes_a_replica() {
 }
 
 #[test]
+fn a_server_that_allows_less_after_a_reconnect() {
+    let test = "faults::servers::a_server_that_allows_less_after_a_reconnect";
+    let Some(server) = RedisServer::start(test) else { return };
+    lay_out(&mut connect(server.port), "sick");
+    let Some(ward) = Ward::open(test, server.port, "") else { return };
+    ward.expect_health();
+    server.cli(&["ACL", "SETUSER", "default", "-pexpiretime"]);
+    server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
+    ward.agent.wait_until(PATIENCE, "reconnected", |view| {
+        view.page.value("lockwatch_redis_reconnects_total", &[("redis", "bad")]) == Some(1.0)
+    });
+    let view = ward.expect_health();
+    assert_eq!(view.errors("bad", "no_permission"), 0.0, "it was asked in the old way, and that was believed");
+    assert_nothing_happened(&view);
+}
+
+#[test]
 fn peers_that_are_not_redis() {
     let test = "faults::servers::peers_that_are_not_redis";
     fn http(mut client: TcpStream) {
@@ -195,20 +212,16 @@ fn peers_that_are_not_redis() {
     fn deaf(client: TcpStream) {
         drop(client);
     }
-    let peers: [(fn(TcpStream), &[&str], &str); 4] = [
-        (http, &["protocol"], "really a Redis server"),
-        (garbage, &["protocol"], "really a Redis server"),
-        (silent, &["timeout"], "did not answer in time"),
-        (deaf, &["closed"], "closed the connection"),
-    ];
+    let try_out = |peer: fn(TcpStream), reason, remedy| {
+        let Some(ward) = Ward::open(test, listen(peer), "") else { return };
+        ward.expect(&[reason], remedy);
+        assert!(ward.agent.view().task("sick")["verdict"] == "unknown");
+    };
     std::thread::scope(|scope| {
-        for (peer, reasons, remedy) in peers {
-            scope.spawn(move || {
-                let Some(ward) = Ward::open(test, listen(peer), "") else { return };
-                ward.expect(reasons, remedy);
-                assert!(ward.agent.view().task("sick")["verdict"] == "unknown");
-            });
-        }
+        scope.spawn(|| try_out(http, "protocol", "really a Redis server"));
+        scope.spawn(|| try_out(garbage, "protocol", "really a Redis server"));
+        scope.spawn(|| try_out(silent, "timeout", "did not answer in time"));
+        scope.spawn(|| try_out(deaf, "closed", "closed the connection"));
     });
 }
 
