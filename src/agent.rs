@@ -22,7 +22,7 @@ use crate::published::{Published, ReloadRequest, ReloadStatus};
 use crate::sampler::{self, Assignment};
 
 /// How long clients may take to finish after the agent was told to stop.
-const DRAIN: Duration = Duration::from_secs(5);
+const DRAIN: Duration = Duration::from_secs(4);
 
 /// What the HTTP server needs of the agent.
 #[derive(Clone, Debug)]

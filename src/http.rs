@@ -75,7 +75,7 @@ impl Default for Limits {
             idle: Duration::from_secs(60),
             write_stall: Duration::from_secs(10),
             response: Duration::from_secs(30),
-            drain: Duration::from_secs(5),
+            drain: Duration::from_secs(3),
             snapshot_age: Duration::from_secs(10),
         }
     }
