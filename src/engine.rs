@@ -151,8 +151,9 @@ impl Publishing {
     }
 }
 
-/// In tests of a stuck engine: stands still as long as the file named by `LOCKWATCH_FAULT=engine-stall:<path>` exists.
-#[cfg(feature = "fault-points")]
+/// In tests of a stuck engine: stands still as long as the file named by `LOCKWATCH_FAULT=engine-stall:<path>` exists. A
+/// release has no such thing.
+#[cfg(debug_assertions)]
 async fn fault_point() {
     let fault = std::env::var("LOCKWATCH_FAULT").unwrap_or_default();
     let Some(path) = fault.strip_prefix("engine-stall:") else { return };
@@ -161,7 +162,7 @@ async fn fault_point() {
     }
 }
 
-#[cfg(not(feature = "fault-points"))]
+#[cfg(not(debug_assertions))]
 async fn fault_point() {}
 
 #[cfg(test)]
