@@ -198,6 +198,7 @@ fn it_ends_when_told_to_though_a_client_is_still_connected() {
     }
 }
 
+#[cfg(debug_assertions)]
 #[test]
 fn an_engine_that_stands_still_does_not_look_healthy() {
     let Some(server) = RedisServer::start("an_engine_that_stands_still_does_not_look_healthy") else { return };
