@@ -1,6 +1,7 @@
 //! The metrics page as bytes to send: OpenMetrics or classic text, packed or not, made once per snapshot.
 
-use std::io::Write as _;
+use std::fmt;
+use std::io::{BufWriter, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,8 @@ use crate::published::{Published, ReloadStatus};
 const TASKS_INLINE_MAX: usize = 50;
 /// A larger page is made anew for each request instead of being kept.
 const KEPT_BYTES_MAX: usize = 32 << 20;
+/// So many bytes of text are packed at a time: packing single lines costs twice the time.
+const PACKED_AT_ONCE: usize = 64 << 10;
 /// For how long a page is kept at most: by then there is a new snapshot.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
@@ -108,48 +111,96 @@ fn make_and_keep(
     Ok(body)
 }
 
-/// The page of `published` in the form `variant`.
+/// The page of `published` in the form `variant`. Of a packed page, the text is never held whole.
 ///
 /// # Errors
 /// The page could not be made; no cause is known.
 pub fn make(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Vec<u8>, PageError> {
-    let open_metrics = metrics::encode(published, reload).map_err(|_| PageError)?;
-    let text = match variant.format {
-        Format::OpenMetrics => open_metrics,
-        Format::Classic => classic(&open_metrics),
-    };
     match variant.coding {
-        Coding::Identity => Ok(text.into_bytes()),
-        Coding::Gzip => gzip(text.as_bytes()).map_err(|_| PageError),
+        Coding::Identity => {
+            let mut text = String::with_capacity(metrics::page_size(&published));
+            write(published, reload, variant.format, &mut text)?;
+            Ok(text.into_bytes())
+        }
+        Coding::Gzip => {
+            let body = Vec::with_capacity(metrics::page_size(&published) / 8);
+            let packer = GzEncoder::new(body, Compression::fast());
+            let mut packer = Packer(BufWriter::with_capacity(PACKED_AT_ONCE, packer));
+            write(published, reload, variant.format, &mut packer)?;
+            packer.0.into_inner().map_err(|_| PageError)?.finish().map_err(|_| PageError)
+        }
     }
 }
 
-fn gzip(text: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut packer = GzEncoder::new(Vec::with_capacity(text.len() / 8), Compression::fast());
-    packer.write_all(text)?;
-    packer.finish()
+fn write(
+    published: Arc<Published>,
+    reload: ReloadStatus,
+    format: Format,
+    out: &mut impl fmt::Write,
+) -> Result<(), PageError> {
+    // Text comes in pieces of a few bytes: only whole lines go on.
+    let mut lines = Lines { format, line: String::new(), help: None, out };
+    metrics::write(published, reload, &mut lines).map_err(|_| PageError)
+}
+
+/// Packs text.
+struct Packer(BufWriter<GzEncoder<Vec<u8>>>);
+
+impl fmt::Write for Packer {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.write_all(text.as_bytes()).map_err(|_| fmt::Error)
+    }
 }
 
 /// Rewrites OpenMetrics text as classic text: a counter is described under the name of its samples, and there are no
 /// units and no end mark. Samples are the same in both.
 pub fn classic(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    let mut help: Option<(&str, &str)> = None;
-    for line in open_metrics.split_inclusive('\n') {
-        if let Some(rest) = line.strip_prefix("# HELP ") {
-            // Written when the type is known, which comes next.
-            help = rest.split_once(' ');
-        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
-            let suffix = if kind.trim_end() == "counter" { "_total" } else { "" };
-            if let Some((_, sentence)) = help.take().filter(|(described, _)| *described == name) {
-                text.extend(["# HELP ", name, suffix, " ", sentence]);
-            }
-            text.extend(["# TYPE ", name, suffix, " ", kind]);
-        } else if !line.starts_with('#') {
-            text.push_str(line);
-        }
-    }
+    let mut lines = Lines { format: Format::Classic, line: String::new(), help: None, out: &mut text };
+    // A string takes everything.
+    let _written = fmt::Write::write_str(&mut lines, open_metrics);
     text
+}
+
+/// Takes OpenMetrics text in pieces and hands whole lines of the wanted format on.
+struct Lines<'a, W> {
+    format: Format,
+    /// The line under way.
+    line: String,
+    /// A description, to be written when the type is known, which comes next: the name, and the rest of the line.
+    help: Option<(String, String)>,
+    out: &'a mut W,
+}
+
+impl<W: fmt::Write> fmt::Write for Lines<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for piece in text.split_inclusive('\n') {
+            self.line.push_str(piece);
+            if piece.ends_with('\n') {
+                self.end_line()?;
+                self.line.clear();
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<W: fmt::Write> Lines<'_, W> {
+    fn end_line(&mut self) -> fmt::Result {
+        if self.format == Format::OpenMetrics || !self.line.starts_with('#') {
+            return self.out.write_str(&self.line);
+        }
+        if let Some((name, sentence)) = self.line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+            self.help = Some((name.to_owned(), sentence.to_owned()));
+        } else if let Some((name, kind)) = self.line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+            let suffix = if kind.trim_end() == "counter" { "_total" } else { "" };
+            if let Some((_, sentence)) = self.help.take().filter(|(described, _)| described == name) {
+                write!(self.out, "# HELP {name}{suffix} {sentence}")?;
+            }
+            write!(self.out, "# TYPE {name}{suffix} {kind}")?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

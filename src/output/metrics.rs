@@ -38,19 +38,26 @@ const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
 /// # Errors
 /// None that is known; the encoder's interface has one.
 pub fn encode(published: Arc<Published>, reload: ReloadStatus) -> Result<String, fmt::Error> {
-    let tasks = published.snapshot.tasks.len();
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Page { published, agent: Agent { reload, process: Process::read() } }));
-    let mut text = String::with_capacity(page_size(tasks));
-    prometheus_client::encoding::text::encode(&mut text, &registry)?;
+    let mut text = String::with_capacity(page_size(&published));
+    write(published, reload, &mut text)?;
     Ok(text)
 }
 
+/// Writes the whole page as OpenMetrics text, `# EOF` included, in many small pieces.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(published: Arc<Published>, reload: ReloadStatus, out: &mut impl fmt::Write) -> fmt::Result {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(Page { published, agent: Agent { reload, process: Process::read() } }));
+    prometheus_client::encoding::text::encode(out, &registry)
+}
+
 /// A guess at the length of a page, so that its buffer need not be moved often.
-fn page_size(tasks: usize) -> usize {
+pub fn page_size(published: &Published) -> usize {
     const BYTES_PER_TASK: usize = 6 << 10;
     const GUESS_MAX: usize = 64 << 20;
-    tasks.saturating_add(4).saturating_mul(BYTES_PER_TASK).min(GUESS_MAX)
+    published.snapshot.tasks.len().saturating_add(4).saturating_mul(BYTES_PER_TASK).min(GUESS_MAX)
 }
 
 /// What the agent tells of itself.
