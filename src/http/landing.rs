@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use lockwatch_model::snapshot::{HoldView, RedisView, TaskView};
+use lockwatch_model::snapshot::{HoldView, RedisView, SwitchView, TaskView};
 use lockwatch_model::verdict::Wanted;
 
 use crate::output::clock::rfc3339;
@@ -124,10 +124,20 @@ fn write_redises(html: &mut String, redises: &[&RedisView]) -> fmt::Result {
 
 /// The rule in words, and what to do if something could not be read.
 fn why(task: &TaskView) -> Cow<'static, str> {
-    match task.unknown.or(task.switches_unknown) {
-        Some(unknown) => format!("{} ({}: {})", task.rule.sentence(), unknown.name(), unknown.remedy()).into(),
-        None => task.rule.sentence().into(),
+    let rule = task.rule.sentence();
+    match (task.unknown.or(task.switches_unknown), undecodable(task)) {
+        (Some(unknown), _) => format!("{rule} ({}: {})", unknown.name(), unknown.remedy()).into(),
+        (None, Some(switch)) => match switch.fits {
+            Some(codec) => format!("{rule} (A switch cannot be read: set `codec: {}`.)", codec.name()).into(),
+            None => format!("{rule} (A switch says neither on nor off.)").into(),
+        },
+        (None, None) => rule.into(),
     }
+}
+
+/// The first switch that says neither on nor off.
+fn undecodable(task: &TaskView) -> Option<&SwitchView> {
+    task.switches.as_ref()?.iter().find(|switch| switch.on.is_none())
 }
 
 fn hosts(hold: &HoldView) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
