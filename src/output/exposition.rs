@@ -1,7 +1,7 @@
 //! The metrics page as bytes to send: OpenMetrics or classic text, packed or not, made once per snapshot.
 
 use std::fmt;
-use std::io::{BufWriter, Write as _};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,8 +18,8 @@ use crate::published::{Published, ReloadStatus};
 const TASKS_INLINE_MAX: usize = 50;
 /// A larger page is made anew for each request instead of being kept.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// So many bytes of text are packed at a time: packing single lines costs twice the time.
-const PACKED_AT_ONCE: usize = 64 << 10;
+/// The encoder's small pieces go on when they are so many bytes.
+const CHUNK_BYTES: usize = 64 << 10;
 /// For how long a page is kept at most: by then there is a new snapshot.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
@@ -124,10 +124,9 @@ pub fn make(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -
         }
         Coding::Gzip => {
             let body = Vec::with_capacity(metrics::page_size(&published) / 8);
-            let packer = GzEncoder::new(body, Compression::fast());
-            let mut packer = Packer(BufWriter::with_capacity(PACKED_AT_ONCE, packer));
+            let mut packer = Packer(GzEncoder::new(body, Compression::fast()));
             write(published, reload, variant.format, &mut packer)?;
-            packer.0.into_inner().map_err(|_| PageError)?.finish().map_err(|_| PageError)
+            packer.0.finish().map_err(|_| PageError)
         }
     }
 }
@@ -138,13 +137,13 @@ fn write(
     format: Format,
     out: &mut impl fmt::Write,
 ) -> Result<(), PageError> {
-    // Text comes in pieces of a few bytes: only whole lines go on.
-    let mut lines = Lines { format, line: String::new(), help: None, out };
-    metrics::write(published, reload, &mut lines).map_err(|_| PageError)
+    let mut chunks = Chunks::new(format, out);
+    let written = metrics::write(published, reload, &mut chunks).and_then(|()| chunks.pass_on());
+    written.map_err(|_| PageError)
 }
 
 /// Packs text.
-struct Packer(BufWriter<GzEncoder<Vec<u8>>>);
+struct Packer(GzEncoder<Vec<u8>>);
 
 impl fmt::Write for Packer {
     fn write_str(&mut self, text: &str) -> fmt::Result {
@@ -156,43 +155,66 @@ impl fmt::Write for Packer {
 /// units and no end mark. Samples are the same in both.
 pub fn classic(open_metrics: &str) -> String {
     let mut text = String::with_capacity(open_metrics.len());
-    let mut lines = Lines { format: Format::Classic, line: String::new(), help: None, out: &mut text };
+    let mut chunks = Chunks::new(Format::Classic, &mut text);
     // A string takes everything.
-    let _written = fmt::Write::write_str(&mut lines, open_metrics);
+    let _written = fmt::Write::write_str(&mut chunks, open_metrics).and_then(|()| chunks.pass_on());
     text
 }
 
-/// Takes OpenMetrics text in pieces and hands whole lines of the wanted format on.
-struct Lines<'a, W> {
+/// Takes OpenMetrics text in small pieces and hands it on in large ones, in the wanted format.
+struct Chunks<'a, W> {
     format: Format,
-    /// The line under way.
-    line: String,
+    /// What was not handed on yet.
+    chunk: String,
     /// A description, to be written when the type is known, which comes next: the name, and the rest of the line.
     help: Option<(String, String)>,
     out: &'a mut W,
 }
 
-impl<W: fmt::Write> fmt::Write for Lines<'_, W> {
+impl<W: fmt::Write> fmt::Write for Chunks<'_, W> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for piece in text.split_inclusive('\n') {
-            self.line.push_str(piece);
-            if piece.ends_with('\n') {
-                self.end_line()?;
-                self.line.clear();
-            }
-        }
-        Ok(())
+        self.chunk.push_str(text);
+        if self.chunk.len() < CHUNK_BYTES { Ok(()) } else { self.pass_on() }
     }
 }
 
-impl<W: fmt::Write> Lines<'_, W> {
-    fn end_line(&mut self) -> fmt::Result {
-        if self.format == Format::OpenMetrics || !self.line.starts_with('#') {
-            return self.out.write_str(&self.line);
+impl<'a, W: fmt::Write> Chunks<'a, W> {
+    fn new(format: Format, out: &'a mut W) -> Chunks<'a, W> {
+        Chunks { format, chunk: String::new(), help: None, out }
+    }
+
+    /// Hands on all whole lines.
+    fn pass_on(&mut self) -> fmt::Result {
+        let chunk = std::mem::take(&mut self.chunk);
+        let (whole, rest) = chunk.split_at(chunk.rfind('\n').map_or(0, |end| end + 1));
+        match self.format {
+            Format::OpenMetrics => self.out.write_str(whole)?,
+            Format::Classic => self.pass_on_classic(whole)?,
         }
-        if let Some((name, sentence)) = self.line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
+        self.chunk.reserve(CHUNK_BYTES + rest.len());
+        self.chunk.push_str(rest);
+        Ok(())
+    }
+
+    fn pass_on_classic(&mut self, mut lines: &str) -> fmt::Result {
+        while !lines.is_empty() {
+            let is_comment = lines.starts_with('#');
+            let end = if is_comment { lines.find('\n') } else { lines.find("\n#") };
+            let (now, then) = lines.split_at(end.map_or(lines.len(), |end| end + 1));
+            if is_comment {
+                self.comment(now)?
+            } else {
+                self.out.write_str(now)?
+            }
+            lines = then;
+        }
+        Ok(())
+    }
+
+    fn comment(&mut self, line: &str) -> fmt::Result {
+        if let Some((name, sentence)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
             self.help = Some((name.to_owned(), sentence.to_owned()));
-        } else if let Some((name, kind)) = self.line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
+        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
             let suffix = if kind.trim_end() == "counter" { "_total" } else { "" };
             if let Some((_, sentence)) = self.help.take().filter(|(described, _)| described == name) {
                 write!(self.out, "# HELP {name}{suffix} {sentence}")?;
@@ -216,5 +238,15 @@ mod tests {
                         # HELP g The g.\n# TYPE g gauge\ng 2.5\n\
                         # HELP h The h.\n# TYPE h histogram\nh_bucket{le=\"+Inf\"} 0\n";
         assert_eq!(classic(open_metrics), expected);
+
+        // In small pieces, and more than is handed on at once.
+        let times = 3 * CHUNK_BYTES / open_metrics.len();
+        let mut text = String::new();
+        let mut chunks = Chunks::new(Format::Classic, &mut text);
+        for piece in open_metrics.repeat(times).split_inclusive(['_', ' ', '\n']) {
+            fmt::Write::write_str(&mut chunks, piece).unwrap();
+        }
+        chunks.pass_on().unwrap();
+        assert_eq!(text, expected.repeat(times));
     }
 }
