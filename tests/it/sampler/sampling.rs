@@ -217,7 +217,9 @@ async fn replies_are_never_attributed_to_another_question() {
     bench.next_read().await;
     assert!(read > TASKS * 50, "only {read} readings");
     assert!(failed.contains(&Unknown::Timeout) && failed.contains(&Unknown::Closed), "{failed:?}");
-    assert!(failed.iter().all(|why| [Unknown::Timeout, Unknown::Closed].contains(why)), "{failed:?}");
+    // On a busy machine a reply that was not quite too slow is handled too late: said of this very reply, not of another.
+    let network = [Unknown::Timeout, Unknown::Closed, Unknown::Late];
+    assert!(failed.iter().all(|why| network.contains(why)), "{failed:?}");
 }
 
 #[tokio::test]
