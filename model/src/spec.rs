@@ -77,6 +77,37 @@ pub struct TaskSpec {
     pub labels: Vec<(Arc<str>, Arc<str>)>,
 }
 
+impl TaskSpec {
+    /// Default of [`TaskSpec::grace_ms`].
+    pub const GRACE_MS: u64 = 20_000;
+    /// Default of [`TaskSpec::settle_ms`].
+    pub const SETTLE_MS: u64 = 5_000;
+    /// Default of [`TaskSpec::wind_down_ms`].
+    pub const WIND_DOWN_MS: u64 = 30_000;
+    /// Default of [`TaskSpec::blind_after_ms`].
+    pub const BLIND_AFTER_MS: u64 = 60_000;
+
+    /// A task of which nothing but the lock is configured.
+    pub fn new(name: &str, redis: RedisIndex, lock: LockSpec) -> TaskSpec {
+        TaskSpec {
+            name: name.into(),
+            redis,
+            lock,
+            wanted: None,
+            progress: None,
+            claims: None,
+            hosts: None,
+            paused_until: None,
+            grace_ms: TaskSpec::GRACE_MS,
+            settle_ms: TaskSpec::SETTLE_MS,
+            wind_down_ms: TaskSpec::WIND_DOWN_MS,
+            blind_after_ms: TaskSpec::BLIND_AFTER_MS,
+            max_hold_ms: None,
+            labels: Vec::new(),
+        }
+    }
+}
+
 /// The lock of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockSpec {
@@ -88,6 +119,13 @@ pub struct LockSpec {
     pub lease_ms: Option<u64>,
     /// Pause between two renewals; follows the library's rule, or is learned, when `None`.
     pub renew_every_ms: Option<u64>,
+}
+
+impl LockSpec {
+    /// A lock whose lease and period are to be learned.
+    pub fn new(key: &[u8], scheme: SchemeKind) -> LockSpec {
+        LockSpec { key: key.to_vec(), scheme, lease_ms: None, renew_every_ms: None }
+    }
 }
 
 /// The known layouts.

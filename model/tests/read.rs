@@ -20,22 +20,7 @@ const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true }
 const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
 
 fn spec(scheme: SchemeKind) -> TaskSpec {
-    TaskSpec {
-        name: "outbound".into(),
-        redis: RedisIndex(0),
-        lock: LockSpec { key: b"job".to_vec(), scheme, lease_ms: None, renew_every_ms: None },
-        wanted: None,
-        progress: None,
-        claims: None,
-        hosts: None,
-        paused_until: None,
-        grace_ms: 20_000,
-        settle_ms: 5_000,
-        wind_down_ms: 30_000,
-        blind_after_ms: 60_000,
-        max_hold_ms: None,
-        labels: Vec::new(),
-    }
+    TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"job", scheme))
 }
 
 fn wanted(source: WantedSource) -> Option<WantedSpec> {

@@ -96,22 +96,7 @@ impl Keyspace {
 }
 
 fn spec(key: &str) -> TaskSpec {
-    TaskSpec {
-        name: "outbound".into(),
-        redis: RedisIndex(0),
-        lock: LockSpec { key: key.into(), scheme: SchemeKind::Redisson, lease_ms: None, renew_every_ms: None },
-        wanted: None,
-        progress: None,
-        claims: None,
-        hosts: None,
-        paused_until: None,
-        grace_ms: 20_000,
-        settle_ms: 5_000,
-        wind_down_ms: 30_000,
-        blind_after_ms: 60_000,
-        max_hold_ms: None,
-        labels: Vec::new(),
-    }
+    TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(key.as_bytes(), SchemeKind::Redisson))
 }
 
 /// Mode, holders (client's name in the capture, entries), ghosts.

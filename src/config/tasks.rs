@@ -16,10 +16,6 @@ use super::schema::{CLAIMS, HOSTS, LOCK, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::values::{bytes, duration_ms, key, kind, label_value, name, text};
 use super::{RedisConfig, ms};
 
-const GRACE_MS: u64 = 20_000;
-const SETTLE_MS: u64 = 5_000;
-const WIND_DOWN_MS: u64 = 30_000;
-const BLIND_AFTER_MS: u64 = 60_000;
 const STALE_AFTER_MS: u64 = 300_000;
 const FRESH_FOR_MS: u64 = 10_000;
 
@@ -265,10 +261,10 @@ struct Thresholds {
 impl Thresholds {
     fn read(block: &Block<'_>) -> Thresholds {
         Thresholds {
-            grace_ms: block.or("grace", GRACE_MS, duration_ms(0)),
-            settle_ms: block.or("settle", SETTLE_MS, duration_ms(0)),
-            wind_down_ms: block.or("wind_down", WIND_DOWN_MS, duration_ms(0)),
-            blind_after_ms: block.or("blind_after", BLIND_AFTER_MS, duration_ms(SECOND_MS)),
+            grace_ms: block.or("grace", TaskSpec::GRACE_MS, duration_ms(0)),
+            settle_ms: block.or("settle", TaskSpec::SETTLE_MS, duration_ms(0)),
+            wind_down_ms: block.or("wind_down", TaskSpec::WIND_DOWN_MS, duration_ms(0)),
+            blind_after_ms: block.or("blind_after", TaskSpec::BLIND_AFTER_MS, duration_ms(SECOND_MS)),
             max_hold_ms: block.optional("max_hold", duration_ms(SECOND_MS)),
         }
     }

@@ -98,25 +98,12 @@ fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
         _ => ProgressSource::Length(key("progress")),
     };
     TaskSpec {
-        name: format!("task {index}").into(),
-        redis: RedisIndex(0),
-        lock: LockSpec {
-            key: lock_key.to_vec(),
-            scheme: SchemeKind::ALL[index % 2],
-            lease_ms: None,
-            renew_every_ms: None,
-        },
         wanted: Some(WantedSpec { source: wanted, codec: Codec::Raw }),
         progress: Some(ProgressSpec { source: progress, stale_after_ms: 60_000 }),
         claims: Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }),
         hosts: Some(b"lockwatch:hosts".to_vec()),
         paused_until: Some(key("pause")),
-        grace_ms: 20_000,
-        settle_ms: 5_000,
-        wind_down_ms: 30_000,
-        blind_after_ms: 60_000,
-        max_hold_ms: None,
-        labels: Vec::new(),
+        ..TaskSpec::new(&format!("task {index}"), RedisIndex(0), LockSpec::new(lock_key, SchemeKind::ALL[index % 2]))
     }
 }
 

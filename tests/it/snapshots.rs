@@ -69,27 +69,11 @@ pub(crate) fn good_redis(name: &str) -> RedisView {
 /// A task with the least configuration, of which nothing was read yet.
 pub(crate) fn new_task(name: &str) -> TaskView {
     TaskView {
-        spec: Arc::new(TaskSpec {
-            name: name.into(),
-            redis: RedisIndex(0),
-            lock: LockSpec {
-                key: format!("{name}:lock").into_bytes(),
-                scheme: SchemeKind::Redisson,
-                lease_ms: None,
-                renew_every_ms: None,
-            },
-            wanted: None,
-            progress: None,
-            claims: None,
-            hosts: None,
-            paused_until: None,
-            grace_ms: 20_000,
-            settle_ms: 5_000,
-            wind_down_ms: 30_000,
-            blind_after_ms: 60_000,
-            max_hold_ms: None,
-            labels: Vec::new(),
-        }),
+        spec: Arc::new(TaskSpec::new(
+            name,
+            RedisIndex(0),
+            LockSpec::new(format!("{name}:lock").as_bytes(), SchemeKind::Redisson),
+        )),
         redis: "main".into(),
         verdict: Verdict::Unknown,
         rule: Rule::NothingYet,

@@ -26,22 +26,7 @@ const SOON: Duration = Duration::from_secs(10);
 /// The task `number`: its lock is the string key `lock:<number>`.
 fn task(number: u32) -> (TaskIndex, Arc<TaskSpec>) {
     let key = format!("lock:{number}").into_bytes();
-    let spec = TaskSpec {
-        name: format!("task {number}").into(),
-        redis: RedisIndex(0),
-        lock: LockSpec { key, scheme: SchemeKind::String, lease_ms: None, renew_every_ms: None },
-        wanted: None,
-        progress: None,
-        claims: None,
-        hosts: None,
-        paused_until: None,
-        grace_ms: 20_000,
-        settle_ms: 5_000,
-        wind_down_ms: 30_000,
-        blind_after_ms: 60_000,
-        max_hold_ms: None,
-        labels: Vec::new(),
-    };
+    let spec = TaskSpec::new(&format!("task {number}"), RedisIndex(0), LockSpec::new(&key, SchemeKind::String));
     (TaskIndex(number), Arc::new(spec))
 }
 
