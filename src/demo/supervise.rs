@@ -18,18 +18,21 @@ const BACK_AFTER: Duration = Duration::from_secs(15);
 pub(super) async fn run(stage: &mut Stage) -> anyhow::Result<()> {
     stage.board.switch("anna", Position::On).await?;
     invite(stage);
+    let mut pause = LOOK_EVERY;
     loop {
         tokio::select! {
             () = stage.agent.ended() => bail!("the agent has ended"),
             () = stage.redis.ended() => bail!("the redis-server has ended"),
-            () = sleep(LOOK_EVERY) => {}
+            () = sleep(pause) => {}
+        }
+        if pause == BACK_AFTER {
+            stage.restart_ended()?;
         }
         let ended: Vec<&str> =
             stage.workers.iter_mut().filter_map(|worker| worker.has_ended().then(|| worker.name())).collect();
+        pause = if ended.is_empty() { LOOK_EVERY } else { BACK_AFTER };
         if !ended.is_empty() {
             say(&format!("{} ended; it is started again in {} s", ended.join(", "), BACK_AFTER.as_secs()));
-            sleep(BACK_AFTER).await;
-            stage.restart_ended()?;
         }
     }
 }
@@ -48,7 +51,7 @@ fn invite(stage: &Stage) {
         (format!("{redis_cli} HSET {USERS} ben on"), "somebody does again"),
         (format!("{redis_cli} SET {HANG} worker-a"), "its script dies when it runs there; nobody notices"),
         ("kill -9 <process of a worker>".to_owned(), "it crashes, and the other one takes over"),
-        ("lockwatch demo --story".to_owned(), "all of this, told in 90 seconds"),
+        ("make demo ARGS=--story".to_owned(), "all of this, told in 90 seconds"),
     ] {
         say(&format!("  {command:<45}  {effect}"));
     }
