@@ -1,4 +1,9 @@
 //! lockwatch: watches Redis locks that guard singleton tasks. The map is in ARCHITECTURE.md.
+// A watcher that panics over foreign bytes is a missed page.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::unreachable)
+)]
 
 pub mod agent;
 pub mod cli;

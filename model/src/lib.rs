@@ -10,7 +10,11 @@
 //!      ──> reading ──> state::State::step ──> snapshot, event
 //! ```
 #![no_std]
-#![cfg_attr(test, allow(clippy::unwrap_used, reason = "a test may panic"))]
+// A watcher that panics over foreign bytes is a missed page.
+#![cfg_attr(
+    not(test),
+    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::unreachable)
+)]
 
 extern crate alloc;
 
