@@ -15,7 +15,7 @@ use crate::spec::TaskSpec;
 use crate::split::{Claims, EndedBefore, Splits, View};
 use crate::switches::{self, Switches};
 use crate::time::{Mono, ServerTime};
-use crate::verdict::{Facts, Rule, Verdict, Wanted, judge};
+use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
 
 /// Everything that is known of one task.
 #[derive(Clone, Debug)]
@@ -490,9 +490,11 @@ impl Task {
     }
 
     fn judge(&mut self, log: &mut Log<'_>) {
+        // A "free" that waits for its confirmation proves neither "held" nor "free": what was said stays.
+        let unconfirmed = self.lock.held() == Some(false) && self.lock.free_since().is_none();
         let facts = Facts {
             wanted: self.switches.wanted(),
-            lock: self.lock.fact(),
+            lock: if unconfirmed { LockFact::Unknown } else { self.lock.fact() },
             split: !self.splits.kinds().is_empty(),
             gap_over_grace: self.gap.gap_ms() > self.spec.grace_ms,
             stale: self.progress.stalled_ms() > 0,
