@@ -1,11 +1,9 @@
 //! The ACL rule on a real server: everything that the agent sends is allowed, nothing else is.
 
 use std::io::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
 
 use lockwatch::config::acl::{ServerVersion, rules};
 use lockwatch::config::{Config, PasswordSource};
@@ -13,62 +11,21 @@ use lockwatch_model::accept::{self, Caps, RoleCheck};
 use lockwatch_model::read::TaskRead;
 use lockwatch_model::spec::{ClaimsSpec, TaskSpec, WantedSpec};
 use lockwatch_model::spec::{Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource};
-
-use crate::support::skip;
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 
-/// A server of this test's own, on a socket in a folder of its own; stopped when dropped.
-struct Server {
-    child: Child,
-    dir: tempfile::TempDir,
+use crate::support::redis::RedisServer;
+
+fn connect(server: &RedisServer, parameters: &str) -> Connection {
+    let url = format!("redis+unix://{}{parameters}", server.socket().display());
+    redis::Client::open(url).unwrap().get_connection().unwrap()
 }
 
-impl Server {
-    /// `None`, with a message, on a machine without `redis-server`.
-    fn start() -> Option<Server> {
-        let dir = tempfile::tempdir().unwrap();
-        let mut command = Command::new("redis-server");
-        command.args(["--port", "0", "--save", "", "--databases", "16", "--unixsocket", "redis.sock"]);
-        if !skip::has("acl", &["redis-server", "redis-cli"]) {
-            return None;
-        }
-        let child = command.current_dir(dir.path()).stdout(Stdio::null()).spawn().unwrap();
-        let server = Server { child, dir };
-        let deadline = Instant::now() + Duration::from_secs(10);
-        while redis::Client::open(server.url("")).unwrap().get_connection().is_err() {
-            assert!(Instant::now() < deadline, "redis-server does not answer");
-            sleep(Duration::from_millis(20));
-        }
-        Some(server)
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.dir.path().join("redis.sock")
-    }
-
-    fn url(&self, parameters: &str) -> String {
-        format!("redis+unix://{}{parameters}", self.socket().display())
-    }
-
-    fn connect(&self, parameters: &str) -> Connection {
-        redis::Client::open(self.url(parameters)).unwrap().get_connection().unwrap()
-    }
-
-    /// Gives `line` to `redis-cli` the way a user does.
-    fn redis_cli(&self, line: &str) -> String {
-        let mut command = Command::new("redis-cli");
-        let mut cli =
-            command.arg("-s").arg(self.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        writeln!(cli.stdin.take().unwrap(), "{line}").unwrap();
-        String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Gives `line` to `redis-cli` the way a user does.
+fn redis_cli(server: &RedisServer, line: &str) -> String {
+    let mut command = Command::new("redis-cli");
+    let mut cli = command.arg("-s").arg(server.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    writeln!(cli.stdin.take().unwrap(), "{line}").unwrap();
+    String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
 }
 
 /// Lock keys that strain globs, quoting and braces.
@@ -170,11 +127,11 @@ fn is_refused(answer: &Result<Value, RedisError>) -> bool {
 }
 
 /// Applies the rule of `config` as a user would, and connects as its user.
-fn watcher_of(server: &Server, config: &Config, version: ServerVersion) -> Connection {
+fn watcher_of(server: &RedisServer, config: &Config, version: ServerVersion) -> Connection {
     let rules = rules(config, version);
     let [rule] = rules.as_slice() else { panic!("one redis") };
-    assert_eq!(server.redis_cli(&rule.line), "OK\n", "{rule}");
-    server.connect("?user=watcher&pass=PASSWORD&db=3")
+    assert_eq!(redis_cli(server, &rule.line), "OK\n", "{rule}");
+    connect(server, "?user=watcher&pass=PASSWORD&db=3")
 }
 
 fn must_allow(watcher: &mut Connection, config: &Config) {
@@ -239,7 +196,7 @@ const WRITES_AND_WORSE: [&str; 22] = [
 #[test]
 fn the_rule_allows_what_the_agent_sends_and_nothing_else() {
     let config = hostile_config();
-    let Some(server) = Server::start() else { return };
+    let Some(server) = RedisServer::start("acl::the_rule_allows_what_the_agent_sends_and_nothing_else") else { return };
     let mut watcher = watcher_of(&server, &config, ServerVersion::default());
     must_allow(&mut watcher, &config);
     must_refuse(&mut watcher, &WRITES_AND_WORSE);
@@ -261,7 +218,7 @@ fn the_rule_allows_what_the_agent_sends_and_nothing_else() {
 
 #[test]
 fn the_rule_of_one_task_suffices_for_it() {
-    let Some(server) = Server::start() else { return };
+    let Some(server) = RedisServer::start("acl::the_rule_of_one_task_suffices_for_it") else { return };
     for task in hostile_config().tasks {
         let config = config(vec![TaskSpec::clone(&task)]);
         must_allow(&mut watcher_of(&server, &config, ServerVersion::default()), &config);
@@ -273,7 +230,7 @@ fn the_rule_for_older_servers_names_the_same_keys() {
     let config = hostile_config();
     let version: ServerVersion = "6.2".parse().unwrap();
     assert!(!rules(&config, version)[0].line.contains("%R~outbound"));
-    let Some(server) = Server::start() else { return };
+    let Some(server) = RedisServer::start("acl::the_rule_for_older_servers_names_the_same_keys") else { return };
     let mut watcher = watcher_of(&server, &config, version);
     must_refuse(&mut watcher, &["GETRANGE foreign 0 1", "PEXPIRETIME outbound:lock", "SET outbound:lock x"]);
     let answer = ask(&mut watcher, &words(&[b"HSCAN", b"outbound:lock", b"0"]));

@@ -1,7 +1,6 @@
 //! The whole program, broken on purpose: real servers in trouble, hostile bytes, pauses, reloads, a stuck engine. What it
 //! shows must stay true, and the tasks that are not concerned must go on.
 
-mod agent;
 mod keys;
 mod lifecycle;
 mod locks;
@@ -11,3 +10,14 @@ mod network;
 mod pauses;
 mod reload;
 mod servers;
+
+/// A block of one redis for a configuration: sampled often, and given up soon.
+fn redis_block(name: &str, port: u16, more: &str) -> String {
+    format!("  {name}: {{url: \"redis://127.0.0.1:{port}\", interval: 200ms, timeout: 500ms{more}}}\n")
+}
+
+/// A configuration of one redis called `main` and these tasks, each the inside of a YAML block.
+fn config(port: u16, tasks: &[&str]) -> String {
+    let tasks: String = tasks.iter().map(|task| format!("  - {{{task}}}\n")).collect();
+    format!("redis:\n{}tasks:\n{tasks}", redis_block("main", port, ""))
+}

@@ -4,9 +4,11 @@ use std::process::{Command, Output};
 
 use redis::cmd;
 
-use super::agent::{Agent, PATIENCE, View, config, program};
+use super::config;
 use super::locks::{HOLDER, connect, switch, take};
+use crate::support::agent::{Agent, PATIENCE, program};
 use crate::support::redis::RedisServer;
+use crate::support::view::View;
 
 /// More than lockwatch reads, and what makes careless clients stop a server.
 const MANY: u32 = 1_000_000;
@@ -48,7 +50,7 @@ fn each_bad_key_blinds_exactly_its_own_task() {
         command.env("PASSWORD", "secret");
     });
 
-    let view = agent.wait_until(PATIENCE, "everything was read", |view| view.held("token").is_some());
+    let view = agent.until_view(PATIENCE, "everything was read", |view| view.held("token").is_some());
     for (task, reason, remedy) in UNREADABLE {
         assert_eq!(view.reason(task), Some(reason), "{task}");
         let told = view.task(task)["lock"]["unknown"]["remedy"].as_str().unwrap();
@@ -71,7 +73,7 @@ fn each_bad_key_blinds_exactly_its_own_task() {
     let mut redis = connect(server.port);
     cmd("DEL").arg("text").exec(&mut redis).unwrap();
     take(&mut redis, b"faster", HOLDER.as_bytes());
-    agent.wait_until(PATIENCE, "mended", |view| view.held("text") == Some(0.0) && view.held("faster") == Some(1.0));
+    agent.until_view(PATIENCE, "mended", |view| view.held("text") == Some(0.0) && view.held("faster") == Some(1.0));
 }
 
 fn shows_only_the_truth(view: &View) -> bool {
@@ -81,14 +83,14 @@ fn shows_only_the_truth(view: &View) -> bool {
             && absent.iter().all(|name| view.page.series(&format!("lockwatch_{name}"), &[("task", task)]).is_empty())
     });
     let held = ["held", "forever", "far", "token", "wanted-by-many", "wanted-by-text"];
-    let persistent = |task| view.page.value("lockwatch_lock_persistent", &[("task", task)]);
+    let persistent = |task| view.page.get("lockwatch_lock_persistent", &[("task", task)]);
     unreadable
         && held.iter().all(|task| view.held(task) == Some(1.0) && view.of_task(task, "blind_seconds") == 0.0)
         && view.held("free") == Some(0.0)
         && (persistent("forever"), persistent("far")) == (Some(1.0), Some(0.0))
-        && view.page.value("lockwatch_lock_ttl_seconds", &[("task", "forever")]).is_none()
-        && view.page.value("lockwatch_lock_deadline_timestamp_seconds", &[("task", "far")]) == Some(1e12)
-        && view.page.value("lockwatch_redis_up", &[("redis", "main")]) == Some(1.0)
+        && view.page.get("lockwatch_lock_ttl_seconds", &[("task", "forever")]).is_none()
+        && view.page.get("lockwatch_lock_deadline_timestamp_seconds", &[("task", "far")]) == Some(1e12)
+        && view.page.get("lockwatch_redis_up", &[("redis", "main")]) == Some(1.0)
 }
 
 fn lay_out(server: &RedisServer) {

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use redis::cmd;
 
-use super::agent::{Agent, PATIENCE, config, program};
+use super::config;
 use super::locks::{HOLDER, OTHER, connect, switch, take};
+use crate::support::agent::{Agent, PATIENCE, program};
 use crate::support::redis::RedisServer;
 use crate::support::{free_port, skip};
 
@@ -24,7 +25,7 @@ fn every_task_is_on_the_first_page() {
     let agent = Agent::start(&config(free_port(), &tasks));
     let page = agent.page();
     let states = page.series("lockwatch_task_state", &[("state", "unknown")]);
-    assert_eq!((states.len(), states.values().all(|unknown| **unknown == 1.0)), (500, true));
+    assert_eq!((states.len(), states.values().all(|unknown| *unknown == 1.0)), (500, true));
     assert_eq!(page.series("lockwatch_task_down_seconds", &[]).len(), 500);
     assert_eq!(page.series("lockwatch_lock_acquisitions_total", &[]).len(), 500);
     assert_eq!(page.series("lockwatch_lock_held", &[]).len(), 0);
@@ -38,7 +39,7 @@ fn it_is_ready_when_every_redis_was_tried() {
     let agent = Agent::start(&config(port, &["name: a, lock: {key: a}"]).replace("500ms", "3s"));
     assert_eq!(agent.get("/-/ready").status, 503, "not tried yet");
     assert_eq!(agent.get("/-/healthy").status, 200);
-    agent.wait_until(PATIENCE, "ready", |_| agent.get("/-/ready").status == 200);
+    agent.until_view(PATIENCE, "ready", |_| agent.get("/-/ready").status == 200);
 }
 
 #[test]
@@ -55,7 +56,7 @@ fn an_engine_that_stands_still_does_not_look_green() {
     let agent = Agent::start_with(&config(server.port, &["name: a, lock: {key: a}"]), |command| {
         command.env("LOCKWATCH_FAULT", format!("engine-stall:{}", stall.display()));
     });
-    agent.wait_until(PATIENCE, "read", |view| view.held("a") == Some(1.0));
+    agent.until_view(PATIENCE, "read", |view| view.held("a") == Some(1.0));
     std::fs::write(&stall, "").unwrap();
     let begin = Instant::now();
     let paths = ["/metrics", "/-/healthy", "/-/ready", "/api/v1/tasks", "/api/v1/tasks/a", "/"];
@@ -102,7 +103,7 @@ fn a_stop_does_not_wait_for_a_stopped_server() {
         return;
     };
     let mut agent = Agent::start(&config(server.port, &["name: a, lock: {key: a}"]).replace("500ms", "30s"));
-    agent.wait_until(PATIENCE, "read", |view| view.held("a") == Some(0.0));
+    agent.until_view(PATIENCE, "read", |view| view.held("a") == Some(0.0));
     server.pause();
     std::thread::sleep(Duration::from_millis(500));
     agent.signal("TERM");
@@ -184,7 +185,7 @@ fn promtool_has_nothing_to_say_about_a_live_page() {
         "name: unreadable, lock: {key: fenced}",
     ];
     let agent = Agent::start(&config(server.port, &tasks));
-    let view = agent.wait_until(PATIENCE, "everything was read", |view| {
+    let view = agent.until_view(PATIENCE, "everything was read", |view| {
         view.verdict("split") == "split" && view.held("token") == Some(1.0) && view.reason("unreadable").is_some()
     });
     assert!(

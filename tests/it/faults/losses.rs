@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use redis::cmd;
 
-use super::agent::{Agent, PATIENCE, config};
+use super::config;
 use super::locks::{HOLDER, connect, release, switch, take};
+use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::{Keep, RedisServer};
 
 #[test]
@@ -21,7 +22,7 @@ fn a_switch_that_says_neither_is_one_unknown_user() {
     let task = "name: a, lock: {key: a}, wanted: {hash: users}, blind_after: 2s, settle: 1s, grace: 2s";
     let agent = Agent::start(&config(server.port, &[task, "name: b, lock: {key: b}, wanted: {hash: others}"]));
 
-    let view = agent.wait_until(PATIENCE, "wanted", |view| view.verdict("a") == "pending");
+    let view = agent.until_view(PATIENCE, "wanted", |view| view.verdict("a") == "pending");
     assert_eq!((view.of_task("a", "wanting_users"), view.of_task("a", "switches")), (1.0, 4.0));
     let switches = view.task("a")["switches"].to_string();
     let expected = concat!(
@@ -34,15 +35,15 @@ fn a_switch_that_says_neither_is_one_unknown_user() {
         log.lines().any(|line| line.contains("event=switch_undecodable") && line.contains(user) && line.contains(word))
     };
     assert!(told("who=ben", "neither on nor off") && told("who=carla", "codec jdk"), "{log}");
-    agent.wait_until(PATIENCE, "the others count", |view| view.verdict("a") == "down");
+    agent.until_view(PATIENCE, "the others count", |view| view.verdict("a") == "down");
 
     // When nobody else wants it, nobody knows: that is neither wanted nor not.
     switch(&mut redis, "users", &[("anna", "0")]);
-    let view = agent.wait_until(PATIENCE, "unknown", |view| view.verdict("a") == "unknown");
-    assert_eq!(view.page.value("lockwatch_task_wanted", &[("task", "a")]), None);
-    assert_eq!(view.page.value("lockwatch_task_wanted", &[("task", "b")]), Some(0.0), "no switch is no wish");
+    let view = agent.until_view(PATIENCE, "unknown", |view| view.verdict("a") == "unknown");
+    assert_eq!(view.page.get("lockwatch_task_wanted", &[("task", "a")]), None);
+    assert_eq!(view.page.get("lockwatch_task_wanted", &[("task", "b")]), Some(0.0), "no switch is no wish");
     switch(&mut redis, "users", &[("ben", "0"), ("carla", "0")]);
-    agent.wait_until(PATIENCE, "off", |view| view.verdict("a") == "stopped");
+    agent.until_view(PATIENCE, "off", |view| view.verdict("a") == "stopped");
 }
 
 #[test]
@@ -72,26 +73,26 @@ fn data_is_lost(test: &str, lose: impl FnOnce(&mut RedisServer)) {
         format!("name: running-off, lock: {{key: running-off}}, wanted: {{hash: off-users}}, {common}"),
     ];
     let agent = Agent::start(&config(server.port, &[&tasks[0], &tasks[1], &tasks[2]]));
-    agent.wait_until(PATIENCE, "everything is as it should be", |view| {
+    agent.until_view(PATIENCE, "everything is as it should be", |view| {
         view.verdict("on") == "running" && view.verdict("off") == "stopped" && view.held("running-off") == Some(1.0)
     });
 
     lose(&mut server);
-    let view = agent.wait_until(PATIENCE, "lost", |view| view.of_task("on", "switches_lost_seconds") > 0.5);
+    let view = agent.until_view(PATIENCE, "lost", |view| view.of_task("on", "switches_lost_seconds") > 0.5);
     assert_eq!(view.task("on")["lost_users"].to_string(), r#"["anna","carla"]"#, "who was on");
-    assert_eq!(view.page.value("lockwatch_task_wanted", &[("task", "on")]), Some(1.0), "on stays in force");
-    let view = agent.wait_until(PATIENCE, "down", |view| view.verdict("on") == "down");
+    assert_eq!(view.page.get("lockwatch_task_wanted", &[("task", "on")]), Some(1.0), "on stays in force");
+    let view = agent.until_view(PATIENCE, "down", |view| view.verdict("on") == "down");
     let lost = view.of_task("on", "switches_lost_seconds");
-    agent.wait_until(PATIENCE, "it grows", |view| view.of_task("on", "switches_lost_seconds") > lost + 1.0);
-    let view = agent.wait_until(PATIENCE, "the others stop", |view| view.verdict("running-off") == "stopped");
+    agent.until_view(PATIENCE, "it grows", |view| view.of_task("on", "switches_lost_seconds") > lost + 1.0);
+    let view = agent.until_view(PATIENCE, "the others stop", |view| view.verdict("running-off") == "stopped");
     for task in ["off", "running-off"] {
         assert_eq!(view.of_task(task, "switches_lost_seconds"), 0.0, "{task}: nothing of it is lost");
         assert_eq!(view.verdict(task), "stopped");
         assert_eq!(view.of_task(task, "down_time_seconds_total"), 0.0, "{task}");
     }
-    assert!(view.page.value("lockwatch_redis_generation_changes_total", &[]) >= Some(1.0));
+    assert!(view.page.get("lockwatch_redis_generation_changes_total", &[]) >= Some(1.0));
     let ends = |task, reason: &str| {
-        view.page.value("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)]).expect("a counter")
+        view.page.get("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)]).expect("a counter")
     };
     assert_eq!((ends("on", "lost"), ends("running-off", "lost")), (1.0, 1.0));
     let log = agent.log();
@@ -101,15 +102,15 @@ fn data_is_lost(test: &str, lose: impl FnOnce(&mut RedisServer)) {
     // Somebody switches it on again: from here on, what is there is what users want.
     let mut redis = connect(server.port);
     switch(&mut redis, "on-users", &[("anna", "1")]);
-    let view = agent.wait_until(PATIENCE, "found", |view| view.of_task("on", "switches_lost_seconds") == 0.0);
+    let view = agent.until_view(PATIENCE, "found", |view| view.of_task("on", "switches_lost_seconds") == 0.0);
     assert_eq!(view.of_task("on", "wanting_users"), 1.0);
     take(&mut redis, b"on", HOLDER.as_bytes());
-    agent.wait_until(PATIENCE, "up", |view| {
+    agent.until_view(PATIENCE, "up", |view| {
         view.verdict("on") == "running" && view.of_task("on", "down_seconds") == 0.0
     });
     switch(&mut redis, "on-users", &[("anna", "0")]);
     release(&mut redis, "on");
-    agent.wait_until(PATIENCE, "off", |view| view.verdict("on") == "stopped");
+    agent.until_view(PATIENCE, "off", |view| view.verdict("on") == "stopped");
 }
 
 /// The log lines that tell a task's verdicts.
@@ -129,10 +130,10 @@ fn a_lock_that_is_deleted_is_no_loss_of_data() {
     switch(&mut redis, "users", &[("anna", "1")]);
     let task = "name: a, lock: {key: a}, wanted: {hash: users}, grace: 1s, settle: 1s";
     let agent = Agent::start(&config(server.port, &[task]));
-    agent.wait_until(PATIENCE, "running", |view| view.verdict("a") == "running");
+    agent.until_view(PATIENCE, "running", |view| view.verdict("a") == "running");
     // By hand, all at once: the users took their switches away.
     cmd("DEL").arg("a").arg("users").exec(&mut redis).unwrap();
-    let view = agent.wait_until(PATIENCE, "stopped", |view| view.verdict("a") == "stopped");
+    let view = agent.until_view(PATIENCE, "stopped", |view| view.verdict("a") == "stopped");
     std::thread::sleep(Duration::from_millis(500));
     assert_eq!(view.of_task("a", "switches_lost_seconds"), 0.0);
     assert_eq!(agent.view().of_task("a", "switches_lost_seconds"), 0.0);

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use redis::cmd;
 
-use super::agent::{Agent, PATIENCE, View, config};
+use super::config;
 use super::locks::{connect, take};
+use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::RedisServer;
+use crate::support::view::View;
 
 /// Pairwise different, some by nothing but a byte that must be escaped or by an escape spelled out.
 const HOSTILE: [&[u8]; 16] = [
@@ -56,7 +58,7 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
     let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
     let agent = Agent::start(&config(server.port, &tasks));
     let all = HOSTILE.len();
-    let view = agent.wait_until(PATIENCE, "everything was read", |view| {
+    let view = agent.until_view(PATIENCE, "everything was read", |view| {
         view.page.series("lockwatch_lock_held", &[]).len() == all + names.len()
     });
 
@@ -92,7 +94,7 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
         cmd("DEL").arg([b"lock:", hostile].concat()).exec(&mut redis).unwrap();
     }
     let free = |view: &View| (0..all).all(|number| view.held(&format!("task {number:02}")) == Some(0.0));
-    agent.wait_until(PATIENCE, "all are free", free);
+    agent.until_view(PATIENCE, "all are free", free);
     assert!(agent.get("/metrics").text().lines().all(|line| !line.starts_with("lockwatch_lock_holder{")));
     std::thread::sleep(Duration::from_millis(300));
     let log = agent.log();

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::agent::{Agent, redis_block};
 use super::locks::{HOLDER, connect, release, switch, take};
+use super::redis_block;
+use crate::support::agent::Agent;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::RedisServer;
 
@@ -21,7 +22,7 @@ fn every_second_reply_dropped_delays_a_page_by_half_at_most() {
         let redis = redis_block("main", port, "").replace("200ms", "1s").replace("500ms", "3s");
         let task = "{name: a, lock: {key: a}, wanted: {hash: users}, grace: 10s}";
         let agent = Agent::start(&format!("redis:\n{redis}tasks:\n  - {task}\n"));
-        agent.wait_until(GRACE, "running", |view| view.verdict("a") == "running");
+        agent.until_view(GRACE, "running", |view| view.verdict("a") == "running");
         agent
     };
     let (undisturbed, disturbed) = (start(server.port), start(proxy.port));
@@ -30,7 +31,7 @@ fn every_second_reply_dropped_delays_a_page_by_half_at_most() {
     release(&mut redis, "a");
     let begin = Instant::now();
     let seen = |agent: &Agent| {
-        agent.wait_until(GRACE * 3, "down", |view| view.verdict("a") == "down");
+        agent.until_view(GRACE * 3, "down", |view| view.verdict("a") == "down");
         begin.elapsed()
     };
     let (quick, late) = std::thread::scope(|scope| {

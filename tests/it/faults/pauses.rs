@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use super::agent::{Agent, PATIENCE, View, config, redis_block};
 use super::locks::{HOLDER, OTHER, Watchdog, connect, release, switch, take};
+use super::{config, redis_block};
+use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::RedisServer;
+use crate::support::view::View;
 
 #[test]
 fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
@@ -18,7 +20,7 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
         |name: &str| format!("  - {{name: {name}, lock: {{key: {name}}}, wanted: {{hash: users}}, grace: 1m}}\n");
     let agent = Agent::start(&format!("redis:\n{redis_yaml}tasks:\n{}{}", task("held"), task("free")));
     let fine = |view: &View| view.verdict("held") == "running" && view.verdict("free") == "pending";
-    let before = agent.wait_until(PATIENCE, "both were read", fine);
+    let before = agent.until_view(PATIENCE, "both were read", fine);
     for _ in 0..2 {
         let mut sleeping = server.cli_in_background(&["DEBUG", "SLEEP", "2"]);
         agent.throughout(Duration::from_millis(3_500), "both are known", |view| {
@@ -28,11 +30,8 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
     }
     let view = agent.view();
     let errors = view.page.series("lockwatch_redis_errors_total", &[]);
-    assert!(errors.values().all(|count| **count == 0.0), "{errors:?}");
-    assert!(
-        view.page.value("lockwatch_redis_skipped_ticks_total", &[]) >= Some(1.0),
-        "a sweep took longer than a tick"
-    );
+    assert!(errors.values().all(|count| *count == 0.0), "{errors:?}");
+    assert!(view.page.get("lockwatch_redis_skipped_ticks_total", &[]) >= Some(1.0), "a sweep took longer than a tick");
     let blind = |view: &View| view.of_task("held", "blind_time_seconds_total");
     assert_eq!(blind(&view), blind(&before));
 }
@@ -54,17 +53,17 @@ fn a_stopped_server_blinds_and_resolves_nothing() {
         format!("name: unwanted, lock: {{key: unwanted}}, wanted: {{hash: nobody}}, {common}"),
     ];
     let agent = Agent::start(&config(server.port, &[&tasks[0], &tasks[1], &tasks[2]]));
-    agent.wait_until(PATIENCE, "settled verdicts", |view| {
+    agent.until_view(PATIENCE, "settled verdicts", |view| {
         ["running", "down", "unwanted"].iter().all(|task| view.verdict(task) == *task)
     });
 
     server.pause();
-    let blind = agent.wait_until(PATIENCE, "held is absent", |view| view.held("running").is_none());
+    let blind = agent.until_view(PATIENCE, "held is absent", |view| view.held("running").is_none());
     let kept = |view: &View| (view.of_task("down", "down_seconds"), view.of_task("unwanted", "unwanted_seconds"));
     let before = kept(&blind);
     assert!(before.0 > 1.0 && before.1 > 1.0, "{before:?}");
     assert_eq!(blind.verdict("running"), "running", "before blind_after the verdict stays");
-    let view = agent.wait_until(PATIENCE, "unknown", |view| {
+    let view = agent.until_view(PATIENCE, "unknown", |view| {
         assert!(view.held("running").is_none() && view.held("down").is_none() && kept(view) == before);
         ["running", "down", "unwanted"].iter().all(|task| view.verdict(task) == "unknown")
     });
@@ -78,8 +77,8 @@ fn a_stopped_server_blinds_and_resolves_nothing() {
 
     server.go_on();
     let view =
-        agent.wait_until(PATIENCE, "back", |view| view.held("running") == Some(1.0) && view.held("down") == Some(0.0));
-    assert_eq!((view.verdict("running").as_str(), view.verdict("down").as_str()), ("running", "down"));
+        agent.until_view(PATIENCE, "back", |view| view.held("running") == Some(1.0) && view.held("down") == Some(0.0));
+    assert_eq!((view.verdict("running"), view.verdict("down")), ("running", "down"));
     assert_eq!(view.of_task("running", "blind_seconds"), 0.0);
     assert!(view.of_task("running", "blind_time_seconds_total") > 10.0);
     // A blind stretch longer than `blind_after` counts for nothing, and what was counted before is kept.
@@ -95,14 +94,14 @@ const BLIND_AFTER: [&str; 2] = ["60s", "4s"];
 fn start(port: u16, blind_after: &str) -> Agent {
     let task = "name: a, lock: {key: a}, wanted: {hash: users}, grace: 1s, settle: 1s, blind_after: ";
     let agent = Agent::start(&config(port, &[&format!("{task}{blind_after}")]));
-    agent.wait_until(PATIENCE, "renewals", |view| view.of_lock("a", "renewals_total") >= 2.0);
+    agent.until_view(PATIENCE, "renewals", |view| view.of_lock("a", "renewals_total") >= 2.0);
     agent
 }
 
 /// After an agent's pause: nothing false, and soon everything.
 #[track_caller]
 fn expect_truth(agent: &Agent, blind_after: &str, truth: impl Fn(&View) -> bool) {
-    agent.wait_until(Duration::from_secs(2), "awake", |view| {
+    agent.until_view(Duration::from_secs(2), "awake", |view| {
         // Whoever has not looked for longer than `blind_after` may say so until it has looked again.
         let honest = view.verdict("a") == "running" || (blind_after == "4s" && view.verdict("a") == "unknown");
         assert!(honest && nothing_alert_worthy(view), "{}", agent.log());
@@ -128,7 +127,7 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
             view.of_lock("a", "ends_total") == 0.0 && view.of_lock("a", "acquisitions_total") == 0.0
         });
         let page = agent.page();
-        let value = |name: &str, le: &[(&str, &str)]| page.value(&format!("lockwatch_lock_renewal_{name}"), le);
+        let value = |name: &str, le: &[(&str, &str)]| page.get(&format!("lockwatch_lock_renewal_{name}"), le);
         assert_eq!(value("overdue_seconds", &[]), Some(0.0));
         assert_eq!(
             value("latency_seconds_bucket", &[("le", "0.5")]),
@@ -182,5 +181,5 @@ fn nothing_alert_worthy(view: &View) -> bool {
     let durations = ["down_seconds", "split_seconds", "stalled_seconds", "unwanted_seconds", "switches_lost_seconds"];
     let totals = ["down_time_seconds_total", "split_time_seconds_total", "outage_seconds_count", "phantom_holds_total"];
     let splits = view.page.series("lockwatch_task_splits_total", &[("task", "a")]);
-    durations.iter().chain(&totals).all(|name| zero(name)) && splits.len() >= 3 && splits.values().all(|it| **it == 0.0)
+    durations.iter().chain(&totals).all(|name| zero(name)) && splits.len() >= 3 && splits.values().all(|it| *it == 0.0)
 }

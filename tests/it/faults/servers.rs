@@ -6,10 +6,12 @@ use std::time::Duration;
 
 use redis::Connection;
 
-use super::agent::{Agent, PATIENCE, View, redis_block};
 use super::locks::{HOLDER, connect, switch, take};
+use super::redis_block;
+use crate::support::agent::{Agent, PATIENCE};
 use crate::support::free_port;
 use crate::support::redis::{Keep, RedisServer};
+use crate::support::view::View;
 
 /// For so long a trouble is looked at.
 const WHILE: Duration = Duration::from_millis(1_200);
@@ -34,7 +36,7 @@ impl Ward {
         let agent = Agent::start_with(&config, |command| {
             command.env("PASSWORD", "right");
         });
-        agent.wait_until(PATIENCE, "the good server was read", |view| view.held("fine") == Some(1.0));
+        agent.until_view(PATIENCE, "the good server was read", |view| view.held("fine") == Some(1.0));
         Some(Ward { agent, _good: good })
     }
 
@@ -42,7 +44,7 @@ impl Ward {
     #[track_caller]
     fn expect(&self, reasons: &[&str], remedy: &str) {
         let concerned = |view: &View, task| view.reason(task).is_some_and(|reason| reasons.contains(&reason));
-        self.agent.wait_until(PATIENCE, &format!("unknown: {reasons:?}"), |view| {
+        self.agent.until_view(PATIENCE, &format!("unknown: {reasons:?}"), |view| {
             concerned(view, "sick") && concerned(view, "idle")
         });
         self.agent.throughout(WHILE, &format!("unknown: {reasons:?}"), |view| {
@@ -58,13 +60,13 @@ impl Ward {
         assert!(told.contains(remedy), "{told}");
         assert!(reasons.iter().any(|reason| view.errors("bad", reason) > 0.0), "{reasons:?} are counted");
         assert!(reasons.iter().all(|reason| view.errors("good", reason) == 0.0), "and not for the other server");
-        assert_eq!(view.page.value("lockwatch_redis_up", &[("redis", "bad")]), Some(0.0));
+        assert_eq!(view.page.get("lockwatch_redis_up", &[("redis", "bad")]), Some(0.0));
     }
 
     /// Waits until the sick server's tasks are read again.
     #[track_caller]
     fn expect_health(&self) -> View {
-        self.agent.wait_until(PATIENCE, "all is read again", |view| {
+        self.agent.until_view(PATIENCE, "all is read again", |view| {
             assert!(self.fine(view));
             view.held("sick") == Some(1.0)
                 && view.held("idle") == Some(0.0)
@@ -117,7 +119,7 @@ fn a_server_that_is_down_at_the_start_and_later_and_loading() {
     server.kill();
     let Some(ward) = Ward::open(test, server.port, "") else { return };
     ward.expect(&["connect"], "Check that Redis runs");
-    let view = ward.agent.wait_until(PATIENCE, "unknown", |view| view.verdict("sick") == "unknown");
+    let view = ward.agent.until_view(PATIENCE, "unknown", |view| view.verdict("sick") == "unknown");
     assert!(view.of_task("sick", "blind_seconds") > 0.0);
     server.restart(Keep::Files);
     lay_out(&mut connect(server.port), "sick");
@@ -131,7 +133,7 @@ fn a_server_that_is_down_at_the_start_and_later_and_loading() {
     ward.expect(&["loading"], "wait");
     let view = ward.expect_health();
     assert_nothing_happened(&view);
-    assert!(view.page.value("lockwatch_redis_reconnects_total", &[("redis", "bad")]) >= Some(1.0));
+    assert!(view.page.get("lockwatch_redis_reconnects_total", &[("redis", "bad")]) >= Some(1.0));
     assert_eq!(view.of_task("sick", "switches_lost_seconds"), 0.0, "everything was kept");
 }
 
@@ -171,7 +173,7 @@ fn a_master_that_becomes_a_replica() {
     server.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]);
     ward.expect(&["not_master"], "replica");
     let view = ward.agent.view();
-    assert_eq!(view.page.value("lockwatch_redis_up", &[("redis", "bad"), ("role", "replica")]), Some(0.0));
+    assert_eq!(view.page.get("lockwatch_redis_up", &[("redis", "bad"), ("role", "replica")]), Some(0.0));
     assert_nothing_happened(&view);
     server.cli(&["REPLICAOF", "NO", "ONE"]);
     lay_out(&mut connect(server.port), "sick");
@@ -187,8 +189,8 @@ fn a_server_that_allows_less_after_a_reconnect() {
     ward.expect_health();
     server.cli(&["ACL", "SETUSER", "default", "-pexpiretime"]);
     server.cli(&["CLIENT", "KILL", "TYPE", "normal"]);
-    ward.agent.wait_until(PATIENCE, "reconnected", |view| {
-        view.page.value("lockwatch_redis_reconnects_total", &[("redis", "bad")]) == Some(1.0)
+    ward.agent.until_view(PATIENCE, "reconnected", |view| {
+        view.page.get("lockwatch_redis_reconnects_total", &[("redis", "bad")]) == Some(1.0)
     });
     let view = ward.expect_health();
     assert_eq!(view.errors("bad", "no_permission"), 0.0, "it was asked in the old way, and that was believed");
@@ -249,7 +251,7 @@ fn a_name_without_an_address() {
         redis_block("bad", free_port(), "").replace("127.0.0.1", "no-such-host.invalid"),
     );
     let agent = Agent::start(&config);
-    let view = agent.wait_until(PATIENCE, "both were tried", |view| {
+    let view = agent.until_view(PATIENCE, "both were tried", |view| {
         view.held("fine") == Some(1.0) && view.reason("sick") == Some("dns")
     });
     assert_eq!(view.held("sick"), None);

@@ -89,9 +89,9 @@ fn fair_fenced_and_read_locks_show_their_waiters_token_and_readers() {
     mortal.run("lock c3 t1 shared kind=read");
     let page = scene.agent.until(SOON, "two readers", |page| page.of("shared", "lock_holders") == Some(2.0));
     let holders: Vec<String> = page
-        .all("lockwatch_lock_holder")
-        .filter(|(labels, _)| labels.contains(&("task".to_owned(), "shared".to_owned())))
-        .filter_map(|(labels, _)| labels.iter().find(|(name, _)| name == "holder").map(|(_, holder)| holder.clone()))
+        .series("lockwatch_lock_holder", &[("task", "shared")])
+        .into_keys()
+        .map(|labels| labels["holder"].clone())
         .collect();
     assert!(holders.contains(&first) && holders.contains(&second), "{holders:?}");
     mortal.kill();
@@ -208,7 +208,7 @@ fn locks_with_hostile_names_are_watched_and_told_apart() {
     keys.sort();
     keys.dedup();
     assert_eq!(keys.len(), all.len(), "{keys:?}");
-    let landing = agent.get("/");
+    let landing = agent.text("/");
     assert!(!landing.contains("<script>alert"), "{landing}");
     for task in &all {
         assert!(agent.task(task)["lock"]["hold"].is_object());

@@ -109,7 +109,7 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
 
     let pages: Vec<Page> = watch.stop();
     let mut shown: Vec<String> = pages.iter().map(|page| page.text().to_owned()).collect();
-    shown.extend([agent.get("/"), agent.get("/api/v1/tasks"), agent.log()]);
+    shown.extend([agent.text("/"), agent.text("/api/v1/tasks"), agent.log()]);
     for token in &tokens {
         assert!(token.len() == 32 && shown.iter().all(|text| !text.contains(token.as_str())), "{token} is shown");
     }

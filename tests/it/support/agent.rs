@@ -1,11 +1,12 @@
-//! The real program: started with a configuration, scraped as Prometheus would, and stopped by its handle.
+//! The real program: started with a configuration, looked at over HTTP, and stopped by its handle.
 
-use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStderr, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -13,112 +14,199 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::page::Page;
+use super::view::View;
+use super::{send_signal, wait_until};
 
-/// How long the program may take to start, and any answer of it to come.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Longer than anything should take on a busy machine.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often a watch looks.
 const WATCH: Duration = Duration::from_millis(50);
 
-/// A running agent. Dropping it ends exactly this process.
+/// A running agent. Dropping it ends exactly this process, and fails the test if it ever panicked.
 pub(crate) struct Agent {
     child: Child,
-    port: u16,
-    log: Log,
-    /// Where its configuration lies.
-    _directory: TempDir,
+    pub(crate) port: u16,
+    folder: TempDir,
 }
 
-type Log = Arc<Mutex<Vec<String>>>;
+/// A response.
+#[derive(Debug)]
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+}
+
+/// Something that the program shows, and that can be waited for.
+pub(crate) trait Shown {
+    /// What it shows now.
+    fn look(agent: &Agent) -> Self;
+    /// For whoever must find out why a test failed.
+    fn describe(&self) -> String;
+}
+
+impl Shown for Page {
+    #[track_caller]
+    fn look(agent: &Agent) -> Page {
+        agent.page()
+    }
+
+    fn describe(&self) -> String {
+        self.text().to_owned()
+    }
+}
 
 impl Agent {
     /// Starts the program with this configuration and waits until it serves.
+    #[track_caller]
     pub(crate) fn start(config: &str) -> Agent {
-        let directory = TempDir::new().unwrap();
-        let file = directory.path().join("lockwatch.yml");
-        fs::write(&file, config).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_lockwatch"));
-        command.arg("--config.file").arg(file).args(["--web.listen-address", "127.0.0.1:0", "--log.level", "debug"]);
-        let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-        let log = keep(child.stderr.take().unwrap());
-        let mut agent = Agent { child, port: 0, log, _directory: directory };
-        let deadline = Instant::now() + PATIENCE;
-        while agent.port == 0 {
+        Agent::start_with(config, |_| {})
+    }
+
+    /// The same; `adjust` adds arguments and environment.
+    #[track_caller]
+    pub(crate) fn start_with(config: &str, adjust: impl FnOnce(&mut Command)) -> Agent {
+        let folder = TempDir::new().unwrap();
+        fs::write(folder.path().join("lockwatch.yml"), config).unwrap();
+        let mut command = program();
+        command.arg("--config.file").arg(folder.path().join("lockwatch.yml"));
+        command.args(["--web.listen-address", "127.0.0.1:0", "--log.level", "debug"]);
+        command.stderr(File::create(folder.path().join("log")).unwrap());
+        adjust(&mut command);
+        let mut agent = Agent { child: command.spawn().unwrap(), port: 0, folder };
+        wait_until(PATIENCE, "the agent listens", || {
             let ended = agent.child.try_wait().unwrap();
-            let late = Instant::now() > deadline;
-            assert!(ended.is_none() && !late, "it does not serve ({ended:?}); its log:\n{}", agent.log());
             let log = agent.log();
+            assert!(ended.is_none(), "the agent ended with {ended:?}:\n{log}");
             let port = log.split_once("listen=127.0.0.1:").and_then(|(_, rest)| rest.split_whitespace().next());
             agent.port = port.map_or(0, |port| port.parse().unwrap());
-            thread::sleep(LOOK);
-        }
+            agent.port != 0
+        });
         agent
     }
 
-    /// The metrics now.
+    /// A file beside the configuration.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Replaces the configuration file; nothing is reloaded.
+    pub(crate) fn write_config(&self, config: &str) {
+        fs::write(self.path("lockwatch.yml"), config).unwrap();
+    }
+
+    /// The metrics now; they must be there and be valid.
     #[track_caller]
     pub(crate) fn page(&self) -> Page {
         scrape(self.port)
     }
 
+    /// Page and JSON now.
+    #[track_caller]
+    pub(crate) fn view(&self) -> View {
+        View::look(self)
+    }
+
     /// Waits until a page fulfils the condition and returns it; panics with the page and the log if none does in time.
     #[track_caller]
-    pub(crate) fn until(&self, within: Duration, what: &str, condition: impl Fn(&Page) -> bool) -> Page {
+    pub(crate) fn until(&self, within: Duration, what: &str, condition: impl FnMut(&Page) -> bool) -> Page {
+        self.until_shown(within, what, condition)
+    }
+
+    /// The same for page and JSON.
+    #[track_caller]
+    pub(crate) fn until_view(&self, within: Duration, what: &str, condition: impl FnMut(&View) -> bool) -> View {
+        self.until_shown(within, what, condition)
+    }
+
+    #[track_caller]
+    fn until_shown<S: Shown>(&self, within: Duration, what: &str, mut condition: impl FnMut(&S) -> bool) -> S {
         let deadline = Instant::now() + within;
         loop {
-            let page = self.page();
-            if condition(&page) {
-                return page;
+            let shown = S::look(self);
+            if condition(&shown) {
+                return shown;
             }
-            if Instant::now() > deadline {
-                self.fail(&format!("not within {within:?}: {what}"), &page);
-            }
+            self.check(&shown, &format!("not within {within:?}: {what}"), Instant::now() < deadline);
             thread::sleep(LOOK);
         }
     }
 
-    /// Panics with this page and the log unless the condition is true.
+    /// Looks again and again for `time`; panics unless everything it shows fits.
     #[track_caller]
-    pub(crate) fn check(&self, page: &Page, what: &str, condition: bool) {
-        if !condition {
-            self.fail(what, page);
+    pub(crate) fn throughout(&self, time: Duration, what: &str, mut fits: impl FnMut(&View) -> bool) {
+        let end = Instant::now() + time;
+        while Instant::now() < end {
+            let view = self.view();
+            self.check(&view, &format!("not so: {what}"), fits(&view));
+            thread::sleep(LOOK);
         }
     }
 
-    /// Panics with this page and the log.
+    /// Panics with what it shows and the log unless the condition is true.
     #[track_caller]
-    pub(crate) fn fail(&self, what: &str, page: &Page) -> ! {
-        panic!("{what}\nthe page:\n{}\nthe log:\n{}", page.text(), self.log());
+    pub(crate) fn check(&self, shown: &impl Shown, what: &str, condition: bool) {
+        if !condition {
+            self.fail(what, shown);
+        }
+    }
+
+    /// Panics with what it shows and the log.
+    #[track_caller]
+    pub(crate) fn fail(&self, what: &str, shown: &impl Shown) -> ! {
+        panic!("{what}\nit shows:\n{}\nthe log:\n{}", shown.describe(), self.log());
     }
 
     /// One task as the API tells it.
     #[track_caller]
     pub(crate) fn task(&self, name: &str) -> Value {
-        let mut answer: Value = serde_json::from_str(&get(self.port, &format!("/api/v1/tasks/{name}"))).unwrap();
+        let mut answer: Value = serde_json::from_str(&self.text(&format!("/api/v1/tasks/{name}"))).unwrap();
         answer["task"].take()
     }
 
-    /// The body of the answer to this path.
+    /// The answer to this path.
     #[track_caller]
-    pub(crate) fn get(&self, path: &str) -> String {
-        get(self.port, path)
+    pub(crate) fn get(&self, path: &str) -> Response {
+        request(self.port, "GET", path)
+    }
+
+    /// The body of the answer to this path, which must be 200.
+    #[track_caller]
+    pub(crate) fn text(&self, path: &str) -> String {
+        self.get(path).expect_ok()
+    }
+
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str) -> Response {
+        request(self.port, "POST", path)
     }
 
     /// What it has logged so far.
     pub(crate) fn log(&self) -> String {
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).concat()
+        String::from_utf8(fs::read(self.path("log")).unwrap()).expect("the log is UTF-8")
     }
 
     /// The lines of the log that have all these pieces.
     pub(crate) fn log_lines(&self, pieces: &[&str]) -> Vec<String> {
-        let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.iter().filter(|line| pieces.iter().all(|piece| line.contains(piece))).cloned().collect()
+        let log = self.log();
+        log.lines().filter(|line| pieces.iter().all(|piece| line.contains(piece))).map(str::to_owned).collect()
     }
 
-    /// The process id.
-    pub(crate) fn process(&self) -> u32 {
-        self.child.id()
+    /// Sends a signal (`HUP`, `STOP`, `CONT`, `TERM`).
+    pub(crate) fn signal(&self, name: &str) {
+        send_signal(self.child.id(), name);
+    }
+
+    /// How it ended; panics unless it did within `timeout`.
+    #[track_caller]
+    pub(crate) fn ended_within(&mut self, timeout: Duration) -> ExitStatus {
+        let mut ended = None;
+        wait_until(timeout, "the agent ends", || {
+            ended = self.child.try_wait().unwrap();
+            ended.is_some()
+        });
+        ended.unwrap()
     }
 
     /// Looks at the metrics all the time from now on.
@@ -149,6 +237,23 @@ impl Drop for Agent {
         // It may have ended already; then there is nothing to kill.
         let _ended_before = self.child.kill();
         let _status = self.child.wait();
+        if !thread::panicking() {
+            let log = self.log();
+            assert!(!log.contains("panicked"), "{log}");
+        }
+    }
+}
+
+impl Response {
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("UTF-8")
+    }
+
+    #[track_caller]
+    fn expect_ok(&self) -> String {
+        let text = self.text();
+        assert_eq!(self.status, 200, "{text}");
+        text
     }
 }
 
@@ -166,52 +271,32 @@ impl Watch {
     }
 }
 
+/// The program, with nothing of the tests' environment that could change it.
+pub(crate) fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lockwatch"));
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).current_dir(Path::new("/"));
+    command
+}
+
 #[track_caller]
 fn scrape(port: u16) -> Page {
-    let text = get(port, "/metrics");
+    let text = request(port, "GET", "/metrics").expect_ok();
     Page::parse(&text).unwrap_or_else(|why| panic!("the page cannot be parsed: {why}\n{text}"))
 }
 
-/// Asks for a path and returns the body of the answer, which must be 200.
 #[track_caller]
-fn get(port: u16, path: &str) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).unwrap();
-    let answer = String::from_utf8(answer).unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no whole answer: {answer:?}"));
-    assert!(head.starts_with("HTTP/1.1 200 "), "{path}: {answer}");
-    match head.to_ascii_lowercase().contains("\r\ntransfer-encoding: chunked") {
-        true => join_chunks(body),
-        false => body.to_owned(),
-    }
+fn request(port: u16, method: &str, path: &str) -> Response {
+    try_request(port, method, path).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
-fn join_chunks(mut rest: &str) -> String {
-    let mut body = String::new();
-    loop {
-        let (length, after) = rest.split_once("\r\n").unwrap();
-        let length = usize::from_str_radix(length, 16).unwrap();
-        if length == 0 {
-            return body;
-        }
-        body.push_str(&after[..length]);
-        rest = after[length..].strip_prefix("\r\n").unwrap();
-    }
-}
-
-fn keep(stderr: ChildStderr) -> Log {
-    let log = Log::default();
-    let kept = Arc::clone(&log);
-    thread::spawn(move || {
-        let mut reader = BufReader::new(stderr);
-        let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|count| count > 0) {
-            kept.lock().unwrap_or_else(PoisonError::into_inner).push(String::from_utf8_lossy(&line).into_owned());
-            line.clear();
-        }
-    });
-    log
+fn try_request(port: u16, method: &str, path: &str) -> io::Result<Response> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    // HTTP/1.0: the response ends with the connection, and is in one piece.
+    write!(stream, "{method} {path} HTTP/1.0\r\n\r\n")?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
+    let status = std::str::from_utf8(&bytes[..head_end]).unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    Ok(Response { status, body: bytes.split_off(head_end + 4) })
 }

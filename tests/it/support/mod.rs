@@ -7,6 +7,7 @@ pub(crate) mod proxy;
 pub(crate) mod redis;
 pub(crate) mod redisson;
 pub(crate) mod skip;
+pub(crate) mod view;
 
 use std::net::TcpListener;
 use std::process::Command;

@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-/// The labels of one series, sorted by name.
-pub(crate) type Labels = Vec<(String, String)>;
+/// The labels of one series.
+pub(crate) type Labels = BTreeMap<String, String>;
+
+/// How many verdicts there are; each has a series.
+const VERDICTS: usize = 8;
 
 /// One scrape.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
-    series: BTreeMap<(String, Labels), f64>,
+    series: BTreeMap<String, BTreeMap<Labels, f64>>,
     kinds: HashMap<String, String>,
     text: String,
 }
@@ -17,7 +20,8 @@ impl Page {
     /// Reads a whole page.
     ///
     /// # Errors
-    /// The first line that breaks a rule of the format, and which.
+    /// The first line that breaks a rule of the format, and which; so does a control character or a value that is not
+    /// finite, which no page of this program has.
     pub(crate) fn parse(text: &str) -> Result<Page, String> {
         let mut page = Page { text: text.to_owned(), ..Page::default() };
         let body = text.strip_suffix('\n').ok_or("the last line does not end")?;
@@ -29,14 +33,18 @@ impl Page {
         Ok(page)
     }
 
+    /// All series with this name whose labels include these.
+    pub(crate) fn series<'a>(&'a self, name: &str, labels: &[(&str, &str)]) -> BTreeMap<&'a Labels, f64> {
+        let fits = |own: &Labels| labels.iter().all(|label| has(own, *label));
+        let all = self.series.get(name).into_iter().flatten();
+        all.filter(|(own, _)| fits(own)).map(|(own, value)| (own, *value)).collect()
+    }
+
     /// The value of the series with this name whose labels include these; `None` if there is none. Panics if there are
     /// several: then the question was not precise.
     #[track_caller]
     pub(crate) fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let mut found = self.all(name).filter(|(own, _)| labels.iter().all(|label| has(own, *label)));
-        let first = found.next().map(|(_, value)| value);
-        assert!(found.next().is_none(), "more than one {name} with {labels:?}\n{}", self.text);
-        first
+        self.only(name, labels).map(|(_, value)| value)
     }
 
     /// The same without the common prefix, of one task.
@@ -48,20 +56,26 @@ impl Page {
     /// The value of a label of the only series with this name of this task.
     #[track_caller]
     pub(crate) fn label(&self, task: &str, name: &str, label: &str) -> Option<String> {
-        let name = format!("lockwatch_{name}");
-        let mut found = self.all(&name).filter(|(own, _)| has(own, ("task", task)));
-        let labels = found.next()?.0;
-        assert!(found.next().is_none(), "more than one {name} of {task}\n{}", self.text);
-        labels.iter().find(|(own, _)| own == label).map(|(_, value)| value.clone())
+        let (labels, _) = self.only(&format!("lockwatch_{name}"), &[("task", task)])?;
+        labels.get(label).cloned()
+    }
+
+    #[track_caller]
+    fn only(&self, name: &str, labels: &[(&str, &str)]) -> Option<(&Labels, f64)> {
+        let found = self.series(name, labels);
+        assert!(found.len() <= 1, "more than one {name} with {labels:?}\n{}", self.text);
+        found.into_iter().next()
     }
 
     /// The verdict on a task.
     #[track_caller]
     pub(crate) fn verdict(&self, task: &str) -> &str {
-        let states = self.all("lockwatch_task_state").filter(|(own, value)| has(own, ("task", task)) && *value > 0.0);
-        let states: Vec<&Labels> = states.map(|(labels, _)| labels).collect();
-        let [labels] = states.as_slice() else { panic!("{task} has not exactly one verdict:\n{}", self.text) };
-        labels.iter().find(|(name, _)| name == "state").map(|(_, state)| state.as_str()).unwrap()
+        let mut states = self.series("lockwatch_task_state", &[("task", task)]);
+        assert_eq!(states.len(), VERDICTS, "not every verdict on {task} is there:\n{}", self.text);
+        states.retain(|_, value| *value != 0.0);
+        let present: Vec<(&Labels, f64)> = states.into_iter().collect();
+        let [(labels, 1.0)] = present.as_slice() else { panic!("{task} has not exactly one verdict:\n{}", self.text) };
+        labels["state"].as_str()
     }
 
     /// How many holds of a task ended so.
@@ -70,14 +84,9 @@ impl Page {
         self.get("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)]).expect("it is always there")
     }
 
-    /// All series of this name.
-    pub(crate) fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = (&'a Labels, f64)> + use<'a> {
-        let from = (name.to_owned(), Labels::new());
-        let name = name.to_owned();
-        self.series
-            .range(from..)
-            .take_while(move |((own, _), _)| *own == name)
-            .map(|((_, labels), value)| (labels, *value))
+    /// How many series name this task.
+    pub(crate) fn count_of_task(&self, task: &str) -> usize {
+        self.series.values().flat_map(BTreeMap::keys).filter(|labels| has(labels, ("task", task))).count()
     }
 
     /// The first series that must only grow and is smaller than in `before`.
@@ -86,11 +95,14 @@ impl Page {
             let of = |suffix: &str| name.strip_suffix(suffix).is_some_and(|family| self.kind(family) == "histogram");
             self.kind(name) == "counter" || of("_sum") || of("_count") || of("_bucket")
         };
-        let fallen = |((name, labels), value): (&(String, Labels), &f64)| {
-            let old = before.series.get(&(name.clone(), labels.clone()))?;
-            (only_grows(name) && value < old).then(|| format!("{name}{labels:?} fell from {old} to {value}"))
+        let fallen = |name: &String, labels: &Labels, value: f64| {
+            let old = *before.series.get(name)?.get(labels)?;
+            (value < old).then(|| format!("{name}{labels:?} fell from {old} to {value}"))
         };
-        self.series.iter().find_map(fallen)
+        let growing = self.series.iter().filter(|(name, _)| only_grows(name));
+        growing
+            .flat_map(|(name, all)| all.iter().map(move |(labels, value)| (name, labels, *value)))
+            .find_map(|(name, labels, value)| fallen(name, labels, value))
     }
 
     /// As it was scraped.
@@ -103,6 +115,9 @@ impl Page {
     }
 
     fn take_line(&mut self, line: &str, family: &mut String) -> Result<(), String> {
+        if line.chars().any(char::is_control) {
+            return Err("a control character".to_owned());
+        }
         if let Some(help) = line.strip_prefix("# HELP ") {
             let (name, _) = help.split_once(' ').ok_or("HELP without a text")?;
             if self.kinds.contains_key(name) {
@@ -114,6 +129,9 @@ impl Page {
             let (name, kind) = kind.split_once(' ').ok_or("TYPE without a kind")?;
             if !["counter", "gauge", "histogram"].contains(&kind) {
                 return Err("an unknown kind".to_owned());
+            }
+            if (kind == "counter") != name.ends_with("_total") {
+                return Err("a counter's name must end with _total, and no other".to_owned());
             }
             name.clone_into(family);
             let twice = self.kinds.insert(name.to_owned(), kind.to_owned()).is_some();
@@ -127,7 +145,7 @@ impl Page {
         if !of_family {
             return Err(format!("a sample that does not belong to {family}"));
         }
-        match self.series.insert((name, labels), value) {
+        match self.series.entry(name).or_default().insert(labels, value) {
             Some(_) => Err("a series comes twice".to_owned()),
             None => Ok(()),
         }
@@ -136,14 +154,14 @@ impl Page {
     fn check_histograms(&self) -> Result<(), String> {
         for (family, _) in self.kinds.iter().filter(|(_, kind)| *kind == "histogram") {
             let mut histograms: BTreeMap<Labels, Vec<(f64, f64)>> = BTreeMap::new();
-            for (labels, value) in self.all(&format!("{family}_bucket")) {
-                let (bound, rest): (Labels, Labels) = labels.iter().cloned().partition(|(name, _)| name == "le");
-                let bound = number(&bound.first().ok_or("a bucket without le")?.1)?;
+            for (labels, value) in self.series(&format!("{family}_bucket"), &[]) {
+                let mut rest = labels.clone();
+                let bound = number(&rest.remove("le").ok_or("a bucket without le")?)?;
                 histograms.entry(rest).or_default().push((bound, value));
             }
             for (labels, mut buckets) in histograms {
                 buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let count = self.series.get(&(format!("{family}_count"), labels.clone())).copied();
+                let count = self.series.get(&format!("{family}_count")).and_then(|all| all.get(&labels)).copied();
                 let grows = buckets.is_sorted_by(|a, b| a.1 <= b.1);
                 if !grows || buckets.last().copied() != count.map(|count| (f64::INFINITY, count)) {
                     return Err(format!("the buckets of {family}{labels:?} are {buckets:?}, its count {count:?}"));
@@ -155,7 +173,7 @@ impl Page {
 }
 
 fn has(labels: &Labels, (name, value): (&str, &str)) -> bool {
-    labels.iter().any(|(own, of)| own == name && of == value)
+    labels.get(name).is_some_and(|own| own == value)
 }
 
 /// `name{label="value",…} number`.
@@ -170,10 +188,13 @@ fn sample(line: &str) -> Result<(String, Labels, f64), String> {
         None => (Labels::new(), rest),
     };
     let value = number(rest.strip_prefix(' ').ok_or("no blank before the value")?)?;
+    if !value.is_finite() {
+        return Err("a value that is not finite".to_owned());
+    }
     Ok((name.to_owned(), labels, value))
 }
 
-/// Labels up to and with the closing brace, sorted, and what comes after them.
+/// Labels up to and with the closing brace, and what comes after them.
 fn labels(mut rest: &str) -> Result<(Labels, &str), String> {
     let mut labels = Labels::new();
     loop {
@@ -182,11 +203,11 @@ fn labels(mut rest: &str) -> Result<(Labels, &str), String> {
             return Err(format!("{name:?} is no name of a label"));
         }
         let (value, after) = label_value(after)?;
-        labels.push((name.to_owned(), value));
+        if labels.insert(name.to_owned(), value).is_some() {
+            return Err("a label comes twice".to_owned());
+        }
         if let Some(after) = after.strip_prefix('}') {
-            labels.sort();
-            let twice = labels.is_sorted_by(|a, b| a.0 != b.0);
-            return if twice { Ok((labels, after)) } else { Err("a label comes twice".to_owned()) };
+            return Ok((labels, after));
         }
         rest = after.strip_prefix(',').ok_or("no comma between labels")?;
     }
@@ -211,9 +232,10 @@ fn label_value(text: &str) -> Result<(String, &str), String> {
     Err("a value that does not end".to_owned())
 }
 
+/// A decimal number, or the one infinite number that a bound may be.
 fn number(text: &str) -> Result<f64, String> {
     let plain = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
-    if !["+Inf", "-Inf", "NaN"].contains(&text) && !text.bytes().all(plain) {
+    if text != "+Inf" && !text.bytes().all(plain) {
         return Err(format!("{text:?} is no number"));
     }
     text.parse().map_err(|_| format!("{text:?} is no number"))
@@ -226,20 +248,34 @@ fn is_name(name: &str) -> bool {
 
 #[test]
 fn pages_that_break_a_rule_are_refused() {
-    let page = Page::parse("# HELP a b\n# TYPE a gauge\na{x=\"\\\\ \\\" \\n\",b=\"}\"} 1\na 2.5\n").unwrap();
+    let page =
+        Page::parse("# HELP a b\n# TYPE a gauge\na{x=\"\\\\ \\\" \\n\",b=\"}\"} 1\na 2.5\na{x=\"1\"} 1e3\n").unwrap();
     assert_eq!(page.get("a", &[("x", "\\ \" \n"), ("b", "}")]), Some(1.0));
-    assert_eq!(page.all("a").count(), 2);
+    assert_eq!(page.get("a", &[("x", "1")]), Some(1000.0));
+    assert_eq!(page.series("a", &[]).len(), 3);
+    let histogram = "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_bucket{le=\"+Inf\"} 2\na_sum 9\na_count 2\n";
+    assert_eq!(Page::parse(histogram).unwrap().get("a_count", &[]), Some(2.0));
     for bad in [
         "a 1\n",
         "# TYPE a gauge\na 1",
         "# TYPE a gauge\na 1\na 1\n",
         "# TYPE a gauge\na{x=\"1\",x=\"2\"} 1\n",
+        "# TYPE a gauge\na{x=\"1\"y=\"2\"} 1\n",
         "# TYPE a gauge\na{x=\"\\t\"} 1\n",
+        "# TYPE a gauge\na{x=\"\t\"} 1\n",
         "# TYPE a gauge\na{x=\"1} 1\n",
         "# TYPE a gauge\na one\n",
         "# TYPE a gauge\na infinity\n",
+        "# TYPE a gauge\na +Inf\n",
+        "# TYPE a gauge\na NaN\n",
         "# TYPE a gauge\nb 1\n",
+        "# TYPE a gauge\nab 1\n",
+        "# TYPE a summary\na 1\n",
+        "# TYPE a counter\na 1\n",
+        "# TYPE a_total gauge\na_total 1\n",
         "# TYPE a gauge\n# TYPE a gauge\n",
+        "# TYPE a gauge\na 1\n# TYPE b gauge\nb 1\n# TYPE a gauge\n",
+        "# TYPE a histogram\na 1\n",
         "# TYPE a histogram\na_bucket{le=\"+Inf\"} 2\na_count 1\n",
         "# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_count 1\n",
     ] {

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use super::{free_port, send_signal, skip, wait_until};
 
 const PROGRAM: &str = "redis-server";
+const CLIENT: &str = "redis-cli";
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(20);
 /// How often another port is tried: somebody may have taken the free one.
@@ -34,7 +35,7 @@ impl RedisServer {
 
     /// The same with more arguments, such as `["--maxclients", "1"]`.
     pub(crate) fn start_with(test: &str, arguments: &[&str]) -> Option<RedisServer> {
-        skip::has(test, &[PROGRAM]).then(|| RedisServer::launch(arguments))
+        skip::has(test, &[PROGRAM, CLIENT]).then(|| RedisServer::launch(arguments))
     }
 
     /// The same with a password, which `cli` knows.
@@ -100,7 +101,7 @@ impl RedisServer {
 
     /// Starts `redis-cli` and does not wait for it.
     pub(crate) fn cli_in_background(&self, arguments: &[&str]) -> Child {
-        let mut command = Command::new("redis-cli");
+        let mut command = Command::new(CLIENT);
         command.arg("-s").arg(self.socket()).args(arguments);
         if let Some(password) = &self.password {
             command.env("REDISCLI_AUTH", password);

@@ -1,0 +1,73 @@
+//! What the program shows at about one instant: its metrics and its JSON.
+
+use serde_json::Value;
+
+use super::agent::{Agent, Shown};
+use super::page::Page;
+
+/// Page and JSON; the page is a little newer.
+#[derive(Debug)]
+pub(crate) struct View {
+    pub(crate) page: Page,
+    pub(crate) json: Value,
+}
+
+impl Shown for View {
+    #[track_caller]
+    fn look(agent: &Agent) -> View {
+        let json = serde_json::from_str(&agent.text("/api/v1/tasks")).expect("JSON");
+        View { page: agent.page(), json }
+    }
+
+    fn describe(&self) -> String {
+        serde_json::to_string_pretty(&self.json).unwrap()
+    }
+}
+
+impl View {
+    /// One task's JSON.
+    #[track_caller]
+    pub(crate) fn task(&self, name: &str) -> &Value {
+        let tasks = self.json["tasks"].as_array().unwrap();
+        tasks.iter().find(|task| task["name"] == name).unwrap_or_else(|| panic!("no task {name}: {}", self.json))
+    }
+
+    /// `lockwatch_lock_held`; `None` when it is absent.
+    #[track_caller]
+    pub(crate) fn held(&self, task: &str) -> Option<f64> {
+        self.page.of(task, "lock_held")
+    }
+
+    /// The verdict on a task.
+    #[track_caller]
+    pub(crate) fn verdict(&self, task: &str) -> &str {
+        self.page.verdict(task)
+    }
+
+    /// Why the lock is unknown.
+    pub(crate) fn reason(&self, task: &str) -> Option<&str> {
+        self.task(task)["lock"]["unknown"]["reason"].as_str()
+    }
+
+    /// A duration or counter of a task by the middle of its name: `down_seconds`.
+    #[track_caller]
+    pub(crate) fn of_task(&self, task: &str, name: &str) -> f64 {
+        let value = self.page.of(task, &format!("task_{name}"));
+        value.unwrap_or_else(|| panic!("lockwatch_task_{name} of {task} is absent"))
+    }
+
+    /// A counter of a lock, all its series added up: `ends_total`.
+    #[track_caller]
+    pub(crate) fn of_lock(&self, task: &str, name: &str) -> f64 {
+        let series = self.page.series(&format!("lockwatch_lock_{name}"), &[("task", task)]);
+        assert!(!series.is_empty(), "lockwatch_lock_{name} of {task} is absent");
+        series.into_values().sum()
+    }
+
+    /// `lockwatch_redis_errors_total`.
+    #[track_caller]
+    pub(crate) fn errors(&self, redis: &str, reason: &str) -> f64 {
+        let labels = [("redis", redis), ("reason", reason)];
+        self.page.get("lockwatch_redis_errors_total", &labels).expect("every reason has its counter")
+    }
+}
