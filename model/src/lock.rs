@@ -7,7 +7,6 @@ use crate::event::End;
 use crate::generation::Delta;
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
 use crate::renewal::{Deadlines, Leases, Move, NOISE_MS, PeriodRule, Seen, set_between};
-use crate::scheme;
 use crate::spec::LockSpec;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::LockFact;
@@ -175,7 +174,7 @@ impl Lock {
     pub(crate) fn period_ms(&self) -> Option<u64> {
         match self.hold() {
             Some(hold) => hold.deadlines.period_ms(self.rule, self.leases.of(hold.held.mode)),
-            None => self.rule.configured_ms.or_else(|| (self.rule.by_lease)(self.leases.any()?)),
+            None => self.rule.configured_ms.or_else(|| self.rule.by_lease(self.leases.any()?)),
         }
     }
 
@@ -302,15 +301,7 @@ impl Hold {
 }
 
 fn period_rule(spec: &LockSpec) -> PeriodRule {
-    let by_lease: fn(u64) -> Option<u64> = match spec.scheme {
-        crate::spec::SchemeKind::Redisson => {
-            |lease_ms| scheme::of(crate::spec::SchemeKind::Redisson).renewal_period_ms(lease_ms)
-        }
-        crate::spec::SchemeKind::String => {
-            |lease_ms| scheme::of(crate::spec::SchemeKind::String).renewal_period_ms(lease_ms)
-        }
-    };
-    PeriodRule { configured_ms: spec.renew_every_ms, by_lease }
+    PeriodRule { configured_ms: spec.renew_every_ms, scheme: spec.scheme }
 }
 
 fn entries(held: &Held) -> u64 {

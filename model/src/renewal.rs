@@ -3,6 +3,8 @@
 use alloc::collections::VecDeque;
 
 use crate::reading::Mode;
+use crate::scheme;
+use crate::spec::SchemeKind;
 use crate::time::{Mono, ServerTime};
 
 /// Two readings of one deadline may differ by this much where the server only tells what is left.
@@ -143,8 +145,15 @@ pub(crate) enum Move {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeriodRule {
     pub configured_ms: Option<u64>,
-    /// The library's own rule, from a lease.
-    pub by_lease: fn(u64) -> Option<u64>,
+    /// Its library may have a rule of its own.
+    pub scheme: SchemeKind,
+}
+
+impl PeriodRule {
+    /// The period of a lease by the library's own rule.
+    pub(crate) fn by_lease(self, lease_ms: u64) -> Option<u64> {
+        scheme::of(self.scheme).renewal_period_ms(lease_ms)
+    }
 }
 
 impl Deadlines {
@@ -171,8 +180,8 @@ impl Deadlines {
 
     /// The pause between two renewals, where known.
     pub(crate) fn period_ms(&self, rule: PeriodRule, lease_ms: Option<u64>) -> Option<u64> {
-        rule.configured_ms.or_else(|| match (rule.by_lease)(1_000) {
-            Some(_) => (rule.by_lease)(lease_ms?),
+        rule.configured_ms.or_else(|| match rule.by_lease(1_000) {
+            Some(_) => rule.by_lease(lease_ms?),
             // The first renewal comes early with some libraries: only the second tells the rhythm.
             None => self.moves_ms.iter().copied().max().filter(|_| self.moves_ms.len() > 1),
         })
