@@ -2,6 +2,7 @@
 
 mod acl;
 mod agent;
+mod alerts;
 mod architecture;
 mod config;
 mod demo;

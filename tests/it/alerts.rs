@@ -1,0 +1,117 @@
+//! The alerting rules: their unit tests, that each of these can fail, and what the rules promise to those who use them.
+
+mod contract;
+mod mutants;
+mod promql;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde::{Deserialize, Serialize};
+
+use crate::support::skip;
+
+const RULES: &str = "alerts/lockwatch.rules.yml";
+const TESTS: &str = "alerts/tests";
+const PROMTOOL: &str = "promtool";
+
+/// The file of rules.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Rules {
+    groups: Vec<Group>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Group {
+    name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    interval: Option<String>,
+    rules: Vec<Rule>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Rule {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    record: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    alert: Option<String>,
+    expr: String,
+    #[serde(rename = "for", skip_serializing_if = "Option::is_none")]
+    hold: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keep_firing_for: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    labels: BTreeMap<String, String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    annotations: BTreeMap<String, String>,
+}
+
+impl Rules {
+    fn load() -> Rules {
+        serde_yaml::from_str(&fs::read_to_string(RULES).unwrap()).unwrap()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Rule> {
+        self.groups.iter().flat_map(|group| &group.rules)
+    }
+
+    fn alerts(&self) -> impl Iterator<Item = (&str, &Rule)> {
+        self.all().filter_map(|rule| Some((rule.alert.as_deref()?, rule)))
+    }
+
+    /// Only the rules of these names.
+    fn only(&self, names: &BTreeSet<&str>) -> Rules {
+        let reduced = |group: &Group| Group {
+            rules: group.rules.iter().filter(|rule| names.contains(rule.name())).cloned().collect(),
+            ..group.clone()
+        };
+        Rules { groups: self.groups.iter().map(reduced).filter(|group| !group.rules.is_empty()).collect() }
+    }
+
+    fn write(&self, file: &Path) {
+        fs::write(file, serde_yaml::to_string(self).unwrap()).unwrap();
+    }
+}
+
+impl Rule {
+    fn name(&self) -> &str {
+        self.alert.as_deref().or(self.record.as_deref()).unwrap()
+    }
+
+    /// Names of rules (of these) that it reads: recorded series, and alerts by way of `ALERTS`.
+    fn reads<'a>(&self, rules: &'a Rules) -> BTreeSet<&'a str> {
+        rules.all().map(Rule::name).filter(|name| promql::mentions(&self.expr, name)).collect()
+    }
+}
+
+/// The unit test of an alert, or of the recording rules of a group.
+fn test_file(of: &str) -> PathBuf {
+    Path::new(TESTS).join(format!("{of}.test.yml"))
+}
+
+fn test_files() -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = fs::read_dir(TESTS).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// Runs `promtool`; what it says when it finds fault.
+fn promtool(arguments: &[&str], files: &[PathBuf]) -> Result<(), String> {
+    let output = Command::new(PROMTOOL).args(arguments).args(files).output().unwrap();
+    let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    if output.status.success() { Ok(()) } else { Err(said) }
+}
+
+#[test]
+fn the_rules_pass_promtool_and_their_unit_tests() {
+    if !skip::has("alerts::the_rules_pass_promtool_and_their_unit_tests", &[PROMTOOL]) {
+        return;
+    }
+    promtool(&["check", "rules"], &[RULES.into()]).unwrap();
+    promtool(&["test", "rules"], &test_files()).unwrap();
+}

@@ -1,0 +1,196 @@
+//! Each place of the rules that decides something is changed, one at a time, and a unit test must notice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::num::NonZero;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+use tempfile::TempDir;
+
+use super::promql::{self, Kind};
+use super::{PROMTOOL, RULES, Rule, Rules, TESTS, promtool, test_file, test_files};
+use crate::support::skip;
+
+/// Changes that no test can notice: rule, change, a piece of the line, and why.
+const EQUIVALENT: &[(&str, &str, &str, &str)] = &[];
+
+/// One change of one rule.
+struct Mutant {
+    /// The rule that is changed.
+    rule: String,
+    /// What is changed into what, in which line.
+    change: String,
+    line: String,
+    rules: Rules,
+}
+
+impl Mutant {
+    fn describe(&self) -> String {
+        format!("{}: {} in: {}", self.rule, self.change, self.line)
+    }
+}
+
+/// The rules that a file of unit tests needs, and those alone, which makes it much faster.
+struct Suite {
+    file: PathBuf,
+    needs: BTreeSet<String>,
+}
+
+#[test]
+fn every_change_of_a_rule_fails_a_unit_test() {
+    if !skip::has("alerts::every_change_of_a_rule_fails_a_unit_test", &[PROMTOOL]) {
+        return;
+    }
+    let rules = Rules::load();
+    let mut mutants = mutants(&rules);
+    drop_equivalent(&mut mutants);
+    let folder = TempDir::new().unwrap();
+    check_syntax(&mutants, folder.path());
+    let suites = suites(&rules);
+    let survivors = Mutex::new(Vec::new());
+    let queue = Mutex::new(mutants.iter().enumerate());
+    let workers = thread::available_parallelism().map_or(1, NonZero::get);
+    thread::scope(|scope| {
+        for _ in 0..workers {
+            scope.spawn(|| {
+                loop {
+                    let Some((number, mutant)) = queue.lock().unwrap().next() else { return };
+                    if survives(mutant, &suites, &folder.path().join(number.to_string())) {
+                        survivors.lock().unwrap().push(mutant.describe());
+                    }
+                }
+            });
+        }
+    });
+    let survivors = survivors.into_inner().unwrap();
+    assert!(
+        survivors.is_empty(),
+        "of {} changes no test notices {}:\n{}",
+        mutants.len(),
+        survivors.len(),
+        survivors.join("\n")
+    );
+}
+
+/// Whether all tests that see the rule pass though it is changed.
+fn survives(mutant: &Mutant, suites: &[Suite], folder: &Path) -> bool {
+    fs::create_dir(folder).unwrap();
+    symlink(fs::canonicalize(TESTS).unwrap(), folder.join("tests")).unwrap();
+    let own = test_file(&mutant.rule);
+    let of_alert = own.exists();
+    let concerned = suites.iter().filter(|suite| suite.needs.contains(&mutant.rule));
+    concerned.filter(|suite| !of_alert || suite.file == own).all(|suite| {
+        let needed = suite.needs.iter().map(String::as_str).collect();
+        mutant.rules.only(&needed).write(&folder.join("lockwatch.rules.yml"));
+        promtool(&["test", "rules"], &[folder.join("tests").join(suite.file.file_name().unwrap())]).is_ok()
+    })
+}
+
+/// For each file of tests the rules that it names, and those that these read.
+fn suites(rules: &Rules) -> Vec<Suite> {
+    let reads: BTreeMap<&str, BTreeSet<&str>> = rules.all().map(|rule| (rule.name(), rule.reads(rules))).collect();
+    let suite = |file: PathBuf| {
+        let text = fs::read_to_string(&file).unwrap();
+        let mut todo: Vec<&str> = reads.keys().copied().filter(|name| promql::mentions(&text, name)).collect();
+        let mut needs = BTreeSet::new();
+        while let Some(name) = todo.pop() {
+            if needs.insert(name.to_owned()) {
+                todo.extend(&reads[name]);
+            }
+        }
+        Suite { file, needs }
+    };
+    test_files().into_iter().map(suite).collect()
+}
+
+/// Every mutant must still be a rule: one that cannot be read fails all tests and proves nothing.
+fn check_syntax(mutants: &[Mutant], folder: &Path) {
+    let files: Vec<PathBuf> = mutants
+        .iter()
+        .enumerate()
+        .map(|(number, mutant)| {
+            let file = folder.join(format!("{number}.yml"));
+            mutant.rules.only(&BTreeSet::from([mutant.rule.as_str()])).write(&file);
+            file
+        })
+        .collect();
+    promtool(&["check", "rules"], &files).unwrap();
+}
+
+/// Takes out what is known to change nothing; panics if something is known of which there is no mutant.
+fn drop_equivalent(mutants: &mut Vec<Mutant>) {
+    for (rule, change, line, why) in EQUIVALENT {
+        let before = mutants.len();
+        mutants.retain(|mutant| mutant.rule != *rule || mutant.change != *change || !mutant.line.contains(line));
+        assert!(mutants.len() < before, "no such change (any more): {rule}: {change} in: {line} ({why})");
+    }
+}
+
+fn mutants(rules: &Rules) -> Vec<Mutant> {
+    let mut mutants = Vec::new();
+    for (group, index) in places(rules) {
+        let rule = &rules.groups[group].rules[index];
+        let mut add = |change: String, line: &str, changed: Rule| {
+            let mut rules = rules.clone();
+            rules.groups[group].rules[index] = changed;
+            mutants.push(Mutant { rule: rule.name().to_owned(), change, line: line.to_owned(), rules });
+        };
+        for (at, to) in promql::tokens(&rule.expr).into_iter().flat_map(|token| changes(&rule.expr, &token)) {
+            let expr = [&rule.expr[..at.start], &to, &rule.expr[at.end..]].concat();
+            let change = format!("{} to {to}", &rule.expr[at.clone()]);
+            add(change, line_at(&rule.expr, at.start), Rule { expr, ..rule.clone() });
+        }
+        for to in ["0s", "1h"].into_iter().filter(|_| rule.hold.is_some()) {
+            add(format!("for to {to}"), "", Rule { hold: Some(to.to_owned()), ..rule.clone() });
+        }
+        for to in ["0s", "1h"].into_iter().filter(|_| rule.keep_firing_for.is_some()) {
+            add(format!("keep_firing_for to {to}"), "", Rule { keep_firing_for: Some(to.to_owned()), ..rule.clone() });
+        }
+    }
+    mutants
+}
+
+fn places(rules: &Rules) -> impl Iterator<Item = (usize, usize)> {
+    rules.groups.iter().enumerate().flat_map(|(group, of)| (0..of.rules.len()).map(move |index| (group, index)))
+}
+
+/// What a piece of an expression is changed into.
+fn changes(expr: &str, token: &promql::Token) -> Vec<(std::ops::Range<usize>, String)> {
+    let text = &expr[token.at.clone()];
+    let to: Vec<String> = match (token.kind, text) {
+        (Kind::Sign, ">") => vec!["<=".to_owned()],
+        (Kind::Sign, "<") => vec![">=".to_owned()],
+        (Kind::Sign, ">=") => vec!["<".to_owned()],
+        (Kind::Sign, "<=") => vec![">".to_owned()],
+        (Kind::Sign, "==") => vec!["!=".to_owned()],
+        (Kind::Sign, "!=") => vec!["==".to_owned()],
+        (Kind::Word, "and" | "or") => vec!["unless".to_owned()],
+        (Kind::Word, "unless") => vec!["and".to_owned()],
+        (Kind::Range, range) => {
+            let step = range.find(':').map_or("]", |at| &range[at..]);
+            vec![format!("[1m{step}"), format!("[10h{step}")]
+        }
+        _ => Vec::new(),
+    };
+    to.into_iter().filter(|to| to != text).map(|to| (token.at.clone(), to)).collect()
+}
+
+/// The line of a text that contains this place.
+fn line_at(text: &str, at: usize) -> &str {
+    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
+    text[start..].lines().next().unwrap_or_default().trim()
+}
+
+#[test]
+fn each_file_of_tests_is_of_a_rule() {
+    let rules = Rules::load();
+    let alerts: BTreeSet<PathBuf> = rules.alerts().map(|(name, _)| test_file(name)).collect();
+    let groups: BTreeSet<PathBuf> =
+        rules.groups.iter().map(|group| test_file(group.name.trim_start_matches("lockwatch."))).collect();
+    for file in test_files() {
+        assert!(alerts.contains(&file) || groups.contains(&file), "{} tests no rule of {RULES}", file.display());
+    }
+}

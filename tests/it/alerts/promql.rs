@@ -1,0 +1,138 @@
+//! As much of PromQL as it takes to name what an expression reads, and to change one place of it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+/// Words that are neither metrics nor labels, besides functions.
+const KEYWORDS: [&str; 12] =
+    ["and", "bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "or", "unless", "without", "inf"];
+/// Words before a list of labels.
+const LISTS: [&str; 6] = ["by", "group_left", "group_right", "ignoring", "on", "without"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A name or a keyword.
+    Word,
+    /// `==`, `+`, `(`, `,`, …
+    Sign,
+    /// `[15m]`.
+    Range,
+    /// `{task="x"}`.
+    Matchers,
+    /// A string, a number or a duration.
+    Literal,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Token {
+    pub(super) kind: Kind,
+    pub(super) at: Range<usize>,
+}
+
+/// What an expression reads.
+#[derive(Debug, Default)]
+pub(super) struct Reads {
+    /// Series, each with the labels by which it is selected.
+    pub(super) series: Vec<(String, Vec<String>)>,
+    /// Labels by which series are grouped or matched.
+    pub(super) labels: BTreeSet<String>,
+}
+
+/// Whether the expression names this series or alert.
+pub(super) fn mentions(expr: &str, name: &str) -> bool {
+    let is_part = |letter: char| letter.is_ascii_alphanumeric() || "_:".contains(letter);
+    expr.match_indices(name).any(|(at, _)| {
+        let (before, after) = (&expr[..at], &expr[at + name.len()..]);
+        !before.ends_with(is_part) && !after.starts_with(is_part)
+    })
+}
+
+/// The pieces of an expression, without blanks and comments.
+pub(super) fn tokens(expr: &str) -> Vec<Token> {
+    let mut tokens = Vec::new();
+    let mut at = 0;
+    while let Some(first) = expr[at..].chars().next() {
+        let rest = &expr[at..];
+        let (kind, length) = match first {
+            '#' => (None, rest.find('\n').unwrap_or(rest.len())),
+            blank if blank.is_whitespace() => (None, 1),
+            '"' => (Some(Kind::Literal), string_length(rest)),
+            '[' => (Some(Kind::Range), rest.find(']').expect(expr) + 1),
+            '{' => (Some(Kind::Matchers), rest.find('}').expect(expr) + 1),
+            digit if digit.is_ascii_digit() => {
+                (Some(Kind::Literal), span(rest, |letter| letter.is_ascii_alphanumeric() || letter == '.'))
+            }
+            letter if letter.is_ascii_alphabetic() || letter == '_' => {
+                (Some(Kind::Word), span(rest, |letter| letter.is_ascii_alphanumeric() || "_:".contains(letter)))
+            }
+            _ => {
+                let two = ["==", "!=", ">=", "<="].iter().any(|sign| rest.starts_with(sign));
+                (Some(Kind::Sign), if two { 2 } else { first.len_utf8() })
+            }
+        };
+        if let Some(kind) = kind {
+            tokens.push(Token { kind, at: at..at + length });
+        }
+        at += length;
+    }
+    tokens
+}
+
+fn span(text: &str, within: impl Fn(char) -> bool) -> usize {
+    text.find(|letter| !within(letter)).unwrap_or(text.len())
+}
+
+fn string_length(text: &str) -> usize {
+    text[1..].find('"').expect(text) + 2
+}
+
+/// What an expression reads. A word is a series unless it is a keyword, a function, or in a list of labels.
+pub(super) fn reads(expr: &str) -> Reads {
+    let mut reads = Reads::default();
+    let tokens = tokens(expr);
+    let text = |token: &Token| &expr[token.at.clone()];
+    let mut labels = false;
+    for (index, token) in tokens.iter().enumerate() {
+        let next = tokens.get(index + 1);
+        match (token.kind, text(token)) {
+            (Kind::Word, word) if labels => {
+                reads.labels.insert(word.to_owned());
+            }
+            (Kind::Word, word) if LISTS.contains(&word) => labels = true,
+            (Kind::Word, word) if KEYWORDS.contains(&word) || next.is_some_and(|next| text(next) == "(") => {}
+            // An aggregation with its labels first: `max by (…) (…)`.
+            (Kind::Word, _) if next.is_some_and(|next| LISTS.contains(&text(next)) && !is_joined(text(next))) => {}
+            (Kind::Word, series) => {
+                let matchers = next.filter(|next| next.kind == Kind::Matchers).map_or("", text);
+                reads.series.push((series.to_owned(), matched_labels(matchers)));
+            }
+            (Kind::Sign, ")") => labels = false,
+            _ => {}
+        }
+    }
+    reads
+}
+
+/// Whether this list belongs to an operator between two series, not to an aggregation.
+fn is_joined(list: &str) -> bool {
+    !["by", "without"].contains(&list)
+}
+
+/// The labels in `{job=~"x", task!=""}`.
+fn matched_labels(matchers: &str) -> Vec<String> {
+    let inside = matchers.trim_start_matches('{').trim_end_matches('}');
+    let matchers = inside.split(',').filter(|matcher| !matcher.trim().is_empty());
+    matchers.map(|matcher| matcher[..matcher.find(['=', '!']).expect(inside)].trim().to_owned()).collect()
+}
+
+#[test]
+fn an_expression_tells_what_it_reads() {
+    let read = reads(
+        "max without (job) (a:b:c{x=\"(\", y!~\"z\"} > 2 * time()) # or d\n unless on (task) rate(e[5m] offset 4m) and f or vector(1)",
+    );
+    let series: Vec<&str> = read.series.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(series, ["a:b:c", "e", "f"]);
+    assert_eq!(read.series[0].1, ["x", "y"]);
+    assert_eq!(read.labels.iter().map(String::as_str).collect::<Vec<_>>(), ["job", "task"]);
+    assert!(mentions("max(a:b:c)", "a:b:c") && !mentions("max(a:b:c)", "a:b") && !mentions("max(a:b:c)", "b:c"));
+}
