@@ -162,6 +162,8 @@ pub struct Totals {
     pub acquisitions: u64,
     /// Ends of holds by [`End::ALL`].
     pub ends: [u64; End::ALL.len()],
+    /// Holds that were lost although the holder lived.
+    pub holds_lost: u64,
     /// Fencing tokens that went backwards.
     pub token_resets: u64,
     /// Holds too short to end a gap.
@@ -196,6 +198,7 @@ impl Default for Totals {
             shortened: 0,
             acquisitions: 0,
             ends: [0; End::ALL.len()],
+            holds_lost: 0,
             token_resets: 0,
             phantom_holds: 0,
             handovers: Histogram::new(&HANDOVER_BOUNDS_MS),

@@ -194,6 +194,7 @@ fn totals() -> Totals {
         shortened: 4,
         acquisitions: 5,
         ends: [1, 2, 3, 4, 5],
+        holds_lost: 2,
         token_resets: 1,
         phantom_holds: 6,
         ..Totals::default()

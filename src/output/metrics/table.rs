@@ -248,6 +248,7 @@ pub static TABLE: &[Metric] = &[
             emit(&[("reason", end.name())], Count(count));
         }
     })),
+    total("lockwatch_lock_lost_total", "Holds that were lost although the holder lived: gone with the server's data, or expired while the holder's claim or progress went on.", |t| Some(Count(t.totals.holds_lost))),
     total("lockwatch_lock_token_resets_total", "Times the fencing token went backwards.", |t| Some(Count(t.totals.token_resets))),
 
     Metric { name: "process_cpu_seconds_total", help: "User and system CPU time used by the agent.", source: Source::Agent(Reading::Counter(|a| a.process.cpu_ms.map(Ms))) },
