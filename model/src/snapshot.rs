@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::event::{End, SplitKind};
 use crate::histogram::Histogram;
+use crate::input::Generation;
 use crate::reading::{Holder, Mode, Unknown, User};
 use crate::spec::{Codec, RedisSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
@@ -225,6 +226,8 @@ pub struct RedisView {
     pub last_success: Option<ServerTime>,
     /// The server's clock minus the agent's.
     pub clock_offset_ms: Option<i64>,
+    /// What the server's data live in, as of the newest batch that told; `None` until one did.
+    pub generation: Option<Arc<Generation>>,
     /// Server version, as it says.
     pub version: Option<Arc<str>>,
     /// Sums and counts.

@@ -126,6 +126,33 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
 }
 
 #[test]
+fn the_generation_is_the_servers_and_not_the_agents() {
+    let test = "the_generation_is_the_servers_and_not_the_agents";
+    let Some(mut server) = RedisServer::start(test) else { return };
+    let generation = |page: &Page| page.get("lockwatch_redis_generation", &[]);
+    let (one, another) = (start(&server), start(&server));
+    let known = |agent: &Agent| generation(&agent.until(SOON, "a generation", |page| generation(page).is_some()));
+    let changed = |agent: &Agent, from| {
+        let page =
+            agent.until(SOON, "another generation", |page| generation(page).is_some_and(|now| Some(now) != from));
+        generation(&page)
+    };
+    let first = known(&one);
+    assert_eq!(known(&another), first, "two agents");
+    drop(another);
+    let another = start(&server);
+    assert_eq!(known(&another), first, "an agent's restart");
+
+    assert_eq!(server.cli(&["FLUSHALL"]), "OK");
+    let flushed = changed(&one, first);
+    assert_eq!(changed(&another, first), flushed);
+    server.restart(Keep::Files);
+    let restarted = changed(&one, flushed);
+    assert_eq!(changed(&another, flushed), restarted);
+    assert_ne!(restarted, first, "no value comes back");
+}
+
+#[test]
 fn a_paused_server_is_unknown_and_a_restarted_one_is_read_again() {
     let Some(mut server) = RedisServer::start("a_paused_server_is_unknown_and_a_restarted_one_is_read_again") else {
         return;
