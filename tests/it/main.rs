@@ -12,6 +12,7 @@ mod lease;
 mod live;
 mod outputs;
 mod redisson;
+mod runbooks;
 mod sampler;
 mod snapshots;
 mod support;
