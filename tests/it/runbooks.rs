@@ -118,6 +118,25 @@ fn a_command_that_changes_redis_says_what_to_check_before() {
 }
 
 #[test]
+fn every_series_that_is_named_exists() {
+    let metrics = Page::read("docs/metrics.md").text;
+    let rules = Page::read("alerts/lockwatch.rules.yml").text;
+    let exists = |name: &str| match name.split_once(':') {
+        Some(_) => rules.contains(&format!("record: {name}")),
+        None => {
+            let family = ["_sum", "_count", "_bucket"].iter().find_map(|part| name.strip_suffix(part));
+            [Some(name), family].into_iter().flatten().any(|name| metrics.contains(&format!("| `{name}` |")))
+        }
+    };
+    for page in pages() {
+        let names = series(&page.text);
+        let missing: Vec<_> = names.iter().filter(|name| !exists(name)).collect();
+        assert!(missing.is_empty(), "{}: {missing:?}", page.name());
+    }
+    assert_eq!(series("grep -E \"lockwatch_(a|b_c)_total.*\""), ["lockwatch_a_total", "lockwatch_b_c_total"]);
+}
+
+#[test]
 fn every_command_works() {
     let Some(mut stage) = Stage::open("runbooks::every_command_works") else { return };
     let mut failures = Vec::new();
@@ -155,6 +174,19 @@ fn commands_to_run(page: &Page) -> Vec<Command> {
         _ => page.text.clone(),
     };
     commands(&text)
+}
+
+/// The series of lockwatch and of its rules that a text names, also within a pattern for `grep`.
+fn series(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_:(|)".contains(c)));
+    let names = words.filter(|word| word.contains("lockwatch_")).flat_map(|word| {
+        let word = &word[word.find("lockwatch_").filter(|_| !word.contains(':')).unwrap_or(0)..];
+        match word.split_once('(').and_then(|(head, rest)| Some((head, rest.split_once(')')?))) {
+            Some((head, (choices, tail))) => choices.split('|').map(|choice| format!("{head}{choice}{tail}")).collect(),
+            None => vec![word.trim_matches(|c| "(|):".contains(c)).to_owned()],
+        }
+    });
+    names.collect()
 }
 
 /// The alerting rules by name.
