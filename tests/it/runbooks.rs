@@ -86,7 +86,9 @@ fn every_runbook_has_the_same_sections_with_something_in_each() {
         let sections = page.sections();
         assert_eq!(sections.iter().map(|(title, _)| *title).collect::<Vec<_>>(), SECTIONS, "{}", page.name());
         assert!(sections.iter().all(|(_, text)| !text.trim().is_empty()), "{}", page.name());
-        assert!(!commands(page.section("Diagnosis")).is_empty(), "{}", page.name());
+        let diagnosis = page.section("Diagnosis");
+        assert!(!commands(diagnosis).is_empty(), "{}", page.name());
+        assert!(diagnosis.contains("alerting.md#before-you-start"), "{}: where its variables come from", page.name());
     }
 }
 

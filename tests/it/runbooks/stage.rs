@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::pages::{Page, sh_blocks};
 use crate::support::agent::{Agent, program};
 use crate::support::page::Page as Metrics;
-use crate::support::prometheus::{Alertmanager, PROGRAMS, Prometheus};
+use crate::support::prometheus::{Alertmanager, Prometheus, programs};
 use crate::support::redis::RedisServer;
 use crate::support::redisson::Redisson;
 use crate::support::{skip, wait_until};
@@ -36,7 +36,7 @@ pub(super) struct Stage {
 impl Stage {
     /// `None`, with a message, on a machine that lacks a part.
     pub(super) fn open(test: &str) -> Option<Stage> {
-        if !skip::has(test, &PROGRAMS) || !skip::has(test, &["bash", "curl", "jq"]) {
+        if !skip::has(test, &programs()) || !skip::has(test, &["curl", "jq"]) {
             return None;
         }
         let redisson = Redisson::start(test)?;
@@ -73,7 +73,7 @@ impl Stage {
         let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
         let script = format!("set -u\n{}\n{command}", self.preamble);
         let mut shell = std::process::Command::new("timeout");
-        shell.args(["30", "bash", "-c", &script]).env("PATH", path).current_dir("/").output().unwrap()
+        shell.args(["30", "sh", "-c", &script]).env("PATH", path).current_dir("/").output().unwrap()
     }
 
     /// Brings about what the alert is for, as far as its commands ask; else a task that is wanted and held.

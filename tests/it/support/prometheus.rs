@@ -12,7 +12,16 @@ use super::agent::request;
 use super::{free_port, wait_until};
 
 /// Programs that a test with both needs.
-pub(crate) const PROGRAMS: [&str; 4] = ["prometheus", "promtool", "prometheus-alertmanager", "amtool"];
+pub(crate) fn programs() -> [&'static str; 4] {
+    ["prometheus", "promtool", alertmanager(), "amtool"]
+}
+
+/// Debian's name of it, if it is there.
+fn alertmanager() -> &'static str {
+    const DEBIAN: &str = "prometheus-alertmanager";
+    if Command::new(DEBIAN).arg("--version").output().is_ok() { DEBIAN } else { "alertmanager" }
+}
+
 /// How long one may take to start.
 const START: Duration = Duration::from_secs(30);
 /// How often another port is tried: somebody may have taken the free one.
@@ -65,7 +74,7 @@ impl Alertmanager {
     /// Starts it.
     pub(crate) fn start() -> Alertmanager {
         let config = "route: {receiver: nobody, group_wait: 1s}\nreceivers: [{name: nobody}]\n";
-        Alertmanager(Server::start("prometheus-alertmanager", config, |command, folder| {
+        Alertmanager(Server::start(alertmanager(), config, |command, folder| {
             command.arg("--cluster.listen-address=").arg(format!("--storage.path={}", folder.join("data").display()));
         }))
     }
