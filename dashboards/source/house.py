@@ -4,6 +4,7 @@ import json
 
 from grafana_foundation_sdk.builders import bargauge, common, dashboard, heatmap, prometheus, stat, statetimeline, table
 from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import common as kinds, dashboard as model, prometheus as prom, units
 
@@ -235,8 +236,8 @@ def alerts_table(description, select, *, width, height):
     since = f"1000 * {worst('ALERTS_FOR_STATE', f'{OUR_ALERTS}, {select}', by)} and {fires}"
     columns = [
         Column("severity", "Severity", mappings=SEVERITY, width=90),
-        Column("alertname", "Alert", link=new_tab("Runbook", f"{RUNBOOKS}/${{__data.fields.alertname}}.md")),
-        Column("task", "Task", link=to_task("${__data.fields.task:percentencode}", "${__data.fields.redis:percentencode}")),
+        Column("alertname", "Alert", link=TO_RUNBOOK),
+        Column("task", "Task", link=TO_ROWS_TASK),
         Column("redis", "Redis"),
         Column("Value #B", "Active since", unit=units.DateTimeFromNow, width=150),
     ]
@@ -273,22 +274,27 @@ _DASHED = [
 # --- links
 
 
-def to_task(task: str, redis: str) -> dashboard.DashboardLink:
-    """A link from a value to the dashboard of its task."""
-    url = f"/d/lockwatch-task?var-task={task}&var-redis={redis}&{KEPT}"
-    return dashboard.DashboardLink("Open the task").url(url)
+class DataLink(Builder[dict[str, object]]):
+    """A link from a value. The SDK's own class is for links at the top of a dashboard, and would add their fields."""
+
+    def __init__(self, title: str, url: str, new_tab: bool = False):
+        self._link = {"title": title, "url": url, "targetBlank": new_tab}
+
+    def build(self) -> dict[str, object]:
+        return self._link
 
 
+def to_task(task: str, redis: str) -> DataLink:
+    return DataLink("Open the task", f"/d/lockwatch-task?var-task={task}&var-redis={redis}&{KEPT}")
+
+
+def to_agent(select: str) -> DataLink:
+    return DataLink("Open agent and redis", f"/d/lockwatch-agent?{select}&{KEPT}")
+
+
+TO_ROWS_TASK = to_task("${__data.fields.task:percentencode}", "${__data.fields.redis:percentencode}")
 TO_SERIES_TASK = to_task("${__field.labels.task:percentencode}", "${__field.labels.redis:percentencode}")
-
-
-def to_agent(select: str) -> dashboard.DashboardLink:
-    """A link from a value to the dashboard of its agent or redis."""
-    return dashboard.DashboardLink("Open agent and redis").url(f"/d/lockwatch-agent?{select}&{KEPT}")
-
-
-def new_tab(title: str, url: str) -> dashboard.DashboardLink:
-    return dashboard.DashboardLink(title).url(url).target_blank(True)
+TO_RUNBOOK = DataLink("Open the runbook", f"{RUNBOOKS}/${{__data.fields.alertname}}.md", new_tab=True)
 
 
 # --- variables
@@ -306,6 +312,7 @@ def one_of(name: str, label: str, labels_of: str) -> dashboard.QueryVariable:
         .definition(definition)
         .refresh(model.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(model.VariableSort.ALPHABETICAL_ASC)
+        .regex("")
         .multi(False)
         .include_all(False)
     )
@@ -318,7 +325,7 @@ def any_of(name: str, label: str, labels_of: str, all_value: str | None = ".+") 
     return variable.all_value(all_value) if all_value else variable
 
 
-DATASOURCE_VARIABLE = dashboard.DatasourceVariable("datasource").label("Data Source").type("prometheus")
+DATASOURCE_VARIABLE = dashboard.DatasourceVariable("datasource").label("Data Source").type("prometheus").regex("")
 # "All" lists the jobs one by one: a pattern for any job would also find the `up` of whatever else Prometheus scrapes.
 JOB_VARIABLE = any_of("job", "Job", "lockwatch_build_info", all_value=None)
 
@@ -326,13 +333,13 @@ JOB_VARIABLE = any_of("job", "Job", "lockwatch_build_info", all_value=None)
 # --- annotations
 
 
-def mark(name: str, color: str, expr: str, title: str, text: str = "", tags: str = "", shown: bool = True):
+def mark(name: str, color: str, expr: str, title: str, text: str = "", tags: str = "") -> dashboard.AnnotationQuery:
     """Marks in all graphs where the expression has a value."""
     return (
         dashboard.AnnotationQuery()
         .name(name)
         .datasource(DATASOURCE)
-        .enable(shown)
+        .enable(True)
         .icon_color(color)
         .expr(expr)
         .title_format(title)
@@ -344,7 +351,7 @@ def mark(name: str, color: str, expr: str, title: str, text: str = "", tags: str
 
 def alert_marks(*selects: str) -> dashboard.AnnotationQuery:
     fires = " or ".join(firing(select) for select in selects)
-    return mark("Alerts", "red", fires, "{{alertname}}", "{{task}} {{redis}}", "severity")
+    return mark("Alerts", "red", fires, "{{alertname}}", tags="severity,task,redis")
 
 
 def restart_marks(select: str) -> dashboard.AnnotationQuery:
@@ -380,28 +387,36 @@ def dashboard_json(uid: str, description: str, variables, annotations, sections,
         .tooltip(model.DashboardCursorSync.CROSSHAIR)
         .variables([DATASOURCE_VARIABLE, *variables])
         .annotations(annotations)
-        .links([*_links_to_others(uid), new_tab("Runbooks", RUNBOOKS).type(model.DashboardLinkType.LINK).icon("doc")])
+        .links([*_links_to_others(uid), _top_link("Runbooks", RUNBOOKS).icon("doc").target_blank(True)])
     )
     for title, panels in sections:
         board = board.with_row(dashboard.Row(title))
         for panel in panels:
             board = board.with_panel(panel)
-    built = board.build()
-    for id, panel in enumerate(built.panels, start=1):
+    return json.dumps(_finished(board.build()), cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
+
+
+def _finished(board: model.Dashboard) -> model.Dashboard:
+    """Adds what the SDK's builders cannot."""
+    for id, panel in enumerate(board.panels, start=1):
         panel.id_val = id
-    return json.dumps(built, cls=JSONEncoder, indent=2, sort_keys=True) + "\n"
+        if isinstance(panel, model.Panel):
+            # Without it Grafana takes the panel for one of version 6, and converts it.
+            panel.plugin_version = "11.0.0"
+    for link in board.links:
+        # Shown at the top, and not in a menu.
+        link.placement = None
+    return board
 
 
 def _links_to_others(uid: str) -> list[dashboard.DashboardLink]:
     """Links that keep the time range and all variables."""
     return [
-        dashboard.DashboardLink(title.removeprefix("lockwatch / "))
-        .type(model.DashboardLinkType.LINK)
-        .icon("dashboard")
-        .url(f"/d/{other}")
-        .include_vars(True)
-        .keep_time(True)
+        _top_link(title.removeprefix("lockwatch / "), f"/d/{other}").icon("dashboard").include_vars(True).keep_time(True)
         for other, title in TITLES.items()
         if other != uid
     ]
 
+
+def _top_link(title: str, url: str) -> dashboard.DashboardLink:
+    return dashboard.DashboardLink(title).type(model.DashboardLinkType.LINK).url(url)

@@ -20,7 +20,6 @@ REDIS = 'job=~"$job", redis=~"$redis"'
 # Alerts about a redis or an agent carry no task, those about an agent no redis either.
 ALERTS = 'redis=~"$redis|", task=~"$task|"'
 OF_TASK = "{{task}} ({{redis}})"
-LINK = house.to_task("${__data.fields.task:percentencode}", "${__data.fields.redis:percentencode}")
 
 
 def build(uid: str) -> str:
@@ -103,7 +102,7 @@ def tasks_table():
     """One row per task. The letters are those of the queries, in their order."""
     columns = [
         Column("Value #A", "Verdict", mappings=house.VERDICT, width=100),
-        Column("task", "Task", link=LINK),
+        Column("task", "Task", link=house.TO_ROWS_TASK),
         Column("redis", "Redis", link=house.to_agent("var-redis=${__data.fields.redis:percentencode}")),
         Column("Value #B", "Wanted", mappings=house.YES_NO, width=80),
         Column("Value #C", "Held for", unit=units.Seconds, decimals=0, width=110),

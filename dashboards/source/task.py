@@ -15,6 +15,11 @@ def gauge(metric: str) -> str:
     return worst(metric, ONE_TASK)
 
 
+def blind() -> str:
+    """How blind the agent is that sees best."""
+    return f"min by (task, redis) ({series('lockwatch_task_blind_seconds', ONE_TASK)})"
+
+
 def build(uid: str) -> str:
     variables = [
         house.JOB_VARIABLE,
@@ -66,7 +71,7 @@ def present():
         stat_panel(
             "Blind for",
             "How long there has been no trustworthy reading, according to the agent that sees best.",
-            now(f"min by (task, redis) ({series('lockwatch_task_blind_seconds', ONE_TASK)})"),
+            now(blind()),
             unit=units.Seconds,
             steps=[(None, "green"), (10, "purple")],
         ),
@@ -106,6 +111,7 @@ def timelines():
             "Whether users want the task, and whether somebody holds its lock. Wanted and not held is a gap; the other way round it is unwanted.",
             query(gauge("lockwatch_task_wanted"), "wanted"),
             query(gauge("lockwatch_lock_held"), "held"),
+            query(gauge("lockwatch_task_paused"), "pages paused"),
             mappings=house.YES_NO,
             height=5,
         ),
@@ -214,6 +220,14 @@ def gaps():
             unit=units.PercentUnit,
         ),
         graph(
+            "Blind",
+            "How long there has been no trustworthy reading, according to the agent that sees best. Longer than blind_after is unknown.",
+            query(blind(), "blind"),
+            query(gauge("lockwatch_task_blind_after_seconds"), "blind_after"),
+            unit=units.Seconds,
+            limits=["blind_after"],
+        ),
+        graph(
             "Splits",
             "Times that evidence of two holders appeared, by its kind.",
             query(worst_increase("lockwatch_task_splits_total", ONE_TASK, by="kind"), "{{kind}}"),
@@ -225,6 +239,8 @@ def gaps():
             "How long there has been evidence of two holders; kept while no reading can be trusted.",
             query(gauge("lockwatch_task_split_seconds"), "split"),
             unit=units.Seconds,
+            width=24,
+            height=6,
         ),
     ]
 
