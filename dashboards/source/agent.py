@@ -8,6 +8,8 @@ from queries import increase, rate, series, worst
 
 AGENT = 'job=~"$job", instance=~"$instance"'
 REDIS = f'{AGENT}, redis=~"$redis"'
+# Alerts about an agent name no redis.
+ALERTS = 'redis=~"$redis|", task=""'
 OF_REDIS = "{{redis}} by {{instance}}"
 
 
@@ -18,7 +20,7 @@ def build(uid: str) -> str:
         house.any_of("redis", "Redis", 'lockwatch_redis_up{job=~"$job", instance=~"$instance"}'),
     ]
     annotations = [
-        house.alert_marks('redis=~"$redis|", task=""'),
+        house.alert_marks(ALERTS),
         house.generation_marks(REDIS),
         house.restart_marks(AGENT),
     ]
@@ -54,6 +56,9 @@ def agents():
         ),
         stat_panel("Started", "When each agent was started.", now(started, "{{instance}}"), unit=units.DateTimeFromNow, width=6),
         stat_panel("Configuration loaded", "When the configuration in force was loaded.", now(loaded, "{{instance}}"), unit=units.DateTimeFromNow, width=6),
+        house.alerts_table(
+            "Alerts about agents and Redis servers that fire now. A click on an alert opens its runbook.", ALERTS, width=24, height=5
+        ),
         timeline(
             "Reload of the configuration",
             "Whether the last attempt to load the configuration succeeded. If it failed, the one before stays in force.",

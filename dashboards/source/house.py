@@ -231,14 +231,16 @@ class Column:
 
 def alerts_table(description, select, *, width, height):
     """The alerts that fire, with their runbooks."""
-    by = "alertname, severity, task, redis"
+    by = "alertname, severity, task, redis, job, instance"
     fires = f"max by ({by}) ({firing(select)})"
     since = f"1000 * {worst('ALERTS_FOR_STATE', f'{OUR_ALERTS}, {select}', by)} and {fires}"
     columns = [
         Column("severity", "Severity", mappings=SEVERITY, width=90),
         Column("alertname", "Alert", link=TO_RUNBOOK),
         Column("task", "Task", link=TO_ROWS_TASK),
-        Column("redis", "Redis"),
+        Column("redis", "Redis", width=160),
+        Column("job", "Job", width=160),
+        Column("instance", "Agent", width=200),
         Column("Value #B", "Active since", unit=units.DateTimeFromNow, width=150),
     ]
     return grid("Firing alerts", description, columns, rows(fires), rows(since), width=width, height=height)

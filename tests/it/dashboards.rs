@@ -14,7 +14,7 @@ use lockwatch_model::verdict::Verdict;
 use serde_json::Value;
 
 use crate::support::skip;
-use board::{Board, columns, label_values, labels_in, list, queries_of, string};
+use board::{Board, columns, label_values, labels_in, list, queries_of, string, texts_of};
 use promql::{Selector, selectors};
 
 /// Units of Grafana that we use.
@@ -532,24 +532,6 @@ fn number_of(expr: &str, verdict: &str) -> String {
     before.chars().last().map(String::from).unwrap_or_default()
 }
 
-/// The words for a query's values: of its column in a table, else of the whole panel.
-fn texts_of(panel: &Value, letter: &str) -> BTreeMap<String, String> {
-    let organize = list(panel, "/transformations").find(|transformation| transformation["id"] == "organize");
-    let column = organize.and_then(|organize| organize["options"]["renameByName"][format!("Value #{letter}")].as_str());
-    let of_column = |name: &str| {
-        let item = list(panel, "/fieldConfig/overrides").find(|item| item["matcher"]["options"] == name);
-        let property = item.and_then(|item| list(item, "/properties").find(|property| property["id"] == "mappings"));
-        property.map(|property| &property["value"])
-    };
-    let mappings = match column {
-        Some(name) => of_column(name),
-        None => panel.pointer("/fieldConfig/defaults/mappings"),
-    };
-    let items = mappings.and_then(Value::as_array).into_iter().flatten();
-    let options = items.filter_map(|item| item["options"].as_object()).flatten();
-    options.map(|(value, result)| (value.clone(), string(result, "text").to_owned())).collect()
-}
-
 /// The agent's metrics, what the rules record, and what Prometheus makes itself.
 fn catalogue() -> Catalogue {
     let with_target =
@@ -586,7 +568,7 @@ fn catalogue() -> Catalogue {
         catalogue.insert(name.into(), Known { is_counter: false, labels: with_target(&[]) });
     }
     for name in ["ALERTS", "ALERTS_FOR_STATE"] {
-        let labels = ["alertname", "alertstate", "severity", "task", "redis"].map(String::from).into();
+        let labels = with_target(&["alertname", "alertstate", "severity", "task", "redis"]);
         catalogue.insert(name.into(), Known { is_counter: false, labels });
     }
     catalogue

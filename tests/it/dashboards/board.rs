@@ -1,5 +1,6 @@
 //! The dashboards as Grafana reads them: panels, queries, variables, links.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -101,6 +102,24 @@ pub(crate) fn columns(panel: &Value) -> Vec<&str> {
     let transformations = list(panel, "/transformations");
     let filter = transformations.into_iter().find(|transformation| transformation["id"] == "filterFieldsByName");
     filter.into_iter().flat_map(|filter| list(filter, "/options/include/names")).filter_map(Value::as_str).collect()
+}
+
+/// The words for a query's values: of its column in a table, else of the whole panel.
+pub(crate) fn texts_of(panel: &Value, letter: &str) -> BTreeMap<String, String> {
+    let organize = list(panel, "/transformations").find(|transformation| transformation["id"] == "organize");
+    let column = organize.and_then(|organize| organize["options"]["renameByName"][format!("Value #{letter}")].as_str());
+    let of_column = |name: &str| {
+        let item = list(panel, "/fieldConfig/overrides").find(|item| item["matcher"]["options"] == name);
+        let property = item.and_then(|item| list(item, "/properties").find(|property| property["id"] == "mappings"));
+        property.map(|property| &property["value"])
+    };
+    let mappings = match column {
+        Some(name) => of_column(name),
+        None => panel.pointer("/fieldConfig/defaults/mappings"),
+    };
+    let items = mappings.and_then(Value::as_array).into_iter().flatten();
+    let options = items.filter_map(|item| item["options"].as_object()).flatten();
+    options.map(|(value, result)| (value.clone(), string(result, "text").to_owned())).collect()
 }
 
 /// The series and the label that a variable's query asks for.
