@@ -57,7 +57,9 @@ def agents():
         stat_panel("Started", "When each agent was started.", now(started, "{{instance}}"), unit=units.DateTimeFromNow, width=6),
         stat_panel("Configuration loaded", "When the configuration in force was loaded.", now(loaded, "{{instance}}"), unit=units.DateTimeFromNow, width=6),
         house.alerts_table(
-            "Alerts about agents and Redis servers that fire now. A click on an alert opens its runbook.", ALERTS, width=24, height=5
+            "Alerts about agents and Redis servers that fire now. A click on an alert opens its runbook.",
+            ALERTS,
+            ["redis", "job", "instance"],
         ),
         timeline(
             "Reload of the configuration",

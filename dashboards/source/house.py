@@ -229,21 +229,24 @@ class Column:
         return [model.DynamicConfigValue(id_val=id, value=value) for id, value in shown.items() if value is not None]
 
 
-def alerts_table(description, select, *, width, height):
-    """The alerts that fire, with their runbooks."""
+def alerts_table(description, select, about, *, height=5):
+    """The alerts that fire, with their runbooks; `about` are the labels that tell what an alert is about."""
     by = "alertname, severity, task, redis, job, instance"
     fires = f"max by ({by}) ({firing(select)})"
     since = f"1000 * {worst('ALERTS_FOR_STATE', f'{OUR_ALERTS}, {select}', by)} and {fires}"
+    columns_about = {
+        "task": Column("task", "Task", link=TO_ROWS_TASK),
+        "redis": Column("redis", "Redis", width=160),
+        "job": Column("job", "Job", width=160),
+        "instance": Column("instance", "Agent", width=200),
+    }
     columns = [
         Column("severity", "Severity", mappings=SEVERITY, width=90),
         Column("alertname", "Alert", link=TO_RUNBOOK),
-        Column("task", "Task", link=TO_ROWS_TASK),
-        Column("redis", "Redis", width=160),
-        Column("job", "Job", width=160),
-        Column("instance", "Agent", width=200),
+        *(columns_about[label] for label in about),
         Column("Value #B", "Active since", unit=units.DateTimeFromNow, width=150),
     ]
-    return grid("Firing alerts", description, columns, rows(fires), rows(since), width=width, height=height)
+    return grid("Firing alerts", description, columns, rows(fires), rows(since), height=height)
 
 
 def _panel(panel, title, description, queries, width, height):

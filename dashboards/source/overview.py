@@ -86,7 +86,7 @@ def wrong_now():
             link=house.to_agent("var-instance=${__field.labels.instance:percentencode}"),
         ),
         stat_panel(
-            "Tasks",
+            "Watched",
             "Tasks that are watched, as selected above.",
             now(f"count({worst('lockwatch_task_info', MANY_TASKS)})"),
         ),
@@ -137,7 +137,7 @@ def alerts():
     return house.alerts_table(
         "Alerts of lockwatch's rules that fire now. A click on an alert opens its runbook, a click on a task the task.",
         ALERTS,
-        width=24,
+        ["task", "redis", "job", "instance"],
         height=6,
     )
 

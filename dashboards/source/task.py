@@ -91,9 +91,7 @@ def present():
         ),
         stat_panel("Lease", "Full lifetime of a hold, configured or learned.", now(gauge("lockwatch_lock_lease_seconds")), unit=units.Seconds),
         stat_panel("Pages", "Whether pages of this task go out, or wait because a deploy paused them; no data: no pause is configured.", now(gauge("lockwatch_task_paused")), mappings=house.PAGES),
-        house.alerts_table(
-            "Alerts about this task that fire now. A click on an alert opens its runbook.", ITS_ALERTS, width=24, height=5
-        ),
+        house.alerts_table("Alerts about this task that fire now. A click on an alert opens its runbook.", ITS_ALERTS, []),
     ]
 
 

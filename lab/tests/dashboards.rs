@@ -34,10 +34,10 @@ const SERIES: &[(&str, &str, &str, usize)] = &[
     ("lockwatch-overview", "Firing alerts", "B", 2),
     ("lockwatch-overview", "Availability over 30 days", "A", 2),
     ("lockwatch-overview", "Top flappers", "A", 2),
-    ("lockwatch-task", "Holder", "A", 1),
+    ("lockwatch-task", "Holder", "A", 3),
     ("lockwatch-task", "Verdict by agent", "A", 2),
     ("lockwatch-task", "Renewal latency, all renewals", "A", 7),
-    ("lockwatch-task", "Splits", "A", 4),
+    ("lockwatch-task", "Splits", "A", 3),
     ("lockwatch-task", "Acquisitions and ends", "B", 5),
     ("lockwatch-agent", "Up", "A", 2),
     ("lockwatch-agent", "Version", "A", 2),
@@ -285,7 +285,8 @@ async fn complaints_about(board: &Board, prometheus: &Prometheus, span: (f64, f6
         }
         complaints.extend(answers.iter().flat_map(|answer| about_answer(board.uid(), panel, answer)));
         if panel["type"] == "table" {
-            complaints.extend(about_table(panel, &answers));
+            let ever = labels_ever(prometheus, panel, span).await;
+            complaints.extend(about_table(panel, &answers, &ever));
         }
     }
     for annotation in board.annotations() {
@@ -366,15 +367,25 @@ fn missing_labels<'a>(series: &'a [(Labels, Vec<f64>)], labels: &'a [&str]) -> i
     labels.iter().copied().filter(is_missing)
 }
 
+/// The labels that a table's queries had at any instant: not every kind of alert fires at the end.
+async fn labels_ever(prometheus: &Prometheus, panel: &Value, span: (f64, f64)) -> BTreeSet<String> {
+    let mut labels = BTreeSet::new();
+    for query in queries_of(panel) {
+        let series = ask(prometheus, &query.expr, false, span).await.unwrap_or_default();
+        labels.extend(series.into_iter().flat_map(|(labels, _)| labels.into_keys()));
+    }
+    labels
+}
+
 /// The columns are there, and each query adds at most one row for what all queries have in common.
-fn about_table(panel: &Value, answers: &[Answer]) -> Vec<String> {
+fn about_table(panel: &Value, answers: &[Answer], ever: &BTreeSet<String>) -> Vec<String> {
     let title = string(panel, "title");
     let labels_of = |answer: &Answer| -> BTreeSet<String> {
         answer.series.iter().flat_map(|(labels, _)| labels.keys().cloned()).collect()
     };
     let all: Vec<BTreeSet<String>> = answers.iter().map(labels_of).collect();
     let shown = columns(panel).into_iter().filter(|column| !column.starts_with("Value #"));
-    let absent = shown.filter(|column| !all.iter().any(|labels| labels.contains(*column)));
+    let absent = shown.filter(|column| !ever.contains(*column));
     let mut complaints: Vec<String> = absent.map(|column| format!("{title}: no label {column}")).collect();
     let common = all.iter().cloned().reduce(|one, other| &one & &other).unwrap_or_default();
     for answer in answers {
