@@ -138,8 +138,10 @@ def redis():
         ),
         graph(
             "Generation changes",
-            "Times the server may have lost data: a restart, a new replication history, a flush.",
+            "Times the server may have lost data: a restart, a new replication history, a flush. Those of the fingerprint are also "
+            "seen when the agent was restarted in between.",
             query(increase("lockwatch_redis_generation_changes_total", REDIS), OF_REDIS),
+            query(f"changes({series('lockwatch_redis_generation', REDIS)}[$__rate_interval])", f"fingerprint of {OF_REDIS}"),
             unit=units.Short,
             bars=True,
         ),

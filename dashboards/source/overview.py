@@ -35,7 +35,7 @@ def build(uid: str) -> str:
     ]
     sections = [
         ("What is wrong now", wrong_now()),
-        ("Tasks", [tasks_table(), alerts(), verdicts()]),
+        ("All tasks", [tasks_table(), alerts(), verdicts()]),
         ("Availability", availability()),
         ("Who has trouble, over the time range shown", rankings()),
     ]
@@ -62,7 +62,7 @@ def wrong_now():
             steps=house.BAD_FROM_1,
         ),
         stat_panel(
-            "Firing alerts",
+            "Alerts",
             "Alerts of lockwatch's rules that fire now. Needs the rules file to be loaded.",
             now(f"count({firing(ALERTS)}) or vector(0)"),
             steps=house.BAD_FROM_1,

@@ -47,6 +47,7 @@ def annotations():
         house.alert_marks(ITS_ALERTS, ITS_REDIS_ALERTS),
         house.mark("Acquisitions", "blue", events("lockwatch_lock_acquisitions_total", "task, redis"), "Lock acquired", "{{task}}"),
         house.mark("Ends", "orange", events("lockwatch_lock_ends_total", "task, redis, reason"), "Hold ended: {{reason}}", tags="reason"),
+        house.mark("Losses", "semi-dark-red", events("lockwatch_lock_lost_total", "task, redis"), "Lost by a living holder", "{{task}}"),
         house.mark("Splits", "dark-red", events("lockwatch_task_splits_total", "task, redis, kind"), "Two holders: {{kind}}", tags="kind"),
         house.generation_marks('job=~"$job", redis="$redis"'),
         house.restart_marks('job=~"$job"'),
@@ -98,7 +99,7 @@ def present():
 def timelines():
     return [
         timeline(
-            "Holder",
+            "Holders over time",
             "One row per holder: when it held the lock. Two rows at once are a split, or two agents that read at different moments.",
             query(worst("lockwatch_lock_holder", ONE_TASK, by="holder, host"), "{{holder}} {{host}}"),
             mappings=house.HOLDS,
@@ -247,9 +248,11 @@ def holds():
     return [
         graph(
             "Acquisitions and ends",
-            "How holds began and ended. Expired and lost are bad ends; ended early is a release, replaced a handover.",
+            "How holds began and ended. Expired and lost are bad ends; ended early is a release, replaced a handover. "
+            "Lost alive: the holder lived on, and may have gone on working.",
             query(worst_increase("lockwatch_lock_acquisitions_total", ONE_TASK), "acquired"),
             query(worst_increase("lockwatch_lock_ends_total", ONE_TASK, by="reason"), "{{reason}}"),
+            query(worst_increase("lockwatch_lock_lost_total", ONE_TASK), "lost alive"),
             unit=units.Short,
             bars=True,
         ),

@@ -68,6 +68,7 @@ fn each_mistake_is_found() {
         ("lockwatch-task", r#""schemaVersion": 42"#, r#""schemaVersion": 40"#, "schemaVersion"),
         ("lockwatch-task", r#""editable": false"#, r#""id": 7"#, "id must not be there"),
         ("lockwatch-task", r#""title": "Renewals""#, r#""title": """#, "has no title"),
+        ("lockwatch-task", r#""title": "Renewals""#, r#""title": "Gap""#, "Gap: its title"),
         ("lockwatch-task", r#""description": "Renewals per"#, r#""text": "Renewals per"#, "has no description"),
         ("lockwatch-task", r#""unit": "cps""#, r#""unit": "reqs""#, "unit reqs"),
         ("lockwatch-task", r#""type": "heatmap""#, r#""type": "graph""#, "type graph"),
@@ -224,11 +225,14 @@ fn of_shape(board: &Board) -> Vec<String> {
 fn of_grid(board: &Board) -> Vec<String> {
     let mut lines = Vec::new();
     let mut seen: Vec<(&str, [u64; 4])> = Vec::new();
-    let mut ids = BTreeSet::new();
+    let (mut ids, mut titles) = (BTreeSet::new(), BTreeSet::new());
     for panel in list(&board.json, "/panels") {
         let title = string(panel, "title");
         if !panel["id"].as_u64().is_some_and(|id| id > 0 && ids.insert(id)) {
             lines.push(format!("{title}: its id is not its own"));
+        }
+        if !titles.insert(title) {
+            lines.push(format!("{title}: its title is not its own"));
         }
         let place = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap_or_default());
         let [x, y, w, h] = place;
