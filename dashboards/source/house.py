@@ -14,6 +14,12 @@ DATASOURCE = kinds.DataSourceRef(type_val="prometheus", uid="${datasource}")
 RUNBOOKS = "https://github.com/lockwatch/lockwatch/blob/main/alerts/runbooks"
 # What a link to another dashboard always keeps.
 KEPT = "${datasource:queryparam}&${job:queryparam}&${__url_time_range}"
+# What the links at the top keep, by where they lead.
+KEPT_BY = {
+    "lockwatch-overview": ["${datasource:queryparam}", "${job:queryparam}"],
+    "lockwatch-task": ["${datasource:queryparam}", "${job:queryparam}"],
+    "lockwatch-agent": ["${datasource:queryparam}", "${job:queryparam}", "${redis:queryparam}"],
+}
 GRID_WIDTH = 24
 
 # Thresholds: colours from the value on at which each begins.
@@ -415,9 +421,9 @@ def _finished(board: model.Dashboard) -> model.Dashboard:
 
 
 def _links_to_others(uid: str) -> list[dashboard.DashboardLink]:
-    """Links that keep the time range and all variables."""
+    """Links that keep the time range and what the other dashboard can use: a choice of tasks would hide the rest there."""
     return [
-        _top_link(title.removeprefix("lockwatch / "), f"/d/{other}").icon("dashboard").include_vars(True).keep_time(True)
+        _top_link(title.removeprefix("lockwatch / "), f"/d/{other}?{'&'.join(KEPT_BY[other])}").icon("dashboard").keep_time(True)
         for other, title in TITLES.items()
         if other != uid
     ]
