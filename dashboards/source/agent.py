@@ -55,7 +55,13 @@ def agents():
             width=6,
         ),
         stat_panel("Started", "When each agent was started.", now(started, "{{instance}}"), unit=units.DateTimeFromNow, width=6),
-        stat_panel("Configuration loaded", "When the configuration in force was loaded.", now(loaded, "{{instance}}"), unit=units.DateTimeFromNow, width=6),
+        stat_panel(
+            "Configuration loaded",
+            "When the configuration in force was loaded.",
+            now(loaded, "{{instance}}"),
+            unit=units.DateTimeFromNow,
+            width=6,
+        ),
         house.alerts_table(
             "Alerts about agents and Redis servers that fire now. A click on an alert opens its runbook.",
             ALERTS,
@@ -118,7 +124,8 @@ def redis():
         ),
         graph(
             "Age of the newest trustworthy answer",
-            "Time since the newest trustworthy batch, by the server's clock as Prometheus' clock sees it. It grows while Redis cannot be read.",
+            "Time since the newest trustworthy batch, by the server's clock as Prometheus' clock sees it. It grows while Redis"
+            " cannot be read.",
             query(f"time() - {value('lockwatch_redis_last_success_timestamp_seconds')}", OF_REDIS),
             unit=units.Seconds,
             low=None,
@@ -138,8 +145,8 @@ def redis():
         ),
         graph(
             "Generation changes",
-            "Times the server may have lost data: a restart, a new replication history, a flush. Those of the fingerprint are also "
-            "seen when the agent was restarted in between.",
+            "Times the server may have lost data: a restart, a new replication history, a flush. Those of the fingerprint are"
+            " also seen when the agent was restarted in between.",
             query(increase("lockwatch_redis_generation_changes_total", REDIS), OF_REDIS),
             query(f"changes({series('lockwatch_redis_generation', REDIS)}[$__rate_interval])", f"fingerprint of {OF_REDIS}"),
             unit=units.Short,

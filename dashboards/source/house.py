@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import bargauge, common, dashboard, heatmap
 from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
-from grafana_foundation_sdk.models import common as kinds, dashboard as model, prometheus as prom, units
+from grafana_foundation_sdk.models import common as kinds, dashboard as model, heatmap as heatmaps, prometheus as prom, units
 
 from queries import OUR_ALERTS, VERDICTS, firing, series, worst, worst_increase
 
@@ -21,15 +21,17 @@ KEPT_BY = {
     "lockwatch-agent": ["${datasource:queryparam}", "${job:queryparam}", "${redis:queryparam}"],
 }
 GRID_WIDTH = 24
+# The legend of a task.
+OF_TASK = "{{task}} ({{redis}})"
 
 # Thresholds: colours from the value on at which each begins.
-BLUE = [(None, "blue")]
-GREEN = [(None, "green")]
-BAD_FROM_1 = [(None, "green"), (1, "red")]
-WARN_FROM_1 = [(None, "green"), (1, "orange")]
-GOOD_FROM_1 = [(None, "red"), (1, "green")]
-AVAILABILITY = [(None, "red"), (0.99, "orange"), (0.999, "green")]
-LOST_SECONDS = [(None, "green"), (1, "orange"), (60, "red")]
+Steps = list[tuple[float | None, str]]
+BLUE: Steps = [(None, "blue")]
+GREEN: Steps = [(None, "green")]
+BAD_FROM_1: Steps = [(None, "green"), (1, "red")]
+GOOD_FROM_1: Steps = [(None, "red"), (1, "green")]
+AVAILABILITY: Steps = [(None, "red"), (0.99, "orange"), (0.999, "green")]
+LOST_SECONDS: Steps = [(None, "green"), (1, "orange"), (60, "red")]
 
 
 # --- queries
@@ -62,7 +64,7 @@ def _query(expr: str, legend: str) -> prometheus.Dataquery:
 # --- what values mean
 
 
-def mapping(texts: dict[float, tuple[str, str]]) -> list[model.ValueMapping]:
+def mapping(texts: dict[int, tuple[str, str]]) -> list[model.ValueMapping]:
     """Texts and colours for single values."""
     results = {
         str(value): model.ValueMappingResult(text=text, color=color, index=index)
@@ -87,17 +89,21 @@ SEVERITY = [
 ]
 
 
-def thresholds(steps: list[tuple[float | None, str]]) -> dashboard.ThresholdsConfig:
-    return dashboard.ThresholdsConfig().mode(model.ThresholdsMode.ABSOLUTE).steps(
-        [model.Threshold(value=value, color=color) for value, color in steps]
+def thresholds(steps: Steps) -> dashboard.ThresholdsConfig:
+    return (
+        dashboard.ThresholdsConfig()
+        .mode(model.ThresholdsMode.ABSOLUTE)
+        .steps([model.Threshold(value=value, color=color) for value, color in steps])
     )
 
 
 # --- panels: each has a title, a description, a size and its queries
 
 
-def stat_panel(title, description, *queries, steps=BLUE, unit=units.Short, mappings=None, width=4, text=None, link=None):
-    """The newest value, large."""
+def stat_panel(
+    title, description, *queries, steps=BLUE, unit=units.Short, mappings=None, width=4, text=None, link=None, nothing=None
+):
+    """The newest value, large; `nothing` is shown where there is none, and that is no fault."""
     panel = _panel(stat.Panel(), title, description, queries, width, 4).unit(unit).thresholds(thresholds(steps))
     panel = (
         panel.color_mode(kinds.BigValueColorMode.BACKGROUND)
@@ -108,14 +114,14 @@ def stat_panel(title, description, *queries, steps=BLUE, unit=units.Short, mappi
     )
     if link:
         panel = panel.data_links([link])
+    if nothing:
+        panel = panel.no_value(nothing)
     return panel.mappings(mappings) if mappings else panel
 
 
-def graph(title, description, *queries, unit, width=12, height=8, limits=(), steps=None, bars=False, link=None, low=0):
+def graph(title, description, *queries, unit, width=12, height=8, limits=(), bars=False, link=None, low=0):
     """Values over time; `limits` names the series that are thresholds and not measurements."""
-    panel = _panel(timeseries.Panel(), title, description, queries, width, height).unit(unit).thresholds(
-        thresholds(steps or GREEN)
-    )
+    panel = _panel(timeseries.Panel(), title, description, queries, width, height).unit(unit).thresholds(thresholds(GREEN))
     panel = (
         panel.draw_style(kinds.GraphDrawStyle.BARS if bars else kinds.GraphDrawStyle.LINE)
         .fill_opacity(60 if bars else 8)
@@ -153,10 +159,10 @@ def timeline(title, description, *queries, mappings, height, width=GRID_WIDTH, l
     return panel.data_links([link]) if link else panel
 
 
-def ranking(title, description, expr, *, unit, steps, width=8, height=8, legend="{{task}} ({{redis}})", link=None):
+def ranking(title, description, expr, *, unit, steps):
     """The tasks that lead a list, as bars."""
-    panel = _panel(bargauge.Panel(), title, description, [now(expr, legend)], width, height)
-    panel = (
+    panel = _panel(bargauge.Panel(), title, description, [now(expr, OF_TASK)], 8, 8)
+    return (
         panel.unit(unit)
         .min(0)
         .thresholds(thresholds(steps))
@@ -165,24 +171,24 @@ def ranking(title, description, expr, *, unit, steps, width=8, height=8, legend=
         .display_mode(kinds.BarGaugeDisplayMode.BASIC)
         .value_mode(kinds.BarGaugeValueMode.TEXT)
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
+        .data_links([TO_SERIES_TASK])
     )
-    return panel.data_links([link]) if link else panel
 
 
-def heat(title, description, expr, *, width=12, height=8):
+def heat(title, description, expr):
     """The buckets of a histogram of durations over time."""
-    panel = _panel(heatmap.Panel(), title, description, [buckets(expr)], width, height)
+    panel = _panel(heatmap.Panel(), title, description, [buckets(expr)], 12, 8)
     return (
         panel.calculate(False)
         .y_axis(heatmap.YAxisConfig().unit(units.Seconds))
-        .color(heatmap.HeatmapColorOptions().mode("scheme").scheme("Oranges").steps(64))
+        .color(heatmap.HeatmapColorOptions().mode(heatmaps.HeatmapColorMode.SCHEME).scheme("Oranges").exponent(0.5).steps(64))
         .cell_gap(1)
     )
 
 
-def grid(title, description, columns, *queries, width=GRID_WIDTH, height=10, sort=None):
+def grid(title, description, columns, *queries, height=10, sort=None):
     """A table: rows with equal labels become one; `columns` names and orders what is shown, and the rest is hidden."""
-    panel = _panel(table.Panel(), title, description, queries, width, height)
+    panel = _panel(table.Panel(), title, description, queries, GRID_WIDTH, height)
     fields = [column.field for column in columns]
     panel = (
         panel.unit(units.NoUnit)
@@ -198,7 +204,7 @@ def grid(title, description, columns, *queries, width=GRID_WIDTH, height=10, sor
                     options={
                         "excludeByName": {},
                         "indexByName": {field: index for index, field in enumerate(fields)},
-                        "renameByName": {column.field: column.title for column in columns if column.title},
+                        "renameByName": {column.field: column.title for column in columns},
                     },
                 ),
             ]
@@ -207,14 +213,14 @@ def grid(title, description, columns, *queries, width=GRID_WIDTH, height=10, sor
     if sort:
         panel = panel.sort_by([common.TableSortByFieldState().display_name(sort).desc(True)])
     for column in columns:
-        panel = panel.override_by_name(column.title or column.field, column.properties())
+        panel = panel.override_by_name(column.title, column.properties())
     return panel
 
 
 class Column:
     """One column of a table: the field as Prometheus' data source names it, and how it is shown."""
 
-    def __init__(self, field, title=None, *, unit=None, mappings=None, steps=None, link=None, width=None, decimals=None):
+    def __init__(self, field, title, *, unit=None, mappings=None, steps=None, link=None, width=None, decimals=None):
         self.field, self.title = field, title
         self.unit, self.mappings, self.steps, self.link = unit, mappings, steps, link
         self.width, self.decimals = width, decimals
@@ -229,9 +235,7 @@ class Column:
             "custom.width": self.width,
         }
         if self.mappings or self.steps:
-            shown["custom.cellOptions"] = kinds.TableColoredBackgroundCellOptions(
-                mode=kinds.TableCellBackgroundDisplayMode.BASIC
-            )
+            shown["custom.cellOptions"] = kinds.TableColoredBackgroundCellOptions(mode=kinds.TableCellBackgroundDisplayMode.BASIC)
         return [model.DynamicConfigValue(id_val=id, value=value) for id, value in shown.items() if value is not None]
 
 
@@ -252,7 +256,7 @@ def alerts_table(description, select, about, *, height=5):
         *(columns_about[label] for label in about),
         Column("Value #B", "Active since", unit=units.DateTimeFromNow, width=150),
     ]
-    return grid("Firing alerts", description, columns, rows(fires), rows(since), height=height)
+    return grid("Firing alerts", description, columns, rows(fires), rows(since), height=height).no_value("No alert fires.")
 
 
 def _panel(panel, title, description, queries, width, height):
@@ -409,12 +413,12 @@ def dashboard_json(uid: str, description: str, variables, annotations, sections,
 
 def _finished(board: model.Dashboard) -> model.Dashboard:
     """Adds what the SDK's builders cannot."""
-    for id, panel in enumerate(board.panels, start=1):
+    for id, panel in enumerate(board.panels or [], start=1):
         panel.id_val = id
         if isinstance(panel, model.Panel):
             # Without it Grafana takes the panel for one of version 6, and converts it.
             panel.plugin_version = "11.0.0"
-    for link in board.links:
+    for link in board.links or []:
         # Shown at the top, and not in a menu.
         link.placement = None
     return board

@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.models import units
 
 import house
-from house import Column, graph, grid, now, query, ranking, rows, stat_panel, timeline
+from house import OF_TASK, Column, graph, grid, now, query, ranking, rows, stat_panel, timeline
 from queries import (
     MANY_TASKS,
     MANY_TASKS_RECORDED,
@@ -19,7 +19,6 @@ AGENT = 'job=~"$job"'
 REDIS = 'job=~"$job", redis=~"$redis"'
 # Alerts about a redis or an agent carry no task, those about an agent no redis either.
 ALERTS = 'redis=~"$redis|", task=~"$task|"'
-OF_TASK = "{{task}} ({{redis}})"
 
 
 def build(uid: str) -> str:
@@ -57,7 +56,8 @@ def wrong_now():
         ),
         stat_panel(
             "Switches lost",
-            "Tasks whose switches vanished together with Redis' data while they were on: they look switched off, but nobody did that.",
+            "Tasks whose switches vanished together with Redis' data while they were on: they look switched off, but nobody did"
+            " that.",
             now(f"sum({worst('lockwatch_task_switches_lost_seconds', MANY_TASKS)} > bool 0)"),
             steps=house.BAD_FROM_1,
         ),
@@ -94,8 +94,12 @@ def wrong_now():
 
 
 def tasks_stat(title, state, description, color):
-    return stat_panel(title, description, now(f"sum(max by (task, redis) ({series('lockwatch_task_state', MANY_TASKS, state=state)}))"), steps=[(None, "green"), (1, color)])
-
+    return stat_panel(
+        title,
+        description,
+        now(f"sum(max by (task, redis) ({series('lockwatch_task_state', MANY_TASKS, state=state)}))"),
+        steps=[(None, "green"), (1, color)],
+    )
 
 
 def tasks_table():
@@ -117,8 +121,9 @@ def tasks_table():
     holder = worst("lockwatch_lock_holder", MANY_TASKS, by="task, redis, holder, host")
     return grid(
         "Tasks",
-        "One row per task, the worst first; a click on a task opens it. Of several agents the worst view counts. Where a lock has "
-        "several holders one of them is named. Held for: at least so long. The last 24 hours and 30 days come from recording rules.",
+        "One row per task, the worst first; a click on a task opens it. Of several agents the worst view counts. Where a lock has"
+        " several holders one of them is named. Held for: at least so long. The last 24 hours and 30 days come from recording"
+        " rules.",
         columns,
         rows(verdict(MANY_TASKS)),
         rows(worst("lockwatch_task_wanted", MANY_TASKS)),
@@ -157,7 +162,7 @@ def availability():
     return [
         graph(
             "Availability over 30 days",
-            "Share of the wanted time during which the task ran, over the 30 days before each instant (recording rule).",
+            "Share of the wanted time during which the lock had a holder, over the 30 days before each instant (recording rule).",
             query(worst("task:lockwatch_task_availability:ratio30d", MANY_TASKS_RECORDED), OF_TASK),
             unit=units.PercentUnit,
             low=None,
@@ -165,7 +170,7 @@ def availability():
         ),
         graph(
             "Availability over a day",
-            "Share of the wanted time during which the task ran, over the day before each instant (recording rule).",
+            "Share of the wanted time during which the lock had a holder, over the day before each instant (recording rule).",
             query(worst("task:lockwatch_task_availability:ratio1d", MANY_TASKS_RECORDED), OF_TASK),
             unit=units.PercentUnit,
             low=None,
@@ -192,13 +197,13 @@ def availability():
 def rankings():
     def top(title, description, metric, unit, steps):
         expr = f'topk(10, {worst_increase(metric, MANY_TASKS, window="$__range")})'
-        return ranking(title, description, expr, unit=unit, steps=steps, link=house.TO_SERIES_TASK)
+        return ranking(title, description, expr, unit=unit, steps=steps)
 
     return [
         top(
             "Top flappers",
-            "The tasks whose lock was acquired most often. Many acquisitions of a lock that is meant to be kept: a crash loop, or a "
-            "lease that is too short.",
+            "The tasks whose lock was acquired most often. Many acquisitions of a lock that is meant to be kept: a crash loop, or"
+            " a lease that is too short.",
             "lockwatch_lock_acquisitions_total",
             units.Short,
             [(None, "blue"), (10, "orange")],

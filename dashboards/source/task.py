@@ -45,10 +45,18 @@ def annotations():
 
     return [
         house.alert_marks(ITS_ALERTS, ITS_REDIS_ALERTS),
-        house.mark("Acquisitions", "blue", events("lockwatch_lock_acquisitions_total", "task, redis"), "Lock acquired", "{{task}}"),
-        house.mark("Ends", "orange", events("lockwatch_lock_ends_total", "task, redis, reason"), "Hold ended: {{reason}}", tags="reason"),
-        house.mark("Losses", "semi-dark-red", events("lockwatch_lock_lost_total", "task, redis"), "Lost by a living holder", "{{task}}"),
-        house.mark("Splits", "dark-red", events("lockwatch_task_splits_total", "task, redis, kind"), "Two holders: {{kind}}", tags="kind"),
+        house.mark(
+            "Acquisitions", "blue", events("lockwatch_lock_acquisitions_total", "task, redis"), "Lock acquired", "{{task}}"
+        ),
+        house.mark(
+            "Ends", "orange", events("lockwatch_lock_ends_total", "task, redis, reason"), "Hold ended: {{reason}}", tags="reason"
+        ),
+        house.mark(
+            "Losses", "semi-dark-red", events("lockwatch_lock_lost_total", "task, redis"), "Lost by a living holder", "{{task}}"
+        ),
+        house.mark(
+            "Splits", "dark-red", events("lockwatch_task_splits_total", "task, redis, kind"), "Two holders: {{kind}}", tags="kind"
+        ),
         house.generation_marks('job=~"$job", redis="$redis"'),
         house.restart_marks('job=~"$job"'),
     ]
@@ -57,18 +65,49 @@ def annotations():
 def present():
     holder = worst("lockwatch_lock_holder", ONE_TASK, by="holder, host")
     return [
-        stat_panel("Verdict", "What lockwatch says of the task; of several agents the worst.", now(verdict(ONE_TASK)), mappings=house.VERDICT),
-        stat_panel("Wanted", "Whether any user wants the task to run; no data: unknown, or no switches are configured.", now(gauge("lockwatch_task_wanted")), mappings=house.YES_NO),
-        stat_panel("Holder", "Who holds the lock, with the host where that is known.", now(holder, "{{holder}} {{host}}"), text=kinds.BigValueTextMode.NAME, width=8),
-        stat_panel("Held for", "How old the present hold is, at least; 0 while the lock is free.", now(gauge("lockwatch_task_held_seconds")), unit=units.Seconds),
+        stat_panel(
+            "Verdict",
+            "What lockwatch says of the task; of several agents the worst.",
+            now(verdict(ONE_TASK)),
+            mappings=house.VERDICT,
+        ),
+        stat_panel(
+            "Wanted",
+            "Whether any user wants the task to run.",
+            now(gauge("lockwatch_task_wanted")),
+            mappings=house.YES_NO,
+            nothing="unknown or no switches",
+        ),
+        stat_panel(
+            "Holder",
+            "Who holds the lock, with the host where that is known.",
+            now(holder, "{{holder}} {{host}}"),
+            text=kinds.BigValueTextMode.NAME,
+            width=8,
+            nothing="nobody or unknown",
+        ),
+        stat_panel(
+            "Held for",
+            "How old the present hold is, at least; 0 while the lock is free.",
+            now(gauge("lockwatch_task_held_seconds")),
+            unit=units.Seconds,
+            nothing="unknown",
+        ),
         stat_panel(
             "TTL left",
-            "What was left of the lease at the newest reading. No data: free, or held without a deadline.",
+            "What was left of the lease at the newest reading.",
             now(gauge("lockwatch_lock_ttl_seconds")),
             unit=units.Seconds,
             steps=[(None, "orange"), (1, "blue")],
+            nothing="free or without a deadline",
         ),
-        stat_panel("Down for", "How long the task has been wanted without a holder; kept while no reading can be trusted.", now(gauge("lockwatch_task_down_seconds")), unit=units.Seconds, steps=house.LOST_SECONDS),
+        stat_panel(
+            "Down for",
+            "How long the task has been wanted without a holder; kept while no reading can be trusted.",
+            now(gauge("lockwatch_task_down_seconds")),
+            unit=units.Seconds,
+            steps=house.LOST_SECONDS,
+        ),
         stat_panel(
             "Blind for",
             "How long there has been no trustworthy reading, according to the agent that sees best.",
@@ -78,7 +117,7 @@ def present():
         ),
         stat_panel(
             "Availability 30 d",
-            "Share of the wanted time during which the task ran, over 30 days (recording rule).",
+            "Share of the wanted time during which the lock had a holder, over 30 days (recording rule).",
             now(worst("task:lockwatch_task_availability:ratio30d", ONE_TASK_RECORDED)),
             unit=units.PercentUnit,
             steps=house.AVAILABILITY,
@@ -90,8 +129,20 @@ def present():
             unit=units.Seconds,
             steps=house.LOST_SECONDS,
         ),
-        stat_panel("Lease", "Full lifetime of a hold, configured or learned.", now(gauge("lockwatch_lock_lease_seconds")), unit=units.Seconds),
-        stat_panel("Pages", "Whether pages of this task go out, or wait because a deploy paused them; no data: no pause is configured.", now(gauge("lockwatch_task_paused")), mappings=house.PAGES),
+        stat_panel(
+            "Lease",
+            "Full lifetime of a hold, configured or learned.",
+            now(gauge("lockwatch_lock_lease_seconds")),
+            unit=units.Seconds,
+            nothing="not known yet",
+        ),
+        stat_panel(
+            "Pages",
+            "Whether pages of this task go out, or wait because a deploy paused them.",
+            now(gauge("lockwatch_task_paused")),
+            mappings=house.PAGES,
+            nothing="no pause configured",
+        ),
         house.alerts_table("Alerts about this task that fire now. A click on an alert opens its runbook.", ITS_ALERTS, []),
     ]
 
@@ -100,14 +151,16 @@ def timelines():
     return [
         timeline(
             "Holders over time",
-            "One row per holder: when it held the lock. Two rows at once are a split, or two agents that read at different moments.",
+            "One row per holder: when it held the lock. Two rows at once are a split, or two agents that read at different"
+            " moments.",
             query(worst("lockwatch_lock_holder", ONE_TASK, by="holder, host"), "{{holder}} {{host}}"),
             mappings=house.HOLDS,
             height=7,
         ),
         timeline(
             "Wanted against held",
-            "Whether users want the task, and whether somebody holds its lock. Wanted and not held is a gap; the other way round it is unwanted.",
+            "Whether users want the task, and whether somebody holds its lock. Wanted and not held is a gap; the other way round"
+            " it is unwanted.",
             query(gauge("lockwatch_task_wanted"), "wanted"),
             query(gauge("lockwatch_lock_held"), "held"),
             query(gauge("lockwatch_task_paused"), "pages paused"),
@@ -132,7 +185,8 @@ def lease():
     return [
         graph(
             "TTL",
-            "The saw-tooth of a healthy lease climbs back to the lease at each renewal and never falls far below the line at which a renewal is due.",
+            "The saw-tooth of a healthy lease climbs back to the lease at each renewal and never falls far below the line at"
+            " which a renewal is due.",
             query(gauge("lockwatch_lock_ttl_seconds"), "TTL left"),
             query(gauge("lockwatch_lock_lease_seconds"), "lease"),
             query(due, "renewal due"),
@@ -141,7 +195,8 @@ def lease():
         ),
         graph(
             "Deadline",
-            "How far away the end of the lease is by the server's clock as Prometheus' clock sees it. Below 0 either the lease has run out or the clocks differ.",
+            "How far away the end of the lease is, and how long ago the last renewal: the server's instants against Prometheus'"
+            " clock. Where these clocks differ, both lines are off by as much.",
             query(f"{gauge('lockwatch_lock_deadline_timestamp_seconds')} - time()", "until the deadline"),
             query(f"time() - {gauge('lockwatch_lock_last_renewal_timestamp_seconds')}", "since the last renewal"),
             unit=units.Seconds,
@@ -149,7 +204,8 @@ def lease():
         ),
         graph(
             "Renewal latency",
-            "How much later than its schedule the newest renewal landed, and how late the next one is by now. Overdue that grows: the renewals have stopped.",
+            "How much later than its schedule the newest renewal landed, and how late the next one is by now. Overdue that grows:"
+            " the renewals have stopped.",
             query(gauge("lockwatch_lock_last_renewal_latency_seconds"), "newest"),
             query(gauge("lockwatch_lock_renewal_overdue_seconds"), "overdue"),
             query(latency, "99 %"),
@@ -185,7 +241,8 @@ def gaps():
     return [
         graph(
             "Gap",
-            "How long the task has been wanted without a holder. Shorter than grace is a handover, longer is down. A hold shorter than settle does not end it.",
+            "How long the task has been wanted without a holder. Shorter than grace is a handover, longer is down. A hold shorter"
+            " than settle does not end it.",
             query(gauge("lockwatch_task_down_seconds"), "gap"),
             query(gauge("lockwatch_task_grace_seconds"), "grace"),
             query(gauge("lockwatch_task_settle_seconds"), "settle"),
@@ -194,7 +251,8 @@ def gaps():
         ),
         graph(
             "Handovers and outages",
-            "Gaps that ended, holders that expired, and holds that were too short to end a gap. An event shows for one rate interval.",
+            "Gaps that ended, holders that expired, and holds that were too short to end a gap. An event shows for one rate"
+            " interval.",
             query(worst_increase("lockwatch_task_handover_seconds_count", ONE_TASK), "handovers"),
             query(worst_increase("lockwatch_task_outage_seconds_count", ONE_TASK), "outages"),
             query(worst_increase("lockwatch_task_phantom_holds_total", ONE_TASK), "too short holds"),
@@ -203,7 +261,8 @@ def gaps():
         ),
         graph(
             "How long they took",
-            "Mean length of the handovers and outages that ended. An outage begins with the last sign of life of a holder that expired, long before the lock is free.",
+            "Mean length of the handovers and outages that ended. An outage begins with the last sign of life of a holder that"
+            " expired, long before the lock is free.",
             query(mean("lockwatch_task_handover_seconds"), "handover"),
             query(mean("lockwatch_task_outage_seconds"), "outage"),
             unit=units.Seconds,
@@ -220,7 +279,8 @@ def gaps():
         ),
         graph(
             "Blind",
-            "How long there has been no trustworthy reading, according to the agent that sees best. Longer than blind_after is unknown.",
+            "How long there has been no trustworthy reading, according to the agent that sees best. Longer than blind_after is"
+            " unknown.",
             query(blind(), "blind"),
             query(gauge("lockwatch_task_blind_after_seconds"), "blind_after"),
             unit=units.Seconds,
@@ -286,7 +346,8 @@ def work():
     return [
         graph(
             "Progress",
-            "Time since the progress was seen to move (server's clock against Prometheus'), and how long it has been stalled, once that is longer than stale_after.",
+            "Time since the progress was seen to move (server's clock against Prometheus'), and how long it has been stalled,"
+            " once that is longer than stale_after.",
             query(f"time() - {gauge('lockwatch_task_progress_timestamp_seconds')}", "since it moved"),
             query(gauge("lockwatch_task_stalled_seconds"), "stalled"),
             query(gauge("lockwatch_task_stale_after_seconds"), "stale_after"),
