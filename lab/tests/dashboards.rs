@@ -60,7 +60,7 @@ struct Answer {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_query_gives_what_its_panel_needs() {
     let from = unix_now();
-    let scenario = Scenario::start().await;
+    let mut scenario = Scenario::start().await;
     let _still_running = scenario.play().await;
     let span = (from, unix_now());
     let mut complaints = String::new();
@@ -75,9 +75,9 @@ async fn every_query_gives_what_its_panel_needs() {
 /// Two Redis servers, two agents that watch both, one of them by way of a cable that can be cut, and Prometheus.
 struct Scenario {
     main: Redis,
-    spare: tokio::sync::Mutex<Redis>,
+    spare: Redis,
     cable: Link,
-    agents: [tokio::sync::Mutex<Agent>; 2],
+    agents: [Agent; 2],
     prometheus: Prometheus,
     /// The rules, sped up.
     _rules: tempfile::NamedTempFile,
@@ -100,14 +100,13 @@ impl Scenario {
             alertmanager: None,
         };
         let prometheus = Prometheus::start(&setup).await.unwrap();
-        let agents = [one.into(), other.into()];
-        let scenario = Self { main, spare: spare.into(), cable, agents, prometheus, _rules: rules };
+        let scenario = Self { main, spare, cable, agents: [one, other], prometheus, _rules: rules };
         scenario.seen("lockwatch_lock_ends_total").await;
         scenario
     }
 
     /// Everything that can happen to a task, in an order in which nothing hides anything. At the end both tasks run.
-    async fn play(&self) -> Worker {
+    async fn play(&mut self) -> Worker {
         let mut redis = self.main.connect().await.unwrap();
         self.write_keys().await;
         self.hold_report().await;
@@ -141,11 +140,9 @@ impl Scenario {
         self.cable.set(Traffic::Cut);
         self.verdict("unknown").await;
         self.cable.set(Traffic::Passes);
-        let mut spare = self.spare.lock().await;
-        spare.kill().await.unwrap();
+        self.spare.kill().await.unwrap();
         self.seen("ALERTS{alertname=\"LockwatchRedisUnreachable\", alertstate=\"firing\"}").await;
-        spare.start_again(Data::Lost).await.unwrap();
-        drop(spare);
+        self.spare.start_again(Data::Lost).await.unwrap();
         self.hold_report().await;
 
         redis::cmd("FLUSHALL").exec_async(&mut redis).await.unwrap();
@@ -153,12 +150,11 @@ impl Scenario {
         self.write_keys().await;
         self.name_the_holder("ben's server").await;
 
-        self.agents[1].lock().await.restart().await.unwrap();
+        self.agents[1].restart().await.unwrap();
         self.seen("changes(process_start_time_seconds[5s]) > 0").await;
-        assert_eq!(self.agents[0].lock().await.reload().await.unwrap().status, 200);
-        let other = self.agents[1].lock().await;
-        other.configure("tasks: []").unwrap();
-        assert_eq!(other.reload().await.unwrap().status, 500);
+        assert_eq!(self.agents[0].reload().await.unwrap().status, 200);
+        self.agents[1].configure("tasks: []").unwrap();
+        assert_eq!(self.agents[1].reload().await.unwrap().status, 500);
         self.seen("ALERTS{alertname=\"LockwatchConfigReloadFailed\", alertstate=\"firing\"}").await;
         // Both agents have seen enough renewals again, and the rules have seen both tasks.
         self.seen("count(lockwatch_lock_lease_seconds{task=\"outbound\"}) == 2").await;
@@ -176,7 +172,7 @@ impl Scenario {
     }
 
     async fn hold_report(&self) {
-        let mut redis = self.spare.lock().await.connect().await.unwrap();
+        let mut redis = self.spare.connect().await.unwrap();
         redis.set_options("report", "token", expiring()).await.unwrap();
     }
 
