@@ -4,6 +4,7 @@ mod acl;
 mod agent;
 mod architecture;
 mod config;
+mod dashboards;
 mod demo;
 mod exposition;
 mod faults;
