@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZero;
-use std::os::unix::fs::symlink;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
@@ -11,7 +11,7 @@ use std::thread;
 use tempfile::TempDir;
 
 use super::promql::{self, Kind};
-use super::{PROMTOOL, RULES, Rule, Rules, TESTS, promtool, test_file, test_files};
+use super::{PROMTOOL, RULES, Rule, Rules, promtool, test_file, test_files};
 use crate::support::skip;
 
 /// Changes that no test can notice: rule, change, a piece of the line, and why.
@@ -33,9 +33,10 @@ impl Mutant {
     }
 }
 
-/// The rules that a file of unit tests needs, and those alone, which makes it much faster.
-struct Suite {
+/// One scene of a file of unit tests, with the rules that the file needs and no others, which makes it much faster.
+struct Scene {
     file: PathBuf,
+    text: String,
     needs: BTreeSet<String>,
 }
 
@@ -49,7 +50,7 @@ fn every_change_of_a_rule_fails_a_unit_test() {
     drop_equivalent(&mut mutants);
     let folder = TempDir::new().unwrap();
     check_syntax(&mutants, folder.path());
-    let suites = suites(&rules);
+    let scenes = scenes(&rules);
     let survivors = Mutex::new(Vec::new());
     let queue = Mutex::new(mutants.iter().enumerate());
     let workers = thread::available_parallelism().map_or(1, NonZero::get);
@@ -58,7 +59,7 @@ fn every_change_of_a_rule_fails_a_unit_test() {
             scope.spawn(|| {
                 loop {
                     let Some((number, mutant)) = queue.lock().unwrap().next() else { return };
-                    if survives(mutant, &suites, &folder.path().join(number.to_string())) {
+                    if survives(mutant, &scenes, &folder.path().join(number.to_string())) {
                         survivors.lock().unwrap().push(mutant.describe());
                     }
                 }
@@ -75,24 +76,25 @@ fn every_change_of_a_rule_fails_a_unit_test() {
     );
 }
 
-/// Whether all tests that see the rule pass though it is changed.
-fn survives(mutant: &Mutant, suites: &[Suite], folder: &Path) -> bool {
-    fs::create_dir(folder).unwrap();
-    symlink(fs::canonicalize(TESTS).unwrap(), folder.join("tests")).unwrap();
+/// Whether all scenes that see the rule pass though it is changed.
+fn survives(mutant: &Mutant, scenes: &[Scene], folder: &Path) -> bool {
+    fs::create_dir_all(folder.join("tests")).unwrap();
     let own = test_file(&mutant.rule);
     let of_alert = own.exists();
-    let concerned = suites.iter().filter(|suite| suite.needs.contains(&mutant.rule));
-    concerned.filter(|suite| !of_alert || suite.file == own).all(|suite| {
-        let needed = suite.needs.iter().map(String::as_str).collect();
+    let concerned = scenes.iter().filter(|scene| scene.needs.contains(&mutant.rule));
+    concerned.filter(|scene| !of_alert || scene.file == own).all(|scene| {
+        let needed = scene.needs.iter().map(String::as_str).collect();
         mutant.rules.only(&needed).write(&folder.join("lockwatch.rules.yml"));
-        promtool(&["test", "rules"], &[folder.join("tests").join(suite.file.file_name().unwrap())]).is_ok()
+        let test = folder.join("tests/scene.yml");
+        fs::write(&test, &scene.text).unwrap();
+        promtool(&["test", "rules"], &[test]).is_ok()
     })
 }
 
-/// For each file of tests the rules that it names, and those that these read.
-fn suites(rules: &Rules) -> Vec<Suite> {
+/// All scenes of all files, each with the rules that its file names, and those that these read.
+fn scenes(rules: &Rules) -> Vec<Scene> {
     let reads: BTreeMap<&str, BTreeSet<&str>> = rules.all().map(|rule| (rule.name(), rule.reads(rules))).collect();
-    let suite = |file: PathBuf| {
+    let of_file = |file: PathBuf| {
         let text = fs::read_to_string(&file).unwrap();
         let mut todo: Vec<&str> = reads.keys().copied().filter(|name| promql::mentions(&text, name)).collect();
         let mut needs = BTreeSet::new();
@@ -101,9 +103,16 @@ fn suites(rules: &Rules) -> Vec<Suite> {
                 todo.extend(&reads[name]);
             }
         }
-        Suite { file, needs }
+        // Aliases are resolved by reading it.
+        let whole: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
+        let scenes = whole["tests"].as_sequence().unwrap().clone();
+        scenes.into_iter().map(move |scene| {
+            let mut one = whole.clone();
+            one["tests"] = vec![scene].into();
+            Scene { file: file.clone(), text: serde_yaml::to_string(&one).unwrap(), needs: needs.clone() }
+        })
     };
-    test_files().into_iter().map(suite).collect()
+    test_files().into_iter().flat_map(of_file).collect()
 }
 
 /// Every mutant must still be a rule: one that cannot be read fails all tests and proves nothing.
@@ -138,10 +147,20 @@ fn mutants(rules: &Rules) -> Vec<Mutant> {
             rules.groups[group].rules[index] = changed;
             mutants.push(Mutant { rule: rule.name().to_owned(), change, line: line.to_owned(), rules });
         };
-        for (at, to) in promql::tokens(&rule.expr).into_iter().flat_map(|token| changes(&rule.expr, &token)) {
-            let expr = [&rule.expr[..at.start], &to, &rule.expr[at.end..]].concat();
-            let change = format!("{} to {to}", &rule.expr[at.clone()]);
-            add(change, line_at(&rule.expr, at.start), Rule { expr, ..rule.clone() });
+        let tokens = promql::tokens(&rule.expr);
+        for (index, token) in tokens.iter().enumerate() {
+            let line = line_at(&rule.expr, token.at.start);
+            let text = &rule.expr[token.at.clone()];
+            let replaced = |at: &Range<usize>, to: &str| Rule {
+                expr: [&rule.expr[..at.start], to, &rule.expr[at.end..]].concat(),
+                ..rule.clone()
+            };
+            for to in changes(token.kind, text) {
+                add(format!("{text} to {to}"), line, replaced(&token.at, &to));
+            }
+            if let Some(end) = promql::end_of_clause(&rule.expr, &tokens, index) {
+                add(format!("without {text}"), line, replaced(&(token.at.start..end), ""));
+            }
         }
         for to in ["0s", "1h"].into_iter().filter(|_| rule.hold.is_some()) {
             add(format!("for to {to}"), "", Rule { hold: Some(to.to_owned()), ..rule.clone() });
@@ -158,9 +177,8 @@ fn places(rules: &Rules) -> impl Iterator<Item = (usize, usize)> {
 }
 
 /// What a piece of an expression is changed into.
-fn changes(expr: &str, token: &promql::Token) -> Vec<(std::ops::Range<usize>, String)> {
-    let text = &expr[token.at.clone()];
-    let to: Vec<String> = match (token.kind, text) {
+fn changes(kind: Kind, text: &str) -> Vec<String> {
+    match (kind, text) {
         (Kind::Sign, ">") => vec!["<=".to_owned()],
         (Kind::Sign, "<") => vec![">=".to_owned()],
         (Kind::Sign, ">=") => vec!["<".to_owned()],
@@ -171,11 +189,11 @@ fn changes(expr: &str, token: &promql::Token) -> Vec<(std::ops::Range<usize>, St
         (Kind::Word, "unless") => vec!["and".to_owned()],
         (Kind::Range, range) => {
             let step = range.find(':').map_or("]", |at| &range[at..]);
-            vec![format!("[1m{step}"), format!("[10h{step}")]
+            let other = ["[1m", "[10h"].map(|time| format!("{time}{step}"));
+            other.into_iter().filter(|other| other != range).collect()
         }
         _ => Vec::new(),
-    };
-    to.into_iter().filter(|to| to != text).map(|to| (token.at.clone(), to)).collect()
+    }
 }
 
 /// The line of a text that contains this place.

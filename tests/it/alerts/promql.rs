@@ -113,6 +113,27 @@ pub(super) fn reads(expr: &str) -> Reads {
     reads
 }
 
+/// Where the right side of this `and`, `unless` or `or` ends; `None` for every other token.
+pub(super) fn end_of_clause(expr: &str, tokens: &[Token], index: usize) -> Option<usize> {
+    let text = |token: &Token| &expr[token.at.clone()];
+    let ends: &[&str] = match text(&tokens[index]) {
+        "and" | "unless" => &["and", "unless", "or"],
+        "or" => &["or"],
+        _ => return None,
+    };
+    let mut depth = 0;
+    for token in &tokens[index + 1..] {
+        match text(token) {
+            "(" => depth += 1,
+            ")" if depth == 0 => return Some(token.at.start),
+            ")" => depth -= 1,
+            word if depth == 0 && ends.contains(&word) => return Some(token.at.start),
+            _ => {}
+        }
+    }
+    Some(expr.len())
+}
+
 /// Whether this list belongs to an operator between two series, not to an aggregation.
 fn is_joined(list: &str) -> bool {
     !["by", "without"].contains(&list)
@@ -135,4 +156,14 @@ fn an_expression_tells_what_it_reads() {
     assert_eq!(read.series[0].1, ["x", "y"]);
     assert_eq!(read.labels.iter().map(String::as_str).collect::<Vec<_>>(), ["job", "task"]);
     assert!(mentions("max(a:b:c)", "a:b:c") && !mentions("max(a:b:c)", "a:b") && !mentions("max(a:b:c)", "b:c"));
+}
+
+#[test]
+fn a_clause_ends_where_the_next_of_its_rank_begins() {
+    let expr = "a and on (x) b unless (c or d) or e and f";
+    let tokens = tokens(expr);
+    let clauses: Vec<&str> = (0..tokens.len())
+        .filter_map(|index| Some(&expr[tokens[index].at.start..end_of_clause(expr, &tokens, index)?]))
+        .collect();
+    assert_eq!(clauses, ["and on (x) b ", "unless (c or d) ", "or d", "or e and f", "and f"]);
 }

@@ -84,6 +84,11 @@ impl Page {
         self.get("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)]).expect("it is always there")
     }
 
+    /// All series, by name and labels.
+    pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Labels)> {
+        self.series.iter().flat_map(|(name, all)| all.keys().map(move |labels| (name.as_str(), labels)))
+    }
+
     /// How many series name this task.
     pub(crate) fn count_of_task(&self, task: &str) -> usize {
         self.series.values().flat_map(BTreeMap::keys).filter(|labels| has(labels, ("task", task))).count()
