@@ -95,7 +95,7 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
     let catalogue = of_page(&agent.page());
     for name in rules.all().flat_map(|rule| promql::reads(&rule.expr).series).map(|(name, _)| name) {
         let mut renamed = catalogue.clone();
-        if renamed.remove(&name).is_some() {
+        if !OWN.contains(&name.as_str()) && renamed.remove(&name).is_some() {
             assert!(!mistakes(&rules, &renamed).is_empty(), "{name}");
         }
     }

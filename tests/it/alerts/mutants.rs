@@ -14,22 +14,22 @@ use super::promql::{self, Kind};
 use super::{PROMTOOL, RULES, Rule, Rules, promtool, test_file, test_files};
 use crate::support::skip;
 
-/// Changes that no test can notice: rule, change, a piece of the line, and why.
+/// Changes that no test can notice: rule, change, a piece of what stands around it, and why.
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[];
 
 /// One change of one rule.
 struct Mutant {
     /// The rule that is changed.
     rule: String,
-    /// What is changed into what, in which line.
+    /// What is changed into what, and what stands around it.
     change: String,
-    line: String,
+    place: String,
     rules: Rules,
 }
 
 impl Mutant {
     fn describe(&self) -> String {
-        format!("{}: {} in: {}", self.rule, self.change, self.line)
+        format!("{}: {} at: {}", self.rule, self.change, self.place)
     }
 }
 
@@ -131,10 +131,10 @@ fn check_syntax(mutants: &[Mutant], folder: &Path) {
 
 /// Takes out what is known to change nothing; panics if something is known of which there is no mutant.
 fn drop_equivalent(mutants: &mut Vec<Mutant>) {
-    for (rule, change, line, why) in EQUIVALENT {
+    for (rule, change, place, why) in EQUIVALENT {
         let before = mutants.len();
-        mutants.retain(|mutant| mutant.rule != *rule || mutant.change != *change || !mutant.line.contains(line));
-        assert!(mutants.len() < before, "no such change (any more): {rule}: {change} in: {line} ({why})");
+        mutants.retain(|mutant| mutant.rule != *rule || mutant.change != *change || !mutant.place.contains(place));
+        assert!(mutants.len() < before, "no such change (any more): {rule}: {change} at: {place} ({why})");
     }
 }
 
@@ -142,31 +142,35 @@ fn mutants(rules: &Rules) -> Vec<Mutant> {
     let mut mutants = Vec::new();
     for (group, index) in places(rules) {
         let rule = &rules.groups[group].rules[index];
-        let mut add = |change: String, line: &str, changed: Rule| {
+        let mut add = |change: String, place: String, changed: Rule| {
             let mut rules = rules.clone();
             rules.groups[group].rules[index] = changed;
-            mutants.push(Mutant { rule: rule.name().to_owned(), change, line: line.to_owned(), rules });
+            mutants.push(Mutant { rule: rule.name().to_owned(), change, place, rules });
         };
         let tokens = promql::tokens(&rule.expr);
         for (index, token) in tokens.iter().enumerate() {
-            let line = line_at(&rule.expr, token.at.start);
+            let place = || around(&rule.expr, &token.at);
             let text = &rule.expr[token.at.clone()];
             let replaced = |at: &Range<usize>, to: &str| Rule {
                 expr: [&rule.expr[..at.start], to, &rule.expr[at.end..]].concat(),
                 ..rule.clone()
             };
             for to in changes(token.kind, text) {
-                add(format!("{text} to {to}"), line, replaced(&token.at, &to));
+                add(format!("{text} to {to}"), place(), replaced(&token.at, &to));
             }
             if let Some(end) = promql::end_of_clause(&rule.expr, &tokens, index) {
-                add(format!("without {text}"), line, replaced(&(token.at.start..end), ""));
+                add(format!("without {text}"), place(), replaced(&(token.at.start..end), ""));
             }
         }
         for to in ["0s", "1h"].into_iter().filter(|_| rule.hold.is_some()) {
-            add(format!("for to {to}"), "", Rule { hold: Some(to.to_owned()), ..rule.clone() });
+            add(format!("for to {to}"), String::new(), Rule { hold: Some(to.to_owned()), ..rule.clone() });
         }
         for to in ["0s", "1h"].into_iter().filter(|_| rule.keep_firing_for.is_some()) {
-            add(format!("keep_firing_for to {to}"), "", Rule { keep_firing_for: Some(to.to_owned()), ..rule.clone() });
+            add(
+                format!("keep_firing_for to {to}"),
+                String::new(),
+                Rule { keep_firing_for: Some(to.to_owned()), ..rule.clone() },
+            );
         }
     }
     mutants
@@ -196,10 +200,14 @@ fn changes(kind: Kind, text: &str) -> Vec<String> {
     }
 }
 
-/// The line of a text that contains this place.
-fn line_at(text: &str, at: usize) -> &str {
-    let start = text[..at].rfind('\n').map_or(0, |end| end + 1);
-    text[start..].lines().next().unwrap_or_default().trim()
+/// What stands around a piece of a text, which is marked.
+fn around(text: &str, at: &Range<usize>) -> String {
+    const BEFORE: usize = 60;
+    const AFTER: usize = 100;
+    let before = &text[at.start.saturating_sub(BEFORE)..at.start];
+    let after = &text[at.end..text.len().min(at.end + AFTER)];
+    let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    format!("{}»{}«{}", words(before), &text[at.clone()], words(after))
 }
 
 #[test]
