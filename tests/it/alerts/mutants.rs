@@ -1,13 +1,16 @@
 //! Each place of the rules that decides something is changed, one at a time, and a unit test must notice.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::num::NonZero;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use serde_yaml::Value;
 use tempfile::TempDir;
 
 use super::promql::{self, Kind};
@@ -58,11 +61,13 @@ impl Mutant {
     }
 }
 
-/// One scene of a file of unit tests, with the rules that the file needs and no others, which makes it much faster.
+/// One scene of a file of unit tests, with the rules that it needs and no others, which makes it much faster.
 struct Scene {
     file: PathBuf,
     text: String,
     needs: BTreeSet<String>,
+    /// How many mutants it has caught. What caught many is asked first.
+    caught: AtomicUsize,
 }
 
 #[test]
@@ -106,38 +111,53 @@ fn survives(mutant: &Mutant, scenes: &[Scene], folder: &Path) -> bool {
     fs::create_dir_all(folder.join("tests")).unwrap();
     let own = test_file(&mutant.rule);
     let of_alert = own.exists();
-    let concerned = scenes.iter().filter(|scene| scene.needs.contains(&mutant.rule));
-    concerned.filter(|scene| !of_alert || scene.file == own).all(|scene| {
+    let sees = |scene: &&Scene| scene.needs.contains(&mutant.rule) && (!of_alert || scene.file == own);
+    let mut concerned: Vec<&Scene> = scenes.iter().filter(sees).collect();
+    concerned.sort_by_key(|scene| Reverse(scene.caught.load(Ordering::Relaxed)));
+    let caught_by = concerned.into_iter().find(|scene| {
         let needed = scene.needs.iter().map(String::as_str).collect();
         mutant.rules.only(&needed).write(&folder.join("lockwatch.rules.yml"));
         let test = folder.join("tests/scene.yml");
         fs::write(&test, &scene.text).unwrap();
-        promtool(&["test", "rules"], &[test]).is_ok()
-    })
+        promtool(&["test", "rules"], &[test]).is_err()
+    });
+    if let Some(scene) = caught_by {
+        scene.caught.fetch_add(1, Ordering::Relaxed);
+    }
+    caught_by.is_none()
 }
 
-/// All scenes of all files, each with the rules that its file names, and those that these read.
+/// All scenes of all files.
 fn scenes(rules: &Rules) -> Vec<Scene> {
     let reads: BTreeMap<&str, BTreeSet<&str>> = rules.all().map(|rule| (rule.name(), rule.reads(rules))).collect();
-    let of_file = |file: PathBuf| {
-        let text = fs::read_to_string(&file).unwrap();
-        let mut todo: Vec<&str> = reads.keys().copied().filter(|name| promql::mentions(&text, name)).collect();
-        let mut needs = BTreeSet::new();
-        while let Some(name) = todo.pop() {
-            if needs.insert(name.to_owned()) {
-                todo.extend(&reads[name]);
-            }
-        }
+    let mut scenes = Vec::new();
+    for file in test_files() {
         // Aliases are resolved by reading it.
-        let whole: serde_yaml::Value = serde_yaml::from_str(&text).unwrap();
-        let scenes = whole["tests"].as_sequence().unwrap().clone();
-        scenes.into_iter().map(move |scene| {
-            let mut one = whole.clone();
-            one["tests"] = vec![scene].into();
-            Scene { file: file.clone(), text: serde_yaml::to_string(&one).unwrap(), needs: needs.clone() }
-        })
-    };
-    test_files().into_iter().flat_map(of_file).collect()
+        let mut file_of_one: Value = serde_yaml::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        for scene in file_of_one["tests"].as_sequence().unwrap().clone() {
+            file_of_one["tests"] = vec![scene].into();
+            let text = serde_yaml::to_string(&file_of_one).unwrap();
+            let named = reads.keys().filter(|name| promql::mentions(&text, name) || test_file(name) == file);
+            let needs = with_what_they_read(named.copied(), &reads);
+            scenes.push(Scene { file: file.clone(), text, needs, caught: AtomicUsize::new(0) });
+        }
+    }
+    scenes
+}
+
+/// These rules, what they read, what that reads, and so on.
+fn with_what_they_read<'a>(
+    names: impl Iterator<Item = &'a str>,
+    reads: &BTreeMap<&'a str, BTreeSet<&'a str>>,
+) -> BTreeSet<String> {
+    let mut todo: Vec<&str> = names.collect();
+    let mut needs = BTreeSet::new();
+    while let Some(name) = todo.pop() {
+        if needs.insert(name.to_owned()) {
+            todo.extend(&reads[name]);
+        }
+    }
+    needs
 }
 
 /// Every mutant must still be a rule: one that cannot be read fails all tests and proves nothing.
