@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, bail};
-use lockwatch::lease::{Access, Acquired, Attempt, Holder, Lock, Watchdog};
+use lockwatch::lease::{Access, Acquired, Attempt, Holder, Lock, Waiter, Watchdog};
 use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
@@ -326,15 +326,25 @@ enum Ended {
 impl Runner {
     /// Until it is told to release, or its orders end.
     async fn contend(&mut self) -> anyhow::Result<()> {
+        let mut waiter = None;
         loop {
-            // A failure means that Redis cannot be reached at present.
-            if let Ok(Attempt::Acquired(acquired)) = self.lock.acquire().await {
-                say(News::Holds);
-                if self.hold(acquired).await == Ended::Told {
-                    return Ok(());
+            match self.lock.acquire().await {
+                Ok(Attempt::Acquired(acquired)) => {
+                    waiter = None;
+                    say(News::Holds);
+                    if self.hold(acquired).await == Ended::Told {
+                        return Ok(());
+                    }
+                    say(News::Lost);
+                    continue;
                 }
-                say(News::Lost);
-            } else if self.told_within(TRY_EVERY).await {
+                // Subscribed, so that it can be seen to wait.
+                Ok(Attempt::Busy { .. }) if waiter.is_none() => waiter = self.lock.waiter().await.ok(),
+                Ok(Attempt::Busy { .. }) => {}
+                // Redis cannot be reached at present.
+                Err(_) => waiter = None,
+            }
+            if self.told_to_release(&mut waiter).await {
                 say(News::Released);
                 return Ok(());
             }
@@ -379,14 +389,26 @@ impl Runner {
         }
     }
 
-    /// Whether it is told to contend no more within this time.
-    async fn told_within(&mut self, time: Duration) -> bool {
+    /// Until the lock may be free; whether it is told to contend no more meanwhile.
+    async fn told_to_release(&mut self, waiter: &mut Option<Waiter>) -> bool {
         let order = tokio::select! {
-            () = sleep(time) => return false,
+            () = woken(waiter) => return false,
             order = self.orders.recv() => order,
         };
         self.note(order);
         matches!(order, Some(Order::Release) | None)
+    }
+}
+
+/// By a release, or to try again.
+async fn woken(waiter: &mut Option<Waiter>) {
+    let ended = match waiter {
+        Some(waiter) => waiter.released(TRY_EVERY).await.is_err(),
+        None => true,
+    };
+    if ended {
+        *waiter = None;
+        sleep(TRY_EVERY).await;
     }
 }
 
