@@ -42,7 +42,9 @@ fn run(line: Line) -> anyhow::Result<bool> {
         Line::Pager(args) => {
             let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
             // Parts that still run are killed with the runtime.
-            runtime.block_on(async { tokio::select! { done = pager::run(args) => done, stopped = stopped() => stopped } })
+            runtime.block_on(async {
+                tokio::select! { done = pager::run(args) => done, stopped = stopped() => stopped }
+            })
         }
     }
 }

@@ -15,9 +15,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, LocalSet};
 
-use plan::TaskPlan;
 use scenario::{Length, Place, Scenario};
 use stage::{Outcome, StagePlan, Timing};
 
@@ -67,21 +66,28 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
     let began = Instant::now();
     let rules = args.rules.canonicalize().with_context(|| format!("no rules: {}", args.rules.display()))?;
     let timing = Timing { scrape: args.scrape, routes: routes::Routes::load(&args.routes)?, rules, short: args.short };
-    let mut playing = JoinSet::new();
-    for stage in stages(chosen, usize::from(args.agents)) {
-        playing.spawn(stage::play(stage, timing.clone()));
-    }
-    let mut outcomes: Vec<Outcome> = Vec::new();
-    while let Some(outcome) = playing.join_next().await {
-        outcomes.push(outcome.context("a stage ended unexpectedly")?);
-    }
-    outcomes.sort_by(|a, b| a.stage.cmp(&b.stage));
+    let stages = stages(chosen, usize::from(args.agents));
+    let outcomes = LocalSet::new().run_until(play(stages, &timing)).await?;
     let report = report::Report::new(&outcomes, &args, &timing, began.elapsed());
     println!("{}", report.text());
     if let Some(file) = &args.report {
         std::fs::write(file, report.text()).with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(report.all_right())
+}
+
+/// All at once.
+async fn play(stages: Vec<StagePlan>, timing: &Timing) -> anyhow::Result<Vec<Outcome>> {
+    let mut playing = JoinSet::new();
+    for stage in stages {
+        playing.spawn_local(stage::play(stage, timing.clone()));
+    }
+    let mut outcomes = Vec::new();
+    while let Some(outcome) = playing.join_next().await {
+        outcomes.push(outcome.context("a stage ended unexpectedly")?);
+    }
+    outcomes.sort_by(|a: &Outcome, b| a.stage.cmp(&b.stage));
+    Ok(outcomes)
 }
 
 fn choose(args: &PagerArgs) -> anyhow::Result<Vec<Scenario>> {

@@ -115,7 +115,8 @@ impl TaskPlan {
     /// All labels that an alert about it must have. Warnings stay warnings; the task's own severity replaces critical.
     pub(super) fn labels_of(&self, alert: &str, is_page: bool) -> Labels {
         let severity = if is_page { "critical" } else { "warning" };
-        let base = [("severity", severity), ("team", TEAM), ("task", &self.name), ("redis", self.redis), ("alertname", alert)];
+        let base =
+            [("severity", severity), ("team", TEAM), ("task", &self.name), ("redis", self.redis), ("alertname", alert)];
         let own = self.labels.iter().copied().filter(|(name, _)| is_page || *name != "severity");
         base.into_iter().chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
@@ -123,7 +124,13 @@ impl TaskPlan {
     fn yaml(&self) -> String {
         let mut text = format!(
             "  - name: {}\n    redis: {}\n    lock: {{key: \"{}\"}}\n    grace: {}\n    settle: {}\n    wind_down: {}\n    blind_after: {}\n",
-            self.name, self.redis, self.lock(), ms(GRACE), ms(SETTLE), ms(WIND_DOWN), ms(BLIND_AFTER),
+            self.name,
+            self.redis,
+            self.lock(),
+            ms(GRACE),
+            ms(SETTLE),
+            ms(WIND_DOWN),
+            ms(BLIND_AFTER),
         );
         let mut line = |line: String| {
             // Writing to a string cannot fail.

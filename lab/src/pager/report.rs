@@ -103,7 +103,12 @@ fn delays(outcomes: &[Outcome], timing: &Timing) -> String {
 fn rows(outcome: &Outcome) -> String {
     let mut text = String::new();
     for (name, says, trouble) in &outcome.scenarios {
-        let _ = writeln!(text, "| {name} | {says} | {} | {} |", came(outcome, name), wrong(outcome, name, trouble.as_deref()));
+        let _ = writeln!(
+            text,
+            "| {name} | {says} | {} | {} |",
+            came(outcome, name),
+            wrong(outcome, name, trouble.as_deref())
+        );
     }
     let _ = writeln!(
         text,
@@ -126,7 +131,9 @@ fn one(answer: &Answer) -> String {
     match (answer.delay, answer.resolved_after) {
         (None, _) => format!("{name} did not come"),
         (Some(delay), None) => format!("{name} {:.1} s", delay.as_secs_f64()),
-        (Some(delay), Some(resolved)) => format!("{name} {:.1} s ({:.1} s)", delay.as_secs_f64(), resolved.as_secs_f64()),
+        (Some(delay), Some(resolved)) => {
+            format!("{name} {:.1} s ({:.1} s)", delay.as_secs_f64(), resolved.as_secs_f64())
+        }
     }
 }
 

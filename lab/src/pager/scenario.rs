@@ -6,7 +6,7 @@ use super::plan::TaskPlan;
 use super::scene::Scene;
 
 /// What happens: knows the truth, and says which pages must and may come.
-pub(super) type Play = fn(Scene) -> Pin<Box<dyn Future<Output = anyhow::Result<()>> + Send>>;
+pub(super) type Play = fn(Scene) -> Pin<Box<dyn Future<Output = anyhow::Result<()>>>>;
 
 /// A scenario and what it needs.
 pub(super) struct Scenario {

@@ -85,10 +85,6 @@ impl Scene {
         Ok(self.expect(self.labels_of_agent(alert, at)?, due))
     }
 
-    pub(super) fn may_of_redis(&self, alert: &str, redis: &str) {
-        self.may(labels(alert, &[("redis", redis)]));
-    }
-
     pub(super) fn may_of_agent(&self, alert: &str, at: usize) -> anyhow::Result<()> {
         self.may(self.labels_of_agent(alert, at)?);
         Ok(())
@@ -193,6 +189,8 @@ impl Task {
         };
         let mut worker = Worker::start(&setup).await?;
         worker.contend().await?;
+        // It goes on when the scenario is over: its end would be another story.
+        self.scene.stage.workers.lock().await.push(worker.clone());
         Ok(worker)
     }
 

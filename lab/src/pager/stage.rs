@@ -19,7 +19,7 @@ use super::scene::Scene;
 use super::verdict::{self, Answer, Finding};
 use crate::stack::{
     Agent, Alertmanager, ClockProxy, Labels, Link, LossyScrapes, Program, Prometheus, PrometheusSetup, Receiver, Redis,
-    Target, until,
+    Target, Worker, until,
 };
 
 /// The job of the agents in Prometheus.
@@ -80,6 +80,8 @@ pub(super) struct Stage {
     pub(super) tasks: Vec<TaskPlan>,
     pub(super) timing: Timing,
     pub(super) ledger: Ledger,
+    /// All that were hired.
+    pub(super) workers: Mutex<Vec<Worker>>,
     pub(super) prometheus: Mutex<Prometheus>,
     pub(super) alertmanager: Mutex<Alertmanager>,
     pub(super) receiver: Receiver,
@@ -137,13 +139,17 @@ async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
     for scenario in &plan.scenarios {
         let scene = Scene { stage: Arc::clone(&stage), scenario: scenario.name };
         let (name, says, play) = (scenario.name, scenario.says, scenario.play);
-        playing.spawn(async move { (name, says, play(scene).await) });
+        playing.spawn_local(async move { (name, says, play(scene).await) });
     }
     let mut scenarios = Vec::new();
     while let Some(played) = playing.join_next().await {
         let (name, says, played) = played.context("a scenario panicked")?;
         let trouble = played.err().map(|error| format!("{error:#}"));
-        eprintln!("{} {name}{}", plan.name, trouble.as_deref().map_or(" is over".to_owned(), |why| format!(" failed: {why}")));
+        eprintln!(
+            "{} {name}{}",
+            plan.name,
+            trouble.as_deref().map_or(" is over".to_owned(), |why| format!(" failed: {why}"))
+        );
         scenarios.push((name, says, trouble));
     }
     stage.prove_alive(&control).await?;
@@ -203,7 +209,8 @@ impl Stage {
         let (mut agents, mut instances, mut addresses, mut scrapes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for at in 1..=plan.agents {
             let of_agent = if at == plan.agents { last.clone() } else { first.clone() };
-            let agent = Agent::start(&plan::config(of_agent.iter().map(|(name, address)| (*name, *address)), &tasks)).await?;
+            let agent =
+                Agent::start(&plan::config(of_agent.iter().map(|(name, address)| (*name, *address)), &tasks)).await?;
             let mut address = agent.address();
             if let Some(share) = wiring.lost_scrapes {
                 let lossy = LossyScrapes::start(address, share, SEED + u64::try_from(at)?).await?;
@@ -231,12 +238,14 @@ impl Stage {
         expect_watchdog(&ledger);
         let knows = async || prometheus.knows_its_alertmanager().await.unwrap_or(false);
         until(READY_WITHIN, "Prometheus knows its Alertmanager", knows).await?;
-        let scraped = async || prometheus.query("lockwatch_build_info").await.is_ok_and(|found| found.len() == plan.agents);
+        let scraped =
+            async || prometheus.query("lockwatch_build_info").await.is_ok_and(|found| found.len() == plan.agents);
         until(READY_WITHIN, "Prometheus knows the agents", scraped).await?;
         Ok(Stage {
             tasks,
             timing,
             ledger,
+            workers: Mutex::default(),
             prometheus: Mutex::new(prometheus),
             alertmanager: Mutex::new(alertmanager),
             receiver,
@@ -253,7 +262,11 @@ impl Stage {
     }
 
     /// The configuration of an agent with these tasks instead of the ones that it began with.
-    pub(super) fn config<'a>(&self, agent: usize, tasks: impl IntoIterator<Item = &'a TaskPlan>) -> anyhow::Result<String> {
+    pub(super) fn config<'a>(
+        &self,
+        agent: usize,
+        tasks: impl IntoIterator<Item = &'a TaskPlan>,
+    ) -> anyhow::Result<String> {
         let addresses = self.addresses.get(agent).with_context(|| format!("no agent {agent}"))?;
         Ok(plan::config(addresses.iter().map(|(name, address)| (*name, *address)), tasks))
     }
@@ -266,7 +279,8 @@ impl Stage {
         tokio::time::sleep(GRACE).await;
         let waits_for = self.ledger.entries().into_iter().find(|entry| is_watchdog(&entry.labels));
         if let Some(Expected { need: Need::Must { by, .. }, .. }) = waits_for {
-            let told = || verdict::periods(&self.receiver.notifications()).iter().any(|period| is_watchdog(&period.labels));
+            let told =
+                || verdict::periods(&self.receiver.notifications()).iter().any(|period| is_watchdog(&period.labels));
             let _judged_later = until(by.saturating_duration_since(Instant::now()), "", async || told()).await;
         }
         Ok(())
@@ -286,10 +300,13 @@ impl Stage {
             .output()
             .await?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let row = text.lines().map(str::split_whitespace).find_map(|mut cells| {
-            (cells.next() == Some(CONTROL_TASK)).then(|| cells.collect::<Vec<_>>())
-        });
-        let cell = |at: usize| row.as_ref().and_then(|row| row.get(at)).and_then(|text| lockwatch::config::parse_duration_ms(text).ok());
+        let row = text
+            .lines()
+            .map(str::split_whitespace)
+            .find_map(|mut cells| (cells.next() == Some(CONTROL_TASK)).then(|| cells.collect::<Vec<_>>()));
+        let cell = |at: usize| {
+            row.as_ref().and_then(|row| row.get(at)).and_then(|text| lockwatch::config::parse_duration_ms(text).ok())
+        };
         Ok(cell(2).zip(cell(0)).map(|(page_ms, grace_ms)| Duration::from_millis(page_ms.saturating_sub(grace_ms))))
     }
 }
@@ -298,7 +315,12 @@ fn expect_watchdog(ledger: &Ledger) {
     let labels = [("alertname", WATCHDOG), ("severity", "none")];
     let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
     let now = Instant::now();
-    ledger.write(Expected { scenario: "", labels, need: Need::Must { due: now, by: now + WATCHDOG_WITHIN }, end: End::Never });
+    ledger.write(Expected {
+        scenario: "",
+        labels,
+        need: Need::Must { due: now, by: now + WATCHDOG_WITHIN },
+        end: End::Never,
+    });
 }
 
 fn is_watchdog(labels: &Labels) -> bool {

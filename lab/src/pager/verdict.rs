@@ -172,12 +172,7 @@ pub(super) fn judge(
     (answers_given, findings)
 }
 
-fn judge_end(
-    end: End,
-    period: &Period,
-    ended: Instant,
-    finding: &mut impl FnMut(Wrong, String),
-) -> Option<Duration> {
+fn judge_end(end: End, period: &Period, ended: Instant, finding: &mut impl FnMut(Wrong, String)) -> Option<Duration> {
     let (mended, by) = match end {
         End::Any => return None,
         End::Never => (None, None),
@@ -197,7 +192,10 @@ fn judge_end(
         (Some(resolved), Some(mended)) => {
             let after = resolved.saturating_duration_since(mended);
             if by.is_some_and(|by| resolved > by) {
-                finding(Wrong::NotResolved, format!("was resolved only {:.1} s after it was mended", after.as_secs_f64()));
+                finding(
+                    Wrong::NotResolved,
+                    format!("was resolved only {:.1} s after it was mended", after.as_secs_f64()),
+                );
             }
             Some(after)
         }

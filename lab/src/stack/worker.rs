@@ -14,7 +14,7 @@ use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 
@@ -58,11 +58,12 @@ pub enum Lost {
     WorkOn,
 }
 
-/// A running worker; killed when dropped. It does nothing until it is told to contend.
-#[derive(Debug)]
+/// A running worker. It does nothing until it is told to contend. Clones are the same worker; it is killed when the
+/// last one is dropped.
+#[derive(Clone, Debug)]
 pub struct Worker {
-    child: Child,
-    stdin: ChildStdin,
+    child: Arc<Mutex<Child>>,
+    stdin: Arc<Mutex<ChildStdin>>,
     news: watch::Receiver<(News, Instant)>,
     lock: String,
 }
@@ -122,6 +123,7 @@ impl Worker {
         let stdout = child.stdout.take().context("a worker without standard output")?;
         let (tell, news) = watch::channel((News::Waits, Instant::now()));
         tokio::spawn(listen(stdout, tell));
+        let (child, stdin) = (Arc::new(Mutex::new(child)), Arc::new(Mutex::new(stdin)));
         let mut worker = Worker { child, stdin, news, lock: setup.lock.clone() };
         worker.until(News::Up).await?;
         Ok(worker)
@@ -189,7 +191,7 @@ impl Worker {
     /// # Errors
     /// When it cannot be killed.
     pub async fn crash(&mut self) -> anyhow::Result<Instant> {
-        self.child.kill().await.with_context(|| format!("cannot kill a worker of {}", self.lock))?;
+        self.child.lock().await.kill().await.with_context(|| format!("cannot kill a worker of {}", self.lock))?;
         Ok(Instant::now())
     }
 
@@ -198,7 +200,7 @@ impl Worker {
     /// # Errors
     /// When it has ended.
     pub async fn freeze(&self) -> anyhow::Result<()> {
-        send_signal(self.child.id().context("the worker has ended")?, Signal::Stop).await
+        self.signal(Signal::Stop).await
     }
 
     /// Lets a frozen one go on.
@@ -206,12 +208,17 @@ impl Worker {
     /// # Errors
     /// When it has ended.
     pub async fn thaw(&self) -> anyhow::Result<()> {
-        send_signal(self.child.id().context("the worker has ended")?, Signal::Continue).await
+        self.signal(Signal::Continue).await
+    }
+
+    async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        send_signal(self.child.lock().await.id().context("the worker has ended")?, signal).await
     }
 
     async fn tell(&mut self, order: Order) -> anyhow::Result<()> {
         let line = format!("{}\n", order.word());
-        self.stdin.write_all(line.as_bytes()).await.with_context(|| format!("a worker of {} has ended", self.lock))
+        let told = self.stdin.lock().await.write_all(line.as_bytes()).await;
+        told.with_context(|| format!("a worker of {} has ended", self.lock))
     }
 
     async fn until(&mut self, wanted: News) -> anyhow::Result<Instant> {

@@ -18,14 +18,18 @@ const DISAGREE_AFTER: Duration = Duration::from_secs(300);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("agent-restart", "the agent restarts while down fires: neither resolved nor told again", |scene| {
-            Box::pin(agent_restart(scene))
-        })
+        Scenario::new(
+            "agent-restart",
+            "the agent restarts while down fires: neither resolved nor told again",
+            |scene| Box::pin(agent_restart(scene)),
+        )
         .agents(1)
         .short(),
-        Scenario::new("agent-restart-in-gap", "the agent restarts in a gap: down comes a grace later at most", |scene| {
-            Box::pin(agent_restart_in_gap(scene))
-        })
+        Scenario::new(
+            "agent-restart-in-gap",
+            "the agent restarts in a gap: down comes a grace later at most",
+            |scene| Box::pin(agent_restart_in_gap(scene)),
+        )
         .agents(1),
         Scenario::new("agent-frozen", "the only agent stands still for 40 s while down fires: it stays", |scene| {
             Box::pin(agent_frozen(scene))
@@ -41,16 +45,25 @@ pub(super) fn all() -> Vec<Scenario> {
         })
         .agents(1)
         .short(),
-        Scenario::new("two-agents", "two agents see a crash: one page", |scene| Box::pin(two_agents(scene))).agents(2).short(),
-        Scenario::new("one-agent-dead", "one of two agents dies: told, no page", |scene| Box::pin(one_agent_dead(scene))).agents(2),
-        Scenario::new("one-agent-frozen", "one of two agents stands still over a crash: one page that stays", |scene| {
-            Box::pin(one_agent_frozen(scene))
+        Scenario::new("two-agents", "two agents see a crash: one page", |scene| Box::pin(two_agents(scene)))
+            .agents(2)
+            .short(),
+        Scenario::new("one-agent-dead", "one of two agents dies: told, no page", |scene| {
+            Box::pin(one_agent_dead(scene))
         })
+        .agents(2),
+        Scenario::new(
+            "one-agent-frozen",
+            "one of two agents stands still over a crash: one page that stays",
+            |scene| Box::pin(one_agent_frozen(scene)),
+        )
         .agents(2)
         .short(),
-        Scenario::new("one-agent-cut-off", "one of two agents cannot reach Redis: told; a crash meanwhile pages once", |scene| {
-            Box::pin(one_agent_cut_off(scene))
-        })
+        Scenario::new(
+            "one-agent-cut-off",
+            "one of two agents cannot reach Redis: told; a crash meanwhile pages once",
+            |scene| Box::pin(one_agent_cut_off(scene)),
+        )
         .agents(2)
         .wiring(Wiring { last_agent_by_links: true, ..Wiring::default() }),
         Scenario::new("one-agent-elsewhere", "one of two agents watches another server: told, no page", |scene| {
@@ -175,7 +188,8 @@ async fn one_agent_dead(scene: Scene) -> anyhow::Result<()> {
     // Less than half of the scrapes of five minutes succeed: the sooner, the shorter it lived.
     let lived = scene.stage.scraped_since.elapsed();
     scene.agent(1).await?.kill().await?;
-    let down = scene.expect_of_agent("LockwatchAgentDown", 1, Instant::now() + lived - 2 * scene.stage.timing.scrape)?;
+    let down =
+        scene.expect_of_agent("LockwatchAgentDown", 1, Instant::now() + lived - 2 * scene.stage.timing.scrape)?;
     down.later_by(3 * scene.stage.timing.scrape);
     scene.until_told(&down).await?;
     scene.pass(120).await;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::pager::plan::GRACE;
+use crate::pager::plan::SETTLE;
 use crate::pager::scenario::Scenario;
 use crate::pager::scene::Scene;
 use crate::stack::Worker;
@@ -13,15 +13,21 @@ pub(super) fn all() -> Vec<Scenario> {
             Box::pin(crash_alone(scene))
         })
         .short(),
-        Scenario::new("crash-with-waiter", "the holder crashes, a waiter takes over: no page, the expiry is told", |scene| {
-            Box::pin(crash_with_waiter(scene))
+        Scenario::new(
+            "crash-with-waiter",
+            "the holder crashes, a waiter takes over: no page, the expiry is told",
+            |scene| Box::pin(crash_with_waiter(scene)),
+        )
+        .short(),
+        Scenario::new("handover", "release and take-over within the grace: nothing", |scene| Box::pin(handover(scene)))
+            .short(),
+        Scenario::new("rolling-deploy", "four handovers in a row: nothing", |scene| Box::pin(rolling_deploy(scene)))
+            .short(),
+        Scenario::new("restless", "eight handovers: flapping", |scene| Box::pin(restless(scene))),
+        Scenario::new("phantom-holds", "held for 1 s of every 5 s: down and staying so", |scene| {
+            Box::pin(phantom_holds(scene))
         })
         .short(),
-        Scenario::new("handover", "release and take-over within the grace: nothing", |scene| Box::pin(handover(scene))).short(),
-        Scenario::new("rolling-deploy", "four handovers in a row: nothing", |scene| Box::pin(rolling_deploy(scene))).short(),
-        Scenario::new("restless", "eight handovers: flapping", |scene| Box::pin(restless(scene))),
-        Scenario::new("phantom-holds", "held for 1 s of every 5 s: down and staying so", |scene| Box::pin(phantom_holds(scene)))
-            .short(),
         Scenario::new("own-severity", "the task's own severity replaces critical", |scene| Box::pin(never_held(scene)))
             .task(|task| task.labelled("severity", "warning"))
             .short(),
@@ -75,34 +81,39 @@ async fn handover(scene: Scene) -> anyhow::Result<()> {
 async fn rolling_deploy(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     task.switch_on("anna").await?;
-    let holder = hand_over(&scene, 3).await?;
+    let mut holder = task.holder().await?;
+    for _ in 0..3 {
+        holder = hand_over(&scene, holder).await?;
+    }
     scene.pass(20).await;
-    drop(holder);
-    task.switch_off("anna").await?;
     Ok(())
 }
 
 async fn restless(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     task.switch_on("anna").await?;
-    let _holder = hand_over(&scene, 8).await?;
-    let flapping = task.expect("LockwatchTaskFlapping", Instant::now());
-    flapping.stays_until(Instant::now() + Duration::from_secs(600));
+    let mut holder = task.holder().await?;
+    let mut fourth = Instant::now();
+    for handover in 1..=8 {
+        holder = hand_over(&scene, holder).await?;
+        if handover == 4 {
+            fourth = Instant::now();
+        }
+    }
+    // The first hold ended a gap too, and a hold counts when it has settled.
+    let flapping = task.expect("LockwatchTaskFlapping", fourth);
+    flapping.later_by(SETTLE + Duration::from_secs(6));
+    flapping.stays_until(fourth + Duration::from_secs(600));
     scene.until_told(&flapping).await
 }
 
-/// From worker to worker, so many times.
-async fn hand_over(scene: &Scene, times: u32) -> anyhow::Result<Worker> {
-    let task = scene.task()?;
-    let mut holder = task.holder().await?;
-    for _ in 0..times {
-        scene.pass(6).await;
-        let mut next = task.candidate().await?;
-        holder.release().await?;
-        next.holds().await?;
-        holder = next;
-    }
-    Ok(holder)
+/// After some seconds, from the present holder to another one.
+async fn hand_over(scene: &Scene, mut holder: Worker) -> anyhow::Result<Worker> {
+    scene.pass(6).await;
+    let mut next = scene.task()?.candidate().await?;
+    holder.release().await?;
+    next.holds().await?;
+    Ok(next)
 }
 
 async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
@@ -112,16 +123,14 @@ async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
     let wanted = task.switch_on("anna").await?;
     // Holds stop the watch, but do not reset it.
     let down = task.expect_down(wanted + Duration::from_secs(1));
-    for hold in 0..14 {
+    for hold in 1..=14 {
         scene.pass(4).await;
         worker.contend().await?;
         worker.holds().await?;
         scene.pass(1).await;
         let released = worker.release().await?;
-        if hold == 6 {
-            let flapping = task.expect("LockwatchTaskFlapping", released - GRACE * 3);
-            flapping.later_by(GRACE * 3);
-            flapping.stays_until(released + Duration::from_secs(600));
+        if hold == 5 {
+            task.expect("LockwatchTaskFlapping", released).stays_until(released + Duration::from_secs(600));
         }
     }
     scene.until_told(&down).await?;

@@ -15,17 +15,23 @@ const MANY: usize = 200;
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("restart-with-data", "Redis restarts with its data: nothing", |scene| Box::pin(restart_with_data(scene)))
-            .task(|task| task.on("kept"))
-            .short(),
-        Scenario::new("restart-empty", "Redis restarts without its data: switches lost, the living holder lost its lock", |scene| {
-            Box::pin(restart_empty(scene))
+        Scenario::new("restart-with-data", "Redis restarts with its data: nothing", |scene| {
+            Box::pin(restart_with_data(scene))
         })
+        .task(|task| task.on("kept"))
+        .short(),
+        Scenario::new(
+            "restart-empty",
+            "Redis restarts without its data: switches lost, the living holder lost its lock",
+            |scene| Box::pin(restart_empty(scene)),
+        )
         .task(|task| task.on("emptied").with_lease(SHORT_LEASE).with_claims())
         .short(),
-        Scenario::new("restart-empty-taken", "the same, and a waiter takes the lock from the living holder: also split", |scene| {
-            Box::pin(restart_empty_taken(scene))
-        })
+        Scenario::new(
+            "restart-empty-taken",
+            "the same, and a waiter takes the lock from the living holder: also split",
+            |scene| Box::pin(restart_empty_taken(scene)),
+        )
         .task(|task| task.on("taken").with_lease(LONG_LEASE).with_claims()),
         Scenario::new("restart-empty-idle", "the same while nobody wants it and nobody holds it: nothing", |scene| {
             Box::pin(restart_empty_idle(scene))
@@ -34,22 +40,30 @@ pub(super) fn all() -> Vec<Scenario> {
         .short(),
         Scenario::new("flushed", "all keys are flushed: switches lost, lost lock", |scene| Box::pin(flushed(scene)))
             .task(|task| task.on("flushed").with_lease(SHORT_LEASE).with_claims()),
-        Scenario::new("frozen", "Redis does not answer for 45 s: one page for it, until it answers", |scene| Box::pin(frozen(scene)))
-            .task(|task| task.on("frozen"))
-            .short(),
+        Scenario::new("frozen", "Redis does not answer for 45 s: one page for it, until it answers", |scene| {
+            Box::pin(frozen(scene))
+        })
+        .task(|task| task.on("frozen"))
+        .short(),
         Scenario::new("blip", "Redis does not answer for 8 s: nothing", |scene| Box::pin(blip(scene)))
             .task(|task| task.on("blip").with_lease(LONG_LEASE))
             .short(),
-        Scenario::new("away-while-down", "Redis is away for 10 minutes (short: 60 s) while down fires: it stays", |scene| {
-            Box::pin(away_while_down(scene))
-        })
+        Scenario::new(
+            "away-while-down",
+            "Redis is away for 10 minutes (short: 60 s) while down fires: it stays",
+            |scene| Box::pin(away_while_down(scene)),
+        )
         .task(|task| task.on("away"))
         .short(),
-        Scenario::new("many-tasks", "a redis with 200 tasks dies: exactly one page", |scene| Box::pin(many_tasks(scene)))
-            .tasks((1..=MANY).map(|at| TaskPlan::new(format!("many-{at}")).on("many").never_wanted()).collect())
-            .alone(),
-        Scenario::new("clock-step", "the server's clock steps by two minutes: told, no page", |scene| Box::pin(clock_step(scene)))
-            .wiring(Wiring { clocks: true, ..Wiring::default() }),
+        Scenario::new("many-tasks", "a redis with 200 tasks dies: exactly one page", |scene| {
+            Box::pin(many_tasks(scene))
+        })
+        .tasks((1..=MANY).map(|at| TaskPlan::new(format!("many-{at}")).on("many").never_wanted()).collect())
+        .alone(),
+        Scenario::new("clock-step", "the server's clock steps by two minutes: told, no page", |scene| {
+            Box::pin(clock_step(scene))
+        })
+        .wiring(Wiring { clocks: true, ..Wiring::default() }),
     ]
 }
 

@@ -22,9 +22,11 @@ pub(super) fn all() -> Vec<Scenario> {
         })
         .alone()
         .short(),
-        Scenario::new("broken-reload", "the changed configuration is broken: told until it is mended, and pages go on", |scene| {
-            Box::pin(broken_reload(scene))
-        })
+        Scenario::new(
+            "broken-reload",
+            "the changed configuration is broken: told until it is mended, and pages go on",
+            |scene| Box::pin(broken_reload(scene)),
+        )
         .alone(),
     ]
 }

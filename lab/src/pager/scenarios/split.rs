@@ -10,9 +10,11 @@ const OTHER: &str = "6ec0bd7f-11c0-43da-975e-2a8ad9ebae0b";
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("split-briefly", "two holders in one lock for 3 s, less than a scrape: pages, and stays for 10 minutes", |scene| {
-            Box::pin(split_briefly(scene))
-        })
+        Scenario::new(
+            "split-briefly",
+            "two holders in one lock for 3 s, less than a scrape: pages, and stays for 10 minutes",
+            |scene| Box::pin(split_briefly(scene)),
+        )
         .short(),
         Scenario::new("split-by-claims", "the old holder works on beside the new one: split, lost lock", |scene| {
             Box::pin(split_by_claims(scene))
@@ -20,14 +22,17 @@ pub(super) fn all() -> Vec<Scenario> {
         .task(|task| task.with_claims())
         .short(),
         Scenario::new("readers", "two readers of a read lock: nothing", |scene| Box::pin(readers(scene))).short(),
-        Scenario::new("re-entered", "the same holder enters three times: nothing", |scene| Box::pin(re_entered(scene))).short(),
-        Scenario::new("orderly-claims", "claims follow each other in a handover: nothing", |scene| Box::pin(orderly_claims(scene)))
-            .task(|task| task.with_claims())
+        Scenario::new("re-entered", "the same holder enters three times: nothing", |scene| Box::pin(re_entered(scene)))
             .short(),
+        Scenario::new("orderly-claims", "claims follow each other in a handover: nothing", |scene| {
+            Box::pin(orderly_claims(scene))
+        })
+        .task(|task| task.with_claims())
+        .short(),
     ]
 }
 
-/// Makes the lock a hash of these fields, held for a minute.
+/// Makes the lock a hash of these fields, held for an hour.
 async fn hold(scene: &Scene, fields: &[(&str, &str)]) -> anyhow::Result<Instant> {
     let task = scene.task()?;
     let mut set = redis::cmd("HSET");
@@ -36,7 +41,7 @@ async fn hold(scene: &Scene, fields: &[(&str, &str)]) -> anyhow::Result<Instant>
         set.arg(field).arg(value);
     }
     task.command(&set).await?;
-    task.command(redis::cmd("PEXPIRE").arg(task.plan.lock()).arg(120_000)).await
+    task.command(redis::cmd("PEXPIRE").arg(task.plan.lock()).arg(3_600_000)).await
 }
 
 async fn split_briefly(scene: Scene) -> anyhow::Result<()> {

@@ -11,17 +11,26 @@ const KEPT: Duration = Duration::from_secs(120);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("restless-users", "switches change faster than the grace: nothing, until one stays on", |scene| {
-            Box::pin(restless_users(scene))
+        Scenario::new(
+            "restless-users",
+            "switches change faster than the grace: nothing, until one stays on",
+            |scene| Box::pin(restless_users(scene)),
+        )
+        .short(),
+        Scenario::new("switched-off", "switched off and released: nothing", |scene| Box::pin(switched_off(scene)))
+            .short(),
+        Scenario::new("unwanted", "switched off and held on: unwanted, until it is released", |scene| {
+            Box::pin(unwanted(scene))
         })
         .short(),
-        Scenario::new("switched-off", "switched off and released: nothing", |scene| Box::pin(switched_off(scene))).short(),
-        Scenario::new("unwanted", "switched off and held on: unwanted, until it is released", |scene| Box::pin(unwanted(scene)))
-            .short(),
-        Scenario::new("several-users", "one of three users goes on wanting it: still down", |scene| Box::pin(several_users(scene))),
-        Scenario::new("unreadable-switch", "a switch that means nothing while the lock is free: blind, until it is written", |scene| {
-            Box::pin(unreadable_switch(scene))
-        })
+        Scenario::new("several-users", "one of three users goes on wanting it: still down", |scene| {
+            Box::pin(several_users(scene))
+        }),
+        Scenario::new(
+            "unreadable-switch",
+            "a switch that means nothing while the lock is free: blind, until it is written",
+            |scene| Box::pin(unreadable_switch(scene)),
+        )
         .short(),
         Scenario::new("missing-switches", "the key of the switches never existed: told after 10 minutes", |scene| {
             Box::pin(missing_switches(scene))

@@ -10,22 +10,28 @@ const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(75);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("prometheus-restart", "Prometheus restarts while down fires: neither resolved nor told again", |scene| {
-            Box::pin(prometheus_restart(scene))
-        })
+        Scenario::new(
+            "prometheus-restart",
+            "Prometheus restarts while down fires: neither resolved nor told again",
+            |scene| Box::pin(prometheus_restart(scene)),
+        )
         .alone()
         .short(),
         Scenario::new("prometheus-away-in-gap", "Prometheus is away when down is due: it comes afterwards", |scene| {
             Box::pin(prometheus_away_in_gap(scene))
         })
         .alone(),
-        Scenario::new("alertmanager-restart", "Alertmanager restarts while down fires: neither resolved nor told again", |scene| {
-            Box::pin(alertmanager_restart(scene))
-        })
+        Scenario::new(
+            "alertmanager-restart",
+            "Alertmanager restarts while down fires: neither resolved nor told again",
+            |scene| Box::pin(alertmanager_restart(scene)),
+        )
         .alone(),
-        Scenario::new("lost-scrapes", "30 % of the scrapes get lost: nothing false, and down comes and stays", |scene| {
-            Box::pin(lost_scrapes(scene))
-        })
+        Scenario::new(
+            "lost-scrapes",
+            "30 % of the scrapes get lost: nothing false, and down comes and stays",
+            |scene| Box::pin(lost_scrapes(scene)),
+        )
         .wiring(Wiring { lost_scrapes: Some(0.3), ..Wiring::default() })
         .short(),
     ]
