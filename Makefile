@@ -4,12 +4,14 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test build lint fmt docs
+.PHONY: help demo test pager-bench build lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
 	@echo "make test                all tests"
+	@echo "make pager-bench         plays 60 scenarios through Prometheus and Alertmanager: missed and false pages (15 minutes)"
+	@echo "make pager-bench ARGS=--short  those that end within three minutes"
 	@echo "make build               target/release/lockwatch"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
 	@echo "make fmt                 format the sources"
@@ -22,6 +24,11 @@ demo:
 test:
 	@scripts/setup test
 	$(CARGO) test --workspace --locked $(ARGS)
+
+pager-bench:
+	@scripts/setup pager-bench
+	$(CARGO) build --workspace --locked
+	$(CARGO) run --package lockwatch-lab --locked -- pager $(ARGS)
 
 build:
 	$(CARGO) build --release --locked

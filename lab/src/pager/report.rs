@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::PagerArgs;
 use super::ledger::is_page;
 use super::scenario::{Length, Scenario};
-use super::stage::{Outcome, Timing};
+use super::stage::{Outcome, Timing, WATCHDOG};
 use super::verdict::{Answer, Finding, Wrong};
 use crate::stack::Labels;
 
@@ -37,7 +37,7 @@ impl Report {
             timing.routes.origin,
         );
         text.push_str(&totals(outcomes));
-        text.push_str(&delays(outcomes, timing));
+        text.push_str(&delays(outcomes));
         text.push_str("\n## Scenarios\n\n| scenario | what must and must not page | came, after it was due (resolved, after it was mended) | wrong |\n|---|---|---|---|\n");
         outcomes.iter().for_each(|outcome| text.push_str(&rows(outcome)));
         Report { text, all_right }
@@ -72,32 +72,36 @@ fn totals(outcomes: &[Outcome]) -> String {
     text
 }
 
-fn delays(outcomes: &[Outcome], timing: &Timing) -> String {
-    let mut by_alert: BTreeMap<String, Vec<Duration>> = BTreeMap::new();
+/// Delays of one alert, each with its scenario.
+type Delays<'a> = Vec<(Duration, &'a str)>;
+
+fn delays(outcomes: &[Outcome]) -> String {
+    let mut by_alert: BTreeMap<&str, Delays> = BTreeMap::new();
     for answer in outcomes.iter().flat_map(|outcome| &outcome.answers) {
-        if let Some(delay) = answer.delay {
-            by_alert.entry(name(&answer.expected.labels).to_owned()).or_default().push(delay);
+        let (name, scenario) = (name(&answer.expected.labels), answer.expected.scenario);
+        if let Some(delay) = answer.delay.filter(|_| name != WATCHDOG) {
+            by_alert.entry(name).or_default().push((delay, if scenario.is_empty() { CONTROL } else { scenario }));
         }
     }
-    let mut text = "Seconds from due to page:\n\n| alert | pages | median | max |\n|---|---|---|---|\n".to_owned();
-    let mut all = Vec::new();
-    for (alert, delays) in &mut by_alert {
-        delays.sort();
-        let _ = writeln!(text, "| {alert} | {} | {} | {} |", delays.len(), median(delays), seconds(delays.last()));
-        if is_page(alert) {
-            all.extend(delays.iter().copied());
-        }
+    let mut text =
+        "Seconds from due to told:\n\n| alert | times | median | max | slowest in |\n|---|---|---|---|---|\n"
+            .to_owned();
+    let pages = by_alert.iter().filter(|(alert, _)| is_page(alert)).flat_map(|(_, delays)| delays).copied().collect();
+    for (alert, delays) in by_alert.into_iter().chain([("all that page", pages)]) {
+        text.push_str(&row_of_delays(alert, delays));
     }
-    all.sort();
-    let _ = writeln!(text, "| all that page | {} | {} | {} |", all.len(), median(&all), seconds(all.last()));
     let promised = outcomes.iter().filter_map(|outcome| outcome.promised).max();
-    let _ = writeln!(
-        text,
-        "\n`check-config` promises at most {} (worst time to page less the grace), exactly {:.1} s.",
-        promised.map_or("nothing".to_owned(), |promised| format!("{:.0} s", promised.as_secs_f64())),
-        timing.promised().as_secs_f64(),
-    );
+    let promised = promised.map_or("nothing".to_owned(), |promised| format!("at most {:.0} s", promised.as_secs_f64()));
+    // Writing to a string cannot fail.
+    let _ = writeln!(text, "\n`lockwatch check-config` promises {promised} from the end of the grace to the page.");
     text
+}
+
+fn row_of_delays(alert: &str, mut delays: Delays) -> String {
+    delays.sort();
+    let median = delays.get(delays.len() / 2).map_or(0.0, |(delay, _)| delay.as_secs_f64());
+    let (max, slowest) = delays.last().map_or((0.0, ""), |(delay, scenario)| (delay.as_secs_f64(), *scenario));
+    format!("| {alert} | {} | {median:.1} | {max:.1} | {slowest} |\n", delays.len())
 }
 
 fn rows(outcome: &Outcome) -> String {
@@ -152,12 +156,4 @@ fn told(finding: &Finding) -> String {
 
 fn name(labels: &Labels) -> &str {
     labels.get("alertname").map_or("", String::as_str)
-}
-
-fn median(sorted: &[Duration]) -> String {
-    seconds(sorted.get(sorted.len() / 2))
-}
-
-fn seconds(duration: Option<&Duration>) -> String {
-    duration.map_or("-".to_owned(), |duration| format!("{:.1}", duration.as_secs_f64()))
 }

@@ -30,7 +30,7 @@ const CONTROL: &str = "control";
 const CONTROL_TASK: &str = "control";
 /// Down at the end.
 const LAST_CONTROL_TASK: &str = "control-at-the-end";
-const WATCHDOG: &str = "LockwatchWatchdog";
+pub(super) const WATCHDOG: &str = "LockwatchWatchdog";
 /// Alerts that fire before Prometheus knows its Alertmanager are sent again a minute later.
 const WATCHDOG_WITHIN: Duration = Duration::from_secs(150);
 /// How long all parts may take to know each other.
@@ -60,13 +60,9 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// The longest way from a fault that is due to the page, as `check-config` counts it.
-    pub(super) fn promised(&self) -> Duration {
-        2 * INTERVAL + Duration::from_millis(300) + 2 * self.scrape + self.routes.group_wait()
-    }
-
+    /// From due to the page at most: seen, believed, scraped, evaluated, and told with its group.
     pub(super) fn page_within(&self) -> Duration {
-        self.promised() + TOLERANCE
+        2 * INTERVAL + 2 * self.scrape + self.routes.group_wait() + TOLERANCE
     }
 
     /// From a mended fault to its resolved notification: seen, settled, scraped, twice evaluated, and told with its group.

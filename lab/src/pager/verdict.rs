@@ -144,7 +144,6 @@ pub(super) fn judge(
         let found = periods.iter().enumerate().find(|(at, period)| !used.contains(at) && answers(period, entry));
         let mut finding = |wrong, text| findings.push(Finding { labels: entry.labels.clone(), wrong, text });
         let Some((at, period)) = found else {
-            // A stage that ended early for another reason proves nothing.
             finding(Wrong::Missed, format!("did not come within {:.0} s", ended.duration_since(due).as_secs_f64()));
             answers_given.push(Answer { expected: entry.clone(), delay: None, resolved_after: None });
             continue;

@@ -64,15 +64,16 @@ pub enum Lost {
 pub struct Worker {
     child: Arc<Mutex<Child>>,
     stdin: Arc<Mutex<ChildStdin>>,
-    news: watch::Receiver<(News, Instant)>,
+    news: watch::Receiver<Vec<(News, Instant)>>,
+    /// So many news were waited for already.
+    heard: usize,
     lock: String,
 }
 
-/// What a worker said last.
+/// What a worker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Up,
-    Waits,
     Holds,
     Lost,
     Released,
@@ -80,12 +81,11 @@ enum News {
 }
 
 impl News {
-    const ALL: [News; 6] = [News::Up, News::Waits, News::Holds, News::Lost, News::Released, News::Ended];
+    const ALL: [News; 5] = [News::Up, News::Holds, News::Lost, News::Released, News::Ended];
 
     fn word(self) -> &'static str {
         match self {
             News::Up => "up",
-            News::Waits => "waits",
             News::Holds => "holds",
             News::Lost => "lost",
             News::Released => "released",
@@ -121,10 +121,10 @@ impl Worker {
             .context("cannot start a worker")?;
         let stdin = child.stdin.take().context("a worker without standard input")?;
         let stdout = child.stdout.take().context("a worker without standard output")?;
-        let (tell, news) = watch::channel((News::Waits, Instant::now()));
+        let (tell, news) = watch::channel(Vec::new());
         tokio::spawn(listen(stdout, tell));
         let (child, stdin) = (Arc::new(Mutex::new(child)), Arc::new(Mutex::new(stdin)));
-        let mut worker = Worker { child, stdin, news, lock: setup.lock.clone() };
+        let mut worker = Worker { child, stdin, news, heard: 0, lock: setup.lock.clone() };
         worker.until(News::Up).await?;
         Ok(worker)
     }
@@ -221,25 +221,39 @@ impl Worker {
         told.with_context(|| format!("a worker of {} has ended", self.lock))
     }
 
+    /// The first news of this kind since the last that was waited for; or the newest, if nothing came after it.
     async fn until(&mut self, wanted: News) -> anyhow::Result<Instant> {
-        let said = timeout(OBEY_WITHIN, self.news.wait_for(|(news, _)| *news == wanted || *news == News::Ended)).await;
-        let last =
-            said.with_context(|| format!("a worker of {} does not say {wanted:?} in time", self.lock))??.to_owned();
-        if last.0 != wanted {
-            bail!("a worker of {} has ended and is not {wanted:?}", self.lock);
-        }
-        Ok(last.1)
+        let heard = self.heard;
+        let fits = |news: &Vec<(News, Instant)>| find(news, heard, wanted).is_some() || has_ended(news);
+        let said = timeout(OBEY_WITHIN, self.news.wait_for(fits)).await;
+        let found = {
+            let news = said.with_context(|| format!("a worker of {} does not say {wanted:?} in time", self.lock))??;
+            find(&news, heard, wanted)
+        };
+        let (at, instant) = found.with_context(|| format!("a worker of {} ended without {wanted:?}", self.lock))?;
+        self.heard = at + 1;
+        Ok(instant)
     }
 }
 
-async fn listen(stdout: ChildStdout, tell: watch::Sender<(News, Instant)>) {
+fn find(news: &[(News, Instant)], heard: usize, wanted: News) -> Option<(usize, Instant)> {
+    let is_new = |(at, _): &(usize, &(News, Instant))| *at >= heard || at + 1 == news.len();
+    let fitting = news.iter().enumerate().filter(is_new).find(|(_, (said, _))| *said == wanted);
+    fitting.map(|(at, (_, instant))| (at, *instant))
+}
+
+fn has_ended(news: &[(News, Instant)]) -> bool {
+    news.last().is_some_and(|(said, _)| *said == News::Ended)
+}
+
+async fn listen(stdout: ChildStdout, tell: watch::Sender<Vec<(News, Instant)>>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if let Some(news) = News::ALL.into_iter().find(|news| news.word() == line) {
-            tell.send_replace((news, Instant::now()));
+        if let Some(said) = News::ALL.into_iter().find(|news| news.word() == line) {
+            tell.send_modify(|news| news.push((said, Instant::now())));
         }
     }
-    tell.send_replace((News::Ended, Instant::now()));
+    tell.send_modify(|news| news.push((News::Ended, Instant::now())));
 }
 
 /// What a worker is told on its standard input, a word per line.

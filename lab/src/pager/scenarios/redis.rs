@@ -73,6 +73,8 @@ async fn restart_with_data(scene: Scene) -> anyhow::Result<()> {
     let _holder = task.holder().await?;
     scene.pass(10).await;
     scene.redis("kept").await?.restart(Data::Kept).await?;
+    // A renewal that found the connection broken is tried again a period later.
+    task.may("LockwatchRenewalOverdue");
     scene.pass(60).await;
     Ok(())
 }
