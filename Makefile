@@ -4,7 +4,7 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test pager-bench build lint fmt docs
+.PHONY: help demo test pager-bench build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
@@ -13,6 +13,7 @@ help:
 	@echo "make pager-bench         plays 60 scenarios through Prometheus and Alertmanager: missed and false pages (15 minutes)"
 	@echo "make pager-bench ARGS=--short  those that end within three minutes"
 	@echo "make build               target/release/lockwatch"
+	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
 	@echo "make fmt                 format the sources"
 	@echo "make docs                target/doc: the documentation of the code"
@@ -32,6 +33,10 @@ pager-bench:
 
 build:
 	$(CARGO) build --release --locked
+
+dashboards:
+	@scripts/setup dashboards
+	target/dashboards/bin/python -B dashboards/source/build.py dashboards
 
 lint:
 	$(CARGO) fmt --all --check

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use lockwatch::lease::{Access, Acquired, Attempt, Holder, Lock, Waiter, Watchdog};
 use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
