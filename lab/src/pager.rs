@@ -10,6 +10,7 @@ mod scenarios;
 mod scene;
 mod stage;
 mod verdict;
+mod watch;
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

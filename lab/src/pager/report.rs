@@ -8,7 +8,7 @@ use super::PagerArgs;
 use super::ledger::is_page;
 use super::scenario::{Length, Scenario};
 use super::stage::{Outcome, Timing, WATCHDOG};
-use super::verdict::{Answer, Finding, Wrong};
+use super::verdict::{Answer, Came, Finding, Wrong};
 use crate::stack::Labels;
 
 /// The row of what belongs to no scenario.
@@ -60,8 +60,9 @@ pub(super) fn listed(scenario: &Scenario) -> String {
 
 fn totals(outcomes: &[Outcome]) -> String {
     let answers = || outcomes.iter().flat_map(|outcome| &outcome.answers);
-    let came = answers().filter(|answer| answer.delay.is_some()).count();
-    let mut text = format!("{came} of {} expected notifications came", answers().count());
+    let came = answers().filter(|answer| matches!(answer.came, Came::After(_))).count();
+    let muted = answers().filter(|answer| answer.came == Came::Muted).count();
+    let mut text = format!("{came} of {} expected alerts came, {muted} were muted by others", answers().count());
     for wrong in Wrong::ALL {
         let found = outcomes.iter().flat_map(|outcome| &outcome.findings).filter(|(_, finding)| finding.wrong == wrong);
         // Writing to a string cannot fail.
@@ -79,7 +80,9 @@ fn delays(outcomes: &[Outcome]) -> String {
     let mut by_alert: BTreeMap<&str, Delays> = BTreeMap::new();
     for answer in outcomes.iter().flat_map(|outcome| &outcome.answers) {
         let (name, scenario) = (name(&answer.expected.labels), answer.expected.scenario);
-        if let Some(delay) = answer.delay.filter(|_| name != WATCHDOG) {
+        if let Came::After(delay) = answer.came
+            && name != WATCHDOG
+        {
             by_alert.entry(name).or_default().push((delay, if scenario.is_empty() { CONTROL } else { scenario }));
         }
     }
@@ -132,10 +135,11 @@ fn came(outcome: &Outcome, scenario: &str) -> String {
 
 fn one(answer: &Answer) -> String {
     let name = name(&answer.expected.labels).trim_start_matches("Lockwatch");
-    match (answer.delay, answer.resolved_after) {
-        (None, _) => format!("{name} did not come"),
-        (Some(delay), None) => format!("{name} {:.1} s", delay.as_secs_f64()),
-        (Some(delay), Some(resolved)) => {
+    match (answer.came, answer.resolved_after) {
+        (Came::Not, _) => format!("{name} did not come"),
+        (Came::Muted, _) => format!("{name} was muted"),
+        (Came::After(delay), None) => format!("{name} {:.1} s", delay.as_secs_f64()),
+        (Came::After(delay), Some(resolved)) => {
             format!("{name} {:.1} s ({:.1} s)", delay.as_secs_f64(), resolved.as_secs_f64())
         }
     }

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 use super::ledger::{End, Entry, Expected, Need, is_page};
 use super::plan::{GRACE, TaskPlan};
 use super::stage::{JOB, Stage};
-use super::verdict::{self, Period};
+use super::verdict::{Period, answers};
 use crate::stack::{Agent, Alertmanager, ClockProxy, Labels, Link, Lost, Prometheus, Redis, Worker, WorkerSetup};
 
 /// How often the receiver is looked at.
@@ -71,18 +71,18 @@ impl Scene {
     }
 
     /// Must come for a whole redis.
-    pub(super) fn expect_of_redis(&self, alert: &str, redis: &str, due: Instant) -> Entry {
+    pub(super) fn expect_of_redis(&self, alert: &str, redis: &str, due: Instant) -> anyhow::Result<Entry> {
         self.expect(labels(alert, &[("redis", redis)]), due)
     }
 
     /// Must come for all agents together.
-    pub(super) fn expect_of_agents(&self, alert: &str, due: Instant) -> Entry {
+    pub(super) fn expect_of_agents(&self, alert: &str, due: Instant) -> anyhow::Result<Entry> {
         self.expect(labels(alert, &[("job", JOB)]), due)
     }
 
     /// Must come for one agent.
     pub(super) fn expect_of_agent(&self, alert: &str, at: usize, due: Instant) -> anyhow::Result<Entry> {
-        Ok(self.expect(self.labels_of_agent(alert, at)?, due))
+        self.expect(self.labels_of_agent(alert, at)?, due)
     }
 
     pub(super) fn may_of_agent(&self, alert: &str, at: usize) -> anyhow::Result<()> {
@@ -95,9 +95,9 @@ impl Scene {
         Ok(labels(alert, &[("job", JOB), ("instance", instance)]))
     }
 
-    pub(super) fn expect(&self, labels: Labels, due: Instant) -> Entry {
-        let need = Need::Must { due, by: due + self.stage.timing.page_within() };
-        self.stage.ledger.write(Expected { scenario: self.scenario, labels, need, end: End::Never })
+    fn expect(&self, labels: Labels, due: Instant) -> anyhow::Result<Entry> {
+        let need = Need::Must { due, by: due + self.stage.timing.told_within(&labels)? };
+        Ok(self.stage.ledger.write(Expected { scenario: self.scenario, labels, need, end: End::Never }))
     }
 
     fn may(&self, labels: Labels) {
@@ -108,23 +108,23 @@ impl Scene {
     pub(super) async fn until_told(&self, entry: &Entry) -> anyhow::Result<()> {
         let expected = entry.expected().context("no such entry")?;
         let Need::Must { by, .. } = expected.need else { return Ok(()) };
-        self.until_period(by, |period| verdict::answers(period, &expected)).await;
+        self.until_period(by, |period| answers(period, &expected)).await;
         Ok(())
     }
 
     /// What it tells was mended at `at`; waits until that was told, or too late. `linger` is how much longer the rule
     /// keeps it.
     pub(super) async fn mended(&self, entry: &Entry, at: Instant, linger: Duration) -> anyhow::Result<()> {
-        let within = self.stage.timing.resolved_within() + linger;
-        entry.mended(at, within);
         let expected = entry.expected().context("no such entry")?;
-        let over = |period: &Period| period.resolved.is_some() && verdict::answers(period, &expected);
+        let within = self.stage.timing.resolved_within(&expected.labels)? + linger;
+        entry.mended(at, within);
+        let over = |period: &Period| period.resolved.is_some() && answers(period, &expected);
         self.until_period(at + within, over).await;
         Ok(())
     }
 
     async fn until_period(&self, by: Instant, fits: impl Fn(&Period) -> bool) {
-        while Instant::now() < by && !verdict::periods(&self.stage.receiver.notifications()).iter().any(&fits) {
+        while Instant::now() < by && !self.stage.told().iter().any(&fits) {
             sleep(LOOK_EVERY).await;
         }
     }
@@ -225,12 +225,12 @@ impl Task {
     }
 
     /// `alert` must come for it, at the earliest when it is `due`.
-    pub(super) fn expect(&self, alert: &str, due: Instant) -> Entry {
+    pub(super) fn expect(&self, alert: &str, due: Instant) -> anyhow::Result<Entry> {
         self.scene.expect(self.plan.labels_of(alert, is_page(alert)), due)
     }
 
     /// It is free and wanted since `since`.
-    pub(super) fn expect_down(&self, since: Instant) -> Entry {
+    pub(super) fn expect_down(&self, since: Instant) -> anyhow::Result<Entry> {
         self.expect("LockwatchTaskDown", since + GRACE)
     }
 

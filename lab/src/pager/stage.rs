@@ -11,12 +11,13 @@ use tokio::process::Command;
 use tokio::sync::{Mutex, Semaphore};
 use tokio::task::JoinSet;
 
-use super::ledger::{End, Expected, Ledger, Need};
+use super::ledger::{End, Expected, Ledger, Need, is_page};
 use super::plan::{self, GRACE, INTERVAL, SETTLE, TaskPlan};
 use super::routes::Routes;
 use super::scenario::{Scenario, Wiring};
 use super::scene::Scene;
-use super::verdict::{self, Answer, Finding};
+use super::verdict::{self, Answer, Finding, Period};
+use super::watch::Watch;
 use crate::stack::{
     Agent, Alertmanager, ClockProxy, Labels, Link, LossyScrapes, Program, Prometheus, PrometheusSetup, Receiver, Redis,
     Target, Worker, until,
@@ -60,15 +61,23 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// From due to the page at most: seen, believed, scraped, evaluated, and told with its group.
-    pub(super) fn page_within(&self) -> Duration {
-        2 * INTERVAL + 2 * self.scrape + self.routes.group_wait() + TOLERANCE
+    /// From due to told at most: seen, believed, scraped, evaluated, and a page also told with its group.
+    pub(super) fn told_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
+        let group_wait = if is_told(labels) { self.routes.waits(labels)?.group_wait } else { Duration::ZERO };
+        Ok(2 * INTERVAL + 2 * self.scrape + group_wait + TOLERANCE)
     }
 
-    /// From a mended fault to its resolved notification: seen, settled, scraped, twice evaluated, and told with its group.
-    pub(super) fn resolved_within(&self) -> Duration {
-        2 * INTERVAL + SETTLE + 3 * self.scrape + self.routes.group_interval() + TOLERANCE
+    /// From mended to told at most: seen, settled, scraped, twice evaluated, and a page also told with its group.
+    pub(super) fn resolved_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
+        let interval = if is_told(labels) { self.routes.waits(labels)?.group_interval } else { Duration::ZERO };
+        Ok(2 * INTERVAL + SETTLE + 3 * self.scrape + interval + TOLERANCE)
     }
+}
+
+/// Whether it is judged by its notifications: pages and the watchdog are. Warnings are told in groups, later, or not at all
+/// beside a page.
+fn is_told(labels: &Labels) -> bool {
+    labels.get("alertname").is_some_and(|name| is_page(name) || name == WATCHDOG)
 }
 
 /// The running parts. Fields are dropped from first to last: whoever uses a part before the part.
@@ -79,6 +88,7 @@ pub(super) struct Stage {
     /// All that were hired.
     pub(super) workers: Mutex<Vec<Worker>>,
     pub(super) prometheus: Mutex<Prometheus>,
+    watch: Watch,
     pub(super) alertmanager: Mutex<Alertmanager>,
     pub(super) receiver: Receiver,
     /// Since when Prometheus has scraped the agents.
@@ -127,10 +137,8 @@ async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
         Arc::new(Stage::start(&plan, timing).await.with_context(|| format!("the stage {}", plan.name))?)
     };
     let control = Scene { stage: Arc::clone(&stage), scenario: "" };
-    control.task_named(CONTROL_TASK)?.switch_on("control").await.map(|on| {
-        let down = control.task_named(CONTROL_TASK).map(|task| task.expect_down(on));
-        down.map(|_| ())
-    })??;
+    let task = control.task_named(CONTROL_TASK)?;
+    task.expect_down(task.switch_on("control").await?)?;
     let mut playing = JoinSet::new();
     for scenario in &plan.scenarios {
         let scene = Scene { stage: Arc::clone(&stage), scenario: scenario.name };
@@ -149,8 +157,8 @@ async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
         scenarios.push((name, says, trouble));
     }
     stage.prove_alive(&control).await?;
-    let periods = verdict::periods(&stage.receiver.notifications());
-    let (answers, findings) = verdict::judge(&stage.ledger.entries(), &periods, Instant::now(), WATCHDOG);
+    let (told, muted) = (stage.told(), stage.muted());
+    let (answers, findings) = verdict::judge(&stage.ledger.entries(), &told, &muted, Instant::now(), WATCHDOG);
     let findings = findings.into_iter().map(|finding| (owner(&plan, &finding.labels), finding)).collect();
     let promised = stage.promised().await?;
     Ok(Outcome { stage: plan.name, scenarios, answers, findings, promised })
@@ -243,6 +251,7 @@ impl Stage {
             ledger,
             workers: Mutex::default(),
             prometheus: Mutex::new(prometheus),
+            watch: Watch::start(alertmanager.address()),
             alertmanager: Mutex::new(alertmanager),
             receiver,
             scraped_since,
@@ -267,10 +276,24 @@ impl Stage {
         Ok(plan::config(addresses.iter().map(|(name, address)| (*name, *address)), tasks))
     }
 
+    /// Everything that counts as told so far: the notifications of pages, and the warnings that Alertmanager knew.
+    pub(super) fn told(&self) -> Vec<Period> {
+        let mut told = verdict::periods(&self.receiver.notifications());
+        told.retain(|period| is_told(&period.labels));
+        let warnings = self.watch.seen().into_iter().map(|seen| seen.period);
+        told.extend(warnings.filter(|period| !is_told(&period.labels)));
+        told
+    }
+
+    /// Alerts that Alertmanager kept back because of others.
+    pub(super) fn muted(&self) -> Vec<Period> {
+        self.watch.seen().into_iter().filter(|seen| seen.muted).map(|seen| seen.period).collect()
+    }
+
     /// After all scenarios: a page must still come through, and by then none is under way that was false.
     async fn prove_alive(&self, control: &Scene) -> anyhow::Result<()> {
         let task = control.task_named(LAST_CONTROL_TASK)?;
-        let down = task.expect_down(task.switch_on("control").await?);
+        let down = task.expect_down(task.switch_on("control").await?)?;
         control.until_told(&down).await?;
         tokio::time::sleep(GRACE).await;
         let waits_for = self.ledger.entries().into_iter().find(|entry| is_watchdog(&entry.labels));

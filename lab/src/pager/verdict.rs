@@ -70,10 +70,20 @@ pub(super) struct Finding {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) expected: Expected,
-    /// From due to received.
-    pub(super) delay: Option<Duration>,
+    pub(super) came: Came,
     /// From mended to the notification that it is over.
     pub(super) resolved_after: Option<Duration>,
+}
+
+/// Whether it came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Came {
+    /// So long after it was due.
+    After(Duration),
+    /// Alertmanager kept it back because of another alert.
+    Muted,
+    /// It did not.
+    Not,
 }
 
 /// Everything that was told, alert by alert.
@@ -123,10 +133,12 @@ pub(super) fn answers(period: &Period, expected: &Expected) -> bool {
     }
 }
 
-/// Judges a stage that ended at `ended`. Repeats of alerts in `repeatable` are wished for.
+/// Judges a stage that ended at `ended`: what was told, and what was kept back because of another alert. Repeats of
+/// the alert `repeatable` are wished for.
 pub(super) fn judge(
     expected: &[Expected],
     periods: &[Period],
+    muted: &[Period],
     ended: Instant,
     repeatable: &str,
 ) -> (Vec<Answer>, Vec<Finding>) {
@@ -142,15 +154,20 @@ pub(super) fn judge(
     musts.sort_by_key(|(due, _, _)| *due);
     for (due, by, entry) in musts {
         let found = periods.iter().enumerate().find(|(at, period)| !used.contains(at) && answers(period, entry));
+        let was_muted = muted.iter().any(|period| same_subject(&period.labels, &entry.labels));
         let mut finding = |wrong, text| findings.push(Finding { labels: entry.labels.clone(), wrong, text });
         let Some((at, period)) = found else {
+            if was_muted {
+                answers_given.push(Answer { expected: entry.clone(), came: Came::Muted, resolved_after: None });
+                continue;
+            }
             finding(Wrong::Missed, format!("did not come within {:.0} s", ended.duration_since(due).as_secs_f64()));
-            answers_given.push(Answer { expected: entry.clone(), delay: None, resolved_after: None });
+            answers_given.push(Answer { expected: entry.clone(), came: Came::Not, resolved_after: None });
             continue;
         };
         used.insert(at);
         let delay = period.fired.saturating_duration_since(due);
-        if period.fired > by {
+        if period.fired > by && !was_muted {
             finding(Wrong::Late, format!("came {:.1} s after it was due", delay.as_secs_f64()));
         }
         if period.labels != entry.labels {
@@ -159,8 +176,13 @@ pub(super) fn judge(
         if !period.repeats.is_empty() && entry.labels.get("alertname").is_none_or(|name| name != repeatable) {
             finding(Wrong::Duplicated, format!("was told {} times", period.repeats.len() + 1));
         }
-        let resolved_after = judge_end(entry.end, period, ended, &mut finding);
-        answers_given.push(Answer { expected: entry.clone(), delay: Some(delay), resolved_after });
+        let resolved_after = judge_end(entry.end, period, ended, &mut |wrong, text| {
+            // An alert that ends while it is muted is never said to have ended.
+            if wrong != Wrong::NotResolved || !was_muted {
+                finding(wrong, text);
+            }
+        });
+        answers_given.push(Answer { expected: entry.clone(), came: Came::After(delay), resolved_after });
     }
     let leftover = periods.iter().enumerate().filter(|(at, _)| !used.contains(at)).map(|(_, period)| period);
     for period in leftover {
@@ -281,7 +303,7 @@ mod tests {
         }
 
         fn wrongs(&self, expected: &[Expected]) -> Vec<Wrong> {
-            let (_, findings) = judge(expected, &periods(&self.told), self.at(1000), "Watchdog");
+            let (_, findings) = judge(expected, &periods(&self.told), &[], self.at(1000), "Watchdog");
             findings.iter().map(|finding| finding.wrong).collect()
         }
     }
@@ -290,9 +312,9 @@ mod tests {
     fn one_page_in_time_that_is_resolved_when_mended_is_right() {
         let world = World::new().told(105, &[(Status::Firing, down())]).told(210, &[(Status::Resolved, down())]);
         let mended = End::Between(world.at(200), world.at(220));
-        let (answers, findings) = judge(&[world.must(100, mended)], &periods(&world.told), world.at(300), "");
+        let (answers, findings) = judge(&[world.must(100, mended)], &periods(&world.told), &[], world.at(300), "");
         assert_eq!(findings, []);
-        assert_eq!(answers[0].delay, Some(Duration::from_secs(5)));
+        assert_eq!(answers[0].came, Came::After(Duration::from_secs(5)));
         assert_eq!(answers[0].resolved_after, Some(Duration::from_secs(10)));
     }
 
@@ -316,6 +338,14 @@ mod tests {
         assert_eq!(again.wrongs(&[again.must(100, End::Never)]), [Wrong::WronglyResolved, Wrong::Duplicated]);
         let open = once(105);
         assert_eq!(open.wrongs(&[open.must(100, End::Between(open.at(200), open.at(220)))]), [Wrong::NotResolved]);
+    }
+
+    #[test]
+    fn what_another_alert_keeps_back_is_not_missed() {
+        let world = World::new();
+        let seen = Period { labels: down(), fired: world.at(103), resolved: None, repeats: Vec::new() };
+        let (answers, findings) = judge(&[world.must(100, End::Never)], &[], &[seen], world.at(300), "");
+        assert_eq!((answers[0].came, findings), (Came::Muted, Vec::new()));
     }
 
     #[test]

@@ -36,6 +36,8 @@ pub(super) fn all() -> Vec<Scenario> {
         })
         .agents(1),
         Scenario::new("agent-dead", "the only agent dies: one page", |scene| Box::pin(agent_dead(scene))).agents(1),
+        Scenario::new("all-agents-dead", "two of two agents die: one page", |scene| Box::pin(agent_dead(scene)))
+            .agents(2),
         Scenario::new("agent-crash-loop", "the only agent crashes every 15 s: one page, down stays", |scene| {
             Box::pin(agent_crash_loop(scene))
         })
@@ -77,7 +79,7 @@ pub(super) fn all() -> Vec<Scenario> {
 async fn agent_restart(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
     scene.agent(0).await?.restart().await?;
     scene.pass(25).await;
@@ -99,13 +101,13 @@ async fn agent_restart_in_gap(scene: Scene) -> anyhow::Result<()> {
     scene.pass(3).await;
     let restarted = Instant::now();
     scene.agent(0).await?.restart().await?;
-    scene.until_told(&task.expect("LockwatchTaskDown", restarted + GRACE)).await
+    scene.until_told(&task.expect("LockwatchTaskDown", restarted + GRACE)?).await
 }
 
 async fn agent_frozen(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
     scene.agent(0).await?.signal(Signal::Stop).await?;
     scene.pass(40).await;
@@ -121,15 +123,19 @@ async fn agent_dead(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("anna").await?;
     let _holder = task.holder().await?;
     scene.pass(30).await;
-    scene.agent(0).await?.kill().await?;
+    for agent in &scene.stage.agents {
+        agent.lock().await.kill().await?;
+    }
     // The newest good scrape was a little earlier.
     let due = Instant::now() + DOWN_AFTER - scene.stage.timing.scrape;
-    let dead = scene.expect_of_agents("LockwatchDown", due);
+    let dead = scene.expect_of_agents("LockwatchDown", due)?;
     dead.later_by(scene.stage.timing.scrape);
     scene.until_told(&dead).await?;
     scene.pass(60).await;
     let back = Instant::now();
-    scene.agent(0).await?.start_again().await?;
+    for agent in &scene.stage.agents {
+        agent.lock().await.start_again().await?;
+    }
     scene.mended(&dead, back, UP_AFTER).await
 }
 
@@ -138,7 +144,7 @@ async fn agent_crash_loop(scene: Scene) -> anyhow::Result<()> {
     for restart in 1..=7 {
         scene.agent(0).await?.restart().await?;
         if restart == 4 {
-            let looping = scene.expect_of_agents("LockwatchAgentRestarting", Instant::now());
+            let looping = scene.expect_of_agents("LockwatchAgentRestarting", Instant::now())?;
             looping.stays_until(Instant::now() + Duration::from_secs(600));
         }
         scene.pass(15).await;
@@ -157,7 +163,7 @@ async fn agent_and_data_lost(scene: Scene) -> anyhow::Result<()> {
     holder.holds().await?;
     let started = Instant::now();
     scene.agent(0).await?.start_again().await?;
-    let lost = task.expect("LockwatchSwitchesLost", started);
+    let lost = task.expect("LockwatchSwitchesLost", started)?;
     scene.until_told(&lost).await?;
     scene.pass(20).await;
     let mended = task.switch_on("anna").await?;
@@ -171,8 +177,8 @@ async fn two_agents(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     let free = task.crash(holder).await?;
     task.may("LockwatchRenewalOverdue");
-    task.expect("LockwatchLeaseExpired", free).stays_until(free + Duration::from_secs(600));
-    let down = task.expect_down(free);
+    task.expect("LockwatchLeaseExpired", free)?.stays_until(free + Duration::from_secs(600));
+    let down = task.expect_down(free)?;
     scene.until_told(&down).await?;
     scene.pass(25).await;
     let mut next = task.candidate().await?;
@@ -205,7 +211,7 @@ async fn one_agent_frozen(scene: Scene) -> anyhow::Result<()> {
     scene.agent(1).await?.signal(Signal::Stop).await?;
     scene.may_of_agent("LockwatchAgentDown", 1)?;
     let free = holder.release().await?;
-    let down = task.expect_down(free);
+    let down = task.expect_down(free)?;
     scene.until_told(&down).await?;
     scene.pass(10).await;
     // What it last knew was a holder; it must not say so now.
@@ -222,11 +228,11 @@ async fn one_agent_cut_off(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(15).await;
     scene.link(MAIN)?.set(Traffic::Cut);
-    let disagree = scene.expect_of_redis("LockwatchAgentsDisagree", MAIN, Instant::now() + DISAGREE_AFTER);
+    let disagree = scene.expect_of_redis("LockwatchAgentsDisagree", MAIN, Instant::now() + DISAGREE_AFTER)?;
     disagree.later_by(scene.stage.timing.scrape);
     scene.pass(60).await;
     let free = holder.release().await?;
-    let down = task.expect_down(free);
+    let down = task.expect_down(free)?;
     scene.until_told(&down).await?;
     scene.pass(20).await;
     holder.contend().await?;
@@ -249,7 +255,7 @@ async fn one_agent_elsewhere(scene: Scene) -> anyhow::Result<()> {
     let _holder = task.holder().await?;
     task.switch_on("anna").await?;
     // Of 5 minutes at least 4 must be known.
-    let disagree = task.expect("LockwatchAgentsDisagree", Instant::now() + Duration::from_secs(240));
+    let disagree = task.expect("LockwatchAgentsDisagree", Instant::now() + Duration::from_secs(240))?;
     disagree.later_by(Duration::from_secs(90));
     scene.until_told(&disagree).await
 }

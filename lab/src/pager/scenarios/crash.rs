@@ -41,9 +41,9 @@ async fn crash_alone(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     let free = task.crash(holder).await?;
     task.may("LockwatchRenewalOverdue");
-    let expired = task.expect("LockwatchLeaseExpired", free);
+    let expired = task.expect("LockwatchLeaseExpired", free)?;
     expired.stays_until(free + Duration::from_secs(600));
-    let down = task.expect_down(free);
+    let down = task.expect_down(free)?;
     scene.until_told(&down).await?;
     let mut next = task.candidate().await?;
     let mended = next.holds().await?;
@@ -58,7 +58,7 @@ async fn crash_with_waiter(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     let free = task.crash(holder).await?;
     task.may("LockwatchRenewalOverdue");
-    let expired = task.expect("LockwatchLeaseExpired", free);
+    let expired = task.expect("LockwatchLeaseExpired", free)?;
     expired.stays_until(free + Duration::from_secs(600));
     waiter.holds().await?;
     scene.until_told(&expired).await?;
@@ -101,7 +101,7 @@ async fn restless(scene: Scene) -> anyhow::Result<()> {
         }
     }
     // The first hold ended a gap too, and a hold counts when it has settled.
-    let flapping = task.expect("LockwatchTaskFlapping", fourth);
+    let flapping = task.expect("LockwatchTaskFlapping", fourth)?;
     flapping.later_by(SETTLE + Duration::from_secs(6));
     flapping.stays_until(fourth + Duration::from_secs(600));
     scene.until_told(&flapping).await
@@ -122,7 +122,7 @@ async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
     worker.release().await?;
     let wanted = task.switch_on("anna").await?;
     // Holds stop the watch, but do not reset it.
-    let down = task.expect_down(wanted + Duration::from_secs(1));
+    let down = task.expect_down(wanted + Duration::from_secs(1))?;
     for hold in 1..=14 {
         scene.pass(4).await;
         worker.contend().await?;
@@ -130,7 +130,7 @@ async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
         scene.pass(1).await;
         let released = worker.release().await?;
         if hold == 5 {
-            task.expect("LockwatchTaskFlapping", released).stays_until(released + Duration::from_secs(600));
+            task.expect("LockwatchTaskFlapping", released)?.stays_until(released + Duration::from_secs(600));
         }
     }
     scene.until_told(&down).await?;
@@ -142,5 +142,5 @@ async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
 async fn never_held(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
-    scene.until_told(&task.expect_down(wanted)).await
+    scene.until_told(&task.expect_down(wanted)?).await
 }

@@ -26,7 +26,7 @@ async fn paused(scene: Scene) -> anyhow::Result<()> {
     scene.pass(8).await;
     let over = task.pause(Duration::from_secs(45)).await?;
     let free = holder.release().await?;
-    let down = task.expect("LockwatchTaskDown", over.max(free + GRACE));
+    let down = task.expect("LockwatchTaskDown", over.max(free + GRACE))?;
     scene.until_told(&down).await?;
     holder.contend().await?;
     let mended = holder.holds().await?;

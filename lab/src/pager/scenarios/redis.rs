@@ -86,8 +86,8 @@ async fn restart_empty(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     let emptied = Instant::now();
     scene.redis("emptied").await?.restart(Data::Lost).await?;
-    let lost_switches = task.expect("LockwatchSwitchesLost", emptied);
-    let lost_lock = task.expect("LockwatchLockLost", emptied);
+    let lost_switches = task.expect("LockwatchSwitchesLost", emptied)?;
+    let lost_lock = task.expect("LockwatchLockLost", emptied)?;
     lost_lock.stays_until(emptied + Duration::from_secs(600));
     holder.loses().await?;
     holder.holds().await?;
@@ -106,10 +106,10 @@ async fn restart_empty_taken(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     let emptied = Instant::now();
     scene.redis("taken").await?.restart(Data::Lost).await?;
-    let lost_switches = task.expect("LockwatchSwitchesLost", emptied);
-    task.expect("LockwatchLockLost", emptied).stays_until(emptied + Duration::from_secs(600));
+    let lost_switches = task.expect("LockwatchSwitchesLost", emptied)?;
+    task.expect("LockwatchLockLost", emptied)?.stays_until(emptied + Duration::from_secs(600));
     new.holds().await?;
-    let split = task.expect("LockwatchTaskSplit", emptied);
+    let split = task.expect("LockwatchTaskSplit", emptied)?;
     split.stays_until(emptied + Duration::from_secs(600));
     scene.until_told(&split).await?;
     scene.until_told(&lost_switches).await?;
@@ -134,8 +134,8 @@ async fn flushed(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(10).await;
     let flushed = task.command(&redis::cmd("FLUSHALL")).await?;
-    let lost_switches = task.expect("LockwatchSwitchesLost", flushed);
-    task.expect("LockwatchLockLost", flushed).stays_until(flushed + Duration::from_secs(600));
+    let lost_switches = task.expect("LockwatchSwitchesLost", flushed)?;
+    task.expect("LockwatchLockLost", flushed)?.stays_until(flushed + Duration::from_secs(600));
     holder.loses().await?;
     holder.holds().await?;
     scene.until_told(&lost_switches).await?;
@@ -149,7 +149,7 @@ async fn frozen(scene: Scene) -> anyhow::Result<()> {
     task.switch_off("anna").await?;
     scene.pass(8).await;
     scene.redis("frozen").await?.freeze().await?;
-    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "frozen", Instant::now() + BLIND_AFTER);
+    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "frozen", Instant::now() + BLIND_AFTER)?;
     scene.pass(45).await;
     scene.redis("frozen").await?.thaw().await?;
     scene.mended(&unreachable, Instant::now(), Duration::ZERO).await
@@ -172,11 +172,11 @@ async fn blip(scene: Scene) -> anyhow::Result<()> {
 async fn away_while_down(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
     scene.redis("away").await?.save().await?;
     scene.redis("away").await?.kill().await?;
-    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "away", Instant::now() + BLIND_AFTER);
+    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "away", Instant::now() + BLIND_AFTER)?;
     scene.pass(if scene.is_short() { 60 } else { 600 }).await;
     let back = Instant::now();
     scene.redis("away").await?.start_again(Data::Kept).await?;
@@ -189,7 +189,7 @@ async fn away_while_down(scene: Scene) -> anyhow::Result<()> {
 async fn many_tasks(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     scene.redis("many").await?.kill().await?;
-    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "many", Instant::now() + BLIND_AFTER);
+    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "many", Instant::now() + BLIND_AFTER)?;
     scene.until_told(&unreachable).await?;
     scene.pass(60).await;
     let back = Instant::now();
@@ -203,7 +203,7 @@ async fn clock_step(scene: Scene) -> anyhow::Result<()> {
     let _holder = task.holder().await?;
     scene.pass(20).await;
     scene.clock(task.plan.redis)?.set_ahead_s(120);
-    let stepped = scene.expect_of_redis("LockwatchClockStep", task.plan.redis, Instant::now());
+    let stepped = scene.expect_of_redis("LockwatchClockStep", task.plan.redis, Instant::now())?;
     stepped.stays_until(Instant::now() + Duration::from_secs(500));
     scene.until_told(&stepped).await?;
     scene.pass(60).await;

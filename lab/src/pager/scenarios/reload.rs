@@ -47,7 +47,7 @@ async fn reload_in_gap(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(15).await;
     let free = holder.release().await?;
-    let down = task.expect_down(free);
+    let down = task.expect_down(free)?;
     scene.pass(3).await;
     let added = TaskPlan::new("added").never_wanted();
     reload(&scene, scene.stage.tasks.iter().chain([&added])).await?;
@@ -62,7 +62,7 @@ async fn reload_in_gap(scene: Scene) -> anyhow::Result<()> {
 async fn task_removed(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
     let removed = reload(&scene, scene.stage.tasks.iter().filter(|plan| plan.name != task.plan.name)).await?;
     scene.mended(&down, removed, Duration::ZERO).await
@@ -75,7 +75,7 @@ async fn broken_reload(scene: Scene) -> anyhow::Result<()> {
     ensure!(answer.status == 500, "the agent takes a broken configuration");
     let failed = scene.expect_of_agent("LockwatchConfigReloadFailed", 0, Instant::now())?;
     let wanted = task.switch_on("anna").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&failed).await?;
     scene.until_told(&down).await?;
     let mended = reload(&scene, &scene.stage.tasks).await?;

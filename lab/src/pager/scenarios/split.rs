@@ -50,7 +50,7 @@ async fn split_briefly(scene: Scene) -> anyhow::Result<()> {
     hold(&scene, &[(&format!("{ONE}:1"), "1")]).await?;
     scene.pass(8).await;
     let two = hold(&scene, &[(&format!("{OTHER}:1"), "1")]).await?;
-    let split = task.expect("LockwatchTaskSplit", two);
+    let split = task.expect("LockwatchTaskSplit", two)?;
     split.stays_until(two + Duration::from_secs(600));
     scene.pass(3).await;
     task.command(redis::cmd("HDEL").arg(task.plan.lock()).arg(format!("{OTHER}:1"))).await?;
@@ -70,11 +70,11 @@ async fn split_by_claims(scene: Scene) -> anyhow::Result<()> {
     old.stop_renewing().await?;
     let free = task.lease_ends().await?;
     task.may("LockwatchRenewalOverdue");
-    task.expect("LockwatchLeaseExpired", free).stays_until(free + Duration::from_secs(600));
-    task.expect("LockwatchLockLost", free).stays_until(free + Duration::from_secs(600));
+    task.expect("LockwatchLeaseExpired", free)?.stays_until(free + Duration::from_secs(600));
+    task.expect("LockwatchLockLost", free)?.stays_until(free + Duration::from_secs(600));
     let taken = new.holds().await?;
     // Both claims must be seen to change twice.
-    let split = task.expect("LockwatchTaskSplit", taken);
+    let split = task.expect("LockwatchTaskSplit", taken)?;
     split.later_by(Duration::from_secs(4));
     scene.until_told(&split).await?;
     let mended = old.release().await?;

@@ -50,7 +50,7 @@ async fn restless_users(scene: Scene) -> anyhow::Result<()> {
         scene.pass(2).await;
     }
     let wanted = task.switch_on("anna").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
     let mended = task.switch_off("anna").await?;
     scene.mended(&down, mended, Duration::ZERO).await
@@ -74,7 +74,7 @@ async fn unwanted(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(8).await;
     let off = task.switch_off("anna").await?;
-    let unwanted = task.expect("LockwatchTaskUnwanted", off + WIND_DOWN);
+    let unwanted = task.expect("LockwatchTaskUnwanted", off + WIND_DOWN)?;
     scene.until_told(&unwanted).await?;
     let mended = holder.release().await?;
     if scene.is_short() {
@@ -89,7 +89,7 @@ async fn several_users(scene: Scene) -> anyhow::Result<()> {
     let wanted = task.switch_on("anna").await?;
     task.switch_on("ben").await?;
     task.switch_off("chris").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
     task.switch_off("anna").await?;
     scene.pass(40).await;
@@ -100,7 +100,7 @@ async fn several_users(scene: Scene) -> anyhow::Result<()> {
 async fn unreadable_switch(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let unreadable = task.write_switch("anna", "perhaps").await?;
-    let blind = task.expect("LockwatchTaskBlind", unreadable + BLIND_AFTER);
+    let blind = task.expect("LockwatchTaskBlind", unreadable + BLIND_AFTER)?;
     scene.until_told(&blind).await?;
     let mended = task.switch_off("anna").await?;
     scene.mended(&blind, mended, Duration::ZERO).await
@@ -109,7 +109,7 @@ async fn unreadable_switch(scene: Scene) -> anyhow::Result<()> {
 async fn missing_switches(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     // Prometheus must have known it for so long, and it did not when this began.
-    let missing = task.expect("LockwatchSwitchKeyMissing", Instant::now() + Duration::from_secs(585));
+    let missing = task.expect("LockwatchSwitchKeyMissing", Instant::now() + Duration::from_secs(585))?;
     missing.later_by(Duration::from_secs(60));
     scene.until_told(&missing).await?;
     let mended = task.switch_off("anna").await?;

@@ -40,7 +40,7 @@ pub(super) fn all() -> Vec<Scenario> {
 async fn prometheus_restart(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
     scene.prometheus().await.stop().await?;
     scene.pass(10).await;
@@ -61,7 +61,7 @@ async fn prometheus_away_in_gap(scene: Scene) -> anyhow::Result<()> {
     let away = Duration::from_secs(20);
     scene.pass(away.as_secs()).await;
     scene.prometheus().await.start_again().await?;
-    let down = task.expect_down(free);
+    let down = task.expect_down(free)?;
     down.later_by(away + SENT_AGAIN_WITHIN);
     scene.until_told(&down).await?;
     holder.contend().await?;
@@ -72,7 +72,7 @@ async fn prometheus_away_in_gap(scene: Scene) -> anyhow::Result<()> {
 async fn alertmanager_restart(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let wanted = task.switch_on("anna").await?;
-    let down = task.expect_down(wanted);
+    let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
     scene.alertmanager().await.stop().await?;
     scene.pass(5).await;
@@ -89,7 +89,7 @@ async fn lost_scrapes(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(if scene.is_short() { 30 } else { 400 }).await;
     let free = holder.release().await?;
-    let down = task.expect_down(free);
+    let down = task.expect_down(free)?;
     // Three in a row are lost once in 37 times.
     down.later_by(3 * scene.stage.timing.scrape);
     scene.until_told(&down).await?;

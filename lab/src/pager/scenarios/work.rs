@@ -57,7 +57,7 @@ async fn hung_work(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(10).await;
     holder.hang().await?;
-    let stalled = task.expect("LockwatchTaskStalled", Instant::now() + STALE_AFTER);
+    let stalled = task.expect("LockwatchTaskStalled", Instant::now() + STALE_AFTER)?;
     scene.until_told(&stalled).await?;
     holder.work().await?;
     scene.mended(&stalled, Instant::now(), Duration::ZERO).await
@@ -84,10 +84,10 @@ async fn dead_watchdog(scene: Scene) -> anyhow::Result<()> {
     holder.stop_renewing().await?;
     let free = task.lease_ends().await?;
     // Half a period after the renewal that did not come.
-    task.expect("LockwatchRenewalOverdue", free - LEASE / 2).may_end();
-    let expired = task.expect("LockwatchLeaseExpired", free);
-    let lost = task.expect("LockwatchLockLost", free);
-    let down = task.expect_down(free);
+    task.expect("LockwatchRenewalOverdue", free - LEASE / 2)?.may_end();
+    let expired = task.expect("LockwatchLeaseExpired", free)?;
+    let lost = task.expect("LockwatchLockLost", free)?;
+    let down = task.expect_down(free)?;
     expired.stays_until(free + Duration::from_secs(600));
     lost.stays_until(free + Duration::from_secs(600));
     scene.until_told(&down).await?;
@@ -117,7 +117,7 @@ async fn held_too_long(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     task.switch_on("anna").await?;
     let mut holder = task.holder().await?;
-    let too_long = task.expect("LockwatchHeldTooLong", Instant::now() + MAX_HOLD);
+    let too_long = task.expect("LockwatchHeldTooLong", Instant::now() + MAX_HOLD)?;
     scene.until_told(&too_long).await?;
     let _next = task.candidate().await?;
     let mended = holder.release().await?;
@@ -142,7 +142,7 @@ async fn hold_for_ever(scene: &Scene) -> anyhow::Result<Instant> {
 async fn no_ttl(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     let held = hold_for_ever(&scene).await?;
-    let persistent = task.expect("LockwatchLockPersistent", held + Duration::from_secs(300));
+    let persistent = task.expect("LockwatchLockPersistent", held + Duration::from_secs(300))?;
     scene.until_told(&persistent).await?;
     let mended = task.command(redis::cmd("PEXPIRE").arg(task.plan.lock()).arg(3_600_000)).await?;
     scene.mended(&persistent, mended, Duration::ZERO).await
@@ -161,7 +161,7 @@ async fn no_candidate(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     task.switch_on("anna").await?;
     let _holder = task.holder().await?;
-    let lonely = task.expect("LockwatchNoCandidate", Instant::now() + Duration::from_secs(600));
+    let lonely = task.expect("LockwatchNoCandidate", Instant::now() + Duration::from_secs(600))?;
     scene.until_told(&lonely).await?;
     let _waiter = task.candidate().await?;
     scene.mended(&lonely, Instant::now(), Duration::ZERO).await
