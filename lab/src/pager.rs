@@ -66,7 +66,13 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
     }
     let began = Instant::now();
     let rules = args.rules.canonicalize().with_context(|| format!("no rules: {}", args.rules.display()))?;
-    let timing = Timing { scrape: args.scrape, routes: routes::Routes::load(&args.routes)?, rules, short: args.short };
+    let timing = Timing {
+        scrape: args.scrape,
+        routes: routes::Routes::load(&args.routes)?,
+        rules,
+        short: args.short,
+        slack: Duration::ZERO,
+    };
     let stages = stages(chosen, usize::from(args.agents));
     let outcomes = LocalSet::new().run_until(play(stages, &timing)).await?;
     let report = report::Report::new(&outcomes, &args, &timing, began.elapsed());

@@ -12,7 +12,9 @@ use super::ledger::{End, Entry, Expected, Need, is_page};
 use super::plan::{GRACE, TaskPlan};
 use super::stage::{JOB, Stage};
 use super::verdict::{Period, answers};
-use crate::stack::{Agent, Alertmanager, ClockProxy, Labels, Link, Lost, Prometheus, Redis, Worker, WorkerSetup};
+use crate::stack::{
+    Agent, Alertmanager, ClockProxy, Labels, Link, Lost, Prometheus, Redis, Worker, WorkerSetup, until,
+};
 
 /// How often the receiver is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -200,6 +202,13 @@ impl Task {
         let ttl_ms: i64 = redis::cmd("PTTL").arg(self.plan.lock()).query_async(&mut data).await?;
         let ttl_ms = u64::try_from(ttl_ms).with_context(|| format!("{} is not held with a lease", self.plan.name))?;
         Ok(Instant::now() + Duration::from_millis(ttl_ms))
+    }
+
+    /// Waits until its lease has just begun anew.
+    pub(super) async fn until_renewed(&self) -> anyhow::Result<()> {
+        let fresh = self.plan.lease - 2 * LOOK_EVERY;
+        let is_fresh = async || self.lease_ends().await.is_ok_and(|ends| ends > Instant::now() + fresh);
+        until(self.plan.lease, "the lease is renewed", is_fresh).await
     }
 
     /// Its holder crashes: when the lock is free.

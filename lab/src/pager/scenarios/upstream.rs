@@ -90,11 +90,9 @@ async fn lost_scrapes(scene: Scene) -> anyhow::Result<()> {
     scene.pass(if scene.is_short() { 30 } else { 400 }).await;
     let free = holder.release().await?;
     let down = task.expect_down(free)?;
-    // Three in a row are lost once in 37 times.
-    down.later_by(3 * scene.stage.timing.scrape);
     scene.until_told(&down).await?;
     scene.pass(if scene.is_short() { 40 } else { 400 }).await;
     holder.contend().await?;
     let mended = holder.holds().await?;
-    scene.mended(&down, mended, 3 * scene.stage.timing.scrape).await
+    scene.mended(&down, mended, Duration::ZERO).await
 }
