@@ -117,6 +117,17 @@ fn no_room_names_what_it_must_not() {
 }
 
 #[test]
+fn nothing_depends_on_the_lab() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for manifest in ["Cargo.toml", "model/Cargo.toml"] {
+        let text = fs::read_to_string(root.join(manifest)).expect("a manifest");
+        assert!(!text.contains("lockwatch-lab"), "{manifest} names the lab");
+    }
+    let lab = fs::read_to_string(root.join("lab/Cargo.toml")).expect("the lab's manifest");
+    assert!(lab.contains("publish = false"), "the lab must not be published");
+}
+
+#[test]
 fn the_model_depends_on_nothing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = fs::read_to_string(root.join("model/Cargo.toml")).expect("the model's manifest");

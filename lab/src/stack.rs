@@ -1,0 +1,29 @@
+//! Real parts, each started on a private port of 127.0.0.1 in a folder of its own, waited for until it is ready, and
+//! killed when dropped: Redis, workers, agents, Prometheus, Alertmanager, a receiver of its notifications, and faulty
+//! networks between them.
+//!
+//! Programs are found on `PATH`, or where `REDIS_SERVER`, `PROMETHEUS`, `ALERTMANAGER`, `PROMTOOL`, `AMTOOL` and
+//! `LOCKWATCH` point.
+
+mod agent;
+mod alertmanager;
+mod http;
+mod port;
+mod process;
+mod program;
+mod prometheus;
+mod proxy;
+mod receiver;
+mod redis;
+mod worker;
+
+pub use agent::Agent;
+pub use alertmanager::Alertmanager;
+pub use http::{Response, get, post};
+pub use process::{Signal, until};
+pub use program::Program;
+pub use prometheus::{Labels, Prometheus, PrometheusSetup, Target};
+pub use proxy::{ClockProxy, Link, LossyScrapes, Traffic};
+pub use receiver::{Alert, Notification, Receiver, Status};
+pub use redis::{Data, Redis};
+pub use worker::{Lost, Worker, WorkerArgs, WorkerSetup, run as run_worker};

@@ -1,0 +1,117 @@
+//! The real agent: the program `lockwatch` with a configuration file.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::http::{self, Response};
+use super::port::free_address;
+use super::process::{Process, Signal};
+use super::program::Program;
+
+/// A running or stopped agent.
+#[derive(Debug)]
+pub struct Agent {
+    process: Option<Process>,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Agent {
+    /// Starts an agent and waits until it has tried every redis.
+    ///
+    /// # Errors
+    /// When it does not come up, with the end of its log.
+    pub async fn start(config: &str) -> anyhow::Result<Agent> {
+        let mut agent = Agent { process: None, address: free_address()?, folder: TempDir::new()? };
+        agent.configure(config)?;
+        agent.start_again().await?;
+        Ok(agent)
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its configuration file.
+    pub fn config_file(&self) -> PathBuf {
+        self.folder.path().join("lockwatch.yml")
+    }
+
+    /// Its log file.
+    pub fn log_file(&self) -> PathBuf {
+        self.folder.path().join("lockwatch.log")
+    }
+
+    /// What it would tell Prometheus now.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn metrics(&self) -> anyhow::Result<String> {
+        http::get(self.address, "/metrics").await?.ok()
+    }
+
+    /// Writes the configuration file; it takes effect with a reload or a restart.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn configure(&self, config: &str) -> anyhow::Result<()> {
+        std::fs::write(self.config_file(), config).context("cannot write the agent's configuration")
+    }
+
+    /// `POST /-/reload`; the answer tells of mistakes.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn reload(&self) -> anyhow::Result<Response> {
+        http::post(self.address, "/-/reload", "text/plain", "").await
+    }
+
+    /// Sends it a signal: [`Signal::Stop`] freezes it.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        self.process.as_ref().context("the agent does not run")?.signal(signal).await
+    }
+
+    /// Kills it.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        match self.process.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts it on the same address with the configuration as written.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        let mut command = Command::new(Program::Lockwatch.find()?);
+        command.arg("--config.file").arg(self.config_file());
+        command.args(["--web.listen-address", &self.address.to_string(), "--web.enable-lifecycle"]);
+        let mut process = Process::start(command, self.log_file())?;
+        let address = self.address;
+        let is_ready = async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
+        process.ready(is_ready).await.context("lockwatch")?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills it and starts it again at once.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn restart(&mut self) -> anyhow::Result<()> {
+        self.kill().await?;
+        self.start_again().await
+    }
+}

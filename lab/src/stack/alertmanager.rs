@@ -1,0 +1,90 @@
+//! A real Alertmanager.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::http;
+use super::port::free_address;
+use super::process::Process;
+use super::program::Program;
+
+/// A running or stopped Alertmanager, alone in its cluster.
+#[derive(Debug)]
+pub struct Alertmanager {
+    process: Option<Process>,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+impl Alertmanager {
+    /// Starts it with this configuration.
+    ///
+    /// # Errors
+    /// When it does not come up, with the end of its log.
+    pub async fn start(config: &str) -> anyhow::Result<Alertmanager> {
+        let mut alertmanager = Alertmanager { process: None, address: free_address()?, folder: TempDir::new()? };
+        std::fs::write(alertmanager.config_file(), config).context("cannot write Alertmanager's configuration")?;
+        alertmanager.start_again().await?;
+        Ok(alertmanager)
+    }
+
+    /// Where it serves.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Its configuration file.
+    pub fn config_file(&self) -> PathBuf {
+        self.folder.path().join("alertmanager.yml")
+    }
+
+    /// The alerts that it knows, as `/api/v2/alerts` tells them.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn alerts(&self) -> anyhow::Result<Vec<Value>> {
+        let answer = http::get(self.address, "/api/v2/alerts").await?.json()?;
+        answer.as_array().cloned().context("no list of alerts")
+    }
+
+    /// Gives it alerts, as Prometheus does: a list of `{labels, annotations, startsAt, endsAt}`.
+    ///
+    /// # Errors
+    /// When it refuses them.
+    pub async fn push(&self, alerts: &Value) -> anyhow::Result<()> {
+        http::post(self.address, "/api/v2/alerts", "application/json", &alerts.to_string()).await?.ok()?;
+        Ok(())
+    }
+
+    /// Asks it to end, as a deployment does.
+    ///
+    /// # Errors
+    /// When the signal cannot be sent.
+    pub async fn stop(&mut self) -> anyhow::Result<()> {
+        match self.process.take() {
+            Some(mut process) => process.end().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts it with the data that it had.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start_again(&mut self) -> anyhow::Result<()> {
+        let mut command = Command::new(Program::Alertmanager.find()?);
+        command.arg("--config.file").arg(self.config_file()).arg("--storage.path").arg(self.folder.path().join("data"));
+        command.args(["--web.listen-address", &self.address.to_string(), "--cluster.listen-address", ""]);
+        let mut process = Process::start(command, self.folder.path().join("alertmanager.log"))?;
+        let address = self.address;
+        let is_ready = async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
+        process.ready(is_ready).await.context("alertmanager")?;
+        self.process = Some(process);
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Where the programs are.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+
+/// A program that a part needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `redis-server`.
+    RedisServer,
+    /// `prometheus`.
+    Prometheus,
+    /// `promtool`.
+    Promtool,
+    /// `alertmanager`; Debian's is called `prometheus-alertmanager`.
+    Alertmanager,
+    /// `amtool`.
+    Amtool,
+    /// The agent: beside this program.
+    Lockwatch,
+    /// This lab's own program: beside the tests, or this very program.
+    Lab,
+}
+
+impl Program {
+    /// Its path: what the environment says, else on `PATH`, or beside this program.
+    ///
+    /// # Errors
+    /// When there is none, with the remedy.
+    pub fn find(self) -> anyhow::Result<PathBuf> {
+        if let Some(named) = std::env::var_os(self.variable()).map(PathBuf::from) {
+            return if is_file(&named) {
+                Ok(named)
+            } else {
+                bail!("{}={}: no such file", self.variable(), named.display())
+            };
+        }
+        match self {
+            Program::Lockwatch | Program::Lab => self.beside_this_program(),
+            _ => self.on_path(),
+        }
+    }
+
+    fn variable(self) -> &'static str {
+        match self {
+            Program::RedisServer => "REDIS_SERVER",
+            Program::Prometheus => "PROMETHEUS",
+            Program::Promtool => "PROMTOOL",
+            Program::Alertmanager => "ALERTMANAGER",
+            Program::Amtool => "AMTOOL",
+            Program::Lockwatch => "LOCKWATCH",
+            Program::Lab => "LOCKWATCH_LAB",
+        }
+    }
+
+    fn names(self) -> &'static [&'static str] {
+        match self {
+            Program::RedisServer => &["redis-server"],
+            Program::Prometheus => &["prometheus"],
+            Program::Promtool => &["promtool"],
+            Program::Alertmanager => &["prometheus-alertmanager", "alertmanager"],
+            Program::Amtool => &["amtool"],
+            Program::Lockwatch => &["lockwatch"],
+            Program::Lab => &["lockwatch-lab"],
+        }
+    }
+
+    fn on_path(self) -> anyhow::Result<PathBuf> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let candidates =
+            std::env::split_paths(&path).flat_map(|folder| self.names().iter().map(move |name| folder.join(name)));
+        let found = candidates.into_iter().find(|candidate| is_file(candidate));
+        found.with_context(|| {
+            format!(
+                "there is no {} on PATH: install it, or name it with {}",
+                self.names().join(" or "),
+                self.variable()
+            )
+        })
+    }
+
+    /// Tests are one folder deeper than programs.
+    fn beside_this_program(self) -> anyhow::Result<PathBuf> {
+        let this = std::env::current_exe().context("cannot find the running program")?;
+        let folder = this
+            .parent()
+            .map(|folder| if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder });
+        let expected = folder.unwrap_or(Path::new("")).join(self.names().concat());
+        if !is_file(&expected) {
+            bail!(
+                "there is no {}: run `cargo build --workspace` (with the same profile), or name it with {}",
+                expected.display(),
+                self.variable()
+            );
+        }
+        Ok(expected)
+    }
+}
+
+fn is_file(path: &Path) -> bool {
+    path.metadata().is_ok_and(|metadata| metadata.is_file())
+}

@@ -1,0 +1,144 @@
+//! Receives Alertmanager's notifications by webhook, in place of a pager.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::http;
+use super::port::free_address;
+use super::prometheus::Labels;
+
+/// A running receiver; it ends when dropped.
+#[derive(Debug)]
+pub struct Receiver {
+    address: SocketAddr,
+    received: Arc<Mutex<Vec<Notification>>>,
+    serving: JoinHandle<()>,
+}
+
+/// One notification: what would make a pager ring once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notification {
+    /// When it came.
+    pub received: Instant,
+    /// To which path of the receiver: tells routes apart.
+    pub path: String,
+    /// Of the whole group: firing as long as one alert is.
+    pub status: Status,
+    /// What the group has in common by configuration.
+    pub group: Labels,
+    /// Its alerts.
+    pub alerts: Vec<Alert>,
+}
+
+/// One alert of a notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alert {
+    /// Whether it still fires.
+    pub status: Status,
+    /// Its labels.
+    pub labels: Labels,
+    /// Its annotations.
+    pub annotations: Labels,
+    /// Since when it fires, as Prometheus wrote it: tells firing periods apart.
+    pub starts_at: String,
+}
+
+/// Whether something fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// It does.
+    Firing,
+    /// It does no more.
+    Resolved,
+}
+
+impl Receiver {
+    /// Starts to listen.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn start() -> anyhow::Result<Receiver> {
+        let address = free_address()?;
+        let listener = TcpListener::bind(address).await.context("cannot listen for notifications")?;
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let serving = tokio::spawn(serve(listener, Arc::clone(&received)));
+        Ok(Receiver { address, received, serving })
+    }
+
+    /// The address for Alertmanager's `webhook_configs`; any path below it does.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+
+    /// All notifications so far, in order.
+    pub fn notifications(&self) -> Vec<Notification> {
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.serving.abort();
+    }
+}
+
+async fn serve(listener: TcpListener, received: Arc<Mutex<Vec<Notification>>>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let received = Arc::clone(&received);
+        tokio::spawn(async move {
+            if let Err(error) = take(stream, &received).await {
+                eprintln!("a notification could not be understood: {error:#}");
+            }
+        });
+    }
+}
+
+async fn take(mut stream: TcpStream, received: &Mutex<Vec<Notification>>) -> anyhow::Result<()> {
+    let Some(request) = http::read_request(&mut stream).await? else { return Ok(()) };
+    let at = Instant::now();
+    let message: Value = serde_json::from_str(&request.body).context("the body is not JSON")?;
+    let notification = notification(&message, request.path, at)?;
+    received.lock().unwrap_or_else(PoisonError::into_inner).push(notification);
+    stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await?;
+    Ok(())
+}
+
+fn notification(message: &Value, path: String, received: Instant) -> anyhow::Result<Notification> {
+    let alerts = message["alerts"].as_array().context("no alerts")?;
+    Ok(Notification {
+        received,
+        path,
+        status: status(&message["status"])?,
+        group: texts(&message["groupLabels"]),
+        alerts: alerts.iter().map(alert).collect::<anyhow::Result<_>>()?,
+    })
+}
+
+fn alert(alert: &Value) -> anyhow::Result<Alert> {
+    Ok(Alert {
+        status: status(&alert["status"])?,
+        labels: texts(&alert["labels"]),
+        annotations: texts(&alert["annotations"]),
+        starts_at: alert["startsAt"].as_str().context("no startsAt")?.to_owned(),
+    })
+}
+
+fn status(status: &Value) -> anyhow::Result<Status> {
+    match status.as_str() {
+        Some("firing") => Ok(Status::Firing),
+        Some("resolved") => Ok(Status::Resolved),
+        _ => bail!("status {status}"),
+    }
+}
+
+fn texts(map: &Value) -> Labels {
+    let entries = map.as_object().into_iter().flatten();
+    entries.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+}

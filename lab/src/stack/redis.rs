@@ -1,0 +1,155 @@
+//! A real `redis-server`.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use lockwatch::lease::Access;
+use redis::aio::MultiplexedConnection;
+use redis::{ConnectionInfo, IntoConnectionInfo};
+use tempfile::TempDir;
+use tokio::process::Command;
+
+use super::port::free_address;
+use super::process::{Process, Signal};
+use super::program::Program;
+
+/// Bound of each wait for a reply.
+const REPLY_WITHIN: Duration = Duration::from_secs(5);
+const DUMP: &str = "dump.rdb";
+
+/// A running or stopped server without password, append-only file or periodic saves.
+#[derive(Debug)]
+pub struct Redis {
+    process: Option<Process>,
+    address: SocketAddr,
+    folder: TempDir,
+}
+
+/// What a server finds when it starts again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Everything it had.
+    Kept,
+    /// Nothing.
+    Lost,
+}
+
+impl Redis {
+    /// Starts an empty server.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start() -> anyhow::Result<Redis> {
+        let mut redis = Redis { process: None, address: free_address()?, folder: TempDir::new()? };
+        redis.start_again(Data::Lost).await?;
+        Ok(redis)
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Access to its database 0.
+    ///
+    /// # Errors
+    /// Never in practice.
+    pub fn access(&self) -> anyhow::Result<Access> {
+        access(self.address)
+    }
+
+    /// A connection to its database 0.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub async fn connect(&self) -> anyhow::Result<MultiplexedConnection> {
+        Ok(self.access()?.connect().await?)
+    }
+
+    /// Kills it: whatever it held is lost, unless [`Redis::save`] came before.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub async fn kill(&mut self) -> anyhow::Result<()> {
+        match self.process.take() {
+            Some(mut process) => process.kill().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Writes its data, for a start that keeps them.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn save(&self) -> anyhow::Result<()> {
+        let mut connection = self.connect().await?;
+        redis::cmd("SAVE").exec_async(&mut connection).await.context("cannot save")
+    }
+
+    /// Starts it on the same port, with what was saved or with nothing.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start_again(&mut self, data: Data) -> anyhow::Result<()> {
+        if data == Data::Lost {
+            let _there_may_be_none = std::fs::remove_file(self.folder.path().join(DUMP));
+        }
+        let mut command = Command::new(Program::RedisServer.find()?);
+        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
+        command
+            .args(["--dbfilename", DUMP, "--port", &self.address.port().to_string(), "--dir"])
+            .arg(self.folder.path());
+        let mut process = Process::start(command, self.folder.path().join("redis.log"))?;
+        let ours = process.id().map(|id| format!("process_id:{id}\r\n")).context("redis-server ended at once")?;
+        process.ready(async || answers(self.address, &ours).await).await.context("redis-server")?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills it and starts it again at once.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn restart(&mut self, data: Data) -> anyhow::Result<()> {
+        if data == Data::Kept {
+            self.save().await?;
+        }
+        self.kill().await?;
+        self.start_again(data).await
+    }
+
+    /// Stops it in the middle of whatever it does: connections stay open, nothing answers.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub async fn freeze(&self) -> anyhow::Result<()> {
+        self.signal(Signal::Stop).await
+    }
+
+    /// Lets a frozen server go on.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub async fn thaw(&self) -> anyhow::Result<()> {
+        self.signal(Signal::Continue).await
+    }
+
+    async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        self.process.as_ref().context("redis-server does not run")?.signal(signal).await
+    }
+}
+
+/// Access to database 0 of a server without password.
+pub(super) fn access(address: SocketAddr) -> anyhow::Result<Access> {
+    let server: ConnectionInfo = format!("redis://{address}/0").into_connection_info()?;
+    Ok(Access::new(server, REPLY_WITHIN))
+}
+
+/// Whether this very process answers and has loaded its data.
+async fn answers(address: SocketAddr, ours: &str) -> bool {
+    let Ok(access) = access(address) else { return false };
+    let Ok(mut connection) = access.connect().await else { return false };
+    let info: Result<String, _> = redis::cmd("INFO").query_async(&mut connection).await;
+    info.is_ok_and(|info| info.contains(ours) && info.contains("loading:0\r\n"))
+}

@@ -1,0 +1,475 @@
+//! A worker as a child process: contends for a lock under Redisson's protocol, writes claim and progress, and does harm
+//! when told to.
+
+use std::io::{BufRead, Write};
+use std::net::SocketAddr;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, bail};
+use lockwatch::lease::{Access, Acquired, Attempt, Holder, Lock, Watchdog};
+use redis::AsyncTypedCommands;
+use redis::aio::MultiplexedConnection;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+use tokio::time::{interval, sleep, timeout};
+
+use super::process::{Signal, send_signal};
+use super::program::Program;
+use super::redis::access;
+
+/// How long a worker may take to do what it is told.
+const OBEY_WITHIN: Duration = Duration::from_secs(60);
+/// How often a busy lock is tried, and Redis when it cannot be reached.
+const TRY_EVERY: Duration = Duration::from_millis(250);
+/// How often progress is written.
+const WORK_EVERY: Duration = Duration::from_millis(500);
+/// How often the claim is written.
+const CLAIM_EVERY: Duration = Duration::from_secs(1);
+const THREAD: i64 = 1;
+
+/// What a worker is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerSetup {
+    /// Its Redis.
+    pub redis: SocketAddr,
+    /// The lock's key.
+    pub lock: String,
+    /// Full lifetime of a hold; renewed each third of it.
+    pub lease: Duration,
+    /// The hash for its progress (field `at`), if it writes any.
+    pub progress: Option<String>,
+    /// The hash for its claim, if it writes any.
+    pub claims: Option<String>,
+    /// What it does when it learns that it lost the lock.
+    pub after_loss: Lost,
+}
+
+/// What a worker does when it learns that it lost the lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// Stops its work and contends again.
+    GiveUp,
+    /// Works on, as programs do that never ask.
+    WorkOn,
+}
+
+/// A running worker; killed when dropped. It does nothing until it is told to contend.
+#[derive(Debug)]
+pub struct Worker {
+    child: Child,
+    stdin: ChildStdin,
+    news: watch::Receiver<(News, Instant)>,
+    lock: String,
+}
+
+/// What a worker said last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum News {
+    Up,
+    Waits,
+    Holds,
+    Lost,
+    Released,
+    Ended,
+}
+
+impl News {
+    const ALL: [News; 6] = [News::Up, News::Waits, News::Holds, News::Lost, News::Released, News::Ended];
+
+    fn word(self) -> &'static str {
+        match self {
+            News::Up => "up",
+            News::Waits => "waits",
+            News::Holds => "holds",
+            News::Lost => "lost",
+            News::Released => "released",
+            News::Ended => "ended",
+        }
+    }
+}
+
+impl Worker {
+    /// Starts a worker and waits until it is up.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub async fn start(setup: &WorkerSetup) -> anyhow::Result<Worker> {
+        let mut command = Command::new(Program::Lab.find()?);
+        command.args(["worker", "--redis", &setup.redis.to_string(), "--lock", &setup.lock]);
+        command.args(["--lease-ms", &setup.lease.as_millis().to_string()]);
+        if let Some(hash) = &setup.progress {
+            command.args(["--progress", hash]);
+        }
+        if let Some(hash) = &setup.claims {
+            command.args(["--claims", hash]);
+        }
+        if setup.after_loss == Lost::WorkOn {
+            command.arg("--work-on");
+        }
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start a worker")?;
+        let stdin = child.stdin.take().context("a worker without standard input")?;
+        let stdout = child.stdout.take().context("a worker without standard output")?;
+        let (tell, news) = watch::channel((News::Waits, Instant::now()));
+        tokio::spawn(listen(stdout, tell));
+        let mut worker = Worker { child, stdin, news, lock: setup.lock.clone() };
+        worker.until(News::Up).await?;
+        Ok(worker)
+    }
+
+    /// Tells it to contend for the lock.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub async fn contend(&mut self) -> anyhow::Result<()> {
+        self.tell(Order::Contend).await
+    }
+
+    /// Waits until it holds the lock: since when.
+    ///
+    /// # Errors
+    /// When it does not get it within a minute.
+    pub async fn holds(&mut self) -> anyhow::Result<Instant> {
+        self.until(News::Holds).await
+    }
+
+    /// Waits until it knows that it lost the lock.
+    ///
+    /// # Errors
+    /// When it does not within a minute.
+    pub async fn loses(&mut self) -> anyhow::Result<Instant> {
+        self.until(News::Lost).await
+    }
+
+    /// Tells it to stop its work, to release the lock if it has it, and to contend no more.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub async fn release(&mut self) -> anyhow::Result<Instant> {
+        self.tell(Order::Release).await?;
+        self.until(News::Released).await
+    }
+
+    /// The work makes no progress any more; lock and claim are renewed.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub async fn hang(&mut self) -> anyhow::Result<()> {
+        self.tell(Order::Hang).await
+    }
+
+    /// The work goes on.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub async fn work(&mut self) -> anyhow::Result<()> {
+        self.tell(Order::Work).await
+    }
+
+    /// The lock is renewed no more, but everything else goes on: a dead watchdog.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub async fn stop_renewing(&mut self) -> anyhow::Result<()> {
+        self.tell(Order::StopRenewing).await
+    }
+
+    /// Kills it: it can release nothing. The instant of its death.
+    ///
+    /// # Errors
+    /// When it cannot be killed.
+    pub async fn crash(&mut self) -> anyhow::Result<Instant> {
+        self.child.kill().await.with_context(|| format!("cannot kill a worker of {}", self.lock))?;
+        Ok(Instant::now())
+    }
+
+    /// Stops it in the middle of whatever it does, as a long garbage collection does.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub async fn freeze(&self) -> anyhow::Result<()> {
+        send_signal(self.child.id().context("the worker has ended")?, Signal::Stop).await
+    }
+
+    /// Lets a frozen one go on.
+    ///
+    /// # Errors
+    /// When it has ended.
+    pub async fn thaw(&self) -> anyhow::Result<()> {
+        send_signal(self.child.id().context("the worker has ended")?, Signal::Continue).await
+    }
+
+    async fn tell(&mut self, order: Order) -> anyhow::Result<()> {
+        let line = format!("{}\n", order.word());
+        self.stdin.write_all(line.as_bytes()).await.with_context(|| format!("a worker of {} has ended", self.lock))
+    }
+
+    async fn until(&mut self, wanted: News) -> anyhow::Result<Instant> {
+        let said = timeout(OBEY_WITHIN, self.news.wait_for(|(news, _)| *news == wanted || *news == News::Ended)).await;
+        let last =
+            said.with_context(|| format!("a worker of {} does not say {wanted:?} in time", self.lock))??.to_owned();
+        if last.0 != wanted {
+            bail!("a worker of {} has ended and is not {wanted:?}", self.lock);
+        }
+        Ok(last.1)
+    }
+}
+
+async fn listen(stdout: ChildStdout, tell: watch::Sender<(News, Instant)>) {
+    let mut lines = BufReader::new(stdout).lines();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if let Some(news) = News::ALL.into_iter().find(|news| news.word() == line) {
+            tell.send_replace((news, Instant::now()));
+        }
+    }
+    tell.send_replace((News::Ended, Instant::now()));
+}
+
+/// What a worker is told on its standard input, a word per line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Contend,
+    Release,
+    Hang,
+    Work,
+    StopRenewing,
+}
+
+impl Order {
+    const ALL: [Order; 5] = [Order::Contend, Order::Release, Order::Hang, Order::Work, Order::StopRenewing];
+
+    fn word(self) -> &'static str {
+        match self {
+            Order::Contend => "contend",
+            Order::Release => "release",
+            Order::Hang => "hang",
+            Order::Work => "work",
+            Order::StopRenewing => "stop-renewing",
+        }
+    }
+}
+
+/// What the command `worker` takes; the lab starts it.
+#[derive(Clone, Debug, clap::Args)]
+pub struct WorkerArgs {
+    #[arg(long)]
+    redis: SocketAddr,
+    #[arg(long)]
+    lock: String,
+    #[arg(long)]
+    lease_ms: u64,
+    #[arg(long)]
+    progress: Option<String>,
+    #[arg(long)]
+    claims: Option<String>,
+    #[arg(long)]
+    work_on: bool,
+}
+
+/// Runs a worker until its standard input ends.
+///
+/// # Errors
+/// When its arguments make no sense.
+pub async fn run(args: WorkerArgs) -> anyhow::Result<()> {
+    let access = access(args.redis)?;
+    let holder = Holder::new(&Holder::new_instance(), THREAD);
+    let lease = Duration::from_millis(args.lease_ms);
+    let mut runner = Runner {
+        lock: Lock::new(access.clone(), args.lock.as_bytes(), holder.clone(), lease),
+        notes: Notes {
+            access,
+            connection: None,
+            instance: holder.instance().to_owned(),
+            claims: args.claims,
+            progress: args.progress,
+        },
+        orders: orders(),
+        hangs: Arc::default(),
+        after_loss: if args.work_on { Lost::WorkOn } else { Lost::GiveUp },
+    };
+    say(News::Up);
+    while let Some(order) = runner.orders.recv().await {
+        match order {
+            Order::Contend => runner.contend().await?,
+            Order::Release => say(News::Released),
+            other => runner.note(Some(other)),
+        }
+    }
+    Ok(())
+}
+
+struct Runner {
+    lock: Lock,
+    notes: Notes,
+    orders: mpsc::UnboundedReceiver<Order>,
+    hangs: Arc<AtomicBool>,
+    after_loss: Lost,
+}
+
+/// Why a hold ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    Lost,
+    Told,
+}
+
+impl Runner {
+    /// Until it is told to release, or its orders end.
+    async fn contend(&mut self) -> anyhow::Result<()> {
+        loop {
+            // A failure means that Redis cannot be reached at present.
+            if let Ok(Attempt::Acquired(acquired)) = self.lock.acquire().await {
+                say(News::Holds);
+                if self.hold(acquired).await == Ended::Told {
+                    return Ok(());
+                }
+                say(News::Lost);
+            } else if self.told_within(TRY_EVERY).await {
+                say(News::Released);
+                return Ok(());
+            }
+        }
+    }
+
+    async fn hold(&mut self, acquired: Acquired) -> Ended {
+        let work = tokio::spawn(self.notes.clone().write(Arc::clone(&self.hangs)));
+        let mut watchdog = Some(Watchdog::start(self.lock.clone(), acquired));
+        let ended = loop {
+            tokio::select! {
+                () = lost(&mut watchdog) => match self.after_loss {
+                    Lost::GiveUp => break Ended::Lost,
+                    Lost::WorkOn => { say(News::Lost); watchdog = None; }
+                },
+                order = self.orders.recv() => match order {
+                    Some(Order::StopRenewing) => watchdog = None,
+                    Some(Order::Release) | None => break Ended::Told,
+                    other => self.note(other),
+                },
+            }
+        };
+        stop(work).await;
+        if let Some(watchdog) = watchdog {
+            watchdog.stop().await;
+        }
+        self.notes.withdraw().await;
+        if ended == Ended::Told {
+            // Where Redis cannot be reached, the lease runs out.
+            let _released = self.lock.release().await;
+            say(News::Released);
+        }
+        ended
+    }
+
+    /// Orders about the work count at any time.
+    fn note(&self, order: Option<Order>) {
+        match order {
+            Some(Order::Hang) => self.hangs.store(true, Ordering::SeqCst),
+            Some(Order::Work) => self.hangs.store(false, Ordering::SeqCst),
+            _ => {}
+        }
+    }
+
+    /// Whether it is told to contend no more within this time.
+    async fn told_within(&mut self, time: Duration) -> bool {
+        let order = tokio::select! {
+            () = sleep(time) => return false,
+            order = self.orders.recv() => order,
+        };
+        self.note(order);
+        matches!(order, Some(Order::Release) | None)
+    }
+}
+
+/// Never, without a watchdog.
+async fn lost(watchdog: &mut Option<Watchdog>) {
+    match watchdog {
+        Some(watchdog) => {
+            watchdog.lost().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+/// When this returns, the work does nothing any more.
+async fn stop(work: JoinHandle<()>) {
+    work.abort();
+    let _aborted = work.await;
+}
+
+/// What a worker writes beside the lock.
+#[derive(Clone)]
+struct Notes {
+    access: Access,
+    connection: Option<MultiplexedConnection>,
+    instance: String,
+    claims: Option<String>,
+    progress: Option<String>,
+}
+
+impl Notes {
+    /// Again and again, also after Redis was away.
+    async fn write(mut self, hangs: Arc<AtomicBool>) {
+        let (mut work, mut claim) = (interval(WORK_EVERY), interval(CLAIM_EVERY));
+        loop {
+            let note = tokio::select! {
+                _ = work.tick() => self.progress.clone().map(|hash| (hash, "at".to_owned())),
+                _ = claim.tick() => self.claims.clone().map(|hash| (hash, self.instance.clone())),
+            };
+            let Some((hash, field)) = note else { continue };
+            if field == self.instance || !hangs.load(Ordering::SeqCst) {
+                self.set(&hash, &field).await;
+            }
+        }
+    }
+
+    async fn set(&mut self, hash: &str, field: &str) {
+        if self.connection.is_none() {
+            self.connection = self.access.connect().await.ok();
+        }
+        let Some(connection) = &mut self.connection else { return };
+        if connection.hset(hash, field, unix_ms()).await.is_err() {
+            self.connection = None;
+        }
+    }
+
+    async fn withdraw(&mut self) {
+        let Some(claims) = &self.claims else { return };
+        if let Ok(mut connection) = self.access.connect().await {
+            let _stays_if_redis_is_away = connection.hdel(claims, &self.instance).await;
+        }
+    }
+}
+
+/// A thread, because a read from standard input cannot be cancelled.
+fn orders() -> mpsc::UnboundedReceiver<Order> {
+    let (tell, orders) = mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        for line in std::io::stdin().lock().lines() {
+            let order = line.ok().and_then(|line| Order::ALL.into_iter().find(|order| order.word() == line));
+            if order.is_none_or(|order| tell.send(order).is_err()) {
+                return;
+            }
+        }
+    });
+    orders
+}
+
+/// That nobody listens any more is no reason to panic: the standard input ends too.
+fn say(news: News) {
+    let mut out = std::io::stdout().lock();
+    let _heard = writeln!(out, "{}", news.word()).and_then(|()| out.flush());
+}
+
+fn unix_ms() -> u128 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis()
+}
