@@ -15,7 +15,7 @@ use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample};
 use lockwatch_model::read::TaskRead;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::schedule::{Batch, Schedule};
+use lockwatch_model::schedule::{Batch, Schedule, Watched};
 use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono};
 use tokio::sync::{mpsc, watch};
@@ -358,5 +358,6 @@ impl Sampler {
 
 fn schedule(assignment: &Assignment, start: Mono) -> Schedule {
     let interval_ms = u64::try_from(assignment.config.interval.as_millis()).unwrap_or(u64::MAX);
-    Schedule::new(assignment.tasks.iter().map(|(task, _)| *task).collect(), interval_ms, start)
+    let watched = assignment.tasks.iter().map(|(task, spec)| Watched::new(*task, spec));
+    Schedule::new(watched.collect(), interval_ms, start)
 }

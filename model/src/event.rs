@@ -56,6 +56,13 @@ pub enum EventKind {
         /// How long it was held; `None` when its start was not seen.
         held_ms: Option<u64>,
     },
+    /// A lock was lost although its holder lived.
+    LockLost {
+        /// Who held it.
+        holders: Vec<Holder>,
+        /// What shows it.
+        sign: LossSign,
+    },
     /// The deadline moved back while the holder stayed.
     Shortened {
         /// By how much.
@@ -195,6 +202,28 @@ impl End {
             End::Replaced => "replaced",
             End::Lost => "lost",
             End::Unknown => "unknown",
+        }
+    }
+}
+
+/// What shows that a lock was lost although its holder lived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum LossSign {
+    /// It is gone with the server's data.
+    Data,
+    /// It expired, and its holder's claim went on changing.
+    Claim,
+    /// It expired, and the progress moved although nobody held it.
+    Progress,
+}
+
+impl LossSign {
+    /// The name in logs.
+    pub fn name(self) -> &'static str {
+        match self {
+            LossSign::Data => "data",
+            LossSign::Claim => "claim",
+            LossSign::Progress => "progress",
         }
     }
 }

@@ -26,6 +26,7 @@ mod generation;
 pub mod histogram;
 pub mod input;
 mod lock;
+mod lost;
 mod node;
 mod pause;
 pub mod read;

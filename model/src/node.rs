@@ -135,6 +135,8 @@ impl Node {
             role_verified: self.role_verified,
             last_success: self.last_success,
             clock_offset_ms: self.clock_offset_ms,
+            // A server that leaves out its run id tells too little.
+            generation: self.generation.clone().filter(|generation| !generation.run_id.is_empty()),
             version: self.version.clone(),
             totals: self.totals,
         }

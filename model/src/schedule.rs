@@ -3,7 +3,7 @@
 //! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`], and the slots are spread
 //! over the interval, so that no bystander of the server waits long. Beside this rhythm, and without disturbing it, single
 //! tasks are read again soon where an answer is needed sooner: to confirm that a lock is free or that a switch vanished,
-//! and right after a deadline passes. A task never has two reads outstanding.
+//! right after a deadline passes, and right after a gap exceeds the grace. A task never has two reads outstanding.
 //!
 //! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
 //! task is found; from then on it is left out, but for a new attempt now and then.
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::reading::{Deadline, LockReading, Switch, SwitchesReading, TaskReading, User};
-use crate::spec::TaskIndex;
+use crate::spec::{TaskIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};
 
 /// Most tasks in one batch.
@@ -24,6 +24,10 @@ const CONFIRMS_MS: u64 = 250;
 const CONFIRM_AFTER_MS: u64 = 260;
 /// How long after a deadline the lock is looked at.
 const AFTER_DEADLINE_MS: u64 = 20;
+/// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its batch may be early.
+const AFTER_GRACE_MS: u64 = 20;
+/// Most beginnings of gaps that are remembered of one task.
+const GRACES_MAX: usize = 4;
 /// Extra reads that are due this close together share a batch.
 const GATHER_MS: u64 = 5;
 /// Most reads after deadlines between two regular reads of a task: a lease far shorter than the interval is not chased.
@@ -32,6 +36,22 @@ const DEADLINE_READS: u8 = 8;
 const TOO_LARGE_AGAIN_MS: u64 = 60_000;
 /// Waiters and tokens are asked for at least once in so many sweeps.
 const EXTRAS_EVERY_MAX: u64 = 10;
+
+/// A task that is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched {
+    /// Which.
+    pub task: TaskIndex,
+    /// How long a gap of it may be; `None`: there are none, because nobody ever wants it.
+    pub grace_ms: Option<u64>,
+}
+
+impl Watched {
+    /// The task `index`, which is `spec`.
+    pub fn new(index: TaskIndex, spec: &TaskSpec) -> Watched {
+        Watched { task: index, grace_ms: spec.may_be_wanted().then_some(spec.grace_ms) }
+    }
+}
 
 /// Tasks that are due together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,6 +116,7 @@ struct Slot {
 #[derive(Clone, Debug)]
 struct Entry {
     task: TaskIndex,
+    grace_ms: Option<u64>,
     slot: usize,
     reading: bool,
     /// Read apart from its slot: see [`Schedule::suspects`] and [`Schedule::too_large`].
@@ -108,6 +129,9 @@ struct Entry {
     vanished_since: Option<Mono>,
     /// The switches that were on, sorted.
     on: Vec<User>,
+    /// When the grace is over of a gap that may have begun: with the lock free, or with a switch on. Which of them began it
+    /// only the state knows, so there may be several.
+    graces_over: Vec<Mono>,
     /// Reads after deadlines since the last regular read.
     deadline_reads: u8,
     /// The next extra read.
@@ -125,9 +149,9 @@ enum Apart {
 
 impl Schedule {
     /// A plan that reads each of `tasks` every `interval_ms`, first at `start` (later slots a part of the interval later).
-    pub fn new(mut tasks: Vec<TaskIndex>, interval_ms: u64, start: Mono) -> Schedule {
-        tasks.sort_unstable();
-        tasks.dedup();
+    pub fn new(mut tasks: Vec<Watched>, interval_ms: u64, start: Mono) -> Schedule {
+        tasks.sort_unstable_by_key(|watched| watched.task);
+        tasks.dedup_by_key(|watched| watched.task);
         let interval_ms = interval_ms.max(1);
         let slot_count = tasks.len().div_ceil(BATCH_TASKS).max(1);
         let slots = (0..slot_count).map(|slot| Slot {
@@ -139,7 +163,11 @@ impl Schedule {
         });
         let slots: Vec<Slot> = slots.collect();
         let entries = slots.iter().enumerate().flat_map(|(position, slot)| {
-            tasks.get(slot.entries.clone()).unwrap_or_default().iter().map(move |task| Entry::new(*task, position))
+            tasks
+                .get(slot.entries.clone())
+                .unwrap_or_default()
+                .iter()
+                .map(move |watched| Entry::new(*watched, position))
         });
         Schedule {
             interval_ms,
@@ -199,11 +227,12 @@ impl Schedule {
         let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
         entry.observe_lock(sent, &reading.lock);
         entry.observe_switches(sent, reading.switches.as_ref());
+        let grace = entry.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
         let confirmation = [entry.free_since, entry.vanished_since].into_iter().flatten();
         let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
         let deadline = deadline.filter(|_| entry.may_chase_deadline());
-        self.plan_extra(position, [confirmation, deadline].into_iter().flatten().min());
+        self.plan_extra(position, [confirmation, deadline, grace].into_iter().flatten().min());
     }
 
     /// `batch` is over, and there is no reason to hurry.
@@ -382,9 +411,10 @@ impl Slot {
 }
 
 impl Entry {
-    fn new(task: TaskIndex, slot: usize) -> Entry {
+    fn new(watched: Watched, slot: usize) -> Entry {
         Entry {
-            task,
+            task: watched.task,
+            grace_ms: watched.grace_ms,
             slot,
             reading: false,
             apart: None,
@@ -392,6 +422,7 @@ impl Entry {
             free_since: None,
             vanished_since: None,
             on: Vec::new(),
+            graces_over: Vec::new(),
             deadline_reads: 0,
             extra_at: None,
         }
@@ -402,10 +433,12 @@ impl Entry {
             LockReading::Held(_) => {
                 self.free = false;
                 self.free_since = None;
+                self.graces_over.clear();
             }
             LockReading::Free if !self.free => {
                 self.free = true;
                 self.free_since = Some(sent);
+                self.gap_may_begin(sent);
             }
             LockReading::Free => self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS),
             LockReading::Unknown(_) => {}
@@ -421,9 +454,29 @@ impl Entry {
             self.vanished_since = self.vanished_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS);
         }
         let on = || switches.iter().filter(|(_, switch)| *switch == Switch::On).map(|(user, _)| user);
+        if self.free && self.on.is_empty() && on().next().is_some() {
+            self.gap_may_begin(sent);
+        }
         if !on().eq(self.on.iter()) {
             self.on = on().cloned().collect();
         }
+    }
+
+    fn gap_may_begin(&mut self, at: Mono) {
+        let Some(grace_ms) = self.grace_ms else { return };
+        // Nothing is said before the lock is confirmed to be free.
+        let over = at.plus_ms(grace_ms.max(CONFIRMS_MS));
+        // Of too many, the first and the newest are kept: the gap that is over first, and the one that lasts.
+        self.graces_over.truncate(GRACES_MAX - 1);
+        if self.graces_over.last() != Some(&over) {
+            self.graces_over.push(over);
+        }
+    }
+
+    /// The next instant at which a grace is over, as of a read at `sent`. What that read could see is done with.
+    fn next_grace(&mut self, sent: Mono) -> Option<Mono> {
+        self.graces_over.retain(|over| *over >= sent);
+        self.graces_over.first().copied()
     }
 
     /// Counts a read after a deadline, as long as there were not too many.

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::event::{End, SplitKind};
 use crate::histogram::Histogram;
+use crate::input::Generation;
 use crate::reading::{Holder, Mode, Unknown, User};
 use crate::spec::{Codec, RedisSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
@@ -162,6 +163,8 @@ pub struct Totals {
     pub acquisitions: u64,
     /// Ends of holds by [`End::ALL`].
     pub ends: [u64; End::ALL.len()],
+    /// Holds that were lost although the holder lived.
+    pub holds_lost: u64,
     /// Fencing tokens that went backwards.
     pub token_resets: u64,
     /// Holds too short to end a gap.
@@ -196,6 +199,7 @@ impl Default for Totals {
             shortened: 0,
             acquisitions: 0,
             ends: [0; End::ALL.len()],
+            holds_lost: 0,
             token_resets: 0,
             phantom_holds: 0,
             handovers: Histogram::new(&HANDOVER_BOUNDS_MS),
@@ -222,6 +226,8 @@ pub struct RedisView {
     pub last_success: Option<ServerTime>,
     /// The server's clock minus the agent's.
     pub clock_offset_ms: Option<i64>,
+    /// What the server's data live in, as of the newest batch that told; `None` until one did.
+    pub generation: Option<Arc<Generation>>,
     /// Server version, as it says.
     pub version: Option<Arc<str>>,
     /// Sums and counts.

@@ -106,6 +106,11 @@ impl TaskSpec {
             labels: Vec::new(),
         }
     }
+
+    /// Whether anybody can say that it is wanted; otherwise it is never down.
+    pub fn may_be_wanted(&self) -> bool {
+        self.wanted.as_ref().is_some_and(|wanted| wanted.source != WantedSource::Never)
+    }
 }
 
 /// The lock of a task.

@@ -266,7 +266,8 @@ impl Splits {
     }
 }
 
-fn clients_meet(a: &[Holder], b: &[Holder]) -> bool {
+/// Whether an instance is among both.
+pub(crate) fn clients_meet(a: &[Holder], b: &[Holder]) -> bool {
     a.iter().any(|holder| b.iter().any(|other| other.client == holder.client))
 }
 

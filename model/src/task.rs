@@ -4,14 +4,17 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
-use crate::event::{End, EventKind};
+use crate::event::{End, EventKind, LossSign};
 use crate::generation::Delta;
 use crate::input::{Generation, Vouch};
 use crate::lock::{self, Context, Ended, Lock};
-use crate::reading::{Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, TaskReading, Unknown};
+use crate::lost::{Expired, Look, Parts};
+use crate::reading::{
+    ClaimsReading, Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, TaskReading, Unknown,
+};
 use crate::renewal::{Move, Seen};
 use crate::snapshot::{Durations, HoldView, SwitchView, TaskView, Totals};
-use crate::spec::TaskSpec;
+use crate::spec::{ProgressSource, TaskSpec};
 use crate::split::{Claims, EndedBefore, Splits, View};
 use crate::switches::{self, Switches};
 use crate::time::{Mono, ServerTime};
@@ -30,6 +33,7 @@ pub(crate) struct Task {
     progress: ProgressClock,
     claims: Claims,
     splits: Splits,
+    expired: Expired,
     gap: GapClock,
     unwanted: UnwantedClock,
     outage: OutageClock,
@@ -92,6 +96,7 @@ impl Task {
             progress: ProgressClock::default(),
             claims: Claims::default(),
             splits: Splits::default(),
+            expired: Expired::default(),
             gap: GapClock::default(),
             unwanted: UnwantedClock::default(),
             outage: OutageClock::default(),
@@ -113,6 +118,9 @@ impl Task {
 
     /// The same lock under a changed configuration: what was seen of it stays.
     pub(crate) fn configure(&mut self, spec: Arc<TaskSpec>, redis: Arc<str>, log: &mut Log<'_>) {
+        if spec != self.spec {
+            self.expired.forget();
+        }
         if spec.wanted != self.spec.wanted {
             if !self.switches.lost().is_empty() {
                 log.push(EventKind::SwitchesFound);
@@ -146,6 +154,7 @@ impl Task {
     pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
         self.newest_attempt = at;
         self.lock.unknown(why);
+        self.expired.unseen();
         self.switches.unknown(why);
         self.totals.blind_ms += self.blind.bad(at);
         self.judge(log);
@@ -155,6 +164,7 @@ impl Task {
     pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
         if self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms {
             self.lock.unknown(Unknown::Stale);
+            self.expired.unseen();
             self.switches.unknown(Unknown::Stale);
             self.totals.blind_ms += self.blind.bad(now);
         }
@@ -187,6 +197,7 @@ impl Task {
         let news = self.lock.observe(&reading.lock, Context { seen, delta, blind_after_ms: self.spec.blind_after_ms });
         match &reading.lock {
             LockReading::Unknown(why) => {
+                self.expired.unseen();
                 self.tell_unreadable(*why, log);
                 self.follow_gap(sent, Holding::Unseen, log);
             }
@@ -198,6 +209,7 @@ impl Task {
                     self.lock_generation = generation.cloned();
                 }
                 self.note_life(&claims_changed, progress_moved, &news, sent);
+                self.follow_losses(reading, sent, &news, &claims_changed, progress_moved, log);
                 self.follow_lock(&news, delta, log);
                 self.follow_clocks(seen, &news, log);
                 self.follow_splits(seen, &news, &claims_changed, log);
@@ -310,6 +322,53 @@ impl Task {
         let holders = self.lock.hold().map(|hold| lock::clients(&hold.held)).unwrap_or_default();
         if progress_moved || holders.iter().any(|holder| claims_changed.contains(holder)) {
             self.lock.sign_of_life(sent);
+        }
+    }
+
+    /// Locks that were lost although their holder lived.
+    fn follow_losses(
+        &mut self,
+        reading: &TaskReading,
+        at: Mono,
+        news: &lock::News,
+        claims_changed: &[Vec<u8>],
+        progress_moved: bool,
+        log: &mut Log<'_>,
+    ) {
+        if news.across_blind {
+            return self.expired.forget();
+        }
+        let look = Look {
+            at,
+            held: self.lock.hold().map(|hold| &hold.held),
+            read: self.signs_read(reading),
+            claims_changed,
+            progress_moved,
+            blind_after_ms: self.spec.blind_after_ms,
+        };
+        let late = self.expired.observe(look);
+        let at_once = match &news.ended {
+            Some(ended) if ended.reason == End::Lost => Some((ended.hold.held.holders.clone(), LossSign::Data)),
+            Some(ended) if ended.reason == End::Expired && !ended.perhaps_renewed => {
+                self.expired.watch(ended.hold.held.holders.clone(), look);
+                None
+            }
+            _ => None,
+        };
+        for (holders, sign) in late.into_iter().chain(at_once) {
+            self.totals.holds_lost += 1;
+            log.push(EventKind::LockLost { holders, sign });
+        }
+    }
+
+    /// Which signs of life could be read. The length of a queue is none: others make it longer.
+    fn signs_read(&self, reading: &TaskReading) -> Parts {
+        let of_the_work = |source: &ProgressSource| !matches!(source, ProgressSource::Length(_));
+        let has_progress = self.spec.progress.as_ref().is_some_and(|progress| of_the_work(&progress.source));
+        Parts {
+            claims: matches!(reading.claims, Some(ClaimsReading::Read(_))),
+            progress: has_progress
+                && matches!(reading.progress, Some(ProgressReading::Value(_) | ProgressReading::Absent)),
         }
     }
 

@@ -3,14 +3,18 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use lockwatch_model::spec::{SchemeKind, TaskSpec, WantedSource};
+use lockwatch_model::spec::{SchemeKind, TaskSpec};
 use serde_yaml::Value;
 
 use super::duration::{parse_ms, text as duration_text};
 use super::{Config, ms, read_text};
 
-/// A free lock is believed once a second reading, at least 250 ms later, agrees; this includes the way there and back.
-const CONFIRMATION_MS: u64 = 300;
+/// A free lock is believed once a second reading agrees that is at least so much later.
+const CONFIRMATION_MS: u64 = 250;
+
+/// From the end of the grace to a snapshot that says so: the read right after it, perhaps behind one that is under way, and
+/// the pause between two snapshots.
+const SEEN_WITHIN_MS: u64 = 250;
 
 /// Redisson's `lockWatchdogTimeout`, unless its user changed it.
 const REDISSON_LEASE_MS: u64 = 30_000;
@@ -121,11 +125,11 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 
 /// The worst time from the moment when a wanted task has no holder until lockwatch calls it down.
 ///
-/// The gap begins with the first reading that sees it and ends with the newest one, so an interval may pass before the
-/// first, and another one after the grace is over.
+/// The gap begins with the first reading that sees it, so an interval may pass before that. When the grace is over the lock
+/// is read at once.
 pub fn down_after_ms(config: &Config, task: &TaskSpec) -> u64 {
     let interval_ms = config.redises.get(usize::from(task.redis.0)).map_or(0, |redis| ms(redis.interval));
-    interval_ms.saturating_mul(2).saturating_add(CONFIRMATION_MS).saturating_add(task.grace_ms)
+    interval_ms.saturating_add(task.grace_ms.max(CONFIRMATION_MS)).saturating_add(SEEN_WITHIN_MS)
 }
 
 /// Marks of [`row`] and their meaning.
@@ -143,8 +147,7 @@ const HEADER: [&str; 5] = ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A
 fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
     let name = task.name.escape_debug().to_string();
     let grace = duration_text(task.grace_ms);
-    let source = task.wanted.as_ref().map(|wanted| &wanted.source);
-    if matches!(source, None | Some(WantedSource::Never)) {
+    if !task.may_be_wanted() {
         return [name, grace, format!("never {NOT_WANTED}"), "-".to_owned(), "-".to_owned()];
     }
     let down_ms = down_after_ms(config, task);
@@ -180,8 +183,8 @@ fn table(rows: Vec<[String; 5]>) -> String {
 
 fn explanation(timing: &PageTiming) -> String {
     let mut text = String::from(
-        "\nDown after: 2 × interval + 300ms to confirm + grace. A slow answer adds at most the redis' timeout.\n\
-         Page after: the same",
+        "\nDown after: interval + grace (at least 250ms, to confirm it) + 250ms. Answers that take longer than 100ms, a\n\
+         restart and a reload come on top.\nPage after: the same",
     );
     for (name, delay) in
         [("scrape", &timing.scrape), ("evaluation", &timing.evaluation), ("group_wait", &timing.group_wait)]

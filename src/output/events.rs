@@ -5,7 +5,7 @@
 
 mod limit;
 
-use lockwatch_model::event::{End, Event, EventKind, Subject};
+use lockwatch_model::event::{End, Event, EventKind, LossSign, Subject};
 use lockwatch_model::reading::{Holder, Unknown, User};
 use lockwatch_model::spec::Codec;
 use lockwatch_model::time::Mono;
@@ -140,6 +140,10 @@ fn tell(kind: &EventKind) -> Told {
             let told = Told::new(level, "hold_ended", format!("the hold ended: {}", end_words(*reason)));
             told.who(holder_names(holders)).reason(reason.name()).ms(*held_ms)
         }
+        E::LockLost { holders, sign } => Told::new(warn, "lock_lost", lost_words(*sign))
+            .who(holder_names(holders))
+            .reason(sign.name())
+            .remedy("See whether the instance named here still works beside a new holder, and stop it."),
         E::Shortened { by_ms } => {
             Told::new(Level::DEBUG, "shortened", "the deadline moved back while the holder stayed").ms(*by_ms)
         }
@@ -221,6 +225,14 @@ fn end_words(end: End) -> &'static str {
         End::Replaced => "another holder took over before its deadline",
         End::Lost => "Redis lost it",
         End::Unknown => "nobody could see how",
+    }
+}
+
+fn lost_words(sign: LossSign) -> &'static str {
+    match sign {
+        LossSign::Data => "the holder lost the lock: it is gone with the server's data",
+        LossSign::Claim => "the holder lost the lock and lives: the lease ran out, but its claim goes on",
+        LossSign::Progress => "the holder lost the lock and lives: the lease ran out, but the progress moves",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use lockwatch_model::input::Generation;
 use lockwatch_model::reading::Holder;
 use sha2::{Digest, Sha256};
 
@@ -11,6 +12,8 @@ const SHOWN_BYTES_MAX: usize = 200;
 const CUT: char = '…';
 /// Hex digits of a digest.
 const DIGEST_DIGITS: usize = 8;
+/// Bytes of a generation's fingerprint: what a float, which a metric is, holds exactly.
+const FINGERPRINT_BYTES: usize = 6;
 
 /// `bytes` as readable text.
 ///
@@ -55,6 +58,20 @@ pub fn digest(bytes: &[u8]) -> String {
         push_hex(&mut digits, *byte);
     }
     digits
+}
+
+/// A number below 2⁴⁸ for what a server's data live in: the same on every agent and after its restart, and another one for
+/// another process, replication history or count of flushes. Evictions change nothing.
+pub fn fingerprint(generation: &Generation) -> u64 {
+    let Generation { run_id, replication_id, flushes, evictions: _, started_empty: _ } = generation;
+    let mut hash = Sha256::new();
+    for part in [run_id.as_slice(), replication_id, &flushes.to_be_bytes()] {
+        // The length keeps one part from running into the next.
+        hash.update((part.len() as u64).to_be_bytes());
+        hash.update(part);
+    }
+    let bytes = hash.finalize();
+    bytes.iter().take(FINGERPRINT_BYTES).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 /// Escaped text under way.
@@ -155,6 +172,30 @@ mod tests {
             }
         }
         bytes
+    }
+
+    #[test]
+    fn a_fingerprint_changes_with_whatever_the_data_live_in_and_with_nothing_else() {
+        let generation = |run_id: &[u8], replication_id: &[u8], flushes| Generation {
+            run_id: run_id.to_vec(),
+            replication_id: replication_id.to_vec(),
+            flushes,
+            evictions: 7,
+            started_empty: None,
+        };
+        let first = generation(b"ab", b"cd", 1);
+        let others = [
+            generation(b"ax", b"cd", 1),
+            generation(b"ab", b"cx", 1),
+            generation(b"ab", b"cd", 2),
+            generation(b"abc", b"d", 1),
+            generation(b"cd", b"ab", 1),
+        ];
+        assert_eq!(fingerprint(&first), 0x7909_afc3_6be1, "other agents, of other versions too, must show the same");
+        assert!(others.iter().all(|other| fingerprint(other) != fingerprint(&first)));
+        assert!(others.iter().all(|other| fingerprint(other) < 1 << 48));
+        let evicted = Generation { evictions: 8, started_empty: Some(true), ..first.clone() };
+        assert_eq!(fingerprint(&evicted), fingerprint(&first));
     }
 
     #[test]

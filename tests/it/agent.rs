@@ -68,6 +68,34 @@ fn the_page_follows_the_lock() {
     assert!(!page.verdict("outbound").is_empty());
 }
 
+/// The lock vanishes right after a reading, so that the next one is a whole interval away.
+#[test]
+fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
+    let test = "a_gap_over_the_grace_shows_at_once_however_long_the_interval";
+    let Some(server) = RedisServer::start(test) else { return };
+    let (interval, grace) = (Duration::from_secs(5), Duration::from_secs(2));
+    server.cli(&["SET", "lock", "me", "PX", "600000"]);
+    server.cli(&["HSET", "users", "anna", "1"]);
+    let agent = Agent::start(&format!(
+        "redis:\n  main: {{url: \"redis://{}\", interval: {}s}}\ntasks:\n  - {{name: a, lock: {{key: lock, scheme: string}}, \
+         wanted: {{hash: users}}, grace: {}s}}\n",
+        server.address(),
+        interval.as_secs(),
+        grace.as_secs()
+    ));
+    let read_at = |page: &Page| page.get("lockwatch_redis_last_success_timestamp_seconds", &[]);
+    let first = agent.until(SOON, "a reading", |page| read_at(page).is_some());
+    agent.until(SOON, "the next reading", |page| read_at(page) > read_at(&first));
+    server.cli(&["DEL", "lock"]);
+    let gone = Instant::now();
+    agent.until(SOON, "it is down for longer than the grace", |page| {
+        page.of("a", "task_down_seconds") > page.of("a", "task_grace_seconds")
+    });
+    let took = gone.elapsed();
+    assert!(took > interval - Duration::from_millis(500), "the worst was not hit: {took:?}");
+    assert!(took <= interval + grace + Duration::from_millis(500), "{took:?}");
+}
+
 #[test]
 fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     let Some(server) = RedisServer::start("a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing") else {
@@ -95,6 +123,33 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     expect_reload(&agent, 0.0);
     server.cli(&["SET", "lock:other", "me"]);
     expect_held(&agent, "other", Some(1.0));
+}
+
+#[test]
+fn the_generation_is_the_servers_and_not_the_agents() {
+    let test = "the_generation_is_the_servers_and_not_the_agents";
+    let Some(mut server) = RedisServer::start(test) else { return };
+    let generation = |page: &Page| page.get("lockwatch_redis_generation", &[]);
+    let (one, another) = (start(&server), start(&server));
+    let known = |agent: &Agent| generation(&agent.until(SOON, "a generation", |page| generation(page).is_some()));
+    let changed = |agent: &Agent, from| {
+        let page =
+            agent.until(SOON, "another generation", |page| generation(page).is_some_and(|now| Some(now) != from));
+        generation(&page)
+    };
+    let first = known(&one);
+    assert_eq!(known(&another), first, "two agents");
+    drop(another);
+    let another = start(&server);
+    assert_eq!(known(&another), first, "an agent's restart");
+
+    assert_eq!(server.cli(&["FLUSHALL"]), "OK");
+    let flushed = changed(&one, first);
+    assert_eq!(changed(&another, first), flushed);
+    server.restart(Keep::Files);
+    let restarted = changed(&one, flushed);
+    assert_eq!(changed(&another, flushed), restarted);
+    assert_ne!(restarted, first, "no value comes back");
 }
 
 #[test]

@@ -265,6 +265,7 @@ fn what_is_not_known_is_absent() {
         "lockwatch_redis_up",
         "lockwatch_redis_masters",
         "lockwatch_redis_role_verified",
+        "lockwatch_redis_generation",
     ] {
         assert_eq!(read.value(name, &[]), None, "{name}");
     }

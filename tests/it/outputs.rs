@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use lockwatch::output::events::{EventLog, describe};
 use lockwatch::output::json::{TaskList, task};
-use lockwatch_model::event::{End, Event, EventKind, GenerationChange, SplitKind, Subject};
+use lockwatch_model::event::{End, Event, EventKind, GenerationChange, LossSign, SplitKind, Subject};
 use lockwatch_model::reading::{Holder, Unknown};
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::spec::{Codec, RedisIndex};
@@ -91,6 +91,7 @@ fn a_task_tells_everything_in_base_units() {
                 {"name": "expired", "count": 1}, {"name": "ended_early", "count": 2}, {"name": "replaced", "count": 3},
                 {"name": "lost", "count": 4}, {"name": "unknown", "count": 5},
             ],
+            "holds_lost": 2,
             "renewals": 8640, "shortened": 4, "token_resets": 1, "phantom_holds": 6,
             "handovers": {"count": 4, "sum_seconds": 963.4},
             "outages": {"count": 1, "sum_seconds": 33.0},
@@ -176,6 +177,9 @@ fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::Acquired { holders: holders.clone() }, Level::INFO, "acquired"),
         (ended(End::Expired), Level::WARN, "hold_ended"),
         (ended(End::EndedEarly), Level::INFO, "hold_ended"),
+        (E::LockLost { holders: holders.clone(), sign: LossSign::Data }, Level::WARN, "lock_lost"),
+        (E::LockLost { holders: holders.clone(), sign: LossSign::Claim }, Level::WARN, "lock_lost"),
+        (E::LockLost { holders: holders.clone(), sign: LossSign::Progress }, Level::WARN, "lock_lost"),
         (E::Shortened { by_ms: 5 }, Level::DEBUG, "shortened"),
         (E::GapBegan, Level::INFO, "gap_began"),
         (E::GapEnded { gap_ms: 1_500 }, Level::INFO, "gap_ended"),

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch::published::{Published, ReloadStatus};
+use lockwatch_model::input::Generation;
 use lockwatch_model::reading::{Holder, Mode};
 use lockwatch_model::snapshot::{Durations, HoldView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals};
 use lockwatch_model::spec::{
@@ -44,6 +45,7 @@ pub(crate) fn new_redis(name: &str) -> RedisView {
         role_verified: None,
         last_success: None,
         clock_offset_ms: None,
+        generation: None,
         version: None,
         totals: RedisTotals::default(),
     }
@@ -60,6 +62,13 @@ pub(crate) fn good_redis(name: &str) -> RedisView {
         role_verified: Some(true),
         last_success: Some(ServerTime(1_800_000_000_000)),
         clock_offset_ms: Some(-12),
+        generation: Some(Arc::new(Generation {
+            run_id: b"5f6e1c0a".to_vec(),
+            replication_id: b"90ab12cd".to_vec(),
+            flushes: 3,
+            evictions: 9,
+            started_empty: Some(true),
+        })),
         version: Some("7.0.15".into()),
         totals,
         ..new_redis(name)
@@ -194,6 +203,7 @@ fn totals() -> Totals {
         shortened: 4,
         acquisitions: 5,
         ends: [1, 2, 3, 4, 5],
+        holds_lost: 2,
         token_resets: 1,
         phantom_holds: 6,
         ..Totals::default()

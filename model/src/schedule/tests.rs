@@ -11,8 +11,14 @@ type Answer = (LockReading, &'static [&'static str]);
 
 const WORLD_MS: i64 = 1_700_000_000_000;
 
-fn tasks(count: u32) -> Vec<TaskIndex> {
-    (0..count).map(TaskIndex).collect()
+fn tasks(count: u32) -> Vec<Watched> {
+    (0..count).map(|task| Watched { task: TaskIndex(task), grace_ms: None }).collect()
+}
+
+/// A plan for tasks that may be wanted, with this grace.
+fn with_grace(count: u32, grace_ms: u64, interval_ms: u64) -> Schedule {
+    let watched = tasks(count).into_iter().map(|watched| Watched { grace_ms: Some(grace_ms), ..watched });
+    Schedule::new(watched.collect(), interval_ms, Mono(0))
 }
 
 fn held_until(deadline_ms: i64) -> LockReading {
@@ -302,6 +308,104 @@ fn extra_reads_that_are_due_together_share_a_batch() {
     let mut schedule = Schedule::new(tasks(300), 1_000, Mono(0));
     let log = run(&mut schedule, 999, 5, |_| (LockReading::Free, &[]));
     assert_eq!(log, ["0 regular 300", "260 extra 300"]);
+}
+
+#[test]
+fn a_gap_is_looked_at_as_soon_as_it_exceeds_the_grace() {
+    let mut schedule = with_grace(1, 2_000, 5_000);
+    let world = |now| (if now < 100 { held_until(100_000) } else { LockReading::Free }, &["+ann"][..]);
+    let log = run(&mut schedule, 10_000, 5, world);
+    assert_eq!(log, ["0 regular 1", "5000 regular 1", "5260 extra 1", "7020 extra 1", "10000 regular 1"]);
+}
+
+#[test]
+fn the_grace_counts_from_the_switch_when_that_comes_later() {
+    let mut schedule = with_grace(1, 2_000, 5_000);
+    let log = run(&mut schedule, 9_999, 5, |now| (LockReading::Free, if now < 3_000 { &["ann"] } else { &["+ann"] }));
+    assert_eq!(log, ["0 regular 1", "260 extra 1", "2020 extra 1", "5000 regular 1", "7020 extra 1"]);
+}
+
+#[test]
+fn switched_off_and_on_again_within_the_grace() {
+    let mut schedule = with_grace(1, 3_500, 1_000);
+    let world = |now| (LockReading::Free, if (900..1_900).contains(&now) { &["ann"][..] } else { &["+ann"][..] });
+    let log = run(&mut schedule, 5_999, 5, world);
+    let extras: Vec<&String> = log.iter().filter(|line| line.contains("extra")).collect();
+    assert_eq!(extras, ["260 extra 1", "3520 extra 1", "5520 extra 1"]);
+}
+
+#[test]
+fn a_hold_forgets_the_grace_of_the_gap_before() {
+    let mut schedule = with_grace(1, 2_000, 1_000);
+    let world = |now| match now {
+        900..1_900 => (held_until(100_000), &["+ann"][..]),
+        _ => (LockReading::Free, &["+ann"][..]),
+    };
+    let log = run(&mut schedule, 4_999, 5, world);
+    let extras: Vec<&String> = log.iter().filter(|line| line.contains("extra")).collect();
+    assert_eq!(extras, ["260 extra 1", "2260 extra 1", "4020 extra 1"]);
+}
+
+#[test]
+fn a_grace_shorter_than_the_confirmation_needs_no_read_of_its_own() {
+    for grace_ms in [0, 100, 249, 250] {
+        let mut schedule = with_grace(1, grace_ms, 1_000);
+        let log = run(&mut schedule, 999, 5, |_| (LockReading::Free, &["+ann"]));
+        assert_eq!(log, ["0 regular 1", "260 extra 1"], "{grace_ms}");
+    }
+}
+
+#[test]
+fn a_tick_just_after_the_grace_takes_the_place_of_the_extra_read() {
+    let mut schedule = with_grace(1, 990, 1_000);
+    let log = run(&mut schedule, 1_999, 5, |_| (LockReading::Free, &["+ann"]));
+    assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1"]);
+}
+
+#[test]
+fn a_read_under_way_delays_the_one_after_the_grace_and_does_not_replace_it() {
+    let mut schedule = with_grace(1, 1_990, 1_000);
+    let log = run(&mut schedule, 2_999, 100, |_| (LockReading::Free, &["+ann"]));
+    assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1", "2000 regular 1"]);
+    let mut schedule = with_grace(1, 2_000, 1_000);
+    let log = run(&mut schedule, 2_999, 100, |_| (LockReading::Free, &["+ann"]));
+    assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1", "2000 regular 1", "2100 extra 1"]);
+}
+
+#[test]
+fn a_read_after_the_grace_that_says_nothing_is_left_to_the_ticks() {
+    let mut schedule = with_grace(1, 1_500, 1_000);
+    let world = |now| match now {
+        1_500..1_600 => (LockReading::Unknown(Unknown::NoPermission), &["+ann"][..]),
+        _ => (LockReading::Free, &["+ann"][..]),
+    };
+    let log = run(&mut schedule, 2_000, 5, world);
+    assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1", "1520 extra 1", "2000 regular 1"]);
+}
+
+#[test]
+fn switches_that_flap_do_not_ask_for_more_and_more_reads() {
+    let mut schedule = with_grace(1, 10_000, 100);
+    let world = |now| (LockReading::Free, if now < 5_000 && now % 200 == 0 { &["ann"][..] } else { &["+ann"][..] });
+    let log = run(&mut schedule, 30_000, 5, world);
+    let after: Vec<u64> = log.iter().filter(|line| line.contains("extra")).map(|line| at(line)).collect();
+    assert!(after.len() <= 1 + GRACES_MAX, "{after:?}");
+    assert!(after.contains(&10_020) && after.contains(&14_920), "the first and the last gap: {after:?}");
+}
+
+/// The instant of a line of [`run`].
+fn at(line: &str) -> u64 {
+    line.split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn many_gaps_that_begin_together_share_the_read_after_the_grace() {
+    let mut schedule = with_grace(10_000, 2_000, 1_000);
+    let log = run(&mut schedule, 5_999, 1, |now| {
+        (if now < 1_000 { held_until(100_000) } else { LockReading::Free }, &["+ann"][..])
+    });
+    let reads = |kind: &str| log.iter().filter(|line| line.contains(kind)).count();
+    assert_eq!((reads("regular"), reads("extra")), (6 * 20, 2 * 20), "one confirmation, one look after the grace");
 }
 
 /// Reads `schedule` at `now` as a server would whose replies to `large` are too large; gives the tasks that were read.

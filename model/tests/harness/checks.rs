@@ -109,6 +109,7 @@ fn of_totals(totals: &Totals, name: &str) -> Option<Found> {
         "total.split" => Found::Ms(signed(totals.split_ms)),
         "total.blind" => Found::Ms(signed(totals.blind_ms)),
         "ends" => Found::Count(totals.ends.iter().sum()),
+        "holds_lost" => Found::Count(totals.holds_lost),
         "renewals" => Found::Count(totals.renewals),
         "shortened" => Found::Count(totals.shortened),
         "acquisitions" => Found::Count(totals.acquisitions),
@@ -149,6 +150,7 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
             let held = held_ms.map_or("unseen-start".to_owned(), |ms| seconds(signed(ms)));
             ("hold_ended", vec![names(holders), reason.name().to_owned(), held])
         }
+        EventKind::LockLost { holders, sign } => ("lock_lost", vec![names(holders), sign.name().to_owned()]),
         EventKind::Shortened { by_ms } => ("shortened", vec![seconds(signed(*by_ms))]),
         EventKind::GapBegan => ("gap_began", Vec::new()),
         EventKind::GapEnded { gap_ms } => ("gap_ended", vec![seconds(signed(*gap_ms))]),

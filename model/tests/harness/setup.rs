@@ -22,6 +22,7 @@ pub(crate) struct Setup {
     lease_ms: Option<u64>,
     renew_every_ms: Option<u64>,
     stale_after_ms: Option<u64>,
+    progress_is_length: bool,
     fresh_for_ms: Option<u64>,
     pause: bool,
     grace_ms: u64,
@@ -47,6 +48,7 @@ impl Default for Setup {
             lease_ms: None,
             renew_every_ms: None,
             stale_after_ms: None,
+            progress_is_length: false,
             fresh_for_ms: None,
             pause: false,
             grace_ms: 20_000,
@@ -75,6 +77,7 @@ impl Setup {
             "lease" => self.lease_ms = optional(value)?,
             "renew_every" => self.renew_every_ms = optional(value)?,
             "progress" => self.stale_after_ms = optional(value)?,
+            "progress_is_length" => self.progress_is_length = yes_or_no(value)?,
             "claims" => self.fresh_for_ms = optional(value)?,
             "max_hold" => self.max_hold_ms = optional(value)?,
             "pause" => self.pause = yes_or_no(value)?,
@@ -152,7 +155,10 @@ impl Setup {
             },
             wanted: self.wanted.clone().map(|source| WantedSpec { source, codec: Codec::Raw }),
             progress: self.stale_after_ms.map(|stale_after_ms| ProgressSpec {
-                source: ProgressSource::Key(bytes("outbound:progress")),
+                source: match self.progress_is_length {
+                    true => ProgressSource::Length(bytes("outbound:queue")),
+                    false => ProgressSource::Key(bytes("outbound:progress")),
+                },
                 stale_after_ms,
             }),
             claims: self

@@ -104,6 +104,7 @@ fn fallen(before: &Totals, now: &Totals) -> Vec<&'static str> {
         (now.shortened < before.shortened, "shortened"),
         (now.acquisitions < before.acquisitions, "acquisitions"),
         (some_fall(&before.ends, &now.ends), "ends"),
+        (now.holds_lost < before.holds_lost, "holds_lost"),
         (now.token_resets < before.token_resets, "token_resets"),
         (now.phantom_holds < before.phantom_holds, "phantom_holds"),
         (falls(&before.handovers, &now.handovers), "handovers"),

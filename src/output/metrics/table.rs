@@ -8,7 +8,7 @@ use lockwatch_model::time::ServerTime;
 use lockwatch_model::verdict::{Verdict, Wanted};
 
 use super::{Agent, holder_series, info_labels};
-use crate::output::identity::escape;
+use crate::output::identity::{escape, fingerprint};
 
 /// One row of the table.
 pub struct Metric {
@@ -174,6 +174,7 @@ pub static TABLE: &[Metric] = &[
     redis_total("lockwatch_redis_reconnects_total", "Connections made after the first.", |r| Some(Count(r.totals.reconnects))),
     redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still under way.", |r| Some(Count(r.totals.skipped_ticks))),
     redis_total("lockwatch_redis_generation_changes_total", "Times the server may have lost data: restart, new replication history, flush.", |r| Some(Count(r.totals.generation_changes))),
+    redis("lockwatch_redis_generation", "Fingerprint of what the server's data live in (run, replication history, flushes); another value: data may have been lost.", |r| r.generation.as_deref().map(|generation| Count(fingerprint(generation)))),
 
     each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels for rules to join.", Reading::Gauges(&["key", "scheme", "(the configured labels)"], info_labels)),
     each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, not for rules.", Reading::Gauges(&["state"], |t, emit| {
@@ -248,6 +249,7 @@ pub static TABLE: &[Metric] = &[
             emit(&[("reason", end.name())], Count(count));
         }
     })),
+    total("lockwatch_lock_lost_total", "Holds that were lost although the holder lived: gone with the server's data, or expired while the holder's claim or progress went on.", |t| Some(Count(t.totals.holds_lost))),
     total("lockwatch_lock_token_resets_total", "Times the fencing token went backwards.", |t| Some(Count(t.totals.token_resets))),
 
     Metric { name: "process_cpu_seconds_total", help: "User and system CPU time used by the agent.", source: Source::Agent(Reading::Counter(|a| a.process.cpu_ms.map(Ms))) },

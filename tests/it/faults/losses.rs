@@ -95,6 +95,8 @@ fn data_is_lost(test: &str, lose: impl FnOnce(&mut RedisServer)) {
         view.page.get("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)]).expect("a counter")
     };
     assert_eq!((ends("on", "lost"), ends("running-off", "lost")), (1.0, 1.0));
+    let lost = |task| view.of_lock(task, "lost_total");
+    assert_eq!((lost("on"), lost("running-off"), lost("off")), (1.0, 1.0, 0.0));
     let log = agent.log();
     assert!(verdicts(&log, "on").iter().all(|line| !line.contains("-> stopped")), "{log}");
     assert_eq!(log.lines().filter(|line| line.contains("event=switches_lost")).count(), 1, "{log}");
