@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use regex_lite::Regex;
-use serde_yaml::{Mapping, Value};
+use serde_yaml::Value;
 
 use super::duration::parse_ms;
 
@@ -78,9 +78,9 @@ impl Routes {
 }
 
 impl Destination {
-    /// Whether alerts that differ in this label may share a group.
-    pub fn groups_across(&self, label: &str) -> bool {
-        !self.group_by.iter().any(|name| name == label || name == "...")
+    /// Whether alerts of different tasks may share a group.
+    pub fn spans_tasks(&self) -> bool {
+        !self.group_by.iter().any(|name| name == "task" || name == "...")
     }
 }
 
@@ -155,7 +155,7 @@ fn matchers(route: &Value) -> Result<Vec<Matcher>, String> {
         all.extend(parse_matchers(&text).map_err(|problem| format!("the matcher {text:?} {problem}"))?);
     }
     for (field, operator) in [("match", "="), ("match_re", "=~")] {
-        for (label, value) in route.get(field).and_then(Value::as_mapping).map(pairs).unwrap_or_default() {
+        for (label, value) in route.get(field).map(pairs).unwrap_or_default() {
             all.push(Matcher::new(label, operator, value)?);
         }
     }
@@ -164,7 +164,8 @@ fn matchers(route: &Value) -> Result<Vec<Matcher>, String> {
 
 /// A pattern that the whole value must match.
 fn pattern(text: &str) -> Result<Expected, String> {
-    let compiled = Regex::new(&format!("^(?:{text})$")).map_err(|error| format!("has a pattern that is none: {error}"))?;
+    let compiled =
+        Regex::new(&format!("^(?:{text})$")).map_err(|error| format!("has a pattern that is none: {error}"))?;
     Ok(Expected::Pattern(compiled))
 }
 
@@ -224,14 +225,16 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_sequence().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-fn pairs(map: &Mapping) -> Vec<(String, String)> {
+/// A mapping of plain values; nothing if it is none.
+pub(super) fn pairs(map: &Value) -> Labels {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),
         Value::Number(number) => Some(number.to_string()),
         Value::Bool(flag) => Some(flag.to_string()),
         _ => None,
     };
-    map.iter().filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
+    let entries = map.as_mapping().into_iter().flatten();
+    entries.filter_map(|(name, value)| Some((text(name)?, text(value)?))).collect()
 }
 
 #[cfg(test)]
@@ -303,7 +306,7 @@ mod tests {
             let labels = labels(alert);
             let destinations = routes.destinations(&labels);
             let only = destinations.first().unwrap();
-            (only.group_wait_ms, only.group_interval_ms, only.groups_across("task"))
+            (only.group_wait_ms, only.group_interval_ms, only.spans_tasks())
         };
         assert_eq!(at(""), (30_000, 300_000, true));
         assert_eq!(at("a=x"), (5_000, 300_000, true));
