@@ -11,6 +11,9 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Well within the group_wait of a loss, well beyond that of other pages.
+const SPLIT_AFTER: Duration = Duration::from_secs(4);
+
 const PAGER: &str = "/pager.example.com/operations";
 const LOGISTICS_PAGER: &str = "/pager.example.com/logistics";
 const CHAT: &str = "/chat.example.com/operations";
@@ -290,6 +293,7 @@ async fn a_loss_that_becomes_a_split_is_one_page_and_a_later_split_leaves_it_ope
     let [early_split, late_split] =
         ["early", "late"].map(|task| format!("LockwatchTaskSplit task={task} redis=main severity=critical"));
     trial.fire(&[&early, &late]).await;
+    tokio::time::sleep(SPLIT_AFTER).await;
     trial.fire(&[&early_split]).await;
     trial.until_told(&early_split, 1).await;
     trial.until_told(&late, 1).await;
