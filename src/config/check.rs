@@ -260,11 +260,12 @@ fn explanation(config: &Config, timing: &PageTiming) -> String {
         // Writing to a string cannot fail.
         let _ = write!(text, " + {name} {delay}");
     }
-    let waits = group_waits(config, timing);
-    if !waits.is_empty() {
-        let _ = write!(text, " + group_wait {}", waits.join(" or "));
+    match group_waits(config, timing).as_slice() {
+        [] => text.push_str(".\n"),
+        [only] => text.push_str(&format!(" + group_wait {only}.\n")),
+        several => text.push_str(&format!(" + group_wait:\n  {}\n", several.join("\n  "))),
     }
-    text.push_str(".\nAfter a crash: the lock is still held until the lease has run out, so the lease comes on top.\n");
+    text.push_str("After a crash: the lock is still held until the lease has run out, so the lease comes on top.\n");
     text
 }
 

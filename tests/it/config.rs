@@ -229,9 +229,9 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     };
     assert_eq!(waits(&timing), [5, 5, 30, 30, 7, 30]);
     let report = report(&config, &timing);
-    assert!(report.contains("  outbound        20s    22s         54s [4]       1m24s\n"), "{report}");
-    assert!(report.contains("  leader          20s    22s         56s           56s + lease [3]\n"), "{report}");
-    assert!(report.contains("alertmanager.yml, receiver pager) for outbound, inbound or 30s ("), "{report}");
+    assert!(report.contains("  outbound        20s    22s         54s [4]     1m24s\n"), "{report}");
+    assert!(report.contains("  leader          20s    22s         56s         56s + lease [3]\n"), "{report}");
+    assert!(report.contains("alertmanager.yml, receiver pager) for outbound, inbound\n  30s ("), "{report}");
     sources.group_wait_ms = Some(1_000);
     assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 6]);
     sources.prometheus_config = Some("/nowhere.yml".into());
