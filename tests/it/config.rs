@@ -213,7 +213,8 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let (prometheus, alertmanager) = (dir.path().join("prometheus.yml"), dir.path().join("alertmanager.yml"));
     fs::write(&prometheus, "global: {scrape_interval: 20s}\n").unwrap();
     let routes = "{receiver: chat, routes: [{match: {severity: critical, team: logistics}, receiver: pager, group_wait: 5s}, \
-                  {matchers: ['task=leader'], group_by: [task], group_wait: 7s}]}";
+                  {matchers: ['task=leader'], group_by: [task], group_wait: 7s}, \
+                  {match: {task: cleaner}, group_wait: 1m, continue: true}, {match: {task: cleaner}, group_wait: 1s}]}";
     fs::write(&alertmanager, format!("route: {routes}\n")).unwrap();
     let mut sources = TimingSources {
         evaluation_ms: Some(7_000),
@@ -227,7 +228,7 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let waits = |timing: &PageTiming| -> Vec<u64> {
         config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
     };
-    assert_eq!(waits(&timing), [5, 5, 30, 30, 7, 30]);
+    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30]);
     let report = report(&config, &timing);
     assert!(report.contains("  outbound        20s    22s         54s [4]     1m24s\n"), "{report}");
     assert!(report.contains("  leader          20s    22s         56s         56s + lease [3]\n"), "{report}");
