@@ -4,13 +4,14 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test build lint fmt docs
+.PHONY: help demo test build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
 	@echo "make test                all tests"
 	@echo "make build               target/release/lockwatch"
+	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
 	@echo "make fmt                 format the sources"
 	@echo "make docs                target/doc: the documentation of the code"
@@ -25,6 +26,10 @@ test:
 
 build:
 	$(CARGO) build --release --locked
+
+dashboards:
+	@scripts/setup dashboards
+	target/dashboards/bin/python -B dashboards/source/build.py dashboards
 
 lint:
 	$(CARGO) fmt --all --check

@@ -285,11 +285,11 @@ fn scrape(port: u16) -> Page {
 }
 
 #[track_caller]
-fn request(port: u16, method: &str, path: &str) -> Response {
+pub(crate) fn request(port: u16, method: &str, path: &str) -> Response {
     try_request(port, method, path).unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
-fn try_request(port: u16, method: &str, path: &str) -> io::Result<Response> {
+pub(crate) fn try_request(port: u16, method: &str, path: &str) -> io::Result<Response> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     // HTTP/1.0: the response ends with the connection, and is in one piece.

@@ -3,6 +3,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod page;
+pub(crate) mod prometheus;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 pub(crate) mod redisson;

@@ -1,0 +1,178 @@
+//! The dashboards, judged without a Grafana: shape, links, variables, and that every query asks for what there is.
+
+pub(crate) mod board;
+mod catalogue;
+mod checks;
+mod promql;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use lockwatch::output::metrics::TABLE;
+use serde_json::Value;
+
+use crate::support::skip;
+use board::{Board, string};
+use catalogue::{catalogue, rules};
+use checks::{mistakes, of_each, of_link, of_queries, urls};
+
+/// Metrics that no dashboard shows: for alerts, or of no use to people.
+const NOT_SHOWN: [&str; 4] = [
+    "lockwatch_task_switch_key_seen",
+    "lockwatch_lock_acquired_timestamp_seconds",
+    "lockwatch_lock_persistent",
+    "process_virtual_memory_bytes",
+];
+
+#[test]
+fn dashboards_are_sound() {
+    assert_eq!(mistakes(&board::all()), "");
+}
+
+/// Each rule can fail: one wrong word in one dashboard, and what must be said about it.
+#[test]
+fn each_mistake_is_found() {
+    let cases = [
+        ("lockwatch-task", r#""uid": "lockwatch-task""#, r#""uid": "other""#, "uid is not that of its file"),
+        ("lockwatch-task", r#""schemaVersion": 42"#, r#""schemaVersion": 40"#, "schemaVersion"),
+        ("lockwatch-task", r#""editable": false"#, r#""id": 7"#, "id must not be there"),
+        ("lockwatch-task", r#""title": "Renewals""#, r#""title": """#, "has no title"),
+        ("lockwatch-task", r#""title": "Renewals""#, r#""title": "Gap""#, "Gap: its title"),
+        ("lockwatch-task", r#""description": "Renewals per"#, r#""text": "Renewals per"#, "has no description"),
+        ("lockwatch-task", r#""unit": "cps""#, r#""unit": "reqs""#, "unit reqs"),
+        ("lockwatch-task", r#""type": "heatmap""#, r#""type": "graph""#, "type graph"),
+        ("lockwatch-task", r#""uid": "${datasource}""#, r#""uid": "prometheus""#, "datasource"),
+        ("lockwatch-task", r#""x": 20"#, r#""x": 21"#, "outside"),
+        ("lockwatch-overview", r#""x": 4"#, r#""x": 3"#, "overlaps"),
+        ("lockwatch-task", "lockwatch_lock_ttl_seconds", "lockwatch_lock_ttl", "lockwatch_lock_ttl is no metric"),
+        ("lockwatch-task", "availability:ratio30d", "availability:ratio60d", "ratio60d is no metric"),
+        ("lockwatch-task", "by (task, redis, kind)", "by (task, redis, sort)", "label sort"),
+        ("lockwatch-task", r#""legendFormat": "{{kind}}""#, r#""legendFormat": "{{sort}}""#, "sort is no label"),
+        ("lockwatch-task", r#"redis=\"$redis\""#, r#"redis=\"$server\""#, "$server is not defined"),
+        ("lockwatch-task", r#"task=\"$task\""#, r#"task=~\"$task\""#, "is compared by =~"),
+        ("lockwatch-agent", r#"redis=~\"$redis\""#, r#"redis=\"$redis\""#, "is compared by ="),
+        ("lockwatch-task", "increase(lockwatch_lock_acq", "max(lockwatch_lock_acq", "counter"),
+        ("lockwatch-agent", "series_added{", "series_dropped{", "scrape_series_dropped is no metric"),
+        ("lockwatch-agent", "time() - max by", "time() - sum by", "adds up agents"),
+        ("lockwatch-overview", "sum(max by (task, redis) (", "sum((", "adds up agents"),
+        ("lockwatch-task", "max by (task, redis) (lockwatch_task_grace", "(lockwatch_task_grace", "each agent"),
+        ("lockwatch-task", "[$__rate_interval]", "[5m]", "window"),
+        ("lockwatch-overview", "/d/lockwatch-task?", "/d/lockwatch-job?", "no dashboard lockwatch-job"),
+        (
+            "lockwatch-overview",
+            "agent?${datasource:queryparam}",
+            "agent?${task:queryparam}",
+            "lockwatch-agent has no variable task",
+        ),
+        ("lockwatch-overview", "&var-redis=", "&var-server=", "has no variable server"),
+        ("lockwatch-overview", r#""Value #C","#, r#""Value #Q","#, "Value #Q"),
+        ("lockwatch-overview", "${__data.fields.task:", "${__data.fields.job:", "no column job"),
+        ("lockwatch-overview", r#""text": "stalled""#, r#""text": "stuck""#, "stalled"),
+        ("lockwatch-agent", r#""text": "down""#, r#""text": "up""#, "mapping"),
+        ("lockwatch-task", r#""options": "grace""#, r#""options": "mercy""#, "mercy"),
+        ("lockwatch-agent", r#""name": "redis""#, r#""name": "server""#, "server: is not used"),
+        ("lockwatch-task", r#""refresh": 2"#, r#""refresh": 0"#, "refresh"),
+    ];
+    for (uid, right, wrong, said) in cases {
+        let original = board::text(uid);
+        assert!(original.contains(right), "{uid} has no {right}");
+        let other = |name: &&str| if *name == uid { original.replacen(right, wrong, 1) } else { board::text(name) };
+        let boards: Vec<Board> = board::UIDS.iter().map(|name| Board::parse(&other(name))).collect();
+        let mistakes = mistakes(&boards);
+        assert!(mistakes.contains(said), "{right} -> {wrong}: expected {said:?}, got {mistakes:?}");
+    }
+}
+
+/// What a metric is called is written in one place only; here it is renamed in the agent instead of the dashboard.
+#[test]
+fn a_renamed_metric_is_missed_by_some_dashboard() {
+    let missed = |name: &str| {
+        let mut catalogue = catalogue();
+        catalogue.remove(name);
+        !of_each(&board::all(), |board| of_queries(board, &catalogue)).is_empty()
+    };
+    let is_unused = |name: &&str| ["", "_bucket", "_count"].iter().all(|suffix| !missed(&format!("{name}{suffix}")));
+    let unused: Vec<&str> = TABLE.iter().map(|metric| metric.name).filter(is_unused).collect();
+    assert_eq!(unused, NOT_SHOWN);
+}
+
+/// Alerts lead to the dashboards, and the dashboards to their runbooks.
+#[test]
+fn alerts_and_dashboards_know_each_other() {
+    let (boards, rules) = (board::all(), rules());
+    let links: Vec<&str> = rules.iter().filter_map(|rule| rule.pointer("/annotations/dashboard")?.as_str()).collect();
+    assert!(links.len() > 20, "{links:?}");
+    let mistakes: Vec<String> = links.iter().flat_map(|link| of_link(link, &boards)).collect();
+    assert!(mistakes.is_empty(), "{mistakes:?}");
+    let ours =
+        boards.iter().flat_map(|board| urls(&board.json)).find(|url| url.ends_with("${__data.fields.alertname}.md"));
+    for rule in rules.iter().filter(|rule| rule["alert"].is_string()) {
+        let runbook = ours.map(|url| url.replace("${__data.fields.alertname}", string(rule, "alert")));
+        assert_eq!(rule["annotations"]["runbook_url"].as_str(), runbook.as_deref());
+    }
+}
+
+/// promtool knows the grammar: every expression must do as one of a rule.
+#[test]
+fn every_expression_is_promql() {
+    if !skip::has("dashboards::every_expression_is_promql", &["promtool"]) {
+        return;
+    }
+    let expressions = board::all().iter().flat_map(Board::expressions).collect::<BTreeSet<_>>();
+    let mut rules = "groups: [{name: dashboards, rules: [\n".to_owned();
+    for (index, expression) in expressions.iter().enumerate() {
+        let expression = expression.replace("$__rate_interval", "1m").replace("$__range", "1h");
+        writeln!(rules, "{{record: 'expression:{index}', expr: {}}},", Value::from(expression)).expect("text");
+    }
+    rules.push_str("]}]\n");
+    let folder = tempfile::tempdir().expect("folder");
+    let file = folder.path().join("rules.yml");
+    fs::write(&file, rules).expect("rules");
+    let output = Command::new("promtool").args(["check", "rules"]).arg(&file).output().expect("promtool");
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+/// What lies in the repository is what its source gives.
+#[test]
+fn dashboards_are_built_from_their_source() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let python = root.join("target/dashboards/bin/python");
+    if !python.is_file() {
+        skip::say("dashboards::dashboards_are_built_from_their_source", "Grafana's SDK; run scripts/setup test");
+        return;
+    }
+    let built = tempfile::tempdir().expect("folder");
+    let build = root.join("dashboards/source/build.py");
+    let output = Command::new(python).arg("-B").arg(build).arg(built.path()).output().expect("python");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    for uid in board::UIDS {
+        let now = fs::read_to_string(built.path().join(format!("{uid}.json"))).expect("built");
+        assert!(now == board::text(uid), "dashboards/{uid}.json is not what its source gives: run make dashboards");
+    }
+}
+
+/// The samples for provisioning name folders and data sources as the dashboards need them.
+#[test]
+fn provisioning_is_sound() {
+    let read = |file: &str| {
+        let text = fs::read_to_string(board::folder().join("provisioning").join(file)).expect(file);
+        serde_yaml::from_str::<Value>(&text).expect(file)
+    };
+    let (providers, sources) = (read("dashboards/lockwatch.yaml"), read("datasources/lockwatch.yaml"));
+    assert_eq!(providers["apiVersion"], 1);
+    let provider = &providers["providers"][0];
+    assert_eq!((&provider["type"], &provider["options"]["foldersFromFilesStructure"]), (&"file".into(), &false.into()));
+    assert_eq!(sources["apiVersion"], 1);
+    let source = &sources["datasources"][0];
+    assert_eq!(source["type"], "prometheus");
+    assert!(!string(source, "uid").is_empty());
+    // $__rate_interval is made from it.
+    assert!(string(&source["jsonData"], "timeInterval").ends_with('s'));
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

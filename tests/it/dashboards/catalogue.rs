@@ -1,0 +1,65 @@
+//! What a query can ask for: the agent's metrics, what the rules record, and what Prometheus makes itself.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use lockwatch::output::metrics::TABLE;
+use serde_json::Value;
+
+use super::board::{list, string};
+
+/// Labels that every target has.
+const OF_TARGETS: [&str; 2] = ["job", "instance"];
+const OF_ALERTS: [&str; 7] = ["alertname", "alertstate", "severity", "task", "redis", "job", "instance"];
+/// Prometheus' own series for each target.
+const OF_SCRAPES: [&str; 5] = [
+    "up",
+    "scrape_duration_seconds",
+    "scrape_samples_scraped",
+    "scrape_samples_post_metric_relabeling",
+    "scrape_series_added",
+];
+
+/// By name.
+pub(super) type Catalogue = BTreeMap<String, Known>;
+
+pub(super) struct Known {
+    pub(super) is_counter: bool,
+    pub(super) labels: Vec<String>,
+}
+
+impl Known {
+    fn new(is_counter: bool, labels: &[&[&str]]) -> Self {
+        Self { is_counter, labels: labels.concat().into_iter().map(str::to_owned).collect() }
+    }
+}
+
+pub(super) fn catalogue() -> Catalogue {
+    let mut catalogue = Catalogue::new();
+    for metric in TABLE {
+        let (name, labels) = (metric.name, metric.labels());
+        if metric.kind() == "histogram" {
+            catalogue.insert(format!("{name}_bucket"), Known::new(true, &[&labels, &OF_TARGETS, &["le"]]));
+            catalogue.insert(format!("{name}_sum"), Known::new(true, &[&labels, &OF_TARGETS]));
+            catalogue.insert(format!("{name}_count"), Known::new(true, &[&labels, &OF_TARGETS]));
+        } else {
+            catalogue.insert(name.into(), Known::new(metric.kind() == "counter", &[&labels, &OF_TARGETS]));
+        }
+    }
+    for rule in rules() {
+        let name = string(&rule, "record");
+        let labels: &[&str] = if name.starts_with("task:") { &["task", "redis"] } else { &[] };
+        catalogue.insert(name.into(), Known::new(false, &[labels]));
+    }
+    catalogue.extend(OF_SCRAPES.map(|name| (name.into(), Known::new(false, &[&OF_TARGETS]))));
+    catalogue.extend(["ALERTS", "ALERTS_FOR_STATE"].map(|name| (name.into(), Known::new(false, &[&OF_ALERTS]))));
+    catalogue
+}
+
+/// The alerting and recording rules.
+pub(super) fn rules() -> Vec<Value> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/lockwatch.rules.yml");
+    let rules: Value = serde_yaml::from_str(&fs::read_to_string(file).expect("rules")).expect("YAML");
+    list(&rules, "/groups").flat_map(|group| list(group, "/rules")).cloned().collect()
+}

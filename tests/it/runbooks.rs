@@ -1,0 +1,200 @@
+//! The runbooks and docs/alerting.md: whole, linked, and every command in them works on the real thing.
+
+mod pages;
+mod stage;
+
+use std::collections::BTreeMap;
+
+use pages::{Command, Page, commands, sh_blocks};
+use serde_yaml::Value;
+use stage::Stage;
+
+const SECTIONS: [&str; 6] = ["Meaning", "Impact", "Diagnosis", "Mitigation", "False alarm", "Prevention"];
+
+/// What `redis-cli` may be asked without a warning.
+const READS: [&str; 17] = [
+    "--scan ",
+    "ACL GETUSER ",
+    "CLIENT LIST",
+    "EXISTS ",
+    "HGETALL ",
+    "HKEYS ",
+    "INFO ",
+    "LLEN ",
+    "MONITOR ",
+    "PING",
+    "PTTL ",
+    "PUBSUB NUMSUB ",
+    "ROLE",
+    "SLOWLOG GET ",
+    "TIME",
+    "TYPE ",
+    "GET ",
+];
+
+/// What commands must tell in the situation that their runbook is for: page, part of the command, part of its output.
+const TOLD: [(&str, &str, &str); 24] = [
+    ("LockwatchTaskDown", "/api/v1/tasks/", "nobody has held the lock for longer than grace"),
+    ("LockwatchTaskDown", "PTTL", "-2"),
+    ("LockwatchTaskSplit", "/api/v1/tasks/", "holders"),
+    ("LockwatchTaskSplit", "HGETALL \"$LOCK_KEY\"", ":57"),
+    ("LockwatchTaskSplit", "splits_total", "kind=\"holders\"} 1"),
+    ("LockwatchTaskStalled", "/api/v1/tasks/", "wh-app-01"),
+    ("LockwatchTaskStalled", "PUBSUB", "redisson_lock__channel:{outbound:lock}\n1"),
+    ("LockwatchSwitchesLost", "lost_users", "anna"),
+    ("LockwatchSwitchesLost", "EXISTS", "0"),
+    ("LockwatchSwitchesLost", "commandstats", "1"),
+    ("LockwatchLockLost", "lock_ends_total", "reason=\"lost\"} "),
+    ("LockwatchTaskBlind", "/api/v1/tasks/", "wrong_type"),
+    ("LockwatchTaskBlind", "redis_errors_total", "wrong_type"),
+    ("LockwatchTaskBlind", "TYPE \"$LOCK_KEY\"", "string"),
+    ("LockwatchRedisUnreachable", "/api/v1/tasks", "\"auth\""),
+    ("LockwatchRedisUnreachable", "ACL GETUSER", "off"),
+    ("LockwatchTaskUnwanted", "HGETALL \"$SWITCHES\"", "anna\n0"),
+    ("LockwatchLeaseExpired", "expired", "reason=\"expired\"} "),
+    ("LockwatchLockPersistent", "PTTL", "-1"),
+    ("LockwatchLockPersistent", "PUBSUB", "\n1"),
+    ("LockwatchWatchdog", "amtool", "LockwatchWatchdog"),
+    ("alerting", "MONITOR", "EVAL"),
+    ("alerting", "HGETALL \"$HOSTS\"", "wh-app-01"),
+    ("alerting", "/api/v1/rules", "lockwatch.pages"),
+];
+
+#[test]
+fn each_alert_has_a_runbook_and_a_line_in_the_overview() {
+    let alerts = alerts();
+    let runbooks = Page::runbooks();
+    let names: Vec<&str> = runbooks.iter().map(Page::name).collect();
+    assert_eq!(names, alerts.keys().map(String::as_str).collect::<Vec<_>>());
+    let overview = Page::read("alerts/README.md");
+    for (alert, rule) in &alerts {
+        let url = rule["annotations"]["runbook_url"].as_str().unwrap();
+        assert!(url.ends_with(&format!("/alerts/runbooks/{alert}.md")), "{alert}: {url}");
+        // A page of a task has the task's own severity.
+        let section = match rule["labels"]["severity"].as_str() {
+            None | Some("critical") => "Pages",
+            _ => "Warnings",
+        };
+        assert!(overview.section(section).contains(&format!("[{alert}](runbooks/{alert}.md)")), "{alert}: {section}");
+    }
+}
+
+#[test]
+fn every_runbook_has_the_same_sections_with_something_in_each() {
+    for page in Page::runbooks() {
+        assert!(page.text.starts_with(&format!("# {}\n", page.name())), "{}", page.name());
+        let sections = page.sections();
+        assert_eq!(sections.iter().map(|(title, _)| *title).collect::<Vec<_>>(), SECTIONS, "{}", page.name());
+        assert!(sections.iter().all(|(_, text)| !text.trim().is_empty()), "{}", page.name());
+        let diagnosis = page.section("Diagnosis");
+        assert!(!commands(diagnosis).is_empty(), "{}", page.name());
+        assert!(diagnosis.contains("alerting.md#before-you-start"), "{}: where its variables come from", page.name());
+    }
+}
+
+#[test]
+fn every_link_resolves() {
+    for page in pages() {
+        for link in page.links() {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let path = page.path.parent().unwrap().join(file);
+            let path = if file.is_empty() { page.path.clone() } else { path };
+            assert!(path.exists(), "{}: {link}", page.name());
+            if !anchor.is_empty() {
+                let target = Page::read(path.to_str().unwrap());
+                assert!(target.anchors().contains(&anchor.to_owned()), "{}: {link}", page.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_command_that_changes_redis_says_what_to_check_before() {
+    for page in pages() {
+        for command in commands(&page.text) {
+            let asked = command.text.split_once("$REDIS_CLI ").map(|(_, rest)| rest);
+            let writes = asked.is_some_and(|asked| !READS.iter().any(|read| asked.starts_with(read.trim_end())));
+            assert_eq!(writes, command.comment.starts_with("WRITES"), "{}: {command:?}", page.name());
+        }
+    }
+}
+
+#[test]
+fn every_series_that_is_named_exists() {
+    let metrics = Page::read("docs/metrics.md").text;
+    let rules = Page::read("alerts/lockwatch.rules.yml").text;
+    let exists = |name: &str| match name.split_once(':') {
+        Some(_) => rules.contains(&format!("record: {name}")),
+        None => {
+            let family = ["_sum", "_count", "_bucket"].iter().find_map(|part| name.strip_suffix(part));
+            [Some(name), family].into_iter().flatten().any(|name| metrics.contains(&format!("| `{name}` |")))
+        }
+    };
+    for page in pages() {
+        let names = series(&page.text);
+        let missing: Vec<_> = names.iter().filter(|name| !exists(name)).collect();
+        assert!(missing.is_empty(), "{}: {missing:?}", page.name());
+    }
+    assert_eq!(series("grep -E \"lockwatch_(a|b_c)_total.*\""), ["lockwatch_a_total", "lockwatch_b_c_total"]);
+}
+
+#[test]
+fn every_command_works() {
+    let Some(mut stage) = Stage::open("runbooks::every_command_works") else { return };
+    let mut failures = Vec::new();
+    let mut told: Vec<bool> = vec![false; TOLD.len()];
+    for page in pages() {
+        stage.arrange(page.name());
+        for command in commands_to_run(&page) {
+            let output = stage.run(&command.text);
+            let said = String::from_utf8_lossy(&output.stdout);
+            let nothing = said.trim().is_empty() || said.lines().any(|line| line == "null");
+            if !output.status.success() || nothing {
+                failures.push(format!("{}: {}\n{output:?}", page.name(), command.text));
+            }
+            for ((about, part, answer), told) in TOLD.iter().zip(&mut told) {
+                *told |= *about == page.name() && command.text.contains(part) && said.contains(answer);
+            }
+            stage.after(page.name(), &command.text);
+        }
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+    let untold: Vec<_> = TOLD.iter().zip(told).filter(|(_, told)| !told).map(|(expected, _)| expected).collect();
+    assert!(untold.is_empty(), "{untold:?}");
+}
+
+/// The runbooks and what they share.
+fn pages() -> Vec<Page> {
+    let shared = ["docs/alerting.md", "alerts/README.md"].map(Page::read);
+    shared.into_iter().chain(Page::runbooks()).collect()
+}
+
+/// All but the block that sets the variables.
+fn commands_to_run(page: &Page) -> Vec<Command> {
+    let text = match page.sections().first() {
+        Some(("Before you start", variables)) => page.text.replace(sh_blocks(variables)[0], ""),
+        _ => page.text.clone(),
+    };
+    commands(&text)
+}
+
+/// The series of lockwatch and of its rules that a text names, also within a pattern for `grep`.
+fn series(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "_:(|)".contains(c)));
+    let names = words.filter(|word| word.contains("lockwatch_")).flat_map(|word| {
+        let word = &word[word.find("lockwatch_").filter(|_| !word.contains(':')).unwrap_or(0)..];
+        match word.split_once('(').and_then(|(head, rest)| Some((head, rest.split_once(')')?))) {
+            Some((head, (choices, tail))) => choices.split('|').map(|choice| format!("{head}{choice}{tail}")).collect(),
+            None => vec![word.trim_matches(|c| "(|):".contains(c)).to_owned()],
+        }
+    });
+    names.collect()
+}
+
+/// The alerting rules by name.
+fn alerts() -> BTreeMap<String, Value> {
+    let rules: Value = serde_yaml::from_str(&Page::read("alerts/lockwatch.rules.yml").text).unwrap();
+    let groups = rules["groups"].as_sequence().unwrap();
+    let rules = groups.iter().flat_map(|group| group["rules"].as_sequence().unwrap());
+    rules.filter_map(|rule| Some((rule["alert"].as_str()?.to_owned(), rule.clone()))).collect()
+}

@@ -1,0 +1,261 @@
+//! What the commands of the runbooks are run on: a Redis with real holders, an agent under its read-only user, a Prometheus
+//! with the shipped rules and an Alertmanager.
+
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use super::pages::{Page, sh_blocks};
+use crate::support::agent::{Agent, program};
+use crate::support::page::Page as Metrics;
+use crate::support::prometheus::{Alertmanager, Prometheus, programs};
+use crate::support::redis::RedisServer;
+use crate::support::redisson::Redisson;
+use crate::support::{skip, wait_until};
+
+const LOCK: &str = "outbound:lock";
+const SWITCHES: &str = "outbound:users";
+const CLAIMS: &str = "outbound:claims";
+const HOSTS: &str = "lockwatch:hosts";
+const TASK: &str = "outbound";
+const PASSWORD: &str = "stage";
+/// A client that is no more.
+const GHOST: &str = "0d9c2f4e-1111-4222-8333-444455556666";
+const SOON: Duration = Duration::from_secs(20);
+
+pub(super) struct Stage {
+    redisson: Redisson,
+    /// How many clients there have been.
+    clients: usize,
+    agent: Agent,
+    prometheus: Prometheus,
+    alertmanager: Alertmanager,
+    pub(super) server: RedisServer,
+    preamble: String,
+}
+
+impl Stage {
+    /// `None`, with a message, on a machine that lacks a part.
+    pub(super) fn open(test: &str) -> Option<Stage> {
+        if !skip::has(test, &programs()) || !skip::has(test, &["curl", "jq"]) {
+            return None;
+        }
+        let redisson = Redisson::start(test)?;
+        let server = RedisServer::start_with(test, &["--slowlog-log-slower-than", "0"])?;
+        let agent = Agent::start_with(&config(&server), |command| {
+            command.arg("--web.enable-lifecycle").env("LOCKWATCH_PASSWORD", PASSWORD);
+        });
+        let mut acl = program();
+        acl.args(["acl", "--config.file"]).arg(agent.path("lockwatch.yml")).stdout(Stdio::piped());
+        let acl = acl.output().unwrap();
+        let printed = String::from_utf8_lossy(&acl.stdout).replace("PASSWORD", PASSWORD);
+        let rule = printed.lines().find(|line| line.starts_with("ACL")).unwrap_or_else(|| panic!("{acl:?}"));
+        assert_eq!(server.cli(&rule.split(' ').collect::<Vec<_>>()), "OK", "{rule}");
+
+        let alertmanager = Alertmanager::start();
+        let prometheus = Prometheus::start(agent.port, &alertmanager);
+        let preamble = preamble(&[
+            ("LOCKWATCH", format!("http://127.0.0.1:{}", agent.port)),
+            ("PROMETHEUS", prometheus.url()),
+            ("ALERTMANAGER", alertmanager.url()),
+            ("CONFIG", agent.path("lockwatch.yml").display().to_string()),
+            // -e: an error is an exit code, too.
+            ("REDIS_CLI", format!("redis-cli -e -p {}", server.port)),
+        ]);
+        let mut stage = Stage { redisson, clients: 0, agent, prometheus, alertmanager, server, preamble };
+        stage.hold();
+        wait_until(SOON, "Alertmanager is told", || stage.alertmanager.knows("LockwatchWatchdog"));
+        Some(stage)
+    }
+
+    /// Runs a command of a page in a shell that has the variables of the preamble.
+    pub(super) fn run(&self, command: &str) -> Output {
+        let binaries = std::path::Path::new(env!("CARGO_BIN_EXE_lockwatch")).parent().unwrap();
+        let path = format!("{}:{}", binaries.display(), std::env::var("PATH").unwrap());
+        let script = format!("set -u\n{}\n{command}", self.preamble);
+        let mut shell = std::process::Command::new("timeout");
+        shell.args(["30", "sh", "-c", &script]).env("PATH", path).current_dir("/").output().unwrap()
+    }
+
+    /// Brings about what the alert is for, as far as its commands ask; else a task that is wanted and held.
+    pub(super) fn arrange(&mut self, alert: &str) {
+        self.clear();
+        match alert {
+            "LockwatchTaskDown" => {
+                self.expect("down", |page| page.verdict(TASK) == "down");
+            }
+            "LockwatchTaskSplit" => {
+                self.hold();
+                self.server.cli(&["HSET", LOCK, &format!("{GHOST}:57"), "1"]);
+                self.expect("split", |page| page.verdict(TASK) == "split");
+            }
+            "LockwatchTaskStalled" => {
+                self.hold();
+                self.expect("stalled", |page| page.verdict(TASK) == "stalled");
+            }
+            "LockwatchSwitchesLost" | "LockwatchLockLost" => {
+                self.hold();
+                self.server.cli(&["FLUSHALL"]);
+                let lost = |page: &Metrics| page.of(TASK, "task_switches_lost_seconds") > Some(0.0);
+                self.expect("lost", |page| lost(page) && page.ends(TASK, "lost") >= 1.0);
+            }
+            "LockwatchTaskBlind" => {
+                self.server.cli(&["SET", LOCK, "no hash"]);
+                self.expect("blind", |page| page.verdict(TASK) == "unknown");
+            }
+            "LockwatchRedisUnreachable" => {
+                self.server.cli(&["ACL", "SETUSER", "lockwatch", "off"]);
+                self.server.cli(&["CLIENT", "KILL", "USER", "lockwatch"]);
+                self.expect("not up", |page| page.of(TASK, "lock_held").is_none());
+            }
+            "LockwatchTaskUnwanted" => {
+                self.hold();
+                self.server.cli(&["HSET", SWITCHES, "anna", "0"]);
+                self.expect("unwanted", |page| page.verdict(TASK) == "unwanted");
+            }
+            "LockwatchLeaseExpired" => {
+                self.lock(" lease=500");
+                self.expect("expired", |page| page.ends(TASK, "expired") >= 1.0);
+                self.hold();
+            }
+            "LockwatchLockPersistent" => {
+                self.server.cli(&["HSET", LOCK, &format!("{GHOST}:57"), "1"]);
+                self.wait_for_lock();
+                self.expect("persistent", |page| page.of(TASK, "lock_persistent") == Some(1.0));
+            }
+            _ => self.hold(),
+        }
+    }
+
+    /// What must be true after this command of this page.
+    pub(super) fn after(&mut self, page: &str, command: &str) {
+        match page {
+            "LockwatchLockPersistent" if command.contains("PEXPIRE") => {
+                assert!(self.server.cli(&["PTTL", LOCK]).parse::<u32>().unwrap() <= 30_000);
+                self.server.cli(&["PEXPIRE", LOCK, "1"]);
+                wait_until(SOON, "it has expired", || self.server.cli(&["PTTL", LOCK]) == "-2");
+            }
+            "LockwatchLockPersistent" if command.contains("PUBLISH") => {
+                self.redisson.event("acquired", LOCK, SOON);
+            }
+            "LockwatchTaskDown" if command.contains("HSET") => {
+                self.expect("stopped", |page| page.verdict(TASK) == "stopped");
+            }
+            "LockwatchSwitchesLost" if command.contains("HSET") => {
+                self.expect("found", |page| page.of(TASK, "task_switches_lost_seconds") == Some(0.0));
+            }
+            "alerting" if command.contains(" SET \"$PAUSE_KEY\"") => {
+                self.expect("paused", |page| page.of(TASK, "task_paused") == Some(1.0));
+            }
+            "alerting" if command.contains(" DEL \"$PAUSE_KEY\"") => {
+                self.expect("no pause", |page| page.of(TASK, "task_paused") == Some(0.0));
+            }
+            "alerting" if command.contains("pager-test:wanted 1") => {
+                wait_until(SOON, "Alertmanager has the page", || self.alertmanager.knows("pager test"));
+            }
+            "alerting" if command.contains("pager-test:wanted 0") => {
+                let firing = "ALERTS{alertname=\"LockwatchTaskDown\", task=\"pager test\"}";
+                wait_until(SOON, "the page ends", || self.prometheus.count(firing) == 0);
+            }
+            _ => {}
+        }
+    }
+
+    /// No lock, nobody who waits for it, one switch of two on.
+    fn clear(&mut self) {
+        for client in 0..self.clients {
+            self.redisson.run(&format!("shutdown c{client}"));
+        }
+        self.clients = 0;
+        self.server.cli(&["DEL", LOCK, CLAIMS]);
+        self.server.cli(&["ACL", "SETUSER", "lockwatch", "on"]);
+        self.server.cli(&["HSET", SWITCHES, "anna", "1", "ben", "0"]);
+        self.expect("free and wanted", |page| {
+            page.of(TASK, "lock_held") == Some(0.0) && page.of(TASK, "task_wanted") == Some(1.0)
+        });
+    }
+
+    /// A client takes the lock for good and is renewed, and works; another one waits.
+    fn hold(&mut self) {
+        self.lock("");
+        self.wait_for_lock();
+        for run in 1..3 {
+            self.server.cli(&["HSET", "outbound:stats", "last_run", &format!("{} {run}", self.clients)]);
+            let held = self.agent.page().of(TASK, "task_held_seconds").unwrap_or_default();
+            self.expect("another look", |page| page.of(TASK, "task_held_seconds") > Some(held));
+        }
+        let seen = |page: &Metrics| page.of(TASK, "task_progress_timestamp_seconds").is_some();
+        let renewed = |page: &Metrics| page.of(TASK, "lock_last_renewal_latency_seconds").is_some();
+        self.expect("held and renewed", |page| seen(page) && renewed(page));
+        wait_until(SOON, "Prometheus knows", || self.prometheus.count("lockwatch_lock_holder") == 1);
+    }
+
+    fn lock(&mut self, options: &str) {
+        let (client, id) = self.connect();
+        self.server.cli(&["HSET", HOSTS, &id, "wh-app-01"]);
+        self.server.cli(&["HSET", CLAIMS, &id, "working"]);
+        self.redisson.run(&format!("lock {client} t1 {LOCK}{options}"));
+    }
+
+    fn wait_for_lock(&mut self) {
+        let (client, _) = self.connect();
+        self.redisson.run(&format!("lock-async {client} t1 {LOCK}"));
+        self.expect("somebody waits", |page| page.of(TASK, "lock_waiters") == Some(1.0));
+    }
+
+    fn connect(&mut self) -> (String, String) {
+        let client = format!("c{}", self.clients);
+        self.clients += 1;
+        let id = self.redisson.connect(&client, &format!("port={} watchdog=3000", self.server.port));
+        (client, id)
+    }
+
+    #[track_caller]
+    fn expect(&self, what: &str, condition: impl FnMut(&Metrics) -> bool) {
+        self.agent.until(SOON, what, condition);
+    }
+}
+
+fn config(server: &RedisServer) -> String {
+    format!(
+        r#"
+redis:
+  main: {{url: "redis://{}", username: lockwatch, password_env: LOCKWATCH_PASSWORD, interval: 200ms, timeout: 1s}}
+labels: [standby]
+tasks:
+  - name: {TASK}
+    lock: {{key: "{LOCK}", lease: 3s}}
+    wanted: {{hash: "{SWITCHES}"}}
+    grace: 1s
+    settle: 500ms
+    wind_down: 1s
+    blind_after: 2s
+    paused_until: {{key: "outbound:pause"}}
+    progress: {{hash: "outbound:stats", field: last_run, stale_after: 3s}}
+    claims: {{hash: "{CLAIMS}"}}
+    hosts: {{hash: "{HOSTS}"}}
+    max_hold: 1h
+    labels: {{standby: required}}
+  - name: pager test
+    lock: {{key: "lockwatch:pager-test:lock"}}
+    wanted: {{counter: "lockwatch:pager-test:wanted"}}
+    grace: 1s
+"#,
+        server.address()
+    )
+}
+
+/// The block that explains the variables, with these values instead of its examples.
+fn preamble(values: &[(&str, String)]) -> String {
+    let page = Page::read("docs/alerting.md");
+    let block = sh_blocks(page.section("Before you start"))[0];
+    let mut left: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
+    let lines = block.lines().map(|line| {
+        let name = line.split_once('=').expect("NAME=value").0;
+        left.retain(|other| *other != name);
+        let value = values.iter().find(|(other, _)| *other == name);
+        value.map_or(line.to_owned(), |(name, value)| format!("{name}='{value}'"))
+    });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    assert!(left.is_empty(), "{left:?} are not explained");
+    text
+}
