@@ -161,6 +161,8 @@ async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
         );
         scenarios.push((name, says, trouble));
     }
+    let place = |name| plan.scenarios.iter().position(|scenario| scenario.name == name);
+    scenarios.sort_by_key(|(name, _, _)| place(*name));
     stage.prove_alive(&control).await?;
     let (told, muted) = (stage.told(), stage.muted());
     let (answers, findings) = verdict::judge(&stage.ledger.entries(), &told, &muted, Instant::now(), WATCHDOG);

@@ -120,9 +120,9 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
     periods
 }
 
-/// Whether two alerts are of the same name and about the same thing.
-pub(super) fn same_subject(a: &Labels, b: &Labels) -> bool {
-    SUBJECT.iter().all(|name| a.get(*name) == b.get(*name))
+/// Whether `labels` are about what `wanted` is about, whatever else they say.
+fn same_subject(labels: &Labels, wanted: &Labels) -> bool {
+    SUBJECT.iter().all(|name| wanted.get(*name).is_none_or(|value| labels.get(*name) == Some(value)))
 }
 
 /// The period that answers an expectation: the first one not before it was due.
@@ -153,7 +153,8 @@ pub(super) fn judge(
         .collect();
     musts.sort_by_key(|(due, _, _)| *due);
     for (due, by, entry) in musts {
-        let found = periods.iter().enumerate().find(|(at, period)| !used.contains(at) && answers(period, entry));
+        let fitting = || periods.iter().enumerate().filter(|(at, period)| !used.contains(at) && answers(period, entry));
+        let found = fitting().find(|(_, period)| period.labels == entry.labels).or_else(|| fitting().next());
         let was_muted = muted.iter().any(|period| same_subject(&period.labels, &entry.labels));
         let mut finding = |wrong, text| findings.push(Finding { labels: entry.labels.clone(), wrong, text });
         let Some((at, period)) = found else {
@@ -230,7 +231,7 @@ fn judge_end(end: End, period: &Period, ended: Instant, finding: &mut impl FnMut
 }
 
 fn judge_unexpected(period: &Period, expected: &[Expected]) -> Option<(Wrong, String)> {
-    let about_it = || expected.iter().filter(|entry| same_subject(&entry.labels, &period.labels));
+    let about_it = || expected.iter().filter(|entry| same_subject(&period.labels, &entry.labels));
     if about_it().any(|entry| entry.need == Need::May) {
         return None;
     }
@@ -328,6 +329,10 @@ mod tests {
         let late = once(115);
         assert_eq!(late.wrongs(&[late.must(100, End::Never)]), [Wrong::Late]);
         let misnamed = World::new().told(105, &[(Status::Firing, labels("Down", "a", "warning"))]);
+        assert_eq!(misnamed.wrongs(&[misnamed.must(100, End::Never)]), [Wrong::Misnamed]);
+        let mut leaked = down();
+        leaked.insert("instance".to_owned(), "127.0.0.1:1".to_owned());
+        let misnamed = World::new().told(105, &[(Status::Firing, leaked)]);
         assert_eq!(misnamed.wrongs(&[misnamed.must(100, End::Never)]), [Wrong::Misnamed]);
         let twice = once(105).told(125, &[(Status::Firing, down())]);
         assert_eq!(twice.wrongs(&[twice.must(100, End::Never)]), [Wrong::Duplicated]);
