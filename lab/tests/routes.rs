@@ -11,9 +11,6 @@ use tempfile::TempDir;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Well within the group_wait of a loss, well beyond that of other pages.
-const SPLIT_AFTER: Duration = Duration::from_secs(4);
-
 const PAGER: &str = "/pager.example.com/operations";
 const LOGISTICS_PAGER: &str = "/pager.example.com/logistics";
 const CHAT: &str = "/chat.example.com/operations";
@@ -200,12 +197,7 @@ async fn what_is_explained_by_something_worse_is_muted() {
             "LockwatchAgentDown job=j3 instance=i severity=warning",
             true,
         ),
-        (&format!("LockwatchTaskSplit {task}"), &format!("LockwatchLockLost {task}"), true),
-        (
-            &format!("LockwatchTaskSplit {task}"),
-            "LockwatchLockLost task=other redis=main cluster=x severity=critical",
-            false,
-        ),
+        (&format!("LockwatchTaskSplit {task}"), &format!("LockwatchLockLost {task}"), false),
         (
             &format!("LockwatchTaskSplit {task}"),
             "LockwatchAgentsDisagree task=a redis=main cluster=x severity=warning",
@@ -285,30 +277,6 @@ async fn a_page_outlasts_the_redis_that_cannot_be_reached() {
     assert_eq!(trial.until_told(down, 2).await.status, Status::Resolved);
 }
 
-/// What the comment in the example says of muting: a told page that ends while it is muted is not told to have ended.
-async fn a_loss_that_becomes_a_split_is_one_page_and_a_later_split_leaves_it_open() {
-    let trial = Trial::start().await;
-    let [early, late] =
-        ["early", "late"].map(|task| format!("LockwatchLockLost task={task} redis=main severity=critical"));
-    let [early_split, late_split] =
-        ["early", "late"].map(|task| format!("LockwatchTaskSplit task={task} redis=main severity=critical"));
-    trial.fire(&[&early, &late]).await;
-    tokio::time::sleep(SPLIT_AFTER).await;
-    trial.fire(&[&early_split]).await;
-    trial.until_told(&early_split, 1).await;
-    trial.until_told(&late, 1).await;
-    trial.fire(&[&late_split]).await;
-    trial.until_told(&late_split, 1).await;
-    assert_eq!(trial.state(&late).await.0, "suppressed");
-    trial.resolve(&[&early, &late]).await;
-    // The next look at the group comes within its group_interval.
-    let never = until(Duration::from_secs(40), "its end", async || trial.told(&late).len() > 1).await;
-    assert!(never.is_err(), "{:?}", trial.told(&late));
-    assert_eq!(trial.told(&early), []);
-    trial.resolve(&[&late_split]).await;
-    assert_eq!(trial.until_told(&late_split, 2).await.status, Status::Resolved);
-}
-
 async fn the_dead_mans_switch_hears_once_a_minute_and_of_no_end() {
     let trial = Trial::start().await;
     let watchdog = "LockwatchWatchdog severity=none";
@@ -331,7 +299,6 @@ async fn in_the_course_of_time() {
         warnings_of_one_redis_come_in_one_message(),
         what_is_explained_by_something_worse_is_muted(),
         a_page_outlasts_the_redis_that_cannot_be_reached(),
-        a_loss_that_becomes_a_split_is_one_page_and_a_later_split_leaves_it_open(),
         the_dead_mans_switch_hears_once_a_minute_and_of_no_end(),
     );
 }

@@ -105,7 +105,6 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Told {
     }
     let wait_ms = match alert {
         "LockwatchTaskDown" | "LockwatchTaskSplit" => 0,
-        "LockwatchLockLost" => 10_000,
         _ => 1_000,
     };
     told(whose(if severity == "critical" { "pager" } else { "chat" }), "...", wait_ms)
@@ -270,7 +269,7 @@ fn what_proves_harm_is_never_muted() {
     let warnings = all_alerts().into_iter().filter(|(_, severity)| severity.as_deref() == Some("warning"));
     let warnings: BTreeSet<String> = warnings.map(|(alert, _)| alert).collect();
     let pages: Vec<&String> = muted.difference(&warnings).collect();
-    assert_eq!(pages, ["LockwatchLockLost", "LockwatchTaskBlind"]);
+    assert_eq!(pages, ["LockwatchTaskBlind"]);
 }
 
 const WRAPPING: &str = "\
