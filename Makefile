@@ -4,12 +4,13 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test build dashboards lint fmt docs
+.PHONY: help demo test pager-bench build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
 	@echo "make test                all tests"
+	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make build               target/release/lockwatch"
 	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
@@ -23,6 +24,11 @@ demo:
 test:
 	@scripts/setup test
 	$(CARGO) test --workspace --locked $(ARGS)
+
+pager-bench:
+	@scripts/setup pager-bench
+	$(CARGO) build --workspace --locked
+	$(CARGO) run --package lockwatch-lab --locked -- pager $(ARGS)
 
 build:
 	$(CARGO) build --release --locked

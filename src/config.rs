@@ -18,6 +18,7 @@ mod labels;
 mod locate;
 mod mistake;
 mod redises;
+pub mod routes;
 pub mod schema;
 mod secret;
 mod tasks;

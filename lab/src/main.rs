@@ -2,28 +2,55 @@
 
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::Parser;
+use lockwatch_lab::pager::{self, PagerArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Trials of lockwatch with real parts.
 #[derive(Debug, Parser)]
 #[command(name = "lockwatch-lab")]
 enum Line {
+    /// Play labelled scenarios through the whole chain to the pager, and report missed and false pages
+    Pager(PagerArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
 }
 
-#[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    let outcome = match Line::parse() {
-        Line::Worker(args) => stack::run_worker(args).await,
-    };
-    match outcome {
-        Ok(()) => ExitCode::SUCCESS,
+fn main() -> ExitCode {
+    match run(Line::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("lockwatch-lab: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether all is right.
+fn run(line: Line) -> anyhow::Result<bool> {
+    match line {
+        // There are many, so each has one thread only.
+        Line::Worker(args) => {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(stack::run_worker(args)).map(|()| true)
+        }
+        Line::Pager(args) => {
+            let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+            // Parts that still run are killed with the runtime.
+            runtime.block_on(async {
+                tokio::select! { done = pager::run(args) => done, stopped = stopped() => stopped }
+            })
+        }
+    }
+}
+
+async fn stopped() -> anyhow::Result<bool> {
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+    None.context("stopped")
 }

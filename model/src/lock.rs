@@ -86,8 +86,15 @@ pub(crate) struct Ended {
     pub(crate) reason: End,
     /// How long it was held; `None` when its start or its end was not seen.
     pub(crate) held_ms: Option<u64>,
-    /// It was last seen before a renewal was due, so that it may have been renewed, and even released, unseen.
-    pub(crate) perhaps_renewed: bool,
+}
+
+/// What may have happened between two readings.
+#[derive(Clone, Copy, Debug)]
+struct Unseen {
+    /// Nothing was seen for longer than `blind_after`.
+    across_blind: bool,
+    /// The hold was last seen before a renewal was due, so it may have been renewed, and even released.
+    may_have_renewed: bool,
 }
 
 /// What is needed beside the reading itself.
@@ -181,27 +188,27 @@ impl Lock {
     /// Takes in a reading. An unknown one changes nothing but the newest attempt.
     pub(crate) fn observe(&mut self, reading: &LockReading, context: Context) -> News {
         let seen = context.seen;
-        let across_blind = self.last.is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms);
-        let may_renew =
-            self.hold().is_some_and(|hold| hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms()));
+        let unseen = Unseen {
+            across_blind: self.last.is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms),
+            may_have_renewed: self
+                .hold()
+                .is_some_and(|hold| hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms())),
+        };
         let mut news = match reading {
             LockReading::Unknown(why) => {
                 self.newest = Err(*why);
                 return News::default();
             }
-            LockReading::Free => self.observe_free(context, across_blind),
-            LockReading::Held(held) => self.observe_held(held, context, across_blind),
+            LockReading::Free => self.observe_free(context, unseen),
+            LockReading::Held(held) => self.observe_held(held, context, unseen),
         };
-        news.across_blind = across_blind;
-        if let Some(ended) = &mut news.ended {
-            ended.perhaps_renewed = may_renew;
-        }
+        news.across_blind = unseen.across_blind;
         self.newest = Ok(());
         self.last = Some(seen);
         news
     }
 
-    fn observe_free(&mut self, context: Context, across_blind: bool) -> News {
+    fn observe_free(&mut self, context: Context, unseen: Unseen) -> News {
         let sent = context.seen.sent;
         let fact_before = match &self.present {
             Present::Nothing => LockFact::Unknown,
@@ -211,7 +218,7 @@ impl Lock {
         match &mut self.present {
             Present::Free { confirmed: true, .. } => return News::default(),
             // Too long ago to be the beginning of this stretch.
-            Present::Free { first, .. } if across_blind => {
+            Present::Free { first, .. } if unseen.across_blind => {
                 *first = sent;
                 return News::default();
             }
@@ -224,13 +231,13 @@ impl Lock {
         let before =
             core::mem::replace(&mut self.present, Present::Free { first: sent, confirmed: false, fact_before });
         let ended = match before {
-            Present::Held(hold) => Some(end_by_absence(hold, context, across_blind)),
+            Present::Held(hold) => Some(end_by_absence(hold, context, unseen)),
             _ => None,
         };
         News { ended, ..News::default() }
     }
 
-    fn observe_held(&mut self, held: &Held, context: Context, across_blind: bool) -> News {
+    fn observe_held(&mut self, held: &Held, context: Context, unseen: Unseen) -> News {
         if let Present::Held(hold) = &mut self.present
             && continues(&hold.held, held)
         {
@@ -241,7 +248,7 @@ impl Lock {
         let hold = Box::new(self.begin(held, context.seen, watched));
         match core::mem::replace(&mut self.present, Present::Held(hold.clone())) {
             Present::Held(old) => {
-                let ended = end_by_successor(old, &hold, context, across_blind);
+                let ended = end_by_successor(old, &hold, context, unseen);
                 News { ended: Some(ended), acquired: true, ..News::default() }
             }
             _ => News { acquired: watched, ..News::default() },
@@ -320,37 +327,35 @@ fn same(a: &Holder, b: &Holder) -> bool {
     a.client == b.client && a.thread == b.thread
 }
 
-fn end_by_absence(hold: Box<Hold>, context: Context, across_blind: bool) -> Ended {
+fn end_by_absence(hold: Box<Hold>, context: Context, unseen: Unseen) -> Ended {
     let deadline_passed = hold.deadlines.newest().is_some_and(|deadline| context.seen.last >= deadline);
-    let reason = match () {
-        () if deadline_passed && hold.held.deadline != Deadline::Never => End::Expired,
-        () if across_blind => End::Unknown,
-        () if context.delta.may_lose_locks() => End::Lost,
-        () => End::EndedEarly,
-    };
-    ended(hold, reason, context, across_blind)
+    ended(hold, deadline_passed, End::EndedEarly, context, unseen)
 }
 
-fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, across_blind: bool) -> Ended {
+fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen) -> Ended {
     // Without a known lease, the new hold began no later than the server's answer.
     let began = new.acquired.unwrap_or(context.seen.last);
     let after_deadline = old.deadlines.newest().is_some_and(|deadline| began.plus_ms(NOISE_MS) >= deadline);
-    let reason = match () {
-        () if after_deadline && old.held.deadline != Deadline::Never => End::Expired,
-        () if across_blind => End::Unknown,
-        () if context.delta.may_lose_locks() => End::Lost,
-        () => End::Replaced,
-    };
-    ended(old, reason, context, across_blind)
+    ended(old, after_deadline, End::Replaced, context, unseen)
 }
 
-fn ended(hold: Box<Hold>, reason: End, context: Context, across_blind: bool) -> Ended {
+/// `before_deadline`: what the end is called if it came before the deadline, and no data were lost.
+fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: Context, unseen: Unseen) -> Ended {
+    let after_deadline = after_deadline && hold.held.deadline != Deadline::Never;
+    let reason = match () {
+        () if after_deadline && !unseen.may_have_renewed => End::Expired,
+        // Also a holder that renewed unseen, and then released the lock, leaves it like this.
+        () if after_deadline || unseen.across_blind => End::Unknown,
+        () if context.delta.may_lose_locks() => End::Lost,
+        () => before_deadline,
+    };
     let end = match (reason, hold.deadlines.newest()) {
         (End::Expired, Some(deadline)) => context.seen.mono_of(deadline),
         _ => context.seen.sent,
     };
-    let held_ms = (hold.start_seen && !across_blind).then(|| end.since_ms(hold.began));
-    Ended { held_ms, reason, hold, perhaps_renewed: false }
+    let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;
+    let held_ms = known.then(|| end.since_ms(hold.began));
+    Ended { held_ms, reason, hold }
 }
 
 /// The holders' instances, for comparison with claims.

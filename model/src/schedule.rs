@@ -190,9 +190,10 @@ impl Schedule {
         ticks.chain(self.extras.first().map(|(at, _)| *at)).chain(suspects).chain(again).min()
     }
 
-    /// The instant of the next tick, whatever else is due: when to look again while there is no connection.
+    /// The next instant at which [`Schedule::missed`] has something to say: when to look again while there is no connection.
+    /// A slot that is being read is not missed; how its batch ends is reported anyway.
     pub fn next_tick(&self) -> Option<Mono> {
-        self.slots.iter().map(|slot| slot.next_at).min()
+        self.slots.iter().filter(|slot| !slot.reading).map(|slot| slot.next_at).min()
     }
 
     /// The next batch that is due at `now`, if there is one; the caller must report how it ended.

@@ -349,7 +349,7 @@ impl Task {
         let late = self.expired.observe(look);
         let at_once = match &news.ended {
             Some(ended) if ended.reason == End::Lost => Some((ended.hold.held.holders.clone(), LossSign::Data)),
-            Some(ended) if ended.reason == End::Expired && !ended.perhaps_renewed => {
+            Some(ended) if ended.reason == End::Expired => {
                 self.expired.watch(ended.hold.held.holders.clone(), look);
                 None
             }
@@ -428,7 +428,7 @@ impl Task {
         }
         let wanted = matches!(self.switches.wanted(), Wanted::Yes | Wanted::Unset);
         match ended.reason {
-            End::Expired if wanted && !across_blind && !ended.perhaps_renewed => self.outage.expired(hold.last_life),
+            End::Expired if wanted && !across_blind => self.outage.expired(hold.last_life),
             _ if self.settled => self.outage.forget(),
             _ => {}
         }

@@ -1,12 +1,13 @@
 //! What `check-config` tells about a configuration without mistakes: above all, how long it takes to page somebody.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use lockwatch_model::spec::{SchemeKind, TaskSpec};
 use serde_yaml::Value;
 
 use super::duration::{parse_ms, text as duration_text};
+use super::routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, pairs};
 use super::{Config, ms, read_text};
 
 /// A free lock is believed once a second reading agrees that is at least so much later.
@@ -22,18 +23,28 @@ const REDISSON_LEASE_MS: u64 = 30_000;
 /// How often Prometheus scrapes and evaluates when its configuration says nothing.
 const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
 
-/// How long Alertmanager waits for more alerts of a group when its configuration says nothing.
-const GROUP_WAIT_DEFAULT_MS: u64 = 30_000;
+/// Labels of a target that the rules aggregate away.
+const AGENT_LABELS: [&str; 7] = ["instance", "job", "pod", "container", "endpoint", "address", "service"];
 
 /// What is between lockwatch and the page.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct PageTiming {
     /// Prometheus' scrape interval.
     pub scrape: Delay,
     /// Prometheus' evaluation interval.
     pub evaluation: Delay,
-    /// Alertmanager's `group_wait`.
-    pub group_wait: Delay,
+    /// Labels that Prometheus adds to every alert of lockwatch.
+    prometheus_labels: Labels,
+    group_wait: GroupWait,
+}
+
+/// Alertmanager's `group_wait`.
+#[derive(Clone, Debug)]
+enum GroupWait {
+    /// The same for all alerts.
+    Fixed(Delay),
+    /// That of the route which an alert takes, in this file.
+    Routed(Routes, String),
 }
 
 /// One delay and where its value comes from.
@@ -70,20 +81,66 @@ impl PageTiming {
         let alertmanager = sources.alertmanager_config.as_deref().map(read_yaml).transpose()?;
         let scrape = prometheus.as_ref().map_or(Ok(None), scrape_interval)?;
         let evaluation = prometheus.as_ref().map_or(Ok(None), evaluation_interval)?;
-        let group_wait = alertmanager.as_ref().map_or(Ok(None), group_wait)?;
+        let routes = alertmanager.map(GroupWait::routed).transpose()?;
         let of_prometheus = Delay::default_of("Prometheus", PROMETHEUS_DEFAULT_MS);
         let of_alertmanager = Delay::default_of("Alertmanager", GROUP_WAIT_DEFAULT_MS);
         Ok(PageTiming {
             scrape: Delay::given(sources.scrape_ms).or(scrape).unwrap_or_else(|| of_prometheus.clone()),
             evaluation: Delay::given(sources.evaluation_ms).or(evaluation).unwrap_or(of_prometheus),
-            group_wait: Delay::given(sources.group_wait_ms).or(group_wait).unwrap_or(of_alertmanager),
+            prometheus_labels: prometheus.as_ref().map(prometheus_labels).unwrap_or_default(),
+            group_wait: Delay::given(sources.group_wait_ms)
+                .map(GroupWait::Fixed)
+                .or(routes)
+                .unwrap_or(GroupWait::Fixed(of_alertmanager)),
         })
     }
 
-    fn total_ms(&self) -> u64 {
-        [&self.scrape, &self.evaluation, &self.group_wait]
-            .into_iter()
-            .fold(0, |sum, delay| sum.saturating_add(delay.ms))
+    /// Alertmanager's `group_wait` for the page that tells that this task is down. Of several receivers the last one counts:
+    /// which of them wakes somebody up is not known here.
+    pub fn group_wait(&self, config: &Config, task: &TaskSpec) -> Delay {
+        match &self.group_wait {
+            GroupWait::Fixed(delay) => delay.clone(),
+            GroupWait::Routed(routes, file) => {
+                let labels = self.page_labels(config, task);
+                let destinations = routes.destinations(&labels);
+                let last = destinations.into_iter().max_by_key(|destination| destination.group_wait_ms);
+                last.map_or(Delay { ms: 0, origin: file.clone() }, |destination| Delay {
+                    ms: destination.group_wait_ms,
+                    origin: format!("{file}, receiver {}", destination.receiver),
+                })
+            }
+        }
+    }
+
+    /// Whether that page may share a group with the pages of other tasks.
+    fn shares_a_group(&self, config: &Config, task: &TaskSpec) -> bool {
+        match &self.group_wait {
+            GroupWait::Fixed(_) => false,
+            GroupWait::Routed(routes, _) => {
+                let labels = self.page_labels(config, task);
+                routes.destinations(&labels).into_iter().any(Destination::spans_tasks)
+            }
+        }
+    }
+
+    /// The labels of the page that tells that this task is down; its own severity replaces the rules' `critical`.
+    fn page_labels(&self, config: &Config, task: &TaskSpec) -> Labels {
+        let redis = config.redises.get(usize::from(task.redis.0)).map_or("", |redis| &redis.name);
+        let mut labels = self.prometheus_labels.clone();
+        labels.insert("severity".to_owned(), "critical".to_owned());
+        let own = task.labels.iter().filter(|(_, value)| !value.is_empty());
+        labels.extend(own.map(|(name, value)| (name.to_string(), value.to_string())));
+        let rules = [("alertname", "LockwatchTaskDown"), ("task", &task.name), ("redis", redis)];
+        labels.extend(rules.map(|(name, value)| (name.to_owned(), value.to_owned())));
+        labels
+    }
+}
+
+impl GroupWait {
+    fn routed(alertmanager: Document) -> Result<GroupWait, String> {
+        let Document { name, value } = alertmanager;
+        let routes = Routes::read(&value).map_err(|message| format!("{name}: {message}"))?;
+        Ok(GroupWait::Routed(routes, name))
     }
 }
 
@@ -94,6 +151,12 @@ impl Delay {
 
     fn default_of(program: &str, ms: u64) -> Delay {
         Delay { ms, origin: format!("the default of {program}") }
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} ({})", duration_text(self.ms), self.origin)
     }
 }
 
@@ -117,7 +180,7 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
     text.push_str("Worst time to page, from the moment a wanted task has no holder:\n\n");
     let table = table(config.tasks.iter().map(|task| row(config, task, timing)).collect());
     text.push_str(&table);
-    text.push_str(&explanation(timing));
+    text.push_str(&explanation(config, timing));
     let used = FOOTNOTES.iter().filter(|(mark, _)| table.contains(mark));
     used.for_each(|(mark, meaning)| text.push_str(&format!("{mark} {meaning}\n")));
     text
@@ -133,14 +196,19 @@ pub fn down_after_ms(config: &Config, task: &TaskSpec) -> u64 {
 }
 
 /// Marks of [`row`] and their meaning.
-const FOOTNOTES: [(&str, &str); 3] = [
+const FOOTNOTES: [(&str, &str); 4] = [
     (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
     (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
     (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
+    (
+        SHARED_GROUP,
+        "Its route groups the pages of several tasks (`group_by` lacks `task`): after the first, the next waits for `group_interval`.",
+    ),
 ];
 const NOT_WANTED: &str = "[1]";
 const ASSUMED_LEASE: &str = "[2]";
 const UNKNOWN_LEASE: &str = "[3]";
+const SHARED_GROUP: &str = "[4]";
 
 const HEADER: [&str; 5] = ["TASK", "GRACE", "DOWN AFTER", "PAGE AFTER", "AFTER A CRASH"];
 
@@ -151,7 +219,9 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
         return [name, grace, format!("never {NOT_WANTED}"), "-".to_owned(), "-".to_owned()];
     }
     let down_ms = down_after_ms(config, task);
-    let page_ms = down_ms.saturating_add(timing.total_ms());
+    let delays = [&timing.scrape, &timing.evaluation, &timing.group_wait(config, task)];
+    let page_ms = delays.into_iter().fold(down_ms, |sum, delay| sum.saturating_add(delay.ms));
+    let shared = if timing.shares_a_group(config, task) { format!(" {SHARED_GROUP}") } else { String::new() };
     let crash = match (task.lock.lease_ms, task.lock.scheme) {
         (Some(lease_ms), _) => rounded(page_ms.saturating_add(lease_ms)),
         (None, SchemeKind::Redisson) => {
@@ -159,7 +229,7 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
         }
         (None, SchemeKind::String) => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
     };
-    [name, grace, rounded(down_ms), rounded(page_ms), crash]
+    [name, grace, rounded(down_ms), rounded(page_ms) + &shared, crash]
 }
 
 /// A bound for people: whole seconds, rounded up.
@@ -181,19 +251,38 @@ fn table(rows: Vec<[String; 5]>) -> String {
     text
 }
 
-fn explanation(timing: &PageTiming) -> String {
+fn explanation(config: &Config, timing: &PageTiming) -> String {
     let mut text = String::from(
         "\nDown after: interval + grace (at least 250ms, to confirm it) + 250ms. Answers that take longer than 100ms, a\n\
          restart and a reload come on top.\nPage after: the same",
     );
-    for (name, delay) in
-        [("scrape", &timing.scrape), ("evaluation", &timing.evaluation), ("group_wait", &timing.group_wait)]
-    {
+    for (name, delay) in [("scrape", &timing.scrape), ("evaluation", &timing.evaluation)] {
         // Writing to a string cannot fail.
-        let _ = write!(text, " + {name} {} ({})", duration_text(delay.ms), delay.origin);
+        let _ = write!(text, " + {name} {delay}");
     }
-    text.push_str(".\nAfter a crash: the lock is still held until the lease has run out, so the lease comes on top.\n");
+    match group_waits(config, timing).as_slice() {
+        [] => text.push_str(".\n"),
+        [only] => text.push_str(&format!(" + group_wait {only}.\n")),
+        several => text.push_str(&format!(" + group_wait:\n  {}\n", several.join("\n  "))),
+    }
+    text.push_str("After a crash: the lock is still held until the lease has run out, so the lease comes on top.\n");
     text
+}
+
+/// Each different `group_wait`; where there are several, with the tasks whose it is.
+fn group_waits(config: &Config, timing: &PageTiming) -> Vec<String> {
+    let mut waits: Vec<(Delay, Vec<String>)> = Vec::new();
+    for task in config.tasks.iter().filter(|task| task.may_be_wanted()) {
+        let (wait, name) = (timing.group_wait(config, task), task.name.escape_debug().to_string());
+        match waits.iter_mut().find(|(known, _)| *known == wait) {
+            Some((_, names)) => names.push(name),
+            None => waits.push((wait, vec![name])),
+        }
+    }
+    match waits.as_slice() {
+        [(only, _)] => vec![only.to_string()],
+        several => several.iter().map(|(wait, names)| format!("{wait} for {}", names.join(", "))).collect(),
+    }
 }
 
 fn counted(count: usize, one: &str, many: &str) -> String {
@@ -203,7 +292,9 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 fn read_yaml(path: &Path) -> Result<Document, String> {
     let name = path.display().to_string();
     let text = read_text(path).map_err(|message| format!("{name}: {message}"))?;
-    let value = serde_yaml::from_str(&text).map_err(|error| format!("{name}: is not valid YAML: {error}"))?;
+    let mut value: Value =
+        serde_yaml::from_str(&text).map_err(|error| format!("{name}: is not valid YAML: {error}"))?;
+    value.apply_merge().map_err(|error| format!("{name}: is not valid YAML: {error}"))?;
     Ok(Document { name, value })
 }
 
@@ -224,40 +315,35 @@ impl Document {
 
 /// Of the job that scrapes lockwatch, if it can be recognised, else of all jobs.
 fn scrape_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
-    let jobs = prometheus.value.get("scrape_configs").and_then(Value::as_sequence);
-    let job = jobs.and_then(|jobs| jobs.iter().find(|job| mentions_lockwatch(job)));
-    match prometheus.delay(job, "scrape_interval")? {
+    match prometheus.delay(lockwatch_job(prometheus), "scrape_interval")? {
         Some(delay) => Ok(Some(delay)),
         None => prometheus.delay(prometheus.value.get("global"), "scrape_interval"),
     }
 }
 
+/// By its name, else by anything in it.
+fn lockwatch_job(prometheus: &Document) -> Option<&Value> {
+    let jobs = prometheus.value.get("scrape_configs")?.as_sequence()?;
+    let named = jobs.iter().find(|job| job.get("job_name").is_some_and(mentions_lockwatch));
+    named.or_else(|| jobs.iter().find(|job| mentions_lockwatch(job)))
+}
+
+/// The external labels, and those that all targets of the job have and the rules keep.
+fn prometheus_labels(prometheus: &Document) -> Labels {
+    let mut labels =
+        prometheus.value.get("global").and_then(|global| global.get("external_labels")).map(pairs).unwrap_or_default();
+    let targets = lockwatch_job(prometheus).and_then(|job| job.get("static_configs")).and_then(Value::as_sequence);
+    let mut of_targets =
+        targets.into_iter().flatten().map(|targets| targets.get("labels").map(pairs).unwrap_or_default());
+    let first = of_targets.next().unwrap_or_default();
+    let common = of_targets
+        .fold(first, |common, next| common.into_iter().filter(|(name, value)| next.get(name) == Some(value)).collect());
+    labels.extend(common.into_iter().filter(|(name, _)| !AGENT_LABELS.contains(&name.as_str())));
+    labels
+}
+
 fn evaluation_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
     prometheus.delay(prometheus.value.get("global"), "evaluation_interval")
-}
-
-/// Of the slowest route that names lockwatch, else of the top route.
-fn group_wait(alertmanager: &Document) -> Result<Option<Delay>, String> {
-    let Some(top) = alertmanager.value.get("route") else {
-        return Err(format!("{}: has no `route`; name Alertmanager's configuration file", alertmanager.name));
-    };
-    let top_wait = alertmanager.delay(Some(top), "group_wait")?;
-    let mut slowest: Option<Delay> = None;
-    let mut routes: Vec<(&Value, Option<Delay>)> = children(top).map(|child| (child, top_wait.clone())).collect();
-    while let Some((route, inherited)) = routes.pop() {
-        let wait = alertmanager.delay(Some(route), "group_wait")?.or(inherited);
-        routes.extend(children(route).map(|child| (child, wait.clone())));
-        let matches_us =
-            ["matchers", "match", "match_re"].iter().filter_map(|field| route.get(field)).any(mentions_lockwatch);
-        if matches_us && wait.as_ref().map(|delay| delay.ms) > slowest.as_ref().map(|delay| delay.ms) {
-            slowest = wait;
-        }
-    }
-    Ok(slowest.or(top_wait))
-}
-
-fn children(route: &Value) -> impl Iterator<Item = &Value> {
-    route.get("routes").and_then(Value::as_sequence).into_iter().flatten()
 }
 
 /// Whether any text inside names lockwatch or its default port.
@@ -297,13 +383,12 @@ mod tests {
     }
 
     #[test]
-    fn the_slowest_route_of_lockwatch_counts() {
-        let alertmanager = "route:\n  group_wait: 10s\n  routes:\n    - {matchers: ['alertname=~\"Lockwatch.*\"'], group_wait: 5s, \
-                            routes: [{match: {alertname: LockwatchTaskDown}, group_wait: 20s}]}\n    \
-                            - {matchers: ['severity=info'], group_wait: 10m}\n";
-        assert_eq!(ms_of(group_wait(&document(alertmanager))), Some(20_000));
-        assert_eq!(ms_of(group_wait(&document("route: {group_wait: 45s, routes: [{match: {a: b}}]}\n"))), Some(45_000));
-        assert_eq!(ms_of(group_wait(&document("route: {receiver: x}\n"))), None);
-        assert!(group_wait(&document("global: {}\n")).is_err());
+    fn labels_come_from_prometheus_and_from_all_targets() {
+        let prometheus = "global: {external_labels: {cluster: a, zone: 1}}\nscrape_configs:\n  - {job_name: node, static_configs: \
+                          [{labels: {env: wrong}}]}\n  - job_name: lockwatch\n    static_configs: [{labels: {env: prod, pod: x, rack: 1}}, \
+                          {labels: {env: prod, pod: x, rack: 2}}]\n";
+        let labels = prometheus_labels(&document(prometheus));
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(labels, [("cluster", "a"), ("env", "prod"), ("zone", "1")]);
     }
 }

@@ -212,7 +212,10 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let dir = tempfile::tempdir().unwrap();
     let (prometheus, alertmanager) = (dir.path().join("prometheus.yml"), dir.path().join("alertmanager.yml"));
     fs::write(&prometheus, "global: {scrape_interval: 20s}\n").unwrap();
-    fs::write(&alertmanager, "route: {receiver: pager, group_wait: 5s}\n").unwrap();
+    let routes = "{receiver: chat, routes: [{match: {severity: critical, team: logistics}, receiver: pager, group_wait: 5s}, \
+                  {matchers: ['task=leader'], group_by: [task], group_wait: 7s}, \
+                  {match: {task: cleaner}, group_wait: 1m, continue: true}, {match: {task: cleaner}, group_wait: 1s}]}";
+    fs::write(&alertmanager, format!("route: {routes}\n")).unwrap();
     let mut sources = TimingSources {
         evaluation_ms: Some(7_000),
         prometheus_config: Some(prometheus),
@@ -220,7 +223,18 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
         ..TimingSources::default()
     };
     let timing = PageTiming::find(&sources).unwrap();
-    assert_eq!((timing.scrape.ms, timing.evaluation.ms, timing.group_wait.ms), (20_000, 7_000, 5_000));
+    assert_eq!((timing.scrape.ms, timing.evaluation.ms), (20_000, 7_000));
+    let config = good("complete.yml");
+    let waits = |timing: &PageTiming| -> Vec<u64> {
+        config.tasks.iter().map(|task| timing.group_wait(&config, task).ms / 1_000).collect()
+    };
+    assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30]);
+    let report = report(&config, &timing);
+    assert!(report.contains("  outbound        20s    22s         54s [4]     1m24s\n"), "{report}");
+    assert!(report.contains("  leader          20s    22s         56s         56s + lease [3]\n"), "{report}");
+    assert!(report.contains("alertmanager.yml, receiver pager) for outbound, inbound\n  30s ("), "{report}");
+    sources.group_wait_ms = Some(1_000);
+    assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 6]);
     sources.prometheus_config = Some("/nowhere.yml".into());
     assert!(PageTiming::find(&sources).unwrap_err().starts_with("/nowhere.yml: does not exist"));
 }

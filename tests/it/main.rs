@@ -2,6 +2,7 @@
 
 mod acl;
 mod agent;
+mod alert_examples;
 mod alerts;
 mod architecture;
 mod config;

@@ -104,6 +104,16 @@ impl Prometheus {
         Ok(())
     }
 
+    /// Whether it knows its Alertmanager yet: alerts that fire before are only sent a minute later.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub async fn knows_its_alertmanager(&self) -> anyhow::Result<bool> {
+        let data = http::get(self.address, "/api/v1/alertmanagers").await?.json()?;
+        let active = data.pointer("/data/activeAlertmanagers").and_then(Value::as_array);
+        Ok(active.is_some_and(|active| !active.is_empty()))
+    }
+
     /// The instant vector that `promql` is now.
     ///
     /// # Errors

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, bail};
-use lockwatch::lease::{Access, Acquired, Attempt, Holder, Lock, Watchdog};
+use anyhow::Context;
+use lockwatch::lease::{Access, Acquired, Attempt, Holder, Lock, Waiter, Watchdog};
 use redis::AsyncTypedCommands;
 use redis::aio::MultiplexedConnection;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 
@@ -58,20 +58,22 @@ pub enum Lost {
     WorkOn,
 }
 
-/// A running worker; killed when dropped. It does nothing until it is told to contend.
-#[derive(Debug)]
+/// A running worker. It does nothing until it is told to contend. Clones are the same worker; it is killed when the
+/// last one is dropped.
+#[derive(Clone, Debug)]
 pub struct Worker {
-    child: Child,
-    stdin: ChildStdin,
-    news: watch::Receiver<(News, Instant)>,
+    child: Arc<Mutex<Child>>,
+    stdin: Arc<Mutex<ChildStdin>>,
+    news: watch::Receiver<Vec<(News, Instant)>>,
+    /// So many news were waited for already.
+    heard: usize,
     lock: String,
 }
 
-/// What a worker said last.
+/// What a worker says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum News {
     Up,
-    Waits,
     Holds,
     Lost,
     Released,
@@ -79,12 +81,11 @@ enum News {
 }
 
 impl News {
-    const ALL: [News; 6] = [News::Up, News::Waits, News::Holds, News::Lost, News::Released, News::Ended];
+    const ALL: [News; 5] = [News::Up, News::Holds, News::Lost, News::Released, News::Ended];
 
     fn word(self) -> &'static str {
         match self {
             News::Up => "up",
-            News::Waits => "waits",
             News::Holds => "holds",
             News::Lost => "lost",
             News::Released => "released",
@@ -120,9 +121,10 @@ impl Worker {
             .context("cannot start a worker")?;
         let stdin = child.stdin.take().context("a worker without standard input")?;
         let stdout = child.stdout.take().context("a worker without standard output")?;
-        let (tell, news) = watch::channel((News::Waits, Instant::now()));
+        let (tell, news) = watch::channel(Vec::new());
         tokio::spawn(listen(stdout, tell));
-        let mut worker = Worker { child, stdin, news, lock: setup.lock.clone() };
+        let (child, stdin) = (Arc::new(Mutex::new(child)), Arc::new(Mutex::new(stdin)));
+        let mut worker = Worker { child, stdin, news, heard: 0, lock: setup.lock.clone() };
         worker.until(News::Up).await?;
         Ok(worker)
     }
@@ -189,7 +191,7 @@ impl Worker {
     /// # Errors
     /// When it cannot be killed.
     pub async fn crash(&mut self) -> anyhow::Result<Instant> {
-        self.child.kill().await.with_context(|| format!("cannot kill a worker of {}", self.lock))?;
+        self.child.lock().await.kill().await.with_context(|| format!("cannot kill a worker of {}", self.lock))?;
         Ok(Instant::now())
     }
 
@@ -198,7 +200,7 @@ impl Worker {
     /// # Errors
     /// When it has ended.
     pub async fn freeze(&self) -> anyhow::Result<()> {
-        send_signal(self.child.id().context("the worker has ended")?, Signal::Stop).await
+        self.signal(Signal::Stop).await
     }
 
     /// Lets a frozen one go on.
@@ -206,33 +208,52 @@ impl Worker {
     /// # Errors
     /// When it has ended.
     pub async fn thaw(&self) -> anyhow::Result<()> {
-        send_signal(self.child.id().context("the worker has ended")?, Signal::Continue).await
+        self.signal(Signal::Continue).await
+    }
+
+    async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        send_signal(self.child.lock().await.id().context("the worker has ended")?, signal).await
     }
 
     async fn tell(&mut self, order: Order) -> anyhow::Result<()> {
         let line = format!("{}\n", order.word());
-        self.stdin.write_all(line.as_bytes()).await.with_context(|| format!("a worker of {} has ended", self.lock))
+        let told = self.stdin.lock().await.write_all(line.as_bytes()).await;
+        told.with_context(|| format!("a worker of {} has ended", self.lock))
     }
 
+    /// The first news of this kind since the last that was waited for; or the newest, if nothing came after it.
     async fn until(&mut self, wanted: News) -> anyhow::Result<Instant> {
-        let said = timeout(OBEY_WITHIN, self.news.wait_for(|(news, _)| *news == wanted || *news == News::Ended)).await;
-        let last =
-            said.with_context(|| format!("a worker of {} does not say {wanted:?} in time", self.lock))??.to_owned();
-        if last.0 != wanted {
-            bail!("a worker of {} has ended and is not {wanted:?}", self.lock);
-        }
-        Ok(last.1)
+        let heard = self.heard;
+        let fits = |news: &Vec<(News, Instant)>| find(news, heard, wanted).is_some() || has_ended(news);
+        let said = timeout(OBEY_WITHIN, self.news.wait_for(fits)).await;
+        let found = {
+            let news = said.with_context(|| format!("a worker of {} does not say {wanted:?} in time", self.lock))??;
+            find(&news, heard, wanted)
+        };
+        let (at, instant) = found.with_context(|| format!("a worker of {} ended without {wanted:?}", self.lock))?;
+        self.heard = at + 1;
+        Ok(instant)
     }
 }
 
-async fn listen(stdout: ChildStdout, tell: watch::Sender<(News, Instant)>) {
+fn find(news: &[(News, Instant)], heard: usize, wanted: News) -> Option<(usize, Instant)> {
+    let is_new = |(at, _): &(usize, &(News, Instant))| *at >= heard || at + 1 == news.len();
+    let fitting = news.iter().enumerate().filter(is_new).find(|(_, (said, _))| *said == wanted);
+    fitting.map(|(at, (_, instant))| (at, *instant))
+}
+
+fn has_ended(news: &[(News, Instant)]) -> bool {
+    news.last().is_some_and(|(said, _)| *said == News::Ended)
+}
+
+async fn listen(stdout: ChildStdout, tell: watch::Sender<Vec<(News, Instant)>>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        if let Some(news) = News::ALL.into_iter().find(|news| news.word() == line) {
-            tell.send_replace((news, Instant::now()));
+        if let Some(said) = News::ALL.into_iter().find(|news| news.word() == line) {
+            tell.send_modify(|news| news.push((said, Instant::now())));
         }
     }
-    tell.send_replace((News::Ended, Instant::now()));
+    tell.send_modify(|news| news.push((News::Ended, Instant::now())));
 }
 
 /// What a worker is told on its standard input, a word per line.
@@ -326,15 +347,25 @@ enum Ended {
 impl Runner {
     /// Until it is told to release, or its orders end.
     async fn contend(&mut self) -> anyhow::Result<()> {
+        let mut waiter = None;
         loop {
-            // A failure means that Redis cannot be reached at present.
-            if let Ok(Attempt::Acquired(acquired)) = self.lock.acquire().await {
-                say(News::Holds);
-                if self.hold(acquired).await == Ended::Told {
-                    return Ok(());
+            match self.lock.acquire().await {
+                Ok(Attempt::Acquired(acquired)) => {
+                    waiter = None;
+                    say(News::Holds);
+                    if self.hold(acquired).await == Ended::Told {
+                        return Ok(());
+                    }
+                    say(News::Lost);
+                    continue;
                 }
-                say(News::Lost);
-            } else if self.told_within(TRY_EVERY).await {
+                // Subscribed, so that it can be seen to wait.
+                Ok(Attempt::Busy { .. }) if waiter.is_none() => waiter = self.lock.waiter().await.ok(),
+                Ok(Attempt::Busy { .. }) => {}
+                // Redis cannot be reached at present.
+                Err(_) => waiter = None,
+            }
+            if self.told_to_release(&mut waiter).await {
                 say(News::Released);
                 return Ok(());
             }
@@ -379,14 +410,26 @@ impl Runner {
         }
     }
 
-    /// Whether it is told to contend no more within this time.
-    async fn told_within(&mut self, time: Duration) -> bool {
+    /// Until the lock may be free; whether it is told to contend no more meanwhile.
+    async fn told_to_release(&mut self, waiter: &mut Option<Waiter>) -> bool {
         let order = tokio::select! {
-            () = sleep(time) => return false,
+            () = woken(waiter) => return false,
             order = self.orders.recv() => order,
         };
         self.note(order);
         matches!(order, Some(Order::Release) | None)
+    }
+}
+
+/// By a release, or to try again.
+async fn woken(waiter: &mut Option<Waiter>) {
+    let ended = match waiter {
+        Some(waiter) => waiter.released(TRY_EVERY).await.is_err(),
+        None => true,
+    };
+    if ended {
+        *waiter = None;
+        sleep(TRY_EVERY).await;
     }
 }
 

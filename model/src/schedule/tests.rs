@@ -292,6 +292,21 @@ fn without_a_connection_each_tick_names_its_tasks_and_then_all_are_due() {
 }
 
 #[test]
+fn a_batch_that_goes_out_with_the_greeting_is_not_waited_for_in_a_loop() {
+    let mut schedule = Schedule::new(tasks(600), 1_000, Mono(0));
+    let greeting = schedule.due(Mono(0)).unwrap();
+    assert_eq!(schedule.missed(Mono(500)).len(), 300);
+    // Were the first slot's tick at 1,000 named, the sampler would look again and again until the dial is over.
+    for now in [1_000, 1_400, 2_000] {
+        schedule.missed(Mono(now));
+        assert!(schedule.next_tick() > Some(Mono(now)));
+    }
+    schedule.broken(&greeting);
+    assert_eq!(schedule.missed(Mono(3_000)).len(), 600);
+    assert_eq!(schedule.next_tick(), Some(Mono(3_500)));
+}
+
+#[test]
 fn a_task_never_has_two_reads_outstanding() {
     let mut schedule = Schedule::new(tasks(2), 1_000, Mono(0));
     let batch = schedule.due(Mono(0)).unwrap();

@@ -1,0 +1,177 @@
+//! What a scenario's task is, and how the agent's configuration says so.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use crate::stack::Labels;
+
+/// Short, so that scenarios are, and far enough apart that a busy machine does not blur them.
+pub(super) const GRACE: Duration = Duration::from_secs(5);
+pub(super) const SETTLE: Duration = Duration::from_secs(3);
+pub(super) const WIND_DOWN: Duration = Duration::from_secs(5);
+pub(super) const BLIND_AFTER: Duration = Duration::from_secs(15);
+pub(super) const STALE_AFTER: Duration = Duration::from_secs(10);
+pub(super) const INTERVAL: Duration = Duration::from_secs(1);
+/// Renewed every 4 s.
+pub(super) const LEASE: Duration = Duration::from_secs(12);
+/// The redis of a task that names no other.
+pub(super) const MAIN: &str = "main";
+/// The team of every task.
+const TEAM: &str = "logistics";
+
+/// A task of a scenario.
+#[derive(Clone, Debug)]
+pub(super) struct TaskPlan {
+    pub(super) name: String,
+    pub(super) redis: &'static str,
+    wanted: Wanted,
+    progress: bool,
+    claims: bool,
+    pausable: bool,
+    max_hold: Option<Duration>,
+    labels: Vec<(&'static str, &'static str)>,
+    pub(super) lease: Duration,
+}
+
+/// Who says whether it is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    Switches,
+    Never,
+}
+
+impl TaskPlan {
+    /// A task with switches on the redis `main`.
+    pub(super) fn new(name: impl Into<String>) -> TaskPlan {
+        TaskPlan {
+            name: name.into(),
+            redis: MAIN,
+            wanted: Wanted::Switches,
+            progress: false,
+            claims: false,
+            pausable: false,
+            max_hold: None,
+            labels: Vec::new(),
+            lease: LEASE,
+        }
+    }
+
+    /// On a redis of this name, which no other scenario uses.
+    pub(super) fn on(self, redis: &'static str) -> TaskPlan {
+        TaskPlan { redis, ..self }
+    }
+
+    pub(super) fn never_wanted(self) -> TaskPlan {
+        TaskPlan { wanted: Wanted::Never, ..self }
+    }
+
+    pub(super) fn with_progress(self) -> TaskPlan {
+        TaskPlan { progress: true, ..self }
+    }
+
+    pub(super) fn with_claims(self) -> TaskPlan {
+        TaskPlan { claims: true, ..self }
+    }
+
+    pub(super) fn pausable(self) -> TaskPlan {
+        TaskPlan { pausable: true, ..self }
+    }
+
+    pub(super) fn held_at_most(self, max_hold: Duration) -> TaskPlan {
+        TaskPlan { max_hold: Some(max_hold), ..self }
+    }
+
+    pub(super) fn labelled(mut self, name: &'static str, value: &'static str) -> TaskPlan {
+        self.labels.push((name, value));
+        self
+    }
+
+    pub(super) fn with_lease(self, lease: Duration) -> TaskPlan {
+        TaskPlan { lease, ..self }
+    }
+
+    pub(super) fn lock(&self) -> String {
+        format!("{}:lock", self.name)
+    }
+
+    pub(super) fn switches(&self) -> String {
+        format!("{}:users", self.name)
+    }
+
+    pub(super) fn pause(&self) -> String {
+        format!("{}:pause", self.name)
+    }
+
+    /// The hash of its progress, field `at`.
+    pub(super) fn progress(&self) -> Option<String> {
+        self.progress.then(|| format!("{}:progress", self.name))
+    }
+
+    pub(super) fn claims(&self) -> Option<String> {
+        self.claims.then(|| format!("{}:claims", self.name))
+    }
+
+    /// All labels that an alert about it must have. Warnings stay warnings; the task's own severity replaces critical.
+    pub(super) fn labels_of(&self, alert: &str, is_page: bool) -> Labels {
+        let severity = if is_page { "critical" } else { "warning" };
+        let base =
+            [("severity", severity), ("team", TEAM), ("task", &self.name), ("redis", self.redis), ("alertname", alert)];
+        let own = self.labels.iter().copied().filter(|(name, _)| is_page || *name != "severity");
+        base.into_iter().chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    fn yaml(&self) -> String {
+        let mut text = format!(
+            "  - name: {}\n    redis: {}\n    lock: {{key: \"{}\"}}\n    grace: {}\n    settle: {}\n    wind_down: {}\n    blind_after: {}\n",
+            self.name,
+            self.redis,
+            self.lock(),
+            ms(GRACE),
+            ms(SETTLE),
+            ms(WIND_DOWN),
+            ms(BLIND_AFTER),
+        );
+        let mut line = |line: String| {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "    {line}");
+        };
+        match self.wanted {
+            Wanted::Switches => line(format!("wanted: {{hash: \"{}\"}}", self.switches())),
+            Wanted::Never => line("wanted: never".to_owned()),
+        }
+        if let Some(hash) = self.progress() {
+            line(format!("progress: {{hash: \"{hash}\", field: at, stale_after: {}}}", ms(STALE_AFTER)));
+        }
+        if let Some(hash) = self.claims() {
+            line(format!("claims: {{hash: \"{hash}\", fresh_for: 5s}}"));
+        }
+        if self.pausable {
+            line(format!("paused_until: {{key: \"{}\"}}", self.pause()));
+        }
+        if let Some(max_hold) = self.max_hold {
+            line(format!("max_hold: {}", ms(max_hold)));
+        }
+        let labels: Vec<String> = self.labels.iter().map(|(name, value)| format!(", {name}: {value}")).collect();
+        line(format!("labels: {{team: {TEAM}{}}}", labels.concat()));
+        text
+    }
+}
+
+/// The agent's configuration for these tasks.
+pub(super) fn config<'a>(
+    redises: impl IntoIterator<Item = (&'a str, SocketAddr)>,
+    tasks: impl IntoIterator<Item = &'a TaskPlan>,
+) -> String {
+    let mut text = "labels: [team, severity, standby]\nredis:\n".to_owned();
+    for (name, address) in redises {
+        let _ = writeln!(text, "  {name}: {{url: \"redis://{address}/0\", interval: {}}}", ms(INTERVAL));
+    }
+    text.push_str("tasks:\n");
+    tasks.into_iter().for_each(|task| text.push_str(&task.yaml()));
+    text
+}
+
+fn ms(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}

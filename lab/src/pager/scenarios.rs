@@ -1,0 +1,33 @@
+//! All scenarios, a file per theme.
+
+mod agents;
+mod crash;
+mod odd;
+mod pause;
+mod redis;
+mod reload;
+mod split;
+mod switches;
+mod upstream;
+mod work;
+
+use super::scenario::Scenario;
+
+/// In the order of the report.
+pub(super) fn all() -> Vec<Scenario> {
+    [
+        crash::all(),
+        switches::all(),
+        work::all(),
+        split::all(),
+        pause::all(),
+        odd::all(),
+        redis::all(),
+        upstream::all(),
+        reload::all(),
+        agents::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

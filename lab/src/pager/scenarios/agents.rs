@@ -1,0 +1,261 @@
+//! Agents restart, die, freeze, are cut off, and disagree.
+
+use std::time::{Duration, Instant};
+
+use redis::AsyncTypedCommands;
+
+use crate::pager::plan::{GRACE, MAIN};
+use crate::pager::scenario::{Scenario, Wiring};
+use crate::pager::scene::Scene;
+use crate::stack::{Data, Signal, Traffic};
+
+/// All scrapes of two minutes failed, and for one more.
+const DOWN_AFTER: Duration = Duration::from_secs(180);
+/// Most scrapes of two minutes succeed again.
+const UP_AFTER: Duration = Duration::from_secs(75);
+/// Agents have disagreed for so long.
+const DISAGREE_AFTER: Duration = Duration::from_secs(300);
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "agent-restart",
+            "the agent restarts while down fires: neither resolved nor told again",
+            |scene| Box::pin(agent_restart(scene)),
+        )
+        .agents(1)
+        .short(),
+        Scenario::new(
+            "agent-restart-in-gap",
+            "the agent restarts in a gap: down comes a grace later at most",
+            |scene| Box::pin(agent_restart_in_gap(scene)),
+        )
+        .agents(1),
+        Scenario::new("agent-frozen", "the only agent stands still for 40 s while down fires: it stays", |scene| {
+            Box::pin(agent_frozen(scene))
+        })
+        .agents(1),
+        Scenario::new("agent-dead", "the only agent dies: one page", |scene| Box::pin(agent_dead(scene))).agents(1),
+        Scenario::new("all-agents-dead", "two of two agents die: one page", |scene| Box::pin(agent_dead(scene)))
+            .agents(2),
+        Scenario::new("agent-crash-loop", "the only agent crashes every 15 s: one page, down stays", |scene| {
+            Box::pin(agent_crash_loop(scene))
+        })
+        .agents(1),
+        Scenario::new("agent-and-data-lost", "Redis loses its data while the agent restarts: switches lost", |scene| {
+            Box::pin(agent_and_data_lost(scene))
+        })
+        .agents(1)
+        .short(),
+        Scenario::new("two-agents", "two agents see a crash: one page", |scene| Box::pin(two_agents(scene)))
+            .agents(2)
+            .short(),
+        Scenario::new("one-agent-dead", "one of two agents dies: told, no page", |scene| {
+            Box::pin(one_agent_dead(scene))
+        })
+        .agents(2),
+        Scenario::new(
+            "one-agent-frozen",
+            "one of two agents stands still over a crash: one page that stays",
+            |scene| Box::pin(one_agent_frozen(scene)),
+        )
+        .agents(2)
+        .short(),
+        Scenario::new(
+            "one-agent-cut-off",
+            "one of two agents cannot reach Redis: told; a crash meanwhile pages once",
+            |scene| Box::pin(one_agent_cut_off(scene)),
+        )
+        .agents(2)
+        .wiring(Wiring { last_agent_by_links: true, ..Wiring::default() }),
+        Scenario::new("one-agent-elsewhere", "one of two agents watches another server: told, no page", |scene| {
+            Box::pin(one_agent_elsewhere(scene))
+        })
+        .agents(2)
+        .wiring(Wiring { last_agent_elsewhere: true, ..Wiring::default() }),
+    ]
+}
+
+async fn agent_restart(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    let wanted = task.switch_on("anna").await?;
+    let down = task.expect_down(wanted)?;
+    scene.until_told(&down).await?;
+    scene.agent(0).await?.restart().await?;
+    scene.pass(25).await;
+    scene.agent(0).await?.kill().await?;
+    scene.pass(20).await;
+    scene.agent(0).await?.start_again().await?;
+    scene.pass(20).await;
+    let mut next = task.candidate().await?;
+    let mended = next.holds().await?;
+    scene.mended(&down, mended, Duration::ZERO).await
+}
+
+async fn agent_restart_in_gap(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut holder = task.holder().await?;
+    scene.pass(15).await;
+    holder.release().await?;
+    scene.pass(3).await;
+    let restarted = Instant::now();
+    scene.agent(0).await?.restart().await?;
+    scene.until_told(&task.expect("LockwatchTaskDown", restarted + GRACE)?).await
+}
+
+async fn agent_frozen(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    let wanted = task.switch_on("anna").await?;
+    let down = task.expect_down(wanted)?;
+    scene.until_told(&down).await?;
+    scene.agent(0).await?.signal(Signal::Stop).await?;
+    scene.pass(40).await;
+    scene.agent(0).await?.signal(Signal::Continue).await?;
+    scene.pass(30).await;
+    let mut next = task.candidate().await?;
+    let mended = next.holds().await?;
+    scene.mended(&down, mended, Duration::ZERO).await
+}
+
+async fn agent_dead(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let _holder = task.holder().await?;
+    scene.pass(30).await;
+    for agent in &scene.stage.agents {
+        agent.lock().await.kill().await?;
+    }
+    // The newest good scrape was a little earlier.
+    let due = Instant::now() + DOWN_AFTER - scene.stage.timing.scrape;
+    let dead = scene.expect_of_agents("LockwatchDown", due)?;
+    dead.later_by(scene.stage.timing.scrape);
+    scene.until_told(&dead).await?;
+    scene.pass(60).await;
+    let back = Instant::now();
+    for agent in &scene.stage.agents {
+        agent.lock().await.start_again().await?;
+    }
+    scene.mended(&dead, back, UP_AFTER).await
+}
+
+async fn agent_crash_loop(scene: Scene) -> anyhow::Result<()> {
+    scene.pass(15).await;
+    for restart in 1..=7 {
+        scene.agent(0).await?.restart().await?;
+        if restart == 4 {
+            let looping = scene.expect_of_agents("LockwatchAgentRestarting", Instant::now())?;
+            looping.stays_until(Instant::now() + Duration::from_secs(600));
+        }
+        scene.pass(15).await;
+    }
+    Ok(())
+}
+
+async fn agent_and_data_lost(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut holder = task.holder().await?;
+    scene.pass(20).await;
+    scene.agent(0).await?.kill().await?;
+    scene.redis(MAIN).await?.restart(Data::Lost).await?;
+    holder.loses().await?;
+    holder.holds().await?;
+    let started = Instant::now();
+    scene.agent(0).await?.start_again().await?;
+    let lost = task.expect("LockwatchSwitchesLost", started)?;
+    scene.until_told(&lost).await?;
+    scene.pass(20).await;
+    let mended = task.switch_on("anna").await?;
+    scene.mended(&lost, mended, Duration::ZERO).await
+}
+
+async fn two_agents(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let holder = task.holder().await?;
+    scene.pass(10).await;
+    let free = task.crash(holder).await?;
+    task.may("LockwatchRenewalOverdue");
+    task.expect("LockwatchLeaseExpired", free)?.stays_until(free + Duration::from_secs(600));
+    let down = task.expect_down(free)?;
+    scene.until_told(&down).await?;
+    scene.pass(25).await;
+    let mut next = task.candidate().await?;
+    let mended = next.holds().await?;
+    scene.mended(&down, mended, Duration::ZERO).await
+}
+
+async fn one_agent_dead(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let _holder = task.holder().await?;
+    scene.pass(60).await;
+    // Less than half of the scrapes of five minutes succeed: the sooner, the shorter it lived.
+    let lived = scene.stage.scraped_since.elapsed();
+    scene.agent(1).await?.kill().await?;
+    let down =
+        scene.expect_of_agent("LockwatchAgentDown", 1, Instant::now() + lived - 2 * scene.stage.timing.scrape)?;
+    down.later_by(3 * scene.stage.timing.scrape);
+    scene.until_told(&down).await?;
+    scene.pass(120).await;
+    down.stays_until(Instant::now());
+    scene.agent(1).await?.start_again().await
+}
+
+async fn one_agent_frozen(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut holder = task.holder().await?;
+    scene.pass(15).await;
+    scene.agent(1).await?.signal(Signal::Stop).await?;
+    scene.may_of_agent("LockwatchAgentDown", 1)?;
+    let free = holder.release().await?;
+    let down = task.expect_down(free)?;
+    scene.until_told(&down).await?;
+    scene.pass(10).await;
+    // What it last knew was a holder; it must not say so now.
+    scene.agent(1).await?.signal(Signal::Continue).await?;
+    scene.pass(25).await;
+    holder.contend().await?;
+    let mended = holder.holds().await?;
+    scene.mended(&down, mended, Duration::ZERO).await
+}
+
+async fn one_agent_cut_off(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut holder = task.holder().await?;
+    scene.pass(15).await;
+    scene.link(MAIN)?.set(Traffic::Cut);
+    let disagree = scene.expect_of_redis("LockwatchAgentsDisagree", MAIN, Instant::now() + DISAGREE_AFTER)?;
+    disagree.later_by(scene.stage.timing.scrape);
+    scene.pass(60).await;
+    let free = holder.release().await?;
+    let down = task.expect_down(free)?;
+    scene.until_told(&down).await?;
+    scene.pass(20).await;
+    holder.contend().await?;
+    let mended = holder.holds().await?;
+    scene.mended(&down, mended, Duration::ZERO).await?;
+    scene.until_told(&disagree).await?;
+    disagree.stays_until(Instant::now());
+    scene.link(MAIN)?.set(Traffic::Passes);
+    scene.pass(30).await;
+    Ok(())
+}
+
+async fn one_agent_elsewhere(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    // Their switches say the same, only the locks do not.
+    let elsewhere = scene.stage.elsewhere.get(MAIN).map(|redis| redis.connect());
+    if let Some(other) = elsewhere {
+        other.await?.hset(task.plan.switches(), "anna", "on").await?;
+    }
+    let _holder = task.holder().await?;
+    task.switch_on("anna").await?;
+    // Of 5 minutes at least 4 must be known.
+    let disagree = task.expect("LockwatchAgentsDisagree", Instant::now() + Duration::from_secs(240))?;
+    disagree.later_by(Duration::from_secs(90));
+    scene.until_told(&disagree).await
+}

@@ -1,0 +1,123 @@
+//! Two holders, and what only looks like it.
+
+use std::time::{Duration, Instant};
+
+use crate::pager::scenario::Scenario;
+use crate::pager::scene::Scene;
+
+const ONE: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
+const OTHER: &str = "6ec0bd7f-11c0-43da-975e-2a8ad9ebae0b";
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "split-briefly",
+            "two holders in one lock for 3 s, less than a scrape: pages, and stays for 10 minutes",
+            |scene| Box::pin(split_briefly(scene)),
+        )
+        .short(),
+        Scenario::new("split-by-claims", "the old holder works on beside the new one: split, lost lock", |scene| {
+            Box::pin(split_by_claims(scene))
+        })
+        .task(|task| task.with_claims())
+        .short(),
+        Scenario::new("readers", "two readers of a read lock: nothing", |scene| Box::pin(readers(scene))).short(),
+        Scenario::new("re-entered", "the same holder enters three times: nothing", |scene| Box::pin(re_entered(scene)))
+            .short(),
+        Scenario::new("orderly-claims", "claims follow each other in a handover: nothing", |scene| {
+            Box::pin(orderly_claims(scene))
+        })
+        .task(|task| task.with_claims())
+        .short(),
+    ]
+}
+
+/// Makes the lock a hash of these fields, held for an hour.
+async fn hold(scene: &Scene, fields: &[(&str, &str)]) -> anyhow::Result<Instant> {
+    let task = scene.task()?;
+    let mut set = redis::cmd("HSET");
+    set.arg(task.plan.lock());
+    for (field, value) in fields {
+        set.arg(field).arg(value);
+    }
+    task.command(&set).await?;
+    task.command(redis::cmd("PEXPIRE").arg(task.plan.lock()).arg(3_600_000)).await
+}
+
+async fn split_briefly(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    hold(&scene, &[(&format!("{ONE}:1"), "1")]).await?;
+    scene.pass(8).await;
+    let two = hold(&scene, &[(&format!("{OTHER}:1"), "1")]).await?;
+    let split = task.expect("LockwatchTaskSplit", two)?;
+    split.stays_until(two + Duration::from_secs(600));
+    scene.pass(3).await;
+    task.command(redis::cmd("HDEL").arg(task.plan.lock()).arg(format!("{OTHER}:1"))).await?;
+    scene.until_told(&split).await?;
+    scene.pass(if scene.is_short() { 30 } else { 660 }).await;
+    task.switch_off("anna").await?;
+    task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;
+    Ok(())
+}
+
+async fn split_by_claims(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut old = task.careless_holder().await?;
+    let mut new = task.candidate().await?;
+    scene.pass(8).await;
+    old.stop_renewing().await?;
+    let free = task.lease_ends().await?;
+    task.may("LockwatchRenewalOverdue");
+    task.expect("LockwatchLeaseExpired", free)?.stays_until(free + Duration::from_secs(600));
+    task.expect("LockwatchLockLost", free)?.stays_until(free + Duration::from_secs(600));
+    let taken = new.holds().await?;
+    // Both claims must be seen to change twice.
+    let split = task.expect("LockwatchTaskSplit", taken)?;
+    split.later_by(Duration::from_secs(4));
+    scene.until_told(&split).await?;
+    let mended = old.release().await?;
+    split.stays_until(mended);
+    scene.pass(20).await;
+    Ok(())
+}
+
+async fn readers(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    hold(&scene, &[("mode", "read"), (&format!("{ONE}:1"), "1"), (&format!("{OTHER}:1"), "1")]).await?;
+    scene.pass(50).await;
+    task.switch_off("anna").await?;
+    task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;
+    Ok(())
+}
+
+async fn re_entered(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    for entries in ["1", "2", "3", "2", "1"] {
+        hold(&scene, &[(&format!("{ONE}:1"), entries)]).await?;
+        scene.pass(8).await;
+    }
+    task.switch_off("anna").await?;
+    task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;
+    Ok(())
+}
+
+async fn orderly_claims(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut holder = task.holder().await?;
+    for _ in 0..3 {
+        scene.pass(10).await;
+        let mut next = task.candidate().await?;
+        holder.release().await?;
+        next.holds().await?;
+        holder = next;
+    }
+    scene.pass(15).await;
+    task.switch_off("anna").await?;
+    holder.release().await?;
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! The verbs in which scenarios are written.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use redis::AsyncTypedCommands;
+use tokio::sync::MutexGuard;
+use tokio::time::sleep;
+
+use super::ledger::{End, Entry, Expected, Need, is_page};
+use super::plan::{GRACE, TaskPlan};
+use super::stage::{JOB, Stage};
+use super::verdict::{Period, answers};
+use crate::stack::{
+    Agent, Alertmanager, ClockProxy, Labels, Link, Lost, Prometheus, Redis, Worker, WorkerSetup, until,
+};
+
+/// How often the receiver is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// A scenario on its stage.
+#[derive(Clone)]
+pub(super) struct Scene {
+    pub(super) stage: Arc<Stage>,
+    pub(super) scenario: &'static str,
+}
+
+impl Scene {
+    /// The task that is called like the scenario.
+    pub(super) fn task(&self) -> anyhow::Result<Task> {
+        self.task_named(self.scenario)
+    }
+
+    pub(super) fn task_named(&self, name: &str) -> anyhow::Result<Task> {
+        let plan = self.stage.tasks.iter().find(|plan| plan.name == name);
+        Ok(Task { scene: self.clone(), plan: plan.with_context(|| format!("no task {name}"))?.clone() })
+    }
+
+    /// Whether this is the short bench.
+    pub(super) fn is_short(&self) -> bool {
+        self.stage.timing.short
+    }
+
+    /// Nothing happens for so many seconds.
+    pub(super) async fn pass(&self, seconds: u64) {
+        sleep(Duration::from_secs(seconds)).await;
+    }
+
+    pub(super) async fn redis(&self, name: &str) -> anyhow::Result<MutexGuard<'_, Redis>> {
+        Ok(self.stage.redises.get(name).with_context(|| format!("no redis {name}"))?.lock().await)
+    }
+
+    pub(super) async fn agent(&self, at: usize) -> anyhow::Result<MutexGuard<'_, Agent>> {
+        Ok(self.stage.agents.get(at).with_context(|| format!("no agent {at}"))?.lock().await)
+    }
+
+    pub(super) async fn prometheus(&self) -> MutexGuard<'_, Prometheus> {
+        self.stage.prometheus.lock().await
+    }
+
+    pub(super) async fn alertmanager(&self) -> MutexGuard<'_, Alertmanager> {
+        self.stage.alertmanager.lock().await
+    }
+
+    /// The last agent's link to a redis.
+    pub(super) fn link(&self, redis: &str) -> anyhow::Result<&Link> {
+        self.stage.links.get(redis).with_context(|| format!("no link to {redis}"))
+    }
+
+    pub(super) fn clock(&self, redis: &str) -> anyhow::Result<&ClockProxy> {
+        self.stage.clocks.get(redis).with_context(|| format!("no clock of {redis}"))
+    }
+
+    /// Must come for a whole redis.
+    pub(super) fn expect_of_redis(&self, alert: &str, redis: &str, due: Instant) -> anyhow::Result<Entry> {
+        self.expect(labels(alert, &[("redis", redis)]), due)
+    }
+
+    /// Must come for all agents together.
+    pub(super) fn expect_of_agents(&self, alert: &str, due: Instant) -> anyhow::Result<Entry> {
+        self.expect(labels(alert, &[("job", JOB)]), due)
+    }
+
+    /// Must come for one agent.
+    pub(super) fn expect_of_agent(&self, alert: &str, at: usize, due: Instant) -> anyhow::Result<Entry> {
+        self.expect(self.labels_of_agent(alert, at)?, due)
+    }
+
+    pub(super) fn may_of_agent(&self, alert: &str, at: usize) -> anyhow::Result<()> {
+        self.may(self.labels_of_agent(alert, at)?);
+        Ok(())
+    }
+
+    fn labels_of_agent(&self, alert: &str, at: usize) -> anyhow::Result<Labels> {
+        let instance = self.stage.instances.get(at).with_context(|| format!("no agent {at}"))?;
+        Ok(labels(alert, &[("job", JOB), ("instance", instance)]))
+    }
+
+    fn expect(&self, labels: Labels, due: Instant) -> anyhow::Result<Entry> {
+        let need = Need::Must { due, by: due + self.stage.timing.told_within(&labels)? };
+        Ok(self.stage.ledger.write(Expected { scenario: self.scenario, labels, need, end: End::Never }))
+    }
+
+    fn may(&self, labels: Labels) {
+        self.stage.ledger.write(Expected { scenario: self.scenario, labels, need: Need::May, end: End::Any });
+    }
+
+    /// Waits until it was told, or too late.
+    pub(super) async fn until_told(&self, entry: &Entry) -> anyhow::Result<()> {
+        let expected = entry.expected().context("no such entry")?;
+        let Need::Must { by, .. } = expected.need else { return Ok(()) };
+        self.until_period(by, |period| answers(period, &expected)).await;
+        Ok(())
+    }
+
+    /// What it tells was mended at `at`; waits until that was told, or too late. `linger` is how much longer the rule
+    /// keeps it.
+    pub(super) async fn mended(&self, entry: &Entry, at: Instant, linger: Duration) -> anyhow::Result<()> {
+        let expected = entry.expected().context("no such entry")?;
+        let within = self.stage.timing.resolved_within(&expected.labels)? + linger;
+        entry.mended(at, within);
+        let over = |period: &Period| period.resolved.is_some() && answers(period, &expected);
+        self.until_period(at + within, over).await;
+        Ok(())
+    }
+
+    async fn until_period(&self, by: Instant, fits: impl Fn(&Period) -> bool) {
+        while Instant::now() < by && !self.stage.told().iter().any(&fits) {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+}
+
+/// Labels of an alert that is about no task.
+fn labels(alert: &str, more: &[(&str, &str)]) -> Labels {
+    let severity = if is_page(alert) { "critical" } else { "warning" };
+    let base = [("alertname", alert), ("severity", severity)];
+    base.iter().chain(more).map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+/// One task of a scenario.
+#[derive(Clone)]
+pub(super) struct Task {
+    scene: Scene,
+    pub(super) plan: TaskPlan,
+}
+
+impl Task {
+    /// A user wants it. Since when, as for all that follow.
+    pub(super) async fn switch_on(&self, user: &str) -> anyhow::Result<Instant> {
+        self.write_switch(user, "on").await
+    }
+
+    pub(super) async fn switch_off(&self, user: &str) -> anyhow::Result<Instant> {
+        self.write_switch(user, "off").await
+    }
+
+    pub(super) async fn write_switch(&self, user: &str, value: &str) -> anyhow::Result<Instant> {
+        self.data().await?.hset(self.plan.switches(), user, value).await?;
+        Ok(Instant::now())
+    }
+
+    /// A worker that holds the lock and works.
+    pub(super) async fn holder(&self) -> anyhow::Result<Worker> {
+        let mut worker = self.candidate().await?;
+        worker.holds().await?;
+        Ok(worker)
+    }
+
+    /// A worker that contends for the lock.
+    pub(super) async fn candidate(&self) -> anyhow::Result<Worker> {
+        self.worker(Lost::GiveUp).await
+    }
+
+    /// A holder that never asks whether it still is one.
+    pub(super) async fn careless_holder(&self) -> anyhow::Result<Worker> {
+        let mut worker = self.worker(Lost::WorkOn).await?;
+        worker.holds().await?;
+        Ok(worker)
+    }
+
+    async fn worker(&self, after_loss: Lost) -> anyhow::Result<Worker> {
+        let setup = WorkerSetup {
+            redis: self.scene.redis(self.plan.redis).await?.address(),
+            lock: self.plan.lock(),
+            lease: self.plan.lease,
+            progress: self.plan.progress(),
+            claims: self.plan.claims(),
+            after_loss,
+        };
+        let mut worker = Worker::start(&setup).await?;
+        worker.contend().await?;
+        // It goes on when the scenario is over: its end would be another story.
+        self.scene.stage.workers.lock().await.push(worker.clone());
+        Ok(worker)
+    }
+
+    /// When the present lease of the lock ends unless it is renewed.
+    pub(super) async fn lease_ends(&self) -> anyhow::Result<Instant> {
+        let mut data = self.data().await?;
+        let ttl_ms: i64 = redis::cmd("PTTL").arg(self.plan.lock()).query_async(&mut data).await?;
+        let ttl_ms = u64::try_from(ttl_ms).with_context(|| format!("{} is not held with a lease", self.plan.name))?;
+        Ok(Instant::now() + Duration::from_millis(ttl_ms))
+    }
+
+    /// Waits until its lease has just begun anew.
+    pub(super) async fn until_renewed(&self) -> anyhow::Result<()> {
+        let fresh = self.plan.lease - 2 * LOOK_EVERY;
+        let is_fresh = async || self.lease_ends().await.is_ok_and(|ends| ends > Instant::now() + fresh);
+        until(self.plan.lease, "the lease is renewed", is_fresh).await
+    }
+
+    /// Its holder crashes: when the lock is free.
+    pub(super) async fn crash(&self, mut holder: Worker) -> anyhow::Result<Instant> {
+        holder.crash().await?;
+        self.lease_ends().await
+    }
+
+    /// Any command about its keys.
+    pub(super) async fn command(&self, command: &redis::Cmd) -> anyhow::Result<Instant> {
+        command.exec_async(&mut self.data().await?).await?;
+        Ok(Instant::now())
+    }
+
+    /// A deploy script pauses its pages: until when.
+    pub(super) async fn pause(&self, time: Duration) -> anyhow::Result<Instant> {
+        let end = SystemTime::now() + time;
+        // Whole seconds, so that the instant is exact.
+        let end_s = end.duration_since(UNIX_EPOCH)?.as_secs();
+        self.data().await?.set(self.plan.pause(), end_s).await?;
+        let left = (UNIX_EPOCH + Duration::from_secs(end_s)).duration_since(SystemTime::now())?;
+        Ok(Instant::now() + left)
+    }
+
+    /// `alert` must come for it, at the earliest when it is `due`.
+    pub(super) fn expect(&self, alert: &str, due: Instant) -> anyhow::Result<Entry> {
+        self.scene.expect(self.plan.labels_of(alert, is_page(alert)), due)
+    }
+
+    /// It is free and wanted since `since`.
+    pub(super) fn expect_down(&self, since: Instant) -> anyhow::Result<Entry> {
+        self.expect("LockwatchTaskDown", since + GRACE)
+    }
+
+    /// `alert` may come for it.
+    pub(super) fn may(&self, alert: &str) {
+        self.scene.may(self.plan.labels_of(alert, is_page(alert)));
+    }
+
+    async fn data(&self) -> anyhow::Result<redis::aio::MultiplexedConnection> {
+        self.scene.redis(self.plan.redis).await?.connect().await
+    }
+}

@@ -1,0 +1,357 @@
+//! A whole stack on which scenarios play, with a positive control before and after them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use tokio::process::Command;
+use tokio::sync::{Mutex, Semaphore};
+use tokio::task::JoinSet;
+
+use super::ledger::{End, Expected, Ledger, Need, is_page};
+use super::plan::{self, GRACE, INTERVAL, SETTLE, TaskPlan};
+use super::routes::Routes;
+use super::scenario::{Scenario, Wiring};
+use super::scene::Scene;
+use super::verdict::{self, Answer, Finding, Period};
+use super::watch::Watch;
+use crate::stack::{
+    Agent, Alertmanager, ClockProxy, Labels, Link, LossyScrapes, Program, Prometheus, PrometheusSetup, Receiver, Redis,
+    Target, Worker, until,
+};
+
+/// The job of the agents in Prometheus.
+pub(super) const JOB: &str = "lockwatch";
+/// The redis of the control tasks, which nobody hurts.
+const CONTROL: &str = "control";
+/// Down from the beginning to the end.
+const CONTROL_TASK: &str = "control";
+/// Down at the end.
+const LAST_CONTROL_TASK: &str = "control-at-the-end";
+pub(super) const WATCHDOG: &str = "LockwatchWatchdog";
+/// Alerts that fire before Prometheus knows its Alertmanager are sent again a minute later.
+const WATCHDOG_WITHIN: Duration = Duration::from_secs(150);
+/// How long all parts may take to know each other.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+/// How much slower than promised a busy machine may be.
+const TOLERANCE: Duration = Duration::from_secs(5);
+/// So many scrapes in a row get lost once in 37 times, when 30 % do.
+const LOST_IN_A_ROW: u32 = 3;
+/// Scrapes that get lost do so by this seed.
+const SEED: u64 = 20;
+
+/// So many stages start at a time: a start is work for two cores.
+static STARTS: Semaphore = Semaphore::const_new(3);
+
+/// What plays together.
+pub(super) struct StagePlan {
+    pub(super) name: String,
+    pub(super) agents: usize,
+    pub(super) scenarios: Vec<Scenario>,
+}
+
+/// How fast everything is.
+#[derive(Clone, Debug)]
+pub(super) struct Timing {
+    pub(super) scrape: Duration,
+    pub(super) routes: Routes,
+    pub(super) rules: PathBuf,
+    pub(super) short: bool,
+    /// How much longer everything may take on this stage.
+    pub(super) slack: Duration,
+}
+
+impl Timing {
+    /// From due to told at most: seen, believed, scraped, evaluated, and a page also told with its group.
+    pub(super) fn told_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
+        let group_wait = if is_told(labels) { self.routes.waits(labels)?.group_wait } else { Duration::ZERO };
+        Ok(2 * INTERVAL + 2 * self.scrape + group_wait + TOLERANCE + self.slack)
+    }
+
+    /// From mended to told at most: seen, settled, scraped, twice evaluated, and a page also told with its group.
+    pub(super) fn resolved_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
+        let interval = if is_told(labels) { self.routes.waits(labels)?.group_interval } else { Duration::ZERO };
+        Ok(2 * INTERVAL + SETTLE + 3 * self.scrape + interval + TOLERANCE + self.slack)
+    }
+}
+
+/// Whether it is judged by its notifications: pages and the watchdog are. Warnings are told in groups, later, or not at all
+/// beside a page.
+fn is_told(labels: &Labels) -> bool {
+    labels.get("alertname").is_some_and(|name| is_page(name) || name == WATCHDOG)
+}
+
+/// The running parts. Fields are dropped from first to last: whoever uses a part before the part.
+pub(super) struct Stage {
+    pub(super) tasks: Vec<TaskPlan>,
+    pub(super) timing: Timing,
+    pub(super) ledger: Ledger,
+    /// All that were hired.
+    pub(super) workers: Mutex<Vec<Worker>>,
+    pub(super) prometheus: Mutex<Prometheus>,
+    watch: Watch,
+    pub(super) alertmanager: Mutex<Alertmanager>,
+    pub(super) receiver: Receiver,
+    /// Since when Prometheus has scraped the agents.
+    pub(super) scraped_since: Instant,
+    /// Under which addresses Prometheus knows the agents.
+    pub(super) instances: Vec<String>,
+    /// Where each agent finds the redises.
+    addresses: Vec<BTreeMap<&'static str, SocketAddr>>,
+    _scrapes: Vec<LossyScrapes>,
+    pub(super) agents: Vec<Mutex<Agent>>,
+    pub(super) links: BTreeMap<&'static str, Link>,
+    pub(super) clocks: BTreeMap<&'static str, ClockProxy>,
+    pub(super) redises: BTreeMap<&'static str, Mutex<Redis>>,
+    pub(super) elsewhere: BTreeMap<&'static str, Redis>,
+}
+
+/// What became of a stage.
+pub(super) struct Outcome {
+    pub(super) stage: String,
+    /// Name, what it proves, and why it could not be played, if so.
+    pub(super) scenarios: Vec<(&'static str, &'static str, Option<String>)>,
+    pub(super) answers: Vec<Answer>,
+    /// With the scenario that each is about; empty: the stage itself.
+    pub(super) findings: Vec<(String, Finding)>,
+    /// What `check-config` promises: page after, less the grace.
+    pub(super) promised: Option<Duration>,
+}
+
+/// Plays it.
+pub(super) async fn play(plan: StagePlan, timing: Timing) -> Outcome {
+    let told = plan.scenarios.iter().map(|scenario| (scenario.name, scenario.says)).collect::<Vec<_>>();
+    let stage = plan.name.clone();
+    match try_play(plan, timing).await {
+        Ok(outcome) => outcome,
+        Err(error) => {
+            let why = format!("{error:#}");
+            let scenarios = told.into_iter().map(|(name, says)| (name, says, Some(why.clone()))).collect();
+            Outcome { stage, scenarios, answers: Vec::new(), findings: Vec::new(), promised: None }
+        }
+    }
+}
+
+async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
+    let stage = {
+        let _turn = STARTS.acquire().await?;
+        Arc::new(Stage::start(&plan, timing).await.with_context(|| format!("the stage {}", plan.name))?)
+    };
+    let control = Scene { stage: Arc::clone(&stage), scenario: "" };
+    control.task_named(LAST_CONTROL_TASK)?.switch_off("control").await?;
+    let task = control.task_named(CONTROL_TASK)?;
+    task.expect_down(task.switch_on("control").await?)?;
+    let mut playing = JoinSet::new();
+    for scenario in &plan.scenarios {
+        let scene = Scene { stage: Arc::clone(&stage), scenario: scenario.name };
+        let (name, says, play) = (scenario.name, scenario.says, scenario.play);
+        playing.spawn_local(async move { (name, says, play(scene).await) });
+    }
+    let mut scenarios = Vec::new();
+    while let Some(played) = playing.join_next().await {
+        let (name, says, played) = played.context("a scenario panicked")?;
+        let trouble = played.err().map(|error| format!("{error:#}"));
+        eprintln!(
+            "{} {name}{}",
+            plan.name,
+            trouble.as_deref().map_or(" is over".to_owned(), |why| format!(" failed: {why}"))
+        );
+        scenarios.push((name, says, trouble));
+    }
+    let place = |name| plan.scenarios.iter().position(|scenario| scenario.name == name);
+    scenarios.sort_by_key(|(name, _, _)| place(*name));
+    stage.prove_alive(&control).await?;
+    let (told, muted) = (stage.told(), stage.muted());
+    let (answers, findings) = verdict::judge(&stage.ledger.entries(), &told, &muted, Instant::now(), WATCHDOG);
+    let findings = findings.into_iter().map(|finding| (owner(&plan, &finding.labels), finding)).collect();
+    let promised = stage.promised().await?;
+    Ok(Outcome { stage: plan.name, scenarios, answers, findings, promised })
+}
+
+/// The scenario that an alert is about.
+fn owner(plan: &StagePlan, labels: &Labels) -> String {
+    if let [only] = plan.scenarios.as_slice() {
+        return only.name.to_owned();
+    }
+    let is_about = |task: &TaskPlan| match labels.get("task") {
+        Some(name) => task.name == *name,
+        None => labels.get("redis").is_some_and(|redis| task.redis == redis && task.redis != plan::MAIN),
+    };
+    let found = plan.scenarios.iter().find(|scenario| scenario.tasks.iter().any(is_about));
+    found.map_or(String::new(), |scenario| scenario.name.to_owned())
+}
+
+impl Stage {
+    async fn start(plan: &StagePlan, mut timing: Timing) -> anyhow::Result<Stage> {
+        let wiring = plan.scenarios.first().map_or(Wiring::default(), |scenario| scenario.wiring);
+        if wiring.lost_scrapes.is_some() {
+            timing.slack = LOST_IN_A_ROW * timing.scrape;
+        }
+        let mut tasks: Vec<TaskPlan> = plan.scenarios.iter().flat_map(|scenario| scenario.tasks.clone()).collect();
+        tasks.extend([CONTROL_TASK, LAST_CONTROL_TASK].map(|name| TaskPlan::new(name).on(CONTROL)));
+        let names: BTreeSet<&'static str> = tasks.iter().map(|task| task.redis).collect();
+
+        let (mut redises, mut elsewhere) = (BTreeMap::new(), BTreeMap::new());
+        let (mut clocks, mut links) = (BTreeMap::new(), BTreeMap::new());
+        let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
+        for name in names {
+            let redis = Redis::start().await?;
+            let mut address = redis.address();
+            redises.insert(name, Mutex::new(redis));
+            if wiring.clocks {
+                let clock = ClockProxy::start(address).await?;
+                address = clock.address();
+                clocks.insert(name, clock);
+            }
+            first.insert(name, address);
+            if wiring.last_agent_elsewhere && name != CONTROL {
+                let other = Redis::start().await?;
+                address = other.address();
+                elsewhere.insert(name, other);
+            }
+            if wiring.last_agent_by_links {
+                let link = Link::start(address).await?;
+                address = link.address();
+                links.insert(name, link);
+            }
+            last.insert(name, address);
+        }
+
+        let (mut agents, mut instances, mut addresses, mut scrapes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for at in 1..=plan.agents {
+            let of_agent = if at == plan.agents { last.clone() } else { first.clone() };
+            let agent =
+                Agent::start(&plan::config(of_agent.iter().map(|(name, address)| (*name, *address)), &tasks)).await?;
+            let mut address = agent.address();
+            if let Some(share) = wiring.lost_scrapes {
+                let lossy = LossyScrapes::start(address, share, SEED + u64::try_from(at)?).await?;
+                address = lossy.address();
+                scrapes.push(lossy);
+            }
+            agents.push(Mutex::new(agent));
+            instances.push(address.to_string());
+            addresses.push(of_agent);
+        }
+
+        let receiver = Receiver::start().await?;
+        let alertmanager = Alertmanager::start(&timing.routes.to(&receiver.url())).await?;
+        let targets = instances.iter().map(|instance| Ok(Target { job: JOB.to_owned(), address: instance.parse()? }));
+        let prometheus = Prometheus::start(&PrometheusSetup {
+            rules: vec![timing.rules.clone()],
+            targets: targets.collect::<anyhow::Result<_>>()?,
+            scrape_interval: timing.scrape,
+            evaluation_interval: timing.scrape,
+            alertmanager: Some(alertmanager.address()),
+        })
+        .await?;
+        let scraped_since = Instant::now();
+        let ledger = Ledger::default();
+        expect_watchdog(&ledger);
+        let knows = async || prometheus.knows_its_alertmanager().await.unwrap_or(false);
+        until(READY_WITHIN, "Prometheus knows its Alertmanager", knows).await?;
+        let scraped =
+            async || prometheus.query("lockwatch_build_info").await.is_ok_and(|found| found.len() == plan.agents);
+        until(READY_WITHIN, "Prometheus knows the agents", scraped).await?;
+        Ok(Stage {
+            tasks,
+            timing,
+            ledger,
+            workers: Mutex::default(),
+            prometheus: Mutex::new(prometheus),
+            watch: Watch::start(alertmanager.address()),
+            alertmanager: Mutex::new(alertmanager),
+            receiver,
+            scraped_since,
+            instances,
+            addresses,
+            _scrapes: scrapes,
+            agents,
+            links,
+            clocks,
+            redises,
+            elsewhere,
+        })
+    }
+
+    /// The configuration of an agent with these tasks instead of the ones that it began with.
+    pub(super) fn config<'a>(
+        &self,
+        agent: usize,
+        tasks: impl IntoIterator<Item = &'a TaskPlan>,
+    ) -> anyhow::Result<String> {
+        let addresses = self.addresses.get(agent).with_context(|| format!("no agent {agent}"))?;
+        Ok(plan::config(addresses.iter().map(|(name, address)| (*name, *address)), tasks))
+    }
+
+    /// Everything that counts as told so far: the notifications of pages, and the warnings that Alertmanager knew.
+    pub(super) fn told(&self) -> Vec<Period> {
+        let mut told = verdict::periods(&self.receiver.notifications());
+        told.retain(|period| is_told(&period.labels));
+        let warnings = self.watch.seen().into_iter().map(|seen| seen.period);
+        told.extend(warnings.filter(|period| !is_told(&period.labels)));
+        told
+    }
+
+    /// Alerts that Alertmanager kept back because of others.
+    pub(super) fn muted(&self) -> Vec<Period> {
+        self.watch.seen().into_iter().filter(|seen| seen.muted).map(|seen| seen.period).collect()
+    }
+
+    /// After all scenarios: a page must still come through, and by then none is under way that was false.
+    async fn prove_alive(&self, control: &Scene) -> anyhow::Result<()> {
+        let task = control.task_named(LAST_CONTROL_TASK)?;
+        let down = task.expect_down(task.switch_on("control").await?)?;
+        control.until_told(&down).await?;
+        tokio::time::sleep(GRACE).await;
+        let waits_for = self.ledger.entries().into_iter().find(|entry| is_watchdog(&entry.labels));
+        if let Some(Expected { need: Need::Must { by, .. }, .. }) = waits_for {
+            let told =
+                || verdict::periods(&self.receiver.notifications()).iter().any(|period| is_watchdog(&period.labels));
+            let _judged_later = until(by.saturating_duration_since(Instant::now()), "", async || told()).await;
+        }
+        Ok(())
+    }
+
+    /// What the real `check-config` says for these numbers.
+    async fn promised(&self) -> anyhow::Result<Option<Duration>> {
+        let Some(agent) = self.agents.first() else { return Ok(None) };
+        let output = Command::new(Program::Lockwatch.find()?)
+            .arg("check-config")
+            .arg("--config.file")
+            .arg(agent.lock().await.config_file())
+            .arg("--prometheus.config")
+            .arg(self.prometheus.lock().await.config_file())
+            .arg("--alertmanager.config")
+            .arg(self.alertmanager.lock().await.config_file())
+            .output()
+            .await?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        let row = text
+            .lines()
+            .map(str::split_whitespace)
+            .find_map(|mut cells| (cells.next() == Some(CONTROL_TASK)).then(|| cells.collect::<Vec<_>>()));
+        let cell = |at: usize| {
+            row.as_ref().and_then(|row| row.get(at)).and_then(|text| lockwatch::config::parse_duration_ms(text).ok())
+        };
+        Ok(cell(2).zip(cell(0)).map(|(page_ms, grace_ms)| Duration::from_millis(page_ms.saturating_sub(grace_ms))))
+    }
+}
+
+fn expect_watchdog(ledger: &Ledger) {
+    let labels = [("alertname", WATCHDOG), ("severity", "none")];
+    let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+    let now = Instant::now();
+    ledger.write(Expected {
+        scenario: "",
+        labels,
+        need: Need::Must { due: now, by: now + WATCHDOG_WITHIN },
+        end: End::Never,
+    });
+}
+
+fn is_watchdog(labels: &Labels) -> bool {
+    labels.get("alertname").is_some_and(|name| name == WATCHDOG)
+}

@@ -1,0 +1,304 @@
+//! The example of Alertmanager's configuration in a real Alertmanager: who is told what, how soon, and what is muted.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use lockwatch_lab::stack::{Alertmanager, Notification, Receiver, Status, until};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const PAGER: &str = "/pager.example.com/operations";
+const LOGISTICS_PAGER: &str = "/pager.example.com/logistics";
+const CHAT: &str = "/chat.example.com/operations";
+const LOGISTICS_CHAT: &str = "/chat.example.com/logistics";
+const DEAD_MANS_SWITCH: &str = "/dead-mans-switch.example.com/lockwatch";
+
+/// An Alertmanager with the example's configuration; only the addresses of receivers and of their secrets are others.
+struct Trial {
+    alertmanager: Alertmanager,
+    receiver: Receiver,
+    _secrets: TempDir,
+}
+
+impl Trial {
+    async fn start() -> Trial {
+        let receiver = Receiver::start().await.unwrap();
+        let secrets = TempDir::new().unwrap();
+        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../alerts/alertmanager-example.yml");
+        let example = std::fs::read_to_string(example).unwrap();
+        for secret in example.split("/etc/alertmanager/secrets/").skip(1) {
+            let name: String =
+                secret.chars().take_while(|character| character.is_ascii_lowercase() || *character == '-').collect();
+            std::fs::write(secrets.path().join(name), "secret").unwrap();
+        }
+        let config = example
+            .replace("url: https://", &format!("url: {}", receiver.url()))
+            .replace("/etc/alertmanager/secrets", &secrets.path().display().to_string());
+        let alertmanager = Alertmanager::start(&config).await.unwrap();
+        Trial { alertmanager, receiver, _secrets: secrets }
+    }
+
+    /// Pushes alerts as Prometheus does, each as `Name label=value …`.
+    async fn fire(&self, alerts: &[&str]) {
+        self.push(alerts, "2099-01-01T00:00:00Z").await;
+    }
+
+    async fn resolve(&self, alerts: &[&str]) {
+        self.push(alerts, "2020-01-01T00:00:00Z").await;
+    }
+
+    async fn push(&self, alerts: &[&str], ends_at: &str) {
+        let alerts: Vec<Value> =
+            alerts.iter().map(|alert| json!({"labels": labels(alert), "endsAt": ends_at})).collect();
+        self.alertmanager.push(&Value::from(alerts)).await.unwrap();
+    }
+
+    /// The notifications that tell of this alert.
+    fn told(&self, alert: &str) -> Vec<Notification> {
+        let labels = labels(alert);
+        let mut told = self.receiver.notifications();
+        told.retain(|notification| notification.alerts.iter().any(|alert| alert.labels == labels));
+        told
+    }
+
+    async fn until_told(&self, alert: &str, times: usize) -> Notification {
+        until(PATIENCE, alert, async || self.told(alert).len() >= times).await.unwrap();
+        self.told(alert).remove(times - 1)
+    }
+
+    /// What Alertmanager says of this alert: its state, and the names of those that mute it.
+    async fn state(&self, alert: &str) -> (String, Vec<String>) {
+        let all = self.alertmanager.alerts().await.unwrap();
+        let wanted = json!(labels(alert));
+        let status = &all.iter().find(|known| known["labels"] == wanted).unwrap()["status"];
+        let name = |id: &Value| {
+            let by = all.iter().find(|known| known["fingerprint"] == *id).unwrap();
+            by["labels"]["alertname"].as_str().unwrap().to_owned()
+        };
+        let by = status["inhibitedBy"].as_array().unwrap().iter().map(name).collect();
+        (status["state"].as_str().unwrap().to_owned(), by)
+    }
+}
+
+fn labels(alert: &str) -> BTreeMap<String, String> {
+    let mut words = alert.split(' ');
+    let name = words.next().unwrap();
+    let pairs = words.map(|pair| pair.split_once('=').unwrap());
+    [("alertname", name)].into_iter().chain(pairs).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+#[tokio::test]
+async fn a_second_task_that_goes_down_does_not_wait_for_the_first() {
+    let trial = Trial::start().await;
+    let down = ["a", "b", "c"].map(|task| format!("LockwatchTaskDown task={task} redis=main severity=critical"));
+    for (at, alert) in down.iter().enumerate() {
+        let pushed = Instant::now();
+        trial.fire(&[alert]).await;
+        let page = trial.until_told(alert, 1).await;
+        assert!(page.received - pushed < Duration::from_secs(2), "{:?}", page.received - pushed);
+        assert_eq!((page.path.as_str(), page.alerts.len()), (PAGER, 1));
+        // Within 2 s of each other, and once both in one push.
+        assert_eq!(trial.receiver.notifications().len(), at + 1);
+    }
+    let both = [
+        "LockwatchTaskSplit task=a redis=main severity=critical",
+        "LockwatchTaskSplit task=b redis=main severity=critical",
+    ];
+    trial.fire(&both).await;
+    for alert in both {
+        assert_eq!(trial.until_told(alert, 1).await.alerts.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn each_alert_is_told_to_whom_it_is_for() {
+    let trial = Trial::start().await;
+    let cases = [
+        ("LockwatchTaskDown task=a redis=main severity=critical cluster=warehouse", PAGER),
+        ("LockwatchTaskDown task=b redis=main severity=critical team=logistics", LOGISTICS_PAGER),
+        ("LockwatchTaskDown task=c redis=main severity=warning", CHAT),
+        ("LockwatchTaskDown task=d redis=main severity=warning team=logistics", LOGISTICS_CHAT),
+        ("LockwatchTaskDown task=e redis=main severity=critical team=unheard-of", PAGER),
+        ("LockwatchTaskStalled task=b redis=main severity=critical team=logistics", LOGISTICS_PAGER),
+        ("LockwatchLockLost task=b redis=main severity=critical team=logistics", LOGISTICS_PAGER),
+        ("LockwatchRedisUnreachable redis=main severity=critical", PAGER),
+        ("LockwatchDown severity=critical", PAGER),
+        ("LockwatchHeldTooLong task=b redis=main severity=warning team=logistics", LOGISTICS_CHAT),
+        ("LockwatchConfigReloadFailed instance=x:10379 job=lockwatch severity=warning", CHAT),
+        ("LockwatchWatchdog severity=none", DEAD_MANS_SWITCH),
+    ];
+    trial.fire(&cases.map(|(alert, _)| alert)).await;
+    for (alert, path) in cases {
+        assert_eq!(trial.until_told(alert, 1).await.path, path, "{alert}");
+    }
+    assert_eq!(trial.receiver.notifications().len(), cases.len());
+}
+
+async fn warnings_of_one_redis_come_in_one_message() {
+    let trial = Trial::start().await;
+    let expired = ["a", "b"].map(|task| format!("LockwatchLeaseExpired task={task} redis=main severity=warning"));
+    let elsewhere = "LockwatchLeaseExpired task=c redis=other severity=warning";
+    trial.fire(&[&expired[0]]).await;
+    trial.fire(&[&expired[1], elsewhere]).await;
+    let message = trial.until_told(&expired[0], 1).await;
+    assert_eq!((message.path.as_str(), message.alerts.len()), (CHAT, 2));
+    assert_eq!(trial.until_told(elsewhere, 1).await.alerts.len(), 1);
+    assert_eq!(trial.receiver.notifications().len(), 2);
+}
+
+/// One alert mutes another, and not the one that differs from it in one word.
+async fn what_is_explained_by_something_worse_is_muted() {
+    let trial = Trial::start().await;
+    let task = "task=a redis=main cluster=x severity=critical";
+    let cases = [
+        (
+            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
+            "LockwatchTaskBlind task=a redis=r1 cluster=x severity=critical team=logistics",
+            true,
+        ),
+        (
+            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
+            "LockwatchTaskBlind task=a redis=r2 cluster=x severity=critical",
+            false,
+        ),
+        (
+            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
+            "LockwatchTaskBlind task=a redis=r1 cluster=y severity=critical",
+            false,
+        ),
+        (
+            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
+            "LockwatchAgentsDisagree redis=r1 cluster=x severity=warning",
+            true,
+        ),
+        (
+            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
+            "LockwatchRenewalOverdue task=a redis=r1 cluster=x severity=warning",
+            true,
+        ),
+        (
+            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
+            "LockwatchTaskDown task=a redis=r1 cluster=x severity=critical",
+            false,
+        ),
+        (
+            "LockwatchRedisUnreachable redis=r1 cluster=x severity=critical",
+            "LockwatchTaskSplit task=b redis=r1 cluster=x severity=critical",
+            false,
+        ),
+        ("LockwatchDown job=j1 severity=critical", "LockwatchAgentDown job=j1 instance=i severity=warning", true),
+        ("LockwatchDown job=j1 severity=critical", "LockwatchAgentDown job=j2 instance=i severity=warning", false),
+        (
+            "LockwatchAgentRestarting job=j3 severity=critical",
+            "LockwatchAgentDown job=j3 instance=i severity=warning",
+            true,
+        ),
+        (&format!("LockwatchTaskSplit {task}"), &format!("LockwatchLockLost {task}"), false),
+        (
+            &format!("LockwatchTaskSplit {task}"),
+            "LockwatchAgentsDisagree task=a redis=main cluster=x severity=warning",
+            true,
+        ),
+        (&format!("LockwatchTaskSplit {task}"), "LockwatchAgentsDisagree redis=main cluster=x severity=warning", false),
+        (
+            &format!("LockwatchTaskSplit {task}"),
+            "LockwatchTaskFlapping task=a redis=main cluster=x severity=warning",
+            true,
+        ),
+        (
+            "LockwatchTaskDown task=d redis=main severity=critical",
+            "LockwatchLeaseExpired task=d redis=main severity=warning",
+            true,
+        ),
+        (
+            "LockwatchTaskDown task=d redis=main severity=critical",
+            "LockwatchRenewalOverdue task=d redis=main severity=warning",
+            true,
+        ),
+        (
+            "LockwatchTaskDown task=d redis=main severity=critical",
+            "LockwatchTaskFlapping task=d redis=main severity=warning",
+            true,
+        ),
+        (
+            "LockwatchTaskDown task=d redis=main severity=critical",
+            "LockwatchLeaseExpired task=e redis=main severity=warning",
+            false,
+        ),
+        (
+            "LockwatchLockLost task=l redis=main severity=critical",
+            "LockwatchLeaseExpired task=l redis=main severity=warning",
+            true,
+        ),
+        (
+            "LockwatchLockLost task=l redis=main severity=critical",
+            "LockwatchLockPersistent task=l redis=main severity=warning",
+            false,
+        ),
+    ];
+    for (source, _, _) in cases {
+        trial.fire(&[source]).await;
+    }
+    trial.fire(&cases.map(|(_, target, _)| target)).await;
+    for (source, target, muted) in cases {
+        let (state, by) = trial.state(target).await;
+        if muted {
+            assert_eq!((state.as_str(), by), ("suppressed", vec![labels(source)["alertname"].clone()]), "{target}");
+        } else {
+            assert_eq!((state.as_str(), by), ("active", vec![]), "{target}");
+        }
+    }
+    // Nothing waits longer than this warning, which comes last.
+    let last = "LockwatchLockPersistent task=last redis=main severity=warning";
+    trial.fire(&[last]).await;
+    trial.until_told(last, 1).await;
+    for (_, target, _) in cases.iter().filter(|(_, _, muted)| *muted) {
+        assert_eq!(trial.told(target), [], "{target}");
+    }
+}
+
+async fn a_page_outlasts_the_redis_that_cannot_be_reached() {
+    let trial = Trial::start().await;
+    let down = "LockwatchTaskDown task=a redis=main severity=critical";
+    let unreachable = "LockwatchRedisUnreachable redis=main severity=critical";
+    trial.fire(&[down]).await;
+    trial.until_told(down, 1).await;
+    trial.fire(&[unreachable]).await;
+    trial.until_told(unreachable, 1).await;
+    assert_eq!(trial.state(down).await.0, "active");
+    trial.resolve(&[unreachable]).await;
+    assert_eq!(trial.until_told(unreachable, 2).await.status, Status::Resolved);
+    assert_eq!(trial.told(down).len(), 1);
+    trial.resolve(&[down]).await;
+    assert_eq!(trial.until_told(down, 2).await.status, Status::Resolved);
+}
+
+async fn the_dead_mans_switch_hears_once_a_minute_and_of_no_end() {
+    let trial = Trial::start().await;
+    let watchdog = "LockwatchWatchdog severity=none";
+    trial.fire(&[watchdog]).await;
+    let first = trial.until_told(watchdog, 1).await;
+    until(Duration::from_secs(75), "it is told again", async || trial.told(watchdog).len() > 1).await.unwrap();
+    let second = trial.told(watchdog).remove(1);
+    let pause = second.received - first.received;
+    assert!(pause > Duration::from_secs(55) && pause < Duration::from_secs(65), "{pause:?}");
+    assert_eq!((second.path.as_str(), second.status), (DEAD_MANS_SWITCH, Status::Firing));
+    trial.resolve(&[watchdog]).await;
+    let end = until(Duration::from_secs(35), "its end", async || trial.told(watchdog).len() > 2).await;
+    assert!(end.is_err(), "{:?}", trial.told(watchdog));
+}
+
+/// Those that wait for Alertmanager's own intervals, side by side.
+#[tokio::test]
+async fn in_the_course_of_time() {
+    tokio::join!(
+        warnings_of_one_redis_come_in_one_message(),
+        what_is_explained_by_something_worse_is_muted(),
+        a_page_outlasts_the_redis_that_cannot_be_reached(),
+        the_dead_mans_switch_hears_once_a_minute_and_of_no_end(),
+    );
+}

@@ -1,0 +1,338 @@
+//! The examples for Prometheus and Alertmanager, and the rules in the Prometheus Operator's wrapping.
+//!
+//! `BLESS=1` writes that wrapping anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use lockwatch::config::Config;
+use lockwatch::config::check::{PageTiming, TimingSources, report};
+use lockwatch::config::routes::{Destination, Labels, Routes};
+use serde_yaml::Value;
+
+use crate::support::skip;
+
+fn alerts(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts").join(name)
+}
+
+fn text(name: &str) -> String {
+    fs::read_to_string(alerts(name)).unwrap()
+}
+
+fn yaml(name: &str) -> Value {
+    serde_yaml::from_str(&text(name)).unwrap()
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_sequence().into_iter().flatten()
+}
+
+fn str_of<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get(field).and_then(Value::as_str)
+}
+
+/// Every alert, with the severity that its rule gives it; a page of a task has the task's.
+fn all_alerts() -> BTreeMap<String, Option<String>> {
+    let rules = yaml("lockwatch.rules.yml");
+    let rules = list(&rules["groups"]).flat_map(|group| list(&group["rules"]));
+    let severity = |rule: &Value| rule.get("labels").and_then(|labels| str_of(labels, "severity")).map(str::to_owned);
+    let found: BTreeMap<_, _> =
+        rules.filter_map(|rule| Some((str_of(rule, "alert")?.to_owned(), severity(rule)))).collect();
+    assert!(found.len() >= 20, "found the alerts");
+    found
+}
+
+/// Runs a program that must be content.
+fn check(program: &str, arguments: &[&str], file: &Path) -> String {
+    let output = Command::new(program).args(arguments).arg(file).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {said}");
+    said
+}
+
+#[test]
+fn promtool_accepts_the_example_with_the_rules_in_it() {
+    if skip::has("alert_examples::promtool_accepts_the_example_with_the_rules_in_it", &["promtool"]) {
+        let said = check("promtool", &["check", "config"], &alerts("prometheus-example.yml"));
+        assert!(said.contains("rules found"), "{said}");
+    }
+}
+
+#[test]
+fn amtool_accepts_the_example() {
+    if skip::has("alert_examples::amtool_accepts_the_example", &["amtool"]) {
+        let said = check("amtool", &["check-config"], &alerts("alertmanager-example.yml"));
+        assert!(said.contains("inhibit rules"), "{said}");
+    }
+}
+
+/// What an alert must meet.
+#[derive(Debug, PartialEq, Eq)]
+struct Told {
+    receiver: String,
+    group_by: String,
+    group_wait_ms: u64,
+}
+
+/// Who must be told of an alert, and how soon, by the words of docs and example.
+fn expected(alert: &str, severity: &str, team: Option<&str>) -> Told {
+    let whose = |who: &str| team.map_or(who.to_owned(), |team| format!("{team}-{who}"));
+    let told = |receiver: String, group_by: &str, group_wait_ms| Told {
+        receiver,
+        group_by: group_by.to_owned(),
+        group_wait_ms,
+    };
+    let is_page = matches!(
+        alert,
+        "LockwatchTaskDown"
+            | "LockwatchTaskSplit"
+            | "LockwatchTaskStalled"
+            | "LockwatchTaskBlind"
+            | "LockwatchSwitchesLost"
+            | "LockwatchLockLost"
+            | "LockwatchRedisUnreachable"
+            | "LockwatchDown"
+            | "LockwatchAgentRestarting"
+    );
+    if alert == "LockwatchWatchdog" {
+        return told("dead-mans-switch".to_owned(), "cluster", 0);
+    }
+    if !is_page {
+        return told(whose("chat"), "alertname,redis,cluster", 30_000);
+    }
+    let wait_ms = match alert {
+        "LockwatchTaskDown" | "LockwatchTaskSplit" => 0,
+        _ => 1_000,
+    };
+    told(whose(if severity == "critical" { "pager" } else { "chat" }), "...", wait_ms)
+}
+
+/// Every alert as a task or Redis of each kind raises it.
+fn cases() -> Vec<(Labels, Told)> {
+    let mut cases = Vec::new();
+    for (alert, severity) in all_alerts() {
+        let severities =
+            severity.map_or(vec!["critical".to_owned(), "warning".to_owned(), "info".to_owned()], |own| vec![own]);
+        // What is not about a task has no team.
+        let is_of_a_task = !["Redis", "Agent", "Config", "Clock", "Down", "Watchdog"]
+            .iter()
+            .any(|subject| alert.trim_start_matches("Lockwatch").starts_with(subject));
+        for severity in severities {
+            for team in [None, is_of_a_task.then_some("logistics")] {
+                let labels =
+                    [("alertname", Some(alert.as_str())), ("severity", Some(severity.as_str())), ("team", team)];
+                let labels = labels.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+                cases.push((labels.collect(), expected(&alert, &severity, team)));
+            }
+        }
+    }
+    cases
+}
+
+/// The receivers that amtool names.
+fn amtool_routes(file: &Path, labels: &Labels) -> String {
+    let labels = labels.iter().map(|(name, value)| format!("{name}={value}"));
+    let mut amtool = Command::new("amtool");
+    amtool.args(["config", "routes", "test"]).arg(format!("--config.file={}", file.display())).args(labels);
+    let output = amtool.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+fn receivers(destinations: &[&Destination]) -> String {
+    destinations.iter().map(|destination| destination.receiver.as_str()).collect::<Vec<_>>().join(",")
+}
+
+#[test]
+fn every_alert_reaches_who_must_be_told_as_soon_as_it_must() {
+    let routes = Routes::read(&yaml("alertmanager-example.yml")).unwrap();
+    for (labels, told) in cases() {
+        let destinations = routes.destinations(&labels);
+        let [only] = destinations.as_slice() else { panic!("{labels:?} reaches {destinations:?}") };
+        let reached = Told {
+            receiver: only.receiver.clone(),
+            group_by: only.group_by.join(","),
+            group_wait_ms: only.group_wait_ms,
+        };
+        assert_eq!(reached, told, "{labels:?}");
+    }
+}
+
+#[test]
+fn amtool_says_the_same() {
+    if !skip::has("alert_examples::amtool_says_the_same", &["amtool"]) {
+        return;
+    }
+    let file = alerts("alertmanager-example.yml");
+    for (labels, told) in cases() {
+        assert_eq!(amtool_routes(&file, &labels), told.receiver, "{labels:?}");
+    }
+}
+
+/// Matchers of every kind, old and new; each label set goes through amtool and through lockwatch's own reading.
+#[test]
+fn routes_are_read_as_amtool_reads_them() {
+    if !skip::has("alert_examples::routes_are_read_as_amtool_reads_them", &["amtool"]) {
+        return;
+    }
+    let configuration = r#"
+route:
+  receiver: top
+  routes:
+    - {receiver: r1, matchers: ['alertname=~"Lockwatch(Task|Lock).*"', 'team!=""'], continue: true}
+    - receiver: r2
+      match: {severity: critical}
+      routes: &inner
+        - {receiver: r3, match_re: {team: 'a|b.'}}
+        - {receiver: r4, matchers: ['{task!~"x.*", redis = main}']}
+        - {receiver: r5, matchers: ['task="a\"b"'], continue: true}
+        - {matchers: ['task=~"a.*", team=""'], continue: true}
+    - {receiver: r6, matchers: ['severity!~"critical|none"'], routes: *inner}
+    - {receiver: r7, matchers: []}
+receivers: [{name: top}, {name: r1}, {name: r2}, {name: r3}, {name: r4}, {name: r5}, {name: r6}, {name: r7}]
+"#;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("alertmanager.yml");
+    fs::write(&file, configuration).unwrap();
+    let routes = Routes::read(&serde_yaml::from_str(configuration).unwrap()).unwrap();
+    let mut seen = BTreeSet::new();
+    for alert in ["LockwatchTaskDown", "LockwatchDown"] {
+        for severity in ["critical", "none", "low"] {
+            for team in ["", "a", "bc", "bcd"] {
+                for (task, redis) in [("a", "main"), ("x1", "main"), ("x1", "other"), ("a", "other")] {
+                    let labels = [
+                        ("alertname", alert),
+                        ("severity", severity),
+                        ("team", team),
+                        ("task", task),
+                        ("redis", redis),
+                    ];
+                    let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
+                    let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                    let ours = receivers(&routes.destinations(&labels));
+                    assert_eq!(ours, amtool_routes(&file, &labels), "{labels:?}");
+                    seen.insert(ours);
+                }
+            }
+        }
+    }
+    assert!(seen.len() >= 8, "the cases tell apart only {seen:?}");
+}
+
+#[test]
+fn the_time_to_page_follows_from_the_examples() {
+    let sources = TimingSources {
+        prometheus_config: Some(alerts("prometheus-example.yml")),
+        alertmanager_config: Some(alerts("alertmanager-example.yml")),
+        ..TimingSources::default()
+    };
+    let timing = PageTiming::find(&sources).unwrap();
+    assert_eq!((timing.scrape.ms, timing.evaluation.ms), (5_000, 5_000));
+    let config = "redis: {main: {url: 'redis://x'}}\nlabels: [team, severity]\ntasks:\n  \
+                  - {name: plain, lock: {key: a}, wanted: always}\n  \
+                  - {name: theirs, lock: {key: b}, wanted: always, labels: {team: logistics}}\n  \
+                  - {name: minor, lock: {key: c}, wanted: always, labels: {severity: warning}}\n";
+    let config = Config::parse(config, Path::new("lockwatch.yml")).unwrap();
+    let origins: Vec<String> = config.tasks.iter().map(|task| timing.group_wait(&config, task).origin).collect();
+    for (origin, receiver) in origins.iter().zip(["pager", "logistics-pager", "chat"]) {
+        assert!(origin.ends_with(&format!(", receiver {receiver}")), "{origin}");
+    }
+    // An interval, the grace and a quarter of a second until it is down; a scrape, an evaluation, and no group_wait.
+    let report = report(&config, &timing);
+    assert!(report.contains("  plain   20s    22s         32s         1m2s [2]\n"), "{report}");
+    assert!(!report.contains("[4]"), "{report}");
+}
+
+/// The alert names in matchers of the form `alertname="A"` or `alertname=~"A|B"`.
+fn named(matchers: &Value) -> BTreeSet<String> {
+    let [matcher] = list(matchers).collect::<Vec<_>>()[..] else { panic!("one matcher: {matchers:?}") };
+    let value = matcher.as_str().unwrap().trim_start_matches("alertname=").trim_start_matches('~').trim_matches('"');
+    value.split('|').map(str::to_owned).collect()
+}
+
+#[test]
+fn what_proves_harm_is_never_muted() {
+    let known: BTreeSet<String> = all_alerts().into_keys().collect();
+    let mut muted = BTreeSet::new();
+    for rule in list(&yaml("alertmanager-example.yml")["inhibit_rules"]) {
+        let (sources, targets) = (named(&rule["source_matchers"]), named(&rule["target_matchers"]));
+        assert!(sources.is_subset(&known) && targets.is_subset(&known), "unknown alert in {rule:?}");
+        assert!(sources.is_disjoint(&targets), "{rule:?}");
+        let equal: Vec<&str> = list(&rule["equal"]).filter_map(Value::as_str).collect();
+        assert!(!equal.contains(&"team") && !equal.contains(&"severity"), "{rule:?}");
+        assert!(["task", "redis", "job"].contains(&equal[0]) && equal.contains(&"cluster"), "{rule:?}");
+        muted.extend(targets);
+    }
+    let warnings = all_alerts().into_iter().filter(|(_, severity)| severity.as_deref() == Some("warning"));
+    let warnings: BTreeSet<String> = warnings.map(|(alert, _)| alert).collect();
+    let pages: Vec<&String> = muted.difference(&warnings).collect();
+    assert_eq!(pages, ["LockwatchTaskBlind"]);
+}
+
+const WRAPPING: &str = "\
+# Generated from lockwatch.rules.yml for the Prometheus Operator; `BLESS=1 cargo test --test it alert_examples` writes it anew.
+#
+# A Prometheus takes the PrometheusRules that its `ruleSelector` names: add the labels that yours asks for (the Helm chart
+# kube-prometheus-stack asks for `release: <name of its release>`). Apply it as it is: a Helm chart would take the braces in it for its own.
+apiVersion: monitoring.coreos.com/v1
+kind: PrometheusRule
+metadata:
+  name: lockwatch
+  labels:
+    app.kubernetes.io/name: lockwatch
+    app.kubernetes.io/component: monitoring
+spec:
+";
+
+/// The rules as they are, two steps further in.
+fn wrapped(rules: &str) -> String {
+    let (_, groups) = rules.split_once("\ngroups:\n").unwrap();
+    let lines = std::iter::once("groups:").chain(groups.lines());
+    let lines = lines.map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") });
+    WRAPPING.to_owned() + &lines.collect::<String>()
+}
+
+#[test]
+fn the_operators_wrapping_has_the_same_rules() {
+    let expected = wrapped(&text("lockwatch.rules.yml"));
+    if std::env::var_os("BLESS").is_some() {
+        fs::write(alerts("prometheusrule.yaml"), &expected).unwrap();
+    }
+    assert!(text("prometheusrule.yaml") == expected, "alerts/prometheusrule.yaml differs; BLESS=1 rewrites it");
+    assert_eq!(yaml("prometheusrule.yaml")["spec"]["groups"], yaml("lockwatch.rules.yml")["groups"]);
+}
+
+/// What the definition of the resource allows, as far as these rules use it.
+#[test]
+fn the_operators_wrapping_is_well_formed() {
+    let resource = yaml("prometheusrule.yaml");
+    assert_eq!(str_of(&resource, "apiVersion"), Some("monitoring.coreos.com/v1"));
+    assert_eq!(str_of(&resource, "kind"), Some("PrometheusRule"));
+    let mut names = BTreeSet::new();
+    for group in list(&resource["spec"]["groups"]) {
+        only_has(group, &["name", "interval", "rules"]);
+        assert!(names.insert(str_of(group, "name").unwrap()), "{group:?}");
+        assert!(group.get("interval").is_none_or(Value::is_string));
+        for rule in list(&group["rules"]) {
+            only_has(rule, &["alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"]);
+            assert!(rule.get("alert").is_some() != rule.get("record").is_some(), "{rule:?}");
+            assert!(str_of(rule, "expr").is_some(), "{rule:?}");
+            for duration in ["for", "keep_firing_for"].into_iter().filter_map(|field| rule.get(field)) {
+                assert!(duration.as_str().is_some_and(|text| text.ends_with(['s', 'm', 'h'])), "{rule:?}");
+            }
+            for map in ["labels", "annotations"].into_iter().filter_map(|field| rule.get(field)) {
+                assert!(map.as_mapping().unwrap().values().all(Value::is_string), "{rule:?}");
+            }
+        }
+    }
+    assert!(names.len() >= 4, "{names:?}");
+}
+
+fn only_has(block: &Value, fields: &[&str]) {
+    for field in block.as_mapping().unwrap().keys() {
+        assert!(fields.contains(&field.as_str().unwrap()), "{field:?} in {block:?}");
+    }
+}
