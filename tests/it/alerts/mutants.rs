@@ -42,7 +42,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("LockwatchSwitchKeyMissing", "[10m] to ", "switch_key_seen»", REMEMBERED),
     ("LockwatchDown", "[1h] to [10h]", "«)) unless max", REMEMBERED),
     ("LockwatchAgentDown", "[5m] to [1m]", "«)) >= 0.5", "keep_firing_for covers a short failure of the other agent"),
-    ("LockwatchSwitchesLost", "[6h] to [10h]", "generation»", "only tells how old is too old; a test of seven hours takes too long"),
+    ("redis:lockwatch_redis_generation:changed6h", "[6h] to [10h]", "generation»", "only tells how old is too old; a test of seven hours takes too long"),
 ];
 
 /// One change of one rule.
