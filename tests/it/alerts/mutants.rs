@@ -40,6 +40,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_lock_holder»[5m]«offset 4m", FAR_END),
     ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_redis_up»[5m]«offset 4m", FAR_END),
     ("LockwatchSwitchKeyMissing", "[10m] to ", "switch_key_seen»", REMEMBERED),
+    ("LockwatchSwitchKeyMissing", "[10m] to [10h]", "switches»", "that somebody looked at any time is enough"),
     ("LockwatchDown", "[1h] to [10h]", "«)) unless max", REMEMBERED),
     ("LockwatchAgentDown", "[5m] to [1m]", "«)) >= 0.5", "keep_firing_for covers a short failure of the other agent"),
     ("redis:lockwatch_redis_generation:changed6h", "[6h] to [10h]", "generation»", "only tells how old is too old; a test of seven hours takes too long"),
