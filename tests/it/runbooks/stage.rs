@@ -103,9 +103,11 @@ impl Stage {
                 self.expect("blind", |page| page.verdict(TASK) == "unknown");
             }
             "LockwatchRedisUnreachable" => {
+                let refused = |page: &Metrics| page.get("lockwatch_redis_errors_total", &[("reason", "auth")]);
+                let before = refused(&self.agent.page());
                 self.server.cli(&["ACL", "SETUSER", "lockwatch", "off"]);
                 self.server.cli(&["CLIENT", "KILL", "USER", "lockwatch"]);
-                self.expect("not up", |page| page.of(TASK, "lock_held").is_none());
+                self.expect("refused", |page| page.of(TASK, "lock_held").is_none() && refused(page) > before);
             }
             "LockwatchTaskUnwanted" => {
                 self.hold();

@@ -15,6 +15,8 @@ const DOWN_AFTER: Duration = Duration::from_secs(180);
 const UP_AFTER: Duration = Duration::from_secs(75);
 /// Agents have disagreed for so long.
 const DISAGREE_AFTER: Duration = Duration::from_secs(300);
+/// How old a target must be before a warning says that it is down.
+const OLD_ENOUGH: Duration = Duration::from_secs(240);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
@@ -191,11 +193,12 @@ async fn one_agent_dead(scene: Scene) -> anyhow::Result<()> {
     task.switch_on("anna").await?;
     let _holder = task.holder().await?;
     scene.pass(60).await;
-    // Less than half of the scrapes of five minutes succeed: the sooner, the shorter it lived.
     let lived = scene.stage.scraped_since.elapsed();
     scene.agent(1).await?.kill().await?;
-    let down =
-        scene.expect_of_agent("LockwatchAgentDown", 1, Instant::now() + lived - 2 * scene.stage.timing.scrape)?;
+    // Less than half of the scrapes of five minutes succeed: the sooner, the shorter it lived; but a target is not judged before
+    // it is four minutes old.
+    let due = lived.max(OLD_ENOUGH.saturating_sub(lived));
+    let down = scene.expect_of_agent("LockwatchAgentDown", 1, Instant::now() + due - 2 * scene.stage.timing.scrape)?;
     down.later_by(3 * scene.stage.timing.scrape);
     scene.until_told(&down).await?;
     scene.pass(120).await;
