@@ -31,13 +31,18 @@ pub(super) fn all() -> Vec<Scenario> {
     ]
 }
 
-/// Loads a configuration with these tasks.
-async fn reload<'a>(scene: &'a Scene, tasks: impl IntoIterator<Item = &'a TaskPlan>) -> anyhow::Result<Instant> {
-    let config = scene.stage.config(0, tasks)?;
-    let agent = scene.agent(0).await?;
-    agent.configure(&config)?;
-    let answer = agent.reload().await?;
-    ensure!(answer.status == 200, "the reload was refused: {}", answer.body);
+/// Loads a configuration with these tasks into each agent.
+async fn reload<'a>(
+    scene: &'a Scene,
+    tasks: impl IntoIterator<Item = &'a TaskPlan> + Clone,
+) -> anyhow::Result<Instant> {
+    for at in 0..scene.stage.agents.len() {
+        let config = scene.stage.config(at, tasks.clone())?;
+        let agent = scene.agent(at).await?;
+        agent.configure(&config)?;
+        let answer = agent.reload().await?;
+        ensure!(answer.status == 200, "the reload was refused: {}", answer.body);
+    }
     Ok(Instant::now())
 }
 
