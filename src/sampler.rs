@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, Timing};
-use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample};
+use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing};
 use lockwatch_model::read::TaskRead;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply};
@@ -148,7 +148,8 @@ impl Sampler {
         let now = self.clock.now();
         if self.link.is_due(now) {
             let opening = self.opening(now);
-            self.link.dial(&self.assignment.config, opening, now);
+            let at = self.assignment.config.servers.configured()[0].clone();
+            self.link.dial(&self.assignment.config.endpoint(at), opening, now);
         }
         if self.link.connection().is_none() {
             let tasks = self.schedule.missed(now);
@@ -299,7 +300,12 @@ impl Sampler {
                 self.lost = None;
                 let caps = connection.caps();
                 let (version, role) = (connection.version().cloned(), connection.role());
-                tracing::info!(redis = &*self.assignment.config.name, version = version.as_deref(), role, "connected");
+                tracing::info!(
+                    redis = &*self.assignment.config.name,
+                    version = version.as_deref(),
+                    role = role.map(Role::name),
+                    "connected"
+                );
                 self.link.made(connection, self.clock.now());
                 self.news(NodeNewsKind::Connected { version, role }).await?;
                 let as_before = self.caps.replace(caps) == Some(caps);
@@ -328,7 +334,7 @@ impl Sampler {
     /// Takes over another assignment. What is under way was asked for under the old one and is dropped.
     fn reassign(&mut self, assignment: Arc<Assignment>) {
         let old = std::mem::replace(&mut self.assignment, assignment);
-        if !link::same(&old.config, &self.assignment.config) {
+        if old.config != self.assignment.config {
             self.link = Link::new(self.clock.now());
             self.lost = None;
             self.caps = None;
@@ -336,6 +342,10 @@ impl Sampler {
         self.flights.clear();
         self.opening = None;
         self.schedule = schedule(&self.assignment, self.clock.now());
+    }
+
+    fn address(&self) -> Arc<str> {
+        self.assignment.config.servers.configured()[0].to_string().into()
     }
 
     fn spec(&self, task: TaskIndex) -> Option<Arc<TaskSpec>> {
@@ -346,13 +356,15 @@ impl Sampler {
 
     async fn report(&self, sent: Mono, took_ms: u64, outcome: Outcome) -> Result<(), Gone> {
         let Assignment { epoch, redis, .. } = *self.assignment;
-        let sample = Sample { epoch, redis, sent, took_ms, outcome };
+        let node = Some(self.address());
+        let sample = Sample { epoch, redis, node, standing: Standing::Decides, sent, took_ms, outcome };
         self.inputs.send(Input::Sample(sample)).await.map_err(|_| Gone)
     }
 
     async fn news(&self, kind: NodeNewsKind) -> Result<(), Gone> {
         let Assignment { epoch, redis, .. } = *self.assignment;
-        self.inputs.send(Input::Node(NodeNews { epoch, redis, kind })).await.map_err(|_| Gone)
+        let node = self.address();
+        self.inputs.send(Input::Node(NodeNews { epoch, redis, node, kind })).await.map_err(|_| Gone)
     }
 }
 

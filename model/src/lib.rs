@@ -19,9 +19,11 @@
 extern crate alloc;
 
 pub mod accept;
+mod aftermath;
 mod clocks;
 pub mod codec;
 pub mod event;
+mod evidence;
 mod generation;
 pub mod histogram;
 pub mod input;
@@ -31,6 +33,7 @@ mod node;
 mod pause;
 pub mod read;
 pub mod reading;
+mod redis;
 mod renewal;
 pub mod reply;
 pub mod schedule;
@@ -44,3 +47,4 @@ mod task;
 pub mod time;
 pub mod verdict;
 pub mod wanted;
+mod witness;

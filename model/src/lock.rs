@@ -25,6 +25,8 @@ pub(crate) struct Lock {
     newest: Result<(), Unknown>,
     /// The newest accepted reading.
     last: Option<Seen>,
+    /// Where the server's replication stood then.
+    last_offset: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,6 +54,9 @@ pub(crate) struct Hold {
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
+    /// Where the server's replication stood when this hold surely had not begun; `None` where that is not known, or counts in
+    /// another history than the present one.
+    pub(crate) offset_before: Option<u64>,
 }
 
 impl Hold {
@@ -101,6 +106,10 @@ struct Unseen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) seen: Seen,
+    /// The clock that tells `seen` told the newest accepted reading too.
+    pub(crate) same_clock: bool,
+    /// Where the server's replication stood after the reading.
+    pub(crate) offset: Option<u64>,
     /// How the generation changed since the newest accepted reading.
     pub(crate) delta: Delta,
     pub(crate) blind_after_ms: u64,
@@ -114,6 +123,7 @@ impl Lock {
             present: Present::Nothing,
             newest: Err(Unknown::NotReadYet),
             last: None,
+            last_offset: None,
         }
     }
 
@@ -205,6 +215,7 @@ impl Lock {
         news.across_blind = unseen.across_blind;
         self.newest = Ok(());
         self.last = Some(seen);
+        self.last_offset = context.offset;
         news
     }
 
@@ -241,11 +252,11 @@ impl Lock {
         if let Present::Held(hold) = &mut self.present
             && continues(&hold.held, held)
         {
-            let moved = hold.observe(held, context.seen, &mut self.leases, self.rule);
+            let moved = hold.observe(held, context, &mut self.leases, self.rule);
             return News { moved, ..News::default() };
         }
         let watched = !matches!(self.present, Present::Nothing);
-        let hold = Box::new(self.begin(held, context.seen, watched));
+        let hold = Box::new(self.begin(held, context, watched));
         match core::mem::replace(&mut self.present, Present::Held(hold.clone())) {
             Present::Held(old) => {
                 let ended = end_by_successor(old, &hold, context, unseen);
@@ -255,14 +266,15 @@ impl Lock {
         }
     }
 
-    fn begin(&self, held: &Held, seen: Seen, watched: bool) -> Hold {
+    fn begin(&self, held: &Held, context: Context, watched: bool) -> Hold {
+        let seen = context.seen;
         let deadline = match held.deadline {
             Deadline::At(deadline) => Some(deadline),
             Deadline::Never | Deadline::Torn => None,
         };
         let exact = self
             .last
-            .filter(|_| watched)
+            .filter(|_| watched && context.same_clock)
             .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
         let regular = exact.is_some() || !watched || self.leases.of(held.mode).is_none();
@@ -276,14 +288,20 @@ impl Lock {
             deadlines: Deadlines::new(deadline, seen, exact, regular),
             overdue_ms: 0,
             last_life: began,
+            offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
         }
     }
 }
 
 impl Hold {
-    fn observe(&mut self, held: &Held, seen: Seen, leases: &mut Leases, rule: PeriodRule) -> Option<Move> {
+    fn observe(&mut self, held: &Held, context: Context, leases: &mut Leases, rule: PeriodRule) -> Option<Move> {
+        let seen = context.seen;
+        if context.delta.new_history() {
+            self.offset_before = None;
+        }
         let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
         let moved = match held.deadline {
+            Deadline::At(deadline) if !context.same_clock => self.deadlines.told_by_another_clock(deadline, seen),
             Deadline::At(deadline) => self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule),
             Deadline::Never => {
                 self.deadlines.lost_ttl();

@@ -11,7 +11,7 @@ use crate::accept::{Caps, time_of};
 use crate::command;
 use crate::pause;
 use crate::reading::{
-    ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, ProgressReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, ProgressReading, TaskReading, Unknown,
 };
 use crate::reply::{Command, Reply};
 use crate::scheme::{self, Value};
@@ -125,8 +125,7 @@ impl TaskRead {
             Bracket::Torn(lock) => lock,
         };
         let mut length_of = None;
-        let reading = TaskReading {
-            lock,
+        let beside = Beside {
             switches: spec.wanted.as_ref().and_then(|wanted| wanted::decode(wanted, replies)),
             progress: spec.progress.as_ref().map(|progress| match progress.source {
                 ProgressSource::HashField { .. } => hash_field(replies.next()),
@@ -141,15 +140,17 @@ impl TaskRead {
             }),
             claims: spec.claims.as_ref().map(|_| claims(replies.next())),
             pause: spec.paused_until.as_ref().map(|_| pause::decode(replies.next())),
-            extras: match self.with_extras {
-                true => scheme.decode_extras(replies.take(scheme.extras(&spec.lock.key).len())),
-                false => Extras::default(),
-            },
-            hosts: match (&spec.hosts, self.with_extras) {
-                (Some(_), true) => scanned_pairs(replies.next()).ok().map(owned_pairs),
-                _ => None,
-            },
+            hosts: None,
         };
+        let extras = match self.with_extras {
+            true => scheme.decode_extras(replies.take(scheme.extras(&spec.lock.key).len())),
+            false => Extras::default(),
+        };
+        let hosts = match (&spec.hosts, self.with_extras) {
+            (Some(_), true) => scanned_pairs(replies.next()).ok().map(owned_pairs),
+            _ => None,
+        };
+        let reading = TaskReading { lock, extras, beside: Beside { hosts, ..beside } };
         match length_of.is_some() || !readers(&reading).is_empty() {
             true => Round::Again(TaskRead {
                 stage: Stage::Details { reading: Box::new(reading), length_of },
@@ -182,7 +183,7 @@ impl TaskRead {
             held.ghosts = u32::try_from(living.iter().filter(|lives| !**lives).count()).unwrap_or(u32::MAX);
         }
         if length_of.is_some() {
-            reading.progress = Some(match replies.next() {
+            reading.beside.progress = Some(match replies.next() {
                 Reply::Int(length) => ProgressReading::Value(alloc::format!("{length}").into_bytes()),
                 Reply::Error(error) => ProgressReading::Unknown(error.into()),
                 _ => ProgressReading::Unknown(Unknown::Protocol),

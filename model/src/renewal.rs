@@ -11,6 +11,8 @@ use crate::time::{Mono, ServerTime};
 pub(crate) const NOISE_MS: i64 = 2;
 /// How late a renewal may be before it counts as overdue: healthy timers are up to 60 ms late.
 const OVERDUE_TOLERANCE_MS: i64 = 200;
+/// A key that a cluster moves to another server keeps its TTL, less or more the time that this takes.
+const CLOCKS_APART_MS: i64 = 500;
 /// Renewals whose distances tell the period where the library has no rule.
 const REMEMBERED_MOVES: usize = 8;
 
@@ -203,6 +205,21 @@ impl Deadlines {
     /// The TTL is gone: distances to what comes next mean nothing.
     pub(crate) fn lost_ttl(&mut self) {
         self.base = None;
+    }
+
+    /// Takes in the deadline of a later reading of the same hold that another clock tells: distances mean nothing, but a long
+    /// way forward is a renewal.
+    pub(crate) fn told_by_another_clock(&mut self, deadline: ServerTime, seen: Seen) -> Option<Move> {
+        let old = self.newest();
+        self.base = Some((deadline, seen));
+        self.base_is_regular = false;
+        if old.is_some_and(|old| deadline.since_ms(old).saturating_abs() <= CLOCKS_APART_MS) {
+            return None;
+        }
+        self.set = Some(seen.last);
+        let forward = old.is_some_and(|old| deadline > old);
+        self.renewed |= forward;
+        Some(if forward { Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None } } else { Move::Reset })
     }
 
     /// Takes in the deadline of a later reading of the same hold.

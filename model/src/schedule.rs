@@ -227,7 +227,7 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(position) else { return };
         let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
         entry.observe_lock(sent, &reading.lock);
-        entry.observe_switches(sent, reading.switches.as_ref());
+        entry.observe_switches(sent, reading.beside.switches.as_ref());
         let grace = entry.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
         let confirmation = [entry.free_since, entry.vanished_since].into_iter().flatten();
         let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();

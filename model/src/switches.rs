@@ -164,7 +164,8 @@ impl Switches {
     ) {
         let gone: Vec<User> = gone_while_on(old, new);
         // A flush and an eviction take whole keys; a single field that is gone was removed by somebody.
-        let may_be_lost = delta.restarted || delta.replication || ((delta.flushed || delta.evicted) && !key_exists);
+        let other_history = (delta.replication || delta.failover) && !delta.kept;
+        let may_be_lost = delta.restarted || other_history || ((delta.flushed || delta.evicted) && !key_exists);
         if !gone.is_empty() && may_be_lost {
             let vanished =
                 self.vanished.get_or_insert(Vanished { users: Vec::new(), since: at, newest: at, confirmed: false });

@@ -157,7 +157,11 @@ impl World {
         let vouch = Vouch {
             first,
             last: first.plus_ms(self.dice.below(5) as i64),
+            role: Role::Master,
             role_verified: true,
+            offset: None,
+            refuses_writes: false,
+            replicas: Vec::new(),
             generation: (!self.dice.one_in(10)).then(|| self.generation.clone()),
             clock_offset_ms: self.server_offset,
         };
@@ -253,23 +257,25 @@ impl World {
         TaskReading {
             lock: self.refusal().map_or_else(|| self.lock.clone(), LockReading::Unknown),
             extras: Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) },
-            switches: Some(self.refusal().map_or_else(
-                || SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None },
-                SwitchesReading::Unknown,
-            )),
-            progress: Some(self.refusal().map_or(progress, ProgressReading::Unknown)),
-            claims: Some(
-                self.refusal().map_or_else(|| ClaimsReading::Read(self.claims.clone()), ClaimsReading::Unknown),
-            ),
-            hosts: None,
-            pause: Some(self.dice.of(&[
-                PauseReading::None,
-                PauseReading::Undecodable,
-                PauseReading::Until(until),
-                PauseReading::Until(ServerTime(i64::MAX)),
-                PauseReading::Until(ServerTime(i64::MIN)),
-                PauseReading::Unknown(Unknown::NoPermission),
-            ])),
+            beside: Beside {
+                switches: Some(self.refusal().map_or_else(
+                    || SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None },
+                    SwitchesReading::Unknown,
+                )),
+                progress: Some(self.refusal().map_or(progress, ProgressReading::Unknown)),
+                claims: Some(
+                    self.refusal().map_or_else(|| ClaimsReading::Read(self.claims.clone()), ClaimsReading::Unknown),
+                ),
+                hosts: None,
+                pause: Some(self.dice.of(&[
+                    PauseReading::None,
+                    PauseReading::Undecodable,
+                    PauseReading::Until(until),
+                    PauseReading::Until(ServerTime(i64::MAX)),
+                    PauseReading::Until(ServerTime(i64::MIN)),
+                    PauseReading::Unknown(Unknown::NoPermission),
+                ])),
+            },
         }
     }
 }
@@ -281,7 +287,8 @@ fn holder(who: u64, entries: u32, secret: bool) -> Holder {
 fn watch_spec(dice: &mut Dice, epoch: u32) -> WatchSpec {
     let redis = RedisSpec {
         name: Arc::from("main"),
-        address: Arc::from("127.0.0.1:6379"),
+        kind: RedisKind::Standalone,
+        addresses: vec![Arc::from(NODE)],
         db: 0,
         interval_ms: 1_000,
         timeout_ms: 3_000,

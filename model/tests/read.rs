@@ -259,6 +259,6 @@ fn claims_and_pause_come_in_the_same_batch() {
     round.extend([scan(&["b", "2", "a", "1"]), text("1970-01-01T00:00:09Z")]);
     let reading = read(spec, CAPS, &[round]);
     let claims = vec![(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())];
-    assert_eq!(reading.claims, Some(ClaimsReading::Read(claims)));
-    assert_eq!(reading.pause, Some(PauseReading::Until(ServerTime(9_000))));
+    assert_eq!(reading.beside.claims, Some(ClaimsReading::Read(claims)));
+    assert_eq!(reading.beside.pause, Some(PauseReading::Until(ServerTime(9_000))));
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lockwatch_model::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
 
-use super::{Config, RedisConfig};
+use super::{Config, HostPort, RedisConfig};
 
 /// The user that is suggested where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
@@ -84,7 +84,7 @@ fn rule(config: &Config, index: RedisIndex, redis: &RedisConfig, version: Server
     for task in config.tasks.iter().filter(|task| task.redis == index) {
         needs.add_task(task);
     }
-    let user = redis.username.as_deref().unwrap_or(DEFAULT_USER);
+    let user = redis.login.username.as_deref().unwrap_or(DEFAULT_USER);
     let mut words: Vec<Vec<u8>> = ["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"].map(Vec::from).to_vec();
     if version >= ServerVersion::V6_2 {
         words.push(b"resetchannels".to_vec());
@@ -104,9 +104,9 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
     let mut notes = vec![format!(
         "redis {:?} at {}: replace PASSWORD, then give this line to redis-cli",
         redis.name,
-        redis.address()
+        addresses(redis)
     )];
-    match redis.username.as_deref() {
+    match redis.login.username.as_deref() {
         Some("default") => notes.push("this changes the user `default`: give lockwatch a user of its own".to_owned()),
         Some(_) => {}
         None => notes.push(format!("set `username: {DEFAULT_USER}` and the password in the configuration as well")),
@@ -122,6 +122,12 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
         notes.push("a ? stands for white space or NUL in a key, which no ACL pattern can contain".to_owned());
     }
     notes
+}
+
+/// The configured servers, for people.
+fn addresses(redis: &RedisConfig) -> String {
+    let all = redis.servers.configured().iter().map(HostPort::to_string);
+    all.collect::<Vec<_>>().join(", ")
 }
 
 /// The commands that the agent sends to one redis, and the patterns of the keys that it reads there.

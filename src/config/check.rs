@@ -163,7 +163,7 @@ impl fmt::Display for Delay {
 /// What is wrong outside the file, and should be mended though the configuration is valid; one sentence each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let of_redis = |redis: &super::RedisConfig| {
-        let password = redis.password.as_ref()?;
+        let password = redis.login.password.as_ref()?;
         let problem = password.read().err().map(|error| error.to_string()).or_else(|| password.warning())?;
         Some(format!("redis.{}: {problem}", redis.name))
     };

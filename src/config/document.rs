@@ -4,10 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use lockwatch_model::spec::Key;
 use serde_yaml::Value;
 
-use super::Config;
 use super::block::Block;
 use super::labels;
 use super::mistake::{Mistakes, Place, Reported, field_text, quoted};
@@ -15,6 +13,7 @@ use super::redises::{self, Redises};
 use super::schema::TOP;
 use super::tasks::{self, ReadTask, Shared};
 use super::values::{count, kind, name_mistake};
+use super::{Config, RedisConfig};
 
 /// More tasks than this are taken for a slip, unless `max_tasks` says otherwise: each has dozens of series.
 const TASKS_MAX: usize = 10_000;
@@ -90,11 +89,12 @@ fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
 
 /// One key guarded twice: two tasks would tell different stories of one lock.
 fn check_locks(tasks: &[ReadTask], redises: &Redises, names: &[Option<String>], mistakes: &Mistakes) {
-    let servers: Vec<Option<(String, u16, u32)>> = redises
-        .values()
-        .map(|redis| redis.as_ref().ok().map(|redis| (redis.host.to_ascii_lowercase(), redis.port, redis.db)))
-        .collect();
-    let mut seen: HashMap<(&(String, u16, u32), &Key), usize> = HashMap::new();
+    let place = |redis: &RedisConfig| {
+        let servers = redis.servers.configured().iter().map(|at| at.to_string().to_ascii_lowercase());
+        (servers.collect::<Vec<_>>(), redis.db)
+    };
+    let servers: Vec<Option<_>> = redises.values().map(|redis| redis.as_ref().ok().map(place)).collect();
+    let mut seen: HashMap<_, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
         let (Ok(redis), Ok(key)) = (task.redis, &task.lock_key) else { continue };
         let Some(Some(server)) = servers.get(usize::from(redis.0)) else { continue };

@@ -11,7 +11,7 @@ use super::mistake::{Mistakes, Place, Reported};
 use super::schema::REDIS;
 use super::url::{self, ServerUrl};
 use super::values::{duration, flag, kind, name, name_mistake, text};
-use super::{PasswordSource, RedisConfig};
+use super::{HostPort, Login, PasswordSource, RedisConfig, Servers};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -71,11 +71,9 @@ fn read_one(
     let ServerUrl { host, port, db } = server?;
     Ok(RedisConfig {
         name: redis_name.into(),
-        host,
-        port,
+        servers: Servers::One(HostPort { host, port }),
         db,
-        username: username?,
-        password: password?,
+        login: Login { username: username?, password: password? },
         interval: interval?,
         timeout: timeout?,
         assume_master: assume_master?,

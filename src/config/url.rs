@@ -38,11 +38,6 @@ pub(super) fn parse(text: &str) -> Result<ServerUrl, String> {
     Ok(ServerUrl { host, port, db: database(path)? })
 }
 
-/// `host:port`, with brackets around an IPv6 address.
-pub(super) fn address(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 fn not_yet(what: &str) -> String {
     format!("{what} is not supported yet; use redis://host:port/db (plain TCP)")
 }
@@ -107,7 +102,6 @@ mod tests {
         ] {
             assert_eq!(parse(text), Ok(ServerUrl { host: host.to_owned(), port, db }), "{text}");
         }
-        assert_eq!(address("::1", 7000), "[::1]:7000");
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use lockwatch_model::snapshot::{HoldView, RedisView, SwitchView, TaskView};
+use lockwatch_model::input::Role;
+use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, SwitchView, TaskView};
 use lockwatch_model::verdict::Wanted;
 
 use crate::output::clock::rfc3339;
@@ -104,22 +105,34 @@ fn write_redises(html: &mut String, redises: &[&RedisView]) -> fmt::Result {
     REDIS_COLUMNS.iter().try_for_each(|column| write!(html, "<th scope=\"col\">{column}</th>"))?;
     html.push_str("</tr></thead><tbody>");
     for redis in redises {
-        let (class, state) = match redis.up {
-            Some(true) => ("running", Cow::Borrowed("up")),
-            Some(false) => ("down", redis.unknown.map_or("down", |why| why.name()).into()),
-            None => ("unknown", "not tried yet".into()),
-        };
-        let cells = [
-            escape(redis.spec.name.as_bytes()),
-            state,
-            escape(redis.spec.address.as_bytes()),
-            redis.role.unwrap_or("unknown").into(),
-            redis.unknown.map_or("", |why| why.remedy()).into(),
-        ];
-        write_row(html, class, &REDIS_COLUMNS, &cells)?;
+        if let (Some(why), None) = (redis.unknown, redis.nodes.iter().find(|node| node.decides)) {
+            let cells =
+                [escape(redis.spec.name.as_bytes()), why.name().into(), "".into(), "".into(), why.remedy().into()];
+            write_row(html, "down", &REDIS_COLUMNS, &cells)?;
+        }
+        for node in &redis.nodes {
+            write_node(html, redis, node)?;
+        }
     }
     html.push_str("</tbody></table>");
     Ok(())
+}
+
+fn write_node(html: &mut String, redis: &RedisView, node: &NodeView) -> fmt::Result {
+    let (class, state) = match (node.up, node.decides) {
+        (Some(true), true) => ("running", "up"),
+        (Some(true), false) => ("running", "up, evidence only"),
+        (Some(false), _) => ("down", node.unknown.map_or("down", |why| why.name())),
+        (None, _) => ("unknown", "not tried yet"),
+    };
+    let cells = [
+        escape(redis.spec.name.as_bytes()),
+        state.into(),
+        escape(node.address.as_bytes()),
+        node.role.map_or("unknown", Role::name).into(),
+        node.unknown.map_or("", |why| why.remedy()).into(),
+    ];
+    write_row(html, class, &REDIS_COLUMNS, &cells)
 }
 
 /// The rule in words, and what to do if something could not be read.

@@ -77,7 +77,7 @@ impl<'a> Handshake<'a> {
                 (Step::Role, Reply::Array(items)) => {
                     caps.role = RoleCheck::Role;
                     role_known = true;
-                    role = items.first().and_then(Reply::as_bytes).and_then(accept::role_name);
+                    role = items.first().and_then(Reply::as_bytes).and_then(accept::role_named);
                 }
                 (Step::InfoServer, Reply::Bytes(text)) => {
                     caps.info = true;
@@ -87,7 +87,7 @@ impl<'a> Handshake<'a> {
                     if let Some(name) = accept::info_field(text, "role") {
                         caps.role = RoleCheck::Info;
                         role_known = true;
-                        role = accept::role_name(name);
+                        role = accept::role_named(name);
                     }
                 }
                 (Step::Pexpiretime, reply) => caps.pexpiretime = may_ask_pexpiretime(reply),
@@ -143,6 +143,7 @@ fn tame(version: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwatch_model::input::Role;
 
     const NOPERM: &str = "-NOPERM this user has no permissions to run the 'x' command";
     const NOPERM_KEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments";
@@ -174,7 +175,7 @@ mod tests {
             judge(["OK", "-ERR unknown subcommand", "*master", info, "role:master\r\n", "-2"], false).unwrap();
         assert_eq!(greeting.caps, Caps { pexpiretime: true, role: RoleCheck::Role, info: true });
         assert_eq!(greeting.version.as_deref(), Some("7.0.15"));
-        assert_eq!(greeting.role, Some("master"));
+        assert_eq!(greeting.role, Some(Role::Master));
     }
 
     #[test]

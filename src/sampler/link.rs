@@ -7,7 +7,7 @@ use lockwatch_model::time::Mono;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pace::Pace;
-use crate::config::RedisConfig;
+use crate::config::Endpoint;
 use crate::redis;
 
 /// A server that says for so long that it cannot serve is dialled anew: its name may mean another server by now.
@@ -55,10 +55,10 @@ impl Link {
     }
 
     /// Begins to dial.
-    pub(super) fn dial(&mut self, config: &RedisConfig, opening: Option<redis::Opening>, now: Mono) {
-        let config = config.clone();
+    pub(super) fn dial(&mut self, endpoint: &Endpoint, opening: Option<redis::Opening>, now: Mono) {
+        let endpoint = endpoint.clone();
         self.pace.dialled(now);
-        let dial = tokio::spawn(async move { redis::connect(&config, opening).await });
+        let dial = tokio::spawn(async move { redis::connect(&endpoint, opening).await });
         self.state = State::Dialling(AbortOnDropHandle::new(dial));
     }
 
@@ -97,11 +97,4 @@ impl Link {
     pub(super) fn give_up(&mut self, now: Mono) {
         self.state = State::Waiting { until: self.pace.next_dial(now, fastrand::f64()) };
     }
-}
-
-/// Whether a connection made for one configuration serves the other too.
-pub(super) fn same(a: &RedisConfig, b: &RedisConfig) -> bool {
-    let RedisConfig { name: _, host, port, db, username, password, interval: _, timeout, assume_master } = a;
-    (host, port, db, username, password, timeout, assume_master)
-        == (&b.host, &b.port, &b.db, &b.username, &b.password, &b.timeout, &b.assume_master)
 }

@@ -4,7 +4,7 @@ use lockwatch_model::accept::{self, Caps, Timing};
 use lockwatch_model::input::Vouch;
 use lockwatch_model::read::{Round, TaskRead};
 use lockwatch_model::reading::{
-    ClaimsReading, Extras, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Extras, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::spec::{TaskIndex, TaskSpec, WantedSource};
@@ -86,10 +86,12 @@ pub(super) fn unreadable(spec: &TaskSpec, why: Unknown) -> TaskReading {
     TaskReading {
         lock: LockReading::Unknown(why),
         extras: Extras::default(),
-        switches: switches.then_some(SwitchesReading::Unknown(why)),
-        progress: spec.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
-        claims: spec.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
-        hosts: None,
-        pause: spec.paused_until.as_ref().map(|_| PauseReading::Unknown(why)),
+        beside: Beside {
+            switches: switches.then_some(SwitchesReading::Unknown(why)),
+            progress: spec.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
+            claims: spec.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
+            hosts: None,
+            pause: spec.paused_until.as_ref().map(|_| PauseReading::Unknown(why)),
+        },
     }
 }

@@ -36,11 +36,10 @@ fn reading(answer: Answer) -> TaskReading {
     TaskReading {
         lock: answer.0,
         extras: Extras::default(),
-        switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None }),
-        progress: None,
-        claims: None,
-        hosts: None,
-        pause: None,
+        beside: Beside {
+            switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None }),
+            ..Beside::default()
+        },
     }
 }
 

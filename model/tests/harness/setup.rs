@@ -103,7 +103,8 @@ impl Setup {
         }
         let redis = RedisSpec {
             name: Arc::from("main"),
-            address: Arc::from("127.0.0.1:6379"),
+            kind: RedisKind::Standalone,
+            addresses: vec![Arc::from(NODE)],
             db: 0,
             interval_ms: self.interval_ms,
             timeout_ms: self.timeout_ms,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lockwatch_model::input::{Generation, Vouch};
+use lockwatch_model::input::{Generation, Role, Vouch};
 use lockwatch_model::reading::{
-    ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::SchemeKind;
@@ -12,6 +12,8 @@ use lockwatch_model::time::{Mono, ServerTime};
 
 use super::setup::Setup;
 
+/// The one server.
+pub(crate) const NODE: &str = "127.0.0.1:6379";
 /// The agent's monotonic clock when a timeline begins.
 pub(crate) const MONO_ORIGIN_MS: u64 = 500_000_000;
 /// The server's clock when a timeline begins.
@@ -116,6 +118,7 @@ impl World {
             generation: Generation {
                 run_id: b"run-1".to_vec(),
                 replication_id: b"repl-1".to_vec(),
+                forked_from: None,
                 flushes: 0,
                 evictions: 0,
                 started_empty: Some(false),
@@ -186,24 +189,26 @@ impl World {
         TaskReading {
             lock: self.read_lock(setup.scheme()),
             extras: Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token },
-            switches: setup.has_switches().then(|| self.read_switches(setup)),
-            progress: progress.then(|| match self.veiled(self.progress_veil) {
-                Some(why) => ProgressReading::Unknown(why),
-                None => self
-                    .progress
-                    .map_or(ProgressReading::Absent, |count| ProgressReading::Value(count.to_string().into_bytes())),
-            }),
-            claims: claims.then(|| match self.veiled(self.claims_veil) {
-                Some(why) => ClaimsReading::Unknown(why),
-                None => ClaimsReading::Read(
-                    self.claims
-                        .iter()
-                        .map(|(who, count)| (who.clone().into_bytes(), count.to_string().into_bytes()))
-                        .collect(),
-                ),
-            }),
-            hosts: None,
-            pause: pause.then_some(self.pause),
+            beside: Beside {
+                switches: setup.has_switches().then(|| self.read_switches(setup)),
+                progress: progress.then(|| match self.veiled(self.progress_veil) {
+                    Some(why) => ProgressReading::Unknown(why),
+                    None => self.progress.map_or(ProgressReading::Absent, |count| {
+                        ProgressReading::Value(count.to_string().into_bytes())
+                    }),
+                }),
+                claims: claims.then(|| match self.veiled(self.claims_veil) {
+                    Some(why) => ClaimsReading::Unknown(why),
+                    None => ClaimsReading::Read(
+                        self.claims
+                            .iter()
+                            .map(|(who, count)| (who.clone().into_bytes(), count.to_string().into_bytes()))
+                            .collect(),
+                    ),
+                }),
+                hosts: None,
+                pause: pause.then_some(self.pause),
+            },
         }
     }
 
@@ -213,7 +218,11 @@ impl World {
         Vouch {
             first: now,
             last: now,
+            role: Role::Master,
             role_verified: true,
+            offset: None,
+            refuses_writes: false,
+            replicas: Vec::new(),
             generation: (!self.generation_hidden).then(|| self.generation.clone()),
             clock_offset_ms: now.0 - mono(self.now).0 as i64,
         }

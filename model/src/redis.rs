@@ -1,0 +1,279 @@
+//! One named redis over time: its servers, which of them decide, and what happened to its data.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::aftermath::Aftermaths;
+use crate::event::EventKind;
+use crate::evidence::Origin;
+use crate::generation::Delta;
+use crate::input::{Generation, NodeNewsKind, Role, Standing, Topology, Vouch};
+use crate::node::Node;
+use crate::reading::Unknown;
+use crate::snapshot::{RedisTotals, RedisView};
+use crate::spec::{RedisKind, RedisSpec};
+use crate::time::Mono;
+
+/// What happened to a redis, and which server's answer shows it.
+pub(crate) type RedisEvent = (Option<Arc<str>>, EventKind);
+
+/// Everything that is known of one named redis.
+#[derive(Clone, Debug)]
+pub(crate) struct Redis {
+    pub(crate) spec: RedisSpec,
+    /// Sorted by address.
+    nodes: Vec<Node>,
+    topology: Option<Topology>,
+    /// The servers that decide, as far as they were asked; a single nameless one where it is not known who does.
+    deciding: Vec<Deciding>,
+    /// Whether a second server says that it is master.
+    rival: Option<Arc<str>>,
+    pub(crate) aftermaths: Aftermaths,
+    totals: RedisTotals,
+}
+
+/// What came of the sweeps of one server that decides.
+#[derive(Clone, Debug)]
+struct Deciding {
+    /// In a cluster, each master decides for its own slots; elsewhere one decides for all, whoever that is.
+    node: Option<Arc<str>>,
+    newest: Result<(), Unknown>,
+    /// The newest accepted sweep, or the first attempt.
+    good: Mono,
+    origin: Option<Origin>,
+}
+
+impl Redis {
+    pub(crate) fn new(spec: RedisSpec) -> Redis {
+        let nodes = match spec.kind {
+            RedisKind::Standalone | RedisKind::Replicated => spec.addresses.iter().cloned().map(Node::new).collect(),
+            RedisKind::Sentinel | RedisKind::Cluster => Vec::new(),
+        };
+        let mut redis = Redis {
+            spec,
+            nodes,
+            topology: None,
+            deciding: Vec::new(),
+            rival: None,
+            aftermaths: Aftermaths::default(),
+            totals: RedisTotals::default(),
+        };
+        redis.nodes.sort_by(|a, b| a.address.cmp(&b.address));
+        redis
+    }
+
+    /// The same servers under a changed configuration.
+    pub(crate) fn configured(self, spec: RedisSpec) -> Redis {
+        Redis { spec, ..self }
+    }
+
+    /// An accepted batch. Says where it is from, and whether its readings may be used: in the round in which the server's
+    /// clock has stepped they may not.
+    pub(crate) fn accepted(
+        &mut self,
+        node: &Arc<str>,
+        standing: Standing,
+        vouch: &Vouch,
+        (sent, took_ms): (Mono, u64),
+        events: &mut Vec<RedisEvent>,
+    ) -> (Origin, bool) {
+        self.totals.sample_duration.observe(took_ms);
+        let kind = self.spec.kind;
+        let mut kinds = Vec::new();
+        let server = self.node(node);
+        let stepped = server.accepted(vouch, standing, sent, took_ms, &mut kinds);
+        let origin = Origin {
+            node: server.address.clone(),
+            clock_steps: server.clock_steps(),
+            // A server that refuses to tell its generation proves nothing by it.
+            generation: server.generation().filter(|_| vouch.generation.is_some()).cloned(),
+            offset: vouch.offset,
+            kind,
+        };
+        events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
+        if stepped {
+            self.totals.count(Unknown::ClockStep, 1);
+        }
+        if standing == Standing::Decides {
+            self.follow_deciding(&origin, sent, events);
+        }
+        self.follow_rivals(events);
+        (origin, !stepped)
+    }
+
+    fn follow_deciding(&mut self, origin: &Origin, sent: Mono, events: &mut Vec<RedisEvent>) {
+        let deciding = self.deciding(&origin.node, sent);
+        deciding.newest = Ok(());
+        let blind_ms = sent.since_ms(core::mem::replace(&mut deciding.good, sent));
+        let old = core::mem::replace(&mut deciding.origin, Some(origin.clone()));
+        let Some(old) = old else { return };
+        let delta = origin.since(&old);
+        if delta == Delta::default() || delta.reported().next().is_none() {
+            return;
+        }
+        for change in delta.reported() {
+            self.totals.generation_changes += 1;
+            events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
+        }
+        self.aftermaths.begin(&old, origin, delta, (sent, blind_ms));
+    }
+
+    /// Says when a second server begins or ceases to call itself master.
+    fn follow_rivals(&mut self, events: &mut Vec<RedisEvent>) {
+        if self.spec.kind == RedisKind::Cluster {
+            return;
+        }
+        let rival = self.nodes.iter().find(|node| {
+            let same_process = |other: &&Node| {
+                other.standing() == Standing::Decides
+                    && other.generation().map(|g| &g.run_id) == node.generation().map(|g| &g.run_id)
+            };
+            node.standing() == Standing::Witness
+                && node.role() == Some(Role::Master)
+                && !self.nodes.iter().any(|other| same_process(&other))
+        });
+        let rival = rival.map(|node| node.address.clone());
+        if rival == self.rival {
+            return;
+        }
+        if let Some(gone) = core::mem::replace(&mut self.rival, rival) {
+            events.push((Some(gone), EventKind::RivalMasterGone));
+        }
+        if let Some(rival) = &self.rival {
+            events.push((Some(rival.clone()), EventKind::RivalMaster));
+        }
+    }
+
+    /// A batch that failed; without a node, none was asked.
+    pub(crate) fn failed(
+        &mut self,
+        node: Option<&Arc<str>>,
+        standing: Standing,
+        why: Unknown,
+        at: Mono,
+        events: &mut Vec<RedisEvent>,
+    ) {
+        self.totals.count(why, 1);
+        if let Some(address) = node {
+            let mut kinds = Vec::new();
+            self.node(address).failed(why, &mut kinds);
+            events.extend(kinds.into_iter().map(|kind| (Some(address.clone()), kind)));
+        }
+        if standing == Standing::Decides {
+            let nobody = Arc::from("");
+            self.deciding(node.unwrap_or(&nobody), at).newest = Err(why);
+        }
+        self.follow_rivals(events);
+    }
+
+    /// Refusals of single tasks in an accepted batch.
+    pub(crate) fn count(&mut self, why: Unknown) {
+        self.totals.count(why, 1);
+    }
+
+    /// News of a connection.
+    pub(crate) fn news(&mut self, node: &Arc<str>, kind: &NodeNewsKind, events: &mut Vec<RedisEvent>) {
+        match kind {
+            NodeNewsKind::Connected { version, role } => {
+                let again = self.node(node).connected(version.as_ref(), *role);
+                self.totals.reconnects += u64::from(again);
+            }
+            NodeNewsKind::Failed { why } => {
+                self.totals.count(*why, 1);
+                let mut kinds = Vec::new();
+                self.node(node).failed(*why, &mut kinds);
+                events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
+            }
+            NodeNewsKind::TickSkipped => self.totals.skipped_ticks += 1,
+        }
+    }
+
+    /// Which servers there are, and which of them decide.
+    pub(crate) fn topology(&mut self, topology: &Topology, events: &mut Vec<RedisEvent>) {
+        let masters = |topology: &Topology| topology.masters.clone().unwrap_or_default();
+        let before = self.topology.as_ref();
+        if before.map(|before| &before.masters) != Some(&topology.masters) {
+            let from = before.map(masters).unwrap_or_default();
+            events.push((None, EventKind::MastersChanged { from, to: topology.masters.clone() }));
+        }
+        self.nodes.retain(|node| topology.nodes.contains(&node.address));
+        for address in &topology.nodes {
+            self.node(address);
+        }
+        if let (RedisKind::Cluster, Ok(masters)) = (self.spec.kind, &topology.masters) {
+            self.deciding.retain(|deciding| deciding.node.as_ref().is_some_and(|node| masters.contains(node)));
+        }
+        self.topology = Some(topology.clone());
+        self.follow_rivals(events);
+    }
+
+    fn node(&mut self, address: &Arc<str>) -> &mut Node {
+        let position = match self.nodes.binary_search_by(|node| node.address.cmp(address)) {
+            Ok(position) => position,
+            Err(position) => {
+                self.nodes.insert(position, Node::new(address.clone()));
+                position
+            }
+        };
+        #[expect(clippy::indexing_slicing, reason = "it was found or inserted there")]
+        &mut self.nodes[position]
+    }
+
+    fn deciding(&mut self, node: &Arc<str>, at: Mono) -> &mut Deciding {
+        let name = (self.spec.kind == RedisKind::Cluster).then(|| node.clone());
+        let position = match self.deciding.iter().position(|deciding| deciding.node == name) {
+            Some(position) => position,
+            None => {
+                let newest = Err(Unknown::NotReadYet);
+                self.deciding.push(Deciding { node: name, newest, good: at, origin: None });
+                self.deciding.len() - 1
+            }
+        };
+        #[expect(clippy::indexing_slicing, reason = "it was found or pushed there")]
+        &mut self.deciding[position]
+    }
+
+    /// Time has passed: what a change of generation did may have become known.
+    pub(crate) fn tick(&mut self, at: Mono, events: &mut Vec<RedisEvent>) {
+        let settle_ms = self.spec.interval_ms.saturating_mul(2).saturating_add(self.spec.timeout_ms);
+        for aftermath in self.aftermaths.over(at, settle_ms) {
+            for (total, count) in self.totals.fates.iter_mut().zip(aftermath.fates) {
+                *total += count;
+            }
+            let node = aftermath.to.clone();
+            events.push((node, EventKind::Aftermath(aftermath)));
+        }
+    }
+
+    /// The view for outputs, as of `at`.
+    pub(crate) fn view(&self, at: Mono) -> RedisView {
+        let failing = || self.deciding.iter().filter(|deciding| deciding.newest.is_err());
+        let masters = self.nodes.iter().filter(|node| node.role() == Some(Role::Master)).count();
+        let is_read = self.nodes.iter().any(|node| node.role().is_some());
+        let mut generations: Vec<Arc<Generation>> = Vec::new();
+        for origin in self.deciding.iter().filter_map(|deciding| deciding.origin.as_ref()) {
+            // A server that leaves out its run id tells too little.
+            generations.extend(origin.generation.clone().filter(|generation| !generation.run_id.is_empty()));
+        }
+        RedisView {
+            spec: self.spec.clone(),
+            readable: (!self.deciding.is_empty()).then(|| failing().next().is_none()),
+            unknown: failing().find_map(|deciding| deciding.newest.err()),
+            blind_ms: failing().map(|deciding| at.since_ms(deciding.good)).max().unwrap_or(0),
+            masters: is_read.then(|| u64::try_from(masters).unwrap_or(u64::MAX)),
+            nodes: self.nodes.iter().map(Node::view).collect(),
+            sentinels: self.topology.as_ref().map(|topology| topology.sentinels.clone()).unwrap_or_default(),
+            uncovered_slots: self.topology.as_ref().map_or(0, |topology| topology.uncovered_slots),
+            generations,
+            totals: self.totals,
+        }
+    }
+}
+
+impl RedisTotals {
+    fn count(&mut self, why: Unknown, times: u64) {
+        if let Some(count) = self.errors.get_mut(why as usize) {
+            *count += times;
+        }
+    }
+}

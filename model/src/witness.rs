@@ -1,0 +1,348 @@
+//! What each server of a redis shows of one lock, side by side. Never does this decide whether the lock is held or free; it
+//! tells how far a replica is behind, and whether two masters show two holders.
+//!
+//! Two masters that show different holders prove little by themselves: the older hold may have been released on the other
+//! side, and what is left of it here is a leftover that nobody holds. So the older hold must be shown to live.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::event::Party;
+use crate::evidence::Origin;
+use crate::generation;
+use crate::input::{Role, Standing};
+use crate::reading::{Deadline, Held, Holder, LockReading, Mode};
+use crate::renewal::Seen;
+use crate::snapshot::WitnessView;
+use crate::spec::RedisKind;
+use crate::split::{clients_meet, party};
+use crate::time::{Mono, ServerTime};
+
+/// A client that takes a lock, waits for replicas in vain and gives it back, holds it for about so long and never knows of it.
+pub(crate) const PHANTOM_MS: u64 = 1_150;
+
+/// What all servers show of one lock, sorted by address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Witnesses {
+    servers: Vec<Server>,
+}
+
+/// What one server showed in its newest accepted batch.
+#[derive(Clone, Debug)]
+struct Server {
+    origin: Origin,
+    standing: Standing,
+    role: Role,
+    at: Mono,
+    server: ServerTime,
+    shown: Shown,
+    /// Whose hold ran out here, as far as was seen.
+    expired: Vec<Holder>,
+}
+
+#[derive(Clone, Debug)]
+enum Shown {
+    Nothing,
+    Hold(Hold),
+}
+
+/// A hold as one server shows it.
+#[derive(Clone, Debug)]
+struct Hold {
+    held: Held,
+    /// When it was first seen here.
+    since: Mono,
+    /// When it began, or no later than.
+    began: Mono,
+    /// Where this server's replication stood when it surely had not begun.
+    offset_before: Option<u64>,
+    /// When the deadline was last seen to have moved forward.
+    moved: Option<Mono>,
+}
+
+/// How the servers' words are weighed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Words further apart than this do not contradict each other.
+    pub(crate) fresh_ms: u64,
+    /// A hold that lasted so long is no phantom.
+    pub(crate) settle_ms: u64,
+    pub(crate) kind: RedisKind,
+}
+
+/// Two masters show different holders.
+#[derive(Clone, Debug)]
+pub(crate) struct Rivalry {
+    pub(crate) nodes: [Arc<str>; 2],
+    pub(crate) older: Vec<Party>,
+    pub(crate) newer: Vec<Party>,
+    /// What is left of the older lease.
+    pub(crate) left_ms: Option<u64>,
+    /// The older hold lives beyond doubt.
+    pub(crate) proven: bool,
+}
+
+/// One accepted reading.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word<'a> {
+    pub(crate) origin: &'a Origin,
+    pub(crate) standing: Standing,
+    pub(crate) role: Role,
+    pub(crate) seen: Seen,
+    pub(crate) lease_ms: Option<u64>,
+}
+
+impl Witnesses {
+    /// Takes in what a server shows.
+    pub(crate) fn observe(&mut self, reading: &LockReading, word: Word<'_>) {
+        let position = self.servers.binary_search_by(|server| server.origin.node.cmp(&word.origin.node));
+        let before = match position {
+            Ok(position) => self.servers.get(position),
+            Err(_) => None,
+        };
+        let new = match reading {
+            LockReading::Unknown(_) => return,
+            LockReading::Free => Server::new(word, Shown::Nothing, before, expired(before, word)),
+            LockReading::Held(held) => {
+                let hold = Hold::new(held, word, before);
+                let mut gone = if hold.since == word.seen.sent { expired(before, word) } else { Vec::new() };
+                if gone.is_empty() {
+                    gone = before.map(|before| before.expired.clone()).unwrap_or_default();
+                }
+                gone.retain(|holder| !clients_meet(core::slice::from_ref(holder), &held.holders));
+                Server::new(word, Shown::Hold(hold), before, gone)
+            }
+        };
+        match position {
+            Ok(position) => {
+                if let Some(server) = self.servers.get_mut(position) {
+                    *server = new;
+                }
+            }
+            Err(position) => self.servers.insert(position, new),
+        }
+    }
+
+    /// Forgets servers that do not belong to the redis any more.
+    pub(crate) fn retain(&mut self, nodes: &[Arc<str>]) {
+        self.servers.retain(|server| nodes.contains(&server.origin.node));
+    }
+
+    /// Whether another master than `node` shows a holder at about `at`.
+    pub(crate) fn held_elsewhere(&self, node: &str, limits: Limits, at: Mono) -> bool {
+        self.servers.iter().any(|server| {
+            *server.origin.node != *node && server.fresh(limits, at) && server.rules() && server.live_hold(at).is_some()
+        })
+    }
+
+    /// Two masters with different holders, if there are any; one with proof before one without.
+    pub(crate) fn rivalry(&self, limits: Limits, at: Mono) -> Option<Rivalry> {
+        let rivals = |a| self.servers.iter().filter_map(move |b| rivalry(a, b, limits, at));
+        let lead = self.servers.iter().filter(|server| server.standing == Standing::Decides);
+        lead.flat_map(rivals).max_by_key(|rivalry| rivalry.proven)
+    }
+
+    /// Whether these two still show different holders; while one of them cannot be read, until its hold has run out.
+    pub(crate) fn contradict(&self, [a, b]: &[Arc<str>; 2], at: Mono) -> bool {
+        let server = |name: &Arc<str>| self.servers.iter().find(|server| server.origin.node == *name);
+        let (Some(a), Some(b)) = (server(a), server(b)) else { return false };
+        match (a.live_hold(at), b.live_hold(at)) {
+            (Some(x), Some(y)) => a.rules() && b.rules() && !clients_meet(&x.held.holders, &y.held.holders),
+            _ => false,
+        }
+    }
+
+    /// What the servers that do not decide show, for outputs.
+    pub(crate) fn view(&self) -> Vec<WitnessView> {
+        let newest = self.newest_deadline();
+        let others = self.servers.iter().filter(|server| server.standing == Standing::Witness);
+        let view = |server: &Server| WitnessView {
+            node: server.origin.node.clone(),
+            role: server.role,
+            at: server.at,
+            holders: server.hold().map(|hold| hold.held.holders.clone()),
+            behind_ms: newest.as_ref().and_then(|newest| server.behind_ms(newest)),
+        };
+        others.map(view).collect()
+    }
+
+    /// What the server that decides shows: when, who, until when.
+    fn newest_deadline(&self) -> Option<(Mono, &[Holder], ServerTime)> {
+        let lead =
+            self.servers.iter().filter(|server| server.standing == Standing::Decides).max_by_key(|lead| lead.at)?;
+        let hold = lead.hold()?;
+        match hold.held.deadline {
+            Deadline::At(deadline) => Some((hold.moved.unwrap_or(hold.since), &hold.held.holders, deadline)),
+            Deadline::Never | Deadline::Torn => None,
+        }
+    }
+}
+
+impl Server {
+    fn new(word: Word<'_>, shown: Shown, before: Option<&Server>, expired: Vec<Holder>) -> Server {
+        let expired = match (&shown, before) {
+            // What was once seen to run out stays known until somebody else's hold ends here.
+            (Shown::Nothing, Some(before)) if expired.is_empty() && before.hold().is_none() => before.expired.clone(),
+            _ => expired,
+        };
+        Server {
+            origin: word.origin.clone(),
+            standing: word.standing,
+            role: word.role,
+            at: word.seen.sent,
+            server: word.seen.last,
+            shown,
+            expired,
+        }
+    }
+
+    fn hold(&self) -> Option<&Hold> {
+        match &self.shown {
+            Shown::Hold(hold) => Some(hold),
+            Shown::Nothing => None,
+        }
+    }
+
+    /// It says that it is master.
+    fn rules(&self) -> bool {
+        self.role == Role::Master
+    }
+
+    fn fresh(&self, limits: Limits, at: Mono) -> bool {
+        at.since_ms(self.at) <= limits.fresh_ms
+    }
+
+    /// Its hold, if that is exclusive and has not run out by `at`.
+    fn live_hold(&self, at: Mono) -> Option<&Hold> {
+        let hold = self.hold().filter(|hold| hold.held.mode != Mode::Read && !hold.held.holders.is_empty())?;
+        let runs = self.left_ms(hold, at).is_none_or(|left_ms| left_ms > 0);
+        runs.then_some(hold)
+    }
+
+    /// What is left of a hold's lease at `at`; `None` where it has no end that is known.
+    fn left_ms(&self, hold: &Hold, at: Mono) -> Option<u64> {
+        let Deadline::At(deadline) = hold.held.deadline else { return None };
+        let left_ms = u64::try_from(deadline.since_ms(self.server)).unwrap_or(0);
+        Some(left_ms.saturating_sub(at.since_ms(self.at)))
+    }
+
+    /// Of a replica: how far its deadline is behind the newest one; 0 as long as it was asked before that was set.
+    fn behind_ms(&self, (set, holders, deadline): &(Mono, &[Holder], ServerTime)) -> Option<u64> {
+        if self.role != Role::Replica || self.at <= *set {
+            return None;
+        }
+        let hold = self.hold().filter(|hold| clients_meet(holders, &hold.held.holders));
+        match hold.map(|hold| hold.held.deadline) {
+            Some(Deadline::At(own)) => Some(u64::try_from(deadline.since_ms(own)).unwrap_or(0)),
+            Some(Deadline::Never | Deadline::Torn) => None,
+            // It does not have this hold at all.
+            None => Some(u64::try_from(deadline.since_ms(self.server)).unwrap_or(0)),
+        }
+    }
+}
+
+impl Hold {
+    fn new(held: &Held, word: Word<'_>, before: Option<&Server>) -> Hold {
+        let at = word.seen.sent;
+        let known = before.and_then(|before| Some((before, before.hold()?)));
+        if let Some((server, old)) = known.filter(|(_, old)| clients_meet(&old.held.holders, &held.holders)) {
+            let forward = matches!(
+                (old.held.deadline, held.deadline),
+                (Deadline::At(old), Deadline::At(new)) if new > old && word.origin.same_clock(&server.origin)
+            );
+            return Hold {
+                held: held.clone(),
+                since: old.since,
+                began: old.began,
+                offset_before: old.offset_before,
+                moved: if forward { Some(at) } else { old.moved },
+            };
+        }
+        let exact = match (held.deadline, word.lease_ms, before) {
+            (Deadline::At(deadline), Some(lease_ms), Some(_)) => {
+                let began = word.seen.mono_of(deadline.plus_ms(-i64::try_from(lease_ms).unwrap_or(0)));
+                Some(began.min(at))
+            }
+            _ => None,
+        };
+        Hold {
+            held: held.clone(),
+            since: at,
+            began: exact.unwrap_or(at),
+            offset_before: before
+                .filter(|before| same_process(&before.origin, word.origin))
+                .and_then(|before| before.origin.offset),
+            moved: None,
+        }
+    }
+
+    /// It lasted long enough, or was renewed: no client would have given it back.
+    fn proven(&self, at: Mono, long_ms: u64) -> bool {
+        self.moved.is_some() || at.since_ms(self.began) >= long_ms
+    }
+}
+
+/// The holders whose lease ran out between two readings of one server.
+fn expired(before: Option<&Server>, word: Word<'_>) -> Vec<Holder> {
+    let Some(hold) = before.and_then(Server::hold) else { return Vec::new() };
+    match hold.held.deadline {
+        Deadline::At(deadline) if word.seen.last >= deadline => hold.held.holders.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn rivalry(lead: &Server, other: &Server, limits: Limits, at: Mono) -> Option<Rivalry> {
+    let distinct = lead.origin.node != other.origin.node && !same_process(&lead.origin, &other.origin);
+    if !distinct || !lead.rules() || !other.rules() || !lead.fresh(limits, at) || !other.fresh(limits, at) {
+        return None;
+    }
+    let (x, y) = (lead.live_hold(at)?, other.live_hold(at)?);
+    if clients_meet(&x.held.holders, &y.held.holders) {
+        return None;
+    }
+    // Whoever decides has the clients; elsewhere a hold that nobody keeps up may be what a frozen server did late.
+    if !x.proven(at, PHANTOM_MS) || !y.proven(at, limits.settle_ms) {
+        return None;
+    }
+    let lead_is_older = x.since < y.since;
+    let ((older, old), (newer, new)) = if lead_is_older { ((lead, x), (other, y)) } else { ((other, y), (lead, x)) };
+    let parties = |server: &Server, hold: &Hold| -> Vec<Party> {
+        hold.held.holders.iter().map(|holder| party(holder, Some(&server.origin.node))).collect()
+    };
+    Some(Rivalry {
+        nodes: [lead.origin.node.clone(), other.origin.node.clone()],
+        older: parties(older, old),
+        newer: parties(newer, new),
+        left_ms: older.left_ms(old, at),
+        proven: lives(older, old, newer, new, limits.kind),
+    })
+}
+
+/// Whether the older hold cannot have been released on the other server.
+fn lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: RedisKind) -> bool {
+    let renewed_since = old.moved.is_some_and(|moved| moved > new.since);
+    let ran_out_there = clients_meet(&newer.expired, &old.held.holders);
+    let never_there = match fork(&older.origin, &newer.origin) {
+        Some(shared) => old.offset_before.is_some_and(|written| written >= shared),
+        // Servers without a common history, which nobody joined.
+        None => kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin),
+    };
+    renewed_since || ran_out_there || never_there
+}
+
+/// How many bytes two servers share, if one of them continues the history of the other.
+fn fork(a: &Origin, b: &Origin) -> Option<u64> {
+    let (a, b) = (a.generation.as_deref()?, b.generation.as_deref()?);
+    generation::shared_bytes(a, b).or_else(|| generation::shared_bytes(b, a))
+}
+
+fn both_tell(a: &Origin, b: &Origin) -> bool {
+    a.generation.is_some() && b.generation.is_some()
+}
+
+fn same_process(a: &Origin, b: &Origin) -> bool {
+    match (&a.generation, &b.generation) {
+        (Some(a), Some(b)) => !a.run_id.is_empty() && a.run_id == b.run_id,
+        _ => false,
+    }
+}
