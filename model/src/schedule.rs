@@ -134,6 +134,8 @@ struct Entry {
     graces_over: Vec<Mono>,
     /// Reads after deadlines since the last regular read.
     deadline_reads: u8,
+    /// When to look whether the lock is still held after its deadline.
+    deadline_at: Option<Mono>,
     /// The next extra read.
     extra_at: Option<Mono>,
 }
@@ -228,12 +230,19 @@ impl Schedule {
         let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
         entry.observe_lock(sent, &reading.lock);
         entry.observe_switches(sent, reading.beside.switches.as_ref());
-        let grace = entry.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
-        let confirmation = [entry.free_since, entry.vanished_since].into_iter().flatten();
-        let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
-        let deadline = deadline.filter(|_| entry.may_chase_deadline());
-        self.plan_extra(position, [confirmation, deadline, grace].into_iter().flatten().min());
+        entry.deadline_at = deadline.filter(|_| entry.may_chase_deadline());
+        let at = entry.next_extra(sent);
+        self.plan_extra(position, at);
+    }
+
+    /// Takes in the switches of `task`, where they live on another server than its lock.
+    pub fn observe_switches(&mut self, task: TaskIndex, sent: Mono, switches: Option<&SwitchesReading>) {
+        let Some(position) = self.position(task) else { return };
+        let Some(entry) = self.entries.get_mut(position) else { return };
+        entry.observe_switches(sent, switches);
+        let at = entry.next_extra(sent);
+        self.plan_extra(position, at);
     }
 
     /// `batch` is over, and there is no reason to hurry.
@@ -425,8 +434,18 @@ impl Entry {
             on: Vec::new(),
             graces_over: Vec::new(),
             deadline_reads: 0,
+            deadline_at: None,
             extra_at: None,
         }
+    }
+
+    /// When to read again beside the rhythm, as of a read at `sent`.
+    fn next_extra(&mut self, sent: Mono) -> Option<Mono> {
+        let grace = self.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
+        let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
+        let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
+        let deadline = self.deadline_at.filter(|at| *at > sent);
+        [confirmation, deadline, grace].into_iter().flatten().min()
     }
 
     fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, broken, no_reply};
 use super::guard::{Fault, Guarded, Ledger};
-use super::handshake::{Handshake, Login};
+use super::handshake::{Credentials, Handshake};
 use super::{Failure, convert};
 use crate::clock::Clock;
 use crate::config::{Endpoint, PasswordSource, Secret};
@@ -62,8 +62,8 @@ pub async fn connect(endpoint: &Endpoint, opening: Option<Opening>) -> Result<(C
     let stream = dial(endpoint).await?;
     let ledger = Arc::new(Ledger::default());
     let mut stream = Guarded::new(stream, Arc::clone(&ledger));
-    let login = Login { username: endpoint.login.username.as_deref(), password: password.as_ref().map(Secret::expose) };
-    let handshake = Handshake::new(login, endpoint.db, endpoint.assume_master);
+    let login = Credentials { username: endpoint.login.username.as_deref(), password: password.as_ref().map(Secret::expose) };
+    let handshake = Handshake::new(login, endpoint);
     let more = opening.as_ref().map_or(&[][..], |opening| &opening.commands);
     ledger.expect(handshake.len() + more.len());
     let instants = |opening: &Opening| (opening.clock.now(), opening.clock.wall());
@@ -97,7 +97,7 @@ pub async fn connect(endpoint: &Endpoint, opening: Option<Opening>) -> Result<(C
 }
 
 /// Opens a TCP connection to the first address that accepts one.
-async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
     let limit = endpoint.timeout.min(DIAL_TIMEOUT);
     let found = timeout(limit, tokio::net::lookup_host((endpoint.at.host.as_str(), endpoint.at.port))).await;
     let found = found.map_err(|_| Failure::new(Unknown::Dns, format_args!("no answer within {limit:?}")))?;
@@ -164,7 +164,7 @@ fn parse(count: usize, replies: Vec<u8>) -> Option<Vec<Reply>> {
 }
 
 /// The password as of now, so that a rotated one is picked up.
-async fn password(source: Option<&PasswordSource>) -> Result<Option<Secret>, Failure> {
+pub(super) async fn password(source: Option<&PasswordSource>) -> Result<Option<Secret>, Failure> {
     let Some(source) = source.cloned() else { return Ok(None) };
     // A secret may lie on a network file system.
     let read = tokio::task::spawn_blocking(move || source.read()).await;

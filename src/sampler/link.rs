@@ -1,6 +1,9 @@
 //! The sampler's one connection: there, being dialled, or waiting to be dialled.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::time::Mono;
@@ -62,14 +65,14 @@ impl Link {
         self.state = State::Dialling(AbortOnDropHandle::new(dial));
     }
 
-    /// Waits for the dial to end; for ever if there is none.
-    pub(super) async fn dialled(&mut self) -> Dialled {
+    /// Whether the dial has ended, if there is one. What came of it must go to [`Link::made`] or [`Link::give_up`].
+    pub(super) fn poll_dialled(&mut self, context: &mut Context<'_>) -> Poll<Dialled> {
         match &mut self.state {
-            State::Dialling(dial) => match dial.await {
+            State::Dialling(dial) => Pin::new(dial).poll(context).map(|ended| match ended {
                 Ok(dialled) => dialled,
                 Err(error) => Err(redis::Failure { why: Unknown::Connect, detail: error.to_string() }),
-            },
-            State::Waiting { .. } | State::Up { .. } => std::future::pending().await,
+            }),
+            State::Waiting { .. } | State::Up { .. } => Poll::Pending,
         }
     }
 
