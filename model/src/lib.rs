@@ -45,6 +45,7 @@ pub mod state;
 mod switches;
 mod task;
 pub mod time;
+pub mod topology;
 pub mod verdict;
 pub mod wanted;
 mod witness;
