@@ -155,6 +155,8 @@ pub struct Endpoint {
     pub timeout: Duration,
     /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
+    /// A replica of a cluster that shall answer for what it replicates.
+    pub readonly: bool,
 }
 
 /// Where a password is read from, at every connect, so that a rotated one is picked up.
@@ -253,8 +255,14 @@ impl Config {
 impl RedisConfig {
     /// One of its servers as it is dialled.
     pub fn endpoint(&self, at: HostPort) -> Endpoint {
-        let RedisConfig { db, login, timeout, assume_master, .. } = self;
-        Endpoint { at, db: *db, login: login.clone(), timeout: *timeout, assume_master: *assume_master }
+        Endpoint {
+            at,
+            db: self.db,
+            login: self.login.clone(),
+            timeout: self.timeout,
+            assume_master: self.assume_master,
+            readonly: self.servers.kind() == RedisKind::Cluster,
+        }
     }
 }
 
@@ -363,3 +371,11 @@ fn flag_of(place: &mistake::Place) -> &'static str {
         _ => "--redis",
     }
 }
+// STUB-BEGIN
+impl Peers {
+    /// Stub until merged.
+    pub fn resolve(&self, announced: &lockwatch_model::topology::Announced, _configured: &[HostPort]) -> Option<HostPort> {
+        Some(HostPort { host: announced.host.clone(), port: announced.port })
+    }
+}
+// STUB-END

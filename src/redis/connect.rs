@@ -15,7 +15,7 @@ use tokio::time::timeout;
 
 use super::connection::{Connection, broken, no_reply};
 use super::guard::{Fault, Guarded, Ledger};
-use super::handshake::{Credentials, Handshake};
+use super::handshake::{Handshake, Login};
 use super::{Failure, convert};
 use crate::clock::Clock;
 use crate::config::{Endpoint, PasswordSource, Secret};
@@ -62,8 +62,11 @@ pub async fn connect(endpoint: &Endpoint, opening: Option<Opening>) -> Result<(C
     let stream = dial(endpoint).await?;
     let ledger = Arc::new(Ledger::default());
     let mut stream = Guarded::new(stream, Arc::clone(&ledger));
-    let login = Credentials { username: endpoint.login.username.as_deref(), password: password.as_ref().map(Secret::expose) };
-    let handshake = Handshake::new(login, endpoint);
+    let login = Login { username: endpoint.login.username.as_deref(), password: password.as_ref().map(Secret::expose) };
+    let mut handshake = Handshake::new(login, endpoint.db, endpoint.assume_master);
+    if endpoint.readonly {
+        handshake = handshake.with_readonly();
+    }
     let more = opening.as_ref().map_or(&[][..], |opening| &opening.commands);
     ledger.expect(handshake.len() + more.len());
     let instants = |opening: &Opening| (opening.clock.now(), opening.clock.wall());

@@ -55,6 +55,12 @@ impl<'a> Handshake<'a> {
         Handshake { login, assume_master, steps }
     }
 
+    /// Replicas of a cluster answer only then.
+    pub(super) fn with_readonly(mut self) -> Handshake<'a> {
+        self.steps.push((Step::Courtesy, Command::new(["READONLY"])));
+        self
+    }
+
     /// How many replies there will be.
     pub(super) fn len(&self) -> usize {
         self.steps.len()
@@ -126,7 +132,8 @@ fn may_ask_pexpiretime(reply: &Reply) -> bool {
         Reply::Int(_) => true,
         Reply::Error(error) => match convert::refusal(error) {
             Unknown::NoPermission => !error.detail.windows(7).any(|window| window == b"command"),
-            Unknown::NotMaster => true,
+            // Where a key lives is asked after whether there is such a command.
+            Unknown::NotMaster | Unknown::Moved | Unknown::ClusterDown => true,
             _ => false,
         },
         _ => false,

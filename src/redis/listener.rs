@@ -2,6 +2,7 @@
 //! is worth asking now.
 
 use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::Command;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -33,12 +34,12 @@ impl Listener {
         let mut replies = 1;
         match (username, password) {
             (Some(username), password) => {
-                request.extend(redis::pack_command(&["AUTH", username, password.unwrap_or_default()]));
+                request.extend(packed(&["AUTH", username, password.unwrap_or_default()]));
             }
-            (None, Some(password)) => request.extend(redis::pack_command(&["AUTH", password])),
+            (None, Some(password)) => request.extend(packed(&["AUTH", password])),
             (None, None) => replies = 0,
         }
-        request.extend(redis::pack_command(&["SUBSCRIBE", channel]));
+        request.extend(packed(&["SUBSCRIBE", channel]));
         let closed = |error: std::io::Error| Failure::new(Unknown::Closed, error);
         stream.write_all(&request).await.map_err(closed)?;
         let mut listener = Listener { stream, buffer: Vec::with_capacity(CHUNK_BYTES) };
@@ -81,4 +82,8 @@ impl Listener {
             Err(error) => Err(Failure::new(Unknown::Closed, error)),
         }
     }
+}
+
+fn packed(words: &[&str]) -> Vec<u8> {
+    redis::pack_command(&Command::new(words).args)
 }

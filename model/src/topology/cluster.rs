@@ -82,6 +82,8 @@ pub struct SlotMap {
 struct Range {
     last: u16,
     master: Announced,
+    /// The master and whoever follows it.
+    servers: BTreeSet<Announced>,
 }
 
 impl SlotMap {
@@ -89,6 +91,12 @@ impl SlotMap {
     pub fn owner(&self, slot: u16) -> Option<&Announced> {
         let (_, range) = self.ranges.range(..=slot).next_back()?;
         (slot <= range.last).then_some(&range.master)
+    }
+
+    /// The servers that have the data of a slot, its master among them, sorted; none where no master serves it.
+    pub fn servers(&self, slot: u16) -> impl Iterator<Item = &Announced> {
+        let range = self.ranges.range(..=slot).next_back().filter(|(_, range)| slot <= range.last);
+        range.into_iter().flat_map(|(_, range)| &range.servers)
     }
 
     /// The masters that serve slots, sorted.
@@ -116,15 +124,16 @@ impl SlotMap {
             let [host, port, ..] = server.as_array().ok_or(Unknown::Protocol)? else { return Err(Unknown::Protocol) };
             announced.push(announced_at(host, port, asked_at_host));
         }
-        self.nodes.extend(announced.iter().flatten().cloned());
+        let servers: BTreeSet<Announced> = announced.iter().flatten().cloned().collect();
+        self.nodes.extend(servers.iter().cloned());
         let master = announced.into_iter().next().ok_or(Unknown::Protocol)?;
-        self.add_range(first, last, master.as_ref())
+        self.add_range(first, last, master.as_ref(), &servers)
     }
 
     /// One entry of `CLUSTER SHARDS`: a map of slots (first and last, repeatedly) and of nodes, each again a map.
     fn add_shard(&mut self, shard: &[Reply], asked_at_host: &str) -> Result<(), Unknown> {
         let list = |name| map_field(shard, name).and_then(Reply::as_array).ok_or(Unknown::Protocol);
-        let mut serving = BTreeSet::new();
+        let (mut serving, mut servers) = (BTreeSet::new(), BTreeSet::new());
         for node in list("nodes")? {
             let node = node.as_array().ok_or(Unknown::Protocol)?;
             let word = |name| map_field(node, name).and_then(Reply::as_bytes).ok_or(Unknown::Protocol);
@@ -134,6 +143,7 @@ impl SlotMap {
             let port = map_field(node, "port").unwrap_or(&Reply::Nil);
             if let Some(server) = announced_at(host, port, asked_at_host) {
                 serving.extend(serves.then(|| server.clone()));
+                servers.insert(server.clone());
                 self.nodes.insert(server);
             }
         }
@@ -144,13 +154,19 @@ impl SlotMap {
         // Two that both serve the same slots contradict each other, so that none of them is known to.
         let master = serving.first().filter(|_| serving.len() == 1);
         slots.chunks_exact(2).try_for_each(|range| match range {
-            [first, last] => self.add_range(first, last, master),
+            [first, last] => self.add_range(first, last, master, &servers),
             _ => Err(Unknown::Protocol),
         })
     }
 
     /// Adds a range of slots; nobody serves it where `master` is `None`.
-    fn add_range(&mut self, first: &Reply, last: &Reply, master: Option<&Announced>) -> Result<(), Unknown> {
+    fn add_range(
+        &mut self,
+        first: &Reply,
+        last: &Reply,
+        master: Option<&Announced>,
+        servers: &BTreeSet<Announced>,
+    ) -> Result<(), Unknown> {
         let slot = |reply: &Reply| match reply {
             Reply::Int(slot) => u16::try_from(*slot).ok().filter(|slot| *slot < SLOTS).ok_or(Unknown::Protocol),
             _ => Err(Unknown::Protocol),
@@ -161,7 +177,7 @@ impl SlotMap {
             return Err(Unknown::Protocol);
         }
         if let Some(master) = master {
-            self.ranges.insert(first, Range { last, master: master.clone() });
+            self.ranges.insert(first, Range { last, master: master.clone(), servers: servers.clone() });
         }
         Ok(())
     }
