@@ -276,6 +276,11 @@ impl Replicated {
     }
 }
 
+fn foreign(announced: &Announced) {
+    let remedy = Unknown::ForeignAddress.remedy();
+    tracing::warn!(address = %announced, remedy, "a server is announced at an address that is not allowed");
+}
+
 /// All tasks, where nobody decides.
 fn orphans(all: &Tasks, why: Option<Unknown>) -> Vec<(Tasks, Unknown)> {
     why.map(|why| (Arc::clone(all), why)).into_iter().collect()
@@ -331,7 +336,14 @@ impl Sentinels {
     fn plan(&mut self, now: Mono, all: &Tasks) -> Plan {
         let named = self.quorum.master(now);
         let resolve = |announced: &Announced| self.peers.resolve(announced, &self.configured);
-        let master = named.and_then(|named| resolve(&named).ok_or(Unknown::ForeignAddress));
+        let master = named.and_then(|named| {
+            resolve(&named).ok_or_else(|| {
+                if self.master != Err(Unknown::ForeignAddress) {
+                    foreign(&named);
+                }
+                Unknown::ForeignAddress
+            })
+        });
         let unheard = (0..self.configured.len()).any(|sentinel| self.quorum.word(sentinel).is_none());
         // At the start, no quorum is no news yet.
         let early = matches!(self.master, Err(Unknown::NotReadYet)) && unheard && master == Err(Unknown::Quorum);
@@ -411,9 +423,15 @@ impl Cluster {
                 let owners = (0..lockwatch_model::topology::cluster::SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
                 let moved = owners.filter(|(slot, owner)| new.owner(*slot) != Some(owner));
                 self.moved.extend(moved.map(|(slot, owner)| (slot, owner.clone())));
+                if new.nodes() != old.nodes() {
+                    self.tell_foreign(&new);
+                }
                 self.map = Ok(new);
             }
-            (Ok(new), Err(_)) => self.map = Ok(new),
+            (Ok(new), Err(_)) => {
+                self.tell_foreign(&new);
+                self.map = Ok(new);
+            }
             (Err(why), Err(_)) => self.map = Err(why),
             (Err(_), Ok(_)) => {}
         }
@@ -466,6 +484,11 @@ impl Cluster {
 
     fn resolve(&self, announced: &Announced) -> Option<HostPort> {
         self.config.peers.resolve(announced, &self.config.nodes)
+    }
+
+    /// Servers that the configuration does not allow are named once for each layout.
+    fn tell_foreign(&self, map: &SlotMap) {
+        map.nodes().iter().filter(|node| self.resolve(node).is_none()).for_each(foreign);
     }
 
     /// The server of a key, or why there is none.

@@ -28,7 +28,7 @@ pub(super) async fn seek(
     maps: mpsc::Sender<Result<SlotMap, Unknown>>,
 ) {
     let mut connections: BTreeMap<HostPort, Arc<redis::Connection>> = BTreeMap::new();
-    let mut known: Vec<HostPort> = Vec::new();
+    let (mut known, mut told_why): (Vec<HostPort>, _) = (Vec::new(), None);
     loop {
         let asked = candidates(&cluster.nodes, &known);
         connections.retain(|at, _| asked.contains(at));
@@ -55,6 +55,11 @@ pub(super) async fn seek(
             }
         }
         let map = most_told(told).ok_or(why);
+        if let (Err(why), true) = (&map, told_why != map.as_ref().err().copied()) {
+            let remedy = why.remedy();
+            tracing::warn!(redis = &*config.name, why = why.name(), remedy, "no server tells the cluster's layout");
+        }
+        told_why = map.as_ref().err().copied();
         if let Ok(map) = &map {
             let nodes = map.nodes();
             known = nodes.iter().filter_map(|node| cluster.peers.resolve(node, &cluster.nodes)).collect();

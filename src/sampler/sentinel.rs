@@ -40,16 +40,19 @@ pub(super) async fn ask(
     clock: Clock,
 ) {
     let commands = sentinel::commands(&master);
-    let (mut connection, mut pace) = (None, Pace::default());
+    let (mut connection, mut pace, mut told) = (None, Pace::default(), None);
     loop {
         let asked = clock.now();
-        let answer = match question(&mut connection, &endpoint, &commands, &mut pace, clock).await {
-            Ok(replies) => sentinel::decode(&replies),
-            Err(failure) => {
-                tracing::debug!(sentinel = %endpoint.at, %failure, "a Sentinel does not answer");
-                Err(failure.why)
-            }
-        };
+        let replies = question(&mut connection, &endpoint, &commands, &mut pace, clock).await;
+        let answer = replies.and_then(|replies| {
+            sentinel::decode(&replies).map_err(|why| redis::Failure { why, detail: refusal(why, &master) })
+        });
+        let failing = answer.as_ref().err().map(|failure| failure.why);
+        if let (Err(failure), true) = (&answer, told != failing) {
+            tracing::warn!(sentinel = %endpoint.at, %failure, "a Sentinel names no master");
+        }
+        told = failing;
+        let answer = answer.map_err(|failure| failure.why);
         if words.send(Word { sentinel, asked, answer }).await.is_err() {
             return;
         }
@@ -61,6 +64,15 @@ pub(super) async fn ask(
         if !turn.wait(pause).await {
             return;
         }
+    }
+}
+
+/// What an answer without a master means.
+fn refusal(why: Unknown, master: &str) -> String {
+    match why {
+        Unknown::NoMaster => format!("it does not know a master named {master:?}: correct `sentinel.master`"),
+        Unknown::Auth => "it wants a password: set `sentinel.password_file` (and `sentinel.username`)".to_owned(),
+        other => other.remedy().to_owned(),
     }
 }
 
