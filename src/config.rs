@@ -371,11 +371,3 @@ fn flag_of(place: &mistake::Place) -> &'static str {
         _ => "--redis",
     }
 }
-// STUB-BEGIN
-impl Peers {
-    /// Stub until merged.
-    pub fn resolve(&self, announced: &lockwatch_model::topology::Announced, _configured: &[HostPort]) -> Option<HostPort> {
-        Some(HostPort { host: announced.host.clone(), port: announced.port })
-    }
-}
-// STUB-END
