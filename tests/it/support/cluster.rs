@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::network::{self, Member, Options, Place};
 use super::redis::{CLIENT, RedisServer, Setup};
-use super::replicas::password_lines;
+use super::replicas::{fed_replicas, password_lines};
 use super::wait_until;
 
 const MASTERS: usize = 3;
@@ -142,6 +142,12 @@ impl Cluster {
         self.command(&arguments.iter().chain(&more).map(|word| (*word).to_owned()).collect::<Vec<_>>());
     }
 
+    /// The failover that loses nothing: `CLUSTER FAILOVER` at a replica, for which its master pauses writes.
+    pub(crate) fn fail_over(&self, replica: usize) {
+        wait_until(AGREE, "the replica begins", || self.node(replica).cli(&["cluster", "failover"]) == "OK");
+        self.wait_taken_over(&[replica]);
+    }
+
     /// Waits until one of `replicas`, which followed a master that is gone, has taken over from it.
     pub(crate) fn wait_taken_over(&self, replicas: &[usize]) -> usize {
         let mut new = None;
@@ -205,8 +211,10 @@ impl Cluster {
             let has = |line: &str| state.lines().any(|found| found.trim_end() == line);
             has("cluster_state:ok")
                 && has(&format!("cluster_known_nodes:{count}"))
-                && (node.info("role").as_deref() == Some("master")
-                    || node.info("master_link_status").as_deref() == Some("up"))
+                && match node.info("role").as_deref() {
+                    Some("master") => fed_replicas(node).iter().all(|replica| replica.contains("state=online")),
+                    _ => node.info("master_link_status").as_deref() == Some("up"),
+                }
         };
         for (index, member) in self.members.iter().enumerate().filter(|(_, member)| member.server.runs()) {
             wait_until(AGREE, &format!("node {index} agrees"), || agrees(&member.server));

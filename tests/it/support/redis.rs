@@ -151,6 +151,12 @@ impl RedisServer {
         text.lines().find_map(value)
     }
 
+    /// Writes its data to a file, from which `restart` reads it.
+    pub(crate) fn save(&self) {
+        // A replica that is being synchronized may be in the way.
+        wait_until(START, "the data is saved", || self.cli(&["save"]) == "OK");
+    }
+
     /// Whether it runs: neither killed nor ended.
     pub(crate) fn runs(&self) -> bool {
         self.child.is_some()
@@ -236,7 +242,7 @@ fn free_port_with_bus() -> u16 {
 }
 
 /// Whether something answers there as Redis does, if only with an error.
-fn answers(port: u16) -> bool {
+pub(crate) fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut first = [0];

@@ -36,6 +36,17 @@ impl Replicated {
         self.server(index).replicate(None);
     }
 
+    /// The failover that loses nothing: the master pauses writes (`FAILOVER`), and the two change places. Other replicas
+    /// follow the new one.
+    pub(crate) fn hand_over(&self, master: usize, replica: usize) {
+        let port = self.members[replica].port.to_string();
+        assert_eq!(self.server(master).cli(&["failover", "to", "127.0.0.1", &port]), "OK");
+        wait_until(FOLLOW, "they change places", || follows(&self.members[master], &self.members[replica]));
+        let others = (0..self.members.len()).filter(|index| ![master, replica].contains(index));
+        others.for_each(|other| self.follow(other, replica));
+        self.wait_in_sync(replica);
+    }
+
     /// Makes one server the replica of another.
     pub(crate) fn follow(&self, replica: usize, master: usize) {
         self.server(replica).replicate(Some(&self.members[master].announced()));
@@ -90,19 +101,30 @@ pub(crate) fn password_lines(options: &Options) -> Vec<String> {
 pub(crate) fn wait_in_sync(members: &[Member], master: usize) {
     let others = members.iter().enumerate().filter(|(index, _)| *index != master);
     for (index, replica) in others.filter(|(_, member)| member.server.runs()) {
-        wait_until(FOLLOW, &format!("server {index} follows server {master}"), || {
-            follows(&replica.server, &members[master])
-        });
+        wait_until(FOLLOW, &format!("server {index} follows server {master}"), || follows(replica, &members[master]));
     }
 }
 
 /// Whether this server follows that master and has all that it wrote.
-pub(crate) fn follows(replica: &RedisServer, master: &Member) -> bool {
+pub(crate) fn follows(replica: &Member, master: &Member) -> bool {
     let is_at = |server: &RedisServer, field: &str, value: &str| server.info(field).as_deref() == Some(value);
-    is_at(replica, "master_port", &master.port.to_string())
-        && is_at(replica, "master_link_status", "up")
-        && offset(&master.server, "master_repl_offset") <= offset(replica, "slave_repl_offset")
+    is_at(&replica.server, "master_port", &master.port.to_string())
+        && is_at(&replica.server, "master_link_status", "up")
         && is_at(&master.server, "role", "master")
+        && is_fed(replica.port, &master.server)
+        && offset(&master.server, "master_repl_offset") <= offset(&replica.server, "slave_repl_offset")
+}
+
+/// Whether the master sends its writes to the replica with this port: it waits with that until the replica has
+/// acknowledged the first state.
+fn is_fed(replica_port: u16, master: &RedisServer) -> bool {
+    let port = format!("port={replica_port},");
+    fed_replicas(master).iter().any(|replica| replica.contains(&port) && replica.contains("state=online"))
+}
+
+/// What a master says of its replicas, one line each.
+pub(crate) fn fed_replicas(master: &RedisServer) -> Vec<String> {
+    (0..).map_while(|number| master.info(&format!("slave{number}"))).collect()
 }
 
 fn offset(server: &RedisServer, field: &str) -> Option<u64> {

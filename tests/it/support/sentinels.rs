@@ -97,7 +97,8 @@ impl Sentinels {
         answer.lines().nth(1)?.parse().ok()
     }
 
-    /// An orderly failover, which loses no write: says `SENTINEL FAILOVER` and waits for the new master.
+    /// Says `SENTINEL FAILOVER` and waits for the new master. The old one, which nobody told, goes on as a master for about
+    /// ten seconds: what is written there is lost.
     pub(crate) fn failover(&self) -> usize {
         let old = self.master().unwrap();
         wait_until(SWITCH, "a Sentinel begins a failover", || {
