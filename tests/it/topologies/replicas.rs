@@ -3,11 +3,17 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use crate::support::network::Options;
 use crate::support::redis::{Keep, RedisServer};
 use crate::support::replicas::Replicated;
 use crate::support::sentinels::says_master;
+use crate::support::wait_until;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const PACE: Duration = Duration::from_millis(1);
 
 fn start(test: &str, replicas: usize) -> Option<Replicated> {
     Replicated::start(&format!("topologies::replicas::{test}"), replicas, &Options::default())
@@ -17,7 +23,7 @@ fn offset(server: &RedisServer, field: &str) -> u64 {
     server.info(field).unwrap().parse().unwrap()
 }
 
-/// A pipeline of one GET per key and ROLE, as an observer sends it: which keys are there, and the offset.
+/// One pipeline that asks for all keys and then for the offset, as lockwatch does.
 struct Observer {
     stream: BufReader<TcpStream>,
 }
@@ -29,16 +35,15 @@ impl Observer {
 
     fn look(&mut self, keys: &[String]) -> (Vec<bool>, u64) {
         let mut batch: String = keys.iter().map(|key| format!("EXISTS {key}\r\n")).collect();
-        batch.push_str("INFO replication\r\n");
+        batch.push_str("ROLE\r\n");
         self.stream.get_mut().write_all(batch.as_bytes()).unwrap();
         let seen = keys.iter().map(|_| self.line() == ":1").collect();
-        let mut found = None;
-        while found.is_none() {
-            found = self.line().strip_prefix("master_repl_offset:").map(|number| number.parse().unwrap());
-        }
-        while !self.line().starts_with("repl_backlog_histlen") {}
-        assert_eq!(self.line(), "");
-        (seen, found.unwrap())
+        let role: Vec<String> = (0..5).map(|_| self.line()).collect();
+        let [_, _, _, offset, replicas] = role.as_slice() else { unreachable!() };
+        let count: usize = replicas.strip_prefix('*').unwrap().parse().unwrap();
+        // Each is an array of three: address, port, offset.
+        (0..count * 7).for_each(|_| drop(self.line()));
+        (seen, offset.strip_prefix(':').unwrap().parse().unwrap())
     }
 
     fn line(&mut self) -> String {
@@ -48,32 +53,49 @@ impl Observer {
     }
 }
 
+struct Writer {
+    stream: BufReader<TcpStream>,
+}
+
+impl Writer {
+    fn connect(server: &RedisServer) -> Writer {
+        Writer { stream: BufReader::new(TcpStream::connect(("127.0.0.1", server.port)).unwrap()) }
+    }
+
+    /// Takes a lock, slowly enough for the replica to follow.
+    fn write(&mut self, key: &str) {
+        self.stream.get_mut().write_all(format!("SET {key} one PX 60000\r\n").as_bytes()).unwrap();
+        let mut reply = String::new();
+        self.stream.read_line(&mut reply).unwrap();
+        assert_eq!(reply, "+OK\r\n");
+        std::thread::sleep(PACE);
+    }
+}
+
 /// The rule by which lost is told from kept: a key that was seen in a batch at offset `o`, and not yet in the one before
 /// at `p`, was written in (p, o]. A promoted replica has exactly the bytes before its `second_repl_offset`.
 #[test]
 fn offsets_tell_which_writes_a_promoted_replica_has() {
     let Some(replicated) = start("offsets_tell_which_writes_a_promoted_replica_has", 1) else { return };
     let keys: Vec<String> = (0..400).map(|number| format!("lock:{number}")).collect();
+    let (early, late) = keys.split_at(keys.len() / 2);
+    let begin = offset(replicated.server(1), "slave_repl_offset");
     let mut observer = Observer::connect(replicated.server(0));
     let (_, mut before) = observer.look(&keys);
     let mut written = BTreeMap::new();
+    let is_cut = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let port = replicated.server(0).port;
-        scope.spawn({
-            let keys = &keys;
-            move || {
-                let mut writer = BufReader::new(TcpStream::connect(("127.0.0.1", port)).unwrap());
-                for key in keys {
-                    writer.get_mut().write_all(format!("SET {key} one PX 60000\r\n").as_bytes()).unwrap();
-                    let mut reply = String::new();
-                    writer.read_line(&mut reply).unwrap();
-                    assert_eq!(reply, "+OK\r\n");
-                }
-            }
+        scope.spawn(|| {
+            let mut writer = Writer::connect(replicated.server(0));
+            early.iter().for_each(|key| writer.write(key));
+            wait_until(PATIENCE, "the link is cut", || is_cut.load(Ordering::SeqCst));
+            late.iter().for_each(|key| writer.write(key));
         });
         while written.len() < keys.len() {
-            if written.len() > keys.len() / 2 {
+            // In the middle of the early ones: some were applied, some may be on their way.
+            if !is_cut.load(Ordering::SeqCst) && offset(replicated.server(1), "slave_repl_offset") > begin + 200 {
                 replicated.cut(0, 1);
+                is_cut.store(true, Ordering::SeqCst);
             }
             let (seen, now) = observer.look(&keys);
             for (key, _) in keys.iter().zip(&seen).filter(|(_, seen)| **seen) {
