@@ -67,7 +67,7 @@ fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
 fn config(tasks: Vec<TaskSpec>) -> Config {
     let text = "redis: {main: {url: 'redis://x/3', username: watcher}}\ntasks: [{name: a, lock: {key: a}}]\n";
     let mut config = Config::parse(text, Path::new("x.yml")).unwrap();
-    config.redises[0].password = Some(PasswordSource::Env("UNUSED".to_owned()));
+    config.redises[0].login.password = Some(PasswordSource::Env("UNUSED".to_owned()));
     config.tasks = tasks.into_iter().map(Into::into).collect();
     config
 }

@@ -104,11 +104,11 @@ fn every_mistake_has_a_line() {
 fn the_complete_example_means_what_it_says() {
     let config = good("complete.yml");
     let [main, reports] = config.redises.as_slice() else { panic!("two redises") };
-    assert_eq!(main.password, Some(PasswordSource::File("/run/secrets/redis".into())));
-    assert_eq!(main.username.as_deref(), Some("lockwatch"));
+    assert_eq!(main.login.password, Some(PasswordSource::File("/run/secrets/redis".into())));
+    assert_eq!(main.login.username.as_deref(), Some("lockwatch"));
     assert_eq!((main.interval, main.timeout), (Duration::from_secs(1), Duration::from_secs(3)));
-    assert_eq!((reports.address().as_str(), reports.db), ("[2001:db8::5]:6380", 2));
-    assert_eq!(reports.password, Some(PasswordSource::Env("REPORTS_PASSWORD".to_owned())));
+    assert_eq!((reports.servers.configured()[0].to_string().as_str(), reports.db), ("[2001:db8::5]:6380", 2));
+    assert_eq!(reports.login.password, Some(PasswordSource::Env("REPORTS_PASSWORD".to_owned())));
     assert!(reports.assume_master && !main.assume_master);
 
     let [outbound, inbound, nightly, cleaner, leader, retired] = config.tasks.as_slice() else { panic!("six tasks") };
@@ -147,7 +147,7 @@ fn left_out_fields_have_their_defaults() {
     let spec = config.watch_spec(7);
     assert_eq!((spec.epoch, spec.tasks.len()), (7, 1));
     let redis = &spec.redises[0];
-    assert_eq!((&*redis.address, redis.interval_ms, redis.timeout_ms), ("127.0.0.1:6379", 1_000, 3_000));
+    assert_eq!((&*redis.addresses[0], redis.interval_ms, redis.timeout_ms), ("127.0.0.1:6379", 1_000, 3_000));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn merged_blocks_can_be_overridden() {
 fn a_relative_password_file_is_beside_the_configuration() {
     let text = "redis: {main: {url: 'redis://x', password_file: secret}}\ntasks: [{name: a, lock: {key: a}}]\n";
     let config = Config::parse(text, Path::new("/etc/lockwatch/lockwatch.yml")).unwrap();
-    assert_eq!(config.redises[0].password, Some(PasswordSource::File("/etc/lockwatch/secret".into())));
+    assert_eq!(config.redises[0].login.password, Some(PasswordSource::File("/etc/lockwatch/secret".into())));
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn one_lock_needs_no_file() {
     });
     let named = named.unwrap();
     assert_eq!((&*named.tasks[0].name, named.tasks[0].lock.key.as_slice()), ("binary", [0, 255].as_slice()));
-    assert_eq!(named.redises[0].password, Some(PasswordSource::File("secret".into())));
+    assert_eq!(named.redises[0].login.password, Some(PasswordSource::File("secret".into())));
 }
 
 #[test]
