@@ -132,8 +132,9 @@ impl Node {
         step
     }
 
-    /// A batch that failed.
-    pub(crate) fn failed(&mut self, why: Unknown, events: &mut Vec<EventKind>) {
+    /// A batch that failed, of this standing, or a connection.
+    pub(crate) fn failed(&mut self, why: Unknown, standing: Option<Standing>, events: &mut Vec<EventKind>) {
+        self.standing = standing.unwrap_or(self.standing);
         if self.newest != Some(Err(why)) {
             events.push(EventKind::RedisDown { why });
         }

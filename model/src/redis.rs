@@ -156,7 +156,7 @@ impl Redis {
         self.totals.count(why, 1);
         if let Some(address) = node {
             let mut kinds = Vec::new();
-            self.node(address).failed(why, &mut kinds);
+            self.node(address).failed(why, Some(standing), &mut kinds);
             events.extend(kinds.into_iter().map(|kind| (Some(address.clone()), kind)));
         }
         if standing == Standing::Decides {
@@ -181,7 +181,7 @@ impl Redis {
             NodeNewsKind::Failed { why } => {
                 self.totals.count(*why, 1);
                 let mut kinds = Vec::new();
-                self.node(node).failed(*why, &mut kinds);
+                self.node(node).failed(*why, None, &mut kinds);
                 events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
             }
             NodeNewsKind::TickSkipped => self.totals.skipped_ticks += 1,
@@ -248,25 +248,44 @@ impl Redis {
     /// The view for outputs, as of `at`.
     pub(crate) fn view(&self, at: Mono) -> RedisView {
         let failing = || self.deciding.iter().filter(|deciding| deciding.newest.is_err());
-        let masters = self.nodes.iter().filter(|node| node.role() == Some(Role::Master)).count();
         let is_read = self.nodes.iter().any(|node| node.role().is_some());
-        let mut generations: Vec<Arc<Generation>> = Vec::new();
-        for origin in self.deciding.iter().filter_map(|deciding| deciding.origin.as_ref()) {
-            // A server that leaves out its run id tells too little.
-            generations.extend(origin.generation.clone().filter(|generation| !generation.run_id.is_empty()));
-        }
         RedisView {
             spec: self.spec.clone(),
             readable: (!self.deciding.is_empty()).then(|| failing().next().is_none()),
             unknown: failing().find_map(|deciding| deciding.newest.err()),
             blind_ms: failing().map(|deciding| at.since_ms(deciding.good)).max().unwrap_or(0),
-            masters: is_read.then(|| u64::try_from(masters).unwrap_or(u64::MAX)),
+            masters: is_read.then(|| self.masters()),
             nodes: self.nodes.iter().map(Node::view).collect(),
             sentinels: self.topology.as_ref().map(|topology| topology.sentinels.clone()).unwrap_or_default(),
             uncovered_slots: self.topology.as_ref().map_or(0, |topology| topology.uncovered_slots),
-            generations,
+            generations: self.generations().unwrap_or_default(),
             totals: self.totals,
         }
+    }
+
+    /// How many servers say that they are master; one that has two addresses counts once.
+    fn masters(&self) -> u64 {
+        let masters = || self.nodes.iter().filter(|node| node.role() == Some(Role::Master));
+        let run_id = |node: &Node| node.generation().map(|generation| generation.run_id.clone());
+        let again = |at: usize, node: &Node| {
+            let own = run_id(node).filter(|id| !id.is_empty());
+            own.is_some() && masters().take(at).any(|other| run_id(other) == own)
+        };
+        let distinct = masters().enumerate().filter(|(at, node)| !again(*at, node)).count();
+        u64::try_from(distinct).unwrap_or(u64::MAX)
+    }
+
+    /// The generations of all servers that decide; `None` as long as one of them is missing, so that it is not taken for
+    /// another one when that comes.
+    fn generations(&self) -> Option<Vec<Arc<Generation>>> {
+        let masters = self.topology.as_ref().and_then(|topology| topology.masters.as_ref().ok());
+        let missing = |masters: &&Vec<Arc<str>>| masters.len() > self.deciding.len();
+        if self.spec.kind == RedisKind::Cluster && masters.filter(|masters| !missing(masters)).is_none() {
+            return None;
+        }
+        // A server that leaves out its run id tells too little.
+        let told = |generation: &Arc<Generation>| !generation.run_id.is_empty();
+        self.deciding.iter().map(|deciding| deciding.origin.as_ref()?.generation.clone().filter(told)).collect()
     }
 }
 

@@ -247,7 +247,7 @@ pub struct RedisView {
     pub sentinels: Vec<SentinelWord>,
     /// Slots of a cluster that no master serves.
     pub uncovered_slots: u32,
-    /// What the data of the servers that decide live in; of a server that leaves out its run id, nothing.
+    /// What the data of the servers that decide live in; empty as long as one of them has not told it.
     pub generations: Vec<Arc<Generation>>,
     /// Sums and counts.
     pub totals: RedisTotals,

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use lockwatch_model::input::Role;
-use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, SwitchView, TaskView};
+use lockwatch_model::reading::Holder;
+use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, SwitchView, TaskView, WitnessView};
 use lockwatch_model::verdict::Wanted;
 
 use crate::output::clock::rfc3339;
@@ -79,9 +80,7 @@ fn write_task(html: &mut String, published: &Published, task: &TaskView) -> fmt:
         escape(task.spec.name.as_bytes()),
         task.verdict.name().into(),
         why(task),
-        hold.map(|hold| list(hold.holders.iter().map(|(holder, _)| holder_label(holder)), NAMED_MAX))
-            .unwrap_or_default()
-            .into(),
+        holders(task, hold).into(),
         hold.map(|hold| list(hosts(hold), NAMED_MAX)).unwrap_or_default().into(),
         hold.map(|hold| duration(hold.held_ms)).unwrap_or_default().into(),
         hold.map(ttl).unwrap_or_default(),
@@ -105,7 +104,9 @@ fn write_redises(html: &mut String, redises: &[&RedisView]) -> fmt::Result {
     REDIS_COLUMNS.iter().try_for_each(|column| write!(html, "<th scope=\"col\">{column}</th>"))?;
     html.push_str("</tr></thead><tbody>");
     for redis in redises {
-        if let (Some(why), None) = (redis.unknown, redis.nodes.iter().find(|node| node.decides)) {
+        // What no row of a server tells: there is no master, say, or nobody knows which server it is.
+        let is_told = redis.nodes.iter().any(|node| node.unknown == redis.unknown);
+        if let Some(why) = redis.unknown.filter(|_| !is_told) {
             let cells =
                 [escape(redis.spec.name.as_bytes()), why.name().into(), "".into(), "".into(), why.remedy().into()];
             write_row(html, "down", &REDIS_COLUMNS, &cells)?;
@@ -153,6 +154,21 @@ fn undecodable(task: &TaskView) -> Option<&SwitchView> {
     task.switches.as_ref()?.iter().find(|switch| switch.on.is_none())
 }
 
+/// Who holds the lock, and who does so at servers that say they are master though they do not decide.
+fn holders(task: &TaskView, hold: Option<&HoldView>) -> String {
+    let own: Vec<&Holder> = hold.iter().flat_map(|hold| &hold.holders).map(|(holder, _)| holder).collect();
+    let rivals = task.witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(|witness| {
+        let WitnessView { node, holders, .. } = witness;
+        let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
+        (shown != own).then(|| format!("at {}: {}", escape(node.as_bytes()), names(&shown)))
+    });
+    [names(&own)].into_iter().chain(rivals).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+fn names(holders: &[&Holder]) -> String {
+    list(holders.iter().map(|holder| holder_label(holder)), NAMED_MAX)
+}
+
 fn hosts(hold: &HoldView) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
     let known: Vec<_> = hold.holders.iter().filter_map(|(_, host)| host.as_deref()).map(escape).collect();
     known.into_iter()
@@ -182,9 +198,11 @@ fn wanted(task: &TaskView) -> String {
 }
 
 fn reading_age(published: &Published, task: &TaskView) -> String {
-    match task.last_reading {
-        Some(at) => format!("{} ago", duration(published.snapshot.at.since_ms(at))),
-        None => String::from("never"),
+    let Some(at) = task.last_reading else { return String::from("never") };
+    let ago = format!("{} ago", duration(published.snapshot.at.since_ms(at)));
+    match &task.node {
+        Some(node) => format!("{ago} from {}", escape(node.as_bytes())),
+        None => ago,
     }
 }
 

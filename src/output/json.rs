@@ -7,7 +7,7 @@ use lockwatch_model::event::{End, Fate, SplitKind};
 use lockwatch_model::histogram::Histogram;
 use lockwatch_model::input::{Role, SentinelWord};
 use lockwatch_model::reading::{Holder, Mode, Unknown};
-use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, SwitchView, TaskView};
+use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, SwitchView, TaskView, WitnessView};
 use lockwatch_model::spec::{Codec, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use serde::Serialize;
@@ -111,6 +111,10 @@ struct TaskJson<'a> {
     switch_key_seen: Option<bool>,
     lost_users: Vec<Cow<'a, str>>,
     lock: LockJson<'a>,
+    /// The server that the newest trustworthy reading came from; `null` before the first.
+    node: Option<Cow<'a, str>>,
+    /// What the servers show of the lock that do not decide.
+    witnesses: Vec<WitnessJson<'a>>,
     /// `null` when no progress is configured.
     progress: Option<ProgressJson>,
     live_claims: Vec<Cow<'a, str>>,
@@ -185,6 +189,19 @@ struct HolderJson<'a> {
     digest: bool,
     host: Option<Cow<'a, str>>,
     entries: Option<u32>,
+}
+
+/// What a server that does not decide shows of the lock.
+#[derive(Serialize)]
+struct WitnessJson<'a> {
+    node: Cow<'a, str>,
+    role: &'static str,
+    /// Agent's clock.
+    at: Option<String>,
+    /// `null` when it shows none.
+    holders: Option<Vec<HolderJson<'a>>>,
+    /// How far a replica's deadline is behind; `null` when that cannot be told.
+    behind_seconds: Option<f64>,
 }
 
 #[derive(Serialize)]
@@ -312,6 +329,8 @@ fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> TaskJson<'a>
         switch_key_seen: view.switch_key_seen,
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
         lock: lock_json(view),
+        node: view.node.as_ref().map(|node| escape(node.as_bytes())),
+        witnesses: view.witnesses.iter().map(|witness| witness_json(published, witness)).collect(),
         progress: spec.progress.as_ref().map(|_| progress_json(view)),
         live_claims: view.live_claims.iter().map(|instance| escape(instance)).collect(),
         splits: view.splits.iter().map(|kind| kind.name()).collect(),
@@ -374,6 +393,17 @@ fn hold_json(hold: &HoldView) -> HoldJson<'_> {
 
 fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
     HolderJson { holder: holder_label(holder), digest: holder.secret, host: host.map(escape), entries: holder.entries }
+}
+
+fn witness_json<'a>(published: &Published, witness: &'a WitnessView) -> WitnessJson<'a> {
+    let holders = |holders: &'a Vec<Holder>| holders.iter().map(|holder| holder_json(holder, None)).collect();
+    WitnessJson {
+        node: escape(witness.node.as_bytes()),
+        role: witness.role.name(),
+        at: agent(published, witness.at),
+        holders: witness.holders.as_ref().map(holders),
+        behind_seconds: witness.behind_ms.map(seconds),
+    }
 }
 
 fn progress_json(view: &TaskView) -> ProgressJson {

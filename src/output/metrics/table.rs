@@ -183,6 +183,7 @@ pub static TABLE: &[Metric] = &[
     nodes("lockwatch_redis_decides", "1 if this server decides whether locks are held, 0 if its answers are evidence only.", |r, emit| each_node(r, emit, |n| n.up.map(|_| flag(n.decides)))),
     nodes("lockwatch_redis_last_success_timestamp_seconds", "The server's clock at the newest trustworthy batch.", |r, emit| each_node(r, emit, |n| n.last_success.map(instant))),
     redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; absent while none answers.", |r| r.masters.map(Count)),
+    redis("lockwatch_redis_sentinels", "Configured Sentinels; only with Sentinel.", |r| (r.spec.kind == RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
     redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same master; only with Sentinel.", agreeing),
     redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of a cluster.", |r| (r.spec.kind == RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
     nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
