@@ -75,6 +75,13 @@ impl Delta {
         self.restarted || self.flushed || ((self.replication || self.failover) && !self.kept)
     }
 
+    /// Whether a hold may have been lost whose newest state had been written by `written` bytes of the old history. What the
+    /// new master is known to share was not lost, whatever else was.
+    pub(crate) fn may_lose_hold(self, written: Option<u64>) -> bool {
+        let reached = self.shared.zip(written).is_some_and(|(shared, written)| written <= shared);
+        self.restarted || self.flushed || (self.may_lose_locks() && !reached)
+    }
+
     /// The same for a task whose switches are still there, unchanged: whatever was flushed was another database.
     pub(crate) fn seen_beside(self, kept_switches: bool) -> Delta {
         if kept_switches { Delta { flushed: false, emptied: false, ..self } } else { self }

@@ -57,6 +57,8 @@ pub(crate) struct Hold {
     /// Where the server's replication stood when this hold surely had not begun; `None` where that is not known, or counts in
     /// another history than the present one.
     pub(crate) offset_before: Option<u64>,
+    /// Where it stood when the newest state of this hold had surely been written, in the present history.
+    pub(crate) offset_written: Option<u64>,
 }
 
 impl Hold {
@@ -289,6 +291,7 @@ impl Lock {
             overdue_ms: 0,
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
+            offset_written: context.offset,
         }
     }
 }
@@ -298,6 +301,7 @@ impl Hold {
         let seen = context.seen;
         if context.delta.new_history() {
             self.offset_before = None;
+            self.offset_written = context.offset;
         }
         let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
         let moved = match held.deadline {
@@ -309,6 +313,9 @@ impl Hold {
             }
             Deadline::Torn => None,
         };
+        if moved.is_some() || re_entered {
+            self.offset_written = context.offset;
+        }
         match moved {
             Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
             Some(Move::Shortened { .. } | Move::Reset) => self.last_life = self.last_life.max(seen.sent),
@@ -364,11 +371,12 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
         () if after_deadline && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
         () if after_deadline || unseen.across_blind => End::Unknown,
-        () if context.delta.may_lose_locks() => End::Lost,
+        () if context.delta.may_lose_hold(hold.offset_written) => End::Lost,
         () => before_deadline,
     };
     let end = match (reason, hold.deadlines.newest()) {
-        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline),
+        // Where another clock tells that, or the clock has stepped, the deadline may lie before the newest sight of the hold.
+        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
         _ => context.seen.sent,
     };
     let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;

@@ -13,6 +13,8 @@ use crate::time::{Mono, ServerTime};
 const CLOCK_STEP_MS: u64 = 1_000;
 /// The offset of the quickest of so many batches is shown: a slow answer tells it badly.
 const OFFSET_BATCHES: u8 = 30;
+/// So many replication histories of a server are remembered.
+const HISTORIES_MAX: usize = 16;
 
 /// Everything that is known of one server.
 #[derive(Clone, Debug)]
@@ -30,6 +32,8 @@ pub(crate) struct Node {
     steps: u32,
     version: Option<Arc<str>>,
     generation: Option<Arc<Generation>>,
+    /// The replication histories that it was seen to follow, and those that they continue; the newest last.
+    histories: Arc<Vec<Vec<u8>>>,
     connected_before: bool,
 }
 
@@ -63,6 +67,7 @@ impl Node {
             steps: 0,
             version: None,
             generation: None,
+            histories: Arc::default(),
             connected_before: false,
         }
     }
@@ -75,6 +80,21 @@ impl Node {
     /// The generation as of the newest accepted batch.
     pub(crate) fn generation(&self) -> Option<&Arc<Generation>> {
         self.generation.as_ref()
+    }
+
+    /// Every replication history that it was seen to follow.
+    pub(crate) fn histories(&self) -> &Arc<Vec<Vec<u8>>> {
+        &self.histories
+    }
+
+    /// What its answers will be good for.
+    pub(crate) fn stands(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    /// Whether the newest attempt to read it failed.
+    pub(crate) fn unreadable(&self) -> bool {
+        matches!(self.newest, Some(Err(_)))
     }
 
     /// The role that it gave in the newest batch, if that was accepted.
@@ -108,12 +128,26 @@ impl Node {
             && self.generation.as_deref() != Some(new)
         {
             self.generation = Some(Arc::new(new.clone()));
+            self.remember_histories(new);
         }
         let step = self.follow_clock(vouch, sent, took_ms);
         if let Some(by_ms) = step {
             events.push(EventKind::ClockStep { by_ms });
         }
         step.is_some()
+    }
+
+    fn remember_histories(&mut self, generation: &Generation) {
+        let forked_from = generation.forked_from.as_ref().map(|fork| &fork.replication_id);
+        for id in forked_from.into_iter().chain([&generation.replication_id]) {
+            if !id.is_empty() && !self.histories.contains(id) {
+                let histories = Arc::make_mut(&mut self.histories);
+                if histories.len() >= HISTORIES_MAX {
+                    histories.remove(0);
+                }
+                histories.push(id.clone());
+            }
+        }
     }
 
     /// By how much the clock has stepped since the batch before, if it has.
@@ -132,9 +166,8 @@ impl Node {
         step
     }
 
-    /// A batch that failed, of this standing, or a connection.
-    pub(crate) fn failed(&mut self, why: Unknown, standing: Option<Standing>, events: &mut Vec<EventKind>) {
-        self.standing = standing.unwrap_or(self.standing);
+    /// A batch that failed, or a connection.
+    pub(crate) fn failed(&mut self, why: Unknown, events: &mut Vec<EventKind>) {
         if self.newest != Some(Err(why)) {
             events.push(EventKind::RedisDown { why });
         }
@@ -163,6 +196,7 @@ impl Node {
             role_verified: self.role_verified,
             last_success: self.last_success,
             clock_offset_ms: self.offset.map(|offset| offset.ms),
+            // Only the tasks know.
             locks_behind: None,
             deadline_lag_ms: None,
             version: self.version.clone(),

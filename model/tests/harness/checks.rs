@@ -1,6 +1,6 @@
 //! The names that a timeline may check, and how events read as words.
 
-use lockwatch_model::event::{End, Event, EventKind, SplitKind};
+use lockwatch_model::event::{End, Event, EventKind, Party, SplitKind};
 use lockwatch_model::histogram::Histogram;
 use lockwatch_model::reading::{Holder, Unknown};
 use lockwatch_model::snapshot::{HoldView, RedisView, TaskView, Totals};
@@ -127,9 +127,9 @@ fn of_totals(totals: &Totals, name: &str) -> Option<Found> {
 
 fn of_redis(redis: &RedisView, name: &str) -> Option<Found> {
     Some(match name {
-        "redis.up" => tri(redis.up),
+        "redis.up" => tri(redis.readable),
         "redis.unknown" => reason(redis.unknown),
-        "redis.role_verified" => tri(redis.role_verified),
+        "redis.role_verified" => tri(redis.nodes.first().and_then(|node| node.role_verified)),
         "redis.errors" => Found::Count(redis.totals.errors.iter().sum()),
         "redis.skipped_ticks" => Found::Count(redis.totals.skipped_ticks),
         "redis.generation_changes" => Found::Count(redis.totals.generation_changes),
@@ -156,7 +156,12 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
         EventKind::GapEnded { gap_ms } => ("gap_ended", vec![seconds(signed(*gap_ms))]),
         EventKind::PhantomHold { held_ms } => ("phantom_hold", vec![seconds(signed(*held_ms))]),
         EventKind::Outage { outage_ms } => ("outage", vec![seconds(signed(*outage_ms))]),
-        EventKind::SplitBegan { kind, parties } => ("split_began", vec![kind.name().to_owned(), names(parties)]),
+        EventKind::SplitBegan { kind, parties, left_ms } => {
+            let mut told = vec![kind.name().to_owned(), parties_named(parties)];
+            told.extend(parties.iter().filter_map(shown_by));
+            told.extend(left_ms.map(|ms| seconds(signed(ms))));
+            ("split_began", told)
+        }
         EventKind::SplitEnded { kind, lasted_ms } => {
             ("split_ended", vec![kind.name().to_owned(), seconds(signed(*lasted_ms))])
         }
@@ -214,6 +219,20 @@ fn text(bytes: &[u8]) -> String {
 
 fn names(holders: &[Holder]) -> String {
     holders.iter().map(|holder| text(&holder.client)).collect::<Vec<_>>().join("+")
+}
+
+fn parties_named(parties: &[Party]) -> String {
+    parties.iter().map(|party| text(&party.holder.client)).collect::<Vec<_>>().join("+")
+}
+
+/// `A@a`: the server `a` shows the holder `A`.
+fn shown_by(party: &Party) -> Option<String> {
+    party.node.as_ref().map(|node| format!("{}@{}", text(&party.holder.client), short(node)))
+}
+
+/// A server's name in the timelines.
+fn short(address: &str) -> &str {
+    address.split(':').next().unwrap_or(address)
 }
 
 fn joined(items: impl Iterator<Item = String>) -> Found {

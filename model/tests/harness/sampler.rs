@@ -1,14 +1,14 @@
 //! How the world is sampled: once per interval, again 260 ms after a first `Free`, again right after a deadline; and the
 //! faults on the way. One sample is in flight at a time, as in the real sampler.
 
-use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample};
+use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
 use lockwatch_model::reading::{Deadline, LockReading, TaskReading, Unknown};
 use lockwatch_model::spec::{RedisIndex, TaskIndex};
 
 use super::setup::Setup;
 use super::text::duration;
 use super::verbs;
-use super::world::{SERVER_ORIGIN_MS, World, mono};
+use super::world::{NODE, SERVER_ORIGIN_MS, World, mono};
 
 /// Pause before a first `Free` is confirmed.
 const CONFIRM_MS: u64 = 260;
@@ -205,11 +205,19 @@ fn tasks(setup: &Setup) -> Vec<TaskIndex> {
 }
 
 fn sample(setup: &Setup, sent: u64, took_ms: u64, outcome: Outcome) -> Sample {
-    Sample { epoch: setup.epoch, redis: RedisIndex(0), sent: mono(sent), took_ms, outcome }
+    Sample {
+        epoch: setup.epoch,
+        redis: RedisIndex(0),
+        node: Some(NODE.into()),
+        standing: Standing::Decides,
+        sent: mono(sent),
+        took_ms,
+        outcome,
+    }
 }
 
 fn news(setup: &Setup, kind: NodeNewsKind) -> Input {
-    Input::Node(NodeNews { epoch: setup.epoch, redis: RedisIndex(0), kind })
+    Input::Node(NodeNews { epoch: setup.epoch, redis: RedisIndex(0), node: NODE.into(), kind })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind, TaskSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec,
     WantedSource, WantedSpec, WatchSpec,
 };
 
@@ -104,7 +104,7 @@ impl Setup {
         let redis = RedisSpec {
             name: Arc::from("main"),
             kind: RedisKind::Standalone,
-            addresses: vec![Arc::from(NODE)],
+            addresses: vec![Arc::from(super::world::NODE)],
             db: 0,
             interval_ms: self.interval_ms,
             timeout_ms: self.timeout_ms,
