@@ -21,6 +21,8 @@ pub struct Caps {
     pub role: RoleCheck,
     /// It answers `INFO`.
     pub info: bool,
+    /// It is one of a cluster in which messages go to the server of the channel's slot only (Redis 7.0).
+    pub sharded: bool,
 }
 
 /// How a server's role is verified.
@@ -305,7 +307,7 @@ impl From<&ServerError> for Unknown {
 mod tests {
     use super::*;
 
-    const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
+    const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
 
     fn bytes(text: &str) -> Reply {
         Reply::Bytes(text.as_bytes().to_vec())

@@ -151,7 +151,7 @@ impl TaskRead {
             out.push(command!("GETRANGE", key, "0", "63"));
         }
         if self.with_extras && scope.lock {
-            out.extend(scheme.extras(&spec.lock.key));
+            out.extend(self.extras());
         }
         if let (Some(key), true) = (&spec.hosts, self.with_extras && scope.hosts) {
             out.push(command!("HSCAN", key, "0", "COUNT", MAX_ENTRIES));
@@ -191,7 +191,7 @@ impl TaskRead {
             hosts: None,
         };
         let extras = match self.with_extras && scope.lock {
-            true => scheme.decode_extras(replies.take(scheme.extras(&spec.lock.key).len())),
+            true => scheme.decode_extras(replies.take(self.extras().len())),
             false => Extras::default(),
         };
         let hosts = match (&spec.hosts, self.with_extras && scope.hosts) {
@@ -206,6 +206,10 @@ impl TaskRead {
             }),
             false => Round::Done(reading),
         }
+    }
+
+    fn extras(&self) -> Vec<Command> {
+        scheme::of(self.spec.lock.scheme).extras(&self.spec.lock.key, self.caps.sharded)
     }
 
     fn take_bracket(&self, replies: &mut Replies<'_>) -> Bracket {

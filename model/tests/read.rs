@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, RoleCheck};
-use lockwatch_model::read::{Round, TaskRead};
+use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reading::{
     ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading,
     Unknown,
@@ -16,7 +16,7 @@ use lockwatch_model::spec::{
 use lockwatch_model::time::ServerTime;
 
 const A: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
-const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
+const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
 const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
 
 fn spec(scheme: SchemeKind) -> TaskSpec {
@@ -49,7 +49,7 @@ fn free() -> Vec<Reply> {
 
 /// Answers one round after the other, checks that there is a reply for each command, and returns what was read.
 fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
-    let mut read = TaskRead::new(Arc::new(spec), caps, false);
+    let mut read = TaskRead::new(Arc::new(spec), caps, false, Scope::ALL);
     for (position, replies) in rounds.iter().enumerate() {
         let mut commands: Vec<Command> = Vec::new();
         read.commands(&mut commands);
@@ -123,7 +123,7 @@ fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
 
 #[test]
 fn a_missing_reply_is_never_a_free_lock() {
-    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, false);
+    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, false, Scope::ALL);
     match task.decode(&[]) {
         Round::Done(reading) => assert_eq!(reading.lock, LockReading::Unknown(Unknown::Protocol)),
         Round::Again(_) => panic!("asks again"),

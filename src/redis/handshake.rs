@@ -31,6 +31,7 @@ pub(super) struct Login<'a> {
 pub(super) struct Handshake<'a> {
     login: Login<'a>,
     assume_master: bool,
+    in_cluster: bool,
     steps: Vec<(Step, Command)>,
 }
 
@@ -52,11 +53,12 @@ impl<'a> Handshake<'a> {
         steps.push((Step::InfoServer, Command::new(["INFO", "server"])));
         steps.push((Step::InfoReplication, Command::new(["INFO", "replication"])));
         steps.push((Step::Pexpiretime, Command::new(["PEXPIRETIME", "lockwatch"])));
-        Handshake { login, assume_master, steps }
+        Handshake { login, assume_master, in_cluster: false, steps }
     }
 
-    /// Replicas of a cluster answer only then.
+    /// Of a server of a cluster, whose replicas answer only after this.
     pub(super) fn with_readonly(mut self) -> Handshake<'a> {
+        self.in_cluster = true;
         self.steps.push((Step::Courtesy, Command::new(["READONLY"])));
         self
     }
@@ -73,7 +75,7 @@ impl<'a> Handshake<'a> {
 
     /// Judges the replies, as far as they came. `ended` says why there are no more.
     pub(super) fn judge(&self, replies: &[Reply], ended: Failure) -> Result<Greeting, Failure> {
-        let mut caps = Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false };
+        let mut caps = Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false, sharded: false };
         let (mut role_known, mut role, mut version) = (false, None, None);
         for ((step, _), reply) in self.steps.iter().zip(replies) {
             if let Reply::Error(error) = reply {
@@ -106,6 +108,7 @@ impl<'a> Handshake<'a> {
         if !role_known && !self.assume_master {
             return Err(Failure::new(Unknown::RoleRefused, "both ROLE and INFO replication are refused"));
         }
+        caps.sharded = self.in_cluster && caps.pexpiretime;
         Ok(Greeting { caps, version: version.map(Into::into), role })
     }
 
@@ -180,7 +183,7 @@ mod tests {
         let info = "# Server\r\nredis_version:7.0.15\r\nos:Linux\r\n";
         let greeting =
             judge(["OK", "-ERR unknown subcommand", "*master", info, "role:master\r\n", "-2"], false).unwrap();
-        assert_eq!(greeting.caps, Caps { pexpiretime: true, role: RoleCheck::Role, info: true });
+        assert_eq!(greeting.caps, Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false });
         assert_eq!(greeting.version.as_deref(), Some("7.0.15"));
         assert_eq!(greeting.role, Some(Role::Master));
     }

@@ -319,7 +319,8 @@ impl Sentinels {
             let listening = sentinel::listen(endpoint.clone(), urge.another());
             let (turn, sender, master) = (turn.clone(), sender.clone(), Arc::clone(&master));
             let asks = sentinel::ask(position, endpoint, master, config.interval, turn, sender, clock);
-            asking.extend([AbortOnDropHandle::new(tokio::spawn(asks)), AbortOnDropHandle::new(tokio::spawn(listening))]);
+            asking
+                .extend([AbortOnDropHandle::new(tokio::spawn(asks)), AbortOnDropHandle::new(tokio::spawn(listening))]);
         }
         Sentinels {
             quorum: Quorum::new(sentinel.nodes.len(), ms(config.interval).saturating_mul(QUORUM_INTERVALS)),
@@ -356,7 +357,8 @@ impl Sentinels {
         let mut seen = BTreeSet::new();
         known.retain(|at| seen.insert(at.clone()));
         let standing = |at: &HostPort| if master.as_ref() == Ok(at) { Standing::Decides } else { Standing::Witness };
-        let nodes: Vec<Planned> = known.iter().map(|at| planned(at.clone(), Duty::new(standing(at), all, all))).collect();
+        let nodes: Vec<Planned> =
+            known.iter().map(|at| planned(at.clone(), Duty::new(standing(at), all, all))).collect();
         self.master = match &master {
             Ok(at) => Ok(at.to_string().into()),
             Err(_) if early => Err(Unknown::NotReadYet),
@@ -420,7 +422,8 @@ impl Cluster {
     fn learn(&mut self, told: Result<SlotMap, Unknown>) {
         match (told, &self.map) {
             (Ok(new), Ok(old)) => {
-                let owners = (0..lockwatch_model::topology::cluster::SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
+                let owners =
+                    (0..lockwatch_model::topology::cluster::SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
                 let moved = owners.filter(|(slot, owner)| new.owner(*slot) != Some(owner));
                 self.moved.extend(moved.map(|(slot, owner)| (slot, owner.clone())));
                 if new.nodes() != old.nodes() {
@@ -464,13 +467,12 @@ impl Cluster {
                 let scopes = Arc::new(sorting.scopes.clone());
                 Duty { scopes, ..Duty::new(Standing::Decides, &Arc::new(own.clone()), all) }
             }
-            (None, witnessed) => {
-                Duty::new(Standing::Witness, &Arc::new(witnessed.cloned().unwrap_or_default()), all)
-            }
+            (None, witnessed) => Duty::new(Standing::Witness, &Arc::new(witnessed.cloned().unwrap_or_default()), all),
         };
         let nodes: Vec<Planned> = sorting.known.iter().map(|at| planned(at.clone(), duty(at))).collect();
         let unserved = sorting.unserved.into_iter().map(|(why, tasks)| (Arc::new(tasks), why));
-        let masters = map.masters().into_iter().filter_map(|master| self.resolve(&master)).map(|at| at.to_string().into());
+        let masters =
+            map.masters().into_iter().filter_map(|master| self.resolve(&master)).map(|at| at.to_string().into());
         Plan {
             nodes,
             orphans: unserved.collect(),

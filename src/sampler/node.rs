@@ -254,9 +254,10 @@ impl Node {
     /// What is due at `now`, and how its tasks are read.
     fn next_batch(&mut self, now: Mono, caps: Caps) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
         if let Some(read) = self.beside.pop_front() {
-            let reads = read.parts.iter().filter_map(|(task, scope)| {
-                Some((*task, TaskRead::new(self.spec(*task)?, caps, scope.hosts, *scope)))
-            });
+            let reads = read
+                .parts
+                .iter()
+                .filter_map(|(task, scope)| Some((*task, TaskRead::new(self.spec(*task)?, caps, scope.hosts, *scope))));
             let reads = reads.collect();
             return Some((What::Beside(read), reads));
         }
@@ -323,7 +324,12 @@ impl Node {
         specs.map(read).collect()
     }
 
-    fn question(&mut self, reads: Vec<(TaskIndex, TaskRead)>, caps: Caps, standing: Standing) -> (Question, Vec<Command>) {
+    fn question(
+        &mut self,
+        reads: Vec<(TaskIndex, TaskRead)>,
+        caps: Caps,
+        standing: Standing,
+    ) -> (Question, Vec<Command>) {
         self.nonces += 1;
         let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
         Question::new(reads, caps, standing, nonce)

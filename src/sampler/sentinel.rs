@@ -59,7 +59,9 @@ pub(super) async fn ask(
         let pause = match connection {
             Some(_) => interval,
             // It may be dialled again then, and is not asked more often than otherwise.
-            None => interval.max(clock.instant(pace.next_dial(clock.now(), fastrand::f64())) - tokio::time::Instant::now()),
+            None => {
+                interval.max(clock.instant(pace.next_dial(clock.now(), fastrand::f64())) - tokio::time::Instant::now())
+            }
         };
         if !turn.wait(pause).await {
             return;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lockwatch::config::acl::{ServerVersion, rules};
 use lockwatch::config::{Config, PasswordSource};
 use lockwatch_model::accept::{self, Caps, RoleCheck};
-use lockwatch_model::read::TaskRead;
+use lockwatch_model::read::{Scope, TaskRead};
 use lockwatch_model::spec::{ClaimsSpec, TaskSpec, WantedSpec};
 use lockwatch_model::spec::{Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource};
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind, Value};
@@ -92,8 +92,8 @@ fn words(words: &[&[u8]]) -> Words {
 fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     let mut sent = Vec::new();
     for pexpiretime in [true, false] {
-        let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true };
-        TaskRead::new(Arc::clone(task), caps, true).commands(&mut sent);
+        let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true, sharded: false };
+        TaskRead::new(Arc::clone(task), caps, true, Scope::ALL).commands(&mut sent);
         sent.extend(accept::header());
         sent.extend(accept::footer(caps, b"nonce"));
     }

@@ -43,7 +43,7 @@ fn password_file(text: &str) -> (tempfile::NamedTempFile, Option<PasswordSource>
 async fn a_plain_server_allows_everything() {
     let Some(server) = RedisServer::start("a_plain_server_allows_everything") else { return };
     let connection = connect(&config(server.port)).await.unwrap();
-    assert_eq!(connection.caps(), Caps { pexpiretime: true, role: RoleCheck::Role, info: true });
+    assert_eq!(connection.caps(), Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false });
     assert_eq!(connection.role(), Some(Role::Master));
     assert!(connection.version().is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit())));
     assert!(server.cli(&["CLIENT", "LIST"]).contains("name=lockwatch"));
@@ -126,14 +126,14 @@ async fn acl_users_get_what_they_may_do() {
         let config = RedisConfig { login: Login { username, password: source }, assume_master, ..config(server.port) };
         connect(&config).await.map(|connection| connection.caps()).map_err(|failure| failure.why)
     };
-    let full = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
+    let full = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
     assert_eq!(caps(&["+role", "+info", "+pexpiretime", "+echo", "+time"], false).await, Ok(full));
     let old = Caps { pexpiretime: false, ..full };
     assert_eq!(caps(&["+role", "+info", "+pttl"], false).await, Ok(old), "the command is refused, not only the key");
     let by_info = Caps { role: RoleCheck::Info, ..full };
     assert_eq!(caps(&["+info", "+pexpiretime"], false).await, Ok(by_info));
     assert_eq!(caps(&["+pexpiretime"], false).await, Err(Unknown::RoleRefused));
-    let assumed = Caps { pexpiretime: true, role: RoleCheck::Assumed, info: false };
+    let assumed = Caps { pexpiretime: true, role: RoleCheck::Assumed, info: false, sharded: false };
     assert_eq!(caps(&["+pexpiretime"], true).await, Ok(assumed));
     let (_file, source) = password_file("pw");
     let other_db =
