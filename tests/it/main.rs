@@ -9,6 +9,7 @@ mod config;
 mod dashboards;
 mod demo;
 mod exposition;
+mod failover;
 mod faults;
 mod http;
 mod lease;
