@@ -3,7 +3,8 @@
 //! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`], and the slots are spread
 //! over the interval, so that no bystander of the server waits long. Beside this rhythm, and without disturbing it, single
 //! tasks are read again soon where an answer is needed sooner: to confirm that a lock is free or that a switch vanished,
-//! right after a deadline passes, and right after a gap exceeds the grace. A task never has two reads outstanding.
+//! right after a deadline passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is too
+//! old to be a phantom. A task never has two reads outstanding.
 //!
 //! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
 //! task is found; from then on it is left out, but for a new attempt now and then.
@@ -15,6 +16,7 @@ use core::ops::Range;
 use crate::reading::{Deadline, LockReading, Switch, SwitchesReading, TaskReading, User};
 use crate::spec::{TaskIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};
+use crate::witness::PHANTOM_MS;
 
 /// Most tasks in one batch.
 pub const BATCH_TASKS: usize = 500;
@@ -26,6 +28,8 @@ const CONFIRM_AFTER_MS: u64 = 260;
 const AFTER_DEADLINE_MS: u64 = 20;
 /// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its batch may be early.
 const AFTER_GRACE_MS: u64 = 20;
+/// How long after a new hold was first seen it is looked at: it is no phantom then, even if the read comes a little early.
+const PROOF_AFTER_MS: u64 = PHANTOM_MS + 10;
 /// Most beginnings of gaps that are remembered of one task.
 const GRACES_MAX: usize = 4;
 /// Extra reads that are due this close together share a batch.
@@ -97,6 +101,8 @@ pub struct Schedule {
     /// The newest sweep of which a tick was skipped.
     skipped_sweep: Option<u64>,
     skipped: u32,
+    /// The age of a hold proves something here.
+    proves: bool,
 }
 
 /// Tasks that are read together.
@@ -121,6 +127,9 @@ struct Entry {
     reading: bool,
     /// Read apart from its slot: see [`Schedule::suspects`] and [`Schedule::too_large`].
     apart: Option<Apart>,
+    /// An instance that held the lock when it was last read, and when the hold is old enough to prove something; only where
+    /// that matters.
+    holder: Option<(Vec<u8>, Mono)>,
     /// The lock was free when last read, with or without confirmation.
     free: bool,
     /// When the lock was first seen free, until that is confirmed.
@@ -181,7 +190,13 @@ impl Schedule {
             too_large: BTreeSet::new(),
             skipped_sweep: None,
             skipped: 0,
+            proves: false,
         }
+    }
+
+    /// The same, but each new hold is looked at again as soon as it cannot be a phantom any more.
+    pub fn proving(self) -> Schedule {
+        Schedule { proves: true, ..self }
     }
 
     /// When to look again: the instant of the next tick or extra read, perhaps in the past.
@@ -229,6 +244,9 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(position) else { return };
         let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
         entry.observe_lock(sent, &reading.lock);
+        if self.proves {
+            entry.observe_holder(sent, &reading.lock);
+        }
         entry.observe_switches(sent, reading.beside.switches.as_ref());
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
         entry.deadline_at = deadline.filter(|_| entry.may_chase_deadline());
@@ -428,6 +446,7 @@ impl Entry {
             slot,
             reading: false,
             apart: None,
+            holder: None,
             free: false,
             free_since: None,
             vanished_since: None,
@@ -445,7 +464,8 @@ impl Entry {
         let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
         let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
         let deadline = self.deadline_at.filter(|at| *at > sent);
-        [confirmation, deadline, grace].into_iter().flatten().min()
+        let proof = self.holder.as_ref().map(|(_, old_at)| *old_at).filter(|at| *at > sent);
+        [confirmation, deadline, grace, proof].into_iter().flatten().min()
     }
 
     fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
@@ -462,6 +482,18 @@ impl Entry {
             }
             LockReading::Free => self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS),
             LockReading::Unknown(_) => {}
+        }
+    }
+
+    fn observe_holder(&mut self, sent: Mono, lock: &LockReading) {
+        let held = match lock {
+            LockReading::Held(held) => held,
+            LockReading::Free => return self.holder = None,
+            LockReading::Unknown(_) => return,
+        };
+        let same = |client: &[u8]| held.holders.iter().any(|holder| holder.client == client);
+        if !self.holder.as_ref().is_some_and(|(client, _)| same(client)) {
+            self.holder = held.holders.first().map(|holder| (holder.client.clone(), sent.plus_ms(PROOF_AFTER_MS)));
         }
     }
 

@@ -25,7 +25,7 @@ use super::link::{Dialled, Link};
 use super::question::{Answer, Question};
 use super::{Gone, Out, spec, unreadable};
 use crate::clock::Clock;
-use crate::config::{Endpoint, RedisConfig, ms};
+use crate::config::{Endpoint, RedisConfig, Servers, ms};
 use crate::redis;
 
 /// Most batches under way on one connection.
@@ -41,6 +41,8 @@ pub(super) struct Node {
     endpoint: Endpoint,
     redis: Arc<str>,
     interval_ms: u64,
+    /// There may be replicas, and so holds that no client knows of.
+    has_phantoms: bool,
     duty: Duty,
     schedule: Schedule,
     /// The role that it gave last.
@@ -132,6 +134,7 @@ impl Node {
             endpoint,
             redis: Arc::clone(&config.name),
             interval_ms: ms(config.interval),
+            has_phantoms: !matches!(config.servers, Servers::One(_)),
             duty: Duty::none(),
             schedule: Schedule::new(Vec::new(), ms(config.interval), now),
             role: None,
@@ -179,7 +182,9 @@ impl Node {
         let watched = self.duty.own.iter().map(|(task, spec)| Watched::new(*task, spec)).collect();
         let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
         let every = if slowly { REPLICA_EVERY } else { 1 };
-        self.schedule = Schedule::new(watched, self.interval_ms.saturating_mul(every), now);
+        let schedule = Schedule::new(watched, self.interval_ms.saturating_mul(every), now);
+        let proving = self.has_phantoms && self.duty.standing == Standing::Decides;
+        self.schedule = if proving { schedule.proving() } else { schedule };
         self.pulse_at = now.plus_ms(self.interval_ms);
     }
 

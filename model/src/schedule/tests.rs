@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::reading::{Beside, Extras, Held, Mode, Unknown};
+use crate::reading::{Beside, Extras, Held, Holder, Mode, Unknown};
 
 /// What the imagined server answers at an instant: the lock, and the switches that exist (with `+` in front: on).
 type Answer = (LockReading, &'static [&'static str]);
@@ -143,6 +143,30 @@ fn a_lock_first_seen_free_is_confirmed_too() {
     let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
     let log = run(&mut schedule, 1_000, 5, |_| (LockReading::Free, &[]));
     assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1"]);
+}
+
+#[test]
+fn a_new_hold_is_looked_at_once_it_is_no_phantom() {
+    let held = |client: &str| match held_until(100_000) {
+        LockReading::Held(held) => {
+            let holder = Holder { client: client.as_bytes().to_vec(), thread: None, entries: None, secret: false };
+            LockReading::Held(Held { holders: vec![holder], ..held })
+        }
+        other => other,
+    };
+    let world = |now| (if now < 2_500 { held("a") } else { held("b") }, &[][..]);
+    let regular = ["0 regular 1", "1000 regular 1", "2000 regular 1", "3000 regular 1", "4000 regular 1"];
+    assert_eq!(run(&mut Schedule::new(tasks(1), 1_000, Mono(0)), 4_500, 5, world), regular);
+    let mut log = run(&mut Schedule::new(tasks(1), 1_000, Mono(0)).proving(), 4_500, 5, world);
+    log.retain(|line| !regular.contains(&line.as_str()));
+    assert_eq!(log, ["1160 extra 1", "4160 extra 1"]);
+    // One that was given back is not waited for.
+    let phantom = |now| (if now < 1_500 { held("a") } else { LockReading::Free }, &[][..]);
+    let mut schedule = Schedule::new(tasks(1), 1_700, Mono(0)).proving();
+    assert_eq!(run(&mut schedule, 2_000, 5, phantom)[..2], ["0 regular 1", "1160 extra 1"]);
+    let mut schedule = Schedule::new(tasks(1), 1_100, Mono(0)).proving();
+    let brief = |now| (if now < 1_000 { held("a") } else { LockReading::Free }, &[][..]);
+    assert_eq!(run(&mut schedule, 1_200, 5, brief), ["0 regular 1", "1100 regular 1"]);
 }
 
 #[test]
