@@ -26,6 +26,9 @@ const B: &str = "bbbbbbbb-2f4a-4c6e-8a1b-9d8e7f6a5b4c:12";
 /// A third one.
 const C: &str = "cccccccc-55f1-4e35-9d2b-1a7c0f6e8b90:3";
 const INTERVAL: Duration = Duration::from_millis(300);
+/// How soon two holders are told once both are visible: a hold proves nothing before it is older than a phantom (1.15 s),
+/// however short the interval. The rest is the test's own look.
+const TOLD_WITHIN: Duration = INTERVAL.saturating_add(Duration::from_millis(1_250));
 /// How long a master that was replaced may take to become a replica.
 const RECONFIGURED: Duration = Duration::from_secs(60);
 
@@ -88,6 +91,11 @@ fn all_splits(page: &Page) -> f64 {
 /// How many locks fared so when a generation changed.
 fn fared(page: &Page, fate: &str) -> f64 {
     page.get("lockwatch_redis_locks_after_change_total", &[("fate", fate)]).unwrap()
+}
+
+/// Two sweeps: the program knows up to where each server has written.
+fn let_it_read() {
+    std::thread::sleep(INTERVAL * 2);
 }
 
 /// Waits until the newest reading of the task is from this server.
