@@ -194,6 +194,8 @@ fn addresses(servers: &[HostPort]) -> String {
 struct Needs {
     commands: BTreeSet<&'static str>,
     patterns: BTreeSet<Vec<u8>>,
+    /// It is a cluster that can name its shards, and in which messages may stay within one.
+    sharded: bool,
     /// A pattern matches more than its key.
     widened: bool,
 }
@@ -201,7 +203,9 @@ struct Needs {
 impl Needs {
     /// What is needed without any task: to connect, and to know whether the answers can be trusted.
     fn new(redis: &RedisConfig, version: ServerVersion) -> Needs {
-        let mut needs = Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), widened: false };
+        let in_cluster = matches!(redis.servers, Servers::Cluster(_));
+        let sharded = in_cluster && version >= ServerVersion::V7_0;
+        let mut needs = Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), sharded, widened: false };
         needs.send(&["auth", "client|setname", "echo", "hello", "info", "ping", "pttl", "role", "time"]);
         if redis.db != 0 {
             needs.send(&["select"]);
@@ -209,11 +213,11 @@ impl Needs {
         if version >= ServerVersion::V7_0 {
             needs.send(&["pexpiretime"]);
         }
-        if matches!(redis.servers, Servers::Cluster(_)) {
+        if in_cluster {
             needs.send(&["cluster|slots", "readonly"]);
-            if version >= ServerVersion::V7_0 {
-                needs.send(&["cluster|shards"]);
-            }
+        }
+        if sharded {
+            needs.send(&["cluster|shards"]);
         }
         if version >= ServerVersion::V7_2 {
             needs.send(&["client|no-touch", "client|setinfo"]);
@@ -254,6 +258,9 @@ impl Needs {
                 self.read(key, &["hscan"]);
                 // Waiters, the fencing token, and what tells a living reader from a ghost.
                 self.send(&["exists", "getrange", "llen", "pubsub|numsub"]);
+                if self.sharded {
+                    self.send(&["pubsub|shardnumsub"]);
+                }
                 let braced = braced(key);
                 for prefix in ["redisson_lock_queue:", "redisson_lock_token:"] {
                     let pattern = self.pattern(&[prefix.as_bytes(), &braced].concat());
