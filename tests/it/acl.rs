@@ -290,8 +290,7 @@ fn the_rule_for_a_cluster_allows_to_ask_for_its_layout() {
     assert_eq!(redis_cli(&server, &rule.line), "OK\n", "{rule}");
     let mut watcher = connect(&server, "?user=watcher&pass=PASSWORD");
     must_allow(&mut watcher, &config);
-    let layout =
-        [true, false].map(|shards| cluster::commands(shards)).into_iter().flatten().map(|command| command.args);
+    let layout = [true, false].map(cluster::commands).into_iter().flatten().map(|command| command.args);
     allows(&mut watcher, layout.chain([split("READONLY"), split("PUBSUB SHARDNUMSUB x")]).collect());
     must_refuse(&mut watcher, &WRITES_AND_WORSE);
     must_refuse(
