@@ -19,3 +19,4 @@ mod runbooks;
 mod sampler;
 mod snapshots;
 mod support;
+mod topologies;
