@@ -30,7 +30,7 @@ pub(crate) struct Fleet {
     /// The server that decides about the lock.
     lead: usize,
     quorum_lost_until: u64,
-    /// The server of a cluster that has the switches, where that is another one.
+    /// The server of a cluster that has the switches and the progress, where that is another one.
     switches_at: Option<usize>,
 }
 
@@ -146,7 +146,7 @@ impl Fleet {
         self.servers.iter().enumerate().filter(|(at, _)| *at != self.lead).map(|(_, server)| server)
     }
 
-    /// The server that has the switches, where that is not the one with the lock.
+    /// The server that has the switches and the progress, where that is not the one with the lock.
     pub(crate) fn switch_server(&self) -> Option<&Server> {
         self.switches_at.map(|at| &self.servers[at]).filter(|server| server.name != self.lead().name)
     }
@@ -261,7 +261,7 @@ impl Fleet {
                 let worker = who.starts_with(|c: char| c.is_ascii_uppercase());
                 let at = match (worker, who) {
                     (true, who) => *self.places.entry(who.to_owned()).or_insert(self.lead),
-                    (false, "switch") => self.switches_at.unwrap_or(self.lead),
+                    (false, "switch" | "progress") => self.switches_at.unwrap_or(self.lead),
                     (false, _) => self.lead,
                 };
                 verbs::act(&mut self.servers[at].world, words)
@@ -302,6 +302,11 @@ impl Fleet {
             ["becomes", "replica", "of", name] => {
                 let master = self.named(name)?;
                 self.follow(at, master);
+            }
+            // It has nothing of the new master yet.
+            ["is", "demoted"] => {
+                self.servers[at].follows = Some((self.lead, false));
+                self.servers[at].world.follows = true;
             }
             ["is", "cut", "from", name] => {
                 let other = self.named(name)?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology};
-use lockwatch_model::reading::{Beside, Deadline, LockReading, SwitchesReading, TaskReading, Unknown};
+use lockwatch_model::reading::{Beside, Deadline, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown};
 use lockwatch_model::spec::{RedisIndex, TaskIndex};
 
 use super::fleet::{Fleet, Server};
@@ -267,6 +267,7 @@ fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
         let mut reading = if own { server.world.reading(setup) } else { World::new().reading(setup) };
         if own && fleet.switch_server().is_some() {
             reading.beside.switches = None;
+            reading.beside.progress = None;
         }
         reading
     };
@@ -276,14 +277,17 @@ fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
     }
 }
 
-/// The switches, where another server of the cluster has them.
+/// The switches and the progress, where another server of the cluster has them.
 fn switches_of(server: &Server, now: u64, fleet: &Fleet, setup: &Setup) -> Sample {
     let silence = server.silence(now);
-    let switches = match silence {
-        Some(why) => Some(SwitchesReading::Unknown(why)),
-        None => server.world.reading(setup).beside.switches,
-    };
-    let readings = setup.position().map(|at| (TaskIndex(at), Beside { switches, ..Beside::default() }));
+    let mut beside = server.world.reading(setup).beside;
+    if let Some(why) = silence {
+        beside.switches = beside.switches.map(|_| SwitchesReading::Unknown(why));
+        beside.progress = beside.progress.map(|_| ProgressReading::Unknown(why));
+    }
+    let Beside { switches, progress, .. } = beside;
+    let beside = Beside { switches, progress, ..Beside::default() };
+    let readings = setup.position().map(|at| (TaskIndex(at), beside));
     let vouch = silence.is_none().then(|| fleet.vouch(server));
     sample(setup, Some(server), now, 0, Outcome::Beside { vouch, readings: readings.into_iter().collect() })
 }
