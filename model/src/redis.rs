@@ -152,15 +152,12 @@ impl Redis {
                 other.standing() == Standing::Decides
                     && other.generation().map(|g| &g.run_id) == node.generation().map(|g| &g.run_id)
             };
-            node.standing() == Standing::Witness
+            node.witnesses()
                 && node.role() == Some(Role::Master)
                 && !self.nodes.iter().any(|other| same_process(&other))
         });
         // One that cannot be read has taken nothing back.
-        let silent = self
-            .nodes
-            .iter()
-            .find(|node| Some(&node.address) == self.rival.as_ref() && node.standing() == Standing::Witness);
+        let silent = self.nodes.iter().find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
         let rival = rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
         if rival == self.rival {
             return;
@@ -185,9 +182,7 @@ impl Redis {
         self.totals.count(why, 1);
         if let Some(address) = node {
             let mut kinds = Vec::new();
-            let server = self.node(address);
-            server.stands(standing);
-            server.failed(why, &mut kinds);
+            self.node(address).failed(why, &mut kinds);
             events.extend(kinds.into_iter().map(|kind| (Some(address.clone()), kind)));
         }
         if standing == Standing::Decides {

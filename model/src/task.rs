@@ -598,7 +598,7 @@ impl Task {
             holders: hold.held.holders.clone(),
             deadline: hold.deadlines.newest_mono(),
             surely_lost: turn.delta.surely_lost_after(hold.offset_before),
-            perhaps_lost: turn.delta.may_lose_hold(hold.offset_written) || turn.delta.evicted,
+            perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
             node: turn.node_before.clone(),
             successor_seen: None,
             judged: false,
