@@ -91,10 +91,10 @@ async fn leftover(scene: Scene) -> anyhow::Result<()> {
 
 async fn two_masters(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
-    task.switch_on("anna").await?;
     scene.pass(5).await;
     scene.replica("doubled").await?.follow(None).await?;
     let _one = task.holder().await?;
+    task.switch_on("anna").await?;
     scene.pass(8).await;
     let _other = task.holder_at_replica().await?;
     let two = Instant::now();
