@@ -88,7 +88,7 @@ impl GapClock {
                 let unbroken = stretch_ms <= blind_after_ms;
                 news.wanted_ms = if unbroken { stretch_ms } else { 0 };
                 self.unbroken_since = self.unbroken_since.filter(|_| unbroken).or(Some(at));
-                self.wanted_newest = Some(at);
+                self.wanted_newest = self.wanted_newest.max(Some(at));
                 self.wanted_since.get_or_insert(at);
             }
             Wanted::No => {
@@ -125,7 +125,7 @@ impl GapClock {
             gap.tainted = true;
         }
         gap.value_ms = gap.value_ms.saturating_add(news.grew_ms);
-        gap.newest = Some(at);
+        gap.newest = gap.newest.max(Some(at));
     }
 }
 
