@@ -116,7 +116,7 @@ impl GapClock {
     fn grow(&mut self, at: Mono, first_free: Mono, blind_after_ms: u64, news: &mut GapNews) {
         news.began = self.gap.is_none();
         let gap = self.gap.get_or_insert(Gap { value_ms: 0, newest: None, tainted: false });
-        let from = gap.newest.unwrap_or_else(|| first_free.max(self.unbroken_since.unwrap_or(at)));
+        let from = gap.newest.unwrap_or(first_free).max(self.unbroken_since.unwrap_or(at));
         let stretch_ms = at.since_ms(from);
         // The first stretch is vouched for by the lock's own confirmation and by unbroken "wanted".
         if gap.newest.is_none() || stretch_ms <= blind_after_ms {
