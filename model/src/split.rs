@@ -67,7 +67,7 @@ impl Claims {
         }
         self.claims = claims;
         self.read_before = true;
-        self.newest = at;
+        self.newest = self.newest.max(at);
         changed
     }
 

@@ -205,12 +205,14 @@ impl Task {
 
     /// Time has passed; `stale_after_ms` without any attempt means that nothing is known any more.
     pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
-        if self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms {
+        let stale = self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
+        if stale {
             self.lock.unknown(Unknown::Stale);
             self.expired.unseen();
             self.switches.unknown(Unknown::Stale);
             self.totals.blind_ms += self.blind.bad(now);
         }
+        let before = self.verdict;
         let grew_ms = self.blind.tick(now);
         self.totals.blind_ms += grew_ms;
         let pausing = self.pause.until.is_some();
@@ -218,7 +220,7 @@ impl Task {
             self.pause.until = None;
         }
         self.judge(log);
-        grew_ms > 0 || pausing || self.verdict.is_some_and(|(_, _, since)| since == log.at)
+        stale || grew_ms > 0 || pausing || self.verdict != before
     }
 
     /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the lock, says what became of the

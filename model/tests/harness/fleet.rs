@@ -21,6 +21,9 @@ const WRITE_BYTES: u64 = 100;
 const PING_EVERY_MS: u64 = 10_000;
 const PING_BYTES: u64 = 14;
 
+/// A key that moves gets the lease that was left when its way began.
+const MOVE_MS: i64 = 3;
+
 /// All servers.
 #[derive(Debug)]
 pub(crate) struct Fleet {
@@ -380,7 +383,7 @@ impl Fleet {
         let mut lock = self.servers[from].world.lock.take();
         let now = self.servers[to].world.server_now();
         if let Some(lock) = &mut lock {
-            lock.deadline = left_ms.map(|left_ms| now + left_ms);
+            lock.deadline = left_ms.map(|left_ms| now + left_ms + MOVE_MS);
         }
         self.servers[to].world.lock = lock;
         let workers: Vec<_> = self.places.iter().filter(|(_, at)| **at == from).map(|(who, _)| who.clone()).collect();
@@ -465,7 +468,7 @@ mod tests {
         done(&mut fleet, 0, &["server b", "at b clock forward 5s", "A locks 30s", "A watchdog 30s every 10s"]);
         done(&mut fleet, 4_000, &["slot moves to b"]);
         assert_eq!((holder(&fleet, "a"), holder(&fleet, "b").as_deref()), (None, Some("A")));
-        assert_eq!(fleet.servers[1].world.ttl_ms(), Some(26_000));
+        assert_eq!(fleet.servers[1].world.ttl_ms(), Some(26_000 + MOVE_MS));
         done(&mut fleet, 10_000, &[]);
         assert_eq!(fleet.servers[1].world.ttl_ms(), Some(30_000));
     }
