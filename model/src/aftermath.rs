@@ -49,10 +49,12 @@ impl Aftermaths {
         self.open.push(Open { node: new.node.clone(), since: sent, told, overlapped, aftermath });
     }
 
-    /// The first reading from `node` after the change shows what became of a lock that was held before.
-    pub(crate) fn fate(&mut self, node: &Arc<str>, task: TaskIndex, fate: Fate) {
+    /// A reading from `node` shows what became of a lock; `None`: it was not held before. The first after the change counts.
+    pub(crate) fn fate(&mut self, node: &Arc<str>, task: TaskIndex, fate: Option<Fate>) {
         let Some(open) = self.open.iter_mut().find(|open| open.node == *node) else { return };
-        if open.told.insert(task) {
+        if open.told.insert(task)
+            && let Some(fate) = fate
+        {
             add(&mut open.aftermath, fate, 1);
         }
     }

@@ -2,6 +2,7 @@
 //! happened between two readings.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 
 use crate::generation::Delta;
 use crate::input::Generation;
@@ -15,6 +16,8 @@ pub(crate) struct Origin {
     pub(crate) clock_steps: u32,
     /// `None` where the server refuses to tell.
     pub(crate) generation: Option<Arc<Generation>>,
+    /// Every replication history that this server was seen to follow.
+    pub(crate) histories: Arc<Vec<Vec<u8>>>,
     /// Bytes of the generation's history that were written when the reading ended.
     pub(crate) offset: Option<u64>,
     pub(crate) kind: RedisKind,
@@ -24,6 +27,11 @@ impl Origin {
     /// Whether instants of both are told by one clock.
     pub(crate) fn same_clock(&self, other: &Origin) -> bool {
         self.node == other.node && self.clock_steps == other.clock_steps
+    }
+
+    /// Whether the servers are known to have had a replication history in common.
+    pub(crate) fn related(&self, other: &Origin) -> bool {
+        self.histories.iter().any(|id| other.histories.contains(id))
     }
 
     /// What may have happened to the data from `old` to `self`.

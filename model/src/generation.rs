@@ -75,6 +75,12 @@ impl Delta {
         self.restarted || self.flushed || ((self.replication || self.failover) && !self.kept)
     }
 
+    /// Whether the new history surely shares what had been written by `written` bytes of the old one, whatever else it lacks.
+    pub(crate) fn surely_shares(self, written: u64) -> bool {
+        let one_master_to_another = (self.failover || self.replication) && !self.restarted && !self.flushed;
+        one_master_to_another && self.shared.is_some_and(|shared| written <= shared)
+    }
+
     /// The same for a task whose switches are still there, unchanged: whatever was flushed was another database.
     pub(crate) fn seen_beside(self, kept_switches: bool) -> Delta {
         if kept_switches { Delta { flushed: false, emptied: false, ..self } } else { self }

@@ -13,12 +13,16 @@ use crate::time::{Mono, ServerTime};
 const CLOCK_STEP_MS: u64 = 1_000;
 /// The offset of the quickest of so many batches is shown: a slow answer tells it badly.
 const OFFSET_BATCHES: u8 = 30;
+/// So many replication histories of a server are remembered.
+const HISTORIES_MAX: usize = 16;
 
 /// Everything that is known of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     pub(crate) address: Arc<str>,
     standing: Standing,
+    /// What those of the newest accepted batch were good for.
+    word: Standing,
     /// Whether the newest batch was accepted; `None` before the first.
     newest: Option<Result<(), Unknown>>,
     role: Option<Role>,
@@ -30,6 +34,8 @@ pub(crate) struct Node {
     steps: u32,
     version: Option<Arc<str>>,
     generation: Option<Arc<Generation>>,
+    /// The replication histories that it was seen to follow, and those that they continue; the newest last.
+    histories: Arc<Vec<Vec<u8>>>,
     connected_before: bool,
 }
 
@@ -54,6 +60,7 @@ impl Node {
         Node {
             address,
             standing: Standing::Witness,
+            word: Standing::Witness,
             newest: None,
             role: None,
             role_verified: None,
@@ -63,6 +70,7 @@ impl Node {
             steps: 0,
             version: None,
             generation: None,
+            histories: Arc::default(),
             connected_before: false,
         }
     }
@@ -72,9 +80,29 @@ impl Node {
         self.standing
     }
 
+    /// Whether it does not decide, and was last heard as one that does not.
+    pub(crate) fn witnesses(&self) -> bool {
+        self.standing == Standing::Witness && self.word == Standing::Witness
+    }
+
     /// The generation as of the newest accepted batch.
     pub(crate) fn generation(&self) -> Option<&Arc<Generation>> {
         self.generation.as_ref()
+    }
+
+    /// Every replication history that it was seen to follow.
+    pub(crate) fn histories(&self) -> &Arc<Vec<Vec<u8>>> {
+        &self.histories
+    }
+
+    /// What its answers will be good for.
+    pub(crate) fn stands(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    /// Whether the newest attempt to read it failed.
+    pub(crate) fn unreadable(&self) -> bool {
+        matches!(self.newest, Some(Err(_)))
     }
 
     /// The role that it gave in the newest batch, if that was accepted.
@@ -100,6 +128,7 @@ impl Node {
             events.push(EventKind::RedisUp);
         }
         self.standing = standing;
+        self.word = standing;
         self.newest = Some(Ok(()));
         self.role = Some(vouch.role);
         self.role_verified = Some(vouch.role_verified);
@@ -108,12 +137,26 @@ impl Node {
             && self.generation.as_deref() != Some(new)
         {
             self.generation = Some(Arc::new(new.clone()));
+            self.remember_histories(new);
         }
         let step = self.follow_clock(vouch, sent, took_ms);
         if let Some(by_ms) = step {
             events.push(EventKind::ClockStep { by_ms });
         }
         step.is_some()
+    }
+
+    fn remember_histories(&mut self, generation: &Generation) {
+        let forked_from = generation.forked_from.as_ref().map(|fork| &fork.replication_id);
+        for id in forked_from.into_iter().chain([&generation.replication_id]) {
+            if !id.is_empty() && !self.histories.contains(id) {
+                let histories = Arc::make_mut(&mut self.histories);
+                if histories.len() >= HISTORIES_MAX {
+                    histories.remove(0);
+                }
+                histories.push(id.clone());
+            }
+        }
     }
 
     /// By how much the clock has stepped since the batch before, if it has.
@@ -163,6 +206,7 @@ impl Node {
             role_verified: self.role_verified,
             last_success: self.last_success,
             clock_offset_ms: self.offset.map(|offset| offset.ms),
+            // Only the tasks know.
             locks_behind: None,
             deadline_lag_ms: None,
             version: self.version.clone(),

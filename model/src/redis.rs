@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use crate::aftermath::Aftermaths;
 use crate::event::EventKind;
 use crate::evidence::Origin;
+use crate::generation;
 use crate::generation::Delta;
 use crate::input::{Generation, NodeNewsKind, Role, Standing, Topology, Vouch};
 use crate::node::Node;
@@ -13,6 +14,9 @@ use crate::reading::Unknown;
 use crate::snapshot::{RedisTotals, RedisView};
 use crate::spec::{RedisKind, RedisSpec};
 use crate::time::Mono;
+
+/// So many masters of a cluster are remembered after they ceased to be any.
+const RETIRED_MAX: usize = 32;
 
 /// What happened to a redis, and which server's answer shows it.
 pub(crate) type RedisEvent = (Option<Arc<str>>, EventKind);
@@ -26,7 +30,9 @@ pub(crate) struct Redis {
     topology: Option<Topology>,
     /// The servers that decide, as far as they were asked; a single nameless one where it is not known who does.
     deciding: Vec<Deciding>,
-    /// Whether a second server says that it is master.
+    /// Where the data of masters of a cluster stood that decide no more: another may continue them.
+    retired: Vec<Origin>,
+    /// A second server that says that it is master.
     rival: Option<Arc<str>>,
     pub(crate) aftermaths: Aftermaths,
     totals: RedisTotals,
@@ -54,6 +60,7 @@ impl Redis {
             nodes,
             topology: None,
             deciding: Vec::new(),
+            retired: Vec::new(),
             rival: None,
             aftermaths: Aftermaths::default(),
             totals: RedisTotals::default(),
@@ -87,6 +94,7 @@ impl Redis {
             clock_steps: server.clock_steps(),
             // A server that refuses to tell its generation proves nothing by it.
             generation: server.generation().filter(|_| vouch.generation.is_some()).cloned(),
+            histories: server.histories().clone(),
             offset: vouch.offset,
             kind,
         };
@@ -103,10 +111,13 @@ impl Redis {
 
     fn follow_deciding(&mut self, origin: &Origin, sent: Mono, events: &mut Vec<RedisEvent>) {
         let deciding = self.deciding(&origin.node, sent);
+        if deciding.origin.is_some() && sent < deciding.good {
+            return; // Asked before the newest one, perhaps of the server that decided before.
+        }
         deciding.newest = Ok(());
         let blind_ms = sent.since_ms(core::mem::replace(&mut deciding.good, sent));
-        let old = core::mem::replace(&mut deciding.origin, Some(origin.clone()));
-        let Some(old) = old else { return };
+        let old = deciding.origin.replace(origin.clone());
+        let Some(old) = old.or_else(|| self.continued_by(origin)) else { return };
         let delta = origin.since(&old);
         if delta == Delta::default() || delta.reported().next().is_none() {
             return;
@@ -116,6 +127,19 @@ impl Redis {
             events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
         }
         self.aftermaths.begin(&old, origin, delta, (sent, blind_ms));
+    }
+
+    /// The master of a cluster whose history `new`, which decides for the first time, continues.
+    fn continued_by(&mut self, new: &Origin) -> Option<Origin> {
+        let continues = |old: &Origin| match (&old.generation, &new.generation) {
+            (Some(old), Some(new)) => generation::shared_bytes(old, new).is_some(),
+            _ => false,
+        };
+        if let Some(position) = self.retired.iter().position(continues) {
+            return Some(self.retired.swap_remove(position));
+        }
+        let others = self.deciding.iter().filter_map(|deciding| deciding.origin.as_ref());
+        others.filter(|old| old.node != new.node).find(|old| continues(old)).cloned()
     }
 
     /// Says when a second server begins or ceases to call itself master.
@@ -128,11 +152,13 @@ impl Redis {
                 other.standing() == Standing::Decides
                     && other.generation().map(|g| &g.run_id) == node.generation().map(|g| &g.run_id)
             };
-            node.standing() == Standing::Witness
+            node.witnesses()
                 && node.role() == Some(Role::Master)
                 && !self.nodes.iter().any(|other| same_process(&other))
         });
-        let rival = rival.map(|node| node.address.clone());
+        // One that cannot be read has taken nothing back.
+        let silent = self.nodes.iter().find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
+        let rival = rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
         if rival == self.rival {
             return;
         }
@@ -200,11 +226,26 @@ impl Redis {
         for address in &topology.nodes {
             self.node(address);
         }
-        if let (RedisKind::Cluster, Ok(masters)) = (self.spec.kind, &topology.masters) {
-            self.deciding.retain(|deciding| deciding.node.as_ref().is_some_and(|node| masters.contains(node)));
+        if let Ok(masters) = &topology.masters {
+            for node in &mut self.nodes {
+                node.stands(if masters.contains(&node.address) { Standing::Decides } else { Standing::Witness });
+            }
+            if self.spec.kind == RedisKind::Cluster {
+                self.retire(masters);
+            }
         }
         self.topology = Some(topology.clone());
         self.follow_rivals(events);
+    }
+
+    /// Masters of a cluster that are none any more.
+    fn retire(&mut self, masters: &[Arc<str>]) {
+        let decides = |deciding: &Deciding| deciding.node.as_ref().is_some_and(|node| masters.contains(node));
+        let (stay, go): (Vec<_>, Vec<_>) = self.deciding.drain(..).partition(decides);
+        self.deciding = stay;
+        self.retired.extend(go.into_iter().filter_map(|deciding| deciding.origin));
+        let surplus = self.retired.len().saturating_sub(RETIRED_MAX);
+        self.retired.drain(..surplus);
     }
 
     fn node(&mut self, address: &Arc<str>) -> &mut Node {

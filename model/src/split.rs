@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::event::{Party, SplitKind};
 use crate::reading::{ClaimsReading, Held, Holder, Mode};
-use crate::time::{Mono, ServerTime};
+use crate::time::Mono;
 use crate::witness::{Limits, Rivalry, Witnesses};
 
 /// Samples in which an old holder's claim must have changed beside its successor: a single change may be its farewell.
@@ -111,7 +111,7 @@ fn changed_claim(claim: &Claim, value: &[u8], at: Mono, fresh_for_ms: u64) -> Cl
 #[derive(Clone, Debug)]
 pub(crate) struct EndedBefore {
     pub(crate) holders: Vec<Holder>,
-    pub(crate) deadline: Option<ServerTime>,
+    pub(crate) deadline: Option<Mono>,
     /// It was lost beyond doubt: the server lost its data, or the new master never had it.
     pub(crate) surely_lost: bool,
     /// It may have been lost: the generation changed.
@@ -124,6 +124,13 @@ pub(crate) struct EndedBefore {
     pub(crate) judged: bool,
     /// Samples since then in which the old holder's claim changed. One may be its farewell.
     pub(crate) moved_since: u32,
+}
+
+impl EndedBefore {
+    /// Who comes after it is still to be judged.
+    pub(crate) fn awaits_successor(&self, at: Mono) -> bool {
+        !self.judged && (self.surely_lost || self.perhaps_lost) && self.deadline.is_some_and(|deadline| at < deadline)
+    }
 }
 
 /// All evidence of one task.
@@ -148,8 +155,8 @@ enum Evidence {
     /// The two servers.
     Masters([Arc<str>; 2]),
     Claims([Vec<u8>; 2]),
-    /// Until the lost hold's deadline.
-    OverlapUntil(ServerTime),
+    /// Until the lost hold's deadline, as the clock told it that set it.
+    OverlapUntil(Mono),
     /// While the old holder's claim lives.
     OverlapClaimed(Vec<u8>),
 }
@@ -191,7 +198,6 @@ pub(crate) struct SplitNews {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) at: Mono,
-    pub(crate) server: ServerTime,
     /// The holders now; `None` when the lock is free.
     pub(crate) held: Option<&'a Held>,
     /// A hold began with this reading.
@@ -223,7 +229,7 @@ impl Splits {
         if !self.active.is_empty() {
             news.grew_ms = view.at.since_ms(self.newest);
         }
-        self.newest = view.at;
+        self.newest = self.newest.max(view.at);
         self.end_what_is_over(claims, view, &mut news);
         if let Some(held) = view.held.filter(|held| held.mode != Mode::Read && held.holders.len() > 1) {
             let parties = held.holders.iter().map(|holder| party(holder, None)).collect();
@@ -280,7 +286,7 @@ impl Splits {
             // Judged by what all servers show.
             Evidence::Masters(_) => false,
             Evidence::Claims(pair) => !pair.iter().all(|instance| claims.is_live(instance, view.fresh_for_ms)),
-            Evidence::OverlapUntil(deadline) => view.server >= *deadline,
+            Evidence::OverlapUntil(deadline) => view.at >= *deadline,
             Evidence::OverlapClaimed(instance) => !claims.is_live(instance, view.fresh_for_ms),
         };
         self.active.retain(|active| {
@@ -299,8 +305,7 @@ impl Splits {
             self.before = None;
             return;
         }
-        let left_ms = before.deadline.map_or(0, |deadline| deadline.since_ms(view.server));
-        let left_ms = u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0);
+        let left_ms = before.deadline.map(|deadline| deadline.since_ms(view.at)).filter(|left_ms| *left_ms > 0);
         let mut evidence = None;
         if view.acquired && before.successor_seen.is_none() {
             before.successor_seen = Some(view.at);

@@ -7,9 +7,9 @@ use alloc::vec::Vec;
 use crate::event::{Event, EventKind, Subject};
 use crate::evidence::Origin;
 use crate::input::{Input, NodeNews, Outcome, Sample, Standing, Topology, Vouch};
-use crate::reading::{Beside, LockReading, TaskReading, Unknown};
+use crate::reading::{Beside, LockReading, SwitchesReading, TaskReading, Unknown};
 use crate::redis::{Redis, RedisEvent};
-use crate::snapshot::{Snapshot, TaskView};
+use crate::snapshot::{NodeView, RedisView, Snapshot, TaskView, WitnessView};
 use crate::spec::{RedisIndex, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
 use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
@@ -65,7 +65,14 @@ impl State {
             }
         }
         let tasks = self.by_name.iter().filter_map(|position| self.tasks.get(*position)?.view.clone()).collect();
-        let redises = self.redises.iter().map(|redis| Arc::new(redis.view(at))).collect();
+        let mut redises: Vec<RedisView> = self.redises.iter().map(|redis| redis.view(at)).collect();
+        for view in self.tasks.iter().filter_map(|entry| entry.view.as_ref()).filter(|view| !view.witnesses.is_empty())
+        {
+            if let Some(redis) = redises.get_mut(usize::from(view.spec.redis.0)) {
+                add_lag(&mut redis.nodes, &view.witnesses);
+            }
+        }
+        let redises = redises.into_iter().map(Arc::new).collect();
         Snapshot { at, sequence: self.sequence, tasks, redises }
     }
 
@@ -186,7 +193,11 @@ impl State {
                     Some(&origin.node)
                 }
                 // Not even its generation may be taken over from a round in which the clock stepped.
-                Some((_, _, false)) => None,
+                Some((_, _, false)) => {
+                    let refused = unreadable(beside, Unknown::ClockStep);
+                    entry.task.failed_beside(&refused, at, &mut Log { at, server: None, events: &mut log });
+                    None
+                }
                 None => {
                     entry.task.failed_beside(beside, at, &mut Log { at, server: None, events: &mut log });
                     None
@@ -244,7 +255,10 @@ impl State {
         let mut kinds = Vec::new();
         redis.topology(topology, &mut kinds);
         let own = self.tasks.iter_mut().filter(|entry| entry.task.spec.redis == topology.redis);
-        own.for_each(|entry| entry.task.retain_witnesses(&topology.nodes));
+        own.for_each(|entry| {
+            entry.task.retain_witnesses(&topology.nodes);
+            entry.view = None;
+        });
         redis_events(topology.redis, redis, at, None, kinds)
     }
 
@@ -269,8 +283,24 @@ impl State {
     }
 }
 
+/// Puts how far the servers are behind with one lock to what they are with the others.
+fn add_lag(nodes: &mut [NodeView], witnesses: &[WitnessView]) {
+    for (witness, behind_ms) in witnesses.iter().filter_map(|witness| Some((witness, witness.behind_ms?))) {
+        let Ok(position) = nodes.binary_search_by(|node| node.address.cmp(&witness.node)) else { continue };
+        if let Some(node) = nodes.get_mut(position) {
+            node.locks_behind = Some(node.locks_behind.unwrap_or(0) + u64::from(behind_ms > 0));
+            node.deadline_lag_ms = node.deadline_lag_ms.max(Some(behind_ms));
+        }
+    }
+}
+
 fn batch<'a>(sample: &Sample, vouch: &'a Vouch, origin: &'a Origin, redis: &RedisSpec) -> Accepted<'a> {
     Accepted { sent: sample.sent, vouch, origin, standing: sample.standing, interval_ms: redis.interval_ms }
+}
+
+/// What is left of an answer that may not be used.
+fn unreadable(beside: &Beside, why: Unknown) -> Beside {
+    Beside { switches: beside.switches.as_ref().map(|_| SwitchesReading::Unknown(why)), ..Beside::default() }
 }
 
 /// Without any news of a task for so long, the sampler must have fallen behind.

@@ -105,6 +105,14 @@ impl Accepted<'_> {
     }
 }
 
+/// A reading of the lock, and what may have happened since the one before.
+struct Turn<'a> {
+    batch: Accepted<'a>,
+    delta: Delta,
+    /// The server that the one before is from.
+    node_before: Arc<str>,
+}
+
 /// Events of one step, each with its instants.
 pub(crate) struct Log<'a> {
     pub(crate) at: Mono,
@@ -213,8 +221,14 @@ impl Task {
         grew_ms > 0 || pausing || self.verdict.is_some_and(|(_, _, since)| since == log.at)
     }
 
-    /// Takes in the reading of this task by a server that decides. Says what became of the hold that was there before.
-    pub(crate) fn observe(&mut self, reading: &TaskReading, batch: Accepted<'_>, log: &mut Log<'_>) -> Option<Fate> {
+    /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the lock, says what became of the
+    /// hold that was there before, if there was one.
+    pub(crate) fn observe(
+        &mut self,
+        reading: &TaskReading,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) -> Option<Option<Fate>> {
         let (seen, sent) = (batch.seen(), batch.sent);
         self.newest_attempt = sent;
         let Signs { kept_switches, claims_changed, progress_moved } = self.observe_signs(&reading.beside, batch, log);
@@ -236,12 +250,14 @@ impl Task {
                 if self.told.unreadable.take().is_some() {
                     log.push(EventKind::TaskReadable);
                 }
+                let node_before = self.lock_origin.as_ref().unwrap_or(batch.origin).node.clone();
+                let turn = Turn { batch, delta, node_before };
                 if batch.origin.generation.is_some() || self.moved_from(batch.origin) {
                     self.lock_origin = Some(batch.origin.clone());
                 }
                 self.note_life(&claims_changed, progress_moved, &news, sent);
                 self.follow_losses(&reading.beside, sent, &news, &claims_changed, progress_moved, log);
-                self.follow_lock(&news, delta, log);
+                self.follow_lock(&news, &turn, log);
                 self.follow_clocks(seen, &news, log);
                 self.follow_splits(batch, &news, &claims_changed, log);
                 self.ttl_ms = ttl_ms(&lock, seen.last);
@@ -251,7 +267,7 @@ impl Task {
         self.note_sight(sent);
         self.judge(log);
         let known = !matches!(lock, LockReading::Unknown(_));
-        (held_before && known).then(|| fate(&news))
+        known.then(|| held_before.then(|| fate(&news)))
     }
 
     /// Takes in what a server that does not decide shows of the lock.
@@ -279,6 +295,7 @@ impl Task {
             self.switches.unknown(why);
         }
         if let Some(progress) = &beside.progress {
+            self.progress.observe(progress, at, ServerTime::default());
             self.tell_progress(progress, log);
         }
         self.note_sight(at);
@@ -332,6 +349,8 @@ impl Task {
             role: batch.vouch.role,
             seen: batch.seen(),
             lease_ms,
+            steady_ms: batch.interval_ms.saturating_mul(2),
+            fresh_ms: self.limits(batch).fresh_ms,
         };
         self.witnesses.observe(reading, word);
         let news = self.splits.observe_masters(&self.witnesses, self.limits(batch), batch.sent);
@@ -510,9 +529,9 @@ impl Task {
     }
 
     /// Ends, acquisitions and movements of the deadline.
-    fn follow_lock(&mut self, news: &lock::News, delta: Delta, log: &mut Log<'_>) {
+    fn follow_lock(&mut self, news: &lock::News, turn: &Turn<'_>, log: &mut Log<'_>) {
         if let Some(ended) = &news.ended {
-            self.follow_end(ended, news.across_blind, delta, log);
+            self.follow_end(ended, news.across_blind, turn, log);
         }
         if news.acquired
             && let Some(hold) = self.lock.hold()
@@ -546,7 +565,7 @@ impl Task {
         }
     }
 
-    fn follow_end(&mut self, ended: &Ended, across_blind: bool, delta: Delta, log: &mut Log<'_>) {
+    fn follow_end(&mut self, ended: &Ended, across_blind: bool, turn: &Turn<'_>, log: &mut Log<'_>) {
         if let Some(count) = self.totals.ends.get_mut(ended.reason as usize) {
             *count += 1;
         }
@@ -571,12 +590,16 @@ impl Task {
         }
         self.handed_over_by = (!across_blind).then(|| hold.held.clone());
         let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
+        let phantom = !proven(hold, hold.last_seen, turn.batch.origin.kind);
+        if phantom && self.splits.before.as_ref().is_some_and(|before| before.awaits_successor(turn.batch.sent)) {
+            return; // It changed nothing: the hold before it is still the one that may be lived on with.
+        }
         self.splits.before = early.then(|| EndedBefore {
             holders: hold.held.holders.clone(),
-            deadline: hold.deadlines.newest(),
-            surely_lost: delta.surely_lost_after(hold.offset_before),
-            perhaps_lost: delta.may_lose_locks() || delta.evicted,
-            node: self.lock_origin.as_ref().map_or_else(|| Arc::from(""), |origin| origin.node.clone()),
+            deadline: hold.deadlines.newest_mono(),
+            surely_lost: turn.delta.surely_lost_after(hold.offset_before),
+            perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
+            node: turn.node_before.clone(),
             successor_seen: None,
             judged: false,
             moved_since: 0,
@@ -650,14 +673,11 @@ impl Task {
         let hold = self.lock.hold();
         let held: Option<&Held> = hold.map(|hold| &hold.held);
         let fresh_for_ms = self.fresh_for_ms();
-        // Without replicas nobody waits for any.
-        let phantom_ms = if batch.origin.kind == RedisKind::Standalone { 0 } else { PHANTOM_MS };
         let view = View {
             at: batch.sent,
-            server: batch.vouch.last,
             held,
             acquired: news.acquired,
-            proven: hold.is_some_and(|hold| hold.deadlines.renewed || batch.sent.since_ms(hold.began) >= phantom_ms),
+            proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.kind)),
             claims_changed,
             fresh_for_ms,
         };
@@ -823,6 +843,12 @@ fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
         }
         _ => None,
     }
+}
+
+/// Whether a hold that was seen at `at` cannot be a phantom.
+fn proven(hold: &lock::Hold, at: Mono, kind: RedisKind) -> bool {
+    // Without replicas nobody waits for any.
+    kind == RedisKind::Standalone || hold.deadlines.renewed || at.since_ms(hold.began) >= PHANTOM_MS
 }
 
 /// What became of a hold that was there before.

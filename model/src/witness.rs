@@ -12,7 +12,7 @@ use crate::evidence::Origin;
 use crate::generation;
 use crate::input::{Role, Standing};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode};
-use crate::renewal::Seen;
+use crate::renewal::{Seen, set_between};
 use crate::snapshot::WitnessView;
 use crate::spec::RedisKind;
 use crate::split::{clients_meet, party};
@@ -33,11 +33,18 @@ struct Server {
     origin: Origin,
     standing: Standing,
     role: Role,
-    at: Mono,
-    server: ServerTime,
+    seen: Seen,
+    /// It had answered shortly before, too: what it shows is not what it did late, after it had stood still.
+    steady: bool,
     shown: Shown,
-    /// Whose hold ran out here, as far as was seen.
-    expired: Vec<Holder>,
+    expired: Option<RanOut>,
+}
+
+/// A hold that ran out on one server, as was seen there.
+#[derive(Clone, Debug)]
+struct RanOut {
+    holders: Vec<Holder>,
+    at: Mono,
 }
 
 #[derive(Clone, Debug)]
@@ -54,10 +61,14 @@ struct Hold {
     since: Mono,
     /// When it began, or no later than.
     began: Mono,
+    /// When this server surely did not show it yet; `None` when it did from the first look on.
+    not_before: Option<Mono>,
     /// Where this server's replication stood when it surely had not begun.
     offset_before: Option<u64>,
     /// When the deadline was last seen to have moved forward.
     moved: Option<Mono>,
+    /// After when its holder surely moved it forward on this server, as a master.
+    lived_after: Option<Mono>,
 }
 
 /// How the servers' words are weighed.
@@ -90,6 +101,10 @@ pub(crate) struct Word<'a> {
     pub(crate) role: Role,
     pub(crate) seen: Seen,
     pub(crate) lease_ms: Option<u64>,
+    /// A server that was asked again so soon has not stood still.
+    pub(crate) steady_ms: u64,
+    /// A server that was asked again so soon can hardly have shown anything else between.
+    pub(crate) fresh_ms: u64,
 }
 
 impl Witnesses {
@@ -100,16 +115,18 @@ impl Witnesses {
             Ok(position) => self.servers.get(position),
             Err(_) => None,
         };
+        if before.is_some_and(|before| word.seen.sent < before.seen.sent) {
+            return;
+        }
         let new = match reading {
             LockReading::Unknown(_) => return,
             LockReading::Free => Server::new(word, Shown::Nothing, before, expired(before, word)),
             LockReading::Held(held) => {
                 let hold = Hold::new(held, word, before);
-                let mut gone = if hold.since == word.seen.sent { expired(before, word) } else { Vec::new() };
-                if gone.is_empty() {
-                    gone = before.map(|before| before.expired.clone()).unwrap_or_default();
-                }
-                gone.retain(|holder| !clients_meet(core::slice::from_ref(holder), &held.holders));
+                let took_over_early = before.is_some_and(|before| hold.began_before_end_of(before, word));
+                let gone = if hold.since == word.seen.sent && !took_over_early { expired(before, word) } else { None };
+                let gone = gone.or_else(|| before?.expired.clone());
+                let gone = gone.filter(|gone| !clients_meet(&gone.holders, &held.holders));
                 Server::new(word, Shown::Hold(hold), before, gone)
             }
         };
@@ -159,7 +176,7 @@ impl Witnesses {
         let view = |server: &Server| WitnessView {
             node: server.origin.node.clone(),
             role: server.role,
-            at: server.at,
+            at: server.seen.sent,
             holders: server.hold().map(|hold| hold.held.holders.clone()),
             behind_ms: newest.as_ref().and_then(|newest| server.behind_ms(newest)),
         };
@@ -168,8 +185,11 @@ impl Witnesses {
 
     /// What the server that decides shows: when, who, until when.
     fn newest_deadline(&self) -> Option<(Mono, &[Holder], ServerTime)> {
-        let lead =
-            self.servers.iter().filter(|server| server.standing == Standing::Decides).max_by_key(|lead| lead.at)?;
+        let lead = self
+            .servers
+            .iter()
+            .filter(|server| server.standing == Standing::Decides)
+            .max_by_key(|lead| lead.seen.sent)?;
         let hold = lead.hold()?;
         match hold.held.deadline {
             Deadline::At(deadline) => Some((hold.moved.unwrap_or(hold.since), &hold.held.holders, deadline)),
@@ -179,18 +199,18 @@ impl Witnesses {
 }
 
 impl Server {
-    fn new(word: Word<'_>, shown: Shown, before: Option<&Server>, expired: Vec<Holder>) -> Server {
+    fn new(word: Word<'_>, shown: Shown, before: Option<&Server>, expired: Option<RanOut>) -> Server {
         let expired = match (&shown, before) {
             // What was once seen to run out stays known until somebody else's hold ends here.
-            (Shown::Nothing, Some(before)) if expired.is_empty() && before.hold().is_none() => before.expired.clone(),
+            (Shown::Nothing, Some(before)) if expired.is_none() && before.hold().is_none() => before.expired.clone(),
             _ => expired,
         };
         Server {
             origin: word.origin.clone(),
             standing: word.standing,
             role: word.role,
-            at: word.seen.sent,
-            server: word.seen.last,
+            seen: word.seen,
+            steady: before.is_some_and(|before| word.seen.sent.since_ms(before.seen.sent) < word.steady_ms),
             shown,
             expired,
         }
@@ -209,7 +229,7 @@ impl Server {
     }
 
     fn fresh(&self, limits: Limits, at: Mono) -> bool {
-        at.since_ms(self.at) <= limits.fresh_ms
+        at.since_ms(self.seen.sent) <= limits.fresh_ms
     }
 
     /// Its hold, if that is exclusive and has not run out by `at`.
@@ -222,13 +242,13 @@ impl Server {
     /// What is left of a hold's lease at `at`; `None` where it has no end that is known.
     fn left_ms(&self, hold: &Hold, at: Mono) -> Option<u64> {
         let Deadline::At(deadline) = hold.held.deadline else { return None };
-        let left_ms = u64::try_from(deadline.since_ms(self.server)).unwrap_or(0);
-        Some(left_ms.saturating_sub(at.since_ms(self.at)))
+        let left_ms = u64::try_from(deadline.since_ms(self.seen.last)).unwrap_or(0);
+        Some(left_ms.saturating_sub(at.since_ms(self.seen.sent)))
     }
 
     /// Of a replica: how far its deadline is behind the newest one; 0 as long as it was asked before that was set.
     fn behind_ms(&self, (set, holders, deadline): &(Mono, &[Holder], ServerTime)) -> Option<u64> {
-        if self.role != Role::Replica || self.at <= *set {
+        if self.role != Role::Replica || self.seen.sent <= *set {
             return None;
         }
         let hold = self.hold().filter(|hold| clients_meet(holders, &hold.held.holders));
@@ -236,7 +256,7 @@ impl Server {
             Some(Deadline::At(own)) => Some(u64::try_from(deadline.since_ms(own)).unwrap_or(0)),
             Some(Deadline::Never | Deadline::Torn) => None,
             // It does not have this hold at all.
-            None => Some(u64::try_from(deadline.since_ms(self.server)).unwrap_or(0)),
+            None => Some(u64::try_from(deadline.since_ms(self.seen.last)).unwrap_or(0)),
         }
     }
 }
@@ -250,18 +270,18 @@ impl Hold {
                 (old.held.deadline, held.deadline),
                 (Deadline::At(old), Deadline::At(new)) if new > old && word.origin.same_clock(&server.origin)
             );
+            let ruled = server.rules() && word.role == Role::Master;
             return Hold {
                 held: held.clone(),
-                since: old.since,
-                began: old.began,
-                offset_before: old.offset_before,
+                offset_before: old.offset_before.filter(|_| one_history(&server.origin, word.origin)),
                 moved: if forward { Some(at) } else { old.moved },
+                lived_after: if forward && ruled && server.steady { Some(server.seen.sent) } else { old.lived_after },
+                ..*old
             };
         }
         let exact = match (held.deadline, word.lease_ms, before) {
-            (Deadline::At(deadline), Some(lease_ms), Some(_)) => {
-                let began = word.seen.mono_of(deadline.plus_ms(-i64::try_from(lease_ms).unwrap_or(0)));
-                Some(began.min(at))
+            (Deadline::At(deadline), Some(lease_ms), Some(before)) if word.origin.same_clock(&before.origin) => {
+                set_between(deadline, lease_ms, before.seen, word.seen).map(|set| word.seen.mono_of(set).min(at))
             }
             _ => None,
         };
@@ -269,25 +289,45 @@ impl Hold {
             held: held.clone(),
             since: at,
             began: exact.unwrap_or(at),
+            not_before: before.map(|before| before.seen.sent),
             offset_before: before
-                .filter(|before| same_process(&before.origin, word.origin))
+                .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
                 .and_then(|before| before.origin.offset),
             moved: None,
+            lived_after: None,
         }
     }
 
-    /// It lasted long enough, or was renewed: no client would have given it back.
-    fn proven(&self, at: Mono, long_ms: u64) -> bool {
-        self.moved.is_some() || at.since_ms(self.began) >= long_ms
+    /// It was last seen at `seen`, after it had lasted long enough or was renewed: no client would have given it back.
+    fn proven(&self, seen: Mono, long_ms: u64) -> bool {
+        self.moved.is_some() || seen.since_ms(self.began) >= long_ms
+    }
+
+    /// Whether it began while the lease that `before` showed still ran, so that this did not run out.
+    fn began_before_end_of(&self, before: &Server, word: Word<'_>) -> bool {
+        let end = before.hold().and_then(|hold| match hold.held.deadline {
+            Deadline::At(deadline) => Some(word.seen.mono_of(deadline)),
+            Deadline::Never | Deadline::Torn => None,
+        });
+        end.is_some_and(|end| self.began < end)
+    }
+
+    /// Its holder lived on this server after `instant`.
+    fn lived_after(&self, instant: Mono) -> bool {
+        self.lived_after.is_some_and(|lived| lived >= instant)
     }
 }
 
-/// The holders whose lease ran out between two readings of one server.
-fn expired(before: Option<&Server>, word: Word<'_>) -> Vec<Holder> {
-    let Some(hold) = before.and_then(Server::hold) else { return Vec::new() };
+/// The hold that ran out between two readings of one server. One that was not seen shortly before its end may have been renewed
+/// unseen, and released.
+fn expired(before: Option<&Server>, word: Word<'_>) -> Option<RanOut> {
+    let before = before.filter(|before| word.seen.sent.since_ms(before.seen.sent) <= word.fresh_ms)?;
+    let hold = before.hold()?;
     match hold.held.deadline {
-        Deadline::At(deadline) if word.seen.last >= deadline => hold.held.holders.clone(),
-        _ => Vec::new(),
+        Deadline::At(deadline) if word.origin.same_clock(&before.origin) && word.seen.last >= deadline => {
+            Some(RanOut { holders: hold.held.holders.clone(), at: word.seen.sent })
+        }
+        _ => None,
     }
 }
 
@@ -301,11 +341,14 @@ fn rivalry(lead: &Server, other: &Server, limits: Limits, at: Mono) -> Option<Ri
         return None;
     }
     // Whoever decides has the clients; elsewhere a hold that nobody keeps up may be what a frozen server did late.
-    if !x.proven(at, PHANTOM_MS) || !y.proven(at, limits.settle_ms) {
+    if !x.proven(lead.seen.sent, PHANTOM_MS) || !y.proven(other.seen.sent, limits.settle_ms) {
         return None;
     }
     let lead_is_older = x.since < y.since;
     let ((older, old), (newer, new)) = if lead_is_older { ((lead, x), (other, y)) } else { ((other, y), (lead, x)) };
+    if older.seen.sent < new.since {
+        return None; // They were never seen side by side.
+    }
     let parties = |server: &Server, hold: &Hold| -> Vec<Party> {
         hold.held.holders.iter().map(|holder| party(holder, Some(&server.origin.node))).collect()
     };
@@ -314,26 +357,49 @@ fn rivalry(lead: &Server, other: &Server, limits: Limits, at: Mono) -> Option<Ri
         older: parties(older, old),
         newer: parties(newer, new),
         left_ms: older.left_ms(old, at),
-        proven: lives(older, old, newer, new, limits.kind),
+        proven: newer_lives(old, new) && older_lives(older, old, newer, new, limits.kind),
     })
 }
 
-/// Whether the older hold cannot have been released on the other server.
-fn lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: RedisKind) -> bool {
-    let renewed_since = old.moved.is_some_and(|moved| moved > new.since);
-    let ran_out_there = clients_meet(&newer.expired, &old.held.holders);
-    let never_there = match fork(&older.origin, &newer.origin) {
-        Some(shared) => old.offset_before.is_some_and(|written| written >= shared),
-        // Servers without a common history, which nobody joined.
-        None => kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin),
-    };
-    renewed_since || ran_out_there || never_there
+/// Whether the newer hold is no leftover: it was taken, or renewed, while the older one was there.
+fn newer_lives(old: &Hold, new: &Hold) -> bool {
+    new.not_before.is_some_and(|before| before >= old.since) || new.lived_after(old.since)
 }
 
-/// How many bytes two servers share, if one of them continues the history of the other.
+/// Whether the older hold cannot have been released on the other server.
+fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: RedisKind) -> bool {
+    let ran_out = newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
+    let ran_out_there = ran_out.is_some_and(|ran_out| ran_out.at > old.since);
+    let never_there = match fork(&older.origin, &newer.origin) {
+        Some(shared) => old.offset_before.is_some_and(|written| written >= shared),
+        // It began on a server that nothing ever joined to the other one.
+        None => {
+            let apart = kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
+            apart && old.offset_before.is_some() && !older.origin.related(&newer.origin)
+        }
+    };
+    old.lived_after(new.since) || ran_out_there || never_there
+}
+
+/// How many bytes two servers share, if one of them continues the history of the other, or both the same third one.
 fn fork(a: &Origin, b: &Origin) -> Option<u64> {
     let (a, b) = (a.generation.as_deref()?, b.generation.as_deref()?);
-    generation::shared_bytes(a, b).or_else(|| generation::shared_bytes(b, a))
+    let of_a_third = || {
+        let (a, b) = (a.forked_from.as_ref()?, b.forked_from.as_ref()?);
+        let same = !a.replication_id.is_empty() && a.replication_id == b.replication_id;
+        same.then(|| a.offset.min(b.offset).saturating_sub(1))
+    };
+    generation::shared_bytes(a, b).or_else(|| generation::shared_bytes(b, a)).or_else(of_a_third)
+}
+
+/// Whether offsets of both count in one history: the same, or one that was continued.
+fn one_history(old: &Origin, new: &Origin) -> bool {
+    match (&old.generation, &new.generation) {
+        (Some(old), Some(new)) => {
+            old.replication_id == new.replication_id || generation::shared_bytes(old, new).is_some()
+        }
+        _ => false,
+    }
 }
 
 fn both_tell(a: &Origin, b: &Origin) -> bool {

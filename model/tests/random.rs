@@ -5,20 +5,21 @@
 use std::sync::Arc;
 
 use lockwatch_model::event::Event;
-use lockwatch_model::input::{Generation, Input, NodeNews, NodeNewsKind, Outcome, Sample, Vouch};
+use lockwatch_model::input::{Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Vouch};
 use lockwatch_model::reading::{
-    ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
+    TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
 
 mod invariants;
 
+const NODE: &str = "a:6379";
 const STEPS_PER_SEED: usize = 10_000;
 const SEEDS: u64 = 10;
 /// So many of the last inputs are shown with a failure, each cut to so many characters unless one seed was asked for.
@@ -121,11 +122,11 @@ impl World {
     fn news(&mut self) -> NodeNews {
         let why = self.dice.of(&Unknown::ALL);
         let kind = match self.dice.below(3) {
-            0 => NodeNewsKind::Connected { version: None, role: Some("master") },
+            0 => NodeNewsKind::Connected { version: None, role: Some(Role::Master) },
             1 => NodeNewsKind::Failed { why },
             _ => NodeNewsKind::TickSkipped,
         };
-        NodeNews { epoch: self.epoch(), redis: self.redis(), kind }
+        NodeNews { epoch: self.epoch(), redis: self.redis(), node: Arc::from(NODE), kind }
     }
 
     /// Sometimes an older configuration's, which must be dropped.
@@ -142,7 +143,15 @@ impl World {
         let took_ms = if self.dice.one_in(3) { self.dice.below(3_000) } else { 0 };
         self.last_sent = self.now.saturating_sub(took_ms).max(self.last_sent);
         let took_ms = self.now - self.last_sent;
-        Sample { epoch: self.epoch(), redis: self.redis(), sent: Mono(self.last_sent), took_ms, outcome }
+        Sample {
+            epoch: self.epoch(),
+            redis: self.redis(),
+            node: Some(Arc::from(NODE)),
+            standing: Standing::Decides,
+            sent: Mono(self.last_sent),
+            took_ms,
+            outcome,
+        }
     }
 
     fn failed(&mut self) -> Sample {

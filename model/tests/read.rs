@@ -165,7 +165,7 @@ fn switches(source: WantedSource, replies: &[Reply]) -> SwitchesReading {
     let mut round = free();
     round.extend_from_slice(replies);
     let spec = TaskSpec { wanted: wanted(source), ..spec(SchemeKind::Redisson) };
-    read(spec, CAPS, &[round]).switches.expect("switches")
+    read(spec, CAPS, &[round]).beside.switches.expect("switches")
 }
 
 fn states(reading: &SwitchesReading) -> Vec<(String, Option<bool>)> {
@@ -226,7 +226,7 @@ fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
     rounds[0].splice(0..0, free());
     let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
-    read(spec, CAPS, &rounds).progress.expect("progress")
+    read(spec, CAPS, &rounds).beside.progress.expect("progress")
 }
 
 #[test]
