@@ -178,7 +178,7 @@ impl Node {
     /// A batch that failed, or a connection.
     pub(crate) fn failed(&mut self, why: Unknown, events: &mut Vec<EventKind>) {
         if self.newest != Some(Err(why)) {
-            events.push(EventKind::RedisDown { why });
+            events.push(EventKind::RedisDown { why, decides: self.standing == Standing::Decides });
         }
         if why == Unknown::NotMaster {
             self.role = Some(Role::Replica);

@@ -69,6 +69,9 @@ impl Redis {
             totals: RedisTotals::default(),
         };
         redis.nodes.sort_by(|a, b| a.address.cmp(&b.address));
+        if redis.spec.kind == RedisKind::Standalone {
+            redis.nodes.iter_mut().for_each(|node| node.stands(Standing::Decides));
+        }
         redis
     }
 
@@ -125,7 +128,8 @@ impl Redis {
         if delta == Delta::default() || delta.reported().next().is_none() {
             return;
         }
-        for change in delta.reported() {
+        // Of a change that surely lost nothing the aftermath alone is told.
+        for change in delta.reported().filter(|_| delta.may_lose_locks()) {
             self.totals.generation_changes += 1;
             events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
         }

@@ -221,7 +221,7 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         EventKind::LeaseLearned { lease_ms } => ("lease_learned", vec![seconds(signed(*lease_ms))]),
         EventKind::TaskUnreadable { why } => ("task_unreadable", vec![why.name().to_owned()]),
         EventKind::TaskReadable => ("task_readable", Vec::new()),
-        EventKind::RedisDown { why } => ("redis_down", vec![why.name().to_owned()]),
+        EventKind::RedisDown { why, .. } => ("redis_down", vec![why.name().to_owned()]),
         EventKind::RedisUp => ("redis_up", Vec::new()),
         EventKind::GenerationChanged { change } => ("generation_changed", vec![change.name().to_owned()]),
         EventKind::ClockStep { by_ms } => ("clock_step", vec![seconds(*by_ms)]),
