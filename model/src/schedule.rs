@@ -66,6 +66,15 @@ pub struct Batch {
     pub with_extras: bool,
 }
 
+impl Batch {
+    /// The tasks have changed while it is under way: see [`Schedule::change`].
+    pub fn detach(&mut self) {
+        if let BatchKind::Regular { .. } = self.kind {
+            self.kind = BatchKind::Extra;
+        }
+    }
+}
+
 /// Why a batch is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchKind {
@@ -182,6 +191,35 @@ impl Schedule {
             skipped_sweep: None,
             skipped: 0,
         }
+    }
+
+    /// Other tasks are to be read from `now` on. Those that stay keep their rhythm and what is remembered of them; those that
+    /// are new are due at once. Slots are cut anew, so that batches under way must be detached: [`Batch::detach`].
+    pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
+        let first = self.slots.first();
+        let (start, sweep) = first.map_or((now, 0), |slot| (slot.next_at, slot.sweep));
+        let mut new = Schedule::new(tasks, self.interval_ms, start);
+        let retry = self.slots.iter().any(|slot| slot.retry);
+        for slot in &mut new.slots {
+            if slot.next_at > now.plus_ms(self.interval_ms) {
+                slot.next_at = Mono(slot.next_at.0 - self.interval_ms);
+            }
+            (slot.sweep, slot.retry) = (sweep, retry);
+        }
+        for (position, entry) in new.entries.iter_mut().enumerate() {
+            match self.position(entry.task).and_then(|old| self.entries.get(old)) {
+                Some(old) => *entry = Entry { slot: entry.slot, grace_ms: entry.grace_ms, ..old.clone() },
+                None => entry.extra_at = Some(now),
+            }
+            if let (Some(at), false) = (entry.extra_at, entry.reading) {
+                new.extras.insert((at, position));
+            }
+        }
+        let mut suspects = core::mem::take(&mut self.suspects);
+        suspects.iter_mut().for_each(|group| group.retain(|task| new.position(*task).is_some()));
+        suspects.retain(|group| !group.is_empty());
+        let too_large = self.too_large.iter().filter(|(_, task)| new.position(*task).is_some()).copied().collect();
+        *self = Schedule { suspects, too_large, skipped_sweep: self.skipped_sweep, skipped: self.skipped, ..new };
     }
 
     /// When to look again: the instant of the next tick or extra read, perhaps in the past.

@@ -374,7 +374,7 @@ impl Task {
     fn observe_switches(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> bool {
         let Some(answer) = &beside.switches else { return false };
         let delta = delta(self.switch_origin.as_ref(), batch.origin);
-        let news: switches::News = self.switches.observe(answer, batch.sent, delta);
+        let news: switches::News = self.switches.observe(answer, batch.sent, batch.vouch.offset, delta);
         if self.switches.why_unknown().is_none() && batch.origin.generation.is_some() {
             self.switch_origin = Some(batch.origin.clone());
         }
