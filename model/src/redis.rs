@@ -189,7 +189,9 @@ impl Redis {
         self.totals.count(why, 1);
         if let Some(address) = node {
             let mut kinds = Vec::new();
-            self.node(address).failed(why, &mut kinds);
+            let server = self.node(address);
+            server.stands(standing);
+            server.failed(why, &mut kinds);
             events.extend(kinds.into_iter().map(|kind| (Some(address.clone()), kind)));
         }
         if standing == Standing::Decides {

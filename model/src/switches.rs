@@ -68,7 +68,14 @@ impl Switches {
             Some(WantedSource::Never) => Source::Fixed(Wanted::No),
             Some(_) => Source::Keys,
         };
-        Switches { source, newest: Err(Unknown::NotReadYet), last: None, written: None, key_seen: false, vanished: None }
+        Switches {
+            source,
+            newest: Err(Unknown::NotReadYet),
+            last: None,
+            written: None,
+            key_seen: false,
+            vanished: None,
+        }
     }
 
     /// Whether users want the task, as far as is known now.
