@@ -338,7 +338,7 @@ impl Task {
 
     /// Puts what this server shows beside what the others show.
     fn follow_witnesses(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
-        if batch.origin.kind == RedisKind::Standalone {
+        if batch.origin.kind == RedisKind::Standalone && self.witnesses.is_empty() {
             return;
         }
         let lease_ms = match reading {
@@ -351,10 +351,14 @@ impl Task {
             role: batch.vouch.role,
             seen: batch.seen(),
             lease_ms,
-            steady_ms: batch.interval_ms.saturating_mul(2),
+            steady_ms: batch.interval_ms.saturating_mul(5) / 2,
             fresh_ms: self.limits(batch).fresh_ms,
         };
-        self.witnesses.observe(reading, word);
+        match batch.origin.kind {
+            // There were others under an earlier configuration.
+            RedisKind::Standalone => self.witnesses.retain(&[]),
+            _ => self.witnesses.observe(reading, word),
+        }
         let news = self.splits.observe_masters(&self.witnesses, self.limits(batch), batch.sent);
         self.tell_splits(news, log);
     }
