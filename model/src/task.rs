@@ -7,7 +7,7 @@ use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, U
 use crate::event::{End, EventKind, Fate, LossSign, SplitKind};
 use crate::evidence::{Origin, delta};
 use crate::generation::Delta;
-use crate::input::{Standing, Vouch};
+use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Ended, Lock};
 use crate::lost::{Expired, Look, Parts};
 use crate::reading::{
@@ -191,6 +191,13 @@ impl Task {
         self.lock.configure(&spec.lock);
         self.spec = spec;
         self.redis = redis;
+    }
+
+    /// Whether another server than the sample's, which decides since then, has answered a later question: what arrives of the
+    /// one before is no news.
+    pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
+        let elsewhere = self.lock_origin.as_ref().is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
+        elsewhere && sample.node.is_some() && self.lock.last_reading().is_some_and(|last| last.sent > sample.sent)
     }
 
     /// Nothing was learned of this task.

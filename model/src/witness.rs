@@ -471,6 +471,24 @@ mod tests {
         }
     }
 
+    /// The offset is told a moment after the lock: a hold that was written in between is among the bytes before it.
+    #[test]
+    fn a_hold_that_was_read_with_shared_bytes_was_there_too() {
+        use crate::input::{Fork, Generation};
+        let at = |name: &str, forked_from, offset| {
+            let generation =
+                Generation { replication_id: name.as_bytes().to_vec(), forked_from, ..Generation::default() };
+            let origin = Origin { generation: Some(Arc::new(generation)), offset: Some(offset), ..server(name).origin };
+            Server { origin, ..server(name) }
+        };
+        let newer = at("b", Some(Fork { replication_id: b"a".to_vec(), offset: 1_001 }), 2_000);
+        let old = Hold { offset_before: Some(1_000), ..hold("A", 5_000) };
+        for (offset, lives) in [(1_000, false), (1_001, true)] {
+            let older = at("a", None, offset);
+            assert_eq!(older_lives(&older, &old, &newer, &hold("B", 8_000), RedisKind::Sentinel), lives, "{offset}");
+        }
+    }
+
     #[test]
     fn two_promoted_replicas_of_one_master_share_what_both_have() {
         use crate::input::{Fork, Generation};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockwatch_model::event::{Event, EventKind};
 use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
-use lockwatch_model::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading};
+use lockwatch_model::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown};
 use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
@@ -57,15 +57,41 @@ fn shows(state: &mut State, at: u64, node: &str, sent: u64, holder: &str) -> Vec
     state.step(Mono(at), Input::Sample(sample))
 }
 
-fn changes(events: &[Event]) -> usize {
-    events.iter().filter(|event| matches!(event.kind, EventKind::GenerationChanged { .. })).count()
+fn count(events: &[Event], what: fn(&EventKind) -> bool) -> usize {
+    events.iter().filter(|event| what(&event.kind)).count()
 }
 
 #[test]
-fn a_late_answer_of_the_server_that_decided_before_is_no_failover_back() {
+fn a_late_answer_of_the_server_that_decided_before_is_no_news() {
     let mut state = state(RedisKind::Sentinel);
-    assert_eq!(changes(&shows(&mut state, 1_000, "a:6379", 1_000, "A")), 0);
-    assert_eq!(changes(&shows(&mut state, 2_500, "b:6379", 2_500, "A")), 1);
-    assert_eq!(changes(&shows(&mut state, 2_600, "a:6379", 2_000, "A")), 0);
-    assert_eq!(changes(&shows(&mut state, 3_500, "b:6379", 3_500, "A")), 0);
+    let changed = |events: &[Event]| {
+        let changes = count(events, |kind| matches!(kind, EventKind::GenerationChanged { .. }));
+        (changes, count(events, |kind| matches!(kind, EventKind::Acquired { .. })))
+    };
+    assert_eq!(changed(&shows(&mut state, 1_000, "a:6379", 1_000, "A")), (0, 0));
+    assert_eq!(changed(&shows(&mut state, 2_500, "b:6379", 2_500, "B")), (1, 1));
+    assert_eq!(changed(&shows(&mut state, 2_600, "a:6379", 2_000, "A")), (0, 0));
+    assert_eq!(changed(&shows(&mut state, 3_500, "b:6379", 3_500, "B")), (0, 0));
+}
+
+#[test]
+fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
+    let mut state = state(RedisKind::Sentinel);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    shows(&mut state, 4_500, "b:6379", 4_500, "A");
+    let held = |state: &mut State, node: &str, sent| {
+        let late = Sample {
+            epoch: 1,
+            redis: RedisIndex(0),
+            node: Some(Arc::from(node)),
+            standing: Standing::Decides,
+            sent: Mono(sent),
+            took_ms: 3_000,
+            outcome: Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout },
+        };
+        state.step(Mono(5_000), Input::Sample(late));
+        state.snapshot(Mono(5_000)).tasks[0].held
+    };
+    assert_eq!(held(&mut state, "a:6379", 2_000), Some(true));
+    assert_eq!(held(&mut state, "b:6379", 4_600), None);
 }
