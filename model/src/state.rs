@@ -225,7 +225,7 @@ impl State {
     fn redis_failed(&mut self, at: Mono, sample: &Sample, why: Unknown) -> Vec<Event> {
         let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return Vec::new() };
         let mut kinds = Vec::new();
-        redis.failed(sample.node.as_ref(), sample.standing, why, at, &mut kinds);
+        redis.failed(sample.node.as_ref(), sample.standing, why, (sample.sent, at), &mut kinds);
         redis_events(sample.redis, redis, at, None, kinds)
     }
 

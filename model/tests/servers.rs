@@ -90,8 +90,9 @@ fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
             outcome: Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout },
         };
         state.step(Mono(5_000), Input::Sample(late));
-        state.snapshot(Mono(5_000)).tasks[0].held
+        let snapshot = state.snapshot(Mono(5_000));
+        (snapshot.tasks[0].held, snapshot.redises[0].readable)
     };
-    assert_eq!(held(&mut state, "a:6379", 2_000), Some(true));
-    assert_eq!(held(&mut state, "b:6379", 4_600), None);
+    assert_eq!(held(&mut state, "a:6379", 2_000), (Some(true), Some(true)));
+    assert_eq!(held(&mut state, "b:6379", 4_600), (None, Some(false)));
 }
