@@ -88,7 +88,8 @@ impl Delta {
 
     /// Whether what was first written after `written` bytes of the old history surely never reached the new one.
     pub(crate) fn surely_lost_after(self, written: Option<u64>) -> bool {
-        self.emptied || self.shared.zip(written).is_some_and(|(shared, written)| written >= shared)
+        // Where all that was read is shared, nothing of it can be lost: the offset is told a moment after the lock.
+        self.emptied || (!self.kept && self.shared.zip(written).is_some_and(|(shared, written)| written >= shared))
     }
 
     /// The changes to report.
@@ -151,6 +152,7 @@ mod tests {
             assert!(delta.failover && delta.may_lose_locks() == may_lose, "{offset:?}");
         }
         assert!(delta(Some(120)).surely_lost_after(Some(100)));
+        assert!(!delta(Some(100)).surely_lost_after(Some(100)), "it was written while it was read");
         assert!(!delta(Some(120)).surely_lost_after(Some(99)));
         assert!(!delta(Some(120)).surely_lost_after(None));
         let unrelated = history("b", "y", Some(("z", 101)));

@@ -183,7 +183,7 @@ impl Redis {
         node: Option<&Arc<str>>,
         standing: Standing,
         why: Unknown,
-        at: Mono,
+        (sent, at): (Mono, Mono),
         events: &mut Vec<RedisEvent>,
     ) {
         self.totals.count(why, 1);
@@ -196,7 +196,11 @@ impl Redis {
         }
         if standing == Standing::Decides {
             let nobody = Arc::from("");
-            self.deciding(node.unwrap_or(&nobody), at).newest = Err(why);
+            let deciding = self.deciding(node.unwrap_or(&nobody), at);
+            let elsewhere = node.is_some_and(|node| deciding.origin.as_ref().is_some_and(|old| old.node != *node));
+            if !(elsewhere && sent < deciding.good) {
+                deciding.newest = Err(why);
+            }
         }
         self.follow_rivals(events);
     }

@@ -7,7 +7,7 @@ use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, U
 use crate::event::{End, EventKind, Fate, LossSign, SplitKind};
 use crate::evidence::{Origin, delta};
 use crate::generation::Delta;
-use crate::input::{Standing, Vouch};
+use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Ended, Lock};
 use crate::lost::{Expired, Look, Parts};
 use crate::reading::{
@@ -193,6 +193,13 @@ impl Task {
         self.redis = redis;
     }
 
+    /// Whether another server than the sample's, which decides since then, has answered a later question: what arrives of the
+    /// one before is no news.
+    pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
+        let elsewhere = self.lock_origin.as_ref().is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
+        elsewhere && sample.node.is_some() && self.lock.last_reading().is_some_and(|last| last.sent > sample.sent)
+    }
+
     /// Nothing was learned of this task.
     pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
         self.newest_attempt = at;
@@ -338,7 +345,7 @@ impl Task {
 
     /// Puts what this server shows beside what the others show.
     fn follow_witnesses(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
-        if batch.origin.kind == RedisKind::Standalone {
+        if batch.origin.kind == RedisKind::Standalone && self.witnesses.is_empty() {
             return;
         }
         let lease_ms = match reading {
@@ -351,10 +358,14 @@ impl Task {
             role: batch.vouch.role,
             seen: batch.seen(),
             lease_ms,
-            steady_ms: batch.interval_ms.saturating_mul(2),
+            steady_ms: batch.interval_ms.saturating_mul(5) / 2,
             fresh_ms: self.limits(batch).fresh_ms,
         };
-        self.witnesses.observe(reading, word);
+        match batch.origin.kind {
+            // There were others under an earlier configuration.
+            RedisKind::Standalone => self.witnesses.retain(&[]),
+            _ => self.witnesses.observe(reading, word),
+        }
         let news = self.splits.observe_masters(&self.witnesses, self.limits(batch), batch.sent);
         self.tell_splits(news, log);
     }

@@ -72,6 +72,8 @@ struct World {
     claims: Vec<(Vec<u8>, Vec<u8>)>,
     progress: u64,
     token: i64,
+    /// For so many steps more, nothing happens but renewals: evidence takes time.
+    calm: u64,
     spec: Arc<WatchSpec>,
 }
 
@@ -108,6 +110,7 @@ impl World {
             claims: Vec::new(),
             progress: 0,
             token: 0,
+            calm: 0,
             spec,
         }
     }
@@ -126,6 +129,14 @@ impl World {
     }
 
     fn pass_time(&mut self) {
+        if self.calm == 0 && self.dice.one_in(200) {
+            self.calm = 100;
+        }
+        self.calm = self.calm.saturating_sub(1);
+        if self.calm > 0 {
+            self.now += self.dice.below(600);
+            return;
+        }
         self.now += match self.dice.below(20) {
             0 => 0,
             1 => self.dice.below(4_000_000),
@@ -255,6 +266,9 @@ impl World {
 
     fn change(&mut self, at: usize) {
         self.servers[at].offset += self.dice.below(200);
+        if self.calm > 0 {
+            return self.renew(at);
+        }
         if self.dice.one_in(5) {
             self.servers[at].lock = self.some_lock(at);
         }
@@ -281,6 +295,15 @@ impl World {
         }
         if self.dice.one_in(40) {
             self.change_generation(at);
+        }
+    }
+
+    fn renew(&mut self, at: usize) {
+        let until = ServerTime(self.clock(at) + 30_000);
+        if let LockReading::Held(held) = &mut self.servers[at].lock
+            && self.dice.one_in(3)
+        {
+            held.deadline = Deadline::At(until);
         }
     }
 

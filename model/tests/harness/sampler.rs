@@ -194,7 +194,9 @@ impl Sampler {
     fn ask_others(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
         let replicas_too = self.sweeps.is_multiple_of(REPLICAS_EVERY);
         self.sweeps += 1;
-        for server in fleet.others() {
+        // Nobody decides where nobody knows who does.
+        let nobody = fleet.quorum_lost(now).then(|| fleet.lead());
+        for server in fleet.others().chain(nobody) {
             if !replicas_too && self.replicas.contains(&server.name) {
                 continue;
             }
