@@ -82,6 +82,11 @@ impl Duty {
 }
 
 impl Plan {
+    /// Nobody has said yet which servers there are.
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.nodes.is_empty() && !self.is_told
+    }
+
     /// What the engine is told.
     pub(super) fn topology(&self, epoch: u32, redis: RedisIndex) -> Topology {
         Topology {
