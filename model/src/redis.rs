@@ -128,10 +128,12 @@ impl Redis {
         if delta == Delta::default() || delta.reported().next().is_none() {
             return;
         }
-        // Of a change that surely lost nothing the aftermath alone is told.
-        for change in delta.reported().filter(|_| delta.may_lose_locks()) {
+        for change in delta.reported() {
             self.totals.generation_changes += 1;
-            events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
+            // Of a change that surely lost nothing the aftermath alone is told.
+            if delta.may_lose_locks() {
+                events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
+            }
         }
         self.aftermaths.begin(&old, origin, delta, (sent, blind_ms));
     }
@@ -417,9 +419,9 @@ mod tests {
         assert_eq!(told(&redis, 10), 0, "the other master is asked soon");
         accept(&mut redis, B, "y", Standing::Decides, Mono(900));
         assert_eq!((told(&redis, 5_000), told(&redis, 5_001)), (0, 2));
-        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, Mono(6_000), &mut Vec::new());
+        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(6_000), Mono(6_000)), &mut Vec::new());
         assert_eq!(told(&redis, 6_100), 2, "what is not read now has not changed");
-        redis.failed(Some(&"c:1".into()), Standing::Decides, Unknown::Timeout, Mono(7_000), &mut Vec::new());
+        redis.failed(Some(&"c:1".into()), Standing::Decides, Unknown::Timeout, (Mono(7_000), Mono(7_000)), &mut Vec::new());
         assert_eq!(told(&redis, 7_100), 0, "a master that never told");
     }
 
@@ -429,9 +431,9 @@ mod tests {
         accept(&mut redis, A, "x", Standing::Decides, Mono(0));
         let decides =
             |redis: &Redis, at| redis.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>();
-        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, Mono(100), &mut Vec::new());
+        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(100), Mono(100)), &mut Vec::new());
         assert_eq!(decides(&redis, 110), [true, true]);
-        redis.failed(Some(&A.into()), Standing::Witness, Unknown::Timeout, Mono(200), &mut Vec::new());
+        redis.failed(Some(&A.into()), Standing::Witness, Unknown::Timeout, (Mono(200), Mono(200)), &mut Vec::new());
         assert_eq!(decides(&redis, 210), [false, true]);
     }
 }

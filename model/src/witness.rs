@@ -61,6 +61,8 @@ struct Hold {
     since: Mono,
     /// When it began, or no later than.
     began: Mono,
+    /// The server had answered shortly before it began: it is not what that one did late, after it had stood still.
+    steady: bool,
     /// When this server surely did not show it yet; `None` when it did from the first look on.
     not_before: Option<Mono>,
     /// Where this server's replication stood when it surely had not begun.
@@ -295,6 +297,7 @@ impl Hold {
             held: held.clone(),
             since: at,
             began: exact.unwrap_or(at),
+            steady: before.is_some_and(|before| at.since_ms(before.seen.sent) < word.steady_ms),
             not_before: before.map(|before| before.seen.sent),
             offset_before: before
                 .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
@@ -346,10 +349,10 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
     if clients_meet(&x.held.holders, &y.held.holders) {
         return None;
     }
-    // Whoever decides has the clients; elsewhere a hold that nobody keeps up may be what a frozen server did late.
+    // What a frozen server did late takes longer to be given back.
     let proven = |server: &Server, hold: &Hold| {
-        let decides = server.standing == Standing::Decides;
-        hold.proven(server.seen.sent, if decides { PHANTOM_MS } else { limits.settle_ms })
+        let prompt = server.standing == Standing::Decides || hold.steady;
+        hold.proven(server.seen.sent, if prompt { PHANTOM_MS } else { limits.settle_ms })
     };
     if !proven(a, x) || !proven(b, y) {
         return None;
@@ -453,6 +456,7 @@ mod tests {
             held: Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never },
             since: Mono(since),
             began: Mono(since),
+            steady: false,
             not_before: None,
             offset_before: None,
             moved: None,
