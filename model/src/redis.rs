@@ -421,7 +421,13 @@ mod tests {
         assert_eq!((told(&redis, 5_000), told(&redis, 5_001)), (0, 2));
         redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(6_000), Mono(6_000)), &mut Vec::new());
         assert_eq!(told(&redis, 6_100), 2, "what is not read now has not changed");
-        redis.failed(Some(&"c:1".into()), Standing::Decides, Unknown::Timeout, (Mono(7_000), Mono(7_000)), &mut Vec::new());
+        redis.failed(
+            Some(&"c:1".into()),
+            Standing::Decides,
+            Unknown::Timeout,
+            (Mono(7_000), Mono(7_000)),
+            &mut Vec::new(),
+        );
         assert_eq!(told(&redis, 7_100), 0, "a master that never told");
     }
 
