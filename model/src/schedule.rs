@@ -3,7 +3,8 @@
 //! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`], and the slots are spread
 //! over the interval, so that no bystander of the server waits long. Beside this rhythm, and without disturbing it, single
 //! tasks are read again soon where an answer is needed sooner: to confirm that a lock is free or that a switch vanished,
-//! right after a deadline passes, and right after a gap exceeds the grace. A task never has two reads outstanding.
+//! right after a deadline passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is too
+//! old to be a phantom. A task never has two reads outstanding.
 //!
 //! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
 //! task is found; from then on it is left out, but for a new attempt now and then.

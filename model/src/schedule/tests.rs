@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::reading::{Beside, Extras, Held, Mode, Unknown};
+use crate::reading::{Beside, Extras, Held, Holder, Mode, Unknown};
 
 /// What the imagined server answers at an instant: the lock, and the switches that exist (with `+` in front: on).
 type Answer = (LockReading, &'static [&'static str]);
