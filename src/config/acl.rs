@@ -214,7 +214,7 @@ impl Needs {
             needs.send(&["pexpiretime"]);
         }
         if in_cluster {
-            needs.send(&["cluster|slots", "readonly"]);
+            needs.send(&["cluster|info", "cluster|slots", "readonly"]);
         }
         if sharded {
             needs.send(&["cluster|shards"]);

@@ -325,13 +325,17 @@ mod tests {
     fn owners_are_compared_whoever_follows_and_however_ranges_are_cut() {
         let map = |entries: &[Reply]| decode(&[list(entries)], "asked").unwrap();
         let (a, b) = (server(text("a"), 1), server(text("b"), 1));
-        let one = map(&[range(0, 9, &[a.clone()]), range(10, 20, &[b.clone()])]);
-        let same = map(&[range(0, 4, &[a.clone()]), range(5, 9, &[a.clone(), b.clone()]), range(10, 20, &[b.clone()])]);
+        let one = map(&[range(0, 9, core::slice::from_ref(&a)), range(10, 20, core::slice::from_ref(&b))]);
+        let same = map(&[
+            range(0, 4, core::slice::from_ref(&a)),
+            range(5, 9, &[a.clone(), b.clone()]),
+            range(10, 20, core::slice::from_ref(&b)),
+        ]);
         assert!(one.same_owners(&same) && same.same_owners(&one) && one != same);
         let others = [
-            vec![range(0, 10, &[a.clone()]), range(11, 20, &[b.clone()])],
-            vec![range(0, 9, &[a.clone()]), range(11, 20, &[b.clone()])],
-            vec![range(0, 9, &[b.clone()]), range(10, 20, &[b])],
+            vec![range(0, 10, core::slice::from_ref(&a)), range(11, 20, core::slice::from_ref(&b))],
+            vec![range(0, 9, core::slice::from_ref(&a)), range(11, 20, core::slice::from_ref(&b))],
+            vec![range(0, 9, core::slice::from_ref(&b)), range(10, 20, &[b])],
             vec![range(0, 9, &[a])],
             vec![],
         ];

@@ -67,7 +67,7 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
         agent.check(&view, "one event", view.json["redises"][0]["unknown"]["reason"] == "quorum");
     };
     let expect_sight = |since: Instant| {
-        agent.until(PATIENCE, "read again", |page| readable(page));
+        agent.until(PATIENCE, "read again", readable);
         let delay = since.elapsed();
         assert!(delay <= in_time, "read again after {delay:?}");
     };
