@@ -31,7 +31,7 @@ pub(super) fn all() -> Vec<Scenario> {
         .task(|task| task.on_replicated("leftover").with_lease(LONG_LEASE)),
         Scenario::new(
             "two-masters",
-            "a hold that the promoted replica never had, and another holder there: split",
+            "a hold and a switch that the promoted replica never had, and another holder there: split, switches lost",
             |scene| Box::pin(two_masters(scene)),
         )
         .task(|task| task.on_replicated("doubled").with_lease(LONG_LEASE))
@@ -108,7 +108,9 @@ async fn two_masters(scene: Scene) -> anyhow::Result<()> {
     let (old, new) = (scene.redis("doubled").await?, scene.replica("doubled").await?);
     old.follow(Some(&*new)).await?;
     drop((old, new));
-    scene.pass(20).await;
+    // The switch was written where nobody looks any more.
+    let lost = task.expect("LockwatchSwitchesLost", Instant::now())?;
+    scene.until_told(&lost).await?;
     Ok(())
 }
 
