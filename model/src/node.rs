@@ -177,7 +177,9 @@ impl Node {
 
     /// A batch that failed, or a connection.
     pub(crate) fn failed(&mut self, why: Unknown, events: &mut Vec<EventKind>) {
-        if self.newest != Some(Err(why)) {
+        let known = self.newest.and_then(Result::err);
+        // A connection that breaks and then cannot be made again is one trouble.
+        if known != Some(why) && !known.is_some_and(|known| out_of_reach(known) && out_of_reach(why)) {
             events.push(EventKind::RedisDown { why, decides: self.standing == Standing::Decides });
         }
         if why == Unknown::NotMaster {
@@ -211,6 +213,11 @@ impl Node {
             version: self.version.clone(),
         }
     }
+}
+
+/// Nothing comes from the server, for whatever reason.
+fn out_of_reach(why: Unknown) -> bool {
+    matches!(why, Unknown::Connect | Unknown::Closed | Unknown::Timeout)
 }
 
 /// How far the server's clock moved more than the agent's did, if by more than any slowness of the answers explains.

@@ -26,6 +26,9 @@ const B: &str = "bbbbbbbb-2f4a-4c6e-8a1b-9d8e7f6a5b4c:12";
 /// A third one.
 const C: &str = "cccccccc-55f1-4e35-9d2b-1a7c0f6e8b90:3";
 const INTERVAL: Duration = Duration::from_millis(300);
+/// How soon two holders are told once both are visible: a hold proves nothing before it is older than a phantom (1.15 s),
+/// however short the interval. The rest is the test's own look.
+const TOLD_WITHIN: Duration = INTERVAL.saturating_add(Duration::from_millis(1_250));
 /// How long a master that was replaced may take to become a replica.
 const RECONFIGURED: Duration = Duration::from_secs(60);
 
@@ -90,6 +93,11 @@ fn fared(page: &Page, fate: &str) -> f64 {
     page.get("lockwatch_redis_locks_after_change_total", &[("fate", fate)]).unwrap()
 }
 
+/// Two sweeps: the program knows up to where each server has written.
+fn let_it_read() {
+    std::thread::sleep(INTERVAL * 2);
+}
+
 /// Waits until the newest reading of the task is from this server.
 #[track_caller]
 fn until_read_at(agent: &Agent, sentinels: &Sentinels, server: usize) {
@@ -118,7 +126,7 @@ fn assert_calm(agent: &Agent, pages: &[Page], verdict: &str) {
         && last.of(TASK, "lock_lost_total") == Some(0.0)
         && last.of(TASK, "task_down_time_seconds_total") == Some(0.0);
     agent.check(last, "no split, nothing lost, no gap", harmless);
-    let bad = ["split_began", "lock_lost", "gap_began", "switches_lost", "generation_changed"];
+    let bad = ["split_began", "lock_lost", "gap_began", "switches_lost"];
     for event in bad {
         let mut lines = told(agent, event, &[]);
         lines.retain(|line| !line.contains(" task=") || line.contains(&format!(" task={TASK} ")));
