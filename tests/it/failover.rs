@@ -1,5 +1,6 @@
 //! The whole program beside real Sentinels, clusters and replicas that fail over: what it says meanwhile, and afterwards.
 
+mod cluster;
 mod sentinel;
 
 use std::time::Duration;
