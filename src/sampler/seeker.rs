@@ -43,7 +43,9 @@ pub(super) async fn seek(
         }
         told_why = why;
         let interval = seeker.config.interval;
-        let pause = if map.is_ok() { interval * EVERY } else { interval };
+        // A slot that nobody serves may be taken over at any moment.
+        let calm = map.as_ref().is_ok_and(|map| map.uncovered() == 0);
+        let pause = if calm { interval * EVERY } else { interval };
         if maps.send(map).await.is_err() || !turn.wait(pause).await {
             return;
         }

@@ -19,6 +19,9 @@ use crate::sampler::node::Heard;
 use crate::sampler::urgency::{Urge, urgency};
 use crate::sampler::{Server, Tasks, seeker};
 
+/// A master and whoever follows it.
+type Shard = Arc<Vec<Announced>>;
+
 /// What is known of the cluster.
 pub(super) struct Cluster {
     pub(super) maps: mpsc::Receiver<Result<SlotMap, Unknown>>,
@@ -26,12 +29,12 @@ pub(super) struct Cluster {
     config: ClusterConfig,
     /// The newest layout, or why there never was one.
     map: Result<SlotMap, Unknown>,
-    /// Servers that served a slot before, each for which, and until when they are looked at.
-    former: BTreeMap<u16, (Announced, Mono)>,
+    /// Who had a slot before it changed hands, and until when they are looked at.
+    former: BTreeMap<u16, (Shard, Mono)>,
     /// When the first of them is looked at no more.
     former_until: Option<Mono>,
-    /// Slots that changed hands since the newest plan.
-    moved: Vec<(u16, Announced)>,
+    /// Slots that changed hands since the newest plan, and who had them before.
+    moved: Vec<(u16, Shard)>,
     /// The servers that serve slots by the newest plan.
     serving: BTreeSet<Arc<str>>,
     _asking: AbortOnDropHandle<()>,
@@ -67,9 +70,7 @@ impl Cluster {
                 self.tell_foreign(new);
             }
             if let Some(old) = old.filter(|old| !old.same_owners(new)) {
-                let owners = (0..SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
-                let moved = owners.filter(|(slot, owner)| new.owner(*slot) != Some(owner));
-                self.moved.extend(moved.map(|(slot, owner)| (slot, owner.clone())));
+                self.moved.extend(moved(old, new));
             }
         }
         self.map = told;
@@ -90,9 +91,8 @@ impl Cluster {
     }
 
     pub(super) fn plan(&mut self, now: Mono, all: &Tasks) -> Plan {
-        for (slot, owner) in self.moved.drain(..) {
-            self.former.insert(slot, (owner, now.plus_ms(FORMER_MS)));
-        }
+        let until = now.plus_ms(FORMER_MS);
+        self.former.extend(self.moved.drain(..).map(|(slot, shard)| (slot, (shard, until))));
         self.former.retain(|_, (_, until)| *until > now);
         self.former_until = self.former.values().map(|(_, until)| *until).min();
         let map = match &self.map {
@@ -136,8 +136,9 @@ impl Cluster {
 
     /// Where each announced server is dialled; those that may not be are left out.
     fn reached(&self, map: &SlotMap) -> BTreeMap<Announced, HostPort> {
-        let former: BTreeSet<&Announced> = self.former.values().map(|(owner, _)| owner).collect();
-        let announced: BTreeSet<Announced> = map.nodes().into_iter().chain(former.into_iter().cloned()).collect();
+        let former: BTreeSet<&Shard> = self.former.values().map(|(shard, _)| shard).collect();
+        let former = former.into_iter().flat_map(|shard| shard.iter().cloned());
+        let announced: BTreeSet<Announced> = map.nodes().into_iter().chain(former).collect();
         let resolve = |announced: Announced| {
             let at = self.resolve(&announced)?;
             Some((announced, at))
@@ -155,10 +156,22 @@ impl Cluster {
     }
 }
 
+/// The slots of which another server is master than before, or none; and who had them.
+fn moved(old: &SlotMap, new: &SlotMap) -> Vec<(u16, Shard)> {
+    let mut shards: BTreeMap<&Announced, Shard> = BTreeMap::new();
+    let owners = (0..SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
+    let moved = owners.filter(|(slot, owner)| new.owner(*slot) != Some(owner));
+    let shard = |(slot, owner)| {
+        let shard = shards.entry(owner).or_insert_with(|| Arc::new(old.servers(slot).cloned().collect()));
+        (slot, Arc::clone(shard))
+    };
+    moved.map(shard).collect()
+}
+
 /// Which server has which key.
 struct Servers<'a> {
     map: &'a SlotMap,
-    former: &'a BTreeMap<u16, (Announced, Mono)>,
+    former: &'a BTreeMap<u16, (Shard, Mono)>,
     reached: BTreeMap<Announced, HostPort>,
 }
 
@@ -189,17 +202,19 @@ impl Servers<'_> {
     fn sort<'a>(&'a self, task: TaskIndex, spec: &Arc<TaskSpec>, sorting: &mut Sorting<'a>) {
         let own = (task, Arc::clone(spec));
         let number = slot(&spec.lock.key);
-        let at = match self.of(number) {
-            Ok(at) => at,
-            Err(why) => return sorting.unserved.entry(why).or_default().push(own),
-        };
-        let former = self.former.get(&number).map(|(owner, _)| owner);
+        let at = self.of(number);
+        // Who had the slot stays a witness also while nobody serves it: of a split, both sides must have been seen all the time.
+        let former = self.former.get(&number).into_iter().flat_map(|(shard, _)| shard.iter());
         let others: BTreeSet<&HostPort> =
             self.map.servers(number).chain(former).filter_map(|other| self.resolve(other)).collect();
-        for other in others.into_iter().filter(|other| *other != at) {
+        for other in others.into_iter().filter(|other| at != Ok(*other)) {
             sorting.witnessed.entry(other).or_default().push(own.clone());
             sorting.known.insert(other);
         }
+        let at = match at {
+            Ok(at) => at,
+            Err(why) => return sorting.unserved.entry(why).or_default().push(own),
+        };
         let mut apart: BTreeMap<Result<&HostPort, Unknown>, Scope> = BTreeMap::new();
         let mut here = Scope::ALL;
         for (key, part) in keys_beside(spec) {

@@ -291,6 +291,8 @@ fn node_setup(place: Place, options: &Options) -> Setup {
         format!("cluster-announce-port {}", place.port),
         format!("cluster-announce-bus-port {}", place.bus_port),
         "repl-diskless-sync-delay 0".to_owned(),
+        // Members call from addresses that are not 127.0.0.1, which Redis takes for strangers.
+        "protected-mode no".to_owned(),
     ];
     lines.extend(password_lines(options));
     lines.extend(options.lines.iter().map(|line| (*line).to_owned()));
