@@ -47,6 +47,9 @@ pub struct Assignment {
 /// Some tasks of one redis, sorted by index.
 type Tasks = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
 
+/// The address of a server, or why there is none.
+type Server = Result<Arc<str>, Unknown>;
+
 /// Samples one redis until `assignments` is closed or the engine is gone. A new assignment keeps the connections if the
 /// servers and the logins are the same.
 pub async fn run(mut assignments: watch::Receiver<Arc<Assignment>>, inputs: mpsc::Sender<Input>, clock: Clock) {
@@ -190,7 +193,7 @@ impl Sampler {
         if self.plan.beside.is_empty() {
             return Ok(());
         }
-        let mut by_server: BTreeMap<Option<Arc<str>>, Vec<(TaskIndex, Scope)>> = BTreeMap::new();
+        let mut by_server: BTreeMap<Server, Vec<(TaskIndex, Scope)>> = BTreeMap::new();
         for task in read {
             for (server, scope) in self.plan.beside.get(task).into_iter().flatten() {
                 by_server.entry(server.clone()).or_default().push((*task, *scope));
@@ -198,13 +201,15 @@ impl Sampler {
         }
         let now = self.out.clock.now();
         for (server, parts) in by_server {
-            let node = self.nodes.iter_mut().find(|node| Some(node.address()) == server.as_ref());
+            let node = match &server {
+                Ok(server) => self.nodes.iter_mut().find(|node| node.address() == server).ok_or(Unknown::NotReadYet),
+                Err(why) => Err(*why),
+            };
             match node {
-                Some(node) => node.read_beside(parts, address, now, &self.out).await?,
-                None => {
+                Ok(node) => node.read_beside(parts, address, now, &self.out).await?,
+                Err(why) => {
                     let spec = |task| spec(&self.assignment.tasks, task);
-                    let readings = unreadable(&parts, spec, Unknown::ClusterDown);
-                    let outcome = Outcome::Beside { vouch: None, readings };
+                    let outcome = Outcome::Beside { vouch: None, readings: unreadable(&parts, spec, why) };
                     self.out.sample(None, Standing::Decides, (now, 0), outcome).await?;
                 }
             }

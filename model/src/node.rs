@@ -21,6 +21,8 @@ const HISTORIES_MAX: usize = 16;
 pub(crate) struct Node {
     pub(crate) address: Arc<str>,
     standing: Standing,
+    /// What those of the newest accepted batch were good for.
+    word: Standing,
     /// Whether the newest batch was accepted; `None` before the first.
     newest: Option<Result<(), Unknown>>,
     role: Option<Role>,
@@ -58,6 +60,7 @@ impl Node {
         Node {
             address,
             standing: Standing::Witness,
+            word: Standing::Witness,
             newest: None,
             role: None,
             role_verified: None,
@@ -75,6 +78,11 @@ impl Node {
     /// What its answers are good for, as of the newest batch.
     pub(crate) fn standing(&self) -> Standing {
         self.standing
+    }
+
+    /// Whether it does not decide, and was last heard as one that does not.
+    pub(crate) fn witnesses(&self) -> bool {
+        self.standing == Standing::Witness && self.word == Standing::Witness
     }
 
     /// The generation as of the newest accepted batch.
@@ -120,6 +128,7 @@ impl Node {
             events.push(EventKind::RedisUp);
         }
         self.standing = standing;
+        self.word = standing;
         self.newest = Some(Ok(()));
         self.role = Some(vouch.role);
         self.role_verified = Some(vouch.role_verified);

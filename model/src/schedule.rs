@@ -13,8 +13,9 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::reading::{Deadline, LockReading, Switch, SwitchesReading, TaskReading, User};
+use crate::reading::{Deadline, Holder, LockReading, Switch, SwitchesReading, TaskReading, User};
 use crate::spec::{TaskIndex, TaskSpec};
+use crate::split::clients_meet;
 use crate::time::{Mono, ServerTime};
 use crate::witness::PHANTOM_MS;
 
@@ -28,8 +29,8 @@ const CONFIRM_AFTER_MS: u64 = 260;
 const AFTER_DEADLINE_MS: u64 = 20;
 /// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its batch may be early.
 const AFTER_GRACE_MS: u64 = 20;
-/// How long after a new hold was first seen it is looked at: it is no phantom then, even if the read comes a little early.
-const PROOF_AFTER_MS: u64 = PHANTOM_MS + 10;
+/// How long after a new holder can be no phantom any more the lock is looked at.
+const AFTER_PHANTOM_MS: u64 = 20;
 /// Most beginnings of gaps that are remembered of one task.
 const GRACES_MAX: usize = 4;
 /// Extra reads that are due this close together share a batch.
@@ -48,12 +49,14 @@ pub struct Watched {
     pub task: TaskIndex,
     /// How long a gap of it may be; `None`: there are none, because nobody ever wants it.
     pub grace_ms: Option<u64>,
+    /// A new holder is looked at again as soon as it cannot be a phantom any more: where another server may show another one.
+    pub proves_holders: bool,
 }
 
 impl Watched {
     /// The task `index`, which is `spec`.
     pub fn new(index: TaskIndex, spec: &TaskSpec) -> Watched {
-        Watched { task: index, grace_ms: spec.may_be_wanted().then_some(spec.grace_ms) }
+        Watched { task: index, grace_ms: spec.may_be_wanted().then_some(spec.grace_ms), proves_holders: false }
     }
 }
 
@@ -68,6 +71,15 @@ pub struct Batch {
     pub withheld: Vec<TaskIndex>,
     /// Ask for waiters and fencing tokens too.
     pub with_extras: bool,
+}
+
+impl Batch {
+    /// The tasks have changed while it is under way: see [`Schedule::change`].
+    pub fn detach(&mut self) {
+        if let BatchKind::Regular { .. } = self.kind {
+            self.kind = BatchKind::Extra;
+        }
+    }
 }
 
 /// Why a batch is due.
@@ -101,8 +113,6 @@ pub struct Schedule {
     /// The newest sweep of which a tick was skipped.
     skipped_sweep: Option<u64>,
     skipped: u32,
-    /// The age of a hold proves something here.
-    proves: bool,
 }
 
 /// Tasks that are read together.
@@ -127,9 +137,6 @@ struct Entry {
     reading: bool,
     /// Read apart from its slot: see [`Schedule::suspects`] and [`Schedule::too_large`].
     apart: Option<Apart>,
-    /// An instance that held the lock when it was last read, and when the hold is old enough to prove something; only where
-    /// that matters.
-    holder: Option<(Vec<u8>, Mono)>,
     /// The lock was free when last read, with or without confirmation.
     free: bool,
     /// When the lock was first seen free, until that is confirmed.
@@ -145,6 +152,11 @@ struct Entry {
     deadline_reads: u8,
     /// When to look whether the lock is still held after its deadline.
     deadline_at: Option<Mono>,
+    proves_holders: bool,
+    /// Who held it in the newest reading.
+    holders: Vec<Holder>,
+    /// When a new holder cannot be a phantom any more.
+    proof_at: Option<Mono>,
     /// The next extra read.
     extra_at: Option<Mono>,
 }
@@ -190,13 +202,36 @@ impl Schedule {
             too_large: BTreeSet::new(),
             skipped_sweep: None,
             skipped: 0,
-            proves: false,
         }
     }
 
-    /// The same, but each new hold is looked at again as soon as it cannot be a phantom any more.
-    pub fn proving(self) -> Schedule {
-        Schedule { proves: true, ..self }
+    /// Other tasks are to be read from `now` on. Those that stay keep their rhythm and what is remembered of them; those that
+    /// are new are due at once. Slots are cut anew, so that batches under way must be detached: [`Batch::detach`].
+    pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
+        let first = self.slots.first();
+        let (start, sweep) = first.map_or((now, 0), |slot| (slot.next_at, slot.sweep));
+        let mut new = Schedule::new(tasks, self.interval_ms, start);
+        let retry = self.slots.iter().any(|slot| slot.retry);
+        for slot in &mut new.slots {
+            if slot.next_at > now.plus_ms(self.interval_ms) {
+                slot.next_at = Mono(slot.next_at.0 - self.interval_ms);
+            }
+            (slot.sweep, slot.retry) = (sweep, retry);
+        }
+        for (position, entry) in new.entries.iter_mut().enumerate() {
+            match self.position(entry.task).and_then(|old| self.entries.get(old)) {
+                Some(old) => *entry = Entry { slot: entry.slot, grace_ms: entry.grace_ms, ..old.clone() },
+                None => entry.extra_at = Some(now),
+            }
+            if let (Some(at), false) = (entry.extra_at, entry.reading) {
+                new.extras.insert((at, position));
+            }
+        }
+        let mut suspects = core::mem::take(&mut self.suspects);
+        suspects.iter_mut().for_each(|group| group.retain(|task| new.position(*task).is_some()));
+        suspects.retain(|group| !group.is_empty());
+        let too_large = self.too_large.iter().filter(|(_, task)| new.position(*task).is_some()).copied().collect();
+        *self = Schedule { suspects, too_large, skipped_sweep: self.skipped_sweep, skipped: self.skipped, ..new };
     }
 
     /// When to look again: the instant of the next tick or extra read, perhaps in the past.
@@ -244,9 +279,6 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(position) else { return };
         let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
         entry.observe_lock(sent, &reading.lock);
-        if self.proves {
-            entry.observe_holder(sent, &reading.lock);
-        }
         entry.observe_switches(sent, reading.beside.switches.as_ref());
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
         entry.deadline_at = deadline.filter(|_| entry.may_chase_deadline());
@@ -446,7 +478,6 @@ impl Entry {
             slot,
             reading: false,
             apart: None,
-            holder: None,
             free: false,
             free_since: None,
             vanished_since: None,
@@ -454,6 +485,9 @@ impl Entry {
             graces_over: Vec::new(),
             deadline_reads: 0,
             deadline_at: None,
+            proves_holders: watched.proves_holders,
+            holders: Vec::new(),
+            proof_at: None,
             extra_at: None,
         }
     }
@@ -464,36 +498,30 @@ impl Entry {
         let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
         let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
         let deadline = self.deadline_at.filter(|at| *at > sent);
-        let proof = self.holder.as_ref().map(|(_, old_at)| *old_at).filter(|at| *at > sent);
+        let proof = self.proof_at.filter(|at| *at > sent);
         [confirmation, deadline, grace, proof].into_iter().flatten().min()
     }
 
     fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
         match lock {
-            LockReading::Held(_) => {
+            LockReading::Held(held) => {
+                if self.proves_holders && !clients_meet(&self.holders, &held.holders) {
+                    self.holders.clone_from(&held.holders);
+                    self.proof_at = Some(sent.plus_ms(PHANTOM_MS + AFTER_PHANTOM_MS));
+                }
                 self.free = false;
                 self.free_since = None;
                 self.graces_over.clear();
             }
             LockReading::Free if !self.free => {
+                self.holders.clear();
+                self.proof_at = None;
                 self.free = true;
                 self.free_since = Some(sent);
                 self.gap_may_begin(sent);
             }
             LockReading::Free => self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS),
             LockReading::Unknown(_) => {}
-        }
-    }
-
-    fn observe_holder(&mut self, sent: Mono, lock: &LockReading) {
-        let held = match lock {
-            LockReading::Held(held) => held,
-            LockReading::Free => return self.holder = None,
-            LockReading::Unknown(_) => return,
-        };
-        let same = |client: &[u8]| held.holders.iter().any(|holder| holder.client == client);
-        if !self.holder.as_ref().is_some_and(|(client, _)| same(client)) {
-            self.holder = held.holders.first().map(|holder| (holder.client.clone(), sent.plus_ms(PROOF_AFTER_MS)));
         }
     }
 

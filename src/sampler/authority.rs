@@ -1,27 +1,28 @@
 //! Who decides: from what Sentinels, a cluster or the servers themselves say, the plan of who is asked what.
 
+mod cluster;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lockwatch_model::input::{Role, SentinelWord, Standing, Topology};
 use lockwatch_model::read::Scope;
 use lockwatch_model::reading::Unknown;
-use lockwatch_model::spec::{Key, ProgressSource, RedisIndex, TaskIndex, TaskSpec, WantedSource};
+use lockwatch_model::spec::{RedisIndex, TaskIndex};
 use lockwatch_model::time::Mono;
 use lockwatch_model::topology::Announced;
-use lockwatch_model::topology::cluster::{SlotMap, slot};
 use lockwatch_model::topology::replicated::Lead;
 use lockwatch_model::topology::sentinel::Quorum;
 use tokio::sync::mpsc;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::cluster::Cluster;
 use super::node::Heard;
-use super::seeker;
 use super::sentinel::{self, Word};
 use super::urgency::{Urge, urgency};
-use super::{Assignment, Tasks};
+use super::{Assignment, Server, Tasks};
 use crate::clock::Clock;
-use crate::config::{ClusterConfig, Endpoint, HostPort, Peers, RedisConfig, SentinelConfig, Servers, ms};
+use crate::config::{Endpoint, HostPort, Peers, RedisConfig, SentinelConfig, Servers, ms};
 
 /// An answer of a Sentinel counts for so many intervals after it was asked for.
 const QUORUM_INTERVALS: u64 = 2;
@@ -36,8 +37,8 @@ pub(super) struct Plan {
     pub(super) nodes: Vec<Planned>,
     /// Tasks about which nobody decides, and why.
     pub(super) orphans: Vec<(Tasks, Unknown)>,
-    /// What lives beside locks on other servers: for each task, which server (if any serves it) and which parts.
-    pub(super) beside: BTreeMap<TaskIndex, Vec<(Option<Arc<str>>, Scope)>>,
+    /// What lives beside locks on other servers: for each task, which server (or why none) and which parts.
+    pub(super) beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
     /// The engine must be told.
     pub(super) is_told: bool,
     masters: Option<Result<Vec<Arc<str>>, Unknown>>,
@@ -144,7 +145,11 @@ impl Authority {
                 None => std::future::pending().await,
             },
             Kind::Cluster(cluster) => match cluster.maps.recv().await {
-                Some(map) => cluster.learn(map),
+                Some(told) => {
+                    if !cluster.learn(told) {
+                        return;
+                    }
+                }
                 None => std::future::pending().await,
             },
         }
@@ -162,12 +167,7 @@ impl Authority {
                     sentinels.urge.hurry();
                 }
             }
-            Kind::Cluster(cluster) => {
-                let decides = cluster.deciding.contains(address);
-                if heard.moved || (decides && (heard.failed.is_some() || heard.role == Some(Role::Replica))) {
-                    cluster.urge.hurry();
-                }
-            }
+            Kind::Cluster(cluster) => cluster.heard(address, heard),
         }
     }
 
@@ -177,7 +177,7 @@ impl Authority {
             Kind::Standalone => None,
             Kind::Replicated(replicated) => replicated.silent_at(),
             Kind::Sentinel(sentinels) => sentinels.next_wake(),
-            Kind::Cluster(cluster) => cluster.former.values().map(|(_, until)| *until).min(),
+            Kind::Cluster(cluster) => cluster.next_wake(),
         }
     }
 
@@ -412,186 +412,4 @@ impl Sentinels {
         };
         self.configured.iter().enumerate().map(word).collect()
     }
-}
-
-/// A cluster.
-struct Cluster {
-    maps: mpsc::Receiver<Result<SlotMap, Unknown>>,
-    urge: Urge,
-    config: ClusterConfig,
-    /// The newest layout, or why there never was one.
-    map: Result<SlotMap, Unknown>,
-    /// Servers that served a slot before, each for which, and until when they are looked at.
-    former: BTreeMap<u16, (Announced, Mono)>,
-    /// Slots that changed hands with the newest layout.
-    moved: Vec<(u16, Announced)>,
-    /// The servers that decide by the newest plan.
-    deciding: BTreeSet<Arc<str>>,
-    _asking: AbortOnDropHandle<()>,
-}
-
-impl Cluster {
-    fn new(config: &RedisConfig, cluster: &ClusterConfig) -> Cluster {
-        let (urge, turn) = urgency();
-        let (sender, maps) = mpsc::channel(WORDS);
-        let asking = tokio::spawn(seeker::seek(config.clone(), cluster.clone(), turn, sender));
-        Cluster {
-            maps,
-            urge,
-            config: cluster.clone(),
-            map: Err(Unknown::NotReadYet),
-            former: BTreeMap::new(),
-            moved: Vec::new(),
-            deciding: BTreeSet::new(),
-            _asking: AbortOnDropHandle::new(asking),
-        }
-    }
-
-    /// Takes in a layout. One that is not told leaves the newest in force: each of its servers still says what it is, and
-    /// what it does not serve any more.
-    fn learn(&mut self, told: Result<SlotMap, Unknown>) {
-        match (told, &self.map) {
-            (Ok(new), Ok(old)) => {
-                let owners =
-                    (0..lockwatch_model::topology::cluster::SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
-                let moved = owners.filter(|(slot, owner)| new.owner(*slot) != Some(owner));
-                self.moved.extend(moved.map(|(slot, owner)| (slot, owner.clone())));
-                if new.nodes() != old.nodes() {
-                    self.tell_foreign(&new);
-                }
-                self.map = Ok(new);
-            }
-            (Ok(new), Err(_)) => {
-                self.tell_foreign(&new);
-                self.map = Ok(new);
-            }
-            (Err(why), Err(_)) => self.map = Err(why),
-            (Err(_), Ok(_)) => {}
-        }
-    }
-
-    fn plan(&mut self, now: Mono, all: &Tasks) -> Plan {
-        for (slot, owner) in self.moved.drain(..) {
-            self.former.insert(slot, (owner, now.plus_ms(FORMER_MS)));
-        }
-        self.former.retain(|_, (_, until)| *until > now);
-        let map = match &self.map {
-            Ok(map) => map,
-            Err(why) => {
-                let told = *why != Unknown::NotReadYet;
-                let orphans = if told { orphans(all, Some(*why)) } else { Vec::new() };
-                return Plan { orphans, is_told: told, masters: Some(Err(*why)), ..Plan::default() };
-            }
-        };
-        let mut sorting = Sorting::default();
-        for (task, spec) in all.iter() {
-            self.sort(map, *task, spec, &mut sorting);
-        }
-        // A master without tasks may have what lives beside other servers' locks.
-        for master in map.masters().iter().filter_map(|master| self.resolve(master)) {
-            sorting.known.insert(master);
-        }
-        self.deciding = sorting.own.keys().map(|at| Arc::from(at.to_string())).collect();
-        let duty = |at: &HostPort| match (sorting.own.get(at), sorting.witnessed.get(at)) {
-            (Some(own), _) => {
-                let scopes = Arc::new(sorting.scopes.clone());
-                Duty { scopes, ..Duty::new(Standing::Decides, &Arc::new(own.clone()), all) }
-            }
-            (None, witnessed) => Duty::new(Standing::Witness, &Arc::new(witnessed.cloned().unwrap_or_default()), all),
-        };
-        let nodes: Vec<Planned> = sorting.known.iter().map(|at| planned(at.clone(), duty(at))).collect();
-        let unserved = sorting.unserved.into_iter().map(|(why, tasks)| (Arc::new(tasks), why));
-        let masters =
-            map.masters().into_iter().filter_map(|master| self.resolve(&master)).map(|at| at.to_string().into());
-        Plan {
-            nodes,
-            orphans: unserved.collect(),
-            beside: sorting.beside,
-            is_told: true,
-            masters: Some(Ok(masters.collect())),
-            sentinels: Vec::new(),
-            uncovered_slots: map.uncovered(),
-        }
-    }
-
-    fn resolve(&self, announced: &Announced) -> Option<HostPort> {
-        self.config.peers.resolve(announced, &self.config.nodes)
-    }
-
-    /// Servers that the configuration does not allow are named once for each layout.
-    fn tell_foreign(&self, map: &SlotMap) {
-        map.nodes().iter().filter(|node| self.resolve(node).is_none()).for_each(foreign);
-    }
-
-    /// The server of a key, or why there is none.
-    fn server(&self, map: &SlotMap, key: &[u8]) -> Result<HostPort, Unknown> {
-        let owner = map.owner(slot(key)).ok_or(Unknown::ClusterDown)?;
-        self.resolve(owner).ok_or(Unknown::ForeignAddress)
-    }
-
-    /// Finds the servers of one task.
-    fn sort(&self, map: &SlotMap, task: TaskIndex, spec: &Arc<TaskSpec>, sorting: &mut Sorting) {
-        let own = (task, Arc::clone(spec));
-        let at = match self.server(map, &spec.lock.key) {
-            Ok(at) => at,
-            Err(why) => return sorting.unserved.entry(why).or_default().push(own),
-        };
-        let number = slot(&spec.lock.key);
-        let former = self.former.get(&number).map(|(owner, _)| owner);
-        for other in map.servers(number).chain(former).filter_map(|other| self.resolve(other)) {
-            if other != at {
-                sorting.witnessed.entry(other.clone()).or_default().push(own.clone());
-                sorting.known.insert(other);
-            }
-        }
-        let mut apart: BTreeMap<Option<Arc<str>>, Scope> = BTreeMap::new();
-        let mut here = Scope::ALL;
-        for (key, part) in keys_beside(spec) {
-            let server = self.server(map, key).ok();
-            if server.as_ref() != Some(&at) {
-                let name = server.map(|server| Arc::from(server.to_string()));
-                *part(apart.entry(name).or_insert(Scope::NOTHING)) = true;
-                *part(&mut here) = false;
-            }
-        }
-        if !apart.is_empty() {
-            sorting.beside.insert(task, apart.into_iter().collect());
-            sorting.scopes.insert(task, here);
-        }
-        sorting.known.insert(at.clone());
-        sorting.own.entry(at).or_default().push(own);
-    }
-}
-
-/// The tasks of a cluster by their servers.
-#[derive(Default)]
-struct Sorting {
-    known: BTreeSet<HostPort>,
-    own: BTreeMap<HostPort, Vec<(TaskIndex, Arc<TaskSpec>)>>,
-    witnessed: BTreeMap<HostPort, Vec<(TaskIndex, Arc<TaskSpec>)>>,
-    unserved: BTreeMap<Unknown, Vec<(TaskIndex, Arc<TaskSpec>)>>,
-    scopes: BTreeMap<TaskIndex, Scope>,
-    beside: BTreeMap<TaskIndex, Vec<(Option<Arc<str>>, Scope)>>,
-}
-
-type Part = fn(&mut Scope) -> &mut bool;
-
-/// The keys that a task has beside its lock, and which part of it each one is. Switches in keys of their own share a slot.
-fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, Part)> {
-    let switches = spec.wanted.as_ref().and_then(|wanted| match &wanted.source {
-        WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key) => Some(key),
-        WantedSource::Keys(keys) => keys.first(),
-        WantedSource::Always | WantedSource::Never => None,
-    });
-    let progress = spec.progress.as_ref().map(|progress| match &progress.source {
-        ProgressSource::HashField { key, .. } | ProgressSource::Key(key) | ProgressSource::Length(key) => key,
-    });
-    let parts: [(Option<&Key>, Part); 5] = [
-        (switches, |scope| &mut scope.switches),
-        (progress, |scope| &mut scope.progress),
-        (spec.claims.as_ref().map(|claims| &claims.key), |scope| &mut scope.claims),
-        (spec.paused_until.as_ref(), |scope| &mut scope.pause),
-        (spec.hosts.as_ref(), |scope| &mut scope.hosts),
-    ];
-    parts.into_iter().filter_map(|(key, part)| Some((key?, part)))
 }

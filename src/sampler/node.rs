@@ -12,10 +12,12 @@ use std::task::{Context, Poll};
 use lockwatch_model::accept::{Caps, Timing};
 use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reading::{LockReading, SwitchesReading, TaskReading, Unknown};
+use lockwatch_model::reading::{
+    ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+};
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::schedule::{Batch, Schedule, Watched};
-use lockwatch_model::spec::{TaskIndex, TaskSpec};
+use lockwatch_model::spec::{RedisKind, TaskIndex, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
@@ -25,7 +27,7 @@ use super::link::{Dialled, Link};
 use super::question::{Answer, Question};
 use super::{Gone, Out, spec, unreadable};
 use crate::clock::Clock;
-use crate::config::{Endpoint, RedisConfig, Servers, ms};
+use crate::config::{Endpoint, RedisConfig, ms};
 use crate::redis;
 
 /// Most batches under way on one connection.
@@ -41,8 +43,8 @@ pub(super) struct Node {
     endpoint: Endpoint,
     redis: Arc<str>,
     interval_ms: u64,
-    /// There may be replicas, and so holds that no client knows of.
-    has_phantoms: bool,
+    /// Other servers may show other holders.
+    has_others: bool,
     duty: Duty,
     schedule: Schedule,
     /// The role that it gave last.
@@ -134,7 +136,7 @@ impl Node {
             endpoint,
             redis: Arc::clone(&config.name),
             interval_ms: ms(config.interval),
-            has_phantoms: !matches!(config.servers, Servers::One(_)),
+            has_others: config.servers.kind() != RedisKind::Standalone,
             duty: Duty::none(),
             schedule: Schedule::new(Vec::new(), ms(config.interval), now),
             role: None,
@@ -157,11 +159,23 @@ impl Node {
         &self.endpoint
     }
 
-    /// Gives it a duty. Under another one than before, what is under way is dropped and everything is due now.
+    /// Gives it a duty. With another standing than before, what is under way is dropped and everything is due now; with
+    /// other tasks, those that stay are not disturbed.
     pub(super) fn assign(&mut self, duty: &Duty, now: Mono) {
-        if self.duty != *duty {
-            self.duty = duty.clone();
+        if self.duty == *duty {
+            return;
+        }
+        let old = std::mem::replace(&mut self.duty, duty.clone());
+        if old.standing != self.duty.standing {
             self.begin_anew(now);
+        } else if old.own != self.duty.own {
+            let flying = self.flights.iter_mut().map(|flight| &mut flight.flying).chain(&mut self.opening);
+            for Flying { what, .. } in flying {
+                if let What::Scheduled(batch) = what {
+                    batch.detach();
+                }
+            }
+            self.schedule.change(self.watched(), now);
         }
     }
 
@@ -169,6 +183,7 @@ impl Node {
     pub(super) fn configure(&mut self, config: &RedisConfig, now: Mono) {
         self.redis = Arc::clone(&config.name);
         self.interval_ms = ms(config.interval);
+        self.has_others = config.servers.kind() != RedisKind::Standalone;
         self.duty = Duty::none();
         self.begin_anew(now);
     }
@@ -179,13 +194,18 @@ impl Node {
         if let Some(Flying { what: What::Scheduled(batch), .. }) = self.opening.take() {
             self.schedule.broken(&batch);
         }
-        let watched = self.duty.own.iter().map(|(task, spec)| Watched::new(*task, spec)).collect();
         let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
         let every = if slowly { REPLICA_EVERY } else { 1 };
-        let schedule = Schedule::new(watched, self.interval_ms.saturating_mul(every), now);
-        let proving = self.has_phantoms && self.duty.standing == Standing::Decides;
-        self.schedule = if proving { schedule.proving() } else { schedule };
+        self.schedule = Schedule::new(self.watched(), self.interval_ms.saturating_mul(every), now);
         self.pulse_at = now.plus_ms(self.interval_ms);
+    }
+
+    fn watched(&self) -> Vec<Watched> {
+        let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| Watched {
+            proves_holders: self.has_others,
+            ..Watched::new(*task, spec)
+        };
+        self.duty.own.iter().map(watched).collect()
     }
 
     /// Takes in switches of one of its locks that live on another server.
@@ -416,13 +436,14 @@ impl Node {
     async fn report_failure(
         &self,
         what: &What,
-        tasks: Vec<TaskIndex>,
+        mut tasks: Vec<TaskIndex>,
         instants: (Mono, u64),
         why: Unknown,
         out: &Out,
     ) -> Result<(), Gone> {
         match what {
             What::Scheduled(_) | What::Pulse => {
+                tasks.retain(|task| self.owns(*task));
                 let outcome = Outcome::Failed { tasks, why };
                 out.sample(Some(&self.address), self.duty.standing, instants, outcome).await
             }
@@ -440,7 +461,12 @@ impl Node {
         out: &Out,
     ) -> Result<Heard, Gone> {
         self.link.succeeded(timing.received);
-        let Answer { vouch, mut done, again } = answer;
+        let Answer { vouch, mut done, mut again } = answer;
+        if matches!(what, What::Scheduled(_)) {
+            // Tasks may have gone to another server meanwhile, which has perhaps answered already.
+            done.retain(|(task, _)| self.owns(*task));
+            again.retain(|(task, _)| self.owns(*task));
+        }
         let mut heard = Heard { role: Some(vouch.role), ..Heard::default() };
         heard.moved = done.iter().any(|(_, reading)| has_moved(reading));
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
@@ -558,11 +584,22 @@ impl Node {
     fn spec(&self, task: TaskIndex) -> Option<Arc<TaskSpec>> {
         spec(&self.duty.all, task)
     }
+
+    /// Whether the lock of a task is read here.
+    fn owns(&self, task: TaskIndex) -> bool {
+        self.duty.own.binary_search_by_key(&task, |(index, _)| *index).is_ok()
+    }
 }
 
 /// Whether a reading shows that a key is not where it was thought to be.
 fn has_moved(reading: &TaskReading) -> bool {
-    let elsewhere = |why: &Unknown| matches!(why, Unknown::Moved | Unknown::ClusterDown);
-    matches!(&reading.lock, LockReading::Unknown(why) if elsewhere(why))
-        || matches!(&reading.beside.switches, Some(SwitchesReading::Unknown(why)) if elsewhere(why))
+    let TaskReading { lock, beside, .. } = reading;
+    let all = [
+        if let LockReading::Unknown(why) = lock { Some(why) } else { None },
+        if let Some(SwitchesReading::Unknown(why)) = &beside.switches { Some(why) } else { None },
+        if let Some(ProgressReading::Unknown(why)) = &beside.progress { Some(why) } else { None },
+        if let Some(ClaimsReading::Unknown(why)) = &beside.claims { Some(why) } else { None },
+        if let Some(PauseReading::Unknown(why)) = &beside.pause { Some(why) } else { None },
+    ];
+    all.into_iter().flatten().any(|why| matches!(why, Unknown::Moved | Unknown::ClusterDown))
 }

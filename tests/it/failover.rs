@@ -1,6 +1,7 @@
 //! The whole program beside real Sentinels, clusters and replicas that fail over: what it says meanwhile, and afterwards.
 
 mod campaign;
+mod cluster;
 mod faults;
 mod replicated;
 mod sentinel;

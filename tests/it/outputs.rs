@@ -155,6 +155,15 @@ fn an_unreadable_task_names_the_remedy() {
 }
 
 #[test]
+fn the_docs_tell_every_reason_and_its_remedy() {
+    let docs = std::fs::read_to_string("docs/operation.md").unwrap();
+    for why in Unknown::ALL {
+        let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` | ", why.name())));
+        assert!(row.is_some_and(|row| row.ends_with(&format!(". {} |", why.remedy()))), "{}: {row:?}", why.name());
+    }
+}
+
+#[test]
 fn redises_tell_how_they_are() {
     let redises = vec![good_redis("main"), new_redis("spare"), sentinel_redis("behind"), cluster_redis("many")];
     let list = list_json(redises);

@@ -39,13 +39,21 @@ fn crc16(bytes: &[u8]) -> u16 {
     })
 }
 
-/// The question for the layout; `shards` where the server has `CLUSTER SHARDS` (Redis 7.0), which also tells who failed.
+/// The question for the layout; `shards` where the server has `CLUSTER SHARDS` (Redis 7.0), which also tells who failed. The
+/// second command asks whether the cluster serves: see [`serves`].
 pub fn commands(shards: bool) -> Vec<Command> {
-    vec![command!("CLUSTER", if shards { "SHARDS" } else { "SLOTS" })]
+    vec![command!("CLUSTER", if shards { "SHARDS" } else { "SLOTS" }), command!("CLUSTER", "INFO")]
 }
 
-/// Reads the reply to [`commands`], whichever it was, of a server at `asked_at_host`: a server that does not know its own
-/// host means the one where it was asked.
+/// Whether the cluster serves in the eyes of the server that gave this reply to `CLUSTER INFO`. One that has forgotten the
+/// others, or sees too few of the masters, says that it does not.
+pub fn serves(state: &Reply) -> bool {
+    let lines = state.as_bytes().unwrap_or_default().split(|byte| *byte == b'\n');
+    lines.map(<[u8]>::trim_ascii).any(|line| line == b"cluster_state:ok")
+}
+
+/// Reads the reply to the first of [`commands`], whichever it was, of a server at `asked_at_host`: a server that does not know
+/// its own host means the one where it was asked.
 ///
 /// # Errors
 /// Why there is no usable layout.
@@ -108,6 +116,26 @@ impl SlotMap {
     /// All servers, whatever their role and health, sorted.
     pub fn nodes(&self) -> Vec<Announced> {
         self.nodes.iter().cloned().collect()
+    }
+
+    /// Whether the same masters serve the same slots as in the other layout, whoever follows them.
+    pub fn same_owners(&self, other: &SlotMap) -> bool {
+        self.stretches().eq(other.stretches())
+    }
+
+    /// First and last slot of each stretch that one master serves, as long as they come; in order.
+    fn stretches(&self) -> impl Iterator<Item = (u16, u16, &Announced)> {
+        let mut ranges = self.ranges.iter().peekable();
+        core::iter::from_fn(move || {
+            let (first, range) = ranges.next()?;
+            let mut last = range.last;
+            while let Some((_, next)) =
+                ranges.next_if(|(first, next)| **first == last.saturating_add(1) && next.master == range.master)
+            {
+                last = next.last;
+            }
+            Some((*first, last, &range.master))
+        })
     }
 
     /// How many slots have no owner.
@@ -272,8 +300,48 @@ mod tests {
 
     #[test]
     fn asks_what_the_server_has() {
-        assert_eq!(commands(true), [command!("CLUSTER", "SHARDS")]);
-        assert_eq!(commands(false), [command!("CLUSTER", "SLOTS")]);
+        assert_eq!(commands(true), [command!("CLUSTER", "SHARDS"), command!("CLUSTER", "INFO")]);
+        assert_eq!(commands(false), [command!("CLUSTER", "SLOTS"), command!("CLUSTER", "INFO")]);
+    }
+
+    #[test]
+    fn only_a_server_that_says_so_serves() {
+        let refused = Reply::Error(ServerError { code: b"NOPERM".to_vec(), detail: vec![] });
+        let table = [
+            (text("cluster_state:ok\r\ncluster_slots_assigned:16384\r\n"), true),
+            (text("cluster_slots_fail:0\r\ncluster_state:ok\r\n"), true),
+            (text("cluster_state:fail\r\ncluster_slots_assigned:16384\r\n"), false),
+            (text("not_cluster_state:ok\r\n"), false),
+            (text(""), false),
+            (Reply::Nil, false),
+            (refused, false),
+        ];
+        for (reply, wanted) in table {
+            assert_eq!(serves(&reply), wanted, "{reply:?}");
+        }
+    }
+
+    #[test]
+    fn owners_are_compared_whoever_follows_and_however_ranges_are_cut() {
+        let map = |entries: &[Reply]| decode(&[list(entries)], "asked").unwrap();
+        let (a, b) = (server(text("a"), 1), server(text("b"), 1));
+        let one = map(&[range(0, 9, core::slice::from_ref(&a)), range(10, 20, core::slice::from_ref(&b))]);
+        let same = map(&[
+            range(0, 4, core::slice::from_ref(&a)),
+            range(5, 9, &[a.clone(), b.clone()]),
+            range(10, 20, core::slice::from_ref(&b)),
+        ]);
+        assert!(one.same_owners(&same) && same.same_owners(&one) && one != same);
+        let others = [
+            vec![range(0, 10, core::slice::from_ref(&a)), range(11, 20, core::slice::from_ref(&b))],
+            vec![range(0, 9, core::slice::from_ref(&a)), range(11, 20, core::slice::from_ref(&b))],
+            vec![range(0, 9, core::slice::from_ref(&b)), range(10, 20, &[b])],
+            vec![range(0, 9, &[a])],
+            vec![],
+        ];
+        for entries in others {
+            assert!(!one.same_owners(&map(&entries)) && !map(&entries).same_owners(&one), "{entries:?}");
+        }
     }
 
     #[test]
@@ -344,7 +412,7 @@ mod tests {
                         node(text("evil\r\n"), 1, "replica", "online"),
                         node(Reply::Bytes(b"\xff".to_vec()), 1, "replica", "online"),
                         node(Reply::Int(7), 1, "replica", "online"),
-                        node(list(&[a.clone()]), 1, "replica", "online"),
+                        node(list(core::slice::from_ref(&a)), 1, "replica", "online"),
                     ],
                 )],
                 ("", "", 16_384),
@@ -397,7 +465,7 @@ mod tests {
             ("one around another", vec![list(&[range(3, 4, &good), range(0, 9, &good)])], Unknown::Protocol),
             ("a shard without nodes", one(list(&[text("slots"), list(&[])])), Unknown::Protocol),
             ("a shard without slots", one(list(&[text("nodes"), list(&[])])), Unknown::Protocol),
-            ("an odd number of slots", one(shard(&[0, 1, 2], &[master.clone()])), Unknown::Protocol),
+            ("an odd number of slots", one(shard(&[0, 1, 2], core::slice::from_ref(&master))), Unknown::Protocol),
             ("a node without role", one(shard(&[0, 1], &[list(&[text("port"), Reply::Int(1)])])), Unknown::Protocol),
             ("a node is a number", one(shard(&[0, 1], &[Reply::Int(1)])), Unknown::Protocol),
             ("too many nodes", one(shard(&[], &many)), Unknown::TooLarge),
