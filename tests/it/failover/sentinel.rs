@@ -73,8 +73,8 @@ fn failovers_that_lose_nothing_are_calm() {
     }
     // And the one of the beginning.
     agent.check(last, "no more changes", told(&agent, "masters_changed", &[]).len() == 4);
-    let harmless = last.get("lockwatch_redis_generation_changes_total", &[]) == Some(0.0);
-    agent.check(last, "Redis lost nothing", harmless && told(&agent, "generation_changed", &[]).is_empty());
+    let changes = last.get("lockwatch_redis_generation_changes_total", &[]) == Some(3.0);
+    agent.check(last, "changes that lost nothing", changes && told(&agent, "generation_changed", &[]).is_empty());
     let errors = agent.log_lines(&["level=error"]);
     let expected = |line: &String| line.contains("event=redis_down") || line.contains("cannot connect");
     agent.check(last, &format!("errors: {errors:?}"), errors.iter().all(expected));
@@ -167,7 +167,8 @@ fn locks_that_a_failover_lost_are_split() {
     let at_old = format!("{} at {old_at}", name(A));
     let began = told(&agent, "split_began", &["reason=overlap", &at_old, name(B), &format!("node={new_at}")]);
     agent.check(&agent.page(), "both holders and both servers", began.len() == 1);
-    agent.until(PATIENCE, "the lost lease is over", |page| page.verdict(TASK) == "running");
+    // Sentinel may have failed over once more meanwhile, and the second holder lost its lock as well.
+    agent.until(PATIENCE, "the lost lease is over", |page| page.verdict(TASK) != "split");
     let over = Instant::now();
     assert!(over + Duration::from_secs(1) > deadline && over < deadline + Duration::from_secs(2), "at its deadline");
     let page = agent.page();
@@ -271,8 +272,10 @@ fn phantom_holds_after_a_failover_change_nothing() {
     let tasks = one_task(", grace: 1s") + &task("idle", IDLE, ", grace: 60s");
     let agent = Agent::start(&sentinel_config(&sentinels, "", &tasks));
     agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
+    let late = worker::connect(port(&sentinels, 0)).unwrap();
     sentinels.server(0).pause();
     let new = sentinels.wait_switched(0);
+    worker::ask_in_vain(late, IDLE, C, Duration::from_secs(9));
     a.follow(port(&sentinels, new));
     a.release();
     let idle = Worker::take(port(&sentinels, new), IDLE, B, Duration::from_secs(3));
@@ -282,8 +285,8 @@ fn phantom_holds_after_a_failover_change_nothing() {
 
     // The old master says master again, and shows the first holder for another minute.
     sentinels.server(0).go_on();
-    let late = Worker::take(port(&sentinels, 0), IDLE, C, Duration::from_secs(9));
     let thawed = Instant::now();
+    wait_until(PATIENCE, "it does what it was asked for", || sentinels.server(0).cli(&["hkeys", IDLE]) == C);
     for _ in 0..2 {
         let phantom = Worker::take(port(&sentinels, new), LOCK, C, Duration::from_secs(60));
         std::thread::sleep(Duration::from_millis(1_050));
@@ -291,7 +294,7 @@ fn phantom_holds_after_a_failover_change_nothing() {
         std::thread::sleep(Duration::from_millis(300));
     }
     std::thread::sleep(Duration::from_secs(3).saturating_sub(thawed.elapsed()));
-    late.release();
+    worker::give_back(port(&sentinels, 0), IDLE, C);
     wait_demoted(sentinels.server(0));
     agent.until(PATIENCE, "the phantoms are counted", |page| page.of(TASK, "task_phantom_holds_total") == Some(2.0));
     let pages = watch.stop();

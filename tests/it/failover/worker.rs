@@ -45,9 +45,24 @@ struct Shared {
 
 impl Shared {
     fn run(&self, connection: &mut Connection, script: &str) -> RedisResult<i64> {
-        let lease_ms = u64::try_from(self.lease.as_millis()).unwrap();
-        cmd("EVAL").arg(script).arg(1).arg(self.lock).arg(self.holder).arg(lease_ms).query(connection)
+        run(connection, script, self.lock, self.holder, self.lease)
     }
+}
+
+fn run(connection: &mut Connection, script: &str, lock: &str, holder: &str, lease: Duration) -> RedisResult<i64> {
+    let lease_ms = u64::try_from(lease.as_millis()).unwrap();
+    cmd("EVAL").arg(script).arg(1).arg(lock).arg(holder).arg(lease_ms).query(connection)
+}
+
+/// Asks a frozen server for the lock: it does that when it thaws, while its client has long given up.
+pub(super) fn ask_in_vain(mut connection: Connection, lock: &str, holder: &str, lease: Duration) {
+    assert!(run(&mut connection, TAKE, lock, holder, lease).is_err(), "a frozen server answers");
+}
+
+/// Gives back what a frozen server took late.
+pub(super) fn give_back(port: u16, lock: &str, holder: &str) {
+    let mut connection = connect(port).unwrap();
+    assert_eq!(run(&mut connection, RELEASE, lock, holder, Duration::ZERO), Ok(1), "{holder} had the lock");
 }
 
 impl Worker {
