@@ -151,6 +151,9 @@ impl State {
             }
             if let (true, LockReading::Unknown(why)) = (decides, &reading.lock) {
                 redis.count(*why);
+                if matches!(why, Unknown::ClusterDown | Unknown::Moved | Unknown::Loading) {
+                    redis.aftermaths.unread(&origin.node, *index, sample.sent);
+                }
             }
             let batch = batch(sample, vouch, &origin, &redis.spec);
             let mut log = Vec::new();

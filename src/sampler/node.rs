@@ -373,8 +373,7 @@ impl Node {
     /// Sends a round of a batch.
     fn fly(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, round: u8, clock: Clock) {
         let Some(connection) = self.link.connection() else { return self.broken(&what) };
-        // Whatever lives beside a lock is read of a server that decides for it.
-        let standing = if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing };
+        let standing = self.standing(&what);
         let (question, commands) = self.question(reads, connection.caps(), standing);
         let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, clock)));
         self.flights.push_back(Flight { flying: Flying { what, question, round, launched: clock.now() }, reply });
@@ -468,7 +467,9 @@ impl Node {
             again.retain(|(task, _)| self.owns(*task));
         }
         let mut heard = Heard { role: Some(vouch.role), ..Heard::default() };
-        heard.moved = done.iter().any(|(_, reading)| has_moved(reading));
+        let standing = self.standing(&what);
+        // A witness may well be asked for what it never had.
+        heard.moved = standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         let outcome = match &what {
             What::Scheduled(batch) => {
@@ -491,7 +492,6 @@ impl Node {
                 Outcome::Beside { vouch: Some(vouch), readings }
             }
         };
-        let standing = if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing };
         out.sample(Some(&self.address), standing, instants, outcome).await?;
         if again.is_empty() {
             self.finished(&what);
@@ -579,6 +579,11 @@ impl Node {
                 self.lose(opening, failure.why, out).await
             }
         }
+    }
+
+    /// What the answers are good for: whatever lives beside a lock is read of a server that decides about it.
+    fn standing(&self, what: &What) -> Standing {
+        if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
     }
 
     fn spec(&self, task: TaskIndex) -> Option<Arc<TaskSpec>> {

@@ -35,8 +35,8 @@ pub(super) struct Cluster {
     former_until: Option<Mono>,
     /// Slots that changed hands since the newest plan, and who had them before.
     moved: Vec<(u16, Shard)>,
-    /// The servers that serve slots by the newest plan.
-    serving: BTreeSet<Arc<str>>,
+    /// The servers that decide by the newest plan.
+    deciding: BTreeSet<Arc<str>>,
     _asking: AbortOnDropHandle<()>,
 }
 
@@ -53,7 +53,7 @@ impl Cluster {
             former: BTreeMap::new(),
             former_until: None,
             moved: Vec::new(),
-            serving: BTreeSet::new(),
+            deciding: BTreeSet::new(),
             _asking: AbortOnDropHandle::new(asking),
         }
     }
@@ -80,7 +80,7 @@ impl Cluster {
     /// A server told something, or failed to.
     pub(super) fn heard(&self, address: &str, heard: &Heard) {
         let deposed = heard.failed.is_some() || heard.role == Some(Role::Replica);
-        if heard.moved || (deposed && self.serving.contains(address)) {
+        if heard.moved || (deposed && self.deciding.contains(address)) {
             self.urge.hurry();
         }
     }
@@ -108,18 +108,20 @@ impl Cluster {
         for (task, spec) in all.iter() {
             servers.sort(*task, spec, &mut sorting);
         }
-        // A master without tasks may have what lives beside other servers' locks.
+        // A master without tasks is there, but decides nothing.
         let masters: BTreeSet<&HostPort> = map.masters().iter().filter_map(|master| servers.resolve(master)).collect();
+        let deciding = sorting.deciding;
         let known: BTreeSet<&HostPort> = masters.iter().copied().chain(sorting.known).collect();
-        let names: Vec<Arc<str>> = masters.iter().map(|at| at.to_string().into()).collect();
-        self.serving = names.iter().cloned().collect();
+        let names: Vec<Arc<str>> = deciding.iter().map(|at| at.to_string().into()).collect();
+        self.deciding = names.iter().cloned().collect();
         let (mut own, mut scopes, mut witnessed) = (sorting.own, sorting.scopes, sorting.witnessed);
-        let mut duty = |at: &HostPort| match (own.remove(at), witnessed.remove(at)) {
-            (Some(own), _) => {
+        let mut duty = |at: &HostPort| match deciding.contains(at) {
+            true => {
                 let scopes = Arc::new(scopes.remove(at).unwrap_or_default());
-                Duty { scopes, ..Duty::new(Standing::Decides, &Arc::new(own), all) }
+                let own = Arc::new(own.remove(at).unwrap_or_default());
+                Duty { scopes, ..Duty::new(Standing::Decides, &own, all) }
             }
-            (None, witnessed) => Duty::new(Standing::Witness, &Arc::new(witnessed.unwrap_or_default()), all),
+            false => Duty::new(Standing::Witness, &Arc::new(witnessed.remove(at).unwrap_or_default()), all),
         };
         let nodes = known.into_iter().map(|at| planned(at.clone(), duty(at))).collect();
         let unserved = sorting.unserved.into_iter().map(|(why, tasks)| (Arc::new(tasks), why));
@@ -179,6 +181,8 @@ struct Servers<'a> {
 #[derive(Default)]
 struct Sorting<'a> {
     known: BTreeSet<&'a HostPort>,
+    /// Who has locks, or what lives beside them.
+    deciding: BTreeSet<&'a HostPort>,
     own: BTreeMap<&'a HostPort, Vec<(TaskIndex, Arc<TaskSpec>)>>,
     witnessed: BTreeMap<&'a HostPort, Vec<(TaskIndex, Arc<TaskSpec>)>>,
     unserved: BTreeMap<Unknown, Vec<(TaskIndex, Arc<TaskSpec>)>>,
@@ -220,6 +224,7 @@ impl Servers<'_> {
         for (key, part) in keys_beside(spec) {
             let server = self.of(slot(key));
             if server != Ok(at) {
+                sorting.deciding.extend(server);
                 *part(apart.entry(server).or_insert(Scope::NOTHING)) = true;
                 *part(&mut here) = false;
             }
@@ -230,6 +235,7 @@ impl Servers<'_> {
             sorting.scopes.entry(at).or_default().insert(task, here);
         }
         sorting.known.insert(at);
+        sorting.deciding.insert(at);
         sorting.own.entry(at).or_default().push(own);
     }
 }

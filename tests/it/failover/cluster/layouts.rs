@@ -50,8 +50,9 @@ fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
     agent.check(&page, "not all is readable", of_redis(&page, "readable") == 0.0);
     let blind = of_redis(&page, "blind_seconds");
     agent.until(PATIENCE, "ever longer", |page| of_redis(page, "blind_seconds") > blind + 1.0);
-    let page = agent.until(PATIENCE, "its slots are uncovered", |page| of_redis(page, "uncovered_slots") > 5_000.0);
-    agent.check(&page, "still not readable", of_redis(&page, "readable") == 0.0);
+    let page = agent.until(PATIENCE, "its slots are uncovered, and still not readable", |page| {
+        of_redis(page, "uncovered_slots") > 5_000.0 && of_redis(page, "readable") == 0.0
+    });
     let blind = of_redis(&page, "blind_seconds");
     agent.until(PATIENCE, "ever longer, also then", |page| of_redis(page, "blind_seconds") > blind + 1.0);
     let pages = watch.stop();

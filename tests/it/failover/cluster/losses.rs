@@ -165,5 +165,6 @@ fn a_restart_of_the_whole_cluster_with_its_data_keeps_all_locks() {
         }
         agent.check(page, "nothing ended", all_ends(page) == 0.0 && all_splits(page) == 0.0);
     }
-    assert!(agent.log_lines(&["event=generation_settled"]).iter().all(|line| line.contains("1 kept, 0 lost")));
+    let settled = agent.log_lines(&["event=generation_settled"]);
+    assert!(settled.iter().all(|line| line.contains("1 kept, 0 lost")), "{settled:#?}");
 }
