@@ -324,15 +324,16 @@ mod tests {
     #[test]
     fn owners_are_compared_whoever_follows_and_however_ranges_are_cut() {
         let map = |entries: &[Reply]| decode(&[list(entries)], "asked").unwrap();
-        let (a, b) = (server(text("a"), 1), server(text("b"), 1));
-        let one = map(&[range(0, 9, &[a.clone()]), range(10, 20, &[b.clone()])]);
-        let same = map(&[range(0, 4, &[a.clone()]), range(5, 9, &[a.clone(), b.clone()]), range(10, 20, &[b.clone()])]);
+        let (a, b) = ([server(text("a"), 1)], [server(text("b"), 1)]);
+        let both = [a[0].clone(), b[0].clone()];
+        let one = map(&[range(0, 9, &a), range(10, 20, &b)]);
+        let same = map(&[range(0, 4, &a), range(5, 9, &both), range(10, 20, &b)]);
         assert!(one.same_owners(&same) && same.same_owners(&one) && one != same);
         let others = [
-            vec![range(0, 10, &[a.clone()]), range(11, 20, &[b.clone()])],
-            vec![range(0, 9, &[a.clone()]), range(11, 20, &[b.clone()])],
-            vec![range(0, 9, &[b.clone()]), range(10, 20, &[b])],
-            vec![range(0, 9, &[a])],
+            vec![range(0, 10, &a), range(11, 20, &b)],
+            vec![range(0, 9, &a), range(11, 20, &b)],
+            vec![range(0, 9, &b), range(10, 20, &b)],
+            vec![range(0, 9, &a)],
             vec![],
         ];
         for entries in others {
