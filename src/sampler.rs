@@ -152,6 +152,10 @@ impl Sampler {
     async fn follow_authority(&mut self) -> Result<(), Gone> {
         let now = self.out.clock.now();
         let Some(plan) = self.authority.plan(now, &self.assignment) else { return Ok(()) };
+        if plan.knows_nothing() {
+            // After a reload the servers stay connected until it is known again who decides.
+            return Ok(());
+        }
         self.plan = plan;
         self.orphans_at = now;
         let mut old: BTreeMap<Arc<str>, Node> =
@@ -227,6 +231,7 @@ impl Sampler {
         self.out.epoch = assignment.epoch;
         self.out.redis = assignment.redis;
         self.told = None;
+        self.plan = Plan::default();
         if self.assignment.config == assignment.config {
             self.authority.forget_plan();
         } else {

@@ -168,10 +168,12 @@ pub enum EventKind {
     },
     /// The task can be read again.
     TaskReadable,
-    /// A redis cannot be read.
+    /// A server of a redis cannot be read.
     RedisDown {
         /// Why.
         why: Unknown,
+        /// It decides; otherwise nothing but evidence is missing.
+        decides: bool,
     },
     /// A redis can be read again, or for the first time.
     RedisUp,

@@ -75,11 +75,10 @@ impl Delta {
         self.restarted || self.flushed || ((self.replication || self.failover) && !self.kept)
     }
 
-    /// Whether a hold may have been lost whose newest state had been written by `written` bytes of the old history. What the
-    /// new master is known to share was not lost, whatever else was.
-    pub(crate) fn may_lose_hold(self, written: Option<u64>) -> bool {
-        let reached = self.shared.zip(written).is_some_and(|(shared, written)| written <= shared);
-        self.restarted || self.flushed || (self.may_lose_locks() && !reached)
+    /// Whether the new history surely shares what had been written by `written` bytes of the old one, whatever else it lacks.
+    pub(crate) fn surely_shares(self, written: u64) -> bool {
+        let one_master_to_another = (self.failover || self.replication) && !self.restarted && !self.flushed;
+        one_master_to_another && self.shared.is_some_and(|shared| written <= shared)
     }
 
     /// The same for a task whose switches are still there, unchanged: whatever was flushed was another database.
@@ -89,7 +88,8 @@ impl Delta {
 
     /// Whether what was first written after `written` bytes of the old history surely never reached the new one.
     pub(crate) fn surely_lost_after(self, written: Option<u64>) -> bool {
-        self.emptied || self.shared.zip(written).is_some_and(|(shared, written)| written >= shared)
+        // Where all that was read is shared, nothing of it can be lost: the offset is told a moment after the lock.
+        self.emptied || (!self.kept && self.shared.zip(written).is_some_and(|(shared, written)| written >= shared))
     }
 
     /// The changes to report.
@@ -152,6 +152,7 @@ mod tests {
             assert!(delta.failover && delta.may_lose_locks() == may_lose, "{offset:?}");
         }
         assert!(delta(Some(120)).surely_lost_after(Some(100)));
+        assert!(!delta(Some(100)).surely_lost_after(Some(100)), "it was written while it was read");
         assert!(!delta(Some(120)).surely_lost_after(Some(99)));
         assert!(!delta(Some(120)).surely_lost_after(None));
         let unrelated = history("b", "y", Some(("z", 101)));

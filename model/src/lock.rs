@@ -14,6 +14,9 @@ use crate::verdict::LockFact;
 /// A first "free" must be seen again after at least this time.
 pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
 
+/// So many deadlines of a hold are remembered: replication is seldom behind by more renewals.
+const WRITTEN_MAX: usize = 4;
+
 /// What is known of one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
@@ -57,14 +60,34 @@ pub(crate) struct Hold {
     /// Where the server's replication stood when this hold surely had not begun; `None` where that is not known, or counts in
     /// another history than the present one.
     pub(crate) offset_before: Option<u64>,
-    /// Where it stood when the newest state of this hold had surely been written, in the present history.
-    pub(crate) offset_written: Option<u64>,
+    /// The newest deadlines, and where the replication stood when they had surely been written, in the present history.
+    written: Vec<(u64, Mono)>,
 }
 
 impl Hold {
     /// How long it has been held at least, as of its newest reading.
     pub(crate) fn held_ms(&self) -> u64 {
         self.last_seen.since_ms(self.began)
+    }
+
+    /// Whether it may have been lost by `at`, when it was gone before its deadline. What the new history surely shares was not
+    /// lost, and did not run out before the deadline that it had there.
+    pub(crate) fn may_be_lost(&self, delta: Delta, at: Mono) -> bool {
+        let kept = self.written.iter().any(|(offset, until)| delta.surely_shares(*offset) && at < *until);
+        delta.may_lose_locks() && !kept
+    }
+
+    fn note_written(&mut self, context: Context) {
+        let Some(offset) = context.offset else { return };
+        let until = match self.held.deadline {
+            Deadline::At(deadline) => context.seen.mono_of(deadline),
+            Deadline::Never => Mono(u64::MAX),
+            Deadline::Torn => return,
+        };
+        if self.written.len() >= WRITTEN_MAX {
+            self.written.remove(0);
+        }
+        self.written.push((offset, until));
     }
 
     /// Whether it lasted long enough to end a gap.
@@ -280,7 +303,7 @@ impl Lock {
             .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
         let regular = exact.is_some() || !watched || self.leases.of(held.mode).is_none();
-        Hold {
+        let mut hold = Hold {
             held: held.clone(),
             first_seen: seen.sent,
             last_seen: seen.sent,
@@ -291,8 +314,10 @@ impl Lock {
             overdue_ms: 0,
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
-            offset_written: context.offset,
-        }
+            written: Vec::new(),
+        };
+        hold.note_written(context);
+        hold
     }
 }
 
@@ -301,7 +326,7 @@ impl Hold {
         let seen = context.seen;
         if context.delta.new_history() {
             self.offset_before = None;
-            self.offset_written = context.offset;
+            self.written.clear();
         }
         let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
         let moved = match held.deadline {
@@ -313,9 +338,6 @@ impl Hold {
             }
             Deadline::Torn => None,
         };
-        if moved.is_some() || re_entered {
-            self.offset_written = context.offset;
-        }
         match moved {
             Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
             Some(Move::Shortened { .. } | Move::Reset) => self.last_life = self.last_life.max(seen.sent),
@@ -328,6 +350,9 @@ impl Hold {
         };
         self.held = held.clone();
         self.last_seen = seen.sent;
+        if moved.is_some() || self.written.is_empty() {
+            self.note_written(context);
+        }
         moved
     }
 }
@@ -371,7 +396,7 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
         () if after_deadline && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
         () if after_deadline || unseen.across_blind => End::Unknown,
-        () if context.delta.may_lose_hold(hold.offset_written) => End::Lost,
+        () if hold.may_be_lost(context.delta, context.seen.sent) => End::Lost,
         () => before_deadline,
     };
     let end = match (reason, hold.deadlines.newest()) {

@@ -21,6 +21,8 @@ const HISTORIES_MAX: usize = 16;
 pub(crate) struct Node {
     pub(crate) address: Arc<str>,
     standing: Standing,
+    /// What those of the newest accepted batch were good for.
+    word: Standing,
     /// Whether the newest batch was accepted; `None` before the first.
     newest: Option<Result<(), Unknown>>,
     role: Option<Role>,
@@ -58,6 +60,7 @@ impl Node {
         Node {
             address,
             standing: Standing::Witness,
+            word: Standing::Witness,
             newest: None,
             role: None,
             role_verified: None,
@@ -75,6 +78,11 @@ impl Node {
     /// What its answers are good for, as of the newest batch.
     pub(crate) fn standing(&self) -> Standing {
         self.standing
+    }
+
+    /// Whether it does not decide, and was last heard as one that does not.
+    pub(crate) fn witnesses(&self) -> bool {
+        self.standing == Standing::Witness && self.word == Standing::Witness
     }
 
     /// The generation as of the newest accepted batch.
@@ -120,6 +128,7 @@ impl Node {
             events.push(EventKind::RedisUp);
         }
         self.standing = standing;
+        self.word = standing;
         self.newest = Some(Ok(()));
         self.role = Some(vouch.role);
         self.role_verified = Some(vouch.role_verified);
@@ -168,8 +177,10 @@ impl Node {
 
     /// A batch that failed, or a connection.
     pub(crate) fn failed(&mut self, why: Unknown, events: &mut Vec<EventKind>) {
-        if self.newest != Some(Err(why)) {
-            events.push(EventKind::RedisDown { why });
+        let known = self.newest.and_then(Result::err);
+        // A connection that breaks and then cannot be made again is one trouble.
+        if known != Some(why) && !known.is_some_and(|known| out_of_reach(known) && out_of_reach(why)) {
+            events.push(EventKind::RedisDown { why, decides: self.standing == Standing::Decides });
         }
         if why == Unknown::NotMaster {
             self.role = Some(Role::Replica);
@@ -202,6 +213,11 @@ impl Node {
             version: self.version.clone(),
         }
     }
+}
+
+/// Nothing comes from the server, for whatever reason.
+fn out_of_reach(why: Unknown) -> bool {
+    matches!(why, Unknown::Connect | Unknown::Closed | Unknown::Timeout)
 }
 
 /// How far the server's clock moved more than the agent's did, if by more than any slowness of the answers explains.

@@ -30,6 +30,8 @@ pub(crate) struct Redis {
     topology: Option<Topology>,
     /// The servers that decide, as far as they were asked; a single nameless one where it is not known who does.
     deciding: Vec<Deciding>,
+    /// The first attempt to read one of these.
+    began: Option<Mono>,
     /// Where the data of masters of a cluster stood that decide no more: another may continue them.
     retired: Vec<Origin>,
     /// A second server that says that it is master.
@@ -60,12 +62,16 @@ impl Redis {
             nodes,
             topology: None,
             deciding: Vec::new(),
+            began: None,
             retired: Vec::new(),
             rival: None,
             aftermaths: Aftermaths::default(),
             totals: RedisTotals::default(),
         };
         redis.nodes.sort_by(|a, b| a.address.cmp(&b.address));
+        if redis.spec.kind == RedisKind::Standalone {
+            redis.nodes.iter_mut().for_each(|node| node.stands(Standing::Decides));
+        }
         redis
     }
 
@@ -124,7 +130,10 @@ impl Redis {
         }
         for change in delta.reported() {
             self.totals.generation_changes += 1;
-            events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
+            // Of a change that surely lost nothing the aftermath alone is told.
+            if delta.may_lose_locks() {
+                events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
+            }
         }
         self.aftermaths.begin(&old, origin, delta, (sent, blind_ms));
     }
@@ -152,15 +161,12 @@ impl Redis {
                 other.standing() == Standing::Decides
                     && other.generation().map(|g| &g.run_id) == node.generation().map(|g| &g.run_id)
             };
-            node.standing() == Standing::Witness
+            node.witnesses()
                 && node.role() == Some(Role::Master)
                 && !self.nodes.iter().any(|other| same_process(&other))
         });
         // One that cannot be read has taken nothing back.
-        let silent = self
-            .nodes
-            .iter()
-            .find(|node| Some(&node.address) == self.rival.as_ref() && node.standing() == Standing::Witness);
+        let silent = self.nodes.iter().find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
         let rival = rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
         if rival == self.rival {
             return;
@@ -179,7 +185,7 @@ impl Redis {
         node: Option<&Arc<str>>,
         standing: Standing,
         why: Unknown,
-        at: Mono,
+        (sent, at): (Mono, Mono),
         events: &mut Vec<RedisEvent>,
     ) {
         self.totals.count(why, 1);
@@ -192,7 +198,11 @@ impl Redis {
         }
         if standing == Standing::Decides {
             let nobody = Arc::from("");
-            self.deciding(node.unwrap_or(&nobody), at).newest = Err(why);
+            let deciding = self.deciding(node.unwrap_or(&nobody), at);
+            let elsewhere = node.is_some_and(|node| deciding.origin.as_ref().is_some_and(|old| old.node != *node));
+            if !(elsewhere && sent < deciding.good) {
+                deciding.newest = Err(why);
+            }
         }
         self.follow_rivals(events);
     }
@@ -271,6 +281,7 @@ impl Redis {
             Some(position) => position,
             None => {
                 let newest = Err(Unknown::NotReadYet);
+                self.began.get_or_insert(at);
                 self.deciding.push(Deciding { node: name, newest, good: at, origin: None });
                 self.deciding.len() - 1
             }
@@ -281,14 +292,18 @@ impl Redis {
 
     /// Time has passed: what a change of generation did may have become known.
     pub(crate) fn tick(&mut self, at: Mono, events: &mut Vec<RedisEvent>) {
-        let settle_ms = self.spec.interval_ms.saturating_mul(2).saturating_add(self.spec.timeout_ms);
-        for aftermath in self.aftermaths.over(at, settle_ms) {
+        for aftermath in self.aftermaths.over(at, self.settle_ms()) {
             for (total, count) in self.totals.fates.iter_mut().zip(aftermath.fates) {
                 *total += count;
             }
             let node = aftermath.to.clone();
             events.push((node, EventKind::Aftermath(aftermath)));
         }
+    }
+
+    /// Every task was read after so long, or could not be.
+    fn settle_ms(&self) -> u64 {
+        self.spec.interval_ms.saturating_mul(2).saturating_add(self.spec.timeout_ms)
     }
 
     /// The view for outputs, as of `at`.
@@ -304,7 +319,7 @@ impl Redis {
             nodes: self.nodes.iter().map(Node::view).collect(),
             sentinels: self.topology.as_ref().map(|topology| topology.sentinels.clone()).unwrap_or_default(),
             uncovered_slots: self.topology.as_ref().map_or(0, |topology| topology.uncovered_slots),
-            generations: self.generations().unwrap_or_default(),
+            generations: self.generations(at).unwrap_or_default(),
             totals: self.totals,
         }
     }
@@ -321,12 +336,11 @@ impl Redis {
         u64::try_from(distinct).unwrap_or(u64::MAX)
     }
 
-    /// The generations of all servers that decide; `None` as long as one of them is missing, so that it is not taken for
-    /// another one when that comes.
-    fn generations(&self) -> Option<Vec<Arc<Generation>>> {
-        let masters = self.topology.as_ref().and_then(|topology| topology.masters.as_ref().ok());
-        let missing = |masters: &&Vec<Arc<str>>| masters.len() > self.deciding.len();
-        if self.spec.kind == RedisKind::Cluster && masters.filter(|masters| !missing(masters)).is_none() {
+    /// The generations of all servers that decide; `None` as long as one of them is missing, lest the whole look changed
+    /// when that comes.
+    fn generations(&self, at: Mono) -> Option<Vec<Arc<Generation>>> {
+        // A cluster's masters are asked one after the other, those that guard no watched lock never.
+        if self.spec.kind == RedisKind::Cluster && at.since_ms(self.began?) <= self.settle_ms() {
             return None;
         }
         // A server that leaves out its run id tells too little.
@@ -340,5 +354,92 @@ impl RedisTotals {
         if let Some(count) = self.errors.get_mut(why as usize) {
             *count += times;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::time::ServerTime;
+
+    const A: &str = "10.0.0.1:6379";
+    const B: &str = "10.0.0.2:6379";
+
+    fn redis(kind: RedisKind) -> Redis {
+        let spec = RedisSpec {
+            name: "main".into(),
+            kind,
+            addresses: vec![A.into(), B.into()],
+            db: 0,
+            interval_ms: 1_000,
+            timeout_ms: 3_000,
+            assume_master: false,
+        };
+        Redis::new(spec)
+    }
+
+    fn accept(redis: &mut Redis, node: &str, run_id: &str, standing: Standing, at: Mono) {
+        let server = ServerTime(i64::try_from(at.0).unwrap_or(0));
+        let generation = Generation { run_id: run_id.as_bytes().to_vec(), ..Generation::default() };
+        let vouch = Vouch {
+            first: server,
+            last: server,
+            role: Role::Master,
+            role_verified: true,
+            offset: None,
+            refuses_writes: false,
+            replicas: Vec::new(),
+            generation: Some(generation),
+            clock_offset_ms: 0,
+        };
+        redis.accepted(&node.into(), standing, &vouch, (at, 1), &mut Vec::new());
+    }
+
+    #[test]
+    fn one_server_with_two_addresses_is_one_master() {
+        let mut redis = redis(RedisKind::Replicated);
+        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+        accept(&mut redis, B, "x", Standing::Witness, Mono(0));
+        assert_eq!(redis.view(Mono(10)).masters, Some(1));
+        accept(&mut redis, B, "y", Standing::Witness, Mono(100));
+        assert_eq!(redis.view(Mono(110)).masters, Some(2));
+        // Who leaves out the run id is somebody else.
+        accept(&mut redis, A, "", Standing::Decides, Mono(200));
+        accept(&mut redis, B, "", Standing::Witness, Mono(200));
+        assert_eq!(redis.view(Mono(210)).masters, Some(2));
+    }
+
+    #[test]
+    fn the_generation_of_a_cluster_waits_for_all_masters() {
+        let mut redis = redis(RedisKind::Cluster);
+        let told = |redis: &Redis, at| redis.view(Mono(at)).generations.len();
+        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+        assert_eq!(told(&redis, 10), 0, "the other master is asked soon");
+        accept(&mut redis, B, "y", Standing::Decides, Mono(900));
+        assert_eq!((told(&redis, 5_000), told(&redis, 5_001)), (0, 2));
+        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(6_000), Mono(6_000)), &mut Vec::new());
+        assert_eq!(told(&redis, 6_100), 2, "what is not read now has not changed");
+        redis.failed(
+            Some(&"c:1".into()),
+            Standing::Decides,
+            Unknown::Timeout,
+            (Mono(7_000), Mono(7_000)),
+            &mut Vec::new(),
+        );
+        assert_eq!(told(&redis, 7_100), 0, "a master that never told");
+    }
+
+    #[test]
+    fn a_server_that_fails_decides_only_if_it_was_asked_to() {
+        let mut redis = redis(RedisKind::Replicated);
+        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+        let decides =
+            |redis: &Redis, at| redis.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>();
+        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(100), Mono(100)), &mut Vec::new());
+        assert_eq!(decides(&redis, 110), [true, true]);
+        redis.failed(Some(&A.into()), Standing::Witness, Unknown::Timeout, (Mono(200), Mono(200)), &mut Vec::new());
+        assert_eq!(decides(&redis, 210), [false, true]);
     }
 }

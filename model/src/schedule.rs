@@ -3,7 +3,8 @@
 //! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`], and the slots are spread
 //! over the interval, so that no bystander of the server waits long. Beside this rhythm, and without disturbing it, single
 //! tasks are read again soon where an answer is needed sooner: to confirm that a lock is free or that a switch vanished,
-//! right after a deadline passes, and right after a gap exceeds the grace. A task never has two reads outstanding.
+//! right after a deadline passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is too
+//! old to be a phantom. A task never has two reads outstanding.
 //!
 //! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
 //! task is found; from then on it is left out, but for a new attempt now and then.
@@ -12,9 +13,11 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::reading::{Deadline, LockReading, Switch, SwitchesReading, TaskReading, User};
+use crate::reading::{Deadline, Holder, LockReading, Switch, SwitchesReading, TaskReading, User};
 use crate::spec::{TaskIndex, TaskSpec};
+use crate::split::clients_meet;
 use crate::time::{Mono, ServerTime};
+use crate::witness::PHANTOM_MS;
 
 /// Most tasks in one batch.
 pub const BATCH_TASKS: usize = 500;
@@ -26,6 +29,8 @@ const CONFIRM_AFTER_MS: u64 = 260;
 const AFTER_DEADLINE_MS: u64 = 20;
 /// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its batch may be early.
 const AFTER_GRACE_MS: u64 = 20;
+/// How long after a new holder can be no phantom any more the lock is looked at.
+const AFTER_PHANTOM_MS: u64 = 20;
 /// Most beginnings of gaps that are remembered of one task.
 const GRACES_MAX: usize = 4;
 /// Extra reads that are due this close together share a batch.
@@ -44,12 +49,14 @@ pub struct Watched {
     pub task: TaskIndex,
     /// How long a gap of it may be; `None`: there are none, because nobody ever wants it.
     pub grace_ms: Option<u64>,
+    /// A new holder is looked at again as soon as it cannot be a phantom any more: where another server may show another one.
+    pub proves_holders: bool,
 }
 
 impl Watched {
     /// The task `index`, which is `spec`.
     pub fn new(index: TaskIndex, spec: &TaskSpec) -> Watched {
-        Watched { task: index, grace_ms: spec.may_be_wanted().then_some(spec.grace_ms) }
+        Watched { task: index, grace_ms: spec.may_be_wanted().then_some(spec.grace_ms), proves_holders: false }
     }
 }
 
@@ -145,6 +152,11 @@ struct Entry {
     deadline_reads: u8,
     /// When to look whether the lock is still held after its deadline.
     deadline_at: Option<Mono>,
+    proves_holders: bool,
+    /// Who held it in the newest reading.
+    holders: Vec<Holder>,
+    /// When a new holder cannot be a phantom any more.
+    proof_at: Option<Mono>,
     /// The next extra read.
     extra_at: Option<Mono>,
 }
@@ -473,6 +485,9 @@ impl Entry {
             graces_over: Vec::new(),
             deadline_reads: 0,
             deadline_at: None,
+            proves_holders: watched.proves_holders,
+            holders: Vec::new(),
+            proof_at: None,
             extra_at: None,
         }
     }
@@ -483,17 +498,24 @@ impl Entry {
         let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
         let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
         let deadline = self.deadline_at.filter(|at| *at > sent);
-        [confirmation, deadline, grace].into_iter().flatten().min()
+        let proof = self.proof_at.filter(|at| *at > sent);
+        [confirmation, deadline, grace, proof].into_iter().flatten().min()
     }
 
     fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
         match lock {
-            LockReading::Held(_) => {
+            LockReading::Held(held) => {
+                if self.proves_holders && !clients_meet(&self.holders, &held.holders) {
+                    self.holders.clone_from(&held.holders);
+                    self.proof_at = Some(sent.plus_ms(PHANTOM_MS + AFTER_PHANTOM_MS));
+                }
                 self.free = false;
                 self.free_since = None;
                 self.graces_over.clear();
             }
             LockReading::Free if !self.free => {
+                self.holders.clear();
+                self.proof_at = None;
                 self.free = true;
                 self.free_since = Some(sent);
                 self.gap_may_begin(sent);

@@ -67,7 +67,7 @@ impl Claims {
         }
         self.claims = claims;
         self.read_before = true;
-        self.newest = at;
+        self.newest = self.newest.max(at);
         changed
     }
 
@@ -139,7 +139,7 @@ pub(crate) struct Splits {
     active: Vec<Active>,
     pub(crate) before: Option<EndedBefore>,
     /// The newer holder of the rivalry that was told to be in doubt.
-    doubted: Option<Vec<Party>>,
+    doubted: Vec<Vec<u8>>,
     newest: Mono,
 }
 
@@ -262,9 +262,12 @@ impl Splits {
                 }
                 self.begin(Evidence::Masters(nodes), parties, left_ms, at, &mut news);
             }
-            Some(Rivalry { older, newer, proven: false, .. }) if self.doubted.as_ref() != Some(&newer) => {
-                self.doubted = Some(newer.clone());
-                news.rival_in_doubt = Some((older, newer));
+            Some(Rivalry { older, newer, proven: false, .. }) => {
+                let clients: Vec<_> = newer.iter().map(|party| party.holder.client.clone()).collect();
+                if self.doubted != clients {
+                    self.doubted = clients;
+                    news.rival_in_doubt = Some((older, newer));
+                }
             }
             _ => {}
         }

@@ -119,7 +119,7 @@ impl State {
             Outcome::Failed { tasks, why } => {
                 let mut events = self.redis_failed(at, sample, *why);
                 if sample.standing == Standing::Decides {
-                    self.tasks_failed(at, sample.redis, tasks.iter().copied(), *why, &mut events);
+                    self.tasks_failed(at, sample, tasks.iter().copied(), *why, &mut events);
                 }
                 events
             }
@@ -139,13 +139,16 @@ impl State {
         if !usable {
             if decides {
                 let tasks = readings.iter().map(|(task, _)| *task);
-                self.tasks_failed(at, sample.redis, tasks, Unknown::ClockStep, &mut events);
+                self.tasks_failed(at, sample, tasks, Unknown::ClockStep, &mut events);
             }
             return events;
         }
         let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return events };
         for (index, reading) in readings {
             let Some(entry) = entry(&mut self.tasks, *index, sample.redis) else { continue };
+            if decides && entry.task.answered_elsewhere(sample) {
+                continue;
+            }
             if let (true, LockReading::Unknown(why)) = (decides, &reading.lock) {
                 redis.count(*why);
                 if matches!(why, Unknown::ClusterDown | Unknown::Moved | Unknown::Loading) {
@@ -225,20 +228,23 @@ impl State {
     fn redis_failed(&mut self, at: Mono, sample: &Sample, why: Unknown) -> Vec<Event> {
         let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return Vec::new() };
         let mut kinds = Vec::new();
-        redis.failed(sample.node.as_ref(), sample.standing, why, at, &mut kinds);
+        redis.failed(sample.node.as_ref(), sample.standing, why, (sample.sent, at), &mut kinds);
         redis_events(sample.redis, redis, at, None, kinds)
     }
 
     fn tasks_failed(
         &mut self,
         at: Mono,
-        redis: RedisIndex,
+        sample: &Sample,
         tasks: impl Iterator<Item = TaskIndex>,
         why: Unknown,
         events: &mut Vec<Event>,
     ) {
         for index in tasks {
-            let Some(entry) = entry(&mut self.tasks, index, redis) else { continue };
+            let Some(entry) = entry(&mut self.tasks, index, sample.redis) else { continue };
+            if entry.task.answered_elsewhere(sample) {
+                continue;
+            }
             let mut log = Vec::new();
             entry.task.failed(why, at, &mut Log { at, server: None, events: &mut log });
             entry.view = None;

@@ -7,7 +7,7 @@ use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, U
 use crate::event::{End, EventKind, Fate, LossSign, SplitKind};
 use crate::evidence::{Origin, delta};
 use crate::generation::Delta;
-use crate::input::{Standing, Vouch};
+use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Ended, Lock};
 use crate::lost::{Expired, Look, Parts};
 use crate::reading::{
@@ -193,6 +193,13 @@ impl Task {
         self.redis = redis;
     }
 
+    /// Whether another server than the sample's, which decides since then, has answered a later question: what arrives of the
+    /// one before is no news.
+    pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
+        let elsewhere = self.lock_origin.as_ref().is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
+        elsewhere && sample.node.is_some() && self.lock.last_reading().is_some_and(|last| last.sent > sample.sent)
+    }
+
     /// Nothing was learned of this task.
     pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
         self.newest_attempt = at;
@@ -205,12 +212,14 @@ impl Task {
 
     /// Time has passed; `stale_after_ms` without any attempt means that nothing is known any more.
     pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
-        if self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms {
+        let stale = self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
+        if stale {
             self.lock.unknown(Unknown::Stale);
             self.expired.unseen();
             self.switches.unknown(Unknown::Stale);
             self.totals.blind_ms += self.blind.bad(now);
         }
+        let before = self.verdict;
         let grew_ms = self.blind.tick(now);
         self.totals.blind_ms += grew_ms;
         let pausing = self.pause.until.is_some();
@@ -218,7 +227,7 @@ impl Task {
             self.pause.until = None;
         }
         self.judge(log);
-        grew_ms > 0 || pausing || self.verdict.is_some_and(|(_, _, since)| since == log.at)
+        stale || grew_ms > 0 || pausing || self.verdict != before
     }
 
     /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the lock, says what became of the
@@ -336,7 +345,7 @@ impl Task {
 
     /// Puts what this server shows beside what the others show.
     fn follow_witnesses(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
-        if batch.origin.kind == RedisKind::Standalone {
+        if batch.origin.kind == RedisKind::Standalone && self.witnesses.is_empty() {
             return;
         }
         let lease_ms = match reading {
@@ -349,10 +358,14 @@ impl Task {
             role: batch.vouch.role,
             seen: batch.seen(),
             lease_ms,
-            steady_ms: batch.interval_ms.saturating_mul(2),
+            steady_ms: batch.interval_ms.saturating_mul(5) / 2,
             fresh_ms: self.limits(batch).fresh_ms,
         };
-        self.witnesses.observe(reading, word);
+        match batch.origin.kind {
+            // There were others under an earlier configuration.
+            RedisKind::Standalone => self.witnesses.retain(&[]),
+            _ => self.witnesses.observe(reading, word),
+        }
         let news = self.splits.observe_masters(&self.witnesses, self.limits(batch), batch.sent);
         self.tell_splits(news, log);
     }
@@ -372,7 +385,7 @@ impl Task {
     fn observe_switches(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> bool {
         let Some(answer) = &beside.switches else { return false };
         let delta = delta(self.switch_origin.as_ref(), batch.origin);
-        let news: switches::News = self.switches.observe(answer, batch.sent, delta);
+        let news: switches::News = self.switches.observe(answer, batch.sent, batch.vouch.offset, delta);
         if self.switches.why_unknown().is_none() && batch.origin.generation.is_some() {
             self.switch_origin = Some(batch.origin.clone());
         }
@@ -598,7 +611,7 @@ impl Task {
             holders: hold.held.holders.clone(),
             deadline: hold.deadlines.newest_mono(),
             surely_lost: turn.delta.surely_lost_after(hold.offset_before),
-            perhaps_lost: turn.delta.may_lose_hold(hold.offset_written) || turn.delta.evicted,
+            perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
             node: turn.node_before.clone(),
             successor_seen: None,
             judged: false,

@@ -61,6 +61,8 @@ struct Hold {
     since: Mono,
     /// When it began, or no later than.
     began: Mono,
+    /// The server had answered shortly before it began: it is not what that one did late, after it had stood still.
+    steady: bool,
     /// When this server surely did not show it yet; `None` when it did from the first look on.
     not_before: Option<Mono>,
     /// Where this server's replication stood when it surely had not begun.
@@ -140,6 +142,10 @@ impl Witnesses {
         }
     }
 
+    pub(crate) fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
     /// Forgets servers that do not belong to the redis any more.
     pub(crate) fn retain(&mut self, nodes: &[Arc<str>]) {
         self.servers.retain(|server| nodes.contains(&server.origin.node));
@@ -154,9 +160,11 @@ impl Witnesses {
 
     /// Two masters with different holders, if there are any; one with proof before one without.
     pub(crate) fn rivalry(&self, limits: Limits, at: Mono) -> Option<Rivalry> {
-        let rivals = |a| self.servers.iter().filter_map(move |b| rivalry(a, b, limits, at));
-        let lead = self.servers.iter().filter(|server| server.standing == Standing::Decides);
-        lead.flat_map(rivals).max_by_key(|rivalry| rivalry.proven)
+        let pairs = self.servers.iter().enumerate().flat_map(|(position, a)| {
+            let others = self.servers.iter().skip(position + 1);
+            others.filter_map(move |b| rivalry(a, b, limits, at))
+        });
+        pairs.max_by_key(|rivalry| rivalry.proven)
     }
 
     /// Whether these two still show different holders; while one of them cannot be read, until its hold has run out.
@@ -289,6 +297,7 @@ impl Hold {
             held: held.clone(),
             since: at,
             began: exact.unwrap_or(at),
+            steady: before.is_some_and(|before| at.since_ms(before.seen.sent) < word.steady_ms),
             not_before: before.map(|before| before.seen.sent),
             offset_before: before
                 .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
@@ -331,21 +340,24 @@ fn expired(before: Option<&Server>, word: Word<'_>) -> Option<RanOut> {
     }
 }
 
-fn rivalry(lead: &Server, other: &Server, limits: Limits, at: Mono) -> Option<Rivalry> {
-    let distinct = lead.origin.node != other.origin.node && !same_process(&lead.origin, &other.origin);
-    if !distinct || !lead.rules() || !other.rules() || !lead.fresh(limits, at) || !other.fresh(limits, at) {
+fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> {
+    let rules = |server: &Server| server.rules() && server.fresh(limits, at);
+    if same_process(&a.origin, &b.origin) || !rules(a) || !rules(b) {
         return None;
     }
-    let (x, y) = (lead.live_hold(at)?, other.live_hold(at)?);
+    let (x, y) = (a.live_hold(at)?, b.live_hold(at)?);
     if clients_meet(&x.held.holders, &y.held.holders) {
         return None;
     }
-    // Whoever decides has the clients; elsewhere a hold that nobody keeps up may be what a frozen server did late.
-    if !x.proven(lead.seen.sent, PHANTOM_MS) || !y.proven(other.seen.sent, limits.settle_ms) {
+    // What a frozen server did late takes longer to be given back.
+    let proven = |server: &Server, hold: &Hold| {
+        let prompt = server.standing == Standing::Decides || hold.steady;
+        hold.proven(server.seen.sent, if prompt { PHANTOM_MS } else { limits.settle_ms })
+    };
+    if !proven(a, x) || !proven(b, y) {
         return None;
     }
-    let lead_is_older = x.since < y.since;
-    let ((older, old), (newer, new)) = if lead_is_older { ((lead, x), (other, y)) } else { ((other, y), (lead, x)) };
+    let ((older, old), (newer, new)) = if x.since < y.since { ((a, x), (b, y)) } else { ((b, y), (a, x)) };
     if older.seen.sent < new.since {
         return None; // They were never seen side by side.
     }
@@ -353,7 +365,7 @@ fn rivalry(lead: &Server, other: &Server, limits: Limits, at: Mono) -> Option<Ri
         hold.held.holders.iter().map(|holder| party(holder, Some(&server.origin.node))).collect()
     };
     Some(Rivalry {
-        nodes: [lead.origin.node.clone(), other.origin.node.clone()],
+        nodes: [a.origin.node.clone(), b.origin.node.clone()],
         older: parties(older, old),
         newer: parties(newer, new),
         left_ms: older.left_ms(old, at),
@@ -371,7 +383,11 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: Red
     let ran_out = newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
     let ran_out_there = ran_out.is_some_and(|ran_out| ran_out.at > old.since);
     let never_there = match fork(&older.origin, &newer.origin) {
-        Some(shared) => old.offset_before.is_some_and(|written| written >= shared),
+        // The offset is told a moment after the lock, so it must have grown since.
+        Some(shared) => {
+            let grew = older.origin.offset.is_some_and(|now| now > shared);
+            grew && old.offset_before.is_some_and(|written| written >= shared)
+        }
         // It began on a server that nothing ever joined to the other one.
         None => {
             let apart = kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
@@ -410,5 +426,83 @@ fn same_process(a: &Origin, b: &Origin) -> bool {
     match (&a.generation, &b.generation) {
         (Some(a), Some(b)) => !a.run_id.is_empty() && a.run_id == b.run_id,
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn server(name: &str) -> Server {
+        let origin = Origin {
+            node: Arc::from(name),
+            clock_steps: 0,
+            generation: None,
+            histories: Arc::default(),
+            offset: None,
+            kind: RedisKind::Sentinel,
+        };
+        let seen = Seen { sent: Mono(9_000), first: ServerTime(9_000), last: ServerTime(9_000) };
+        let (standing, role) = (Standing::Decides, Role::Master);
+        Server { origin, standing, role, seen, steady: true, shown: Shown::Nothing, expired: None }
+    }
+
+    fn hold(who: &str, since: u64) -> Hold {
+        let client = who.as_bytes().to_vec();
+        let holders = vec![Holder { client, thread: None, entries: None, secret: false }];
+        Hold {
+            held: Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never },
+            since: Mono(since),
+            began: Mono(since),
+            steady: false,
+            not_before: None,
+            offset_before: None,
+            moved: None,
+            lived_after: None,
+        }
+    }
+
+    /// Whoever takes the lock anew after a hold of his ran out may well have released it where that ran out.
+    #[test]
+    fn only_a_hold_that_ran_out_after_it_was_seen_here_ran_out_there() {
+        let (older, mut newer) = (server("a"), server("b"));
+        let (old, new) = (hold("A", 5_000), hold("B", 8_000));
+        for (at, lives) in [(4_000, false), (6_000, true)] {
+            newer.expired = Some(RanOut { holders: old.held.holders.clone(), at: Mono(at) });
+            assert_eq!(older_lives(&older, &old, &newer, &new, RedisKind::Sentinel), lives, "{at}");
+        }
+    }
+
+    /// The offset is told a moment after the lock: a hold that was written in between is among the bytes before it.
+    #[test]
+    fn a_hold_that_was_read_with_shared_bytes_was_there_too() {
+        use crate::input::{Fork, Generation};
+        let at = |name: &str, forked_from, offset| {
+            let generation =
+                Generation { replication_id: name.as_bytes().to_vec(), forked_from, ..Generation::default() };
+            let origin = Origin { generation: Some(Arc::new(generation)), offset: Some(offset), ..server(name).origin };
+            Server { origin, ..server(name) }
+        };
+        let newer = at("b", Some(Fork { replication_id: b"a".to_vec(), offset: 1_001 }), 2_000);
+        let old = Hold { offset_before: Some(1_000), ..hold("A", 5_000) };
+        for (offset, lives) in [(1_000, false), (1_001, true)] {
+            let older = at("a", None, offset);
+            assert_eq!(older_lives(&older, &old, &newer, &hold("B", 8_000), RedisKind::Sentinel), lives, "{offset}");
+        }
+    }
+
+    #[test]
+    fn two_promoted_replicas_of_one_master_share_what_both_have() {
+        use crate::input::{Fork, Generation};
+        let promoted = |name: &str, offset| {
+            let forked_from = Some(Fork { replication_id: b"old".to_vec(), offset });
+            let generation =
+                Generation { replication_id: name.as_bytes().to_vec(), forked_from, ..Generation::default() };
+            Origin { generation: Some(Arc::new(generation)), ..server(name).origin }
+        };
+        assert_eq!(fork(&promoted("a", 101), &promoted("b", 81)), Some(80));
+        assert_eq!(fork(&promoted("a", 101), &server("b").origin), None);
     }
 }

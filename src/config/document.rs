@@ -104,8 +104,8 @@ fn check_locks(tasks: &[ReadTask], redises: &Redises, names: &[Option<String>], 
     }
 }
 
-/// Where locks are: two redises that share one of these share their locks. A server, of Sentinels also the master's name;
-/// and the database.
+/// Where locks are: two redises that share one of these share their locks. It is a server, with Sentinels also the master's
+/// name, and the database.
 type LockPlace<'a> = (HostPort, Option<&'a str>, u32);
 
 fn lock_places(redis: &RedisConfig) -> Vec<LockPlace<'_>> {

@@ -8,7 +8,7 @@ use lockwatch_model::topology::Announced;
 use serde_yaml::Value;
 
 use super::block::{Block, list};
-use super::mistake::{Mistakes, Place, Reported, quoted};
+use super::mistake::{Mistakes, Place, Reported};
 use super::url::{self, HOST_SHAPE};
 use super::values::{kind, text};
 use super::{AllowedHost, HostPort, Peers};
@@ -44,29 +44,26 @@ fn map(value: &Value, place: &Place, mistakes: &Mistakes) -> Result<BTreeMap<Hos
             );
             continue;
         };
-        let announced = url::address(name).map(|at| at.canonical()).and_then(|at| match addresses.contains_key(&at) {
-            true => Err("is here twice; keep one of them".to_owned()),
-            false => Ok(at),
+        // A text that is no address may be anything, also a password: only what was read is repeated.
+        let announced = url::address(name).map(|at| at.canonical());
+        let entry = if announced.is_ok() { place.name_of_field(name) } else { place.clone() };
+        let announced = announced.map_err(|message| format!("an announced address {message}")).and_then(|at| {
+            let twice = addresses.contains_key(&at);
+            if twice { Err("is here twice; keep one of them".to_owned()) } else { Ok(at) }
         });
-        let announced = announced.map_err(|message| mistakes.report(name_place(place, name), message));
         let reachable = text(reachable).and_then(|text| url::address(&text)).and_then(|at| {
             let other = addresses.iter().find(|(_, reachable)| reachable.is_same(&at));
-            other.map_or(Ok(at), |(other, _)| {
-                Err(format!("is where {other} is reached already; each server has its own address"))
-            })
+            let taken = |announced| format!("is where {announced} is reached already; each server has its own address");
+            other.map_or(Ok(at), |(announced, _)| Err(taken(announced)))
         });
-        let reachable = reachable.map_err(|message| mistakes.report(name_place(place, name).value(), message));
+        let announced = announced.map_err(|message| mistakes.report(entry.clone(), message));
+        let reachable = reachable.map_err(|message| mistakes.report(entry.value(), message));
         match (announced, reachable) {
             (Ok(announced), Ok(reachable)) => drop(addresses.insert(announced, reachable)),
             _ => wrong = Some(Reported),
         }
     }
     wrong.map_or(Ok(addresses), Err)
-}
-
-/// Where an entry is. A text with an @ may have a password in it, so that no message may name it.
-fn name_place(place: &Place, name: &str) -> Place {
-    if name.contains('@') { place.clone() } else { place.name_of_field(name) }
 }
 
 /// None is a list, too: then nothing is dialled that is only announced.
@@ -87,11 +84,12 @@ fn host(text: &str) -> Result<AllowedHost, String> {
             _ => Err(format!("is no network; {HOST_SHAPE}")),
         };
     }
-    if let Ok(address) = text.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>() {
+    let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
+    if let Ok(address) = bare.parse::<IpAddr>() {
         return Ok(AllowedHost::Network { address, bits: width(address) });
     }
-    if text.contains(':') && !text.contains('@') {
-        return Err(format!("{} has a port in it, or is no address; {HOST_SHAPE}", quoted(text)));
+    if text.contains(':') {
+        return Err(format!("has a port in it, or is no address; {HOST_SHAPE}"));
     }
     url::host(text, HOST_SHAPE).map(|host| AllowedHost::Name(host.to_ascii_lowercase()))
 }

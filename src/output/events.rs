@@ -202,13 +202,17 @@ fn tell(kind: &EventKind) -> Told {
         }
         E::TaskUnreadable { why } => Told::new(warn, "task_unreadable", "the task cannot be read").unknown(*why),
         E::TaskReadable => info("task_readable", "the task can be read again"),
-        E::RedisDown { why } => Told::new(error, "redis_down", "Redis cannot be read").unknown(*why),
+        E::RedisDown { why, decides: true } => Told::new(error, "redis_down", "Redis cannot be read").unknown(*why),
+        E::RedisDown { why, decides: false } => {
+            Told::new(warn, "redis_down", "a server that decides nothing at present cannot be read").unknown(*why)
+        }
         E::RedisUp => info("redis_up", "Redis can be read"),
         E::GenerationChanged { change } => {
             Told::new(warn, "generation_changed", "Redis may have lost data").reason(change.name())
         }
         E::MastersChanged { from, to } => tell_masters(from, to),
-        E::RivalMaster => Told::new(error, "rival_master", "a second server says that it is master")
+        // For seconds this is part of every failover by Sentinel; two holders are told by themselves.
+        E::RivalMaster => Told::new(warn, "rival_master", "a second server says that it is master")
             .remedy("Make the wrong one a replica (`REPLICAOF`), and see which clients still write to it."),
         E::RivalMasterGone => info("rival_master_gone", "the second server does not say any more that it is master"),
         E::Aftermath(aftermath) => tell_aftermath(aftermath),

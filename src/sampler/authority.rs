@@ -26,7 +26,7 @@ use crate::config::{Endpoint, HostPort, Peers, RedisConfig, SentinelConfig, Serv
 
 /// An answer of a Sentinel counts for so many intervals after it was asked for.
 const QUORUM_INTERVALS: u64 = 2;
-/// A server that served a slot before is looked at for so long: it may go on as if it still did.
+/// A server that decided before is looked at for so long: it may go on as if it still did.
 const FORMER_MS: u64 = 300_000;
 /// Words that may wait to be taken in.
 const WORDS: usize = 64;
@@ -82,6 +82,11 @@ impl Duty {
 }
 
 impl Plan {
+    /// Nobody has said yet which servers there are.
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.nodes.is_empty() && !self.is_told
+    }
+
     /// What the engine is told.
     pub(super) fn topology(&self, epoch: u32, redis: RedisIndex) -> Topology {
         Topology {
@@ -171,7 +176,7 @@ impl Authority {
         match &self.kind {
             Kind::Standalone => None,
             Kind::Replicated(replicated) => replicated.silent_at(),
-            Kind::Sentinel(sentinels) => sentinels.master.is_ok().then(|| sentinels.quorum.ends()).flatten(),
+            Kind::Sentinel(sentinels) => sentinels.next_wake(),
             Kind::Cluster(cluster) => cluster.next_wake(),
         }
     }
@@ -295,6 +300,10 @@ struct Sentinels {
     peers: Peers,
     /// Who decides by the newest plan.
     master: Result<Arc<str>, Unknown>,
+    /// Who decided last.
+    newest: Option<HostPort>,
+    /// Who decided before that, and until when they are looked at: Sentinels list them as replicas only later.
+    former: BTreeMap<HostPort, Mono>,
     /// The servers of the newest plan.
     known: Vec<HostPort>,
     _asking: Vec<AbortOnDropHandle<()>>,
@@ -329,6 +338,8 @@ impl Sentinels {
             configured: sentinel.nodes.clone(),
             peers: sentinel.peers.clone(),
             master: Err(Unknown::NotReadYet),
+            newest: None,
+            former: BTreeMap::new(),
             known: Vec::new(),
             _asking: asking,
         }
@@ -350,6 +361,10 @@ impl Sentinels {
         let early = matches!(self.master, Err(Unknown::NotReadYet)) && unheard && master == Err(Unknown::Quorum);
         let mut known: Vec<HostPort> = master.iter().cloned().collect();
         known.extend(self.quorum.peers(now).iter().filter_map(resolve));
+        if let Ok(master) = &master {
+            self.follow_former(master, now);
+        }
+        known.extend(self.former.keys().cloned());
         if master.is_err() {
             // Whoever is known stays a witness.
             known.append(&mut self.known);
@@ -373,6 +388,21 @@ impl Sentinels {
             sentinels: self.words(),
             ..Plan::default()
         }
+    }
+
+    /// Remembers who decided before `master`.
+    fn follow_former(&mut self, master: &HostPort, now: Mono) {
+        let before = self.newest.replace(master.clone()).filter(|before| before != master);
+        self.former.extend(before.map(|before| (before, now.plus_ms(FORMER_MS))));
+        self.former.remove(master);
+        self.former.retain(|_, until| *until > now);
+    }
+
+    /// When the plan may change although no Sentinel says anything.
+    fn next_wake(&self) -> Option<Mono> {
+        // Without a master, whoever is known stays.
+        let ends = || self.quorum.ends().into_iter().chain(self.former.values().copied()).min();
+        self.master.is_ok().then(ends).flatten()
     }
 
     fn words(&self) -> Vec<SentinelWord> {

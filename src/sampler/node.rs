@@ -17,7 +17,7 @@ use lockwatch_model::reading::{
 };
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::schedule::{Batch, Schedule, Watched};
-use lockwatch_model::spec::{TaskIndex, TaskSpec};
+use lockwatch_model::spec::{RedisKind, TaskIndex, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use tokio::task::JoinError;
 use tokio_util::task::AbortOnDropHandle;
@@ -43,6 +43,8 @@ pub(super) struct Node {
     endpoint: Endpoint,
     redis: Arc<str>,
     interval_ms: u64,
+    /// Other servers may show other holders.
+    has_others: bool,
     duty: Duty,
     schedule: Schedule,
     /// The role that it gave last.
@@ -134,6 +136,7 @@ impl Node {
             endpoint,
             redis: Arc::clone(&config.name),
             interval_ms: ms(config.interval),
+            has_others: config.servers.kind() != RedisKind::Standalone,
             duty: Duty::none(),
             schedule: Schedule::new(Vec::new(), ms(config.interval), now),
             role: None,
@@ -180,6 +183,7 @@ impl Node {
     pub(super) fn configure(&mut self, config: &RedisConfig, now: Mono) {
         self.redis = Arc::clone(&config.name);
         self.interval_ms = ms(config.interval);
+        self.has_others = config.servers.kind() != RedisKind::Standalone;
         self.duty = Duty::none();
         self.begin_anew(now);
     }
@@ -197,7 +201,11 @@ impl Node {
     }
 
     fn watched(&self) -> Vec<Watched> {
-        self.duty.own.iter().map(|(task, spec)| Watched::new(*task, spec)).collect()
+        let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| Watched {
+            proves_holders: self.has_others,
+            ..Watched::new(*task, spec)
+        };
+        self.duty.own.iter().map(watched).collect()
     }
 
     /// Takes in switches of one of its locks that live on another server.

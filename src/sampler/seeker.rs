@@ -244,8 +244,8 @@ mod tests {
     #[test]
     fn those_who_see_the_cluster_serve_are_heard_first() {
         let (new, old, lonely) = (map("new", 16_383), map("old", 16_383), map("old", 5));
-        type Row<'a> = (&'a str, &'a [(&'a SlotMap, bool)], Option<&'a SlotMap>);
-        let table: [Row<'_>; 6] = [
+        type Told<'a> = &'a [(&'a SlotMap, bool)];
+        let table: [(&str, Told<'_>, Option<&SlotMap>); 6] = [
             ("nobody", &[], None),
             ("most", &[(&old, true), (&new, true), (&new, true)], Some(&new)),
             ("a minority that knows it", &[(&old, false), (&old, false), (&new, true)], Some(&new)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::Command;
+use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::time::Mono;
 use lockwatch_model::topology::sentinel::{self, Answer};
 use tokio::sync::mpsc;
@@ -18,6 +18,8 @@ use crate::redis;
 
 /// The channel on which Sentinels tell of a new master.
 const CHANNEL: &str = "+switch-master";
+/// Longest pause between two attempts to reach a Sentinel.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Pause after the channel was refused or broke.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
@@ -42,61 +44,76 @@ pub(super) async fn ask(
     let commands = sentinel::commands(&master);
     let (mut connection, mut pace, mut told) = (None, Pace::default(), None);
     loop {
-        let asked = clock.now();
-        let replies = question(&mut connection, &endpoint, &commands, &mut pace, clock).await;
+        let (asked, replies) = question(&mut connection, &endpoint, &commands, &mut pace, clock).await;
         let answer = replies.and_then(|replies| {
-            sentinel::decode(&replies).map_err(|why| redis::Failure { why, detail: refusal(why, &master) })
+            sentinel::decode(&replies).map_err(|why| redis::Failure { why, detail: String::from("it says no address") })
         });
         let failing = answer.as_ref().err().map(|failure| failure.why);
         if let (Err(failure), true) = (&answer, told != failing) {
-            tracing::warn!(sentinel = %endpoint.at, %failure, "a Sentinel names no master");
+            let remedy = remedy(failure.why, &master);
+            tracing::warn!(sentinel = %endpoint.at, %failure, remedy, "a Sentinel names no master");
         }
         told = failing;
         let answer = answer.map_err(|failure| failure.why);
         if words.send(Word { sentinel, asked, answer }).await.is_err() {
             return;
         }
-        let pause = match connection {
-            Some(_) => interval,
-            // It may be dialled again then, and is not asked more often than otherwise.
-            None => {
-                interval.max(clock.instant(pace.next_dial(clock.now(), fastrand::f64())) - tokio::time::Instant::now())
-            }
-        };
-        if !turn.wait(pause).await {
+        // After a late answer the next question is due sooner, so that it does not get too old.
+        let late = Duration::from_millis(clock.now().since_ms(asked));
+        if !turn.wait(interval.saturating_sub(late)).await {
             return;
+        }
+        if connection.is_none() {
+            // However urgent it is.
+            tokio::time::sleep(pause(&pace, clock)).await;
         }
     }
 }
 
-/// What an answer without a master means.
-fn refusal(why: Unknown, master: &str) -> String {
+/// How long a Sentinel that was lost is left alone.
+fn pause(pace: &Pace, clock: Clock) -> Duration {
+    let next = clock.instant(pace.next_dial(clock.now(), fastrand::f64()));
+    // A whole redis may be blind until it is back.
+    next.saturating_duration_since(tokio::time::Instant::now()).min(LONGEST_PAUSE)
+}
+
+/// What a person can do about a Sentinel that names no master.
+fn remedy(why: Unknown, master: &str) -> String {
     match why {
-        Unknown::NoMaster => format!("it does not know a master named {master:?}: correct `sentinel.master`"),
-        Unknown::Auth => "it wants a password: set `sentinel.password_file` (and `sentinel.username`)".to_owned(),
+        Unknown::NoMaster => format!("It does not know a master named {master:?}: correct `sentinel.master`."),
+        Unknown::Auth | Unknown::NoPermission => String::from(
+            "Set or correct `sentinel.password_file` (or `sentinel.password_env`) and `sentinel.username`.",
+        ),
         other => other.remedy().to_owned(),
     }
 }
 
-/// Asks over the connection, which is made if there is none and given up after any doubt.
+/// Asks over the connection, which is made if there is none and given up after any doubt. Says when it asked.
 async fn question(
     connection: &mut Option<redis::Connection>,
     endpoint: &Endpoint,
     commands: &[Command],
     pace: &mut Pace,
     clock: Clock,
-) -> Result<Vec<lockwatch_model::reply::Reply>, redis::Failure> {
+) -> (Mono, Result<Vec<Reply>, redis::Failure>) {
+    let dialled = clock.now();
     let open = match connection.take() {
         Some(open) => open,
         None => {
-            pace.dialled(clock.now());
-            redis::connect(endpoint, None).await?.0
+            pace.dialled(dialled);
+            match redis::connect(endpoint, None).await {
+                Ok((open, _)) => open,
+                Err(failure) => return (dialled, Err(failure)),
+            }
         }
     };
-    let replies = open.exec(commands).await?;
-    pace.succeeded();
-    *connection = Some(open);
-    Ok(replies)
+    let asked = clock.now();
+    let replies = open.exec(commands).await;
+    if replies.is_ok() {
+        pace.succeeded();
+        *connection = Some(open);
+    }
+    (asked, replies)
 }
 
 /// Says to hurry whenever the Sentinel tells of a new master. The message itself is not believed.

@@ -155,6 +155,15 @@ fn an_unreadable_task_names_the_remedy() {
 }
 
 #[test]
+fn the_docs_tell_every_reason_and_its_remedy() {
+    let docs = std::fs::read_to_string("docs/operation.md").unwrap();
+    for why in Unknown::ALL {
+        let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` | ", why.name())));
+        assert!(row.is_some_and(|row| row.ends_with(&format!(". {} |", why.remedy()))), "{}: {row:?}", why.name());
+    }
+}
+
+#[test]
 fn redises_tell_how_they_are() {
     let redises = vec![good_redis("main"), new_redis("spare"), sentinel_redis("behind"), cluster_redis("many")];
     let list = list_json(redises);
@@ -289,13 +298,14 @@ fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::LeaseLearned { lease_ms: 30_000 }, Level::DEBUG, "lease_learned"),
         (E::TaskUnreadable { why: Unknown::NoPermission }, Level::WARN, "task_unreadable"),
         (E::TaskReadable, Level::INFO, "task_readable"),
-        (E::RedisDown { why: Unknown::Auth }, Level::ERROR, "redis_down"),
+        (E::RedisDown { why: Unknown::Auth, decides: true }, Level::ERROR, "redis_down"),
+        (E::RedisDown { why: Unknown::Auth, decides: false }, Level::WARN, "redis_down"),
         (E::RedisUp, Level::INFO, "redis_up"),
         (E::GenerationChanged { change: GenerationChange::Flushed }, Level::WARN, "generation_changed"),
         (E::MastersChanged { from: vec![], to: Ok(nodes.clone()) }, Level::INFO, "masters_changed"),
         (E::MastersChanged { from: nodes.clone(), to: Ok(nodes.clone()) }, Level::WARN, "masters_changed"),
         (E::MastersChanged { from: nodes, to: Err(Unknown::Quorum) }, Level::ERROR, "masters_changed"),
-        (E::RivalMaster, Level::ERROR, "rival_master"),
+        (E::RivalMaster, Level::WARN, "rival_master"),
         (E::RivalMasterGone, Level::INFO, "rival_master_gone"),
         (E::Aftermath(Aftermath { fates: [2, 0, 1, 0, 3], ..aftermath.clone() }), Level::INFO, "generation_settled"),
         (E::Aftermath(Aftermath { fates: [2, 1, 0, 0, 0], ..aftermath.clone() }), Level::WARN, "generation_settled"),
@@ -342,7 +352,7 @@ fn a_line_says_who_why_and_for_how_long() {
     let ended = describe(&event(EventKind::HoldEnded { holders, reason: End::Expired, held_ms: Some(61_500) }));
     assert_eq!(ended.who.as_deref().unwrap().split(", ").nth(1), Some(r"evil\x1b[2J"));
     assert_eq!((ended.reason, ended.seconds), (Some("expired"), Some(61.5)));
-    let down = describe(&event(EventKind::RedisDown { why: Unknown::Auth }));
+    let down = describe(&event(EventKind::RedisDown { why: Unknown::Auth, decides: true }));
     assert_eq!((down.reason, down.remedy), (Some("auth"), Some(Unknown::Auth.remedy())));
     let verdict = EventKind::Verdict { from: Some(Verdict::Pending), to: Verdict::Down, rule: Rule::GapOverGrace };
     let verdict = describe(&event(verdict));

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::reading::{Beside, Extras, Held, Mode, Unknown};
+use crate::reading::{Beside, Extras, Held, Holder, Mode, Unknown};
 
 /// What the imagined server answers at an instant: the lock, and the switches that exist (with `+` in front: on).
 type Answer = (LockReading, &'static [&'static str]);
@@ -12,7 +12,7 @@ type Answer = (LockReading, &'static [&'static str]);
 const WORLD_MS: i64 = 1_700_000_000_000;
 
 fn tasks(count: u32) -> Vec<Watched> {
-    (0..count).map(|task| Watched { task: TaskIndex(task), grace_ms: None }).collect()
+    (0..count).map(|task| Watched { task: TaskIndex(task), grace_ms: None, proves_holders: false }).collect()
 }
 
 /// A plan for tasks that may be wanted, with this grace.
@@ -489,7 +489,7 @@ fn read_due(schedule: &mut Schedule, now: u64) -> Vec<u32> {
 }
 
 fn some(tasks: &[u32]) -> Vec<Watched> {
-    tasks.iter().map(|task| Watched { task: TaskIndex(*task), grace_ms: None }).collect()
+    tasks.iter().map(|task| Watched { task: TaskIndex(*task), grace_ms: None, proves_holders: false }).collect()
 }
 
 #[test]
@@ -567,4 +567,22 @@ fn a_task_with_too_large_a_reply_stays_apart_when_others_come() {
     assert_eq!(read_due(&mut schedule, 1_000), [1, 3]);
     schedule.change(some(&[1, 3]), Mono(1_010));
     assert_eq!(read_due(&mut schedule, 61_000), [1, 3], "it is gone, and is not tried again");
+}
+
+/// Beside other servers, a new holder is looked at again when it can be no phantom any more; the same one is not.
+#[test]
+fn a_new_holder_is_proved_where_there_are_other_servers() {
+    let held = |who: &str| {
+        let holders = vec![Holder { client: who.as_bytes().to_vec(), thread: None, entries: None, secret: false }];
+        LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
+    };
+    for (proves_holders, extra) in [(true, 2), (false, 0)] {
+        let watched = vec![Watched { task: TaskIndex(0), grace_ms: None, proves_holders }];
+        let mut schedule = Schedule::new(watched, 5_000, Mono(0));
+        let world = |at: u64| -> Answer { (held(if at < 10_000 { "A" } else { "B" }), &[]) };
+        let log = run(&mut schedule, 24_000, 1, world);
+        let extras: Vec<&String> = log.iter().filter(|line| line.contains("extra")).collect();
+        assert_eq!(extras.len(), extra, "{log:?}");
+        assert!(extras.iter().all(|line| line.starts_with("1170") || line.starts_with("11170")), "{log:?}");
+    }
 }

@@ -324,16 +324,19 @@ mod tests {
     #[test]
     fn owners_are_compared_whoever_follows_and_however_ranges_are_cut() {
         let map = |entries: &[Reply]| decode(&[list(entries)], "asked").unwrap();
-        let (a, b) = ([server(text("a"), 1)], [server(text("b"), 1)]);
-        let both = [a[0].clone(), b[0].clone()];
-        let one = map(&[range(0, 9, &a), range(10, 20, &b)]);
-        let same = map(&[range(0, 4, &a), range(5, 9, &both), range(10, 20, &b)]);
+        let (a, b) = (server(text("a"), 1), server(text("b"), 1));
+        let one = map(&[range(0, 9, core::slice::from_ref(&a)), range(10, 20, core::slice::from_ref(&b))]);
+        let same = map(&[
+            range(0, 4, core::slice::from_ref(&a)),
+            range(5, 9, &[a.clone(), b.clone()]),
+            range(10, 20, core::slice::from_ref(&b)),
+        ]);
         assert!(one.same_owners(&same) && same.same_owners(&one) && one != same);
         let others = [
-            vec![range(0, 10, &a), range(11, 20, &b)],
-            vec![range(0, 9, &a), range(11, 20, &b)],
-            vec![range(0, 9, &b), range(10, 20, &b)],
-            vec![range(0, 9, &a)],
+            vec![range(0, 10, core::slice::from_ref(&a)), range(11, 20, core::slice::from_ref(&b))],
+            vec![range(0, 9, core::slice::from_ref(&a)), range(11, 20, core::slice::from_ref(&b))],
+            vec![range(0, 9, core::slice::from_ref(&b)), range(10, 20, &[b])],
+            vec![range(0, 9, &[a])],
             vec![],
         ];
         for entries in others {
@@ -409,7 +412,7 @@ mod tests {
                         node(text("evil\r\n"), 1, "replica", "online"),
                         node(Reply::Bytes(b"\xff".to_vec()), 1, "replica", "online"),
                         node(Reply::Int(7), 1, "replica", "online"),
-                        node(list(&[a.clone()]), 1, "replica", "online"),
+                        node(list(core::slice::from_ref(&a)), 1, "replica", "online"),
                     ],
                 )],
                 ("", "", 16_384),
@@ -462,7 +465,7 @@ mod tests {
             ("one around another", vec![list(&[range(3, 4, &good), range(0, 9, &good)])], Unknown::Protocol),
             ("a shard without nodes", one(list(&[text("slots"), list(&[])])), Unknown::Protocol),
             ("a shard without slots", one(list(&[text("nodes"), list(&[])])), Unknown::Protocol),
-            ("an odd number of slots", one(shard(&[0, 1, 2], &[master.clone()])), Unknown::Protocol),
+            ("an odd number of slots", one(shard(&[0, 1, 2], core::slice::from_ref(&master))), Unknown::Protocol),
             ("a node without role", one(shard(&[0, 1], &[list(&[text("port"), Reply::Int(1)])])), Unknown::Protocol),
             ("a node is a number", one(shard(&[0, 1], &[Reply::Int(1)])), Unknown::Protocol),
             ("too many nodes", one(shard(&[], &many)), Unknown::TooLarge),

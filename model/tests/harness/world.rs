@@ -1,4 +1,4 @@
-//! The little world that a timeline's verbs change: one Redis with one lock, its workers, and its users' switches.
+//! The little world that a timeline's verbs change: one server with one lock, its workers, and its users' switches.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,6 @@ use lockwatch_model::time::{Mono, ServerTime};
 
 use super::setup::Setup;
 
-/// The one server.
-pub(crate) const NODE: &str = "127.0.0.1:6379";
 /// The agent's monotonic clock when a timeline begins.
 pub(crate) const MONO_ORIGIN_MS: u64 = 500_000_000;
 /// The server's clock when a timeline begins.
@@ -27,7 +25,7 @@ pub(crate) fn mono(at: u64) -> Mono {
 }
 
 /// Who holds the lock and until when.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lock {
     pub(crate) mode: Mode,
     /// Worker and how often it entered.
@@ -54,13 +52,27 @@ pub(crate) enum Beat {
     Claim { who: String },
     /// The work moves its progress.
     Progress,
+    /// The worker leaves the lock, once.
+    GiveBack { who: String },
+}
+
+/// What replication hands on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Data {
+    lock: Option<Lock>,
+    switches: BTreeMap<String, Switch>,
+    counter: Option<u64>,
+    claims: BTreeMap<String, u64>,
+    progress: Option<u64>,
+    token: Option<i64>,
+    pause: PauseReading,
 }
 
 impl Beat {
     /// The worker that does it.
     pub(crate) fn who(&self) -> Option<&str> {
         match self {
-            Beat::Renew { who, .. } | Beat::Claim { who } => Some(who),
+            Beat::Renew { who, .. } | Beat::Claim { who } | Beat::GiveBack { who } => Some(who),
             Beat::Progress => None,
         }
     }
@@ -92,6 +104,12 @@ pub(crate) struct World {
     pub(crate) pause: PauseReading,
     pub(crate) generation: Generation,
     pub(crate) generation_hidden: bool,
+    /// Bytes of its replication history.
+    pub(crate) offset: u64,
+    /// Too few replicas follow it.
+    pub(crate) refuses_writes: bool,
+    /// It is a replica: nobody can write here.
+    pub(crate) follows: bool,
     pub(crate) torn_until: u64,
     pub(crate) lock_veil: Option<Veil>,
     pub(crate) switches_veil: Option<Veil>,
@@ -124,6 +142,9 @@ impl World {
                 started_empty: Some(false),
             },
             generation_hidden: false,
+            offset: 1_000,
+            refuses_writes: false,
+            follows: false,
             torn_until: 0,
             lock_veil: None,
             switches_veil: None,
@@ -156,6 +177,46 @@ impl World {
             }
         }
         self.now = now;
+    }
+
+    /// Time that it did not live through: what has run out is gone, and nobody did anything.
+    pub(crate) fn skip_to(&mut self, now: u64) {
+        self.now = now;
+        for timer in self.timers.iter_mut().filter(|timer| timer.next <= now) {
+            timer.next = now + timer.every;
+        }
+        if self.expires_at().is_some_and(|at| at <= now) {
+            self.release();
+        }
+    }
+
+    /// What replication hands on.
+    pub(crate) fn data(&self) -> Data {
+        Data {
+            lock: self.lock.clone(),
+            switches: self.switches.clone(),
+            counter: self.counter,
+            claims: self.claims.clone(),
+            progress: self.progress,
+            token: self.token,
+            pause: self.pause,
+        }
+    }
+
+    /// Takes over what replication brings.
+    pub(crate) fn put(&mut self, data: Data) {
+        self.lock = data.lock;
+        self.switches = data.switches;
+        self.counter = data.counter;
+        self.claims = data.claims;
+        self.progress = data.progress;
+        self.token = data.token;
+        self.pause = data.pause;
+    }
+
+    /// What is left of the lease, if that ends.
+    pub(crate) fn ttl_ms(&self) -> Option<i64> {
+        Some(self.lock.as_ref()?.deadline? - self.server_now())
     }
 
     /// Removes the lock; a waiter takes it a moment later.
@@ -244,6 +305,13 @@ impl World {
         }
         for beat in due {
             match &beat {
+                _ if self.refuses_writes || self.follows => {}
+                Beat::GiveBack { who } => {
+                    if self.lock.as_ref().is_some_and(|lock| lock.holders.contains_key(who)) {
+                        self.release();
+                    }
+                    self.timers.retain(|timer| timer.what != beat);
+                }
                 // A watchdog whose lock is gone drops its entry.
                 Beat::Renew { who, lease } if !self.renew(who, *lease) => {
                     self.timers.retain(|timer| timer.what != beat);

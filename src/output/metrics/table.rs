@@ -208,8 +208,8 @@ pub static TABLE: &[Metric] = &[
     },
     redis_total("lockwatch_redis_reconnects_total", "Connections made after the first.", |r| Some(Count(r.totals.reconnects))),
     redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still under way.", |r| Some(Count(r.totals.skipped_ticks))),
-    redis_total("lockwatch_redis_generation_changes_total", "Times the server may have lost data: restart, new replication history, flush.", |r| Some(Count(r.totals.generation_changes))),
-    redis("lockwatch_redis_generation", "Fingerprint of what the data of the servers that decide live in (run, replication history, flushes); another value: data may have been lost.", generation),
+    redis_total("lockwatch_redis_generation_changes_total", "Changes of generation: a restart, another server that decides, a new replication history, a flush. The server may have lost data.", |r| Some(Count(r.totals.generation_changes))),
+    redis("lockwatch_redis_generation", "Fingerprint of what the data of the servers that decide live in (run, replication history, flushes); another value: data may have been lost, or another server decides. Absent until all have told.", generation),
     Metric {
         name: "lockwatch_redis_locks_after_change_total",
         help: "Locks that were held before the server may have lost data, by what became of them.",

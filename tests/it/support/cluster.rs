@@ -1,7 +1,7 @@
 //! A real Redis Cluster, made by `redis-cli --cluster create`.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::network::{self, Member, Options, Place};
 use super::redis::{CLIENT, RedisServer, Setup};
@@ -13,6 +13,8 @@ const MASTERS: usize = 3;
 pub(crate) const NODE_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long nodes may take to agree.
 const AGREE: Duration = Duration::from_secs(40);
+/// How long one attempt at a manual failover may take.
+const ATTEMPT: Duration = Duration::from_secs(6);
 /// How long a node may take to answer.
 const ANSWER: Duration = Duration::from_millis(500);
 /// How many keys one step of a migration moves.
@@ -144,8 +146,15 @@ impl Cluster {
 
     /// The failover that loses nothing: `CLUSTER FAILOVER` at a replica, for which its master pauses writes.
     pub(crate) fn fail_over(&self, replica: usize) {
-        wait_until(AGREE, "the replica begins", || self.node(replica).cli(&["cluster", "failover"]) == "OK");
-        self.wait_taken_over(&[replica]);
+        let mut begun: Option<Instant> = None;
+        wait_until(AGREE, "the replica takes over", || {
+            // An attempt may end in nothing, after some seconds.
+            if begun.is_none_or(|begun| begun.elapsed() > ATTEMPT) {
+                let answer = self.node(replica).cli(&["cluster", "failover"]);
+                begun = (answer == "OK").then(Instant::now);
+            }
+            Own::of(self.node(replica)).is_some_and(|own| own.is_master)
+        });
     }
 
     /// Waits until one of `replicas`, which followed a master that is gone, has taken over from it.

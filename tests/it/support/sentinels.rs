@@ -1,12 +1,12 @@
 //! A master, two replicas and three Sentinels, all real, that fail over by themselves.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use super::LOOK;
 use super::network::{self, Member, Options, Place};
 use super::redis::{RedisServer, Setup};
-use super::wait_until;
-use super::{replicas, replicas::wait_in_sync};
+use super::replicas::{self, follows, wait_in_sync};
 
 /// The name under which the Sentinels know the master.
 pub(crate) const MASTER: &str = "mymaster";
@@ -18,8 +18,8 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 /// How long Sentinels may take to know each other.
 const MEET: Duration = Duration::from_secs(30);
-/// How long a failover may take, a failed attempt included.
-const SWITCH: Duration = Duration::from_secs(40);
+/// How long a failover may take, a failed attempt and a Sentinel's 30 s of `TILT` on a busy machine included.
+const SWITCH: Duration = Duration::from_secs(60);
 /// How long a Sentinel may take to answer.
 const ANSWER: Duration = Duration::from_millis(500);
 
@@ -101,7 +101,7 @@ impl Sentinels {
     /// ten seconds: what is written there is lost.
     pub(crate) fn failover(&self) -> usize {
         let old = self.master().unwrap();
-        wait_until(SWITCH, "a Sentinel begins a failover", || {
+        self.wait(SWITCH, "a Sentinel begins a failover", || {
             let begin = |index| self.sentinel(index).try_cli(&["sentinel", "failover", MASTER], ANSWER);
             begin(0).as_deref() == Some("OK")
         });
@@ -111,7 +111,7 @@ impl Sentinels {
     /// Waits until a majority of the Sentinels and the server itself say that another one than `old` is the master.
     pub(crate) fn wait_switched(&self, old: usize) -> usize {
         let mut new = None;
-        wait_until(SWITCH, "another server is the master", || {
+        self.wait(SWITCH, "another server is the master", || {
             new = self.master().filter(|index| *index != old && says_master(self.server(*index)));
             new.is_some()
         });
@@ -160,12 +160,39 @@ impl Sentinels {
         assert_eq!(liar.cli(&["sentinel", "monitor", MASTER, "127.0.0.1", &port.to_string(), "1"]), "OK");
     }
 
+    /// Waits until the old master follows the new one, which Sentinel sees to some ten seconds after it is back.
+    pub(crate) fn wait_follows(&self, old: usize, new: usize) {
+        self.wait(SWITCH, "the old master follows the new one", || follows(&self.members[old], &self.members[new]));
+    }
+
+    /// `wait_until` that says how things stand if it fails.
+    fn wait(&self, timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
+        let deadline = Instant::now() + timeout;
+        while !condition() {
+            assert!(Instant::now() < deadline, "not within {timeout:?}: {what}\n{}", self.describe());
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// What each party says, one line each.
+    fn describe(&self) -> String {
+        let ask = |member: &Member, question: &[&str]| match member.server.runs() {
+            true => member.server.try_cli(question, ANSWER).unwrap_or_else(|| "no answer".to_owned()),
+            false => "ended".to_owned(),
+        };
+        let answers = self.members.iter().enumerate().flat_map(|(index, member)| match index < SERVERS {
+            true => vec![ask(member, &["role"])],
+            false => ["master", "replicas"].map(|what| ask(member, &["sentinel", what, MASTER])).to_vec(),
+        });
+        answers.map(|answer| answer.replace('\n', " ") + "\n").collect()
+    }
+
     fn wait_acquainted(&self) {
         let running = (0..SENTINELS).filter(|index| self.sentinel(*index).runs());
         let running: Vec<usize> = running.collect();
         let replicas = self.members[..SERVERS].iter().filter(|member| member.server.runs()).count() - 1;
         for index in &running {
-            wait_until(MEET, &format!("Sentinel {index} knows all others"), || {
+            self.wait(MEET, &format!("Sentinel {index} knows all others"), || {
                 knows(self.sentinel(*index), replicas, running.len() - 1)
             });
         }
