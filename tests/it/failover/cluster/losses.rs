@@ -73,6 +73,42 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     assert_eq!(all_ends(&agent.page()), 0.0);
 }
 
+/// It neither answers nor breaks its connections; when it wakes up it knows nothing of its successor.
+#[test]
+fn a_frozen_master_holds_up_nobody_and_says_nothing_that_counts() {
+    let Some(cluster) = start("a_frozen_master", 1, &direct(&[PARTLY])) else { return };
+    let (frozen, fine) = (key_on(0, "frozen"), key_on(1, "fine"));
+    let tasks = task("frozen", &frozen, ", wanted: always") + &task("fine", &fine, ", wanted: always");
+    hold(&cluster, &frozen, "worker-1");
+    hold(&cluster, &fine, "worker-2");
+    let replica = wait_replicated(&cluster, 0);
+    let agent = Agent::start(&config(&cluster.addresses(), "", "", &tasks));
+    until_running(&agent, &["frozen", "fine"]);
+    let watch = agent.watch();
+    cluster.node(0).pause();
+    assert_eq!(cluster.wait_taken_over(&[replica]), replica);
+    let switched = Instant::now();
+    let new = cluster.node(replica).address();
+    agent.until_view(PATIENCE, "the new master is read", |view| {
+        view.task("frozen")["node"] == *new && view.held("frozen") == Some(1.0)
+    });
+    let late = switched.elapsed();
+    eprintln!("read {late:?} after the switch");
+    assert!(late < Duration::from_secs(2), "{late:?}");
+    assert_eq!(cluster.node(replica).cli(&["pexpire", &frozen, "90000"]), "1");
+    cluster.node(0).go_on();
+    let old = cluster.node(0).address();
+    agent.until(PATIENCE, "the old one is a replica", |page| {
+        !page.series("lockwatch_redis_up", &[("address", &old), ("role", "replica")]).is_empty()
+    });
+    let pages = watch.stop();
+    check_undisturbed(&agent, &pages, "fine");
+    for page in &pages {
+        agent.check(page, "it runs", page.verdict("frozen") == "running");
+        agent.check(page, "nothing ended", all_ends(page) == 0.0 && all_splits(page) == 0.0);
+    }
+}
+
 /// The old master is alive on the small side and goes on showing what it acknowledged there.
 #[test]
 fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
