@@ -246,18 +246,24 @@ impl Redis {
                 node.stands(if masters.contains(&node.address) { Standing::Decides } else { Standing::Witness });
             }
             if self.spec.kind == RedisKind::Cluster {
-                self.retire(masters);
+                self.retire(masters, topology.uncovered_slots > 0);
             }
         }
         self.topology = Some(topology.clone());
         self.follow_rivals(events);
     }
 
-    /// Masters of a cluster that are none any more.
-    fn retire(&mut self, masters: &[Arc<str>]) {
+    /// Masters of a cluster that are none any more. While nobody serves their slots, it goes on for as long as it has lasted
+    /// that these cannot be read.
+    fn retire(&mut self, masters: &[Arc<str>], some_unserved: bool) {
         let decides = |deciding: &Deciding| deciding.node.as_ref().is_some_and(|node| masters.contains(node));
         let (stay, go): (Vec<_>, Vec<_>) = self.deciding.drain(..).partition(decides);
         self.deciding = stay;
+        let unread = go.iter().filter(|deciding| deciding.newest.is_err()).map(|deciding| deciding.good).min();
+        if let Some(since) = unread.filter(|_| some_unserved) {
+            let nobody = self.deciding(&Arc::from(""), since);
+            nobody.newest = Err(Unknown::ClusterDown);
+        }
         self.retired.extend(go.into_iter().filter_map(|deciding| deciding.origin));
         let surplus = self.retired.len().saturating_sub(RETIRED_MAX);
         self.retired.drain(..surplus);
@@ -429,6 +435,31 @@ mod tests {
             &mut Vec::new(),
         );
         assert_eq!(told(&redis, 7_100), 0, "a master that never told");
+    }
+
+    #[test]
+    fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
+        let mut redis = redis(RedisKind::Cluster);
+        let topology = |masters: &[&str], uncovered_slots| Topology {
+            epoch: 0,
+            redis: crate::spec::RedisIndex(0),
+            masters: Ok(masters.iter().map(|master| Arc::from(*master)).collect()),
+            nodes: alloc::vec![A.into(), B.into()],
+            sentinels: Vec::new(),
+            uncovered_slots,
+        };
+        let blind = |redis: &Redis, at| (redis.view(Mono(at)).readable, redis.view(Mono(at)).blind_ms);
+        redis.topology(&topology(&[A, B], 0), &mut Vec::new());
+        accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
+        accept(&mut redis, B, "y", Standing::Decides, Mono(1_000));
+        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(2_000), Mono(2_000)), &mut Vec::new());
+        assert_eq!(blind(&redis, 5_000), (Some(false), 4_000));
+        redis.topology(&topology(&[A], 100), &mut Vec::new());
+        assert_eq!(blind(&redis, 6_000), (Some(false), 5_000));
+        redis.failed(None, Standing::Decides, Unknown::ClusterDown, (Mono(7_000), Mono(7_000)), &mut Vec::new());
+        assert_eq!(blind(&redis, 8_000), (Some(false), 7_000));
+        redis.topology(&topology(&[A, B], 0), &mut Vec::new());
+        assert_eq!(blind(&redis, 9_000), (Some(true), 0));
     }
 
     #[test]
