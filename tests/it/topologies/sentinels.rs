@@ -34,7 +34,7 @@ fn an_orderly_failover_leaves_two_masters_for_seconds() {
     while switched.elapsed() < BOTH {
         assert!(says_master(sentinels.server(0)) && says_master(sentinels.server(new)));
     }
-    sentinels.wait_follows(0, new);
+    sentinels.wait_follows(0);
     sentinels.wait_settled();
     assert_eq!(sentinels.server(0).cli(&["get", LOCK]), "new");
 
@@ -58,7 +58,7 @@ fn a_killed_master_is_replaced_and_follows_when_it_is_back() {
     sentinels.server_mut(0).restart(Keep::Files);
     assert!(says_master(sentinels.server(0)));
     assert_eq!(sentinels.server(0).cli(&["exists", LOCK]), "0");
-    sentinels.wait_follows(0, new);
+    sentinels.wait_follows(0);
 
     // Sentinel has it rewrite its configuration: from now on it starts as a replica.
     sentinels.server_mut(0).restart(Keep::Files);
@@ -81,7 +81,7 @@ fn a_frozen_master_is_replaced_and_says_master_when_it_thaws() {
         assert!(says_master(sentinels.server(0)) && says_master(sentinels.server(new)));
         assert_eq!(sentinels.server(0).cli(&["get", LOCK]), "one");
     }
-    sentinels.wait_follows(0, new);
+    sentinels.wait_follows(0);
     assert_eq!(sentinels.server(0).cli(&["get", LOCK]), "two");
 }
 
@@ -117,7 +117,7 @@ fn a_partition_leaves_two_masters_with_different_holders() {
     assert_eq!(sentinels.server(new).info("master_replid2"), old_id);
     assert_eq!(sentinels.server(0).info("master_replid"), old_id);
     sentinels.heal();
-    sentinels.wait_follows(0, new);
+    sentinels.wait_follows(0);
     assert_eq!(sentinels.server(0).cli(&["get", LOCK]), "two");
 }
 
