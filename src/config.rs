@@ -1,12 +1,15 @@
 //! The resolved configuration: every default filled in, every name checked. How it is read is in `config/`.
 
+use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch_model::spec::{RedisSpec, SchemeKind, TaskSpec, WatchSpec};
+use lockwatch_model::spec::{RedisKind, RedisSpec, SchemeKind, TaskSpec, WatchSpec};
 use serde_yaml::{Mapping, Value};
 
 pub mod acl;
@@ -16,11 +19,14 @@ mod document;
 mod duration;
 mod labels;
 mod locate;
+mod login;
 mod mistake;
+mod peers;
 mod redises;
 pub mod routes;
 pub mod schema;
 mod secret;
+mod servers;
 mod tasks;
 mod url;
 mod values;
@@ -49,22 +55,111 @@ pub struct Config {
 pub struct RedisConfig {
     /// Its name.
     pub name: Arc<str>,
-    /// Host name or address.
-    pub host: String,
-    /// TCP port.
-    pub port: u16,
+    /// Its servers, and who says which of them decides.
+    pub servers: Servers,
     /// Database number.
     pub db: u32,
-    /// ACL user; `None`: the default user.
-    pub username: Option<String>,
-    /// Where the password is read from at every connect.
-    pub password: Option<PasswordSource>,
+    /// How to log in to its servers.
+    pub login: Login,
     /// Pause between two sweeps.
     pub interval: Duration,
     /// A reply older than this is no evidence.
     pub timeout: Duration,
     /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
+}
+
+/// The servers of one redis, and who says which of them decides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Servers {
+    /// One server.
+    One(HostPort),
+    /// A master and its replicas without Sentinel, in the order of the file.
+    Nodes(Vec<HostPort>),
+    /// Servers that Sentinels watch.
+    Sentinel(SentinelConfig),
+    /// A cluster.
+    Cluster(ClusterConfig),
+}
+
+/// Sentinels, and the master that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentinelConfig {
+    /// The name under which the Sentinels know the master.
+    pub master: String,
+    /// The Sentinels.
+    pub nodes: Vec<HostPort>,
+    /// How to log in to the Sentinels.
+    pub login: Login,
+    /// Which announced servers are dialled, and where.
+    pub peers: Peers,
+}
+
+/// Where to learn the layout of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// Some of its servers.
+    pub nodes: Vec<HostPort>,
+    /// Which announced servers are dialled, and where.
+    pub peers: Peers,
+}
+
+/// Which announced servers are dialled, and where: behind NAT they announce addresses that are of no use to others.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peers {
+    /// Announced address to the one that is dialled instead. What is named here is allowed.
+    pub announce_map: BTreeMap<HostPort, HostPort>,
+    /// Hosts and networks that may be dialled although only announced; `None`: any.
+    pub allowed: Option<Vec<AllowedHost>>,
+}
+
+/// A host or network that may be dialled although it is only announced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllowedHost {
+    /// A name or address as it is announced.
+    Name(String),
+    /// All addresses that share the first bits.
+    Network {
+        /// Any address of it.
+        address: IpAddr,
+        /// How many bits they share.
+        bits: u8,
+    },
+}
+
+/// A server's address.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostPort {
+    /// Host name or address; an IPv6 address without brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+}
+
+/// A name and where the password is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Login {
+    /// ACL user; `None`: the default user.
+    pub username: Option<String>,
+    /// Where the password is read from at every connect.
+    pub password: Option<PasswordSource>,
+}
+
+/// One server as it is dialled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where it is.
+    pub at: HostPort,
+    /// Database number.
+    pub db: u32,
+    /// How to log in.
+    pub login: Login,
+    /// Longest wait for a reply.
+    pub timeout: Duration,
+    /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
+    pub assume_master: bool,
+    /// A replica of a cluster that shall answer for what it replicates.
+    pub readonly: bool,
 }
 
 /// Where a password is read from, at every connect, so that a rotated one is picked up.
@@ -149,7 +244,8 @@ impl Config {
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
         let redis_spec = |redis: &RedisConfig| RedisSpec {
             name: Arc::clone(&redis.name),
-            address: redis.address().into(),
+            kind: redis.servers.kind(),
+            addresses: redis.servers.configured().iter().map(|at| at.to_string().into()).collect(),
             db: redis.db,
             interval_ms: ms(redis.interval),
             timeout_ms: ms(redis.timeout),
@@ -160,9 +256,45 @@ impl Config {
 }
 
 impl RedisConfig {
-    /// `host:port`, with brackets around an IPv6 address: the label `address`.
-    pub fn address(&self) -> String {
-        url::address(&self.host, self.port)
+    /// One of its servers as it is dialled.
+    pub fn endpoint(&self, at: HostPort) -> Endpoint {
+        Endpoint {
+            at,
+            db: self.db,
+            login: self.login.clone(),
+            timeout: self.timeout,
+            assume_master: self.assume_master,
+            readonly: self.servers.kind() == RedisKind::Cluster,
+        }
+    }
+}
+
+impl Servers {
+    /// How the servers belong together.
+    pub fn kind(&self) -> RedisKind {
+        match self {
+            Servers::One(_) => RedisKind::Standalone,
+            Servers::Nodes(_) => RedisKind::Replicated,
+            Servers::Sentinel(_) => RedisKind::Sentinel,
+            Servers::Cluster(_) => RedisKind::Cluster,
+        }
+    }
+
+    /// The configured addresses; of Sentinel, those of the Sentinels.
+    pub fn configured(&self) -> &[HostPort] {
+        match self {
+            Servers::One(server) => std::slice::from_ref(server),
+            Servers::Nodes(nodes)
+            | Servers::Sentinel(SentinelConfig { nodes, .. })
+            | Servers::Cluster(ClusterConfig { nodes, .. }) => nodes,
+        }
+    }
+}
+
+/// `host:port`, with brackets around an IPv6 address: the label `address`.
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&lockwatch_model::accept::address(&self.host, self.port))
     }
 }
 

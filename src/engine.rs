@@ -211,7 +211,8 @@ mod tests {
     async fn the_first_snapshot_has_what_is_configured() {
         let redis = RedisSpec {
             name: "main".into(),
-            address: "127.0.0.1:6379".into(),
+            kind: lockwatch_model::spec::RedisKind::Standalone,
+            addresses: vec!["127.0.0.1:6379".into()],
             db: 0,
             interval_ms: 1_000,
             timeout_ms: 3_000,

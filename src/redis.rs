@@ -9,6 +9,7 @@ mod connection;
 mod convert;
 mod guard;
 mod handshake;
+mod listener;
 
 use std::fmt;
 
@@ -16,6 +17,7 @@ use lockwatch_model::reading::Unknown;
 
 pub use connect::{Opened, Opening, connect};
 pub use connection::Connection;
+pub use listener::Listener;
 
 /// Why a connection could not be made, or is of no use any more.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,37 +1,35 @@
-//! One task per redis: asks when the schedule says so, and hands everything that comes of it to the engine.
+//! One task per redis: keeps a connection to each of its servers, knows which of them decide, asks when the schedules say so,
+//! and hands everything that comes of it to the engine.
 //!
-//! Failure is data: a batch that fails, and each tick without a connection, is reported for exactly the tasks concerned. The
-//! sampler owns its connection and gives it up after any doubt.
+//! Failure is data: a batch that fails, and each tick without a connection or without anybody who decides, is reported for
+//! exactly the tasks concerned.
 
+mod authority;
 mod link;
+mod node;
 mod pace;
 mod question;
+mod seeker;
+mod sentinel;
+mod urgency;
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 
-use lockwatch_model::accept::{Caps, Timing};
-use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample};
-use lockwatch_model::read::TaskRead;
+use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology};
+use lockwatch_model::read::Scope;
 use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::schedule::{Batch, Schedule, Watched};
 use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec};
-use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_model::time::Mono;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
-use crate::config::RedisConfig;
-use crate::redis;
-use link::Link;
-use question::{Answer, Question};
-
-/// Most batches under way on one connection.
-const FLIGHTS: usize = 4;
-/// Most rounds in which one task is read.
-const ROUNDS: u8 = 4;
+use crate::config::{RedisConfig, ms};
+use authority::{Authority, Plan};
+use node::{Heard, News, Node};
 
 /// What a sampler has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +44,14 @@ pub struct Assignment {
     pub tasks: Vec<(TaskIndex, Arc<TaskSpec>)>,
 }
 
-/// Samples one redis until `assignments` is closed or the engine is gone. A new assignment keeps the connection if the
-/// server and the login are the same.
+/// Some tasks of one redis, sorted by index.
+type Tasks = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
+
+/// The address of a server, or why there is none.
+type Server = Result<Arc<str>, Unknown>;
+
+/// Samples one redis until `assignments` is closed or the engine is gone. A new assignment keeps the connections if the
+/// servers and the logins are the same.
 pub async fn run(mut assignments: watch::Receiver<Arc<Assignment>>, inputs: mpsc::Sender<Input>, clock: Clock) {
     let assignment = Arc::clone(&assignments.borrow_and_update());
     let mut sampler = Sampler::new(assignment, inputs, clock);
@@ -61,8 +65,8 @@ pub async fn run(mut assignments: watch::Receiver<Arc<Assignment>>, inputs: mpsc
                 }
                 Err(_) => return,
             },
-            dialled = sampler.link.dialled() => sampler.greeted(dialled).await,
-            landed = landing(&mut sampler.flights) => sampler.land(landed).await,
+            (node, news) = next_news(&mut sampler.nodes) => sampler.heard(node, news).await,
+            () = sampler.authority.changed() => Ok(()),
             () = async { sleep_until(wake.unwrap_or_else(tokio::time::Instant::now)).await }, if wake.is_some() => Ok(()),
         };
         if went_on.is_err() {
@@ -74,290 +78,207 @@ pub async fn run(mut assignments: watch::Receiver<Arc<Assignment>>, inputs: mpsc
 /// The engine is gone.
 struct Gone;
 
-struct Sampler {
-    assignment: Arc<Assignment>,
-    schedule: Schedule,
-    link: Link,
-    /// Batches under way, in the order in which they were sent; replies come in the same order.
-    flights: VecDeque<Flight>,
-    /// Why there is no connection; `None` before the first dial ended, and while there is one.
-    lost: Option<Unknown>,
-    /// What the newest connection could do.
-    caps: Option<Caps>,
-    /// The batch that goes out with the greeting of the dial under way.
-    opening: Option<Flying>,
-    nonces: u64,
+/// What a redis' samples have in common, and where they go.
+struct Out {
+    epoch: u32,
+    redis: RedisIndex,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
 }
 
-/// A batch under way on the connection.
-struct Flight {
-    flying: Flying,
-    reply: AbortOnDropHandle<Landing>,
+struct Sampler {
+    assignment: Arc<Assignment>,
+    authority: Authority,
+    /// The plan in force.
+    plan: Plan,
+    nodes: Vec<Node>,
+    /// What the engine was told of the servers.
+    told: Option<Topology>,
+    /// When it is told next that nobody decides about the tasks without a server.
+    orphans_at: Mono,
+    out: Out,
 }
 
-/// A batch that was sent.
-struct Flying {
-    batch: Batch,
-    question: Question,
-    round: u8,
-    launched: Mono,
-}
-
-/// The replies to a batch, and the instants around it.
-struct Landing {
-    sent: Mono,
-    sent_wall: AgentWall,
-    received: Mono,
-    replies: Result<Vec<Reply>, redis::Failure>,
-}
-
-/// Waits for the oldest batch under way.
-async fn landing(flights: &mut VecDeque<Flight>) -> Result<Landing, tokio::task::JoinError> {
-    match flights.front_mut() {
-        Some(flight) => (&mut flight.reply).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn ask(connection: Arc<redis::Connection>, commands: Vec<Command>, clock: Clock) -> Landing {
-    let (sent_wall, sent) = (clock.wall(), clock.now());
-    let replies = connection.exec(&commands).await;
-    Landing { sent, sent_wall, received: clock.now(), replies }
+/// Waits for a server's dial to end or its oldest batch to land: the position of the server, and what came.
+async fn next_news(nodes: &mut [Node]) -> (usize, News) {
+    poll_fn(|context| {
+        for (position, node) in nodes.iter_mut().enumerate() {
+            if let Poll::Ready(news) = node.poll_news(context) {
+                return Poll::Ready((position, news));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 impl Sampler {
     fn new(assignment: Arc<Assignment>, inputs: mpsc::Sender<Input>, clock: Clock) -> Sampler {
+        let out = Out { epoch: assignment.epoch, redis: assignment.redis, inputs, clock };
         Sampler {
-            schedule: schedule(&assignment, clock.now()),
-            link: Link::new(clock.now()),
-            flights: VecDeque::new(),
-            lost: None,
-            caps: None,
-            opening: None,
-            nonces: 0,
+            authority: Authority::new(&assignment.config, clock),
+            plan: Plan::default(),
+            nodes: Vec::new(),
+            told: None,
+            orphans_at: clock.now(),
             assignment,
-            inputs,
-            clock,
+            out,
         }
     }
 
     /// Does all that is due now.
     async fn launch(&mut self) -> Result<(), Gone> {
-        let now = self.clock.now();
-        if self.link.is_due(now) {
-            let opening = self.opening(now);
-            self.link.dial(&self.assignment.config, opening, now);
+        self.follow_authority().await?;
+        for node in &mut self.nodes {
+            node.launch(&self.out).await?;
         }
-        if self.link.connection().is_none() {
-            let tasks = self.schedule.missed(now);
-            if let (Some(why), false) = (self.lost, tasks.is_empty()) {
-                self.report(now, 0, Outcome::Failed { tasks, why }).await?;
+        let now = self.out.clock.now();
+        if self.orphans_at <= now && !self.plan.orphans.is_empty() {
+            self.orphans_at = now.plus_ms(ms(self.assignment.config.interval));
+            for (tasks, why) in &self.plan.orphans {
+                let tasks = tasks.iter().map(|(task, _)| *task).collect();
+                self.out.sample(None, Standing::Decides, (now, 0), Outcome::Failed { tasks, why: *why }).await?;
             }
-            return Ok(());
-        }
-        while self.flights.len() < FLIGHTS
-            && let Some(connection) = self.link.connection()
-            && let Some(batch) = self.schedule.due(now)
-        {
-            let reads = self.reads(&batch, connection.caps());
-            self.fly(batch, reads, 1);
-        }
-        for _ in 0..self.schedule.take_skipped() {
-            self.news(NodeNewsKind::TickSkipped).await?;
         }
         Ok(())
     }
 
     fn next_wake(&self) -> Option<Mono> {
-        match self.link.connection() {
-            Some(_) if self.flights.len() >= FLIGHTS => None,
-            Some(_) => self.schedule.next_wake(),
-            None => self.schedule.next_tick().into_iter().chain(self.link.next_dial()).min(),
+        let orphans = (!self.plan.orphans.is_empty()).then_some(self.orphans_at);
+        self.nodes.iter().filter_map(Node::next_wake).chain(self.authority.next_wake()).chain(orphans).min()
+    }
+
+    /// Puts the plan in force that follows from what is known of the servers.
+    async fn follow_authority(&mut self) -> Result<(), Gone> {
+        let now = self.out.clock.now();
+        let Some(plan) = self.authority.plan(now, &self.assignment) else { return Ok(()) };
+        if plan.knows_nothing() {
+            // After a reload the servers stay connected until it is known again who decides.
+            return Ok(());
         }
-    }
-
-    /// How the tasks of `batch` are read.
-    fn reads(&self, batch: &Batch, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
-        let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
-        specs.map(|(task, spec)| (task, TaskRead::new(spec, caps, batch.with_extras))).collect()
-    }
-
-    fn question(&mut self, reads: Vec<(TaskIndex, TaskRead)>, caps: Caps) -> (Question, Vec<Command>) {
-        self.nonces += 1;
-        let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
-        Question::new(reads, caps, nonce)
-    }
-
-    /// The batch that shall go out with the next greeting: only after a reply was lost, see [`redis::Opening`].
-    fn opening(&mut self, now: Mono) -> Option<redis::Opening> {
-        let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
-        let batch = self.schedule.due(now)?;
-        let reads = self.reads(&batch, caps);
-        let (question, commands) = self.question(reads, caps);
-        self.opening = Some(Flying { batch, question, round: 1, launched: now });
-        Some(redis::Opening { commands, clock: self.clock })
-    }
-
-    /// Sends a round of `batch`.
-    fn fly(&mut self, batch: Batch, reads: Vec<(TaskIndex, TaskRead)>, round: u8) {
-        let Some(connection) = self.link.connection() else { return self.schedule.broken(&batch) };
-        let (question, commands) = self.question(reads, connection.caps());
-        let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, self.clock)));
-        self.flights.push_back(Flight { flying: Flying { batch, question, round, launched: self.clock.now() }, reply });
-    }
-
-    /// The oldest batch under way is over.
-    async fn land(&mut self, landing: Result<Landing, tokio::task::JoinError>) -> Result<(), Gone> {
-        let Some(Flight { flying, .. }) = self.flights.pop_front() else { return Ok(()) };
-        match landing {
-            Ok(landing) => self.landed(flying, landing).await,
-            Err(error) => {
-                tracing::error!(redis = &*self.assignment.config.name, %error, "a batch was dropped");
-                self.lose(Some(flying), Unknown::Closed).await
-            }
+        self.plan = plan;
+        self.orphans_at = now;
+        let mut old: BTreeMap<Arc<str>, Node> =
+            self.nodes.drain(..).map(|node| (Arc::clone(node.address()), node)).collect();
+        for planned in &self.plan.nodes {
+            let endpoint = self.authority.endpoint(&self.assignment.config, planned.at.clone());
+            let mut node = match old.remove(&planned.address) {
+                Some(node) if *node.endpoint() == endpoint => node,
+                _ => Node::new(Arc::clone(&planned.address), endpoint, &self.assignment.config, now),
+            };
+            node.assign(&planned.duty, now);
+            self.nodes.push(node);
         }
-    }
-
-    /// What came of a batch.
-    async fn landed(&mut self, flying: Flying, landing: Landing) -> Result<(), Gone> {
-        let replies = match landing.replies {
-            Ok(replies) => replies,
-            Err(failure) => {
-                tracing::debug!(redis = &*self.assignment.config.name, %failure, "a batch failed");
-                return self.lose(Some(flying), failure.why).await;
-            }
-        };
-        let Landing { sent, sent_wall, received, .. } = landing;
-        let timeout_ms = u64::try_from(self.assignment.config.timeout.as_millis()).unwrap_or(u64::MAX);
-        let timing = Timing { sent, received, sent_wall, timeout_ms };
-        let Flying { batch, question, round, .. } = flying;
-        let tasks = question.tasks();
-        match question.decode(timing, &replies) {
-            Ok(answer) => self.believe(batch, round, timing, answer).await,
-            Err(why) if self.link.survives(why, received) => {
-                self.schedule.finished(&batch);
-                self.report(sent, received.since_ms(sent), Outcome::Failed { tasks, why }).await
-            }
-            Err(why) => {
-                self.report(sent, received.since_ms(sent), Outcome::Failed { tasks, why }).await?;
-                self.schedule.broken(&batch);
-                self.lose(None, why).await
-            }
-        }
-    }
-
-    /// The replies to a round of `batch` may be believed.
-    async fn believe(&mut self, batch: Batch, round: u8, timing: Timing, answer: Answer) -> Result<(), Gone> {
-        self.link.succeeded(timing.received);
-        let Answer { vouch, mut done, again } = answer;
-        for (task, reading) in &done {
-            self.schedule.observe(*task, timing.sent, vouch.first, reading);
-        }
-        if round == 1 {
-            let withheld = batch.withheld.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
-            done.extend(withheld.map(|(task, spec)| (task, question::unreadable(&spec, Unknown::TooLarge))));
-        }
-        let took_ms = timing.received.since_ms(timing.sent);
-        self.report(timing.sent, took_ms, Outcome::Read { vouch, readings: done }).await?;
-        if again.is_empty() {
-            self.schedule.finished(&batch);
-        } else if round < ROUNDS {
-            self.fly(batch, again, round + 1);
-        } else {
-            self.schedule.finished(&batch);
-            let tasks = again.into_iter().map(|(task, _)| task).collect();
-            self.report(timing.sent, took_ms, Outcome::Failed { tasks, why: Unknown::Protocol }).await?;
+        let topology = self.plan.topology(self.out.epoch, self.out.redis);
+        if self.plan.is_told && self.told.as_ref() != Some(&topology) {
+            self.told = Some(topology.clone());
+            self.out.send(Input::Topology(topology)).await?;
         }
         Ok(())
     }
 
-    /// Gives the connection up, and with it all that is under way.
-    async fn lose(&mut self, flying: Option<Flying>, why: Unknown) -> Result<(), Gone> {
-        self.lost = Some(why);
-        self.link.give_up(self.clock.now());
-        let others = self.flights.drain(..).map(|flight| flight.flying);
-        let all: Vec<Flying> = flying.into_iter().chain(others).collect();
-        for (position, Flying { batch, question, launched, .. }) in all.into_iter().enumerate() {
-            let (now, tasks) = (self.clock.now(), question.tasks());
-            match why {
-                // Replies come in order: the first batch is the one whose reply it was.
-                Unknown::TooLarge if position == 0 => self.schedule.too_large(&batch, &tasks, now),
-                _ => self.schedule.broken(&batch),
+    /// Something came from the server at this position.
+    async fn heard(&mut self, position: usize, news: News) -> Result<(), Gone> {
+        let Some(node) = self.nodes.get_mut(position) else { return Ok(()) };
+        let heard = node.take(news, &self.out).await?;
+        let address = Arc::clone(node.address());
+        self.read_beside(&address, heard.read.as_deref().unwrap_or_default()).await?;
+        self.observe_switches(&heard);
+        self.authority.heard(&address, &heard, self.out.clock.now());
+        Ok(())
+    }
+
+    /// The locks of some tasks were read at `address`: what lives beside them on other servers is asked now.
+    async fn read_beside(&mut self, address: &Arc<str>, read: &[TaskIndex]) -> Result<(), Gone> {
+        if self.plan.beside.is_empty() {
+            return Ok(());
+        }
+        let mut by_server: BTreeMap<Server, Vec<(TaskIndex, Scope)>> = BTreeMap::new();
+        for task in read {
+            for (server, scope) in self.plan.beside.get(task).into_iter().flatten() {
+                by_server.entry(server.clone()).or_default().push((*task, *scope));
             }
-            self.report(launched, now.since_ms(launched), Outcome::Failed { tasks, why }).await?;
+        }
+        let now = self.out.clock.now();
+        for (server, parts) in by_server {
+            let node = match &server {
+                Ok(server) => self.nodes.iter_mut().find(|node| node.address() == server).ok_or(Unknown::NotReadYet),
+                Err(why) => Err(*why),
+            };
+            match node {
+                Ok(node) => node.read_beside(parts, address, now, &self.out).await?,
+                Err(why) => {
+                    let spec = |task| spec(&self.assignment.tasks, task);
+                    let outcome = Outcome::Beside { vouch: None, readings: unreadable(&parts, spec, why) };
+                    self.out.sample(None, Standing::Decides, (now, 0), outcome).await?;
+                }
+            }
         }
         Ok(())
     }
 
-    /// A dial is over.
-    async fn greeted(&mut self, dialled: link::Dialled) -> Result<(), Gone> {
-        let opening = self.opening.take();
-        match dialled {
-            Ok((connection, opened)) => {
-                self.lost = None;
-                let caps = connection.caps();
-                let (version, role) = (connection.version().cloned(), connection.role());
-                tracing::info!(redis = &*self.assignment.config.name, version = version.as_deref(), role, "connected");
-                self.link.made(connection, self.clock.now());
-                self.news(NodeNewsKind::Connected { version, role }).await?;
-                let as_before = self.caps.replace(caps) == Some(caps);
-                match (opening, opened) {
-                    (Some(flying), Some(redis::Opened { sent, sent_wall, received, replies })) if as_before => {
-                        self.landed(flying, Landing { sent, sent_wall, received, replies: Ok(replies) }).await
-                    }
-                    // It was made for another server.
-                    (Some(flying), _) => {
-                        self.schedule.broken(&flying.batch);
-                        Ok(())
-                    }
-                    (None, _) => Ok(()),
-                }
-            }
-            Err(failure) => {
-                if self.lost != Some(failure.why) {
-                    tracing::warn!(redis = &*self.assignment.config.name, %failure, "cannot connect");
-                }
-                self.news(NodeNewsKind::Failed { why: failure.why }).await?;
-                self.lose(opening, failure.why).await
+    /// The schedule of a lock's server must know of switches that live elsewhere.
+    fn observe_switches(&mut self, heard: &Heard) {
+        for (of, sent, task, switches) in &heard.switches {
+            if let Some(node) = self.nodes.iter_mut().find(|node| node.address() == of) {
+                node.observe_switches(*task, *sent, switches);
             }
         }
     }
 
     /// Takes over another assignment. What is under way was asked for under the old one and is dropped.
     fn reassign(&mut self, assignment: Arc<Assignment>) {
-        let old = std::mem::replace(&mut self.assignment, assignment);
-        if !link::same(&old.config, &self.assignment.config) {
-            self.link = Link::new(self.clock.now());
-            self.lost = None;
-            self.caps = None;
+        self.out.epoch = assignment.epoch;
+        self.out.redis = assignment.redis;
+        self.told = None;
+        self.plan = Plan::default();
+        if self.assignment.config == assignment.config {
+            self.authority.forget_plan();
+        } else {
+            self.authority = Authority::new(&assignment.config, self.out.clock);
+            if !authority::same_servers(&self.assignment.config, &assignment.config) {
+                self.nodes.clear();
+            }
         }
-        self.flights.clear();
-        self.opening = None;
-        self.schedule = schedule(&self.assignment, self.clock.now());
-    }
-
-    fn spec(&self, task: TaskIndex) -> Option<Arc<TaskSpec>> {
-        let tasks = &self.assignment.tasks;
-        let position = tasks.binary_search_by_key(&task, |(index, _)| *index).ok()?;
-        tasks.get(position).map(|(_, spec)| Arc::clone(spec))
-    }
-
-    async fn report(&self, sent: Mono, took_ms: u64, outcome: Outcome) -> Result<(), Gone> {
-        let Assignment { epoch, redis, .. } = *self.assignment;
-        let sample = Sample { epoch, redis, sent, took_ms, outcome };
-        self.inputs.send(Input::Sample(sample)).await.map_err(|_| Gone)
-    }
-
-    async fn news(&self, kind: NodeNewsKind) -> Result<(), Gone> {
-        let Assignment { epoch, redis, .. } = *self.assignment;
-        self.inputs.send(Input::Node(NodeNews { epoch, redis, kind })).await.map_err(|_| Gone)
+        let now = self.out.clock.now();
+        self.nodes.iter_mut().for_each(|node| node.configure(&assignment.config, now));
+        self.assignment = assignment;
     }
 }
 
-fn schedule(assignment: &Assignment, start: Mono) -> Schedule {
-    let interval_ms = u64::try_from(assignment.config.interval.as_millis()).unwrap_or(u64::MAX);
-    let watched = assignment.tasks.iter().map(|(task, spec)| Watched::new(*task, spec));
-    Schedule::new(watched.collect(), interval_ms, start)
+impl Out {
+    async fn send(&self, input: Input) -> Result<(), Gone> {
+        self.inputs.send(input).await.map_err(|_| Gone)
+    }
+
+    async fn sample(
+        &self,
+        node: Option<&Arc<str>>,
+        standing: Standing,
+        (sent, took_ms): (Mono, u64),
+        outcome: Outcome,
+    ) -> Result<(), Gone> {
+        let Out { epoch, redis, .. } = *self;
+        let node = node.cloned();
+        self.send(Input::Sample(Sample { epoch, redis, node, standing, sent, took_ms, outcome })).await
+    }
+
+    async fn news(&self, node: &Arc<str>, kind: NodeNewsKind) -> Result<(), Gone> {
+        let Out { epoch, redis, .. } = *self;
+        self.send(Input::Node(NodeNews { epoch, redis, node: Arc::clone(node), kind })).await
+    }
+}
+
+fn spec(tasks: &[(TaskIndex, Arc<TaskSpec>)], task: TaskIndex) -> Option<Arc<TaskSpec>> {
+    let position = tasks.binary_search_by_key(&task, |(index, _)| *index).ok()?;
+    tasks.get(position).map(|(_, spec)| Arc::clone(spec))
+}
+
+/// What is beside the locks of some tasks, when it cannot be read.
+fn unreadable(
+    parts: &[(TaskIndex, Scope)],
+    spec: impl Fn(TaskIndex) -> Option<Arc<TaskSpec>>,
+    why: Unknown,
+) -> Vec<(TaskIndex, lockwatch_model::reading::Beside)> {
+    parts.iter().filter_map(|(task, scope)| Some((*task, scope.unreadable(&*spec(*task)?, why)))).collect()
 }

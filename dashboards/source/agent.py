@@ -4,20 +4,21 @@ from grafana_foundation_sdk.models import common as kinds, units
 
 import house
 from house import Column, graph, grid, heat, now, query, rows, stat_panel, timeline
-from queries import increase, rate, series, worst
+from queries import increase, rate, series, worst, worst_increase
 
 AGENT = 'job=~"$job", instance=~"$instance"'
 REDIS = f'{AGENT}, redis=~"$redis"'
 # Alerts about an agent name no redis.
 ALERTS = 'redis=~"$redis|", task=""'
 OF_REDIS = "{{redis}} by {{instance}}"
+OF_SERVER = "{{redis}} at {{address}} by {{instance}}"
 
 
 def build(uid: str) -> str:
     variables = [
         house.JOB_VARIABLE,
         house.any_of("instance", "Agent", 'lockwatch_build_info{job=~"$job"}'),
-        house.any_of("redis", "Redis", 'lockwatch_redis_up{job=~"$job", instance=~"$instance"}'),
+        house.any_of("redis", "Redis", 'lockwatch_redis_readable{job=~"$job", instance=~"$instance"}'),
     ]
     annotations = [
         house.alert_marks(ALERTS),
@@ -27,6 +28,7 @@ def build(uid: str) -> str:
     sections = [
         ("Agents", agents()),
         ("Redis", redis()),
+        ("Failover", failover()),
         ("Sampling", sampling()),
         ("What the agent costs", cost()),
         ("Scrapes", scrapes()),
@@ -87,61 +89,141 @@ def agents():
 
 
 def redis():
-    columns = [
+    redises = [
+        Column("redis", "Redis"),
+        Column("instance", "Agent"),
+        Column("Value #A", "State", mappings=house.READABLE, width=100),
+        Column("Value #B", "Blind for", unit=units.Seconds, width=110),
+        Column("Value #C", "Masters", unit=units.Short, decimals=0, width=90),
+        Column("Value #D", "Sentinels", unit=units.Short, decimals=0, width=100),
+        Column("Value #E", "Agreeing", unit=units.Short, decimals=0, width=100),
+        Column("Value #F", "Slots without master", unit=units.Short, decimals=0, width=160),
+    ]
+    servers = [
         Column("redis", "Redis"),
         Column("address", "Address"),
         Column("instance", "Agent"),
         Column("role", "Role", width=100),
         Column("Value #A", "State", mappings=house.UP_DOWN, width=90),
-        Column("Value #B", "Role verified", mappings=house.YES_NO, width=120),
-        Column("Value #C", "Masters", unit=units.Short, decimals=0, width=90),
+        Column("Value #B", "Decides", mappings=house.DECIDES, width=90),
+        Column("Value #C", "Role verified", mappings=house.YES_NO, width=120),
         Column("Value #D", "Last success", unit=units.DateTimeFromNow, width=160),
         Column("Value #E", "Clock offset", unit=units.Seconds, decimals=3, width=120),
+        Column("Value #F", "Locks behind", unit=units.Short, decimals=0, width=120),
+        Column("Value #G", "Lag", unit=units.Seconds, decimals=1, width=90),
     ]
 
     def value(metric, by="redis, instance"):
         return worst(metric, REDIS, by)
 
+    def of_server(metric):
+        return value(metric, "redis, instance, address")
+
     return [
         grid(
             "Redis as each agent sees it",
-            "Address, role and state of each Redis. Role verified: no means that the configuration vouches for the role. "
-            "Last success is the server's clock.",
-            columns,
-            rows(value("lockwatch_redis_up", "redis, instance, address, role")),
-            rows(value("lockwatch_redis_role_verified")),
+            "Blind as soon as one server that decides cannot be read, or nobody knows which one decides. Sentinels and how many"
+            " of them name the same master, where there are any; slots that no master of a cluster serves.",
+            redises,
+            rows(value("lockwatch_redis_readable")),
+            rows(value("lockwatch_redis_blind_seconds")),
             rows(value("lockwatch_redis_masters")),
-            rows(f"1000 * {value('lockwatch_redis_last_success_timestamp_seconds')}"),
-            rows(value("lockwatch_redis_clock_offset_seconds")),
-            height=7,
+            rows(value("lockwatch_redis_sentinels")),
+            rows(value("lockwatch_redis_sentinels_agreeing")),
+            rows(value("lockwatch_redis_uncovered_slots")),
+            height=6,
+        ),
+        grid(
+            "Servers as each agent sees them",
+            "Address, role and state of each server. A witness decides nothing: its answers are evidence of lag and of rival"
+            " holders. Role verified: no means that the configuration vouches for the role. Last success is the server's clock."
+            " Locks behind: holds whose newest deadline a replica does not have, and by how much.",
+            servers,
+            rows(value("lockwatch_redis_up", "redis, instance, address, role")),
+            rows(of_server("lockwatch_redis_decides")),
+            rows(of_server("lockwatch_redis_role_verified")),
+            rows(f"1000 * {of_server('lockwatch_redis_last_success_timestamp_seconds')}"),
+            rows(of_server("lockwatch_redis_clock_offset_seconds")),
+            rows(of_server("lockwatch_redis_locks_behind")),
+            rows(of_server("lockwatch_redis_deadline_lag_seconds")),
+            height=8,
         ),
         timeline(
-            "Redis reachable",
-            "Whether the newest batch of questions was answered trustworthily.",
-            query(value("lockwatch_redis_up"), OF_REDIS),
+            "Redis readable",
+            "Whether all servers that decide were read trustworthily in the newest sweep.",
+            query(value("lockwatch_redis_readable"), OF_REDIS),
+            mappings=house.READABLE,
+            height=6,
+            width=12,
+        ),
+        timeline(
+            "Servers reachable",
+            "Whether the newest batch of questions to each server was answered trustworthily.",
+            query(of_server("lockwatch_redis_up"), OF_SERVER),
             mappings=house.UP_DOWN,
             height=6,
+            width=12,
         ),
         graph(
             "Age of the newest trustworthy answer",
-            "Time since the newest trustworthy batch, by the server's clock as Prometheus' clock sees it. It grows while Redis"
+            "Time since the newest trustworthy batch, by the server's clock as Prometheus' clock sees it. It grows while the server"
             " cannot be read.",
-            query(f"time() - {value('lockwatch_redis_last_success_timestamp_seconds')}", OF_REDIS),
+            query(f"time() - {of_server('lockwatch_redis_last_success_timestamp_seconds')}", OF_SERVER),
             unit=units.Seconds,
             low=None,
         ),
         graph(
             "Clock offset",
             "The server's clock minus the agent's. No rule compares the two; a step is worth knowing.",
-            query(series("lockwatch_redis_clock_offset_seconds", REDIS), OF_REDIS),
+            query(series("lockwatch_redis_clock_offset_seconds", REDIS), OF_SERVER),
             unit=units.Seconds,
             low=None,
         ),
+    ]
+
+
+def failover():
+    return [
+        timeline(
+            "Who decides",
+            "Which servers decide whether locks are held, as each agent knows it.",
+            query(worst("lockwatch_redis_decides", REDIS, "redis, instance, address"), OF_SERVER),
+            mappings=house.DECIDES,
+            height=6,
+        ),
         graph(
             "Masters",
-            "Servers that said they are master. More than one is a split at its root.",
+            "Servers that said they are master. More than one is a split at its root, except in a cluster.",
             query(series("lockwatch_redis_masters", REDIS), OF_REDIS),
             unit=units.Short,
+        ),
+        graph(
+            "Sentinels that agree",
+            "Configured Sentinels that name the same master, and how many there are. Without a majority nobody decides.",
+            query(series("lockwatch_redis_sentinels_agreeing", REDIS), OF_REDIS),
+            query(f"max by (redis) ({series('lockwatch_redis_sentinels', REDIS)})", "configured: {{redis}}"),
+            unit=units.Short,
+        ),
+        graph(
+            "Replicas behind",
+            "How far the deadline of the lock that is farthest behind is behind on each replica. What is missing there is lost if it"
+            " is promoted.",
+            query(series("lockwatch_redis_deadline_lag_seconds", REDIS), OF_SERVER),
+            unit=units.Seconds,
+        ),
+        graph(
+            "Locks behind",
+            "Held locks whose newest deadline a replica does not have. Of many locks some are always being renewed.",
+            query(series("lockwatch_redis_locks_behind", REDIS), OF_SERVER),
+            unit=units.Short,
+        ),
+        graph(
+            "What became of the locks",
+            "Locks that were held when Redis may have lost data: kept by their holder, lost before their deadline, taken by another"
+            " one (overlapped: while the old holder believes in it), or over as they would have been anyway.",
+            query(worst_increase("lockwatch_redis_locks_after_change_total", REDIS, by="redis, fate"), "{{redis}}: {{fate}}"),
+            unit=units.Short,
+            bars=True,
         ),
         graph(
             "Generation changes",

@@ -76,6 +76,9 @@ def mapping(texts: dict[int, tuple[str, str]]) -> list[model.ValueMapping]:
 VERDICT = mapping({number: (name, color) for name, (number, color) in VERDICTS.items()})
 YES_NO = mapping({1: ("yes", "green"), 0: ("no", "dark-blue")})
 UP_DOWN = mapping({1: ("up", "green"), 0: ("down", "red")})
+READABLE = mapping({1: ("readable", "green"), 0: ("blind", "red")})
+# A server that only witnesses is no fault.
+DECIDES = mapping({1: ("decides", "green"), 0: ("witness", "blue")})
 HOLDS = mapping({1: ("holds", "green")})
 SUCCEEDED = mapping({1: ("succeeded", "green"), 0: ("failed", "red")})
 PAGES = mapping({1: ("wait", "orange"), 0: ("go out", "green")})

@@ -24,7 +24,7 @@ ALERTS = 'redis=~"$redis|", task=~"$task|"'
 def build(uid: str) -> str:
     variables = [
         house.JOB_VARIABLE,
-        house.any_of("redis", "Redis", 'lockwatch_redis_up{job=~"$job"}'),
+        house.any_of("redis", "Redis", 'lockwatch_redis_readable{job=~"$job"}'),
         house.any_of("task", "Task", 'lockwatch_task_info{job=~"$job", redis=~"$redis"}'),
     ]
     annotations = [
@@ -69,10 +69,10 @@ def wrong_now():
         ),
         stat_panel(
             "Redis",
-            "Whether any agent gets trustworthy answers from each Redis.",
-            now(worst("lockwatch_redis_up", REDIS, by="redis"), "{{redis}}"),
+            "Whether any agent gets trustworthy answers from all servers of each Redis that decide. Replicas do not count.",
+            now(worst("lockwatch_redis_readable", REDIS, by="redis"), "{{redis}}"),
             steps=house.GOOD_FROM_1,
-            mappings=house.UP_DOWN,
+            mappings=house.READABLE,
             width=8,
             link=house.to_agent("var-redis=${__field.labels.redis:percentencode}"),
         ),

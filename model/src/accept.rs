@@ -1,11 +1,13 @@
 //! Whether replies may be believed: only a complete, timely answer from a server that says it is master, on that
 //! connection, after the answers it vouches for.
 
+use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::command;
-use crate::input::{Generation, Vouch};
+use crate::input::{Fork, Generation, Role, Vouch};
 use crate::reading::Unknown;
 use crate::reply::{Command, Reply, ServerError};
 use crate::time::{AgentWall, Mono, ServerTime};
@@ -19,6 +21,8 @@ pub struct Caps {
     pub role: RoleCheck,
     /// It answers `INFO`.
     pub info: bool,
+    /// It is one of a cluster in which messages go to the server of the channel's slot only (Redis 7.0).
+    pub sharded: bool,
 }
 
 /// How a server's role is verified.
@@ -45,6 +49,8 @@ pub struct Timing {
     pub timeout_ms: u64,
 }
 
+/// Replicas of one server that are looked at.
+const REPLICAS_MAX: usize = 100;
 /// Sections of `INFO` that tell a generation, in the order they are asked.
 const INFO_SECTIONS: [&str; 5] = ["server", "replication", "persistence", "stats", "commandstats"];
 
@@ -69,11 +75,23 @@ pub fn footer(caps: Caps, nonce: &[u8]) -> Vec<Command> {
     commands
 }
 
-/// Judges a batch by the replies to its [`header`] and [`footer`].
+/// Judges a batch of a server that decides, by the replies to the batch's [`header`] and [`footer`].
+///
+/// # Errors
+/// Why nothing of the batch may be believed; also when the server does not say that it is master.
+pub fn vouch(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer: &[Reply]) -> Result<Vouch, Unknown> {
+    let vouch = witness(caps, timing, nonce, header, footer)?;
+    match vouch.role {
+        Role::Master => Ok(vouch),
+        Role::Replica => Err(Unknown::NotMaster),
+    }
+}
+
+/// Judges a batch of a server that decides nothing: a replica's answers are as good as a master's.
 ///
 /// # Errors
 /// Why nothing of the batch may be believed.
-pub fn vouch(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer: &[Reply]) -> Result<Vouch, Unknown> {
+pub fn witness(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer: &[Reply]) -> Result<Vouch, Unknown> {
     let took_ms = timing.received.since_ms(timing.sent);
     if took_ms > timing.timeout_ms {
         return Err(Unknown::Late);
@@ -86,10 +104,10 @@ pub fn vouch(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer:
         false => None,
     };
     let last = server_time(next()?)?;
-    let role_verified = match caps.role {
-        RoleCheck::Role => says_master_by_role(next()?)?,
-        RoleCheck::Info => says_master_by_info(info.as_ref())?,
-        RoleCheck::Assumed => false,
+    let (role, offset) = match caps.role {
+        RoleCheck::Role => role_by_role(next()?)?,
+        RoleCheck::Info => role_by_info(info.as_ref())?,
+        RoleCheck::Assumed => (Role::Master, None),
     };
     match next()? {
         Reply::Bytes(echo) if echo == nonce => {}
@@ -107,17 +125,21 @@ pub fn vouch(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer:
     Ok(Vouch {
         first,
         last,
-        role_verified,
+        role,
+        role_verified: caps.role != RoleCheck::Assumed,
+        offset,
+        refuses_writes: info.as_ref().is_some_and(|info| info.refuses_writes),
+        replicas: info.as_ref().map(|info| info.replicas.clone()).unwrap_or_default(),
         generation: info.map(|info| info.generation),
         clock_offset_ms: halfway_server.saturating_sub(halfway_agent),
     })
 }
 
-/// The role as `ROLE` or `INFO replication` tells it, for people: `master` or `replica`.
-pub fn role_name(role: &[u8]) -> Option<&'static str> {
-    match role {
-        b"master" => Some("master"),
-        b"slave" | b"replica" => Some("replica"),
+/// The role as `ROLE` or `INFO replication` names it.
+pub fn role_named(name: &[u8]) -> Option<Role> {
+    match name {
+        b"master" => Some(Role::Master),
+        b"slave" | b"replica" => Some(Role::Replica),
         _ => None,
     }
 }
@@ -141,26 +163,28 @@ pub(crate) fn time_of(reply: &Reply) -> Result<ServerTime, Unknown> {
     server_time(reply)
 }
 
-fn says_master_by_role(reply: &Reply) -> Result<bool, Unknown> {
+/// The role, and where the replication stands. What is neither master nor replica (a Sentinel) decides nothing.
+fn role_by_role(reply: &Reply) -> Result<(Role, Option<u64>), Unknown> {
     match reply {
         Reply::Error(error) => Err(match Unknown::from(error) {
             Unknown::NoPermission => Unknown::RoleRefused,
             other => other,
         }),
-        Reply::Array(parts) => match parts.first().and_then(Reply::as_bytes) {
-            Some(b"master") => Ok(true),
-            Some(_) => Err(Unknown::NotMaster),
-            None => Err(Unknown::Protocol),
-        },
+        Reply::Array(parts) => {
+            let role = parts.first().and_then(Reply::as_bytes).ok_or(Unknown::Protocol)?;
+            let role = role_named(role).ok_or(Unknown::NotMaster)?;
+            let position = if role == Role::Master { 1 } else { 4 };
+            let offset = parts.get(position).and_then(Reply::as_int);
+            Ok((role, offset.and_then(|offset| u64::try_from(offset).ok())))
+        }
         _ => Err(Unknown::Protocol),
     }
 }
 
-fn says_master_by_info(info: Option<&Info>) -> Result<bool, Unknown> {
-    match info.map(|info| info.role.as_slice()) {
-        Some(b"master") => Ok(true),
-        Some(b"") | None => Err(Unknown::RoleRefused),
-        Some(_) => Err(Unknown::NotMaster),
+fn role_by_info(info: Option<&Info>) -> Result<(Role, Option<u64>), Unknown> {
+    match info {
+        Some(info) if !info.role.is_empty() => Ok((role_named(&info.role).ok_or(Unknown::NotMaster)?, info.offset)),
+        _ => Err(Unknown::RoleRefused),
     }
 }
 
@@ -168,6 +192,9 @@ fn says_master_by_info(info: Option<&Info>) -> Result<bool, Unknown> {
 struct Info {
     role: Vec<u8>,
     loading: bool,
+    offset: Option<u64>,
+    refuses_writes: bool,
+    replicas: Vec<Arc<str>>,
     generation: Generation,
 }
 
@@ -193,15 +220,41 @@ impl Info {
         Ok(Info {
             role: info_field(replication, "role").unwrap_or_default().to_vec(),
             loading: info_number(persistence, "loading") == Some(1),
+            offset: info_number(replication, "master_repl_offset"),
+            refuses_writes: info_number(replication, "min_slaves_good_slaves") == Some(0),
+            replicas: replicas(replication),
             generation: Generation {
                 run_id: info_field(server, "run_id").unwrap_or_default().to_vec(),
                 replication_id: info_field(replication, "master_replid").unwrap_or_default().to_vec(),
+                forked_from: forked_from(replication),
                 flushes,
                 evictions: info_number(stats, "evicted_keys").unwrap_or(0),
                 started_empty: started_empty(persistence),
             },
         })
     }
+}
+
+/// The history that this one continues. A server that never changed its history names an impossible one.
+fn forked_from(replication: &[u8]) -> Option<Fork> {
+    let offset = info_number(replication, "second_repl_offset")?;
+    let replication_id = info_field(replication, "master_replid2")?.to_vec();
+    Some(Fork { replication_id, offset })
+}
+
+/// Replicas that are in sync or nearly: `slave0:ip=10.0.0.6,port=6379,state=online,…`.
+fn replicas(replication: &[u8]) -> Vec<Arc<str>> {
+    let line = |number: usize| {
+        let fields = core::str::from_utf8(info_field(replication, &alloc::format!("slave{number}"))?).ok()?;
+        let field = |name: &str| fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        Some(address(field("ip")?, field("port")?.parse().ok()?))
+    };
+    (0..REPLICAS_MAX).map_while(line).map(Arc::from).collect()
+}
+
+/// `host:port`, with brackets around an IPv6 address.
+pub fn address(host: &str, port: u16) -> String {
+    if host.contains(':') { alloc::format!("[{host}]:{port}") } else { alloc::format!("{host}:{port}") }
 }
 
 /// Whether the process began with nothing. Only an RDB file tells how much was loaded; with an append-only file it stays
@@ -241,6 +294,8 @@ impl From<&ServerError> for Unknown {
             b"LOADING" => Unknown::Loading,
             b"BUSY" => Unknown::Busy,
             b"MASTERDOWN" => Unknown::NotMaster,
+            b"MOVED" | b"ASK" | b"TRYAGAIN" => Unknown::Moved,
+            b"CLUSTERDOWN" => Unknown::ClusterDown,
             b"WRONGTYPE" => Unknown::WrongType,
             _ if error.detail.starts_with(b"max number of clients") => Unknown::MaxClients,
             _ => Unknown::ServerError,
@@ -252,7 +307,7 @@ impl From<&ServerError> for Unknown {
 mod tests {
     use super::*;
 
-    const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
+    const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
 
     fn bytes(text: &str) -> Reply {
         Reply::Bytes(text.as_bytes().to_vec())

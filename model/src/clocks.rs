@@ -88,7 +88,7 @@ impl GapClock {
                 let unbroken = stretch_ms <= blind_after_ms;
                 news.wanted_ms = if unbroken { stretch_ms } else { 0 };
                 self.unbroken_since = self.unbroken_since.filter(|_| unbroken).or(Some(at));
-                self.wanted_newest = Some(at);
+                self.wanted_newest = self.wanted_newest.max(Some(at));
                 self.wanted_since.get_or_insert(at);
             }
             Wanted::No => {
@@ -116,7 +116,7 @@ impl GapClock {
     fn grow(&mut self, at: Mono, first_free: Mono, blind_after_ms: u64, news: &mut GapNews) {
         news.began = self.gap.is_none();
         let gap = self.gap.get_or_insert(Gap { value_ms: 0, newest: None, tainted: false });
-        let from = gap.newest.unwrap_or_else(|| first_free.max(self.unbroken_since.unwrap_or(at)));
+        let from = gap.newest.unwrap_or(first_free).max(self.unbroken_since.unwrap_or(at));
         let stretch_ms = at.since_ms(from);
         // The first stretch is vouched for by the lock's own confirmation and by unbroken "wanted".
         if gap.newest.is_none() || stretch_ms <= blind_after_ms {
@@ -125,7 +125,7 @@ impl GapClock {
             gap.tainted = true;
         }
         gap.value_ms = gap.value_ms.saturating_add(news.grew_ms);
-        gap.newest = Some(at);
+        gap.newest = gap.newest.max(Some(at));
     }
 }
 

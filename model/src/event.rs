@@ -17,6 +17,8 @@ pub struct Event {
     pub server_time: Option<ServerTime>,
     /// To whom.
     pub subject: Subject,
+    /// The server whose answer shows it, `host:port`.
+    pub node: Option<Arc<str>>,
     /// What.
     pub kind: EventKind,
 }
@@ -90,7 +92,9 @@ pub enum EventKind {
         /// By what evidence.
         kind: SplitKind,
         /// The instances concerned.
-        parties: Vec<Holder>,
+        parties: Vec<Party>,
+        /// What is left of the older lease, where that says how long it may last.
+        left_ms: Option<u64>,
     },
     /// There are no longer two holders, as far as that evidence goes.
     SplitEnded {
@@ -108,6 +112,14 @@ pub enum EventKind {
         now: Vec<Holder>,
         /// What was left of the old lease.
         left_ms: u64,
+    },
+    /// Another server of the redis shows another holder, but the older hold may have been released where we could not see
+    /// it.
+    RivalInDoubt {
+        /// The older hold.
+        older: Vec<Party>,
+        /// The newer one.
+        newer: Vec<Party>,
     },
     /// Switches that were on vanished together with a generation change.
     SwitchesLost {
@@ -156,10 +168,12 @@ pub enum EventKind {
     },
     /// The task can be read again.
     TaskReadable,
-    /// A redis cannot be read.
+    /// A server of a redis cannot be read.
     RedisDown {
         /// Why.
         why: Unknown,
+        /// It decides; otherwise nothing but evidence is missing.
+        decides: bool,
     },
     /// A redis can be read again, or for the first time.
     RedisUp,
@@ -168,11 +182,83 @@ pub enum EventKind {
         /// What changed.
         change: GenerationChange,
     },
+    /// Which servers decide has changed.
+    MastersChanged {
+        /// Who decided; empty when that was not known.
+        from: Vec<Arc<str>>,
+        /// Who decides now, or why that is not known.
+        to: Result<Vec<Arc<str>>, Unknown>,
+    },
+    /// A second server says that it is master.
+    RivalMaster,
+    /// It does not any more.
+    RivalMasterGone,
+    /// What a change of generation did to the locks, once that is known.
+    Aftermath(Aftermath),
     /// A server's clock moved against the agent's by more than a second.
     ClockStep {
         /// By how much, forward positive.
         by_ms: i64,
     },
+}
+
+/// Who is concerned, and which server shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Party {
+    /// The instance.
+    pub holder: Holder,
+    /// The server that shows it, where it is not the one whose answer led to the event.
+    pub node: Option<Arc<str>>,
+}
+
+/// What a change of generation did to the watched locks of a redis.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Aftermath {
+    /// What changed, worst first.
+    pub changes: Vec<GenerationChange>,
+    /// The server that decided before, and the one after.
+    pub from: Option<Arc<str>>,
+    /// See `from`.
+    pub to: Option<Arc<str>>,
+    /// Bytes of the old history that the new master never had, at least as far as we saw; `None` when that cannot be told.
+    pub bytes_lost: Option<u64>,
+    /// Locks by what became of them, in the order of [`Fate::ALL`].
+    pub fates: [u64; Fate::ALL.len()],
+    /// The longest overlap, at least as far as it was seen.
+    pub overlap_ms: u64,
+    /// From the newest accepted reading before to the first after.
+    pub blind_ms: u64,
+}
+
+/// What became of a lock that was held before a change of generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fate {
+    /// The same holder has it.
+    Kept,
+    /// It is gone before its deadline.
+    Lost,
+    /// Somebody else has it.
+    Changed,
+    /// Somebody else has it while the old holder believes that it does.
+    Overlapped,
+    /// It ran out or was released, as it would have without the change.
+    Over,
+}
+
+impl Fate {
+    /// All fates.
+    pub const ALL: [Fate; 5] = [Fate::Kept, Fate::Lost, Fate::Changed, Fate::Overlapped, Fate::Over];
+
+    /// The label value.
+    pub fn name(self) -> &'static str {
+        match self {
+            Fate::Kept => "kept",
+            Fate::Lost => "lost",
+            Fate::Changed => "changed",
+            Fate::Overlapped => "overlapped",
+            Fate::Over => "over",
+        }
+    }
 }
 
 /// How a hold ended.
@@ -233,6 +319,8 @@ impl LossSign {
 pub enum SplitKind {
     /// An exclusive lock holds several holders.
     Holders,
+    /// Two servers of one redis take writes and show different holders.
+    Masters,
     /// Two workers keep claiming the task.
     Claims,
     /// A new holder before the old one's deadline, and the old hold was lost, not released.
@@ -241,12 +329,13 @@ pub enum SplitKind {
 
 impl SplitKind {
     /// All kinds that are built.
-    pub const ALL: [SplitKind; 3] = [SplitKind::Holders, SplitKind::Claims, SplitKind::Overlap];
+    pub const ALL: [SplitKind; 4] = [SplitKind::Holders, SplitKind::Masters, SplitKind::Claims, SplitKind::Overlap];
 
     /// The label value.
     pub fn name(self) -> &'static str {
         match self {
             SplitKind::Holders => "holders",
+            SplitKind::Masters => "masters",
             SplitKind::Claims => "claims",
             SplitKind::Overlap => "overlap",
         }
@@ -260,6 +349,8 @@ pub enum GenerationChange {
     Restarted,
     /// Another replication history.
     Replication,
+    /// Another server decides.
+    Failover,
     /// A database was flushed.
     Flushed,
 }
@@ -270,6 +361,7 @@ impl GenerationChange {
         match self {
             GenerationChange::Restarted => "restarted",
             GenerationChange::Replication => "replication",
+            GenerationChange::Failover => "failover",
             GenerationChange::Flushed => "flushed",
         }
     }

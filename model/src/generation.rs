@@ -2,12 +2,15 @@
 
 use crate::event::GenerationChange;
 use crate::input::Generation;
+use crate::spec::RedisKind;
 
 /// How one generation differs from the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delta {
-    /// Another process.
+    /// Another process at the same address.
     pub(crate) restarted: bool,
+    /// Another server.
+    pub(crate) failover: bool,
     /// Another replication history within one process.
     pub(crate) replication: bool,
     /// A database was flushed.
@@ -16,27 +19,66 @@ pub(crate) struct Delta {
     pub(crate) evicted: bool,
     /// Everything was lost beyond doubt: flushed, or restarted with nothing.
     pub(crate) emptied: bool,
+    /// Of a history that continues the old one: how many bytes of that it shares.
+    pub(crate) shared: Option<u64>,
+    /// Everything that had been written at the earlier reading is among the shared bytes.
+    pub(crate) kept: bool,
 }
 
 impl Delta {
-    /// How `new` differs from `old`.
-    pub(crate) fn between(old: &Generation, new: &Generation) -> Delta {
-        let restarted = old.run_id != new.run_id;
+    /// How `new` differs from `old`, of which `old_offset` bytes had been written. `moved` says that another address answered.
+    pub(crate) fn between(
+        old: &Generation,
+        old_offset: Option<u64>,
+        new: &Generation,
+        moved: bool,
+        kind: RedisKind,
+    ) -> Delta {
+        let other_process = old.run_id != new.run_id;
+        let shared = shared_bytes(old, new);
+        let kept = shared.zip(old_offset).is_some_and(|(shared, offset)| offset <= shared);
+        if moved && other_process {
+            return match shared {
+                Some(_) => Delta { failover: true, shared, kept, ..Delta::default() },
+                None => Delta::of_another_server(kind),
+            };
+        }
         // A restart, like CONFIG RESETSTAT, begins the counters anew.
-        let grew = |old: u64, new: u64| if restarted || new < old { new > 0 } else { new > old };
+        let grew = |old: u64, new: u64| if other_process || new < old { new > 0 } else { new > old };
         let flushed = grew(old.flushes, new.flushes);
         Delta {
-            restarted,
-            replication: !restarted && old.replication_id != new.replication_id,
+            restarted: other_process,
+            failover: false,
+            replication: !other_process && old.replication_id != new.replication_id,
             flushed,
             evicted: grew(old.evictions, new.evictions),
-            emptied: flushed || (restarted && new.started_empty == Some(true)),
+            emptied: flushed || (other_process && new.started_empty == Some(true)),
+            shared: shared.filter(|_| !other_process),
+            kept: kept && !other_process,
         }
+    }
+
+    /// Another server answers, and nothing tells how its data belong to those of the one before. In a cluster the slot has
+    /// moved, which loses nothing.
+    pub(crate) fn of_another_server(kind: RedisKind) -> Delta {
+        let failover = kind != RedisKind::Cluster;
+        Delta { failover, kept: !failover, ..Delta::default() }
+    }
+
+    /// Whether offsets count in another history from here on.
+    pub(crate) fn new_history(self) -> bool {
+        self.restarted || self.failover || self.replication || self.kept
     }
 
     /// Whether a lock may have been lost. Evictions do not count: a busy cache evicts all day.
     pub(crate) fn may_lose_locks(self) -> bool {
-        self.restarted || self.replication || self.flushed
+        self.restarted || self.flushed || ((self.replication || self.failover) && !self.kept)
+    }
+
+    /// Whether the new history surely shares what had been written by `written` bytes of the old one, whatever else it lacks.
+    pub(crate) fn surely_shares(self, written: u64) -> bool {
+        let one_master_to_another = (self.failover || self.replication) && !self.restarted && !self.flushed;
+        one_master_to_another && self.shared.is_some_and(|shared| written <= shared)
     }
 
     /// The same for a task whose switches are still there, unchanged: whatever was flushed was another database.
@@ -44,11 +86,18 @@ impl Delta {
         if kept_switches { Delta { flushed: false, emptied: false, ..self } } else { self }
     }
 
+    /// Whether what was first written after `written` bytes of the old history surely never reached the new one.
+    pub(crate) fn surely_lost_after(self, written: Option<u64>) -> bool {
+        // Where all that was read is shared, nothing of it can be lost: the offset is told a moment after the lock.
+        self.emptied || (!self.kept && self.shared.zip(written).is_some_and(|(shared, written)| written >= shared))
+    }
+
     /// The changes to report.
     pub(crate) fn reported(self) -> impl Iterator<Item = GenerationChange> {
         [
             self.restarted.then_some(GenerationChange::Restarted),
             self.replication.then_some(GenerationChange::Replication),
+            self.failover.then_some(GenerationChange::Failover),
             self.flushed.then_some(GenerationChange::Flushed),
         ]
         .into_iter()
@@ -56,9 +105,17 @@ impl Delta {
     }
 }
 
+/// How many bytes of `old`'s history `new`'s one shares, if it continues that.
+pub(crate) fn shared_bytes(old: &Generation, new: &Generation) -> Option<u64> {
+    let fork = new.forked_from.as_ref()?;
+    let continues = !old.replication_id.is_empty() && fork.replication_id == old.replication_id;
+    continues.then(|| fork.offset.saturating_sub(1))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::input::Fork;
 
     fn generation(run: &str, flushes: u64, empty: Option<bool>) -> Generation {
         Generation { run_id: run.as_bytes().to_vec(), flushes, started_empty: empty, ..Generation::default() }
@@ -66,7 +123,7 @@ mod tests {
 
     #[test]
     fn only_flush_and_empty_restart_prove_a_loss() {
-        let delta = |old, new| Delta::between(&old, &new);
+        let delta = |old, new| Delta::between(&old, None, &new, false, RedisKind::Standalone);
         let same = delta(generation("a", 1, None), generation("a", 1, None));
         assert_eq!(same, Delta::default());
         assert!(delta(generation("a", 1, None), generation("a", 2, None)).emptied);
@@ -76,5 +133,31 @@ mod tests {
         assert!(delta(generation("a", 0, None), generation("b", 1, Some(false))).flushed);
         // CONFIG RESETSTAT alone is no flush.
         assert!(!delta(generation("a", 5, None), generation("a", 0, None)).flushed);
+    }
+
+    #[test]
+    fn offsets_tell_what_a_promoted_replica_never_had() {
+        let history = |run: &str, id: &str, fork: Option<(&str, u64)>| Generation {
+            replication_id: id.as_bytes().to_vec(),
+            forked_from: fork.map(|(id, offset)| Fork { replication_id: id.as_bytes().to_vec(), offset }),
+            ..generation(run, 0, None)
+        };
+        let old = history("a", "x", None);
+        // The new master shares the first 100 bytes.
+        let new = history("b", "y", Some(("x", 101)));
+        let delta = |offset| Delta::between(&old, offset, &new, true, RedisKind::Sentinel);
+        let table = [(Some(100), false), (Some(101), true), (None, true)];
+        for (offset, may_lose) in table {
+            let delta = delta(offset);
+            assert!(delta.failover && delta.may_lose_locks() == may_lose, "{offset:?}");
+        }
+        assert!(delta(Some(120)).surely_lost_after(Some(100)));
+        assert!(!delta(Some(100)).surely_lost_after(Some(100)), "it was written while it was read");
+        assert!(!delta(Some(120)).surely_lost_after(Some(99)));
+        assert!(!delta(Some(120)).surely_lost_after(None));
+        let unrelated = history("b", "y", Some(("z", 101)));
+        let delta = |kind| Delta::between(&old, Some(1), &unrelated, true, kind);
+        assert!(delta(RedisKind::Sentinel).may_lose_locks());
+        assert!(!delta(RedisKind::Cluster).may_lose_locks(), "a slot that moved");
     }
 }

@@ -3,7 +3,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::reading::{TaskReading, Unknown};
+use crate::reading::{Beside, TaskReading, Unknown};
 use crate::spec::{RedisIndex, TaskIndex, WatchSpec};
 use crate::time::{Mono, ServerTime};
 
@@ -16,6 +16,8 @@ pub enum Input {
     Sample(Sample),
     /// News of a connection.
     Node(NodeNews),
+    /// Which servers there are, and which of them decide.
+    Topology(Topology),
     /// Time has passed.
     Tick,
 }
@@ -27,12 +29,25 @@ pub struct Sample {
     pub epoch: u32,
     /// Which redis was asked.
     pub redis: RedisIndex,
+    /// Which server of it, `host:port`; `None`: none was asked, because it is not known which one decides.
+    pub node: Option<Arc<str>>,
+    /// What its answers are good for.
+    pub standing: Standing,
     /// When the request was sent: what is read is evidence for this instant.
     pub sent: Mono,
     /// How long the answer took.
     pub took_ms: u64,
     /// What came of it.
     pub outcome: Outcome,
+}
+
+/// What a server's answers are good for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It decides whether a lock is held or free.
+    Decides,
+    /// It is a replica, or a master that is not the one: its answers are evidence of replication lag and of rival holders.
+    Witness,
 }
 
 /// What came of a batch.
@@ -44,6 +59,14 @@ pub enum Outcome {
         vouch: Vouch,
         /// The answers.
         readings: Vec<(TaskIndex, TaskReading)>,
+    },
+    /// What is read beside a lock, where that lives on another server of the cluster. Asked after the lock's reply was
+    /// accepted.
+    Beside {
+        /// What the server said beside the answers; `None` when there were none, so that every reading is unknown.
+        vouch: Option<Vouch>,
+        /// The answers.
+        readings: Vec<(TaskIndex, Beside)>,
     },
     /// They may not, or there are none.
     Failed {
@@ -61,12 +84,39 @@ pub struct Vouch {
     pub first: ServerTime,
     /// The server's clock after the last answer.
     pub last: ServerTime,
-    /// Whether the server itself said that it is master (otherwise the user vouches for it).
+    /// The role it said it has, after the answers.
+    pub role: Role,
+    /// Whether the server itself said so (otherwise the user vouches for it).
     pub role_verified: bool,
+    /// Where its replication stood after the answers: bytes of the history that its generation names.
+    pub offset: Option<u64>,
+    /// It refuses writes because too few replicas follow it.
+    pub refuses_writes: bool,
+    /// Replicas that follow it, `host:port` as it knows them.
+    pub replicas: Vec<Arc<str>>,
     /// What changes when the node may have lost data; `None` when it refuses to tell.
     pub generation: Option<Generation>,
     /// The server's clock minus the agent's, halfway through the batch.
     pub clock_offset_ms: i64,
+}
+
+/// What a server says it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It takes writes.
+    Master,
+    /// It follows another server.
+    Replica,
+}
+
+impl Role {
+    /// The name in labels and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Master => "master",
+            Role::Replica => "replica",
+        }
+    }
 }
 
 /// What changes when a node may have lost data.
@@ -76,12 +126,49 @@ pub struct Generation {
     pub run_id: Vec<u8>,
     /// The replication history.
     pub replication_id: Vec<u8>,
+    /// The history that this one continues, and the first byte of it that this one does not share.
+    pub forked_from: Option<Fork>,
     /// Flushes since the process started (or since its statistics were reset).
     pub flushes: u64,
     /// Evictions since the process started (or since its statistics were reset).
     pub evictions: u64,
     /// The process has loaded nothing when it started, and keeps nothing: `Some(true)` proves that a restart lost all.
     pub started_empty: Option<bool>,
+}
+
+/// Where one replication history left another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fork {
+    /// [`Generation::replication_id`] of the other one.
+    pub replication_id: Vec<u8>,
+    /// The first byte that is not shared.
+    pub offset: u64,
+}
+
+/// Which servers a redis has, and which of them decide. Sent whenever that changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    /// [`WatchSpec::epoch`].
+    pub epoch: u32,
+    /// Which redis.
+    pub redis: RedisIndex,
+    /// Who decides: one server, in a cluster one for each range of slots. Or why that is not known.
+    pub masters: Result<Vec<Arc<str>>, Unknown>,
+    /// Every server that belongs to it, whether it decides or not; what was known of any other is forgotten.
+    pub nodes: Vec<Arc<str>>,
+    /// What each configured Sentinel said last.
+    pub sentinels: Vec<SentinelWord>,
+    /// Slots of a cluster that no master serves.
+    pub uncovered_slots: u32,
+}
+
+/// What one Sentinel said last.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentinelWord {
+    /// The Sentinel, `host:port`.
+    pub address: Arc<str>,
+    /// The master that it names; `None` before it was asked.
+    pub master: Option<Result<Arc<str>, Unknown>>,
 }
 
 /// News of a connection to a redis.
@@ -91,6 +178,8 @@ pub struct NodeNews {
     pub epoch: u32,
     /// Which redis.
     pub redis: RedisIndex,
+    /// Which server of it, `host:port`.
+    pub node: Arc<str>,
     /// What happened.
     pub kind: NodeNewsKind,
 }
@@ -103,7 +192,7 @@ pub enum NodeNewsKind {
         /// The server's version, where it tells.
         version: Option<Arc<str>>,
         /// The role that it gave, where it tells.
-        role: Option<&'static str>,
+        role: Option<Role>,
     },
     /// A connection could not be made, or broke outside a batch.
     Failed {

@@ -19,9 +19,11 @@
 extern crate alloc;
 
 pub mod accept;
+mod aftermath;
 mod clocks;
 pub mod codec;
 pub mod event;
+mod evidence;
 mod generation;
 pub mod histogram;
 pub mod input;
@@ -31,6 +33,7 @@ mod node;
 mod pause;
 pub mod read;
 pub mod reading;
+mod redis;
 mod renewal;
 pub mod reply;
 pub mod schedule;
@@ -42,5 +45,7 @@ pub mod state;
 mod switches;
 mod task;
 pub mod time;
+pub mod topology;
 pub mod verdict;
 pub mod wanted;
+mod witness;

@@ -14,6 +14,9 @@ use crate::verdict::LockFact;
 /// A first "free" must be seen again after at least this time.
 pub(crate) const CONFIRM_AFTER_MS: u64 = 250;
 
+/// So many deadlines of a hold are remembered: replication is seldom behind by more renewals.
+const WRITTEN_MAX: usize = 4;
+
 /// What is known of one lock.
 #[derive(Clone, Debug)]
 pub(crate) struct Lock {
@@ -25,6 +28,8 @@ pub(crate) struct Lock {
     newest: Result<(), Unknown>,
     /// The newest accepted reading.
     last: Option<Seen>,
+    /// Where the server's replication stood then.
+    last_offset: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,12 +57,37 @@ pub(crate) struct Hold {
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
+    /// Where the server's replication stood when this hold surely had not begun; `None` where that is not known, or counts in
+    /// another history than the present one.
+    pub(crate) offset_before: Option<u64>,
+    /// The newest deadlines, and where the replication stood when they had surely been written, in the present history.
+    written: Vec<(u64, Mono)>,
 }
 
 impl Hold {
     /// How long it has been held at least, as of its newest reading.
     pub(crate) fn held_ms(&self) -> u64 {
         self.last_seen.since_ms(self.began)
+    }
+
+    /// Whether it may have been lost by `at`, when it was gone before its deadline. What the new history surely shares was not
+    /// lost, and did not run out before the deadline that it had there.
+    pub(crate) fn may_be_lost(&self, delta: Delta, at: Mono) -> bool {
+        let kept = self.written.iter().any(|(offset, until)| delta.surely_shares(*offset) && at < *until);
+        delta.may_lose_locks() && !kept
+    }
+
+    fn note_written(&mut self, context: Context) {
+        let Some(offset) = context.offset else { return };
+        let until = match self.held.deadline {
+            Deadline::At(deadline) => context.seen.mono_of(deadline),
+            Deadline::Never => Mono(u64::MAX),
+            Deadline::Torn => return,
+        };
+        if self.written.len() >= WRITTEN_MAX {
+            self.written.remove(0);
+        }
+        self.written.push((offset, until));
     }
 
     /// Whether it lasted long enough to end a gap.
@@ -101,6 +131,10 @@ struct Unseen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) seen: Seen,
+    /// The clock that tells `seen` told the newest accepted reading too.
+    pub(crate) same_clock: bool,
+    /// Where the server's replication stood after the reading.
+    pub(crate) offset: Option<u64>,
     /// How the generation changed since the newest accepted reading.
     pub(crate) delta: Delta,
     pub(crate) blind_after_ms: u64,
@@ -114,6 +148,7 @@ impl Lock {
             present: Present::Nothing,
             newest: Err(Unknown::NotReadYet),
             last: None,
+            last_offset: None,
         }
     }
 
@@ -205,6 +240,7 @@ impl Lock {
         news.across_blind = unseen.across_blind;
         self.newest = Ok(());
         self.last = Some(seen);
+        self.last_offset = context.offset;
         news
     }
 
@@ -241,11 +277,11 @@ impl Lock {
         if let Present::Held(hold) = &mut self.present
             && continues(&hold.held, held)
         {
-            let moved = hold.observe(held, context.seen, &mut self.leases, self.rule);
+            let moved = hold.observe(held, context, &mut self.leases, self.rule);
             return News { moved, ..News::default() };
         }
         let watched = !matches!(self.present, Present::Nothing);
-        let hold = Box::new(self.begin(held, context.seen, watched));
+        let hold = Box::new(self.begin(held, context, watched));
         match core::mem::replace(&mut self.present, Present::Held(hold.clone())) {
             Present::Held(old) => {
                 let ended = end_by_successor(old, &hold, context, unseen);
@@ -255,18 +291,19 @@ impl Lock {
         }
     }
 
-    fn begin(&self, held: &Held, seen: Seen, watched: bool) -> Hold {
+    fn begin(&self, held: &Held, context: Context, watched: bool) -> Hold {
+        let seen = context.seen;
         let deadline = match held.deadline {
             Deadline::At(deadline) => Some(deadline),
             Deadline::Never | Deadline::Torn => None,
         };
         let exact = self
             .last
-            .filter(|_| watched)
+            .filter(|_| watched && context.same_clock)
             .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
         let regular = exact.is_some() || !watched || self.leases.of(held.mode).is_none();
-        Hold {
+        let mut hold = Hold {
             held: held.clone(),
             first_seen: seen.sent,
             last_seen: seen.sent,
@@ -276,14 +313,24 @@ impl Lock {
             deadlines: Deadlines::new(deadline, seen, exact, regular),
             overdue_ms: 0,
             last_life: began,
-        }
+            offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
+            written: Vec::new(),
+        };
+        hold.note_written(context);
+        hold
     }
 }
 
 impl Hold {
-    fn observe(&mut self, held: &Held, seen: Seen, leases: &mut Leases, rule: PeriodRule) -> Option<Move> {
+    fn observe(&mut self, held: &Held, context: Context, leases: &mut Leases, rule: PeriodRule) -> Option<Move> {
+        let seen = context.seen;
+        if context.delta.new_history() {
+            self.offset_before = None;
+            self.written.clear();
+        }
         let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
         let moved = match held.deadline {
+            Deadline::At(deadline) if !context.same_clock => self.deadlines.told_by_another_clock(deadline, seen),
             Deadline::At(deadline) => self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule),
             Deadline::Never => {
                 self.deadlines.lost_ttl();
@@ -303,6 +350,9 @@ impl Hold {
         };
         self.held = held.clone();
         self.last_seen = seen.sent;
+        if moved.is_some() || self.written.is_empty() {
+            self.note_written(context);
+        }
         moved
     }
 }
@@ -346,11 +396,12 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
         () if after_deadline && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
         () if after_deadline || unseen.across_blind => End::Unknown,
-        () if context.delta.may_lose_locks() => End::Lost,
+        () if hold.may_be_lost(context.delta, context.seen.sent) => End::Lost,
         () => before_deadline,
     };
     let end = match (reason, hold.deadlines.newest()) {
-        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline),
+        // Where another clock tells that, or the clock has stepped, the deadline may lie before the newest sight of the hold.
+        (End::Expired, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
         _ => context.seen.sent,
     };
     let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;

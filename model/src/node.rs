@@ -1,54 +1,88 @@
-//! One redis over time: whether it answers, what it says of itself, and what it cost.
+//! One server over time: whether it answers, what it says of itself, and how its clock runs.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::event::EventKind;
-use crate::generation::Delta;
-use crate::input::{Generation, NodeNewsKind, Vouch};
+use crate::input::{Generation, Role, Standing, Vouch};
 use crate::reading::Unknown;
-use crate::snapshot::{RedisTotals, RedisView};
-use crate::spec::RedisSpec;
-use crate::time::ServerTime;
+use crate::snapshot::NodeView;
+use crate::time::{Mono, ServerTime};
 
 /// A server's clock that moves further than this against the agent's has stepped.
-const CLOCK_STEP_MS: i64 = 1_000;
+const CLOCK_STEP_MS: u64 = 1_000;
+/// The offset of the quickest of so many batches is shown: a slow answer tells it badly.
+const OFFSET_BATCHES: u8 = 30;
+/// So many replication histories of a server are remembered.
+const HISTORIES_MAX: usize = 16;
 
-/// Everything that is known of one redis.
+/// Everything that is known of one server.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    pub(crate) spec: RedisSpec,
+    pub(crate) address: Arc<str>,
+    standing: Standing,
+    /// What those of the newest accepted batch were good for.
+    word: Standing,
     /// Whether the newest batch was accepted; `None` before the first.
     newest: Option<Result<(), Unknown>>,
-    role: Option<&'static str>,
+    role: Option<Role>,
     role_verified: Option<bool>,
     last_success: Option<ServerTime>,
-    clock_offset_ms: Option<i64>,
+    offset: Option<Offset>,
+    /// Its clock at the newest batch, and how often it has stepped.
+    clock: Option<Reading>,
+    steps: u32,
     version: Option<Arc<str>>,
     generation: Option<Arc<Generation>>,
+    /// The replication histories that it was seen to follow, and those that they continue; the newest last.
+    histories: Arc<Vec<Vec<u8>>>,
     connected_before: bool,
-    totals: RedisTotals,
+}
+
+/// The server's clock minus the agent's, and how long the batch took that told.
+#[derive(Clone, Copy, Debug)]
+struct Offset {
+    ms: i64,
+    took_ms: u64,
+    age: u8,
+}
+
+/// The server's clock beside the agent's monotonic one.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    server: ServerTime,
+    sent: Mono,
+    took_ms: u64,
 }
 
 impl Node {
-    pub(crate) fn new(spec: RedisSpec) -> Node {
+    pub(crate) fn new(address: Arc<str>) -> Node {
         Node {
-            spec,
+            address,
+            standing: Standing::Witness,
+            word: Standing::Witness,
             newest: None,
             role: None,
             role_verified: None,
             last_success: None,
-            clock_offset_ms: None,
+            offset: None,
+            clock: None,
+            steps: 0,
             version: None,
             generation: None,
+            histories: Arc::default(),
             connected_before: false,
-            totals: RedisTotals::default(),
         }
     }
 
-    /// The same server under a changed configuration.
-    pub(crate) fn configured(self, spec: RedisSpec) -> Node {
-        Node { spec, ..self }
+    /// What its answers are good for, as of the newest batch.
+    pub(crate) fn standing(&self) -> Standing {
+        self.standing
+    }
+
+    /// Whether it does not decide, and was last heard as one that does not.
+    pub(crate) fn witnesses(&self) -> bool {
+        self.standing == Standing::Witness && self.word == Standing::Witness
     }
 
     /// The generation as of the newest accepted batch.
@@ -56,89 +90,140 @@ impl Node {
         self.generation.as_ref()
     }
 
-    /// An accepted batch.
-    pub(crate) fn accepted(&mut self, vouch: &Vouch, took_ms: u64, events: &mut Vec<EventKind>) {
+    /// Every replication history that it was seen to follow.
+    pub(crate) fn histories(&self) -> &Arc<Vec<Vec<u8>>> {
+        &self.histories
+    }
+
+    /// What its answers will be good for.
+    pub(crate) fn stands(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    /// Whether the newest attempt to read it failed.
+    pub(crate) fn unreadable(&self) -> bool {
+        matches!(self.newest, Some(Err(_)))
+    }
+
+    /// The role that it gave in the newest batch, if that was accepted.
+    pub(crate) fn role(&self) -> Option<Role> {
+        self.role.filter(|_| self.newest == Some(Ok(())))
+    }
+
+    /// How often its clock has stepped: instants before and after a step have nothing to do with each other.
+    pub(crate) fn clock_steps(&self) -> u32 {
+        self.steps
+    }
+
+    /// An accepted batch, asked at `sent`. Says whether the clock has stepped since the one before.
+    pub(crate) fn accepted(
+        &mut self,
+        vouch: &Vouch,
+        standing: Standing,
+        sent: Mono,
+        took_ms: u64,
+        events: &mut Vec<EventKind>,
+    ) -> bool {
         if self.newest != Some(Ok(())) {
             events.push(EventKind::RedisUp);
         }
+        self.standing = standing;
+        self.word = standing;
         self.newest = Some(Ok(()));
+        self.role = Some(vouch.role);
         self.role_verified = Some(vouch.role_verified);
-        self.role = Some("master");
         self.last_success = Some(vouch.last);
-        self.totals.sample_duration.observe(took_ms);
-        if let Some(old) = self.clock_offset_ms {
-            let by_ms = vouch.clock_offset_ms.saturating_sub(old);
-            if by_ms.saturating_abs() > CLOCK_STEP_MS {
-                events.push(EventKind::ClockStep { by_ms });
-            }
+        if let Some(new) = &vouch.generation
+            && self.generation.as_deref() != Some(new)
+        {
+            self.generation = Some(Arc::new(new.clone()));
+            self.remember_histories(new);
         }
-        self.clock_offset_ms = Some(vouch.clock_offset_ms);
-        self.follow_generation(vouch, events);
+        let step = self.follow_clock(vouch, sent, took_ms);
+        if let Some(by_ms) = step {
+            events.push(EventKind::ClockStep { by_ms });
+        }
+        step.is_some()
     }
 
-    fn follow_generation(&mut self, vouch: &Vouch, events: &mut Vec<EventKind>) {
-        let Some(new) = &vouch.generation else { return };
-        match &self.generation {
-            Some(old) if **old == *new => return,
-            Some(old) => {
-                for change in Delta::between(old, new).reported() {
-                    self.totals.generation_changes += 1;
-                    events.push(EventKind::GenerationChanged { change });
+    fn remember_histories(&mut self, generation: &Generation) {
+        let forked_from = generation.forked_from.as_ref().map(|fork| &fork.replication_id);
+        for id in forked_from.into_iter().chain([&generation.replication_id]) {
+            if !id.is_empty() && !self.histories.contains(id) {
+                let histories = Arc::make_mut(&mut self.histories);
+                if histories.len() >= HISTORIES_MAX {
+                    histories.remove(0);
                 }
+                histories.push(id.clone());
             }
-            None => {}
         }
-        self.generation = Some(Arc::new(new.clone()));
     }
 
-    /// A batch that failed.
+    /// By how much the clock has stepped since the batch before, if it has.
+    fn follow_clock(&mut self, vouch: &Vouch, sent: Mono, took_ms: u64) -> Option<i64> {
+        let reading = Reading { server: vouch.first, sent, took_ms };
+        let step = self.clock.and_then(|before| step_ms(before, reading));
+        self.clock = Some(reading);
+        let new = Offset { ms: vouch.clock_offset_ms, took_ms, age: 0 };
+        self.offset = Some(match self.offset {
+            Some(old) if step.is_none() && old.took_ms < took_ms && old.age < OFFSET_BATCHES => {
+                Offset { age: old.age + 1, ..old }
+            }
+            _ => new,
+        });
+        self.steps += u32::from(step.is_some());
+        step
+    }
+
+    /// A batch that failed, or a connection.
     pub(crate) fn failed(&mut self, why: Unknown, events: &mut Vec<EventKind>) {
-        self.count(why);
-        if self.newest != Some(Err(why)) {
-            events.push(EventKind::RedisDown { why });
+        let known = self.newest.and_then(Result::err);
+        // A connection that breaks and then cannot be made again is one trouble.
+        if known != Some(why) && !known.is_some_and(|known| out_of_reach(known) && out_of_reach(why)) {
+            events.push(EventKind::RedisDown { why, decides: self.standing == Standing::Decides });
         }
         if why == Unknown::NotMaster {
-            self.role = Some("replica");
+            self.role = Some(Role::Replica);
             self.role_verified = Some(true);
         }
         self.newest = Some(Err(why));
     }
 
-    /// A refusal of one task in an accepted batch.
-    pub(crate) fn count(&mut self, why: Unknown) {
-        if let Some(count) = self.totals.errors.get_mut(why as usize) {
-            *count += 1;
-        }
-    }
-
-    /// News of the connection.
-    pub(crate) fn news(&mut self, kind: &NodeNewsKind, events: &mut Vec<EventKind>) {
-        match kind {
-            NodeNewsKind::Connected { version, role } => {
-                self.totals.reconnects += u64::from(self.connected_before);
-                self.connected_before = true;
-                self.version.clone_from(version);
-                self.role = *role;
-            }
-            NodeNewsKind::Failed { why } => self.failed(*why, events),
-            NodeNewsKind::TickSkipped => self.totals.skipped_ticks += 1,
-        }
+    /// A connection was made. Says whether it is one after the first.
+    pub(crate) fn connected(&mut self, version: Option<&Arc<str>>, role: Option<Role>) -> bool {
+        self.version = version.cloned();
+        self.role = role;
+        core::mem::replace(&mut self.connected_before, true)
     }
 
     /// The view for outputs.
-    pub(crate) fn view(&self) -> RedisView {
-        RedisView {
-            spec: self.spec.clone(),
+    pub(crate) fn view(&self) -> NodeView {
+        NodeView {
+            address: self.address.clone(),
+            decides: self.standing == Standing::Decides,
             up: self.newest.map(|newest| newest.is_ok()),
             unknown: self.newest.and_then(Result::err),
             role: self.role,
             role_verified: self.role_verified,
             last_success: self.last_success,
-            clock_offset_ms: self.clock_offset_ms,
-            // A server that leaves out its run id tells too little.
-            generation: self.generation.clone().filter(|generation| !generation.run_id.is_empty()),
+            clock_offset_ms: self.offset.map(|offset| offset.ms),
+            // Only the tasks know.
+            locks_behind: None,
+            deadline_lag_ms: None,
             version: self.version.clone(),
-            totals: self.totals,
         }
     }
+}
+
+/// Nothing comes from the server, for whatever reason.
+fn out_of_reach(why: Unknown) -> bool {
+    matches!(why, Unknown::Connect | Unknown::Closed | Unknown::Timeout)
+}
+
+/// How far the server's clock moved more than the agent's did, if by more than any slowness of the answers explains.
+fn step_ms(before: Reading, after: Reading) -> Option<i64> {
+    let went_ms = i64::try_from(after.sent.since_ms(before.sent)).unwrap_or(i64::MAX);
+    let by_ms = after.server.since_ms(before.server).saturating_sub(went_ms);
+    let doubt_ms = before.took_ms.saturating_add(after.took_ms);
+    (by_ms.unsigned_abs() > CLOCK_STEP_MS.saturating_add(doubt_ms)).then_some(by_ms)
 }

@@ -11,11 +11,12 @@ use crate::accept::{Caps, time_of};
 use crate::command;
 use crate::pause;
 use crate::reading::{
-    ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, ProgressReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading,
+    SwitchesReading, TaskReading, Unknown,
 };
 use crate::reply::{Command, Reply};
 use crate::scheme::{self, Value};
-use crate::spec::{ProgressSource, TaskSpec};
+use crate::spec::{ProgressSource, TaskSpec, WantedSource, WantedSpec};
 use crate::time::ServerTime;
 use crate::wanted;
 
@@ -28,12 +29,56 @@ const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
 /// Bytes of a progress or claim that are compared.
 const COMPARED_BYTES: usize = 256;
 
+/// Which parts of a task are read: all, unless they live on different servers, or a server is asked as a witness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The lock, with its waiters and token.
+    pub lock: bool,
+    /// The switches.
+    pub switches: bool,
+    /// The progress.
+    pub progress: bool,
+    /// The claims.
+    pub claims: bool,
+    /// The pause.
+    pub pause: bool,
+    /// The hosts.
+    pub hosts: bool,
+}
+
+impl Scope {
+    /// Everything.
+    pub const ALL: Scope = Scope { lock: true, ..Scope::BESIDE };
+    /// Everything but the lock.
+    pub const BESIDE: Scope =
+        Scope { lock: false, switches: true, progress: true, claims: true, pause: true, hosts: true };
+    /// Nothing.
+    pub const NOTHING: Scope =
+        Scope { lock: false, switches: false, progress: false, claims: false, pause: false, hosts: false };
+    /// The lock alone.
+    pub const LOCK: Scope = Scope { lock: true, ..Scope::NOTHING };
+
+    /// The reading of `spec`'s parts in this scope beside the lock, when nothing can be read because of `why`.
+    pub fn unreadable(self, spec: &TaskSpec, why: Unknown) -> Beside {
+        let has_switches = |wanted: &WantedSpec| !matches!(wanted.source, WantedSource::Always | WantedSource::Never);
+        let switches = self.switches && spec.wanted.as_ref().is_some_and(has_switches);
+        Beside {
+            switches: switches.then_some(SwitchesReading::Unknown(why)),
+            progress: spec.progress.as_ref().filter(|_| self.progress).map(|_| ProgressReading::Unknown(why)),
+            claims: spec.claims.as_ref().filter(|_| self.claims).map(|_| ClaimsReading::Unknown(why)),
+            hosts: None,
+            pause: spec.paused_until.as_ref().filter(|_| self.pause).map(|_| PauseReading::Unknown(why)),
+        }
+    }
+}
+
 /// One task's part of a sweep. Most are done after one round; a torn bracket or the readers of a read lock need another.
 #[derive(Clone, Debug)]
 pub struct TaskRead {
     spec: Arc<TaskSpec>,
     caps: Caps,
     with_extras: bool,
+    scope: Scope,
     stage: Stage,
 }
 
@@ -56,8 +101,8 @@ pub enum Round {
 
 impl TaskRead {
     /// The first round for `spec`.
-    pub fn new(spec: Arc<TaskSpec>, caps: Caps, with_extras: bool) -> TaskRead {
-        TaskRead { spec, caps, with_extras, stage: Stage::Main { again: false } }
+    pub fn new(spec: Arc<TaskSpec>, caps: Caps, with_extras: bool, scope: Scope) -> TaskRead {
+        TaskRead { spec, caps, with_extras, scope, stage: Stage::Main { again: false } }
     }
 
     /// Appends this round's commands.
@@ -81,14 +126,16 @@ impl TaskRead {
 
     fn main_commands(&self, out: &mut Vec<Command>) {
         let spec = &*self.spec;
-        let scheme = scheme::of(spec.lock.scheme);
-        self.deadline_commands(out);
-        out.push(scheme.value(&spec.lock.key));
-        self.deadline_commands(out);
-        if let Some(wanted) = &spec.wanted {
+        let (scheme, scope) = (scheme::of(spec.lock.scheme), self.scope);
+        if scope.lock {
+            self.deadline_commands(out);
+            out.push(scheme.value(&spec.lock.key));
+            self.deadline_commands(out);
+        }
+        if let (Some(wanted), true) = (&spec.wanted, scope.switches) {
             wanted::commands(&wanted.source, out);
         }
-        match spec.progress.as_ref().map(|progress| &progress.source) {
+        match self.progress_source() {
             Some(ProgressSource::HashField { key, field }) => out.push(command!("HGET", key, field)),
             Some(ProgressSource::Key(key)) => {
                 out.push(command!("STRLEN", key));
@@ -97,38 +144,38 @@ impl TaskRead {
             Some(ProgressSource::Length(key)) => out.push(command!("TYPE", key)),
             None => {}
         }
-        if let Some(claims) = &spec.claims {
+        if let (Some(claims), true) = (&spec.claims, scope.claims) {
             out.push(command!("HSCAN", claims.key, "0", "COUNT", MAX_ENTRIES));
         }
-        if let Some(key) = &spec.paused_until {
+        if let (Some(key), true) = (&spec.paused_until, scope.pause) {
             out.push(command!("GETRANGE", key, "0", "63"));
         }
-        if self.with_extras {
-            out.extend(scheme.extras(&spec.lock.key));
-            if let Some(key) = &spec.hosts {
-                out.push(command!("HSCAN", key, "0", "COUNT", MAX_ENTRIES));
-            }
+        if self.with_extras && scope.lock {
+            out.extend(self.extras());
+        }
+        if let (Some(key), true) = (&spec.hosts, self.with_extras && scope.hosts) {
+            out.push(command!("HSCAN", key, "0", "COUNT", MAX_ENTRIES));
         }
     }
 
     fn decode_main(&self, again: bool, replies: &mut Replies<'_>) -> Round {
-        let spec = &*self.spec;
+        let (spec, scope) = (&*self.spec, self.scope);
         let scheme = scheme::of(spec.lock.scheme);
-        let before = self.take_expiry(replies);
-        let value = replies.next();
-        let after = self.take_expiry(replies);
-        let lock = match bracket(before, value, after, self.tolerance_ms(), scheme) {
-            Bracket::Whole(lock) => lock,
-            Bracket::Torn(_) if !again => {
+        let lock = match scope.lock.then(|| self.take_bracket(replies)) {
+            None => LockReading::Unknown(Unknown::NotReadYet),
+            Some(Bracket::Torn(_)) if !again => {
                 return Round::Again(TaskRead { stage: Stage::Main { again: true }, ..self.clone() });
             }
-            Bracket::Torn(lock) => lock,
+            Some(Bracket::Whole(lock) | Bracket::Torn(lock)) => lock,
         };
         let mut length_of = None;
-        let reading = TaskReading {
-            lock,
-            switches: spec.wanted.as_ref().and_then(|wanted| wanted::decode(wanted, replies)),
-            progress: spec.progress.as_ref().map(|progress| match progress.source {
+        let beside = Beside {
+            switches: spec
+                .wanted
+                .as_ref()
+                .filter(|_| scope.switches)
+                .and_then(|wanted| wanted::decode(wanted, replies)),
+            progress: self.progress_source().map(|source| match source {
                 ProgressSource::HashField { .. } => hash_field(replies.next()),
                 ProgressSource::Key(_) => string_progress(replies.next(), replies.next()),
                 ProgressSource::Length(_) => match length_command(replies.next()) {
@@ -139,17 +186,19 @@ impl TaskRead {
                     Err(reading) => reading,
                 },
             }),
-            claims: spec.claims.as_ref().map(|_| claims(replies.next())),
-            pause: spec.paused_until.as_ref().map(|_| pause::decode(replies.next())),
-            extras: match self.with_extras {
-                true => scheme.decode_extras(replies.take(scheme.extras(&spec.lock.key).len())),
-                false => Extras::default(),
-            },
-            hosts: match (&spec.hosts, self.with_extras) {
-                (Some(_), true) => scanned_pairs(replies.next()).ok().map(owned_pairs),
-                _ => None,
-            },
+            claims: spec.claims.as_ref().filter(|_| scope.claims).map(|_| claims(replies.next())),
+            pause: spec.paused_until.as_ref().filter(|_| scope.pause).map(|_| pause::decode(replies.next())),
+            hosts: None,
         };
+        let extras = match self.with_extras && scope.lock {
+            true => scheme.decode_extras(replies.take(self.extras().len())),
+            false => Extras::default(),
+        };
+        let hosts = match (&spec.hosts, self.with_extras && scope.hosts) {
+            (Some(_), true) => scanned_pairs(replies.next()).ok().map(owned_pairs),
+            _ => None,
+        };
+        let reading = TaskReading { lock, extras, beside: Beside { hosts, ..beside } };
         match length_of.is_some() || !readers(&reading).is_empty() {
             true => Round::Again(TaskRead {
                 stage: Stage::Details { reading: Box::new(reading), length_of },
@@ -157,6 +206,17 @@ impl TaskRead {
             }),
             false => Round::Done(reading),
         }
+    }
+
+    fn extras(&self) -> Vec<Command> {
+        scheme::of(self.spec.lock.scheme).extras(&self.spec.lock.key, self.caps.sharded)
+    }
+
+    fn take_bracket(&self, replies: &mut Replies<'_>) -> Bracket {
+        let before = self.take_expiry(replies);
+        let value = replies.next();
+        let after = self.take_expiry(replies);
+        bracket(before, value, after, self.tolerance_ms(), scheme::of(self.spec.lock.scheme))
     }
 
     fn detail_commands(&self, reading: &TaskReading, length_of: Option<&'static str>, out: &mut Vec<Command>) {
@@ -182,7 +242,7 @@ impl TaskRead {
             held.ghosts = u32::try_from(living.iter().filter(|lives| !**lives).count()).unwrap_or(u32::MAX);
         }
         if length_of.is_some() {
-            reading.progress = Some(match replies.next() {
+            reading.beside.progress = Some(match replies.next() {
                 Reply::Int(length) => ProgressReading::Value(alloc::format!("{length}").into_bytes()),
                 Reply::Error(error) => ProgressReading::Unknown(error.into()),
                 _ => ProgressReading::Unknown(Unknown::Protocol),
@@ -192,7 +252,7 @@ impl TaskRead {
     }
 
     fn progress_source(&self) -> Option<&ProgressSource> {
-        self.spec.progress.as_ref().map(|progress| &progress.source)
+        self.spec.progress.as_ref().filter(|_| self.scope.progress).map(|progress| &progress.source)
     }
 
     fn deadline_commands(&self, out: &mut Vec<Command>) {

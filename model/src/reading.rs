@@ -29,6 +29,20 @@ pub enum Unknown {
     Busy,
     /// The server says that it is a replica.
     NotMaster,
+    /// No majority of the configured Sentinels agrees on a master, or its answers are too old.
+    Quorum,
+    /// None of the configured servers says that it is master.
+    NoMaster,
+    /// Two servers say that they are master, and they contradict each other about this lock.
+    TwoMasters,
+    /// The key's slot has moved, or is moving, to another server of the cluster.
+    Moved,
+    /// The cluster does not serve the key's slot.
+    ClusterDown,
+    /// A server is announced at an address that the configuration does not allow.
+    ForeignAddress,
+    /// The server's clock has just stepped.
+    ClockStep,
     /// The server refuses to say what role it has.
     RoleRefused,
     /// The server is full: too many clients.
@@ -49,7 +63,7 @@ pub enum Unknown {
 
 impl Unknown {
     /// All reasons, in the order of declaration.
-    pub const ALL: [Unknown; 19] = [
+    pub const ALL: [Unknown; 26] = [
         Unknown::NotReadYet,
         Unknown::Dns,
         Unknown::Connect,
@@ -61,6 +75,13 @@ impl Unknown {
         Unknown::Loading,
         Unknown::Busy,
         Unknown::NotMaster,
+        Unknown::Quorum,
+        Unknown::NoMaster,
+        Unknown::TwoMasters,
+        Unknown::Moved,
+        Unknown::ClusterDown,
+        Unknown::ForeignAddress,
+        Unknown::ClockStep,
         Unknown::RoleRefused,
         Unknown::MaxClients,
         Unknown::WrongType,
@@ -85,6 +106,13 @@ impl Unknown {
             Unknown::Loading => "loading",
             Unknown::Busy => "busy",
             Unknown::NotMaster => "not_master",
+            Unknown::Quorum => "quorum",
+            Unknown::NoMaster => "no_master",
+            Unknown::TwoMasters => "two_masters",
+            Unknown::Moved => "moved",
+            Unknown::ClusterDown => "cluster_down",
+            Unknown::ForeignAddress => "foreign_address",
+            Unknown::ClockStep => "clock_step",
             Unknown::RoleRefused => "role_refused",
             Unknown::MaxClients => "max_clients",
             Unknown::WrongType => "wrong_type",
@@ -116,8 +144,23 @@ impl Unknown {
             Unknown::Loading => "Redis is loading its data; wait for it.",
             Unknown::Busy => "A script blocks Redis: `SCRIPT KILL` stops one that has not written.",
             Unknown::NotMaster => {
-                "This server is a replica, which may lie about expired locks: configure the master's address."
+                "This server is a replica, which may lie about expired locks: configure the master's address, or all \
+                 servers with `nodes`, `sentinel` or `cluster`."
             }
+            Unknown::Quorum => {
+                "Less than half of the configured Sentinels answer and agree: look which of them are up and what each \
+                 names as master."
+            }
+            Unknown::NoMaster => "None of the servers says that it is master: promote one, or wait for the failover.",
+            Unknown::TwoMasters => {
+                "Two servers take writes and contradict each other: make the wrong one a replica (`REPLICAOF`)."
+            }
+            Unknown::Moved => "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`.",
+            Unknown::ClusterDown => "No master of the cluster serves this key's slot: look at `CLUSTER INFO`.",
+            Unknown::ForeignAddress => {
+                "Add the announced address to `allow_peers`, or translate it with `announce_map`."
+            }
+            Unknown::ClockStep => "Wait for the next sweep; and let the servers' clocks be kept by NTP, without steps.",
             Unknown::RoleRefused => {
                 "Allow `ROLE` or `INFO` (see `lockwatch acl`), or set `assume_master: true` if a proxy forbids both."
             }
@@ -139,15 +182,22 @@ pub struct TaskReading {
     pub lock: LockReading,
     /// Waiters and fencing token, where the scheme has them and they were asked.
     pub extras: Extras,
-    /// The switches; `None` when the task has no switches to read (unset, always, never).
+    /// What was read beside it.
+    pub beside: Beside,
+}
+
+/// What is read of a task beside its lock. `None`: not configured, or (in a cluster) not on this server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Beside {
+    /// The switches; `None` also when there are none to read (unset, always, never).
     pub switches: Option<SwitchesReading>,
-    /// The progress; `None` when none is configured.
+    /// The progress.
     pub progress: Option<ProgressReading>,
-    /// The claims; `None` when none are configured.
+    /// The claims.
     pub claims: Option<ClaimsReading>,
-    /// Host names by instance id; `None` when not configured or not readable.
+    /// Host names by instance id; `None` also when not readable.
     pub hosts: Option<Vec<(Vec<u8>, Vec<u8>)>>,
-    /// The pause; `None` when not configured.
+    /// The pause.
     pub pause: Option<PauseReading>,
 }
 

@@ -11,6 +11,8 @@ use crate::time::{Mono, ServerTime};
 pub(crate) const NOISE_MS: i64 = 2;
 /// How late a renewal may be before it counts as overdue: healthy timers are up to 60 ms late.
 const OVERDUE_TOLERANCE_MS: i64 = 200;
+/// A key that a cluster moves to another server keeps its TTL, less or more the time that this takes.
+const CLOCKS_APART_MS: i64 = 500;
 /// Renewals whose distances tell the period where the library has no rule.
 const REMEMBERED_MOVES: usize = 8;
 
@@ -26,6 +28,12 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
+    /// An instant of the agent's clock on the server's, by the distance from this reading.
+    fn server_of(self, instant: Mono) -> ServerTime {
+        let later_ms = to_i64(instant.since_ms(self.sent));
+        self.first.plus_ms(if later_ms > 0 { later_ms } else { -to_i64(self.sent.since_ms(instant)) })
+    }
+
     /// A server's instant on the agent's clock, by the distance from this reading.
     pub(crate) fn mono_of(self, instant: ServerTime) -> Mono {
         let ago_ms = self.first.since_ms(instant);
@@ -173,6 +181,11 @@ impl Deadlines {
         }
     }
 
+    /// The newest known deadline on the agent's clock, by the reading that told it last.
+    pub(crate) fn newest_mono(&self) -> Option<Mono> {
+        self.base.map(|(deadline, seen)| seen.mono_of(deadline))
+    }
+
     /// The newest known deadline.
     pub(crate) fn newest(&self) -> Option<ServerTime> {
         self.base.map(|(deadline, _)| deadline)
@@ -203,6 +216,28 @@ impl Deadlines {
     /// The TTL is gone: distances to what comes next mean nothing.
     pub(crate) fn lost_ttl(&mut self) {
         self.base = None;
+    }
+
+    /// Takes in the deadline of a later reading of the same hold that another clock tells: distances mean nothing, but a long
+    /// way forward is a renewal.
+    pub(crate) fn told_by_another_clock(&mut self, deadline: ServerTime, seen: Seen) -> Option<Move> {
+        let old = self.base.replace((deadline, seen));
+        self.base_is_regular = false;
+        let Some((old, before)) = old else {
+            self.set = Some(seen.last);
+            return Some(Move::Reset);
+        };
+        // Replication hands on the instant, a move between servers of a cluster what is left until then.
+        let by_instant_ms = deadline.since_ms(old);
+        let by_rest_ms = deadline.since_ms(seen.server_of(before.mono_of(old)));
+        if by_instant_ms.saturating_abs().min(by_rest_ms.saturating_abs()) <= CLOCKS_APART_MS {
+            self.set = self.set.map(|set| seen.server_of(before.mono_of(set)));
+            return None;
+        }
+        self.set = Some(seen.last);
+        let forward = by_instant_ms > 0 && by_rest_ms > 0;
+        self.renewed |= forward;
+        Some(if forward { Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None } } else { Move::Reset })
     }
 
     /// Takes in the deadline of a later reading of the same hold.

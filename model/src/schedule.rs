@@ -3,7 +3,8 @@
 //! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`], and the slots are spread
 //! over the interval, so that no bystander of the server waits long. Beside this rhythm, and without disturbing it, single
 //! tasks are read again soon where an answer is needed sooner: to confirm that a lock is free or that a switch vanished,
-//! right after a deadline passes, and right after a gap exceeds the grace. A task never has two reads outstanding.
+//! right after a deadline passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is too
+//! old to be a phantom. A task never has two reads outstanding.
 //!
 //! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
 //! task is found; from then on it is left out, but for a new attempt now and then.
@@ -12,9 +13,11 @@ use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::reading::{Deadline, LockReading, Switch, SwitchesReading, TaskReading, User};
+use crate::reading::{Deadline, Holder, LockReading, Switch, SwitchesReading, TaskReading, User};
 use crate::spec::{TaskIndex, TaskSpec};
+use crate::split::clients_meet;
 use crate::time::{Mono, ServerTime};
+use crate::witness::PHANTOM_MS;
 
 /// Most tasks in one batch.
 pub const BATCH_TASKS: usize = 500;
@@ -26,6 +29,8 @@ const CONFIRM_AFTER_MS: u64 = 260;
 const AFTER_DEADLINE_MS: u64 = 20;
 /// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its batch may be early.
 const AFTER_GRACE_MS: u64 = 20;
+/// How long after a new holder can be no phantom any more the lock is looked at.
+const AFTER_PHANTOM_MS: u64 = 20;
 /// Most beginnings of gaps that are remembered of one task.
 const GRACES_MAX: usize = 4;
 /// Extra reads that are due this close together share a batch.
@@ -44,12 +49,14 @@ pub struct Watched {
     pub task: TaskIndex,
     /// How long a gap of it may be; `None`: there are none, because nobody ever wants it.
     pub grace_ms: Option<u64>,
+    /// A new holder is looked at again as soon as it cannot be a phantom any more: where another server may show another one.
+    pub proves_holders: bool,
 }
 
 impl Watched {
     /// The task `index`, which is `spec`.
     pub fn new(index: TaskIndex, spec: &TaskSpec) -> Watched {
-        Watched { task: index, grace_ms: spec.may_be_wanted().then_some(spec.grace_ms) }
+        Watched { task: index, grace_ms: spec.may_be_wanted().then_some(spec.grace_ms), proves_holders: false }
     }
 }
 
@@ -64,6 +71,15 @@ pub struct Batch {
     pub withheld: Vec<TaskIndex>,
     /// Ask for waiters and fencing tokens too.
     pub with_extras: bool,
+}
+
+impl Batch {
+    /// The tasks have changed while it is under way: see [`Schedule::change`].
+    pub fn detach(&mut self) {
+        if let BatchKind::Regular { .. } = self.kind {
+            self.kind = BatchKind::Extra;
+        }
+    }
 }
 
 /// Why a batch is due.
@@ -134,6 +150,13 @@ struct Entry {
     graces_over: Vec<Mono>,
     /// Reads after deadlines since the last regular read.
     deadline_reads: u8,
+    /// When to look whether the lock is still held after its deadline.
+    deadline_at: Option<Mono>,
+    proves_holders: bool,
+    /// Who held it in the newest reading.
+    holders: Vec<Holder>,
+    /// When a new holder cannot be a phantom any more.
+    proof_at: Option<Mono>,
     /// The next extra read.
     extra_at: Option<Mono>,
 }
@@ -182,6 +205,35 @@ impl Schedule {
         }
     }
 
+    /// Other tasks are to be read from `now` on. Those that stay keep their rhythm and what is remembered of them; those that
+    /// are new are due at once. Slots are cut anew, so that batches under way must be detached: [`Batch::detach`].
+    pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
+        let first = self.slots.first();
+        let (start, sweep) = first.map_or((now, 0), |slot| (slot.next_at, slot.sweep));
+        let mut new = Schedule::new(tasks, self.interval_ms, start);
+        let retry = self.slots.iter().any(|slot| slot.retry);
+        for slot in &mut new.slots {
+            if slot.next_at > now.plus_ms(self.interval_ms) {
+                slot.next_at = Mono(slot.next_at.0 - self.interval_ms);
+            }
+            (slot.sweep, slot.retry) = (sweep, retry);
+        }
+        for (position, entry) in new.entries.iter_mut().enumerate() {
+            match self.position(entry.task).and_then(|old| self.entries.get(old)) {
+                Some(old) => *entry = Entry { slot: entry.slot, grace_ms: entry.grace_ms, ..old.clone() },
+                None => entry.extra_at = Some(now),
+            }
+            if let (Some(at), false) = (entry.extra_at, entry.reading) {
+                new.extras.insert((at, position));
+            }
+        }
+        let mut suspects = core::mem::take(&mut self.suspects);
+        suspects.iter_mut().for_each(|group| group.retain(|task| new.position(*task).is_some()));
+        suspects.retain(|group| !group.is_empty());
+        let too_large = self.too_large.iter().filter(|(_, task)| new.position(*task).is_some()).copied().collect();
+        *self = Schedule { suspects, too_large, skipped_sweep: self.skipped_sweep, skipped: self.skipped, ..new };
+    }
+
     /// When to look again: the instant of the next tick or extra read, perhaps in the past.
     pub fn next_wake(&self) -> Option<Mono> {
         let ticks = self.slots.iter().map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
@@ -227,13 +279,20 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(position) else { return };
         let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
         entry.observe_lock(sent, &reading.lock);
-        entry.observe_switches(sent, reading.switches.as_ref());
-        let grace = entry.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
-        let confirmation = [entry.free_since, entry.vanished_since].into_iter().flatten();
-        let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
+        entry.observe_switches(sent, reading.beside.switches.as_ref());
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
-        let deadline = deadline.filter(|_| entry.may_chase_deadline());
-        self.plan_extra(position, [confirmation, deadline, grace].into_iter().flatten().min());
+        entry.deadline_at = deadline.filter(|_| entry.may_chase_deadline());
+        let at = entry.next_extra(sent);
+        self.plan_extra(position, at);
+    }
+
+    /// Takes in the switches of `task`, where they live on another server than its lock.
+    pub fn observe_switches(&mut self, task: TaskIndex, sent: Mono, switches: Option<&SwitchesReading>) {
+        let Some(position) = self.position(task) else { return };
+        let Some(entry) = self.entries.get_mut(position) else { return };
+        entry.observe_switches(sent, switches);
+        let at = entry.next_extra(sent);
+        self.plan_extra(position, at);
     }
 
     /// `batch` is over, and there is no reason to hurry.
@@ -425,18 +484,38 @@ impl Entry {
             on: Vec::new(),
             graces_over: Vec::new(),
             deadline_reads: 0,
+            deadline_at: None,
+            proves_holders: watched.proves_holders,
+            holders: Vec::new(),
+            proof_at: None,
             extra_at: None,
         }
     }
 
+    /// When to read again beside the rhythm, as of a read at `sent`.
+    fn next_extra(&mut self, sent: Mono) -> Option<Mono> {
+        let grace = self.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
+        let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
+        let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
+        let deadline = self.deadline_at.filter(|at| *at > sent);
+        let proof = self.proof_at.filter(|at| *at > sent);
+        [confirmation, deadline, grace, proof].into_iter().flatten().min()
+    }
+
     fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
         match lock {
-            LockReading::Held(_) => {
+            LockReading::Held(held) => {
+                if self.proves_holders && !clients_meet(&self.holders, &held.holders) {
+                    self.holders.clone_from(&held.holders);
+                    self.proof_at = Some(sent.plus_ms(PHANTOM_MS + AFTER_PHANTOM_MS));
+                }
                 self.free = false;
                 self.free_since = None;
                 self.graces_over.clear();
             }
             LockReading::Free if !self.free => {
+                self.holders.clear();
+                self.proof_at = None;
                 self.free = true;
                 self.free_since = Some(sent);
                 self.gap_may_begin(sent);

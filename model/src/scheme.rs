@@ -17,8 +17,8 @@ pub trait Scheme: Sync {
     /// The reply to [`Scheme::value`]; `exists` is what the deadlines around it say.
     fn decode(&self, reply: &Reply, exists: bool) -> Value;
 
-    /// Commands for waiters and fencing token.
-    fn extras(&self, key: &[u8]) -> Vec<Command>;
+    /// Commands for waiters and fencing token; `sharded` where messages go to the server of the channel's slot only.
+    fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command>;
 
     /// The replies to [`Scheme::extras`].
     fn decode_extras(&self, replies: &[Reply]) -> Extras;

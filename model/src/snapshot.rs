@@ -3,9 +3,9 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::event::{End, SplitKind};
+use crate::event::{End, Fate, SplitKind};
 use crate::histogram::Histogram;
-use crate::input::Generation;
+use crate::input::{Generation, Role, SentinelWord};
 use crate::reading::{Holder, Mode, Unknown, User};
 use crate::spec::{Codec, RedisSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
@@ -55,6 +55,10 @@ pub struct TaskView {
     pub held: Option<bool>,
     /// Why the newest reading is no answer.
     pub unknown: Option<Unknown>,
+    /// The server that the newest accepted reading came from.
+    pub node: Option<Arc<str>>,
+    /// What the other servers show; evidence only.
+    pub witnesses: Vec<WitnessView>,
     /// When the newest accepted reading was asked for.
     pub last_reading: Option<Mono>,
     /// The present hold; `None` unless `held` is true.
@@ -81,6 +85,21 @@ pub struct TaskView {
     pub durations: Durations,
     /// Sums and counts since the task was configured.
     pub totals: Totals,
+}
+
+/// What a server that does not decide shows of a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessView {
+    /// The server.
+    pub node: Arc<str>,
+    /// What it says it is.
+    pub role: Role,
+    /// When it was asked.
+    pub at: Mono,
+    /// Its holders; `None` when it shows none.
+    pub holders: Option<Vec<Holder>>,
+    /// Of a replica: how far its deadline is behind; `None` when that cannot be told.
+    pub behind_ms: Option<u64>,
 }
 
 /// A switch and whose it is.
@@ -209,29 +228,56 @@ impl Default for Totals {
     }
 }
 
-/// One redis: today one server.
+/// One redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisView {
     /// Its configuration.
     pub spec: RedisSpec,
+    /// Whether the newest sweep of every server that decides was accepted; `None` before the first.
+    pub readable: Option<bool>,
+    /// Why it was not.
+    pub unknown: Option<Unknown>,
+    /// How long one of the servers that decide has not been read, or not been known; 0 while all are read.
+    pub blind_ms: u64,
+    /// Servers that said they are master in the newest batch; `None` while none is read.
+    pub masters: Option<u64>,
+    /// Its servers as far as they are known, sorted by address.
+    pub nodes: Vec<NodeView>,
+    /// What the configured Sentinels said last.
+    pub sentinels: Vec<SentinelWord>,
+    /// Slots of a cluster that no master serves.
+    pub uncovered_slots: u32,
+    /// What the data of the servers that decide live in; empty as long as one of them has not told it.
+    pub generations: Vec<Arc<Generation>>,
+    /// Sums and counts.
+    pub totals: RedisTotals,
+}
+
+/// One server of a redis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeView {
+    /// `host:port`.
+    pub address: Arc<str>,
+    /// Whether it decides; a witness does not.
+    pub decides: bool,
     /// Whether the newest batch was accepted; `None` before the first.
     pub up: Option<bool>,
     /// Why the newest batch was not.
     pub unknown: Option<Unknown>,
-    /// `master`, `replica`, or `None` when not known.
-    pub role: Option<&'static str>,
-    /// Whether the server itself vouched for its role; `None` before the first accepted batch.
+    /// What it says it is.
+    pub role: Option<Role>,
+    /// Whether it said so itself; `None` before the first accepted batch.
     pub role_verified: Option<bool>,
-    /// The server's clock at the newest accepted batch.
+    /// Its clock at the newest accepted batch.
     pub last_success: Option<ServerTime>,
-    /// The server's clock minus the agent's.
+    /// Its clock minus the agent's.
     pub clock_offset_ms: Option<i64>,
-    /// What the server's data live in, as of the newest batch that told; `None` until one did.
-    pub generation: Option<Arc<Generation>>,
-    /// Server version, as it says.
+    /// Of a replica: watched locks whose newest deadline it does not have yet; `None` where nothing was compared.
+    pub locks_behind: Option<u64>,
+    /// Of a replica: how far the deadline that is farthest behind is behind.
+    pub deadline_lag_ms: Option<u64>,
+    /// Its version, as it says.
     pub version: Option<Arc<str>>,
-    /// Sums and counts.
-    pub totals: RedisTotals,
 }
 
 /// Sums and counts of one redis.
@@ -243,8 +289,10 @@ pub struct RedisTotals {
     pub reconnects: u64,
     /// Ticks that found the previous sweep still under way.
     pub skipped_ticks: u64,
-    /// Times the node may have lost data.
+    /// Times it may have lost data.
     pub generation_changes: u64,
+    /// Locks that were held before a change of generation, by [`Fate::ALL`].
+    pub fates: [u64; Fate::ALL.len()],
     /// Round trips of batches.
     pub sample_duration: Histogram,
 }
@@ -256,6 +304,7 @@ impl Default for RedisTotals {
             reconnects: 0,
             skipped_ticks: 0,
             generation_changes: 0,
+            fates: [0; Fate::ALL.len()],
             sample_duration: Histogram::new(&SAMPLE_BOUNDS_MS),
         }
     }

@@ -32,8 +32,10 @@ pub struct TaskIndex(pub u32);
 pub struct RedisSpec {
     /// Its name in the configuration: the label `redis`.
     pub name: Arc<str>,
-    /// The server's address as configured, `host:port`: the label `address`.
-    pub address: Arc<str>,
+    /// How its servers belong together.
+    pub kind: RedisKind,
+    /// The configured servers, `host:port` (of Sentinel: the Sentinels).
+    pub addresses: Vec<Arc<str>>,
     /// Database number.
     pub db: u32,
     /// Pause between two sweeps.
@@ -42,6 +44,31 @@ pub struct RedisSpec {
     pub timeout_ms: u64,
     /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
+}
+
+/// How the servers of one redis belong together, and who says which of them decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RedisKind {
+    /// One server: it decides while it says that it is master.
+    Standalone,
+    /// A master and its replicas without Sentinel: whichever says that it is master decides.
+    Replicated,
+    /// The majority of the configured Sentinels says which server is master.
+    Sentinel,
+    /// The master of a key's slot decides.
+    Cluster,
+}
+
+impl RedisKind {
+    /// The name in logs and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            RedisKind::Standalone => "standalone",
+            RedisKind::Replicated => "replicated",
+            RedisKind::Sentinel => "sentinel",
+            RedisKind::Cluster => "cluster",
+        }
+    }
 }
 
 /// One task.

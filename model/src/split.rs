@@ -1,10 +1,12 @@
 //! Evidence for two holders. Each kind has its own beginning and its own end; nothing here guesses.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::event::SplitKind;
+use crate::event::{Party, SplitKind};
 use crate::reading::{ClaimsReading, Held, Holder, Mode};
-use crate::time::{Mono, ServerTime};
+use crate::time::Mono;
+use crate::witness::{Limits, Rivalry, Witnesses};
 
 /// Samples in which an old holder's claim must have changed beside its successor: a single change may be its farewell.
 const CLAIM_GOES_ON: u32 = 2;
@@ -65,7 +67,7 @@ impl Claims {
         }
         self.claims = claims;
         self.read_before = true;
-        self.newest = at;
+        self.newest = self.newest.max(at);
         changed
     }
 
@@ -109,15 +111,26 @@ fn changed_claim(claim: &Claim, value: &[u8], at: Mono, fresh_for_ms: u64) -> Cl
 #[derive(Clone, Debug)]
 pub(crate) struct EndedBefore {
     pub(crate) holders: Vec<Holder>,
-    pub(crate) deadline: Option<ServerTime>,
-    /// It was lost beyond doubt: the server lost its data.
+    pub(crate) deadline: Option<Mono>,
+    /// It was lost beyond doubt: the server lost its data, or the new master never had it.
     pub(crate) surely_lost: bool,
     /// It may have been lost: the generation changed.
     pub(crate) perhaps_lost: bool,
+    /// The server that showed it.
+    pub(crate) node: Arc<str>,
     /// When somebody else was first seen to hold the lock.
     pub(crate) successor_seen: Option<Mono>,
+    /// What that one's hold proves was told.
+    pub(crate) judged: bool,
     /// Samples since then in which the old holder's claim changed. One may be its farewell.
     pub(crate) moved_since: u32,
+}
+
+impl EndedBefore {
+    /// Who comes after it is still to be judged.
+    pub(crate) fn awaits_successor(&self, at: Mono) -> bool {
+        !self.judged && (self.surely_lost || self.perhaps_lost) && self.deadline.is_some_and(|deadline| at < deadline)
+    }
 }
 
 /// All evidence of one task.
@@ -125,6 +138,8 @@ pub(crate) struct EndedBefore {
 pub(crate) struct Splits {
     active: Vec<Active>,
     pub(crate) before: Option<EndedBefore>,
+    /// The newer holder of the rivalry that was told to be in doubt.
+    doubted: Vec<Vec<u8>>,
     newest: Mono,
 }
 
@@ -137,9 +152,11 @@ struct Active {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Evidence {
     Holders,
+    /// The two servers.
+    Masters([Arc<str>; 2]),
     Claims([Vec<u8>; 2]),
-    /// Until the lost hold's deadline.
-    OverlapUntil(ServerTime),
+    /// Until the lost hold's deadline, as the clock told it that set it.
+    OverlapUntil(Mono),
     /// While the old holder's claim lives.
     OverlapClaimed(Vec<u8>),
 }
@@ -148,32 +165,45 @@ impl Evidence {
     fn kind(&self) -> SplitKind {
         match self {
             Evidence::Holders => SplitKind::Holders,
+            Evidence::Masters(_) => SplitKind::Masters,
             Evidence::Claims(_) => SplitKind::Claims,
             Evidence::OverlapUntil(_) | Evidence::OverlapClaimed(_) => SplitKind::Overlap,
         }
     }
 }
 
+/// The beginning of a split.
+#[derive(Clone, Debug)]
+pub(crate) struct Began {
+    pub(crate) kind: SplitKind,
+    pub(crate) parties: Vec<Party>,
+    /// What is left of the older lease.
+    pub(crate) left_ms: Option<u64>,
+}
+
 /// What one accepted reading did to the evidence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SplitNews {
-    pub(crate) began: Vec<(SplitKind, Vec<Holder>)>,
+    pub(crate) began: Vec<Began>,
     pub(crate) ended: Vec<(SplitKind, u64)>,
     /// Split time since the reading before.
     pub(crate) grew_ms: u64,
     /// A new holder came early after a change of generation, but nothing proves a loss.
     pub(crate) in_doubt: Option<(Vec<Holder>, u64)>,
+    /// Two servers show different holders, but the older hold may have been released: that one and the newer one.
+    pub(crate) rival_in_doubt: Option<(Vec<Party>, Vec<Party>)>,
 }
 
 /// What the evidence is judged by.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'a> {
     pub(crate) at: Mono,
-    pub(crate) server: ServerTime,
     /// The holders now; `None` when the lock is free.
     pub(crate) held: Option<&'a Held>,
     /// A hold began with this reading.
     pub(crate) acquired: bool,
+    /// The present hold cannot be a phantom.
+    pub(crate) proven: bool,
     /// Claims that changed with this reading.
     pub(crate) claims_changed: &'a [Vec<u8>],
     pub(crate) fresh_for_ms: u64,
@@ -199,33 +229,67 @@ impl Splits {
         if !self.active.is_empty() {
             news.grew_ms = view.at.since_ms(self.newest);
         }
-        self.newest = view.at;
+        self.newest = self.newest.max(view.at);
         self.end_what_is_over(claims, view, &mut news);
         if let Some(held) = view.held.filter(|held| held.mode != Mode::Read && held.holders.len() > 1) {
-            self.begin(Evidence::Holders, held.holders.clone(), view.at, &mut news);
+            let parties = held.holders.iter().map(|holder| party(holder, None)).collect();
+            self.begin(Evidence::Holders, parties, None, view.at, &mut news);
         }
         if let Some(pair) = claims.contradicting(view.fresh_for_ms) {
-            let parties = pair.iter().map(|instance| by_claim(instance)).collect();
-            self.begin(Evidence::Claims(pair), parties, view.at, &mut news);
+            let parties = pair.iter().map(|instance| party(&by_claim(instance), None)).collect();
+            self.begin(Evidence::Claims(pair), parties, None, view.at, &mut news);
         }
         self.look_for_overlap(view, &mut news);
         news
     }
 
-    fn begin(&mut self, evidence: Evidence, parties: Vec<Holder>, at: Mono, news: &mut SplitNews) {
+    /// Takes in what the servers show of the lock, after a reading of any of them at `at`.
+    pub(crate) fn observe_masters(&mut self, witnesses: &Witnesses, limits: Limits, at: Mono) -> SplitNews {
+        let mut news = SplitNews::default();
+        self.active.retain(|active| {
+            let Evidence::Masters(nodes) = &active.evidence else { return true };
+            let goes_on = witnesses.contradict(nodes, at);
+            if !goes_on {
+                news.ended.push((SplitKind::Masters, at.since_ms(active.since)));
+            }
+            goes_on
+        });
+        match witnesses.rivalry(limits, at) {
+            Some(Rivalry { nodes, older, newer, left_ms, proven: true }) => {
+                let parties = older.into_iter().chain(newer).collect();
+                if self.active.is_empty() {
+                    self.newest = self.newest.max(at);
+                }
+                self.begin(Evidence::Masters(nodes), parties, left_ms, at, &mut news);
+            }
+            Some(Rivalry { older, newer, proven: false, .. }) => {
+                let clients: Vec<_> = newer.iter().map(|party| party.holder.client.clone()).collect();
+                if self.doubted != clients {
+                    self.doubted = clients;
+                    news.rival_in_doubt = Some((older, newer));
+                }
+            }
+            _ => {}
+        }
+        news
+    }
+
+    fn begin(&mut self, evidence: Evidence, parties: Vec<Party>, left_ms: Option<u64>, at: Mono, news: &mut SplitNews) {
         let kind = evidence.kind();
         if self.active.iter().any(|active| active.evidence.kind() == kind) {
             return;
         }
         self.active.push(Active { evidence, since: at });
-        news.began.push((kind, parties));
+        news.began.push(Began { kind, parties, left_ms });
     }
 
     fn end_what_is_over(&mut self, claims: &Claims, view: View<'_>, news: &mut SplitNews) {
         let over = |evidence: &Evidence| match evidence {
             Evidence::Holders => !view.held.is_some_and(|held| held.mode != Mode::Read && held.holders.len() > 1),
+            // Judged by what all servers show.
+            Evidence::Masters(_) => false,
             Evidence::Claims(pair) => !pair.iter().all(|instance| claims.is_live(instance, view.fresh_for_ms)),
-            Evidence::OverlapUntil(deadline) => view.server >= *deadline,
+            Evidence::OverlapUntil(deadline) => view.at >= *deadline,
             Evidence::OverlapClaimed(instance) => !claims.is_live(instance, view.fresh_for_ms),
         };
         self.active.retain(|active| {
@@ -244,11 +308,14 @@ impl Splits {
             self.before = None;
             return;
         }
-        let left_ms = before.deadline.map_or(0, |deadline| deadline.since_ms(view.server));
+        let left_ms = before.deadline.map(|deadline| deadline.since_ms(view.at)).filter(|left_ms| *left_ms > 0);
         let mut evidence = None;
         if view.acquired && before.successor_seen.is_none() {
             before.successor_seen = Some(view.at);
-            match (u64::try_from(left_ms).ok().filter(|left_ms| *left_ms > 0), before.deadline) {
+        }
+        if before.successor_seen.is_some() && !before.judged && view.proven {
+            before.judged = true;
+            match (left_ms, before.deadline) {
                 (Some(_), Some(deadline)) if before.surely_lost => evidence = Some(Evidence::OverlapUntil(deadline)),
                 (Some(left_ms), _) if before.perhaps_lost => news.in_doubt = Some((before.holders.clone(), left_ms)),
                 _ => {}
@@ -260,10 +327,15 @@ impl Splits {
             evidence = goes_on.map(|holder| Evidence::OverlapClaimed(holder.client.clone()));
         }
         if let Some(evidence) = evidence {
-            let parties = before.holders.iter().chain(&held.holders).cloned().collect();
-            self.begin(evidence, parties, view.at, news);
+            let older = before.holders.iter().map(|holder| party(holder, Some(&before.node)));
+            let parties = older.chain(held.holders.iter().map(|holder| party(holder, None))).collect();
+            self.begin(evidence, parties, left_ms, view.at, news);
         }
     }
+}
+
+pub(crate) fn party(holder: &Holder, node: Option<&Arc<str>>) -> Party {
+    Party { holder: holder.clone(), node: node.cloned() }
 }
 
 /// Whether an instance is among both.

@@ -5,19 +5,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::event::{Event, EventKind, Subject};
-use crate::input::{Input, NodeNews, Outcome, Sample, Vouch};
-use crate::node::Node;
-use crate::reading::{LockReading, TaskReading, Unknown};
-use crate::snapshot::{Snapshot, TaskView};
+use crate::evidence::Origin;
+use crate::input::{Input, NodeNews, Outcome, Sample, Standing, Topology, Vouch};
+use crate::reading::{Beside, LockReading, SwitchesReading, TaskReading, Unknown};
+use crate::redis::{Redis, RedisEvent};
+use crate::snapshot::{NodeView, RedisView, Snapshot, TaskView, WitnessView};
 use crate::spec::{RedisIndex, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
-use crate::task::{Log, Task};
+use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
 
 /// Everything that is known.
 #[derive(Debug, Default)]
 pub struct State {
     epoch: u32,
-    nodes: Vec<Node>,
+    redises: Vec<Redis>,
     tasks: Vec<Entry>,
     /// Positions in `tasks`, sorted by the tasks' names.
     by_name: Vec<usize>,
@@ -48,8 +49,9 @@ impl State {
             Input::Config(spec) => self.configure(at, &spec),
             Input::Sample(sample) if sample.epoch == self.epoch => self.sample(at, &sample),
             Input::Node(news) if news.epoch == self.epoch => self.node_news(at, &news),
+            Input::Topology(topology) if topology.epoch == self.epoch => self.topology(at, &topology),
             // Asked for under a configuration that is no longer in force.
-            Input::Sample(_) | Input::Node(_) => Vec::new(),
+            Input::Sample(_) | Input::Node(_) | Input::Topology(_) => Vec::new(),
             Input::Tick => self.tick(at),
         }
     }
@@ -63,19 +65,26 @@ impl State {
             }
         }
         let tasks = self.by_name.iter().filter_map(|position| self.tasks.get(*position)?.view.clone()).collect();
-        let redises = self.nodes.iter().map(|node| Arc::new(node.view())).collect();
+        let mut redises: Vec<RedisView> = self.redises.iter().map(|redis| redis.view(at)).collect();
+        for view in self.tasks.iter().filter_map(|entry| entry.view.as_ref()).filter(|view| !view.witnesses.is_empty())
+        {
+            if let Some(redis) = redises.get_mut(usize::from(view.spec.redis.0)) {
+                add_lag(&mut redis.nodes, &view.witnesses);
+            }
+        }
+        let redises = redises.into_iter().map(Arc::new).collect();
         Snapshot { at, sequence: self.sequence, tasks, redises }
     }
 
     fn configure(&mut self, at: Mono, spec: &WatchSpec) -> Vec<Event> {
         let mut known: BTreeMap<Identity, Task> = BTreeMap::new();
         for entry in self.tasks.drain(..) {
-            if let Some(node) = self.nodes.get(usize::from(entry.task.spec.redis.0)) {
-                known.insert(identity(&node.spec, &entry.task.spec), entry.task);
+            if let Some(redis) = self.redises.get(usize::from(entry.task.spec.redis.0)) {
+                known.insert(identity(&redis.spec, &entry.task.spec), entry.task);
             }
         }
-        let mut old_nodes = core::mem::take(&mut self.nodes);
-        self.nodes = spec.redises.iter().map(|redis| renewed_node(&mut old_nodes, redis)).collect();
+        let mut old = core::mem::take(&mut self.redises);
+        self.redises = spec.redises.iter().map(|redis| renewed_redis(&mut old, redis)).collect();
         let mut events = Vec::new();
         for task_spec in &spec.tasks {
             let Some(redis) = spec.redises.get(usize::from(task_spec.redis.0)) else { continue };
@@ -89,7 +98,7 @@ impl State {
                         redis.name.clone(),
                         &mut Log { at, server: None, events: &mut log },
                     );
-                    events.extend(task_events(task_spec, log));
+                    events.extend(task_events(task_spec, None, log));
                     task
                 }
                 None => Task::new(task_spec.clone(), redis.name.clone(), at),
@@ -105,70 +114,202 @@ impl State {
 
     fn sample(&mut self, at: Mono, sample: &Sample) -> Vec<Event> {
         match &sample.outcome {
-            Outcome::Read { vouch, readings } => self.accepted(sample, vouch, readings),
-            Outcome::Failed { tasks, why } => self.failed(at, sample.redis, tasks, *why),
+            Outcome::Read { vouch, readings } => self.accepted(at, sample, vouch, readings),
+            Outcome::Beside { vouch, readings } => self.beside(at, sample, vouch.as_ref(), readings),
+            Outcome::Failed { tasks, why } => {
+                let mut events = self.redis_failed(at, sample, *why);
+                if sample.standing == Standing::Decides {
+                    self.tasks_failed(at, sample, tasks.iter().copied(), *why, &mut events);
+                }
+                events
+            }
         }
     }
 
-    fn accepted(&mut self, sample: &Sample, vouch: &Vouch, readings: &[(TaskIndex, TaskReading)]) -> Vec<Event> {
-        let Some(node) = self.nodes.get_mut(usize::from(sample.redis.0)) else { return Vec::new() };
-        let mut kinds = Vec::new();
-        node.accepted(vouch, sample.took_ms, &mut kinds);
-        for (_, reading) in readings {
-            if let LockReading::Unknown(why) = reading.lock {
-                node.count(why);
+    fn accepted(
+        &mut self,
+        at: Mono,
+        sample: &Sample,
+        vouch: &Vouch,
+        readings: &[(TaskIndex, TaskReading)],
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        let Some((origin, usable)) = self.origin(sample, vouch, &mut events) else { return events };
+        let decides = sample.standing == Standing::Decides;
+        if !usable {
+            if decides {
+                let tasks = readings.iter().map(|(task, _)| *task);
+                self.tasks_failed(at, sample, tasks, Unknown::ClockStep, &mut events);
             }
+            return events;
         }
-        let mut events = node_events(sample.redis, node, sample.sent, Some(vouch.last), kinds);
-        // A server that refuses to tell its generation proves nothing by it.
-        let generation = node.generation().filter(|_| vouch.generation.is_some()).cloned();
+        let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return events };
         for (index, reading) in readings {
             let Some(entry) = entry(&mut self.tasks, *index, sample.redis) else { continue };
+            if decides && entry.task.answered_elsewhere(sample) {
+                continue;
+            }
+            if let (true, LockReading::Unknown(why)) = (decides, &reading.lock) {
+                redis.count(*why);
+                if matches!(why, Unknown::ClusterDown | Unknown::Moved | Unknown::Loading) {
+                    redis.aftermaths.unread(&origin.node, *index, sample.sent);
+                }
+            }
+            let batch = batch(sample, vouch, &origin, &redis.spec);
             let mut log = Vec::new();
             let mut writer = Log { at: sample.sent, server: Some(vouch.last), events: &mut log };
-            entry.task.observe(reading, sample.sent, vouch, generation.as_ref(), &mut writer);
+            if decides {
+                let fate = entry.task.observe(reading, batch, &mut writer);
+                if let Some(fate) = fate {
+                    redis.aftermaths.fate(&origin.node, *index, fate);
+                }
+            } else {
+                entry.task.witness(&reading.lock, batch, &mut writer);
+            }
+            if let Some(since_ms) = entry.task.overlap_ms() {
+                redis.aftermaths.overlaps(*index, since_ms);
+            }
             entry.view = None;
-            events.extend(task_events(&entry.task.spec, log));
+            events.extend(task_events(&entry.task.spec, Some(&origin.node), log));
         }
         events
     }
 
-    fn failed(&mut self, at: Mono, redis: RedisIndex, tasks: &[TaskIndex], why: Unknown) -> Vec<Event> {
-        let Some(node) = self.nodes.get_mut(usize::from(redis.0)) else { return Vec::new() };
+    /// What is read beside a lock that lives on another server.
+    fn beside(
+        &mut self,
+        at: Mono,
+        sample: &Sample,
+        vouch: Option<&Vouch>,
+        readings: &[(TaskIndex, Beside)],
+    ) -> Vec<Event> {
+        let mut events = Vec::new();
+        let from = match vouch {
+            Some(vouch) => self.origin(sample, vouch, &mut events).map(|(origin, usable)| (vouch, origin, usable)),
+            None => None,
+        };
+        let Some(redis) = self.redises.get(usize::from(sample.redis.0)) else { return events };
+        for (index, beside) in readings {
+            let Some(entry) = entry(&mut self.tasks, *index, sample.redis) else { continue };
+            let mut log = Vec::new();
+            let node = match &from {
+                Some((vouch, origin, true)) => {
+                    let mut writer = Log { at: sample.sent, server: Some(vouch.last), events: &mut log };
+                    entry.task.observe_beside(beside, batch(sample, vouch, origin, &redis.spec), &mut writer);
+                    Some(&origin.node)
+                }
+                // Not even its generation may be taken over from a round in which the clock stepped.
+                Some((_, _, false)) => {
+                    let refused = unreadable(beside, Unknown::ClockStep);
+                    entry.task.failed_beside(&refused, at, &mut Log { at, server: None, events: &mut log });
+                    None
+                }
+                None => {
+                    entry.task.failed_beside(beside, at, &mut Log { at, server: None, events: &mut log });
+                    None
+                }
+            };
+            entry.view = None;
+            events.extend(task_events(&entry.task.spec, node, log));
+        }
+        events
+    }
+
+    /// Takes in what a server says of itself; says where its answers are from, and whether they may be used.
+    fn origin(&mut self, sample: &Sample, vouch: &Vouch, events: &mut Vec<Event>) -> Option<(Origin, bool)> {
+        let redis = self.redises.get_mut(usize::from(sample.redis.0))?;
         let mut kinds = Vec::new();
-        node.failed(why, &mut kinds);
-        let mut events = node_events(redis, node, at, None, kinds);
+        let instants = (sample.sent, sample.took_ms);
+        let told = redis.accepted(sample.node.as_ref()?, sample.standing, vouch, instants, &mut kinds);
+        events.extend(redis_events(sample.redis, redis, sample.sent, Some(vouch.last), kinds));
+        Some(told)
+    }
+
+    fn redis_failed(&mut self, at: Mono, sample: &Sample, why: Unknown) -> Vec<Event> {
+        let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return Vec::new() };
+        let mut kinds = Vec::new();
+        redis.failed(sample.node.as_ref(), sample.standing, why, (sample.sent, at), &mut kinds);
+        redis_events(sample.redis, redis, at, None, kinds)
+    }
+
+    fn tasks_failed(
+        &mut self,
+        at: Mono,
+        sample: &Sample,
+        tasks: impl Iterator<Item = TaskIndex>,
+        why: Unknown,
+        events: &mut Vec<Event>,
+    ) {
         for index in tasks {
-            let Some(entry) = entry(&mut self.tasks, *index, redis) else { continue };
+            let Some(entry) = entry(&mut self.tasks, index, sample.redis) else { continue };
+            if entry.task.answered_elsewhere(sample) {
+                continue;
+            }
             let mut log = Vec::new();
             entry.task.failed(why, at, &mut Log { at, server: None, events: &mut log });
             entry.view = None;
-            events.extend(task_events(&entry.task.spec, log));
+            events.extend(task_events(&entry.task.spec, None, log));
         }
-        events
     }
 
     fn node_news(&mut self, at: Mono, news: &NodeNews) -> Vec<Event> {
-        let Some(node) = self.nodes.get_mut(usize::from(news.redis.0)) else { return Vec::new() };
+        let Some(redis) = self.redises.get_mut(usize::from(news.redis.0)) else { return Vec::new() };
         let mut kinds = Vec::new();
-        node.news(&news.kind, &mut kinds);
-        node_events(news.redis, node, at, None, kinds)
+        redis.news(&news.node, &news.kind, &mut kinds);
+        redis_events(news.redis, redis, at, None, kinds)
+    }
+
+    fn topology(&mut self, at: Mono, topology: &Topology) -> Vec<Event> {
+        let Some(redis) = self.redises.get_mut(usize::from(topology.redis.0)) else { return Vec::new() };
+        let mut kinds = Vec::new();
+        redis.topology(topology, &mut kinds);
+        let own = self.tasks.iter_mut().filter(|entry| entry.task.spec.redis == topology.redis);
+        own.for_each(|entry| {
+            entry.task.retain_witnesses(&topology.nodes);
+            entry.view = None;
+        });
+        redis_events(topology.redis, redis, at, None, kinds)
     }
 
     fn tick(&mut self, at: Mono) -> Vec<Event> {
         let mut events = Vec::new();
         for entry in &mut self.tasks {
-            let Some(node) = self.nodes.get(usize::from(entry.task.spec.redis.0)) else { continue };
+            let Some(redis) = self.redises.get(usize::from(entry.task.spec.redis.0)) else { continue };
             let mut log = Vec::new();
             let changed =
-                entry.task.tick(at, stale_after_ms(&node.spec), &mut Log { at, server: None, events: &mut log });
+                entry.task.tick(at, stale_after_ms(&redis.spec), &mut Log { at, server: None, events: &mut log });
             if changed || !log.is_empty() {
                 entry.view = None;
             }
-            events.extend(task_events(&entry.task.spec, log));
+            events.extend(task_events(&entry.task.spec, None, log));
+        }
+        for (redis, index) in self.redises.iter_mut().zip(0..) {
+            let mut kinds = Vec::new();
+            redis.tick(at, &mut kinds);
+            events.extend(redis_events(RedisIndex(index), redis, at, None, kinds));
         }
         events
     }
+}
+
+/// Puts how far the servers are behind with one lock to what they are with the others.
+fn add_lag(nodes: &mut [NodeView], witnesses: &[WitnessView]) {
+    for (witness, behind_ms) in witnesses.iter().filter_map(|witness| Some((witness, witness.behind_ms?))) {
+        let Ok(position) = nodes.binary_search_by(|node| node.address.cmp(&witness.node)) else { continue };
+        if let Some(node) = nodes.get_mut(position) {
+            node.locks_behind = Some(node.locks_behind.unwrap_or(0) + u64::from(behind_ms > 0));
+            node.deadline_lag_ms = node.deadline_lag_ms.max(Some(behind_ms));
+        }
+    }
+}
+
+fn batch<'a>(sample: &Sample, vouch: &'a Vouch, origin: &'a Origin, redis: &RedisSpec) -> Accepted<'a> {
+    Accepted { sent: sample.sent, vouch, origin, standing: sample.standing, interval_ms: redis.interval_ms }
+}
+
+/// What is left of an answer that may not be used.
+fn unreadable(beside: &Beside, why: Unknown) -> Beside {
+    Beside { switches: beside.switches.as_ref().map(|_| SwitchesReading::Unknown(why)), ..Beside::default() }
 }
 
 /// Without any news of a task for so long, the sampler must have fallen behind.
@@ -184,13 +325,12 @@ fn name(tasks: &[Entry], position: usize) -> Option<&str> {
     tasks.get(position).map(|entry| &*entry.task.spec.name)
 }
 
-/// The node of an unchanged server goes on; any other begins anew.
-fn renewed_node(old: &mut Vec<Node>, redis: &RedisSpec) -> Node {
-    let same =
-        |node: &Node| (&node.spec.name, &node.spec.address, node.spec.db) == (&redis.name, &redis.address, redis.db);
-    match old.iter().position(same) {
-        Some(position) => old.swap_remove(position).configured(redis.clone()),
-        None => Node::new(redis.clone()),
+/// A redis of unchanged servers goes on; any other begins anew.
+fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
+    let place = |spec: &RedisSpec| (spec.name.clone(), spec.kind, spec.addresses.clone(), spec.db);
+    match old.iter().position(|redis| place(&redis.spec) == place(spec)) {
+        Some(position) => old.swap_remove(position).configured(spec.clone()),
+        None => Redis::new(spec.clone()),
     }
 }
 
@@ -200,18 +340,25 @@ fn entry(tasks: &mut [Entry], index: TaskIndex, redis: RedisIndex) -> Option<&mu
     (entry.task.spec.redis == redis).then_some(entry)
 }
 
-fn task_events(spec: &Arc<TaskSpec>, log: TaskEvents) -> impl Iterator<Item = Event> {
-    let subject = Subject::Task(spec.clone());
-    log.into_iter().map(move |(at, server_time, kind)| Event { at, server_time, subject: subject.clone(), kind })
+fn task_events(spec: &Arc<TaskSpec>, node: Option<&Arc<str>>, log: TaskEvents) -> impl Iterator<Item = Event> {
+    let (subject, node) = (Subject::Task(spec.clone()), node.cloned());
+    log.into_iter().map(move |(at, server_time, kind)| Event {
+        at,
+        server_time,
+        subject: subject.clone(),
+        node: node.clone(),
+        kind,
+    })
 }
 
-fn node_events(
+fn redis_events(
     index: RedisIndex,
-    node: &Node,
+    redis: &Redis,
     at: Mono,
     server_time: Option<ServerTime>,
-    kinds: Vec<EventKind>,
+    kinds: Vec<RedisEvent>,
 ) -> Vec<Event> {
-    let subject = Subject::Redis(index, node.spec.name.clone());
-    kinds.into_iter().map(|kind| Event { at, server_time, subject: subject.clone(), kind }).collect()
+    let subject = Subject::Redis(index, redis.spec.name.clone());
+    let event = |(node, kind)| Event { at, server_time, subject: subject.clone(), node, kind };
+    kinds.into_iter().map(event).collect()
 }

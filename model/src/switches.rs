@@ -17,6 +17,8 @@ pub(crate) struct Switches {
     newest: Result<(), Unknown>,
     /// As of the newest answer.
     last: Option<Answer>,
+    /// Where the server's replication stood when this answer was first given in the present history; `None` where not known.
+    written: Option<u64>,
     pub(crate) key_seen: bool,
     vanished: Option<Vanished>,
 }
@@ -66,7 +68,14 @@ impl Switches {
             Some(WantedSource::Never) => Source::Fixed(Wanted::No),
             Some(_) => Source::Keys,
         };
-        Switches { source, newest: Err(Unknown::NotReadYet), last: None, key_seen: false, vanished: None }
+        Switches {
+            source,
+            newest: Err(Unknown::NotReadYet),
+            last: None,
+            written: None,
+            key_seen: false,
+            vanished: None,
+        }
     }
 
     /// Whether users want the task, as far as is known now.
@@ -127,8 +136,9 @@ impl Switches {
         }
     }
 
-    /// Takes in an answer; `delta` is how the generation changed since the one before.
-    pub(crate) fn observe(&mut self, reading: &SwitchesReading, at: Mono, delta: Delta) -> News {
+    /// Takes in an answer that was given when the server's replication stood at `offset`; `delta` is how the generation changed
+    /// since the one before.
+    pub(crate) fn observe(&mut self, reading: &SwitchesReading, at: Mono, offset: Option<u64>, delta: Delta) -> News {
         let (switches, key_exists, counted) = match reading {
             SwitchesReading::Unknown(why) => {
                 self.newest = Err(*why);
@@ -149,6 +159,12 @@ impl Switches {
             kept: !switches.is_empty() && old.switches == *switches,
             ..News::default()
         };
+        // What the new history surely shares was on there, and has been switched off since.
+        let shared = self.written.is_some_and(|written| delta.surely_shares(written));
+        let delta = Delta { kept: delta.kept || shared, ..delta };
+        if old.switches != *switches || delta.new_history() {
+            self.written = offset;
+        }
         self.follow_vanished(&old.switches, switches, key_exists, at, delta, &mut news);
         news
     }
@@ -164,7 +180,8 @@ impl Switches {
     ) {
         let gone: Vec<User> = gone_while_on(old, new);
         // A flush and an eviction take whole keys; a single field that is gone was removed by somebody.
-        let may_be_lost = delta.restarted || delta.replication || ((delta.flushed || delta.evicted) && !key_exists);
+        let other_history = (delta.replication || delta.failover) && !delta.kept;
+        let may_be_lost = delta.restarted || other_history || ((delta.flushed || delta.evicted) && !key_exists);
         if !gone.is_empty() && may_be_lost {
             let vanished =
                 self.vanished.get_or_insert(Vanished { users: Vec::new(), since: at, newest: at, confirmed: false });

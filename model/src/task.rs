@@ -4,21 +4,36 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
-use crate::event::{End, EventKind, LossSign};
+use crate::event::{End, EventKind, Fate, LossSign, SplitKind};
+use crate::evidence::{Origin, delta};
 use crate::generation::Delta;
-use crate::input::{Generation, Vouch};
+use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Ended, Lock};
 use crate::lost::{Expired, Look, Parts};
 use crate::reading::{
-    ClaimsReading, Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, SwitchesReading,
+    TaskReading, Unknown,
 };
 use crate::renewal::{Move, Seen};
 use crate::snapshot::{Durations, HoldView, SwitchView, TaskView, Totals};
-use crate::spec::{ProgressSource, TaskSpec};
-use crate::split::{Claims, EndedBefore, Splits, View};
+use crate::spec::{ProgressSource, RedisKind, TaskSpec};
+use crate::split::{Began, Claims, EndedBefore, SplitNews, Splits, View};
 use crate::switches::{self, Switches};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
+use crate::witness::{Limits, PHANTOM_MS, Witnesses, Word};
+
+/// Words of two servers that are further apart than two sweeps and this do not contradict each other.
+const FRESH_SLACK_MS: u64 = 1_000;
+
+/// What was seen beside the lock.
+struct Signs {
+    /// The switches are the same as before, which proves that this database was not flushed.
+    kept_switches: bool,
+    /// Instances whose claim changed.
+    claims_changed: Vec<Vec<u8>>,
+    progress_moved: bool,
+}
 
 /// Everything that is known of one task.
 #[derive(Clone, Debug)]
@@ -26,9 +41,11 @@ pub(crate) struct Task {
     pub(crate) spec: Arc<TaskSpec>,
     redis: Arc<str>,
     lock: Lock,
-    /// The generation at the newest accepted reading of the lock, and of the switches.
-    lock_generation: Option<Arc<Generation>>,
-    switch_generation: Option<Arc<Generation>>,
+    /// Where the newest accepted reading of the lock, and of the switches, is from.
+    lock_origin: Option<Origin>,
+    switch_origin: Option<Origin>,
+    /// What each server shows of the lock, where there are several.
+    witnesses: Witnesses,
     switches: Switches,
     progress: ProgressClock,
     claims: Claims,
@@ -71,6 +88,31 @@ struct Pause {
     until: Option<Mono>,
 }
 
+/// What is known of an accepted batch beside one task's reading.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Accepted<'a> {
+    pub(crate) sent: Mono,
+    pub(crate) vouch: &'a Vouch,
+    pub(crate) origin: &'a Origin,
+    pub(crate) standing: Standing,
+    /// Pause between two sweeps.
+    pub(crate) interval_ms: u64,
+}
+
+impl Accepted<'_> {
+    fn seen(&self) -> Seen {
+        Seen { sent: self.sent, first: self.vouch.first, last: self.vouch.last }
+    }
+}
+
+/// A reading of the lock, and what may have happened since the one before.
+struct Turn<'a> {
+    batch: Accepted<'a>,
+    delta: Delta,
+    /// The server that the one before is from.
+    node_before: Arc<str>,
+}
+
 /// Events of one step, each with its instants.
 pub(crate) struct Log<'a> {
     pub(crate) at: Mono,
@@ -91,8 +133,9 @@ impl Task {
             switches: Switches::new(spec.wanted.as_ref()),
             spec,
             redis,
-            lock_generation: None,
-            switch_generation: None,
+            lock_origin: None,
+            switch_origin: None,
+            witnesses: Witnesses::default(),
             progress: ProgressClock::default(),
             claims: Claims::default(),
             splits: Splits::default(),
@@ -126,7 +169,7 @@ impl Task {
                 log.push(EventKind::SwitchesFound);
             }
             self.switches = Switches::new(spec.wanted.as_ref());
-            self.switch_generation = None;
+            self.switch_origin = None;
             self.gap.reset();
             self.outage.forget();
             self.unwanted = UnwantedClock::default();
@@ -150,6 +193,13 @@ impl Task {
         self.redis = redis;
     }
 
+    /// Whether another server than the sample's, which decides since then, has answered a later question: what arrives of the
+    /// one before is no news.
+    pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
+        let elsewhere = self.lock_origin.as_ref().is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
+        elsewhere && sample.node.is_some() && self.lock.last_reading().is_some_and(|last| last.sent > sample.sent)
+    }
+
     /// Nothing was learned of this task.
     pub(crate) fn failed(&mut self, why: Unknown, at: Mono, log: &mut Log<'_>) {
         self.newest_attempt = at;
@@ -162,12 +212,14 @@ impl Task {
 
     /// Time has passed; `stale_after_ms` without any attempt means that nothing is known any more.
     pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
-        if self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms {
+        let stale = self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
+        if stale {
             self.lock.unknown(Unknown::Stale);
             self.expired.unseen();
             self.switches.unknown(Unknown::Stale);
             self.totals.blind_ms += self.blind.bad(now);
         }
+        let before = self.verdict;
         let grew_ms = self.blind.tick(now);
         self.totals.blind_ms += grew_ms;
         let pausing = self.pause.until.is_some();
@@ -175,27 +227,29 @@ impl Task {
             self.pause.until = None;
         }
         self.judge(log);
-        grew_ms > 0 || pausing || self.verdict.is_some_and(|(_, _, since)| since == log.at)
+        stale || grew_ms > 0 || pausing || self.verdict != before
     }
 
-    /// Takes in an accepted batch's reading of this task.
+    /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the lock, says what became of the
+    /// hold that was there before, if there was one.
     pub(crate) fn observe(
         &mut self,
         reading: &TaskReading,
-        sent: Mono,
-        vouch: &Vouch,
-        generation: Option<&Arc<Generation>>,
+        batch: Accepted<'_>,
         log: &mut Log<'_>,
-    ) {
-        let seen = Seen { sent, first: vouch.first, last: vouch.last };
+    ) -> Option<Option<Fate>> {
+        let (seen, sent) = (batch.seen(), batch.sent);
         self.newest_attempt = sent;
-        let kept_switches = self.observe_switches(reading, sent, generation, log);
-        let claims_changed = self.observe_claims(reading, sent);
-        let progress_moved = self.observe_progress(reading, seen, log);
-        self.observe_side(reading, seen, log);
-        let delta = delta(self.lock_generation.as_ref(), generation).seen_beside(kept_switches);
-        let news = self.lock.observe(&reading.lock, Context { seen, delta, blind_after_ms: self.spec.blind_after_ms });
-        match &reading.lock {
+        let Signs { kept_switches, claims_changed, progress_moved } = self.observe_signs(&reading.beside, batch, log);
+        self.observe_extras(reading, log);
+        let lock = self.judged(&reading.lock, batch);
+        let delta = delta(self.lock_origin.as_ref(), batch.origin).seen_beside(kept_switches);
+        let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old));
+        let context =
+            Context { seen, same_clock, offset: batch.vouch.offset, delta, blind_after_ms: self.spec.blind_after_ms };
+        let held_before = self.lock.hold().is_some();
+        let news = self.lock.observe(&lock, context);
+        match &lock {
             LockReading::Unknown(why) => {
                 self.expired.unseen();
                 self.tell_unreadable(*why, log);
@@ -205,34 +259,135 @@ impl Task {
                 if self.told.unreadable.take().is_some() {
                     log.push(EventKind::TaskReadable);
                 }
-                if generation.is_some() {
-                    self.lock_generation = generation.cloned();
+                let node_before = self.lock_origin.as_ref().unwrap_or(batch.origin).node.clone();
+                let turn = Turn { batch, delta, node_before };
+                if batch.origin.generation.is_some() || self.moved_from(batch.origin) {
+                    self.lock_origin = Some(batch.origin.clone());
                 }
                 self.note_life(&claims_changed, progress_moved, &news, sent);
-                self.follow_losses(reading, sent, &news, &claims_changed, progress_moved, log);
-                self.follow_lock(&news, delta, log);
+                self.follow_losses(&reading.beside, sent, &news, &claims_changed, progress_moved, log);
+                self.follow_lock(&news, &turn, log);
                 self.follow_clocks(seen, &news, log);
-                self.follow_splits(seen, &news, &claims_changed, log);
-                self.ttl_ms = ttl_ms(&reading.lock, vouch.last);
+                self.follow_splits(batch, &news, &claims_changed, log);
+                self.ttl_ms = ttl_ms(&lock, seen.last);
             }
         }
+        self.follow_witnesses(&reading.lock, batch, log);
         self.note_sight(sent);
+        self.judge(log);
+        let known = !matches!(lock, LockReading::Unknown(_));
+        known.then(|| held_before.then(|| fate(&news)))
+    }
+
+    /// Takes in what a server that does not decide shows of the lock.
+    pub(crate) fn witness(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
+        self.follow_witnesses(reading, batch, log);
         self.judge(log);
     }
 
+    /// Takes in what is read beside the lock, where that lives on another server.
+    pub(crate) fn observe_beside(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) {
+        let signs = self.observe_signs(beside, batch, log);
+        let holders = self.lock.hold().map(|hold| lock::clients(&hold.held)).unwrap_or_default();
+        if signs.progress_moved || holders.iter().any(|holder| signs.claims_changed.contains(holder)) {
+            self.lock.sign_of_life(batch.sent);
+        }
+        self.follow_gap(batch.sent, Holding::Unseen, log);
+        self.note_sight(batch.sent);
+        self.judge(log);
+    }
+
+    /// What is beside the lock could not be read.
+    pub(crate) fn failed_beside(&mut self, beside: &Beside, at: Mono, log: &mut Log<'_>) {
+        self.expired.unseen();
+        if let Some(SwitchesReading::Unknown(why)) = beside.switches {
+            self.switches.unknown(why);
+        }
+        if let Some(progress) = &beside.progress {
+            self.progress.observe(progress, at, ServerTime::default());
+            self.tell_progress(progress, log);
+        }
+        self.note_sight(at);
+        self.judge(log);
+    }
+
+    /// Forgets what servers showed that do not belong to its redis any more.
+    pub(crate) fn retain_witnesses(&mut self, nodes: &[Arc<str>]) {
+        self.witnesses.retain(nodes);
+    }
+
+    /// How long there has been a split that two generations or two servers made; `None` when there is none.
+    pub(crate) fn overlap_ms(&self) -> Option<u64> {
+        let of_servers = |kind: &SplitKind| matches!(kind, SplitKind::Masters | SplitKind::Overlap);
+        self.splits.kinds().iter().any(of_servers).then(|| self.splits.ms())
+    }
+
+    /// What the lock's reading may be taken for. Where nobody but the servers themselves says which one is master, a free lock
+    /// beside another master's held one says nothing.
+    fn judged(&self, reading: &LockReading, batch: Accepted<'_>) -> LockReading {
+        let contradicted = batch.origin.kind == RedisKind::Replicated
+            && *reading == LockReading::Free
+            && self.witnesses.held_elsewhere(&batch.origin.node, self.limits(batch), batch.sent);
+        if contradicted { LockReading::Unknown(Unknown::TwoMasters) } else { reading.clone() }
+    }
+
+    fn moved_from(&self, origin: &Origin) -> bool {
+        self.lock_origin.as_ref().is_none_or(|old| !origin.same_clock(old))
+    }
+
+    fn limits(&self, batch: Accepted<'_>) -> Limits {
+        Limits {
+            fresh_ms: batch.interval_ms.saturating_mul(2).saturating_add(FRESH_SLACK_MS),
+            settle_ms: self.spec.settle_ms,
+            kind: batch.origin.kind,
+        }
+    }
+
+    /// Puts what this server shows beside what the others show.
+    fn follow_witnesses(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
+        if batch.origin.kind == RedisKind::Standalone && self.witnesses.is_empty() {
+            return;
+        }
+        let lease_ms = match reading {
+            LockReading::Held(held) => self.lock.leases.of(held.mode),
+            LockReading::Free | LockReading::Unknown(_) => None,
+        };
+        let word = Word {
+            origin: batch.origin,
+            standing: batch.standing,
+            role: batch.vouch.role,
+            seen: batch.seen(),
+            lease_ms,
+            steady_ms: batch.interval_ms.saturating_mul(5) / 2,
+            fresh_ms: self.limits(batch).fresh_ms,
+        };
+        match batch.origin.kind {
+            // There were others under an earlier configuration.
+            RedisKind::Standalone => self.witnesses.retain(&[]),
+            _ => self.witnesses.observe(reading, word),
+        }
+        let news = self.splits.observe_masters(&self.witnesses, self.limits(batch), batch.sent);
+        self.tell_splits(news, log);
+    }
+
+    /// What is read beside the lock: what it shows of the switches, and who lives.
+    fn observe_signs(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> Signs {
+        let signs = Signs {
+            kept_switches: self.observe_switches(beside, batch, log),
+            claims_changed: self.observe_claims(beside, batch.sent),
+            progress_moved: self.observe_progress(beside, batch.seen(), log),
+        };
+        self.observe_side(beside, batch.seen(), log);
+        signs
+    }
+
     /// Says whether the switches are the same as before, which proves that this database was not flushed.
-    fn observe_switches(
-        &mut self,
-        reading: &TaskReading,
-        sent: Mono,
-        generation: Option<&Arc<Generation>>,
-        log: &mut Log<'_>,
-    ) -> bool {
-        let Some(answer) = &reading.switches else { return false };
-        let delta = delta(self.switch_generation.as_ref(), generation);
-        let news: switches::News = self.switches.observe(answer, sent, delta);
-        if self.switches.why_unknown().is_none() && generation.is_some() {
-            self.switch_generation = generation.cloned();
+    fn observe_switches(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> bool {
+        let Some(answer) = &beside.switches else { return false };
+        let delta = delta(self.switch_origin.as_ref(), batch.origin);
+        let news: switches::News = self.switches.observe(answer, batch.sent, batch.vouch.offset, delta);
+        if self.switches.why_unknown().is_none() && batch.origin.generation.is_some() {
+            self.switch_origin = Some(batch.origin.clone());
         }
         if let Some(users) = news.lost {
             log.push(EventKind::SwitchesLost { users });
@@ -251,16 +406,21 @@ impl Task {
         news.kept
     }
 
-    fn observe_claims(&mut self, reading: &TaskReading, sent: Mono) -> Vec<Vec<u8>> {
-        match &reading.claims {
+    fn observe_claims(&mut self, beside: &Beside, sent: Mono) -> Vec<Vec<u8>> {
+        match &beside.claims {
             Some(claims) => self.claims.observe(claims, sent, self.fresh_for_ms()),
             None => Vec::new(),
         }
     }
 
-    fn observe_progress(&mut self, reading: &TaskReading, seen: Seen, log: &mut Log<'_>) -> bool {
-        let Some(progress) = &reading.progress else { return false };
+    fn observe_progress(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) -> bool {
+        let Some(progress) = &beside.progress else { return false };
         let moved = self.progress.observe(progress, seen.sent, seen.last);
+        self.tell_progress(progress, log);
+        moved
+    }
+
+    fn tell_progress(&mut self, progress: &ProgressReading, log: &mut Log<'_>) {
         let why = match progress {
             ProgressReading::Value(_) => None,
             ProgressReading::Absent => Some(None),
@@ -270,17 +430,25 @@ impl Task {
             log.push(EventKind::ProgressMissing { why });
         }
         self.told.progress_missing = why.is_some();
-        moved
     }
 
-    /// Pause, hosts, waiters and token.
-    fn observe_side(&mut self, reading: &TaskReading, seen: Seen, log: &mut Log<'_>) {
-        let undecodable = reading.pause == Some(PauseReading::Undecodable);
+    /// Pause and hosts.
+    fn observe_side(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) {
+        if beside.pause.is_some() {
+            self.observe_pause(beside, seen, log);
+        }
+        if let Some(hosts) = &beside.hosts {
+            self.hosts.clone_from(hosts);
+        }
+    }
+
+    fn observe_pause(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) {
+        let undecodable = beside.pause == Some(PauseReading::Undecodable);
         if undecodable && !self.told.pause_undecodable {
             log.push(EventKind::PauseUndecodable);
         }
         self.told.pause_undecodable = undecodable;
-        match reading.pause {
+        match beside.pause {
             Some(PauseReading::Until(until)) => {
                 let left_ms = u64::try_from(until.since_ms(seen.last)).unwrap_or(0);
                 self.pause = Pause { known: true, until: (left_ms > 0).then(|| seen.sent.plus_ms(left_ms)) };
@@ -292,9 +460,10 @@ impl Task {
             }
             Some(PauseReading::Undecodable | PauseReading::Unknown(_)) | None => {}
         }
-        if let Some(hosts) = &reading.hosts {
-            self.hosts.clone_from(hosts);
-        }
+    }
+
+    /// Waiters and token.
+    fn observe_extras(&mut self, reading: &TaskReading, log: &mut Log<'_>) {
         if reading.extras.waiters.is_some() {
             self.waiters = reading.extras.waiters;
         }
@@ -328,7 +497,7 @@ impl Task {
     /// Locks that were lost although their holder lived.
     fn follow_losses(
         &mut self,
-        reading: &TaskReading,
+        beside: &Beside,
         at: Mono,
         news: &lock::News,
         claims_changed: &[Vec<u8>],
@@ -341,7 +510,7 @@ impl Task {
         let look = Look {
             at,
             held: self.lock.hold().map(|hold| &hold.held),
-            read: self.signs_read(reading),
+            read: self.signs_read(beside),
             claims_changed,
             progress_moved,
             blind_after_ms: self.spec.blind_after_ms,
@@ -362,20 +531,20 @@ impl Task {
     }
 
     /// Which signs of life could be read. The length of a queue is none: others make it longer.
-    fn signs_read(&self, reading: &TaskReading) -> Parts {
+    fn signs_read(&self, beside: &Beside) -> Parts {
         let of_the_work = |source: &ProgressSource| !matches!(source, ProgressSource::Length(_));
         let has_progress = self.spec.progress.as_ref().is_some_and(|progress| of_the_work(&progress.source));
         Parts {
-            claims: matches!(reading.claims, Some(ClaimsReading::Read(_))),
+            claims: matches!(beside.claims, Some(ClaimsReading::Read(_))),
             progress: has_progress
-                && matches!(reading.progress, Some(ProgressReading::Value(_) | ProgressReading::Absent)),
+                && matches!(beside.progress, Some(ProgressReading::Value(_) | ProgressReading::Absent)),
         }
     }
 
     /// Ends, acquisitions and movements of the deadline.
-    fn follow_lock(&mut self, news: &lock::News, delta: Delta, log: &mut Log<'_>) {
+    fn follow_lock(&mut self, news: &lock::News, turn: &Turn<'_>, log: &mut Log<'_>) {
         if let Some(ended) = &news.ended {
-            self.follow_end(ended, news.across_blind, delta, log);
+            self.follow_end(ended, news.across_blind, turn, log);
         }
         if news.acquired
             && let Some(hold) = self.lock.hold()
@@ -409,7 +578,7 @@ impl Task {
         }
     }
 
-    fn follow_end(&mut self, ended: &Ended, across_blind: bool, delta: Delta, log: &mut Log<'_>) {
+    fn follow_end(&mut self, ended: &Ended, across_blind: bool, turn: &Turn<'_>, log: &mut Log<'_>) {
         if let Some(count) = self.totals.ends.get_mut(ended.reason as usize) {
             *count += 1;
         }
@@ -434,12 +603,18 @@ impl Task {
         }
         self.handed_over_by = (!across_blind).then(|| hold.held.clone());
         let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
+        let phantom = !proven(hold, hold.last_seen, turn.batch.origin.kind);
+        if phantom && self.splits.before.as_ref().is_some_and(|before| before.awaits_successor(turn.batch.sent)) {
+            return; // It changed nothing: the hold before it is still the one that may be lived on with.
+        }
         self.splits.before = early.then(|| EndedBefore {
             holders: hold.held.holders.clone(),
-            deadline: hold.deadlines.newest(),
-            surely_lost: delta.emptied,
-            perhaps_lost: delta.may_lose_locks() || delta.evicted,
+            deadline: hold.deadlines.newest_mono(),
+            surely_lost: turn.delta.surely_lost_after(hold.offset_before),
+            perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
+            node: turn.node_before.clone(),
             successor_seen: None,
+            judged: false,
             moved_since: 0,
         });
     }
@@ -507,25 +682,24 @@ impl Task {
         }
     }
 
-    fn follow_splits(&mut self, seen: Seen, news: &lock::News, claims_changed: &[Vec<u8>], log: &mut Log<'_>) {
-        let held: Option<&Held> = self.lock.hold().map(|hold| &hold.held);
+    fn follow_splits(&mut self, batch: Accepted<'_>, news: &lock::News, claims_changed: &[Vec<u8>], log: &mut Log<'_>) {
+        let hold = self.lock.hold();
+        let held: Option<&Held> = hold.map(|hold| &hold.held);
         let fresh_for_ms = self.fresh_for_ms();
-        let view =
-            View { at: seen.sent, server: seen.last, held, acquired: news.acquired, claims_changed, fresh_for_ms };
-        let split = self.splits.observe(&self.claims, view);
-        self.totals.split_ms += split.grew_ms;
-        for (kind, lasted_ms) in split.ended {
-            log.push(EventKind::SplitEnded { kind, lasted_ms });
-        }
-        for (kind, parties) in split.began {
-            if let Some(count) = self.totals.splits.get_mut(kind as usize) {
-                *count += 1;
-            }
-            log.push(EventKind::SplitBegan { kind, parties });
-        }
-        if let (Some((before, left_ms)), Some(held)) = (split.in_doubt, held) {
+        let view = View {
+            at: batch.sent,
+            held,
+            acquired: news.acquired,
+            proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.kind)),
+            claims_changed,
+            fresh_for_ms,
+        };
+        let mut split = self.splits.observe(&self.claims, view);
+        let in_doubt = split.in_doubt.take();
+        if let (Some((before, left_ms)), Some(held)) = (in_doubt, held) {
             log.push(EventKind::OverlapInDoubt { before, now: held.holders.clone(), left_ms });
         }
+        self.tell_splits(split, log);
         let claimed = match self.lock.free_since() {
             Some(_) => self.claims.live(fresh_for_ms).into_iter().next(),
             None => None,
@@ -535,6 +709,22 @@ impl Task {
             log.push(EventKind::ClaimBesideFreeLock { instance });
         }
         self.told.claim_beside_free = beside_free;
+    }
+
+    fn tell_splits(&mut self, news: SplitNews, log: &mut Log<'_>) {
+        self.totals.split_ms += news.grew_ms;
+        for (kind, lasted_ms) in news.ended {
+            log.push(EventKind::SplitEnded { kind, lasted_ms });
+        }
+        for Began { kind, parties, left_ms } in news.began {
+            if let Some(count) = self.totals.splits.get_mut(kind as usize) {
+                *count += 1;
+            }
+            log.push(EventKind::SplitBegan { kind, parties, left_ms });
+        }
+        if let Some((older, newer)) = news.rival_in_doubt {
+            log.push(EventKind::RivalInDoubt { older, newer });
+        }
     }
 
     /// Whether this attempt answered what matters: the lock; and, while it is free, whether it is wanted.
@@ -598,6 +788,8 @@ impl Task {
             lock_fact: self.lock.fact(),
             held,
             unknown: self.lock.newest().err(),
+            node: self.lock_origin.as_ref().map(|origin| origin.node.clone()),
+            witnesses: self.witnesses.view(),
             last_reading: self.lock.last_reading().map(|seen| seen.sent),
             hold: hold.map(|hold| self.hold_view(hold)),
             waiters: self.waiters.filter(|_| held.is_some()),
@@ -666,10 +858,18 @@ fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
     }
 }
 
-/// How the generation changed; nothing is known to have changed where it is not told.
-fn delta(old: Option<&Arc<Generation>>, new: Option<&Arc<Generation>>) -> Delta {
-    match (old, new) {
-        (Some(old), Some(new)) if !Arc::ptr_eq(old, new) => Delta::between(old, new),
-        _ => Delta::default(),
+/// Whether a hold that was seen at `at` cannot be a phantom.
+fn proven(hold: &lock::Hold, at: Mono, kind: RedisKind) -> bool {
+    // Without replicas nobody waits for any.
+    kind == RedisKind::Standalone || hold.deadlines.renewed || at.since_ms(hold.began) >= PHANTOM_MS
+}
+
+/// What became of a hold that was there before.
+fn fate(news: &lock::News) -> Fate {
+    match &news.ended {
+        None => Fate::Kept,
+        Some(_) if news.acquired => Fate::Changed,
+        Some(ended) if ended.reason == End::Lost => Fate::Lost,
+        Some(_) => Fate::Over,
     }
 }

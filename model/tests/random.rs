@@ -2,23 +2,28 @@
 //!
 //! `SEED=n cargo test -p lockwatch-model --test random` repeats one run.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwatch_model::event::Event;
-use lockwatch_model::input::{Generation, Input, NodeNews, NodeNewsKind, Outcome, Sample, Vouch};
+use lockwatch_model::event::{Event, EventKind, SplitKind};
+use lockwatch_model::input::{
+    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology, Vouch,
+};
 use lockwatch_model::reading::{
-    ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
+use lockwatch_model::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
+    TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
 
 mod invariants;
 
+const NODES: [&str; 3] = ["a:6379", "b:6379", "c:6379"];
 const STEPS_PER_SEED: usize = 10_000;
 const SEEDS: u64 = 10;
 /// So many of the last inputs are shown with a failure, each cut to so many characters unless one seed was asked for.
@@ -60,40 +65,78 @@ struct World {
     now: u64,
     /// When the newest sample was sent: one is in flight at a time.
     last_sent: u64,
-    server_offset: i64,
-    lock: LockReading,
+    servers: Vec<Server>,
+    /// The server that decides.
+    lead: usize,
     switches: Vec<(Vec<u8>, Switch)>,
     claims: Vec<(Vec<u8>, Vec<u8>)>,
     progress: u64,
     token: i64,
-    generation: Generation,
+    /// For so many steps more, nothing happens but renewals: evidence takes time.
+    calm: u64,
     spec: Arc<WatchSpec>,
+}
+
+/// What each server has of its own.
+#[derive(Clone)]
+struct Server {
+    clock_ms: i64,
+    lock: LockReading,
+    generation: Generation,
+    offset: u64,
+    role: Role,
 }
 
 impl World {
     fn new(seed: u64) -> World {
         let mut dice = Dice::new(seed);
-        let spec = Arc::new(watch_spec(&mut dice, 1));
+        let kinds = [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+        let kind = kinds[(seed % 4) as usize];
+        let spec = Arc::new(watch_spec(&mut dice, kind, 1));
+        let server = Server {
+            clock_ms: 1_790_000_000_000,
+            lock: LockReading::Free,
+            generation: Generation::default(),
+            offset: 1_000,
+            role: Role::Master,
+        };
         World {
             dice,
             now: 1_000,
             last_sent: 0,
-            server_offset: 1_790_000_000_000,
-            lock: LockReading::Free,
+            servers: vec![server; if kind == RedisKind::Standalone { 1 } else { NODES.len() }],
+            lead: 0,
             switches: Vec::new(),
             claims: Vec::new(),
             progress: 0,
             token: 0,
-            generation: Generation::default(),
+            calm: 0,
             spec,
         }
     }
 
-    fn server(&self) -> i64 {
-        self.server_offset.saturating_add(self.now as i64)
+    fn kind(&self) -> RedisKind {
+        self.spec.redises.first().map_or(RedisKind::Standalone, |redis| redis.kind)
+    }
+
+    /// The clock of server `at`.
+    fn clock(&self, at: usize) -> i64 {
+        self.servers[at].clock_ms.saturating_add(self.now as i64)
+    }
+
+    fn any_server(&mut self) -> usize {
+        self.dice.below(self.servers.len() as u64) as usize
     }
 
     fn pass_time(&mut self) {
+        if self.calm == 0 && self.dice.one_in(200) {
+            self.calm = 100;
+        }
+        self.calm = self.calm.saturating_sub(1);
+        if self.calm > 0 {
+            self.now += self.dice.below(600);
+            return;
+        }
         self.now += match self.dice.below(20) {
             0 => 0,
             1 => self.dice.below(4_000_000),
@@ -101,19 +144,24 @@ impl World {
             _ => self.dice.below(1_200),
         };
         if self.dice.one_in(500) {
-            self.server_offset += self.dice.below(20_000_000) as i64 - 10_000_000;
+            let by_ms = self.dice.below(20_000_000) as i64 - 10_000_000;
+            let at = self.any_server();
+            self.servers[at].clock_ms += by_ms;
         }
     }
 
     fn input(&mut self) -> Input {
         match self.dice.below(100) {
             0 => {
-                self.spec = Arc::new(watch_spec(&mut self.dice, self.spec.epoch + 1));
+                let kind = self.kind();
+                self.spec = Arc::new(watch_spec(&mut self.dice, kind, self.spec.epoch + 1));
                 Input::Config(self.spec.clone())
             }
-            1..=4 => Input::Node(self.news()),
+            1..=3 => Input::Node(self.news()),
+            4 => Input::Topology(self.topology()),
             5..=25 => Input::Tick,
             26..=35 => Input::Sample(self.failed()),
+            36..=40 => Input::Sample(self.beside()),
             _ => Input::Sample(self.accepted()),
         }
     }
@@ -121,11 +169,12 @@ impl World {
     fn news(&mut self) -> NodeNews {
         let why = self.dice.of(&Unknown::ALL);
         let kind = match self.dice.below(3) {
-            0 => NodeNewsKind::Connected { version: None, role: Some("master") },
+            0 => NodeNewsKind::Connected { version: None, role: Some(Role::Master) },
             1 => NodeNewsKind::Failed { why },
             _ => NodeNewsKind::TickSkipped,
         };
-        NodeNews { epoch: self.epoch(), redis: self.redis(), kind }
+        let node = Arc::from(NODES[self.any_server()]);
+        NodeNews { epoch: self.epoch(), redis: self.redis(), node, kind }
     }
 
     /// Sometimes an older configuration's, which must be dropped.
@@ -138,37 +187,97 @@ impl World {
         RedisIndex(if self.dice.one_in(100) { 7 } else { 0 })
     }
 
-    fn sample(&mut self, outcome: Outcome) -> Sample {
+    /// Another server decides from here on, or nobody knows which.
+    fn topology(&mut self) -> Topology {
+        self.lead = self.any_server();
+        let mut nodes: Vec<Arc<str>> = NODES.iter().take(self.servers.len()).map(|node| Arc::from(*node)).collect();
+        let lead = nodes.get(self.lead).cloned();
+        if self.dice.one_in(8) {
+            nodes.pop();
+        }
+        let masters = match self.dice.below(4) {
+            0 => Err(self.dice.of(&[Unknown::Quorum, Unknown::NoMaster])),
+            _ => Ok(lead.into_iter().collect()),
+        };
+        Topology { epoch: self.epoch(), redis: self.redis(), masters, nodes, sentinels: Vec::new(), uncovered_slots: 0 }
+    }
+
+    /// A sample of server `at`. What is asked about one task of servers that decide arrives in order, as in the real sampler.
+    fn sample(&mut self, at: usize, outcome: Outcome) -> Sample {
+        let decides = at == self.lead || (self.kind() == RedisKind::Cluster && self.dice.one_in(2));
+        self.sample_as(at, decides, outcome)
+    }
+
+    fn sample_as(&mut self, at: usize, decides: bool, outcome: Outcome) -> Sample {
         let took_ms = if self.dice.one_in(3) { self.dice.below(3_000) } else { 0 };
-        self.last_sent = self.now.saturating_sub(took_ms).max(self.last_sent);
-        let took_ms = self.now - self.last_sent;
-        Sample { epoch: self.epoch(), redis: self.redis(), sent: Mono(self.last_sent), took_ms, outcome }
+        let mut sent = self.now.saturating_sub(took_ms);
+        if decides {
+            self.last_sent = sent.max(self.last_sent);
+            sent = self.last_sent;
+        }
+        let standing = if decides { Standing::Decides } else { Standing::Witness };
+        let (epoch, redis, node) = (self.epoch(), self.redis(), Some(Arc::from(NODES[at])));
+        Sample { epoch, redis, node, standing, sent: Mono(sent), took_ms: self.now - sent, outcome }
     }
 
     fn failed(&mut self) -> Sample {
         let why = self.dice.of(&Unknown::ALL);
         let tasks = (0..self.spec.tasks.len() as u32 + u32::from(self.dice.one_in(20))).map(TaskIndex).collect();
-        self.sample(Outcome::Failed { tasks, why })
+        let at = self.any_server();
+        let sample = self.sample(at, Outcome::Failed { tasks, why });
+        if self.dice.one_in(4) { Sample { node: None, standing: Standing::Decides, ..sample } } else { sample }
+    }
+
+    fn vouch(&mut self, at: usize) -> Vouch {
+        let first = ServerTime(self.clock(at));
+        let last = first.plus_ms(self.dice.below(5) as i64);
+        let told = !self.dice.one_in(10);
+        let server = &self.servers[at];
+        Vouch {
+            first,
+            last,
+            role: server.role,
+            role_verified: true,
+            offset: told.then_some(server.offset),
+            refuses_writes: false,
+            replicas: Vec::new(),
+            generation: told.then(|| server.generation.clone()),
+            clock_offset_ms: server.clock_ms,
+        }
     }
 
     fn accepted(&mut self) -> Sample {
-        self.change();
-        let first = ServerTime(self.server());
-        let vouch = Vouch {
-            first,
-            last: first.plus_ms(self.dice.below(5) as i64),
-            role_verified: true,
-            generation: (!self.dice.one_in(10)).then(|| self.generation.clone()),
-            clock_offset_ms: self.server_offset,
-        };
+        let at = if self.dice.one_in(2) { self.lead } else { self.any_server() };
+        self.change(at);
+        let vouch = self.vouch(at);
         let count = self.spec.tasks.len() as u32 + u32::from(self.dice.one_in(50));
-        let readings = (0..count).map(|index| (TaskIndex(index), self.reading())).collect();
-        self.sample(Outcome::Read { vouch, readings })
+        let readings = (0..count).map(|index| (TaskIndex(index), self.reading(at))).collect();
+        self.sample(at, Outcome::Read { vouch, readings })
     }
 
-    fn change(&mut self) {
+    /// What lies beside the locks, from any server.
+    fn beside(&mut self) -> Sample {
+        let at = self.any_server();
+        let vouch = if self.dice.one_in(4) { None } else { Some(self.vouch(at)) };
+        let count = self.spec.tasks.len() as u32;
+        let readings = (0..count).map(|index| (TaskIndex(index), self.reading(at).beside)).collect();
+        self.sample_as(at, true, Outcome::Beside { vouch, readings })
+    }
+
+    fn change(&mut self, at: usize) {
+        self.servers[at].offset += self.dice.below(200);
+        if self.calm > 0 {
+            return self.renew(at);
+        }
         if self.dice.one_in(5) {
-            self.lock = self.some_lock();
+            self.servers[at].lock = self.some_lock(at);
+        }
+        if self.dice.one_in(10) {
+            let other = self.any_server();
+            self.servers[at].lock = self.servers[other].lock.clone();
+        }
+        if self.dice.one_in(12) {
+            self.servers[at].role = self.dice.of(&[Role::Master, Role::Master, Role::Replica]);
         }
         if self.dice.one_in(12) {
             self.switches = self.some_switches();
@@ -185,28 +294,54 @@ impl World {
             self.token = self.dice.below(100) as i64 - 10;
         }
         if self.dice.one_in(40) {
-            self.change_generation();
+            self.change_generation(at);
         }
     }
 
-    fn change_generation(&mut self) {
-        match self.dice.below(4) {
-            0 => self.generation.flushes += 1,
-            1 => self.generation.evictions = self.dice.below(5),
-            2 => self.generation.replication_id.push(b'r'),
+    fn renew(&mut self, at: usize) {
+        let until = ServerTime(self.clock(at) + 30_000);
+        if let LockReading::Held(held) = &mut self.servers[at].lock
+            && self.dice.one_in(3)
+        {
+            held.deadline = Deadline::At(until);
+        }
+    }
+
+    fn change_generation(&mut self, at: usize) {
+        let other = self.any_server();
+        let from = self.servers[other].clone();
+        let server = &mut self.servers[at];
+        match self.dice.below(6) {
+            0 => server.generation.flushes += 1,
+            1 => server.generation.evictions = self.dice.below(5),
+            2 => server.generation.replication_id = vec![b'r', self.dice.below(9) as u8],
+            // Promoted, with more or less of what the other one has.
+            3 => {
+                let offset = from.offset.saturating_sub(self.dice.below(300)) + self.dice.below(150);
+                server.generation.forked_from = Some(Fork { replication_id: from.generation.replication_id, offset });
+                server.generation.replication_id = self.dice.next().to_le_bytes().to_vec();
+                server.offset = offset;
+                server.role = Role::Master;
+            }
+            // Joined.
+            4 => {
+                let run_id = server.generation.run_id.clone();
+                *server = Server { role: Role::Replica, clock_ms: server.clock_ms, ..from };
+                server.generation.run_id = run_id;
+            }
             _ => {
-                self.generation.run_id = self.dice.next().to_le_bytes().to_vec();
-                self.generation.flushes = self.dice.below(2);
-                self.generation.started_empty = self.dice.of(&[None, Some(true), Some(false)]);
+                server.generation.run_id = self.dice.next().to_le_bytes().to_vec();
+                server.generation.flushes = self.dice.below(2);
+                server.generation.started_empty = self.dice.of(&[None, Some(true), Some(false)]);
             }
         }
         if self.dice.one_in(2) {
-            self.lock = LockReading::Free;
+            self.servers[at].lock = LockReading::Free;
             self.switches.clear();
         }
     }
 
-    fn some_lock(&mut self) -> LockReading {
+    fn some_lock(&mut self, at: usize) -> LockReading {
         match self.dice.below(10) {
             0..=3 => LockReading::Free,
             4 => LockReading::Unknown(self.dice.of(&Unknown::ALL)),
@@ -220,7 +355,7 @@ impl World {
                     0 => Deadline::Never,
                     1 => Deadline::Torn,
                     2 => Deadline::At(ServerTime(self.dice.of(&[0, i64::MAX, i64::MIN, -1]))),
-                    _ => Deadline::At(ServerTime(self.server() + self.dice.of(&[-100, 900, 10_000, 30_000, 60_000]))),
+                    _ => Deadline::At(ServerTime(self.clock(at) + self.dice.of(&[-100, 900, 10_000, 30_000, 60_000]))),
                 };
                 let mode = self.dice.of(&[Mode::Exclusive, Mode::Exclusive, Mode::Write, Mode::Read]);
                 LockReading::Held(Held { mode, holders, ghosts: self.dice.below(2) as u32, deadline })
@@ -243,33 +378,35 @@ impl World {
         self.dice.one_in(15).then(|| self.dice.of(&Unknown::ALL))
     }
 
-    fn reading(&mut self) -> TaskReading {
+    fn reading(&mut self, at: usize) -> TaskReading {
         let switches = self.switches.clone();
         let progress = match self.dice.below(12) {
             0 => ProgressReading::Absent,
             _ => ProgressReading::Value(self.progress.to_string().into_bytes()),
         };
-        let until = ServerTime(self.server() + self.dice.below(100_000) as i64);
+        let until = ServerTime(self.clock(at) + self.dice.below(100_000) as i64);
         TaskReading {
-            lock: self.refusal().map_or_else(|| self.lock.clone(), LockReading::Unknown),
+            lock: self.refusal().map_or_else(|| self.servers[at].lock.clone(), LockReading::Unknown),
             extras: Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) },
-            switches: Some(self.refusal().map_or_else(
-                || SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None },
-                SwitchesReading::Unknown,
-            )),
-            progress: Some(self.refusal().map_or(progress, ProgressReading::Unknown)),
-            claims: Some(
-                self.refusal().map_or_else(|| ClaimsReading::Read(self.claims.clone()), ClaimsReading::Unknown),
-            ),
-            hosts: None,
-            pause: Some(self.dice.of(&[
-                PauseReading::None,
-                PauseReading::Undecodable,
-                PauseReading::Until(until),
-                PauseReading::Until(ServerTime(i64::MAX)),
-                PauseReading::Until(ServerTime(i64::MIN)),
-                PauseReading::Unknown(Unknown::NoPermission),
-            ])),
+            beside: Beside {
+                switches: Some(self.refusal().map_or_else(
+                    || SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None },
+                    SwitchesReading::Unknown,
+                )),
+                progress: Some(self.refusal().map_or(progress, ProgressReading::Unknown)),
+                claims: Some(
+                    self.refusal().map_or_else(|| ClaimsReading::Read(self.claims.clone()), ClaimsReading::Unknown),
+                ),
+                hosts: None,
+                pause: Some(self.dice.of(&[
+                    PauseReading::None,
+                    PauseReading::Undecodable,
+                    PauseReading::Until(until),
+                    PauseReading::Until(ServerTime(i64::MAX)),
+                    PauseReading::Until(ServerTime(i64::MIN)),
+                    PauseReading::Unknown(Unknown::NoPermission),
+                ])),
+            },
         }
     }
 }
@@ -278,10 +415,11 @@ fn holder(who: u64, entries: u32, secret: bool) -> Holder {
     Holder { client: vec![b'A' + who as u8], thread: Some(b"1".to_vec()), entries: Some(entries), secret }
 }
 
-fn watch_spec(dice: &mut Dice, epoch: u32) -> WatchSpec {
+fn watch_spec(dice: &mut Dice, kind: RedisKind, epoch: u32) -> WatchSpec {
     let redis = RedisSpec {
         name: Arc::from("main"),
-        address: Arc::from("127.0.0.1:6379"),
+        kind,
+        addresses: vec![Arc::from(NODES[0])],
         db: 0,
         interval_ms: 1_000,
         timeout_ms: 3_000,
@@ -328,21 +466,26 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
     }
 }
 
-fn drive(seed: u64, steps: usize) -> Result<usize, String> {
+/// How many events there were, and how many of them were splits between two masters.
+fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     let mut world = World::new(seed);
     let mut state = State::new();
     let mut invariants = invariants::Invariants::default();
+    let mut single = SingleInputs::default();
     let mut recent: Vec<String> = Vec::new();
-    let mut events = 0;
+    let (mut events, mut splits) = (0, 0);
     let first = Input::Config(world.spec.clone());
     let mut input = first;
     for step in 0..steps {
         recent.push(format!("{:>9} {input:?}", world.now));
-        let mut told: Vec<Event> = state.step(Mono(world.now), input);
+        let before = state.snapshot(Mono(world.now));
+        let mut told: Vec<Event> = state.step(Mono(world.now), input.clone());
+        let mut broken = single.check(&input, &before, &state.snapshot(Mono(world.now)), &told);
+        splits += told.iter().filter(|event| is_masters(event)).count();
         told.extend(state.step(Mono(world.now), Input::Tick));
         events += told.len();
         let late = told.iter().find(|event| event.at > Mono(world.now));
-        let mut broken: Vec<String> = late.iter().map(|event| format!("{event:?} is from the future")).collect();
+        broken.extend(late.map(|event| format!("{event:?} is from the future")));
         broken.extend(invariants.check(&state.snapshot(Mono(world.now)), &world.spec));
         if !broken.is_empty() {
             let tail: Vec<_> = recent.iter().rev().take(INPUTS_SHOWN).rev().map(|input| shortened(input)).collect();
@@ -351,7 +494,71 @@ fn drive(seed: u64, steps: usize) -> Result<usize, String> {
         world.pass_time();
         input = world.input();
     }
-    Ok(events)
+    Ok((events, splits))
+}
+
+/// What a single input may change.
+#[derive(Default)]
+struct SingleInputs {
+    /// What each server said it was in its newest accepted batch.
+    roles: BTreeMap<Arc<str>, Role>,
+}
+
+impl SingleInputs {
+    /// What is wrong with what `input` did.
+    fn check(&mut self, input: &Input, before: &Snapshot, after: &Snapshot, events: &[Event]) -> Vec<String> {
+        if let Input::Sample(Sample { node: Some(node), outcome: Outcome::Read { vouch, .. }, .. }) = input {
+            self.roles.insert(node.clone(), vouch.role);
+        }
+        let mut broken: Vec<String> = events.iter().filter_map(|event| self.false_masters(event)).collect();
+        let Input::Sample(sample) = input else { return broken };
+        for (old, new) in before.tasks.iter().zip(&after.tasks) {
+            let what = match (&sample.outcome, sample.standing) {
+                (_, Standing::Witness) => {
+                    (known(old) != known(new) || counted(old) != counted(new)).then_some("a witness moved the lock")
+                }
+                (Outcome::Failed { .. }, _) => (counted(old) != counted(new) || old.splits != new.splits)
+                    .then_some("blindness resolved or proved something"),
+                (Outcome::Beside { .. }, _) => {
+                    (known(old) != known(new) || old.totals.ends != new.totals.ends || old.splits != new.splits)
+                        .then_some("what lies beside the lock moved it")
+                }
+                (Outcome::Read { .. }, _) => None,
+            };
+            broken.extend(what.map(|what| format!("{}: {what}", new.spec.name)));
+        }
+        broken
+    }
+
+    /// Both servers must have said that they are master, and shown different holders.
+    fn false_masters(&self, event: &Event) -> Option<String> {
+        let EventKind::SplitBegan { kind: SplitKind::Masters, parties, .. } = &event.kind else { return None };
+        let mut holders: BTreeMap<Option<Arc<str>>, Vec<&[u8]>> = BTreeMap::new();
+        for party in parties {
+            holders.entry(party.node.clone()).or_default().push(&party.holder.client);
+        }
+        let rules =
+            |node: &&Option<Arc<str>>| node.as_ref().and_then(|node| self.roles.get(node)) == Some(&Role::Master);
+        let masters = holders.keys().filter(rules).count();
+        let shared = holders.values().flatten().any(|one| holders.values().all(|all| all.contains(one)));
+        (holders.len() != 2 || masters != 2 || shared).then(|| format!("no two masters: {event:?}"))
+    }
+}
+
+fn is_masters(event: &Event) -> bool {
+    matches!(event.kind, EventKind::SplitBegan { kind: SplitKind::Masters, .. })
+}
+
+/// What is known of the lock by the newest reading, but for what is told of a hold beside its holder's.
+fn known(view: &TaskView) -> impl PartialEq + use<> {
+    (view.held, view.hold.clone(), view.unknown, view.node.clone())
+}
+
+/// What was measured and counted of the lock, but for blindness and splits.
+fn counted(view: &TaskView) -> impl PartialEq + use<> {
+    let durations = Durations { split_ms: 0, blind_ms: 0, ..view.durations };
+    let totals = Totals { splits: Totals::default().splits, split_ms: 0, blind_ms: 0, ..view.totals };
+    (durations, totals)
 }
 
 fn shortened(input: &str) -> String {
@@ -372,8 +579,10 @@ fn random_inputs_break_nothing() {
 /// A driver whose world never changes would prove nothing.
 #[test]
 fn random_inputs_make_things_happen() {
-    let events = drive(42, 400).expect("no failure so early");
+    let (events, _) = drive(42, 400).expect("no failure so early");
     assert!(events > 200, "{events} events");
+    let splits: usize = (1..=SEEDS).map(|seed| drive(seed, 2_000).expect("no failure so early").1).sum();
+    assert!(splits > 0, "no two masters ever contradicted each other");
 }
 
 /// One seed is one run.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, RoleCheck};
-use lockwatch_model::read::{Round, TaskRead};
+use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reading::{
     ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading,
     Unknown,
@@ -16,7 +16,7 @@ use lockwatch_model::spec::{
 use lockwatch_model::time::ServerTime;
 
 const A: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
-const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
+const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
 const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
 
 fn spec(scheme: SchemeKind) -> TaskSpec {
@@ -49,7 +49,7 @@ fn free() -> Vec<Reply> {
 
 /// Answers one round after the other, checks that there is a reply for each command, and returns what was read.
 fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
-    let mut read = TaskRead::new(Arc::new(spec), caps, false);
+    let mut read = TaskRead::new(Arc::new(spec), caps, false, Scope::ALL);
     for (position, replies) in rounds.iter().enumerate() {
         let mut commands: Vec<Command> = Vec::new();
         read.commands(&mut commands);
@@ -123,7 +123,7 @@ fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
 
 #[test]
 fn a_missing_reply_is_never_a_free_lock() {
-    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, false);
+    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, false, Scope::ALL);
     match task.decode(&[]) {
         Round::Done(reading) => assert_eq!(reading.lock, LockReading::Unknown(Unknown::Protocol)),
         Round::Again(_) => panic!("asks again"),
@@ -165,7 +165,7 @@ fn switches(source: WantedSource, replies: &[Reply]) -> SwitchesReading {
     let mut round = free();
     round.extend_from_slice(replies);
     let spec = TaskSpec { wanted: wanted(source), ..spec(SchemeKind::Redisson) };
-    read(spec, CAPS, &[round]).switches.expect("switches")
+    read(spec, CAPS, &[round]).beside.switches.expect("switches")
 }
 
 fn states(reading: &SwitchesReading) -> Vec<(String, Option<bool>)> {
@@ -226,7 +226,7 @@ fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
     rounds[0].splice(0..0, free());
     let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
-    read(spec, CAPS, &rounds).progress.expect("progress")
+    read(spec, CAPS, &rounds).beside.progress.expect("progress")
 }
 
 #[test]
@@ -259,6 +259,6 @@ fn claims_and_pause_come_in_the_same_batch() {
     round.extend([scan(&["b", "2", "a", "1"]), text("1970-01-01T00:00:09Z")]);
     let reading = read(spec, CAPS, &[round]);
     let claims = vec![(b"a".to_vec(), b"1".to_vec()), (b"b".to_vec(), b"2".to_vec())];
-    assert_eq!(reading.claims, Some(ClaimsReading::Read(claims)));
-    assert_eq!(reading.pause, Some(PauseReading::Until(ServerTime(9_000))));
+    assert_eq!(reading.beside.claims, Some(ClaimsReading::Read(claims)));
+    assert_eq!(reading.beside.pause, Some(PauseReading::Until(ServerTime(9_000))));
 }

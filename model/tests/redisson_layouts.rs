@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, RoleCheck};
-use lockwatch_model::read::{Round, TaskRead};
+use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reading::{Held, LockReading, Mode, TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply, ServerError};
 use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
@@ -80,8 +80,8 @@ impl Keyspace {
 
     /// Reads `key` as a sweep would.
     fn read(&self, key: &str) -> TaskReading {
-        let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
-        let mut read = TaskRead::new(Arc::new(spec(key)), caps, true);
+        let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+        let mut read = TaskRead::new(Arc::new(spec(key)), caps, true, Scope::ALL);
         for _ in 0..3 {
             let mut commands = Vec::new();
             read.commands(&mut commands);

@@ -2,17 +2,22 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::iter;
 use std::str::FromStr;
 use std::sync::Arc;
 
 use lockwatch_model::spec::{Key, ProgressSource, RedisIndex, SchemeKind, TaskSpec, WantedSource};
 
-use super::{Config, RedisConfig};
+use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
 
 /// The user that is suggested where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
 
-/// The rule of one redis.
+/// What is sent to a Sentinel.
+const SENTINEL_COMMANDS: [&str; 7] =
+    ["auth", "client|setname", "hello", "ping", "sentinel|get-master-addr-by-name", "sentinel|replicas", "subscribe"];
+
+/// The rule of the servers, or of the Sentinels, of one redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AclRule {
     /// The name of the redis.
@@ -60,9 +65,17 @@ impl FromStr for ServerVersion {
     }
 }
 
-/// The rules of all redises of `config` that are `version` or later, in the order of their names.
+/// The rules of all redises of `config` that are `version` or later, in the order of their names; that of Sentinels
+/// follows the one of the servers they watch.
 pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
-    (0_u16..).zip(&config.redises).map(|(index, redis)| rule(config, RedisIndex(index), redis, version)).collect()
+    let of_redis = |(index, redis): (u16, &RedisConfig)| {
+        let sentinels = match &redis.servers {
+            Servers::Sentinel(sentinel) if version >= ServerVersion::V6_2 => Some(sentinel_rule(redis, sentinel)),
+            _ => None,
+        };
+        iter::once(rule(config, RedisIndex(index), redis, version)).chain(sentinels)
+    };
+    (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
 }
 
 /// [`rules`] as a text: each line below its notes, which begin with `#`.
@@ -84,8 +97,7 @@ fn rule(config: &Config, index: RedisIndex, redis: &RedisConfig, version: Server
     for task in config.tasks.iter().filter(|task| task.redis == index) {
         needs.add_task(task);
     }
-    let user = redis.username.as_deref().unwrap_or(DEFAULT_USER);
-    let mut words: Vec<Vec<u8>> = ["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"].map(Vec::from).to_vec();
+    let mut words = user(&redis.login);
     if version >= ServerVersion::V6_2 {
         words.push(b"resetchannels".to_vec());
     }
@@ -93,23 +105,55 @@ fn rule(config: &Config, index: RedisIndex, redis: &RedisConfig, version: Server
     words.extend(needs.commands.iter().map(|command| format!("+{command}").into_bytes()));
     let read = if version >= ServerVersion::V7_0 { "%R~" } else { "~" };
     words.extend(needs.patterns.iter().map(|pattern| [read.as_bytes(), pattern].concat()));
-    AclRule {
-        redis: Arc::clone(&redis.name),
-        notes: notes(redis, version, &needs),
-        line: words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
-    }
+    AclRule { redis: Arc::clone(&redis.name), notes: notes(redis, version, &needs), line: line(&words) }
+}
+
+/// A Sentinel knows fewer commands than a server, and refuses a rule with any other.
+fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
+    let mut words = user(&sentinel.login);
+    words.extend([b"resetchannels".to_vec(), b"-@all".to_vec()]);
+    words.extend(SENTINEL_COMMANDS.map(|command| format!("+{command}").into_bytes()));
+    words.push(b"&+switch-master".to_vec());
+    let mut notes = vec![format!(
+        "Sentinels of redis {:?}: replace PASSWORD, then give this line to redis-cli on each of {}",
+        redis.name,
+        addresses(&sentinel.nodes)
+    )];
+    notes.extend(user_note(&sentinel.login, " in the block `sentinel`"));
+    notes.push("+info and +role are not needed; without them the log of refusals names both".to_owned());
+    AclRule { redis: Arc::clone(&redis.name), notes, line: line(&words) }
+}
+
+/// How a rule begins.
+fn user(login: &Login) -> Vec<Vec<u8>> {
+    let user = login.username.as_deref().unwrap_or(DEFAULT_USER);
+    ["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"].map(Vec::from).to_vec()
+}
+
+fn line(words: &[Vec<u8>]) -> String {
+    words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" ")
 }
 
 fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<String> {
-    let mut notes = vec![format!(
-        "redis {:?} at {}: replace PASSWORD, then give this line to redis-cli",
-        redis.name,
-        redis.address()
-    )];
-    match redis.username.as_deref() {
-        Some("default") => notes.push("this changes the user `default`: give lockwatch a user of its own".to_owned()),
-        Some(_) => {}
-        None => notes.push(format!("set `username: {DEFAULT_USER}` and the password in the configuration as well")),
+    let configured = addresses(redis.servers.configured());
+    let on = match &redis.servers {
+        Servers::One(_) => {
+            format!("redis {:?} at {configured}: replace PASSWORD, then give this line to redis-cli", redis.name)
+        }
+        Servers::Nodes(_) => on_each(redis, &configured),
+        Servers::Sentinel(SentinelConfig { master, .. }) => {
+            on_each(redis, &format!("the master {master:?} and all its replicas"))
+        }
+        Servers::Cluster(_) => {
+            on_each(redis, &format!("all servers of the cluster of {configured}, masters and replicas"))
+        }
+    };
+    let mut notes = vec![on];
+    notes.extend(user_note(&redis.login, ""));
+    if matches!(redis.servers, Servers::Sentinel(_)) && version < ServerVersion::V6_2 {
+        notes.push(
+            "Sentinels before 6.2 know no users: only the password of their `requirepass`, if they have one".to_owned(),
+        );
     }
     if version < ServerVersion::V7_0 {
         notes.push("before 7.0 a key cannot be opened for reading only; the commands are all read-only".to_owned());
@@ -124,10 +168,34 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
     notes
 }
 
+/// No server tells another its users, so that a replica without the rule would shut the agent out once it is promoted.
+fn on_each(redis: &RedisConfig, servers: &str) -> String {
+    format!(
+        "redis {:?}: replace PASSWORD, then give this line to redis-cli on each server: {servers} \
+         (users are not replicated)",
+        redis.name
+    )
+}
+
+/// What to know about the user of a rule; `within` tells where the configuration names it.
+fn user_note(login: &Login, within: &str) -> Option<String> {
+    match login.username.as_deref() {
+        Some("default") => Some("this changes the user `default`: give lockwatch a user of its own".to_owned()),
+        Some(_) => None,
+        None => Some(format!("set `username: {DEFAULT_USER}` and the password in the configuration as well{within}")),
+    }
+}
+
+fn addresses(servers: &[HostPort]) -> String {
+    servers.iter().map(HostPort::to_string).collect::<Vec<_>>().join(", ")
+}
+
 /// The commands that the agent sends to one redis, and the patterns of the keys that it reads there.
 struct Needs {
     commands: BTreeSet<&'static str>,
     patterns: BTreeSet<Vec<u8>>,
+    /// It is a cluster that can name its shards, and in which messages may stay within one.
+    sharded: bool,
     /// A pattern matches more than its key.
     widened: bool,
 }
@@ -135,13 +203,21 @@ struct Needs {
 impl Needs {
     /// What is needed without any task: to connect, and to know whether the answers can be trusted.
     fn new(redis: &RedisConfig, version: ServerVersion) -> Needs {
-        let mut needs = Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), widened: false };
+        let in_cluster = matches!(redis.servers, Servers::Cluster(_));
+        let sharded = in_cluster && version >= ServerVersion::V7_0;
+        let mut needs = Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), sharded, widened: false };
         needs.send(&["auth", "client|setname", "echo", "hello", "info", "ping", "pttl", "role", "time"]);
         if redis.db != 0 {
             needs.send(&["select"]);
         }
         if version >= ServerVersion::V7_0 {
             needs.send(&["pexpiretime"]);
+        }
+        if in_cluster {
+            needs.send(&["cluster|info", "cluster|slots", "readonly"]);
+        }
+        if sharded {
+            needs.send(&["cluster|shards"]);
         }
         if version >= ServerVersion::V7_2 {
             needs.send(&["client|no-touch", "client|setinfo"]);
@@ -182,6 +258,9 @@ impl Needs {
                 self.read(key, &["hscan"]);
                 // Waiters, the fencing token, and what tells a living reader from a ghost.
                 self.send(&["exists", "getrange", "llen", "pubsub|numsub"]);
+                if self.sharded {
+                    self.send(&["pubsub|shardnumsub"]);
+                }
                 let braced = braced(key);
                 for prefix in ["redisson_lock_queue:", "redisson_lock_token:"] {
                     let pattern = self.pattern(&[prefix.as_bytes(), &braced].concat());

@@ -49,6 +49,11 @@ impl<'a> Block<'a> {
         self.place.field(field)
     }
 
+    /// Where mistakes are reported.
+    pub(super) fn mistakes(&self) -> &'a Mistakes {
+        self.mistakes
+    }
+
     /// Reports what is wrong with a field (or, if it is absent, with the block that lacks it).
     pub(super) fn report(&self, field: &str, message: impl Into<String>) -> Reported {
         self.mistakes.report(self.place(field), message)
@@ -91,6 +96,33 @@ impl<'a> Block<'a> {
 
     fn missing(&self, place: Place, message: String) -> Reported {
         if self.says_otherwise { Reported } else { self.mistakes.report(place, message) }
+    }
+
+    /// A list of 1 to `max` items that must be there, no two the same; `remedy` tells what to write.
+    pub(super) fn required_list<T>(
+        &self,
+        field: &str,
+        max: usize,
+        remedy: &str,
+        read: impl Fn(&Value) -> Result<T, String>,
+        same: impl Fn(&T, &T) -> bool,
+    ) -> Result<Vec<T>, Reported> {
+        let place = self.place(field);
+        let Some(value) = self.value(field) else { return Err(self.missing(place, format!("is missing; {remedy}"))) };
+        let items = list(value, &place, self.mistakes, read)?;
+        if items.is_empty() {
+            return Err(self.report(field, format!("is an empty list; {remedy}")));
+        }
+        if items.len() > max {
+            return Err(self.report(field, format!("has {} items; write at most {max}", items.len())));
+        }
+        let first_of = |item: &T| items.iter().position(|other| same(other, item));
+        let twice = items.iter().enumerate().filter_map(|(index, item)| Some((index, first_of(item)?)));
+        let twice = twice.filter(|(index, first)| index != first).map(|(index, first)| {
+            self.mistakes.report(place.item(index), format!("is the same as {field}[{first}]; name each one once"))
+        });
+        twice.last().map_or(Ok(()), Err)?;
+        Ok(items)
     }
 
     /// A block inside this one that may be left out.

@@ -8,7 +8,7 @@ use serde_yaml::Value;
 
 use super::duration::{parse_ms, text as duration_text};
 use super::routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, pairs};
-use super::{Config, ms, read_text};
+use super::{Config, Login, RedisConfig, Servers, ms, read_text};
 
 /// A free lock is believed once a second reading agrees that is at least so much later.
 const CONFIRMATION_MS: u64 = 250;
@@ -162,12 +162,19 @@ impl fmt::Display for Delay {
 
 /// What is wrong outside the file, and should be mended though the configuration is valid; one sentence each.
 pub fn warnings(config: &Config) -> Vec<String> {
-    let of_redis = |redis: &super::RedisConfig| {
-        let password = redis.password.as_ref()?;
+    let of_login = |place: String, login: &Login| {
+        let password = login.password.as_ref()?;
         let problem = password.read().err().map(|error| error.to_string()).or_else(|| password.warning())?;
-        Some(format!("redis.{}: {problem}", redis.name))
+        Some(format!("{place}: {problem}"))
     };
-    config.redises.iter().filter_map(of_redis).collect()
+    let of_redis = |redis: &RedisConfig| {
+        let sentinels = match &redis.servers {
+            Servers::Sentinel(sentinel) => of_login(format!("redis.{}.sentinel", redis.name), &sentinel.login),
+            _ => None,
+        };
+        of_login(format!("redis.{}", redis.name), &redis.login).into_iter().chain(sentinels)
+    };
+    config.redises.iter().flat_map(of_redis).collect()
 }
 
 /// The whole answer of `check-config`.

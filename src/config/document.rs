@@ -4,10 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use lockwatch_model::spec::Key;
 use serde_yaml::Value;
 
-use super::Config;
 use super::block::Block;
 use super::labels;
 use super::mistake::{Mistakes, Place, Reported, field_text, quoted};
@@ -15,6 +13,7 @@ use super::redises::{self, Redises};
 use super::schema::TOP;
 use super::tasks::{self, ReadTask, Shared};
 use super::values::{count, kind, name_mistake};
+use super::{Config, HostPort, RedisConfig, Servers};
 
 /// More tasks than this are taken for a slip, unless `max_tasks` says otherwise: each has dozens of series.
 const TASKS_MAX: usize = 10_000;
@@ -90,21 +89,31 @@ fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
 
 /// One key guarded twice: two tasks would tell different stories of one lock.
 fn check_locks(tasks: &[ReadTask], redises: &Redises, names: &[Option<String>], mistakes: &Mistakes) {
-    let servers: Vec<Option<(String, u16, u32)>> = redises
-        .values()
-        .map(|redis| redis.as_ref().ok().map(|redis| (redis.host.to_ascii_lowercase(), redis.port, redis.db)))
-        .collect();
-    let mut seen: HashMap<(&(String, u16, u32), &Key), usize> = HashMap::new();
+    let places: Vec<Vec<LockPlace>> =
+        redises.values().map(|redis| redis.as_ref().map(lock_places).unwrap_or_default()).collect();
+    let mut seen: HashMap<_, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
         let (Ok(redis), Ok(key)) = (task.redis, &task.lock_key) else { continue };
-        let Some(Some(server)) = servers.get(usize::from(redis.0)) else { continue };
-        let first = *seen.entry((server, key)).or_insert(index);
-        if first != index {
+        let places = places.get(usize::from(redis.0)).into_iter().flatten();
+        let firsts = places.map(|place| *seen.entry((place, key)).or_insert(index));
+        if let Some(first) = firsts.min().filter(|first| *first != index) {
             let other = field_text(&task_place(first), names);
             let place = task_place(index).field("lock").field("key");
             mistakes.report(place, format!("is the lock of {other} already; guard each key by one task only"));
         }
     }
+}
+
+/// Where locks are: two redises that share one of these share their locks. It is a server, with Sentinels also the master's
+/// name, and the database.
+type LockPlace<'a> = (HostPort, Option<&'a str>, u32);
+
+fn lock_places(redis: &RedisConfig) -> Vec<LockPlace<'_>> {
+    let master = match &redis.servers {
+        Servers::Sentinel(sentinel) => Some(sentinel.master.as_str()),
+        Servers::One(_) | Servers::Nodes(_) | Servers::Cluster(_) => None,
+    };
+    redis.servers.configured().iter().map(|at| (at.canonical(), master, redis.db)).collect()
 }
 
 fn task_place(index: usize) -> Place {

@@ -102,6 +102,11 @@ impl Place {
         Place { on_name: true, ..self.field(name) }
     }
 
+    /// The value of the field whose name was meant.
+    pub(super) fn value(self) -> Place {
+        Place { on_name: false, ..self }
+    }
+
     fn step(&self, step: Step) -> Place {
         let mut steps = self.steps.clone();
         steps.push(step);

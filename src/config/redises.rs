@@ -1,17 +1,17 @@
 //! The block `redis`: the named servers.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
+use lockwatch_model::spec::RedisKind;
 use serde_yaml::Value;
 
 use super::block::Block;
 use super::mistake::{Mistakes, Place, Reported};
 use super::schema::REDIS;
-use super::url::{self, ServerUrl};
-use super::values::{duration, flag, kind, name, name_mistake, text};
-use super::{PasswordSource, RedisConfig};
+use super::values::{duration, flag, kind, name_mistake};
+use super::{RedisConfig, login, servers};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 const TIMEOUT: Duration = Duration::from_secs(3);
@@ -62,63 +62,23 @@ fn read_one(
     mistakes: &Mistakes,
 ) -> Result<RedisConfig, Reported> {
     let block = Block::open(value, place, &REDIS, mistakes)?;
-    let server = block.required("url", "write `url: redis://host:port/db`", |value| url::parse(&text(value)?));
-    let username = block.optional("username", username);
-    let password = read_password(&block, dir);
+    let servers = servers::read(&block, dir);
+    let login = login::read(&block, dir);
     let interval = block.or("interval", INTERVAL, duration(INTERVAL_MIN));
     let timeout = block.or("timeout", TIMEOUT, duration(TIMEOUT_MIN));
     let assume_master = block.or("assume_master", false, flag);
-    let ServerUrl { host, port, db } = server?;
+    let (servers, db) = servers?;
+    let assume_master = assume_master?;
+    if assume_master && servers.kind() != RedisKind::Standalone {
+        return Err(block.report("assume_master", "works with `url` only: of several servers each must tell its role"));
+    }
     Ok(RedisConfig {
         name: redis_name.into(),
-        host,
-        port,
+        servers,
         db,
-        username: username?,
-        password: password?,
+        login: login?,
         interval: interval?,
         timeout: timeout?,
-        assume_master: assume_master?,
+        assume_master,
     })
-}
-
-fn read_password(block: &Block<'_>, dir: &Path) -> Result<Option<PasswordSource>, Reported> {
-    let file = block.optional("password_file", |value| path(value, dir));
-    let variable = block.optional("password_env", variable);
-    match (file?, variable?) {
-        (Some(_), Some(_)) => Err(block.report(
-            "password_env",
-            "cannot stand beside `password_file`; keep the one that the password is read from",
-        )),
-        (Some(file), None) => Ok(Some(PasswordSource::File(file))),
-        (None, Some(variable)) => Ok(Some(PasswordSource::Env(variable))),
-        (None, None) => Ok(None),
-    }
-}
-
-/// Redis takes no user name with white space in it.
-fn username(value: &Value) -> Result<String, String> {
-    let user = name(value)?;
-    let spaced = user.contains(char::is_whitespace);
-    if spaced { Err("has white space in it; use the ACL user's name".to_owned()) } else { Ok(user) }
-}
-
-fn path(value: &Value, dir: &Path) -> Result<PathBuf, String> {
-    let path = text(value)?;
-    if path.is_empty() || path.contains('\0') {
-        return Err("is not a path; write the path of a file whose first line is the password".to_owned());
-    }
-    Ok(dir.join(path))
-}
-
-fn variable(value: &Value) -> Result<String, String> {
-    let variable = text(value)?;
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    if variable.is_empty() || !variable.bytes().all(plain) {
-        // What stands here may be the password itself, so it is not repeated.
-        return Err("is not the name of an environment variable; write its name, letters, digits and _, \
-                    not the password"
-            .to_owned());
-    }
-    Ok(variable)
 }

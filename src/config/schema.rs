@@ -15,10 +15,12 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 10] =
-    [&TOP, &REDIS, &TASK, &LOCK, &WANTED, &PROGRESS, &CLAIMS, &HOSTS, &PAUSED_UNTIL, &BYTES];
+pub const BLOCKS: [&BlockSpec; 12] =
+    [&TOP, &REDIS, &SENTINEL, &CLUSTER, &TASK, &LOCK, &WANTED, &PROGRESS, &CLAIMS, &HOSTS, &PAUSED_UNTIL, &BYTES];
 
-const ONE_SERVER: &str = "name one standalone server with `url: redis://host:port/db`";
+const NO_PASSWORD: &str = "a password is not accepted here; use `password_file` or `password_env`";
+const IN_REDIS: &str = "write it beside `cluster`, not in it: all servers of a cluster have the same users";
+pub(super) const NO_CLUSTER_DB: &str = "leave it out: a cluster has database 0 only";
 const ONE_KEY: &str = "list each lock as a task with `lock: {key: …}`";
 
 pub(super) const TOP: BlockSpec = BlockSpec {
@@ -30,18 +32,48 @@ pub(super) const TOP: BlockSpec = BlockSpec {
 
 pub(super) const REDIS: BlockSpec = BlockSpec {
     path: "redis.<name>",
-    fields: &["url", "username", "password_file", "password_env", "interval", "timeout", "assume_master"],
-    not_yet: &[
-        ("cluster", ONE_SERVER),
-        ("sentinel", ONE_SERVER),
-        ("nodes", ONE_SERVER),
-        ("tls", "use a server that is reached by plain TCP"),
+    fields: &[
+        "url",
+        "nodes",
+        "sentinel",
+        "cluster",
+        "username",
+        "password_file",
+        "password_env",
+        "db",
+        "interval",
+        "timeout",
+        "assume_master",
     ],
+    not_yet: &[("tls", "use a server that is reached by plain TCP")],
     otherwise: &[
-        ("password", "a password is not accepted here; use `password_file` or `password_env`"),
+        ("password", NO_PASSWORD),
         ("host", "write it into the URL: `url: redis://host:port/db`"),
         ("port", "write it into the URL: `url: redis://host:port/db`"),
-        ("db", "write it into the URL: `url: redis://host:port/db`"),
+    ],
+};
+
+pub(super) const SENTINEL: BlockSpec = BlockSpec {
+    path: "redis.<name>.sentinel",
+    fields: &["master", "nodes", "username", "password_file", "password_env", "announce_map", "allow_peers"],
+    not_yet: &[],
+    otherwise: &[
+        ("password", NO_PASSWORD),
+        ("db", "write it beside `sentinel`, not in it: Sentinels have no databases"),
+        ("quorum", "leave it out: more than half of `nodes` must agree"),
+    ],
+};
+
+pub(super) const CLUSTER: BlockSpec = BlockSpec {
+    path: "redis.<name>.cluster",
+    fields: &["nodes", "announce_map", "allow_peers"],
+    not_yet: &[],
+    otherwise: &[
+        ("username", IN_REDIS),
+        ("password", NO_PASSWORD),
+        ("password_file", IN_REDIS),
+        ("password_env", IN_REDIS),
+        ("db", NO_CLUSTER_DB),
     ],
 };
 

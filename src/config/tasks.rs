@@ -6,6 +6,7 @@ use lockwatch_model::spec::{
     ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
     WantedSpec,
 };
+use lockwatch_model::topology::cluster::slot;
 use serde_yaml::Value;
 
 use super::block::{Block, choice, list};
@@ -14,7 +15,7 @@ use super::mistake::{Mistakes, Place, Reported, quoted};
 use super::redises::Redises;
 use super::schema::{CLAIMS, HOSTS, LOCK, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::values::{bytes, duration_ms, key, kind, label_value, name, text};
-use super::{RedisConfig, ms};
+use super::{RedisConfig, Servers, ms};
 
 const STALE_AFTER_MS: u64 = 300_000;
 const FRESH_FOR_MS: u64 = 10_000;
@@ -73,6 +74,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         let progress = progress.as_ref().ok().and_then(Option::as_ref);
         let claims = claims.as_ref().ok().and_then(Option::as_ref);
         check_against_sampling(block, redis, &thresholds, progress, claims, shared.mistakes);
+        check_against_cluster(block, redis, wanted.as_ref().ok().and_then(Option::as_ref), shared.mistakes);
     }
     thresholds.check(block);
 
@@ -313,6 +315,24 @@ fn check_against_sampling(
     if claims.is_some_and(|claims| faster(claims.fresh_for_ms)) {
         let message = format!("must be longer than `interval` {of_redis} ({interval}), or no claim ever looks alive");
         mistakes.report(block.place("claims").field("fresh_for"), message);
+    }
+}
+
+/// Switches in keys of their own are read together, so that one server must have them all.
+fn check_against_cluster(block: &Block<'_>, redis: &RedisConfig, wanted: Option<&WantedSpec>, mistakes: &Mistakes) {
+    let (Servers::Cluster(_), Some(WantedSource::Keys(keys))) = (&redis.servers, wanted.map(|wanted| &wanted.source))
+    else {
+        return;
+    };
+    let mut slots = keys.iter().map(|key| slot(key));
+    let first = slots.next();
+    if slots.any(|slot| Some(slot) != first) {
+        let message = format!(
+            "lie in different slots of the cluster {}; give them a common hash tag, as in \"{{outbound}}:anna\" and \
+             \"{{outbound}}:ben\", or keep the switches in one hash",
+            quoted(&redis.name)
+        );
+        mistakes.report(block.place("wanted").field("keys"), message);
     }
 }
 

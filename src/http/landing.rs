@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
-use lockwatch_model::snapshot::{HoldView, RedisView, SwitchView, TaskView};
+use lockwatch_model::input::Role;
+use lockwatch_model::reading::Holder;
+use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, SwitchView, TaskView, WitnessView};
 use lockwatch_model::verdict::Wanted;
 
 use crate::output::clock::rfc3339;
@@ -78,9 +80,7 @@ fn write_task(html: &mut String, published: &Published, task: &TaskView) -> fmt:
         escape(task.spec.name.as_bytes()),
         task.verdict.name().into(),
         why(task),
-        hold.map(|hold| list(hold.holders.iter().map(|(holder, _)| holder_label(holder)), NAMED_MAX))
-            .unwrap_or_default()
-            .into(),
+        holders(task, hold).into(),
         hold.map(|hold| list(hosts(hold), NAMED_MAX)).unwrap_or_default().into(),
         hold.map(|hold| duration(hold.held_ms)).unwrap_or_default().into(),
         hold.map(ttl).unwrap_or_default(),
@@ -104,22 +104,36 @@ fn write_redises(html: &mut String, redises: &[&RedisView]) -> fmt::Result {
     REDIS_COLUMNS.iter().try_for_each(|column| write!(html, "<th scope=\"col\">{column}</th>"))?;
     html.push_str("</tr></thead><tbody>");
     for redis in redises {
-        let (class, state) = match redis.up {
-            Some(true) => ("running", Cow::Borrowed("up")),
-            Some(false) => ("down", redis.unknown.map_or("down", |why| why.name()).into()),
-            None => ("unknown", "not tried yet".into()),
-        };
-        let cells = [
-            escape(redis.spec.name.as_bytes()),
-            state,
-            escape(redis.spec.address.as_bytes()),
-            redis.role.unwrap_or("unknown").into(),
-            redis.unknown.map_or("", |why| why.remedy()).into(),
-        ];
-        write_row(html, class, &REDIS_COLUMNS, &cells)?;
+        // What no row of a server tells: there is no master, say, or nobody knows which server it is.
+        let is_told = redis.nodes.iter().any(|node| node.unknown == redis.unknown);
+        if let Some(why) = redis.unknown.filter(|_| !is_told) {
+            let cells =
+                [escape(redis.spec.name.as_bytes()), why.name().into(), "".into(), "".into(), why.remedy().into()];
+            write_row(html, "down", &REDIS_COLUMNS, &cells)?;
+        }
+        for node in &redis.nodes {
+            write_node(html, redis, node)?;
+        }
     }
     html.push_str("</tbody></table>");
     Ok(())
+}
+
+fn write_node(html: &mut String, redis: &RedisView, node: &NodeView) -> fmt::Result {
+    let (class, state) = match (node.up, node.decides) {
+        (Some(true), true) => ("running", "up"),
+        (Some(true), false) => ("running", "up, evidence only"),
+        (Some(false), _) => ("down", node.unknown.map_or("down", |why| why.name())),
+        (None, _) => ("unknown", "not tried yet"),
+    };
+    let cells = [
+        escape(redis.spec.name.as_bytes()),
+        state.into(),
+        escape(node.address.as_bytes()),
+        node.role.map_or("unknown", Role::name).into(),
+        node.unknown.map_or("", |why| why.remedy()).into(),
+    ];
+    write_row(html, class, &REDIS_COLUMNS, &cells)
 }
 
 /// The rule in words, and what to do if something could not be read.
@@ -138,6 +152,21 @@ fn why(task: &TaskView) -> Cow<'static, str> {
 /// The first switch that says neither on nor off.
 fn undecodable(task: &TaskView) -> Option<&SwitchView> {
     task.switches.as_ref()?.iter().find(|switch| switch.on.is_none())
+}
+
+/// Who holds the lock, and who does so at servers that say they are master though they do not decide.
+fn holders(task: &TaskView, hold: Option<&HoldView>) -> String {
+    let own: Vec<&Holder> = hold.iter().flat_map(|hold| &hold.holders).map(|(holder, _)| holder).collect();
+    let rivals = task.witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(|witness| {
+        let WitnessView { node, holders, .. } = witness;
+        let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
+        (shown != own).then(|| format!("at {}: {}", escape(node.as_bytes()), names(&shown)))
+    });
+    [names(&own)].into_iter().chain(rivals).filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+}
+
+fn names(holders: &[&Holder]) -> String {
+    list(holders.iter().map(|holder| holder_label(holder)), NAMED_MAX)
 }
 
 fn hosts(hold: &HoldView) -> impl ExactSizeIterator<Item = Cow<'_, str>> {
@@ -169,9 +198,11 @@ fn wanted(task: &TaskView) -> String {
 }
 
 fn reading_age(published: &Published, task: &TaskView) -> String {
-    match task.last_reading {
-        Some(at) => format!("{} ago", duration(published.snapshot.at.since_ms(at))),
-        None => String::from("never"),
+    let Some(at) = task.last_reading else { return String::from("never") };
+    let ago = format!("{} ago", duration(published.snapshot.at.since_ms(at)));
+    match &task.node {
+        Some(node) => format!("{ago} from {}", escape(node.as_bytes())),
+        None => ago,
     }
 }
 

@@ -255,7 +255,9 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Cow<'_, str> {
 
 /// Whether a redis was asked once, whatever came of it.
 fn was_tried(redis: &RedisView) -> bool {
-    redis.up.is_some() || redis.unknown.is_some() || redis.totals.errors.iter().any(|count| *count > 0)
+    redis.readable.is_some()
+        || redis.nodes.iter().any(|node| node.up.is_some())
+        || redis.totals.errors.iter().any(|count| *count > 0)
 }
 
 #[cfg(test)]

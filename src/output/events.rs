@@ -5,7 +5,10 @@
 
 mod limit;
 
-use lockwatch_model::event::{End, Event, EventKind, LossSign, Subject};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use lockwatch_model::event::{Aftermath, End, Event, EventKind, Fate, LossSign, Party, Subject};
 use lockwatch_model::reading::{Holder, Unknown, User};
 use lockwatch_model::spec::Codec;
 use lockwatch_model::time::Mono;
@@ -52,6 +55,8 @@ pub struct Line {
     pub subject_kind: &'static str,
     /// The name of the task or redis.
     pub subject: String,
+    /// The server whose answer shows it.
+    pub node: Option<String>,
     /// The event in a sentence.
     pub message: String,
     /// Holders, instances or users concerned.
@@ -89,6 +94,7 @@ pub fn describe(event: &Event) -> Line {
         kind: told.kind,
         subject_kind,
         subject: subject.into_owned(),
+        node: event.node.as_ref().map(|node| escape(node.as_bytes()).into_owned()),
         message: told.message,
         who: told.who,
         reason: told.reason,
@@ -153,9 +159,10 @@ fn tell(kind: &EventKind) -> Told {
         E::Outage { outage_ms } => {
             Told::new(warn, "outage", "taken over after a hold had expired; this is what that cost").ms(*outage_ms)
         }
-        E::SplitBegan { kind, parties } => Told::new(error, "split_began", "there is evidence of more than one holder")
+        E::SplitBegan { kind, parties, left_ms } => Told::new(error, "split_began", split_words(*left_ms))
             .reason(kind.name())
-            .who(holder_names(parties))
+            .who(party_names(parties))
+            .ms(*left_ms)
             .remedy("Find the instances named here and stop all but one."),
         E::SplitEnded { kind, lasted_ms } => info("split_ended", "there is no longer evidence of more than one holder")
             .reason(kind.name())
@@ -164,6 +171,10 @@ fn tell(kind: &EventKind) -> Told {
             let message = "a new holder came early, together with a loss of data: released or lost, nobody can tell";
             let who = format!("{} -> {}", holder_names(before), holder_names(now));
             Told::new(warn, "overlap_in_doubt", message).who(who).ms(*left_ms)
+        }
+        E::RivalInDoubt { older, newer } => {
+            let message = "two servers show different holders: whether the older hold was released nobody can tell";
+            Told::new(warn, "rival_in_doubt", message).who(format!("{} -> {}", party_names(older), party_names(newer)))
         }
         E::SwitchesLost { users } => Told::new(error, "switches_lost", "Redis lost switches that were on")
             .who(user_names(users))
@@ -191,16 +202,82 @@ fn tell(kind: &EventKind) -> Told {
         }
         E::TaskUnreadable { why } => Told::new(warn, "task_unreadable", "the task cannot be read").unknown(*why),
         E::TaskReadable => info("task_readable", "the task can be read again"),
-        E::RedisDown { why } => Told::new(error, "redis_down", "Redis cannot be read").unknown(*why),
+        E::RedisDown { why, decides: true } => Told::new(error, "redis_down", "Redis cannot be read").unknown(*why),
+        E::RedisDown { why, decides: false } => {
+            Told::new(warn, "redis_down", "a server that decides nothing at present cannot be read").unknown(*why)
+        }
         E::RedisUp => info("redis_up", "Redis can be read"),
         E::GenerationChanged { change } => {
             Told::new(warn, "generation_changed", "Redis may have lost data").reason(change.name())
         }
+        E::MastersChanged { from, to } => tell_masters(from, to),
+        // For seconds this is part of every failover by Sentinel; two holders are told by themselves.
+        E::RivalMaster => Told::new(warn, "rival_master", "a second server says that it is master")
+            .remedy("Make the wrong one a replica (`REPLICAOF`), and see which clients still write to it."),
+        E::RivalMasterGone => info("rival_master_gone", "the second server does not say any more that it is master"),
+        E::Aftermath(aftermath) => tell_aftermath(aftermath),
         E::ClockStep { by_ms } => {
             let message = format!("the server's clock moved by {} s against the agent's", signed_seconds(*by_ms));
             Told::new(warn, "clock_step", message).remedy("Check time synchronisation on both hosts.")
         }
     }
+}
+
+fn split_words(left_ms: Option<u64>) -> &'static str {
+    match left_ms {
+        Some(_) => "there is evidence of more than one holder; the older lease may go on for so long",
+        None => "there is evidence of more than one holder",
+    }
+}
+
+fn tell_masters(from: &[Arc<str>], to: &Result<Vec<Arc<str>>, Unknown>) -> Told {
+    let names = |nodes: &[Arc<str>]| list(nodes.iter().map(|node| escape(node.as_bytes())), NAMED_MAX);
+    match to {
+        Ok(to) if from.is_empty() => {
+            Told::new(Level::INFO, "masters_changed", "it is known who decides").who(names(to))
+        }
+        Ok(to) => Told::new(Level::WARN, "masters_changed", "another server decides").who(format!(
+            "{} -> {}",
+            names(from),
+            names(to)
+        )),
+        Err(why) => Told::new(Level::ERROR, "masters_changed", "it is not known which server decides").unknown(*why),
+    }
+}
+
+fn tell_aftermath(aftermath: &Aftermath) -> Told {
+    let Aftermath { changes, from, to, bytes_lost, fates, overlap_ms, blind_ms } = aftermath;
+    let fates: Vec<String> =
+        Fate::ALL.iter().zip(fates).map(|(fate, count)| format!("{count} {}", fate.name())).collect();
+    let mut message = format!("generation changed: {}", fates.join(", "));
+    if let Some(bytes) = bytes_lost.filter(|bytes| *bytes > 0) {
+        message.push_str(&format!("; the new master never had the last {bytes} bytes or more"));
+    }
+    if *overlap_ms > 0 {
+        message.push_str(&format!("; two holders for at least {} s", seconds(*overlap_ms)));
+    }
+    let name = |node: &Option<Arc<str>>| node.as_ref().map(|node| escape(node.as_bytes()).into_owned());
+    let who = [name(from), name(to)].into_iter().flatten().collect::<Vec<_>>().join(" -> ");
+    let level = if fates_harm(aftermath) { Level::WARN } else { Level::INFO };
+    let told = Told::new(level, "generation_settled", message).who(who).ms(*blind_ms);
+    match changes.first() {
+        Some(change) => told.reason(change.name()),
+        None => told,
+    }
+}
+
+/// Whether any lock fared worse than without the change.
+fn fates_harm(aftermath: &Aftermath) -> bool {
+    let harmed = |(fate, count): (&Fate, &u64)| matches!(fate, Fate::Lost | Fate::Overlapped) && *count > 0;
+    Fate::ALL.iter().zip(&aftermath.fates).any(harmed)
+}
+
+fn party_names(parties: &[Party]) -> String {
+    let name = |party: &Party| match &party.node {
+        Some(node) => Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes()))),
+        None => Cow::Owned(holder_label(&party.holder).to_string()),
+    };
+    list(parties.iter().map(name), NAMED_MAX)
 }
 
 fn verdict_level(to: Verdict) -> Level {
@@ -264,6 +341,7 @@ fn write_line(line: &Line) {
                 event = line.kind,
                 task = (line.subject_kind == "task").then_some(line.subject.as_str()),
                 redis = (line.subject_kind == "redis").then_some(line.subject.as_str()),
+                node = line.node.as_deref(),
                 who = line.who.as_deref(),
                 reason = line.reason,
                 seconds = line.seconds,

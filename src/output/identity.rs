@@ -63,7 +63,7 @@ pub fn digest(bytes: &[u8]) -> String {
 /// A number below 2⁴⁸ for what a server's data live in: the same on every agent and after its restart, and another one for
 /// another process, replication history or count of flushes. Evictions change nothing.
 pub fn fingerprint(generation: &Generation) -> u64 {
-    let Generation { run_id, replication_id, flushes, evictions: _, started_empty: _ } = generation;
+    let Generation { run_id, replication_id, forked_from: _, flushes, evictions: _, started_empty: _ } = generation;
     let mut hash = Sha256::new();
     for part in [run_id.as_slice(), replication_id, &flushes.to_be_bytes()] {
         // The length keeps one part from running into the next.
@@ -179,6 +179,7 @@ mod tests {
         let generation = |run_id: &[u8], replication_id: &[u8], flushes| Generation {
             run_id: run_id.to_vec(),
             replication_id: replication_id.to_vec(),
+            forked_from: None,
             flushes,
             evictions: 7,
             started_empty: None,

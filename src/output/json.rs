@@ -3,10 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lockwatch_model::event::{End, SplitKind};
+use lockwatch_model::event::{End, Fate, SplitKind};
 use lockwatch_model::histogram::Histogram;
+use lockwatch_model::input::{Role, SentinelWord};
 use lockwatch_model::reading::{Holder, Mode, Unknown};
-use lockwatch_model::snapshot::{HoldView, RedisView, SwitchView, TaskView};
+use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, SwitchView, TaskView, WitnessView};
 use lockwatch_model::spec::{Codec, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use serde::Serialize;
@@ -110,6 +111,10 @@ struct TaskJson<'a> {
     switch_key_seen: Option<bool>,
     lost_users: Vec<Cow<'a, str>>,
     lock: LockJson<'a>,
+    /// The server that the newest trustworthy reading came from; `null` before the first.
+    node: Option<Cow<'a, str>>,
+    /// What the servers show of the lock that do not decide.
+    witnesses: Vec<WitnessJson<'a>>,
     /// `null` when no progress is configured.
     progress: Option<ProgressJson>,
     live_claims: Vec<Cow<'a, str>>,
@@ -186,6 +191,19 @@ struct HolderJson<'a> {
     entries: Option<u32>,
 }
 
+/// What a server that does not decide shows of the lock.
+#[derive(Serialize)]
+struct WitnessJson<'a> {
+    node: Cow<'a, str>,
+    role: &'static str,
+    /// Agent's clock.
+    at: Option<String>,
+    /// `null` when it shows none.
+    holders: Option<Vec<HolderJson<'a>>>,
+    /// How far a replica's deadline is behind; `null` when that cannot be told.
+    behind_seconds: Option<f64>,
+}
+
 #[derive(Serialize)]
 struct ProgressJson {
     /// Server's clock.
@@ -250,8 +268,30 @@ struct HistogramJson {
 #[derive(Serialize)]
 struct RedisJson<'a> {
     name: &'a str,
-    address: &'a str,
+    kind: &'static str,
     db: u32,
+    /// `null` before the first try.
+    readable: Option<bool>,
+    unknown: Option<UnknownJson>,
+    blind_seconds: f64,
+    masters: Option<u64>,
+    nodes: Vec<NodeJson<'a>>,
+    sentinels: Vec<SentinelJson<'a>>,
+    uncovered_slots: u32,
+    reconnects: u64,
+    skipped_ticks: u64,
+    generation_changes: u64,
+    locks_after_change: Vec<CountJson>,
+    errors: Vec<CountJson>,
+    sample_duration: HistogramJson,
+}
+
+/// One server of a redis.
+#[derive(Serialize)]
+struct NodeJson<'a> {
+    address: Cow<'a, str>,
+    /// Otherwise its answers are evidence only.
+    decides: bool,
     /// `null` before the first try.
     up: Option<bool>,
     unknown: Option<UnknownJson>,
@@ -261,11 +301,16 @@ struct RedisJson<'a> {
     /// Server's clock.
     last_success: Option<String>,
     clock_offset_seconds: Option<f64>,
-    reconnects: u64,
-    skipped_ticks: u64,
-    generation_changes: u64,
-    errors: Vec<CountJson>,
-    sample_duration: HistogramJson,
+    locks_behind: Option<u64>,
+    deadline_lag_seconds: Option<f64>,
+}
+
+/// What one configured Sentinel said last.
+#[derive(Serialize)]
+struct SentinelJson<'a> {
+    address: Cow<'a, str>,
+    master: Option<Cow<'a, str>>,
+    unknown: Option<UnknownJson>,
 }
 
 fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> TaskJson<'a> {
@@ -284,6 +329,8 @@ fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> TaskJson<'a>
         switch_key_seen: view.switch_key_seen,
         lost_users: view.lost_users.iter().map(|user| escape(user)).collect(),
         lock: lock_json(view),
+        node: view.node.as_ref().map(|node| escape(node.as_bytes())),
+        witnesses: view.witnesses.iter().map(|witness| witness_json(published, witness)).collect(),
         progress: spec.progress.as_ref().map(|_| progress_json(view)),
         live_claims: view.live_claims.iter().map(|instance| escape(instance)).collect(),
         splits: view.splits.iter().map(|kind| kind.name()).collect(),
@@ -346,6 +393,17 @@ fn hold_json(hold: &HoldView) -> HoldJson<'_> {
 
 fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
     HolderJson { holder: holder_label(holder), digest: holder.secret, host: host.map(escape), entries: holder.entries }
+}
+
+fn witness_json<'a>(published: &Published, witness: &'a WitnessView) -> WitnessJson<'a> {
+    let holders = |holders: &'a Vec<Holder>| holders.iter().map(|holder| holder_json(holder, None)).collect();
+    WitnessJson {
+        node: escape(witness.node.as_bytes()),
+        role: witness.role.name(),
+        at: agent(published, witness.at),
+        holders: witness.holders.as_ref().map(holders),
+        behind_seconds: witness.behind_ms.map(seconds),
+    }
 }
 
 fn progress_json(view: &TaskView) -> ProgressJson {
@@ -416,21 +474,47 @@ fn redis_json(view: &RedisView) -> RedisJson<'_> {
     errors.retain(|error| error.count > 0);
     RedisJson {
         name: &view.spec.name,
-        address: &view.spec.address,
+        kind: view.spec.kind.name(),
         db: view.spec.db,
+        readable: view.readable,
+        unknown: view.unknown.map(unknown_json),
+        blind_seconds: seconds(view.blind_ms),
+        masters: view.masters,
+        nodes: view.nodes.iter().map(node_json).collect(),
+        sentinels: view.sentinels.iter().map(sentinel_json).collect(),
+        uncovered_slots: view.uncovered_slots,
+        reconnects: totals.reconnects,
+        skipped_ticks: totals.skipped_ticks,
+        generation_changes: totals.generation_changes,
+        locks_after_change: counts(Fate::ALL.map(Fate::name), totals.fates),
+        errors,
+        sample_duration: histogram_json(&totals.sample_duration),
+    }
+}
+
+fn node_json(view: &NodeView) -> NodeJson<'_> {
+    NodeJson {
+        address: escape(view.address.as_bytes()),
+        decides: view.decides,
         up: view.up,
         unknown: view.unknown.map(unknown_json),
-        role: view.role,
+        role: view.role.map(Role::name),
         role_verified: view.role_verified,
         version: view.version.as_ref().map(|version| escape(version.as_bytes())),
         last_success: view.last_success.and_then(server),
         clock_offset_seconds: view.clock_offset_ms.map(signed_seconds),
-        reconnects: totals.reconnects,
-        skipped_ticks: totals.skipped_ticks,
-        generation_changes: totals.generation_changes,
-        errors,
-        sample_duration: histogram_json(&totals.sample_duration),
+        locks_behind: view.locks_behind,
+        deadline_lag_seconds: view.deadline_lag_ms.map(seconds),
     }
+}
+
+fn sentinel_json(word: &SentinelWord) -> SentinelJson<'_> {
+    let (master, unknown) = match &word.master {
+        Some(Ok(master)) => (Some(escape(master.as_bytes())), None),
+        Some(Err(why)) => (None, Some(unknown_json(*why))),
+        None => (None, None),
+    };
+    SentinelJson { address: escape(word.address.as_bytes()), master, unknown }
 }
 
 fn wall(at: AgentWall) -> Option<String> {

@@ -29,7 +29,7 @@ pub use table::{Metric, TABLE};
 
 /// Most series of `lockwatch_lock_holder` for one task, so that no task has more than 95 series in all. A read lock may
 /// have more holders; `lockwatch_lock_holders` counts them all.
-pub const HOLDER_SERIES_MAX: usize = 6;
+pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.
 const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
 

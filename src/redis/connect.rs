@@ -18,7 +18,7 @@ use super::guard::{Fault, Guarded, Ledger};
 use super::handshake::{Handshake, Login};
 use super::{Failure, convert};
 use crate::clock::Clock;
-use crate::config::{PasswordSource, RedisConfig, Secret};
+use crate::config::{Endpoint, PasswordSource, Secret};
 
 /// Longest time for resolving the name, and for connecting to one address.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
@@ -52,25 +52,28 @@ pub struct Opened {
     pub replies: Vec<Reply>,
 }
 
-/// Connects to `config`'s server, logs in, chooses the database and finds out what the user may do. Asks `opening` as well,
+/// Connects to a server, logs in, chooses the database and finds out what the user may do. Asks `opening` as well,
 /// if there is one.
 ///
 /// # Errors
 /// Why there is no connection.
-pub async fn connect(config: &RedisConfig, opening: Option<Opening>) -> Result<(Connection, Option<Opened>), Failure> {
-    let password = password(config.password.as_ref()).await?;
-    let stream = dial(config).await?;
+pub async fn connect(endpoint: &Endpoint, opening: Option<Opening>) -> Result<(Connection, Option<Opened>), Failure> {
+    let password = password(endpoint.login.password.as_ref()).await?;
+    let stream = dial(endpoint).await?;
     let ledger = Arc::new(Ledger::default());
     let mut stream = Guarded::new(stream, Arc::clone(&ledger));
-    let login = Login { username: config.username.as_deref(), password: password.as_ref().map(Secret::expose) };
-    let handshake = Handshake::new(login, config.db, config.assume_master);
+    let login = Login { username: endpoint.login.username.as_deref(), password: password.as_ref().map(Secret::expose) };
+    let mut handshake = Handshake::new(login, endpoint.db, endpoint.assume_master);
+    if endpoint.readonly {
+        handshake = handshake.with_readonly();
+    }
     let more = opening.as_ref().map_or(&[][..], |opening| &opening.commands);
     ledger.expect(handshake.len() + more.len());
     let instants = |opening: &Opening| (opening.clock.now(), opening.clock.wall());
     let sent = opening.as_ref().map(instants);
-    let (mut replies, ended) = match timeout(config.timeout, greet(&mut stream, &handshake, more, &ledger)).await {
+    let (mut replies, ended) = match timeout(endpoint.timeout, greet(&mut stream, &handshake, more, &ledger)).await {
         Ok(greeted) => greeted,
-        Err(_) => (Vec::new(), no_reply(config.timeout)),
+        Err(_) => (Vec::new(), no_reply(endpoint.timeout)),
     };
     let received = opening.as_ref().map(instants);
     if matches!(ledger.fault(), Some(Fault::NotRedis | Fault::Unasked | Fault::TooLarge)) {
@@ -93,13 +96,13 @@ pub async fn connect(config: &RedisConfig, opening: Option<Opening>) -> Result<(
         received,
         replies: opened,
     });
-    Ok((Connection::new(inner, driver, ledger, config.timeout, greeting), opened))
+    Ok((Connection::new(inner, driver, ledger, endpoint.timeout, greeting), opened))
 }
 
 /// Opens a TCP connection to the first address that accepts one.
-async fn dial(config: &RedisConfig) -> Result<TcpStream, Failure> {
-    let limit = config.timeout.min(DIAL_TIMEOUT);
-    let found = timeout(limit, tokio::net::lookup_host((config.host.as_str(), config.port))).await;
+pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+    let limit = endpoint.timeout.min(DIAL_TIMEOUT);
+    let found = timeout(limit, tokio::net::lookup_host((endpoint.at.host.as_str(), endpoint.at.port))).await;
     let found = found.map_err(|_| Failure::new(Unknown::Dns, format_args!("no answer within {limit:?}")))?;
     let addresses = found.map_err(|error| Failure::new(Unknown::Dns, error))?;
     let mut failure = Failure::new(Unknown::Dns, "the name has no address");
@@ -164,7 +167,7 @@ fn parse(count: usize, replies: Vec<u8>) -> Option<Vec<Reply>> {
 }
 
 /// The password as of now, so that a rotated one is picked up.
-async fn password(source: Option<&PasswordSource>) -> Result<Option<Secret>, Failure> {
+pub(super) async fn password(source: Option<&PasswordSource>) -> Result<Option<Secret>, Failure> {
     let Some(source) = source.cloned() else { return Ok(None) };
     // A secret may lie on a network file system.
     let read = tokio::task::spawn_blocking(move || source.read()).await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch_model::accept::Caps;
+use lockwatch_model::input::Role;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply};
 use redis::aio::MultiplexedConnection;
@@ -21,7 +22,7 @@ pub struct Connection {
     timeout: Duration,
     caps: Caps,
     version: Option<Arc<str>>,
-    role: Option<&'static str>,
+    role: Option<Role>,
     _driver: AbortOnDropHandle<()>,
 }
 
@@ -30,7 +31,7 @@ pub struct Connection {
 pub(super) struct Greeting {
     pub(super) caps: Caps,
     pub(super) version: Option<Arc<str>>,
-    pub(super) role: Option<&'static str>,
+    pub(super) role: Option<Role>,
 }
 
 impl Connection {
@@ -58,7 +59,7 @@ impl Connection {
     }
 
     /// The role that the server gave when it was greeted, where it tells.
-    pub fn role(&self) -> Option<&'static str> {
+    pub fn role(&self) -> Option<Role> {
         self.role
     }
 

@@ -31,6 +31,7 @@ pub(super) struct Login<'a> {
 pub(super) struct Handshake<'a> {
     login: Login<'a>,
     assume_master: bool,
+    in_cluster: bool,
     steps: Vec<(Step, Command)>,
 }
 
@@ -52,7 +53,14 @@ impl<'a> Handshake<'a> {
         steps.push((Step::InfoServer, Command::new(["INFO", "server"])));
         steps.push((Step::InfoReplication, Command::new(["INFO", "replication"])));
         steps.push((Step::Pexpiretime, Command::new(["PEXPIRETIME", "lockwatch"])));
-        Handshake { login, assume_master, steps }
+        Handshake { login, assume_master, in_cluster: false, steps }
+    }
+
+    /// Of a server of a cluster, whose replicas answer only after this.
+    pub(super) fn with_readonly(mut self) -> Handshake<'a> {
+        self.in_cluster = true;
+        self.steps.push((Step::Courtesy, Command::new(["READONLY"])));
+        self
     }
 
     /// How many replies there will be.
@@ -67,7 +75,7 @@ impl<'a> Handshake<'a> {
 
     /// Judges the replies, as far as they came. `ended` says why there are no more.
     pub(super) fn judge(&self, replies: &[Reply], ended: Failure) -> Result<Greeting, Failure> {
-        let mut caps = Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false };
+        let mut caps = Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false, sharded: false };
         let (mut role_known, mut role, mut version) = (false, None, None);
         for ((step, _), reply) in self.steps.iter().zip(replies) {
             if let Reply::Error(error) = reply {
@@ -77,7 +85,7 @@ impl<'a> Handshake<'a> {
                 (Step::Role, Reply::Array(items)) => {
                     caps.role = RoleCheck::Role;
                     role_known = true;
-                    role = items.first().and_then(Reply::as_bytes).and_then(accept::role_name);
+                    role = items.first().and_then(Reply::as_bytes).and_then(accept::role_named);
                 }
                 (Step::InfoServer, Reply::Bytes(text)) => {
                     caps.info = true;
@@ -87,7 +95,7 @@ impl<'a> Handshake<'a> {
                     if let Some(name) = accept::info_field(text, "role") {
                         caps.role = RoleCheck::Info;
                         role_known = true;
-                        role = accept::role_name(name);
+                        role = accept::role_named(name);
                     }
                 }
                 (Step::Pexpiretime, reply) => caps.pexpiretime = may_ask_pexpiretime(reply),
@@ -100,6 +108,7 @@ impl<'a> Handshake<'a> {
         if !role_known && !self.assume_master {
             return Err(Failure::new(Unknown::RoleRefused, "both ROLE and INFO replication are refused"));
         }
+        caps.sharded = self.in_cluster && caps.pexpiretime;
         Ok(Greeting { caps, version: version.map(Into::into), role })
     }
 
@@ -126,7 +135,8 @@ fn may_ask_pexpiretime(reply: &Reply) -> bool {
         Reply::Int(_) => true,
         Reply::Error(error) => match convert::refusal(error) {
             Unknown::NoPermission => !error.detail.windows(7).any(|window| window == b"command"),
-            Unknown::NotMaster => true,
+            // Where a key lives is asked after whether there is such a command.
+            Unknown::NotMaster | Unknown::Moved | Unknown::ClusterDown => true,
             _ => false,
         },
         _ => false,
@@ -143,6 +153,7 @@ fn tame(version: &[u8]) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwatch_model::input::Role;
 
     const NOPERM: &str = "-NOPERM this user has no permissions to run the 'x' command";
     const NOPERM_KEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments";
@@ -172,9 +183,9 @@ mod tests {
         let info = "# Server\r\nredis_version:7.0.15\r\nos:Linux\r\n";
         let greeting =
             judge(["OK", "-ERR unknown subcommand", "*master", info, "role:master\r\n", "-2"], false).unwrap();
-        assert_eq!(greeting.caps, Caps { pexpiretime: true, role: RoleCheck::Role, info: true });
+        assert_eq!(greeting.caps, Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false });
         assert_eq!(greeting.version.as_deref(), Some("7.0.15"));
-        assert_eq!(greeting.role, Some("master"));
+        assert_eq!(greeting.role, Some(Role::Master));
     }
 
     #[test]

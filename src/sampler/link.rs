@@ -1,13 +1,16 @@
 //! The sampler's one connection: there, being dialled, or waiting to be dialled.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::time::Mono;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pace::Pace;
-use crate::config::RedisConfig;
+use crate::config::Endpoint;
 use crate::redis;
 
 /// A server that says for so long that it cannot serve is dialled anew: its name may mean another server by now.
@@ -55,21 +58,21 @@ impl Link {
     }
 
     /// Begins to dial.
-    pub(super) fn dial(&mut self, config: &RedisConfig, opening: Option<redis::Opening>, now: Mono) {
-        let config = config.clone();
+    pub(super) fn dial(&mut self, endpoint: &Endpoint, opening: Option<redis::Opening>, now: Mono) {
+        let endpoint = endpoint.clone();
         self.pace.dialled(now);
-        let dial = tokio::spawn(async move { redis::connect(&config, opening).await });
+        let dial = tokio::spawn(async move { redis::connect(&endpoint, opening).await });
         self.state = State::Dialling(AbortOnDropHandle::new(dial));
     }
 
-    /// Waits for the dial to end; for ever if there is none.
-    pub(super) async fn dialled(&mut self) -> Dialled {
+    /// Whether the dial has ended, if there is one. What came of it must go to [`Link::made`] or [`Link::give_up`].
+    pub(super) fn poll_dialled(&mut self, context: &mut Context<'_>) -> Poll<Dialled> {
         match &mut self.state {
-            State::Dialling(dial) => match dial.await {
+            State::Dialling(dial) => Pin::new(dial).poll(context).map(|ended| match ended {
                 Ok(dialled) => dialled,
                 Err(error) => Err(redis::Failure { why: Unknown::Connect, detail: error.to_string() }),
-            },
-            State::Waiting { .. } | State::Up { .. } => std::future::pending().await,
+            }),
+            State::Waiting { .. } | State::Up { .. } => Poll::Pending,
         }
     }
 
@@ -97,11 +100,4 @@ impl Link {
     pub(super) fn give_up(&mut self, now: Mono) {
         self.state = State::Waiting { until: self.pace.next_dial(now, fastrand::f64()) };
     }
-}
-
-/// Whether a connection made for one configuration serves the other too.
-pub(super) fn same(a: &RedisConfig, b: &RedisConfig) -> bool {
-    let RedisConfig { name: _, host, port, db, username, password, interval: _, timeout, assume_master } = a;
-    (host, port, db, username, password, timeout, assume_master)
-        == (&b.host, &b.port, &b.db, &b.username, &b.password, &b.timeout, &b.assume_master)
 }

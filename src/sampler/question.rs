@@ -1,18 +1,17 @@
 //! One batch as it goes over the wire: what frames it, whose commands it holds, and what the replies say. Pure.
 
 use lockwatch_model::accept::{self, Caps, Timing};
-use lockwatch_model::input::Vouch;
+use lockwatch_model::input::{Standing, Vouch};
 use lockwatch_model::read::{Round, TaskRead};
-use lockwatch_model::reading::{
-    ClaimsReading, Extras, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
-};
+use lockwatch_model::reading::{TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply};
-use lockwatch_model::spec::{TaskIndex, TaskSpec, WantedSource};
+use lockwatch_model::spec::TaskIndex;
 
 /// What a batch asks, without the commands themselves.
 #[derive(Debug)]
 pub(super) struct Question {
     caps: Caps,
+    standing: Standing,
     nonce: Vec<u8>,
     header: usize,
     parts: Vec<Part>,
@@ -39,7 +38,12 @@ pub(super) struct Answer {
 
 impl Question {
     /// The question for `reads`, and its commands. `nonce` must never have been used before.
-    pub(super) fn new(reads: Vec<(TaskIndex, TaskRead)>, caps: Caps, nonce: Vec<u8>) -> (Question, Vec<Command>) {
+    pub(super) fn new(
+        reads: Vec<(TaskIndex, TaskRead)>,
+        caps: Caps,
+        standing: Standing,
+        nonce: Vec<u8>,
+    ) -> (Question, Vec<Command>) {
         let mut commands = accept::header();
         let header = commands.len();
         let mut parts = Vec::with_capacity(reads.len());
@@ -49,7 +53,7 @@ impl Question {
             parts.push(Part { task, read, commands: commands.len() - before });
         }
         commands.extend(accept::footer(caps, &nonce));
-        (Question { caps, nonce, header, parts }, commands)
+        (Question { caps, standing, nonce, header, parts }, commands)
     }
 
     /// The tasks that it asks about.
@@ -65,7 +69,11 @@ impl Question {
         let (header, rest) = replies.split_at_checked(self.header).ok_or(Unknown::Protocol)?;
         let body: usize = self.parts.iter().map(|part| part.commands).sum();
         let (mut body, footer) = rest.split_at_checked(body).ok_or(Unknown::Protocol)?;
-        let vouch = accept::vouch(self.caps, timing, &self.nonce, header, footer)?;
+        let judge = match self.standing {
+            Standing::Decides => accept::vouch,
+            Standing::Witness => accept::witness,
+        };
+        let vouch = judge(self.caps, timing, &self.nonce, header, footer)?;
         let mut answer = Answer { vouch, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
         for part in self.parts {
             let (own, others) = body.split_at_checked(part.commands).ok_or(Unknown::Protocol)?;
@@ -76,20 +84,5 @@ impl Question {
             }
         }
         Ok(answer)
-    }
-}
-
-/// The reading of a task of which nothing can be read, because of `why`.
-pub(super) fn unreadable(spec: &TaskSpec, why: Unknown) -> TaskReading {
-    let has_switches = |source: &WantedSource| !matches!(source, WantedSource::Always | WantedSource::Never);
-    let switches = spec.wanted.as_ref().is_some_and(|wanted| has_switches(&wanted.source));
-    TaskReading {
-        lock: LockReading::Unknown(why),
-        extras: Extras::default(),
-        switches: switches.then_some(SwitchesReading::Unknown(why)),
-        progress: spec.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
-        claims: spec.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
-        hosts: None,
-        pause: spec.paused_until.as_ref().map(|_| PauseReading::Unknown(why)),
     }
 }

@@ -4,16 +4,19 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
-use lockwatch::config::acl::{ServerVersion, rules};
+use lockwatch::config::acl::{ServerVersion, report, rules};
 use lockwatch::config::{Config, PasswordSource};
 use lockwatch_model::accept::{self, Caps, RoleCheck};
-use lockwatch_model::read::TaskRead;
+use lockwatch_model::read::{Scope, TaskRead};
 use lockwatch_model::spec::{ClaimsSpec, TaskSpec, WantedSpec};
 use lockwatch_model::spec::{Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource};
+use lockwatch_model::topology::{cluster, sentinel};
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 
-use crate::support::redis::RedisServer;
+use crate::support::redis::{RedisServer, Setup};
+use crate::support::wait_until;
 
 fn connect(server: &RedisServer, parameters: &str) -> Connection {
     let url = format!("redis+unix://{}{parameters}", server.socket().display());
@@ -67,7 +70,7 @@ fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
 fn config(tasks: Vec<TaskSpec>) -> Config {
     let text = "redis: {main: {url: 'redis://x/3', username: watcher}}\ntasks: [{name: a, lock: {key: a}}]\n";
     let mut config = Config::parse(text, Path::new("x.yml")).unwrap();
-    config.redises[0].password = Some(PasswordSource::Env("UNUSED".to_owned()));
+    config.redises[0].login.password = Some(PasswordSource::Env("UNUSED".to_owned()));
     config.tasks = tasks.into_iter().map(Into::into).collect();
     config
 }
@@ -92,8 +95,8 @@ fn words(words: &[&[u8]]) -> Words {
 fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
     let mut sent = Vec::new();
     for pexpiretime in [true, false] {
-        let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true };
-        TaskRead::new(Arc::clone(task), caps, true).commands(&mut sent);
+        let caps = Caps { pexpiretime, role: RoleCheck::Role, info: true, sharded: false };
+        TaskRead::new(Arc::clone(task), caps, true, Scope::ALL).commands(&mut sent);
         sent.extend(accept::header());
         sent.extend(accept::footer(caps, b"nonce"));
     }
@@ -136,21 +139,30 @@ fn watcher_of(server: &RedisServer, config: &Config, version: ServerVersion) -> 
 
 fn must_allow(watcher: &mut Connection, config: &Config) {
     let mut all: Vec<Words> = config.tasks.iter().flat_map(commands_of).collect();
-    for line in [
+    let mut connecting = vec![
         "PING",
         "TIME",
         "ROLE",
         "INFO",
         "INFO replication",
         "ECHO nonce",
-        "SELECT 3",
         "HELLO 2",
         "CLIENT SETNAME lockwatch",
         "AUTH watcher PASSWORD",
-    ] {
-        all.push(line.split(' ').map(|word| word.as_bytes().to_vec()).collect());
+    ];
+    if config.redises[0].db != 0 {
+        connecting.push("SELECT 3");
     }
-    for command in all {
+    all.extend(connecting.into_iter().map(split));
+    allows(watcher, all);
+}
+
+fn split(line: &str) -> Words {
+    line.split(' ').map(|word| word.as_bytes().to_vec()).collect()
+}
+
+fn allows(watcher: &mut Connection, commands: Vec<Words>) {
+    for command in commands {
         let answer = ask(watcher, &command);
         assert!(
             answer.is_ok(),
@@ -162,8 +174,7 @@ fn must_allow(watcher: &mut Connection, config: &Config) {
 
 fn must_refuse(watcher: &mut Connection, lines: &[&str]) {
     for line in lines {
-        let command: Words = line.split(' ').map(|word| word.as_bytes().to_vec()).collect();
-        let answer = ask(watcher, &command);
+        let answer = ask(watcher, &split(line));
         assert!(is_refused(&answer), "{line}: {answer:?}");
     }
 }
@@ -257,4 +268,93 @@ fn only_what_a_configuration_needs_is_allowed() {
             ),
         ]
     );
+}
+
+#[test]
+fn the_rule_for_a_cluster_allows_to_ask_for_its_layout() {
+    let test = "acl::the_rule_for_a_cluster_allows_to_ask_for_its_layout";
+    let text = "redis: {main: {cluster: {nodes: [x]}, username: watcher}}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let mut config = Config::parse(text, Path::new("x.yml")).unwrap();
+    config.tasks = hostile_config().tasks;
+    let Some(server) = RedisServer::start_with(test, &["--cluster-enabled", "yes"]) else { return };
+    assert_eq!(server.cli(&["cluster", "addslotsrange", "0", "16383"]), "OK");
+    wait_until(Duration::from_secs(20), "the cluster serves", || {
+        server.cli(&["cluster", "info"]).starts_with("cluster_state:ok")
+    });
+    let rules = rules(&config, ServerVersion::default());
+    let [rule] = rules.as_slice() else { panic!("one rule") };
+    assert!(
+        rule.notes[0].contains("on each server: all servers of the cluster of x:6379, masters and replicas"),
+        "{rule}"
+    );
+    assert_eq!(redis_cli(&server, &rule.line), "OK\n", "{rule}");
+    let mut watcher = connect(&server, "?user=watcher&pass=PASSWORD");
+    must_allow(&mut watcher, &config);
+    let layout = [true, false].map(cluster::commands).into_iter().flatten().map(|command| command.args);
+    allows(&mut watcher, layout.chain([split("READONLY"), split("PUBSUB SHARDNUMSUB x")]).collect());
+    must_refuse(&mut watcher, &WRITES_AND_WORSE);
+    must_refuse(
+        &mut watcher,
+        &[
+            "CLUSTER NODES",
+            "CLUSTER FAILOVER",
+            "CLUSTER RESET",
+            "CLUSTER DELSLOTS 1",
+            "CLUSTER FORGET x",
+            "READWRITE",
+            "ASKING",
+        ],
+    );
+    let before_7 = report(&config, "6.2".parse().unwrap());
+    assert!(before_7.contains("+cluster|slots") && !before_7.contains("shard"), "{before_7}");
+}
+
+#[test]
+fn the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else() {
+    let test = "acl::the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else";
+    if !RedisServer::can_start(test) {
+        return;
+    }
+    let text = "redis: {main: {sentinel: {master: m, nodes: [x], username: watcher}}}\n\
+                tasks: [{name: a, lock: {key: a}}]\n";
+    let config = Config::parse(text, Path::new("x.yml")).unwrap();
+    let rules = rules(&config, ServerVersion::default());
+    let [servers, sentinels] = rules.as_slice() else { panic!("two rules") };
+    assert!(servers.notes[0].contains("on each server: the master \"m\" and all its replicas"), "{servers}");
+    assert!(servers.line.starts_with("ACL SETUSER lockwatch "), "{servers}");
+    assert!(sentinels.notes[0].contains("on each of x:26379"), "{sentinels}");
+    // It need not find the master to be asked for it.
+    let lines = vec!["sentinel monitor m 127.0.0.1 1 1".to_owned()];
+    let server = RedisServer::launch(|_port| Setup {
+        arguments: vec!["--sentinel".to_owned()],
+        lines: Some(lines.clone()),
+        password: None,
+    });
+    assert_eq!(redis_cli(&server, &sentinels.line), "OK\n", "{sentinels}");
+    let mut watcher = connect(&server, "?user=watcher&pass=PASSWORD");
+    let mut commands: Vec<Words> = sentinel::commands("m").into_iter().map(|command| command.args).collect();
+    commands.extend(["PING", "HELLO 2", "CLIENT SETNAME lockwatch", "AUTH watcher PASSWORD"].map(split));
+    allows(&mut watcher, commands);
+    must_refuse(
+        &mut watcher,
+        &[
+            "SENTINEL MASTERS",
+            "SENTINEL FAILOVER m",
+            "SENTINEL RESET m",
+            "SENTINEL REMOVE m",
+            "SENTINEL SET m quorum 9",
+            "SENTINEL CONFIG GET *",
+            "SUBSCRIBE +sdown",
+            "PSUBSCRIBE *",
+            "PUBLISH +switch-master x",
+            "ACL LIST",
+            "CLIENT LIST",
+            "CLIENT KILL x",
+            "SHUTDOWN",
+        ],
+    );
+    allows(&mut watcher, vec![split("SUBSCRIBE +switch-master")]);
+    // Before 6.2 a Sentinel knows no users, so that it gets no rule.
+    let report = report(&config, "6".parse().unwrap());
+    assert!(report.contains("# Sentinels before 6.2 know no users") && !report.contains("switch-master"), "{report}");
 }

@@ -2,14 +2,18 @@
 //!
 //! `BLESS=1` writes the messages that the bad fixtures give today; read the difference before committing it.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lockwatch::config::check::{PageTiming, TimingSources, report, warnings};
 use lockwatch::config::schema::BLOCKS;
-use lockwatch::config::{Config, PasswordSource, SingleLock};
-use lockwatch_model::spec::{Codec, ProgressSource, RedisIndex, SchemeKind, WantedSource};
+use lockwatch::config::{
+    AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig, Servers, SingleLock,
+};
+use lockwatch_model::spec::{Codec, ProgressSource, RedisIndex, RedisKind, SchemeKind, WantedSource};
+use lockwatch_model::topology::Announced;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -100,16 +104,78 @@ fn every_mistake_has_a_line() {
     }
 }
 
+fn at(host: &str, port: u16) -> HostPort {
+    HostPort { host: host.to_owned(), port }
+}
+
+fn login(username: &str, file: &str) -> Login {
+    Login { username: Some(username.to_owned()), password: Some(PasswordSource::File(file.into())) }
+}
+
+#[test]
+fn servers_have_default_ports_and_one_spelling() {
+    let config = good("servers.yml");
+    let spec = config.watch_spec(0);
+    let told: Vec<(&str, RedisKind, String)> =
+        spec.redises.iter().map(|redis| (&*redis.name, redis.kind, redis.addresses.join(" "))).collect();
+    let told: Vec<(&str, RedisKind, &str)> =
+        told.iter().map(|(name, kind, all)| (*name, *kind, all.as_str())).collect();
+    let sentinels = "sentinel-a:26379 sentinel-b:26380 [fd00::3]:26379";
+    assert_eq!(
+        told,
+        [
+            ("alone", RedisKind::Replicated, "10.0.0.7:6379"),
+            ("orders", RedisKind::Sentinel, sentinels),
+            ("pair", RedisKind::Replicated, "10.0.0.5:6379 10.0.0.6:6379"),
+            ("shards", RedisKind::Cluster, "10.0.1.5:6379 10.0.1.6:7000 [fd00::7]:7000"),
+            ("stock", RedisKind::Sentinel, sentinels),
+        ]
+    );
+    let Servers::Cluster(ClusterConfig { nodes, peers }) = &config.redises[3].servers else { panic!("a cluster") };
+    let resolve = |host: &str| peers.resolve(&Announced::new(host, 7000).unwrap(), nodes).map(|at| at.to_string());
+    for (announced, wanted) in [
+        ("redis-a", Some("203.0.113.7:17000")),
+        ("fd00::9", Some("203.0.113.7:17001")),
+        ("redis-b", Some("redis-b:7000")),
+        ("redis-c", None),
+        ("192.0.2.1", Some("192.0.2.1:7000")),
+        ("2001:db8::1", None),
+    ] {
+        assert_eq!(resolve(announced).as_deref(), wanted, "{announced}");
+    }
+}
+
 #[test]
 fn the_complete_example_means_what_it_says() {
     let config = good("complete.yml");
-    let [main, reports] = config.redises.as_slice() else { panic!("two redises") };
-    assert_eq!(main.password, Some(PasswordSource::File("/run/secrets/redis".into())));
-    assert_eq!(main.username.as_deref(), Some("lockwatch"));
+    let [main, reports, shop, stock, twins] = config.redises.as_slice() else { panic!("five redises") };
+    assert_eq!(main.login, login("lockwatch", "/run/secrets/redis"));
     assert_eq!((main.interval, main.timeout), (Duration::from_secs(1), Duration::from_secs(3)));
-    assert_eq!((reports.address().as_str(), reports.db), ("[2001:db8::5]:6380", 2));
-    assert_eq!(reports.password, Some(PasswordSource::Env("REPORTS_PASSWORD".to_owned())));
+    assert_eq!((&reports.servers, reports.db), (&Servers::One(at("2001:db8::5", 6380)), 2));
+    assert_eq!(reports.login.password, Some(PasswordSource::Env("REPORTS_PASSWORD".to_owned())));
     assert!(reports.assume_master && !main.assume_master);
+    let sentinel = SentinelConfig {
+        master: "shop".to_owned(),
+        nodes: vec![at("10.0.1.1", 26379), at("10.0.1.2", 26379), at("10.0.1.3", 26379)],
+        login: login("lockwatch", "/run/secrets/sentinel"),
+        peers: Peers {
+            announce_map: BTreeMap::from([
+                (at("172.17.0.2", 6379), at("10.0.1.1", 6379)),
+                (at("172.17.0.3", 6379), at("10.0.1.2", 6379)),
+            ]),
+            allowed: Some(Vec::new()),
+        },
+    };
+    assert_eq!((&shop.servers, shop.db), (&Servers::Sentinel(sentinel), 1));
+    assert_eq!(shop.login, login("lockwatch", "/run/secrets/shop"));
+    let network = AllowedHost::Network { address: "10.0.2.0".parse().unwrap(), bits: 24 };
+    let allowed = Some(vec![network, AllowedHost::Name("stock.example".to_owned())]);
+    let cluster = ClusterConfig {
+        nodes: vec![at("10.0.2.1", 7000), at("10.0.2.2", 7000), at("10.0.2.3", 7000)],
+        peers: Peers { announce_map: BTreeMap::new(), allowed },
+    };
+    assert_eq!((&stock.servers, stock.db), (&Servers::Cluster(cluster), 0));
+    assert_eq!((&twins.servers, twins.db), (&Servers::Nodes(vec![at("10.0.3.1", 6379), at("10.0.3.2", 6379)]), 3));
 
     let [outbound, inbound, nightly, cleaner, leader, retired] = config.tasks.as_slice() else { panic!("six tasks") };
     assert_eq!((&*outbound.name, outbound.redis), ("outbound", RedisIndex(0)));
@@ -128,6 +194,7 @@ fn the_complete_example_means_what_it_says() {
     assert_eq!(labels(inbound), "team=logistics,severity=");
     let wanted = |task: &lockwatch_model::spec::TaskSpec| task.wanted.clone().unwrap();
     assert_eq!(wanted(inbound).codec, Codec::Kryo5);
+    assert_eq!((inbound.redis, leader.redis, retired.redis), (RedisIndex(3), RedisIndex(2), RedisIndex(4)));
     assert_eq!((nightly.redis, nightly.lock.scheme), (RedisIndex(1), SchemeKind::String));
     assert_eq!(nightly.lock.key, b"nightly\xff");
     assert_eq!(nightly.progress.as_ref().unwrap().source, ProgressSource::Key(b"nightly:done".to_vec()));
@@ -147,7 +214,7 @@ fn left_out_fields_have_their_defaults() {
     let spec = config.watch_spec(7);
     assert_eq!((spec.epoch, spec.tasks.len()), (7, 1));
     let redis = &spec.redises[0];
-    assert_eq!((&*redis.address, redis.interval_ms, redis.timeout_ms), ("127.0.0.1:6379", 1_000, 3_000));
+    assert_eq!((redis.addresses[0].as_ref(), redis.interval_ms, redis.timeout_ms), ("127.0.0.1:6379", 1_000, 3_000));
 }
 
 #[test]
@@ -162,7 +229,7 @@ fn merged_blocks_can_be_overridden() {
 fn a_relative_password_file_is_beside_the_configuration() {
     let text = "redis: {main: {url: 'redis://x', password_file: secret}}\ntasks: [{name: a, lock: {key: a}}]\n";
     let config = Config::parse(text, Path::new("/etc/lockwatch/lockwatch.yml")).unwrap();
-    assert_eq!(config.redises[0].password, Some(PasswordSource::File("/etc/lockwatch/secret".into())));
+    assert_eq!(config.redises[0].login.password, Some(PasswordSource::File("/etc/lockwatch/secret".into())));
 }
 
 #[test]
@@ -241,11 +308,16 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
 
 #[test]
 fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
-    let text = "redis:\n  a: {url: 'redis://x', password_file: /nowhere/secret}\n  b: {url: 'redis://y'}\n\
+    let text = "redis:\n  a: {url: 'redis://x', password_file: /nowhere/secret}\n  b: {url: 'redis://y'}\n  \
+                c: {sentinel: {master: m, nodes: [s], password_file: /nowhere/more}}\n\
                 tasks: [{name: a, redis: a, lock: {key: a}}]\n";
     let config = Config::parse(text, Path::new("x.yml")).unwrap();
     let warnings = warnings(&config);
-    assert_eq!(warnings.len(), 1);
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(
+        warnings[1].starts_with("redis.c.sentinel: cannot read the password file \"/nowhere/more\": "),
+        "{warnings:?}"
+    );
     assert!(warnings[0].starts_with("redis.a: cannot read the password file \"/nowhere/secret\": "), "{warnings:?}");
 }
 
@@ -308,7 +380,7 @@ fn one_lock_needs_no_file() {
     });
     let named = named.unwrap();
     assert_eq!((&*named.tasks[0].name, named.tasks[0].lock.key.as_slice()), ("binary", [0, 255].as_slice()));
-    assert_eq!(named.redises[0].password, Some(PasswordSource::File("secret".into())));
+    assert_eq!(named.redises[0].login.password, Some(PasswordSource::File("secret".into())));
 }
 
 #[test]

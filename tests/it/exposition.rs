@@ -13,7 +13,10 @@ use lockwatch::published::Published;
 use lockwatch_model::reading::{Holder, Mode};
 use lockwatch_model::snapshot::{RedisView, TaskView};
 
-use crate::snapshots::{RELOAD, full_task, good_redis, hold, holder, new_redis, new_task, published, stopped_task};
+use crate::snapshots::{
+    RELOAD, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published, replica,
+    sentinel_redis, stopped_task,
+};
 use crate::support::skip;
 
 /// A series: its name and its labels.
@@ -132,7 +135,7 @@ fn fixed() -> Arc<Published> {
     let mut hostile = stopped_task("quote\" back\\slash\nnewline");
     Arc::make_mut(&mut hostile.spec).lock.key = b"\xff\"\\\n{}".to_vec();
     let tasks = vec![full_task("outbound"), hostile, new_task("unread")];
-    published(tasks, vec![good_redis("main"), new_redis("spare")])
+    published(tasks, vec![good_redis("main"), new_redis("spare"), sentinel_redis("behind"), cluster_redis("many")])
 }
 
 /// Without what differs from run to run.
@@ -263,12 +266,53 @@ fn what_is_not_known_is_absent() {
         "lockwatch_task_max_hold_seconds",
         "lockwatch_task_paused",
         "lockwatch_redis_up",
+        "lockwatch_redis_readable",
+        "lockwatch_redis_blind_seconds",
+        "lockwatch_redis_decides",
+        "lockwatch_redis_sentinels_agreeing",
+        "lockwatch_redis_uncovered_slots",
+        "lockwatch_redis_locks_behind",
         "lockwatch_redis_masters",
         "lockwatch_redis_role_verified",
         "lockwatch_redis_generation",
     ] {
         assert_eq!(read.value(name, &[]), None, "{name}");
     }
+}
+
+#[test]
+fn each_server_of_a_redis_has_its_own_series() {
+    let mut redis = sentinel_redis("main");
+    redis.generations = cluster_redis("main").generations;
+    let read = page(vec![], vec![redis.clone()]);
+    let of = |name: &str, address: &str| read.value(name, &[("redis", "main"), ("address", address)]);
+    let (old, new, behind, dead) = ("10.0.0.5:6379", "10.0.0.6:6379", "10.0.0.7:6379", "10.0.0.8:6379");
+    assert_eq!([old, new, behind, dead].map(|node| of("lockwatch_redis_up", node)), [1.0, 1.0, 1.0, 0.0].map(Some));
+    assert_eq!([old, new, behind].map(|node| of("lockwatch_redis_decides", node)), [0.0, 1.0, 0.0].map(Some));
+    assert_eq!([new, behind].map(|node| of("lockwatch_redis_clock_offset_seconds", node)), [Some(0.7), Some(2.5)]);
+    assert_eq!([new, behind].map(|node| of("lockwatch_redis_locks_behind", node)), [None, Some(2.0)]);
+    assert_eq!(of("lockwatch_redis_deadline_lag_seconds", behind), Some(1.25));
+    let roles = read.labels("lockwatch_redis_up", "role");
+    assert_eq!(roles.iter().map(String::as_str).collect::<Vec<_>>(), ["master", "replica"]);
+    for (name, value) in [
+        ("lockwatch_redis_readable", 1.0),
+        ("lockwatch_redis_blind_seconds", 0.0),
+        ("lockwatch_redis_masters", 2.0),
+        ("lockwatch_redis_sentinels_agreeing", 2.0),
+    ] {
+        assert_eq!(read.value(name, &[]), Some(value), "{name}");
+    }
+    assert_eq!(read.value("lockwatch_redis_locks_after_change_total", &[("fate", "overlapped")]), Some(3.0));
+    // One figure for all that decide, in whatever order.
+    redis.generations.reverse();
+    let reversed = page(vec![], vec![redis]);
+    let generation = |read: &Read| read.value("lockwatch_redis_generation", &[]).unwrap();
+    assert!(generation(&read) > 0.0 && generation(&read) == generation(&reversed));
+    let cluster = page(vec![], vec![cluster_redis("main")]);
+    assert_eq!(cluster.value("lockwatch_redis_readable", &[]), Some(0.0));
+    assert_eq!(cluster.value("lockwatch_redis_blind_seconds", &[]), Some(75.0));
+    assert_eq!(cluster.value("lockwatch_redis_uncovered_slots", &[]), Some(12.0));
+    assert_eq!(cluster.value("lockwatch_redis_sentinels_agreeing", &[]), None);
 }
 
 #[test]
@@ -333,9 +377,11 @@ fn hostile_names_stay_valid_and_different() {
         let holders: BTreeSet<_> =
             tasks.iter().filter_map(|task| task.hold.as_ref()).flat_map(|hold| hold.holders.clone()).collect();
         let mut redis = good_redis(&hostile_text(&mut random));
-        redis.spec.address = hostile_text(&mut random).into();
+        let addresses: BTreeSet<String> = (0..4).map(|_| hostile_text(&mut random)).collect();
+        redis.nodes = addresses.iter().map(|address| replica(address)).collect();
         let read = page(tasks.clone(), vec![redis]);
         assert_eq!(read.labels("lockwatch_task_state", "task").len(), names.len(), "round {round}");
+        assert_eq!(read.labels("lockwatch_redis_up", "address").len(), addresses.len(), "round {round}");
         assert_eq!(read.labels("lockwatch_task_info", "key").len(), shown_keys.len(), "round {round}");
         let pairs: BTreeSet<(String, String)> = read
             .samples

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lockwatch::http::{HttpContext, Limits, serve};
+use lockwatch::output::identity::digest;
 use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
-use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{RedisView, TaskView};
+
+use lockwatch_model::input::Role;
+use lockwatch_model::reading::{Holder, Unknown};
+use lockwatch_model::snapshot::{NodeView, RedisView, TaskView};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -15,7 +18,10 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::snapshots::{RELOAD, full_task, good_redis, new_redis, published, stopped_task};
+use crate::snapshots::{
+    RELOAD, full_task, good_node, good_redis, holder, new_redis, published, replica, sentinel_redis, stopped_task,
+    witness,
+};
 
 /// Long enough for anything that is to happen soon on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -221,8 +227,9 @@ async fn ready_means_that_every_redis_was_tried() {
     let with = |redis: RedisView| published(vec![], vec![good_redis("main"), redis]);
     let server = start(with(new_redis("spare"))).await;
     assert_eq!(server.get("/-/ready").await.status, 503);
-    let refused = RedisView { unknown: Some(Unknown::Connect), ..new_redis("spare") };
-    let failed = RedisView { up: Some(false), ..new_redis("spare") };
+    let refused = RedisView { readable: Some(false), unknown: Some(Unknown::Connect), ..new_redis("spare") };
+    let dead_node = NodeView { up: Some(false), ..good_node("10.0.0.5:6379") };
+    let failed = RedisView { nodes: vec![dead_node], ..new_redis("spare") };
     for tried in [refused, failed, good_redis("spare")] {
         server.published.send(with(tried)).unwrap();
         assert_eq!(server.get("/-/ready").await.status, 200);
@@ -333,6 +340,40 @@ async fn the_landing_page_shows_the_worst_first_and_no_markup_of_others() {
     for shown in ["3f2b9c1e-client", "srv-a", "1 min 1 s", "28 s", "yes (1 of 3); lost: dora", "0.2 s ago", "/metrics"]
     {
         assert!(html.contains(shown), "{shown} in {html}");
+    }
+}
+
+#[tokio::test]
+async fn the_landing_page_shows_each_server_and_who_holds_where() {
+    let evil = "<b>\"\u{202e}\n.example:6379";
+    let rival = Holder { secret: true, ..holder(b"s3cr3t") };
+    let mut task = full_task("outbound");
+    task.node = Some(evil.into());
+    task.witnesses.push(witness("10.0.0.6:6379", Role::Master, Some(vec![rival])));
+    let mut redis = sentinel_redis("main");
+    redis.nodes.push(good_node(evil));
+    let mut unknown_master = sentinel_redis("lost");
+    (unknown_master.readable, unknown_master.unknown) = (Some(false), Some(Unknown::Quorum));
+    unknown_master.nodes = vec![replica("10.0.0.9:6379")];
+    let server = start(published(vec![task], vec![redis, unknown_master])).await;
+    let page = server.get("/").await;
+    let html = page.text();
+    assert!(!html.contains("<b>") && !html.contains('\u{202e}') && !html.contains("s3cr3t"), "{html}");
+    let cell = |column: &str, text: &str| format!("<td data-label=\"{column}\">{text}</td>");
+    for shown in [
+        cell("Last reading", r"0.2 s ago from &lt;b&gt;&quot;\xe2\x80\xae\x0a.example:6379"),
+        cell("Address", r"&lt;b&gt;&quot;\xe2\x80\xae\x0a.example:6379"),
+        format!(
+            "{}{}{}",
+            cell("State", "up, evidence only"),
+            cell("Address", "10.0.0.7:6379"),
+            cell("Role", "replica")
+        ),
+        format!("{}{}{}", cell("State", "connect"), cell("Address", "10.0.0.8:6379"), cell("Role", "replica")),
+        format!("{}{}", cell("Name", "lost"), cell("State", Unknown::Quorum.name())),
+        cell("Holder", &format!("3f2b9c1e-client; at 10.0.0.6:6379: {}", digest(b"s3cr3t"))),
+    ] {
+        assert!(html.contains(&shown), "{shown} in {html}");
     }
 }
 

@@ -5,16 +5,20 @@ use std::sync::{Arc, Mutex};
 
 use lockwatch::output::events::{EventLog, describe};
 use lockwatch::output::json::{TaskList, task};
-use lockwatch_model::event::{End, Event, EventKind, GenerationChange, LossSign, SplitKind, Subject};
+use lockwatch_model::event::{Aftermath, End, Event, EventKind, GenerationChange, LossSign, Party, SplitKind, Subject};
+use lockwatch_model::input::{Role, SentinelWord};
 use lockwatch_model::reading::{Holder, Unknown};
-use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::snapshot::{RedisView, TaskView};
 use lockwatch_model::spec::{Codec, RedisIndex};
 use lockwatch_model::time::{Mono, ServerTime};
 use lockwatch_model::verdict::{Rule, Verdict};
 use serde_json::{Value, json};
 use tracing::Level;
 
-use crate::snapshots::{NOW, full_task, good_redis, hold, holder, new_redis, new_task, published, stopped_task};
+use crate::snapshots::{
+    NOW, cluster_redis, full_task, good_node, good_redis, hold, holder, new_redis, new_task, published, sentinel_redis,
+    stopped_task, witness,
+};
 
 fn task_json(view: TaskView) -> Value {
     let name = view.spec.name.clone();
@@ -25,6 +29,31 @@ fn task_json(view: TaskView) -> Value {
 #[test]
 fn a_task_tells_everything_in_base_units() {
     let told = task_json(full_task("outbound"));
+    let totals = json!({
+        "wanted_seconds": 86400.0, "down_seconds": 61.5, "outage_seconds": 33.0, "split_seconds": 0.007,
+        "blind_seconds": 3.0,
+        "splits": [
+            {"name": "holders", "count": 1}, {"name": "masters", "count": 4}, {"name": "claims", "count": 2},
+            {"name": "overlap", "count": 3},
+        ],
+        "acquisitions": 5,
+        "ends": [
+            {"name": "expired", "count": 1}, {"name": "ended_early", "count": 2}, {"name": "replaced", "count": 3},
+            {"name": "lost", "count": 4}, {"name": "unknown", "count": 5},
+        ],
+        "holds_lost": 2,
+        "renewals": 8640, "shortened": 4, "token_resets": 1, "phantom_holds": 6,
+        "handovers": {"count": 4, "sum_seconds": 963.4},
+        "outages": {"count": 1, "sum_seconds": 33.0},
+        "renewal_latency": {"count": 5, "sum_seconds": 40.055},
+    });
+    let witnesses = json!([{
+        "node": "10.0.0.7:6379",
+        "role": "replica",
+        "at": "2027-01-15T07:59:59.373Z",
+        "holders": [{"holder": "3f2b9c1e-client", "digest": false, "host": null, "entries": 2}],
+        "behind_seconds": 1.25,
+    }]);
     let expected = json!({
         "name": "outbound",
         "redis": "main",
@@ -67,6 +96,8 @@ fn a_task_tells_everything_in_base_units() {
             "lease_seconds": 30.0,
             "renewal_period_seconds": 10.0,
         },
+        "node": "10.0.0.5:6379",
+        "witnesses": witnesses,
         "progress": {"moved": "2027-01-15T07:59:50.500Z", "missing": false, "unknown": null},
         "live_claims": ["srv-a"],
         "splits": [],
@@ -80,23 +111,7 @@ fn a_task_tells_everything_in_base_units() {
             "grace_seconds": 20.0, "settle_seconds": 5.0, "wind_down_seconds": 30.0, "blind_after_seconds": 60.0,
             "stale_after_seconds": 300.0, "fresh_for_seconds": 10.0, "max_hold_seconds": 43200.0,
         },
-        "totals": {
-            "wanted_seconds": 86400.0, "down_seconds": 61.5, "outage_seconds": 33.0, "split_seconds": 0.007,
-            "blind_seconds": 3.0,
-            "splits": [
-                {"name": "holders", "count": 1}, {"name": "claims", "count": 2}, {"name": "overlap", "count": 3},
-            ],
-            "acquisitions": 5,
-            "ends": [
-                {"name": "expired", "count": 1}, {"name": "ended_early", "count": 2}, {"name": "replaced", "count": 3},
-                {"name": "lost", "count": 4}, {"name": "unknown", "count": 5},
-            ],
-            "holds_lost": 2,
-            "renewals": 8640, "shortened": 4, "token_resets": 1, "phantom_holds": 6,
-            "handovers": {"count": 4, "sum_seconds": 963.4},
-            "outages": {"count": 1, "sum_seconds": 33.0},
-            "renewal_latency": {"count": 5, "sum_seconds": 40.055},
-        },
+        "totals": totals,
     });
     assert_eq!(told, expected, "{told:#}");
 }
@@ -104,9 +119,16 @@ fn a_task_tells_everything_in_base_units() {
 #[test]
 fn what_is_not_known_is_null() {
     let told = task_json(new_task("outbound"));
-    for path in
-        ["/lock/held", "/lock/hold", "/switches", "/paused", "/evidence_age_seconds", "/progress", "/lock/waiters"]
-    {
+    for path in [
+        "/lock/held",
+        "/lock/hold",
+        "/switches",
+        "/paused",
+        "/evidence_age_seconds",
+        "/progress",
+        "/lock/waiters",
+        "/node",
+    ] {
         assert_eq!(told.pointer(path), Some(&Value::Null), "{path}");
     }
     let far = ServerTime(i64::MAX);
@@ -133,20 +155,78 @@ fn an_unreadable_task_names_the_remedy() {
 }
 
 #[test]
+fn the_docs_tell_every_reason_and_its_remedy() {
+    let docs = std::fs::read_to_string("docs/operation.md").unwrap();
+    for why in Unknown::ALL {
+        let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` | ", why.name())));
+        assert!(row.is_some_and(|row| row.ends_with(&format!(". {} |", why.remedy()))), "{}: {row:?}", why.name());
+    }
+}
+
+#[test]
 fn redises_tell_how_they_are() {
-    let list: String = TaskList::new(published(vec![], vec![good_redis("main"), new_redis("spare")])).collect();
-    let list: Value = serde_json::from_str(&list).unwrap();
+    let redises = vec![good_redis("main"), new_redis("spare"), sentinel_redis("behind"), cluster_redis("many")];
+    let list = list_json(redises);
     assert_eq!(
         list["redises"][0],
         json!({
-            "name": "main", "address": "10.0.0.5:6379", "db": 0, "up": true, "unknown": null, "role": "master",
-            "role_verified": true, "version": "7.0.15", "last_success": "2027-01-15T08:00:00.000Z",
-            "clock_offset_seconds": -0.012, "reconnects": 1, "skipped_ticks": 2, "generation_changes": 3,
+            "name": "main", "kind": "standalone", "db": 0, "readable": true, "unknown": null, "blind_seconds": 0.0,
+            "masters": 1, "nodes": [{
+                "address": "10.0.0.5:6379", "decides": true, "up": true, "unknown": null, "role": "master",
+                "role_verified": true, "version": "7.0.15", "last_success": "2027-01-15T08:00:00.000Z",
+                "clock_offset_seconds": -0.012, "locks_behind": null, "deadline_lag_seconds": null,
+            }],
+            "sentinels": [], "uncovered_slots": 0, "reconnects": 1, "skipped_ticks": 2, "generation_changes": 3,
+            "locks_after_change": [
+                {"name": "kept", "count": 0}, {"name": "lost", "count": 0}, {"name": "changed", "count": 0},
+                {"name": "overlapped", "count": 0}, {"name": "over", "count": 0},
+            ],
             "errors": [{"name": "timeout", "count": 5}], "sample_duration": {"count": 5, "sum_seconds": 3.035},
         })
     );
-    assert_eq!(list["redises"][1]["up"], Value::Null);
+    assert_eq!((&list["redises"][1]["readable"], &list["redises"][1]["nodes"][0]["up"]), (&Value::Null, &Value::Null));
     assert_eq!((&list["tasks"], &list["sequence"]), (&json!([]), &json!(7)));
+
+    let behind = &list["redises"][2];
+    assert_eq!((&behind["kind"], &behind["masters"]), (&json!("sentinel"), &json!(2)));
+    assert_eq!(behind["nodes"][2]["deadline_lag_seconds"], json!(1.25));
+    assert_eq!(behind["nodes"][3]["unknown"]["reason"], json!("connect"));
+    assert_eq!(
+        behind["sentinels"][1],
+        json!({"address": "10.0.0.6:26379", "master": "10.0.0.6:6379", "unknown": null})
+    );
+    assert_eq!(behind["sentinels"][3]["unknown"]["reason"], json!("timeout"));
+    assert_eq!(behind["locks_after_change"][3], json!({"name": "overlapped", "count": 3}));
+    let many = &list["redises"][3];
+    assert_eq!(
+        (&many["readable"], &many["blind_seconds"], &many["uncovered_slots"]),
+        (&json!(false), &json!(75.0), &json!(12))
+    );
+}
+
+fn list_json(redises: Vec<RedisView>) -> Value {
+    serde_json::from_str(&TaskList::new(published(vec![], redises)).collect::<String>()).unwrap()
+}
+
+#[test]
+fn addresses_are_hostile_bytes_too() {
+    let evil = "evil\"\u{202e}\x1b[2J\n:6379";
+    let shown = r#"evil"\xe2\x80\xae\x1b[2J\x0a:6379"#;
+    let mut redis = sentinel_redis("main");
+    redis.nodes = vec![good_node(evil)];
+    redis.sentinels = vec![SentinelWord { address: evil.into(), master: Some(Ok(evil.into())) }];
+    let told = &list_json(vec![redis])["redises"][0];
+    for path in ["/nodes/0/address", "/sentinels/0/address", "/sentinels/0/master"] {
+        assert_eq!(told.pointer(path), Some(&json!(shown)), "{path}");
+    }
+    let mut view = full_task("outbound");
+    view.node = Some(evil.into());
+    view.witnesses = vec![witness(evil, Role::Master, Some(vec![secret()])), witness("b:1", Role::Replica, None)];
+    let told = task_json(view);
+    assert_eq!((&told["node"], &told["witnesses"][0]["node"]), (&json!(shown), &json!(shown)));
+    assert_eq!(told["witnesses"][0]["holders"][0]["digest"], json!(true));
+    assert_eq!(told["witnesses"][1]["holders"], Value::Null);
+    assert!(!told.to_string().contains("s3cr3t"), "{told}");
 }
 
 #[test]
@@ -167,6 +247,9 @@ fn secret() -> Holder {
 fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
     use EventKind as E;
     let holders = vec![secret(), holder(b"evil\x1b[2J")];
+    let nodes: Vec<Arc<str>> = vec!["evil\x1b[2J:1".into(), "b:1".into()];
+    let parties: Vec<Party> = holders.iter().map(|holder| party(holder.clone(), Some("evil\n:1"))).collect();
+    let aftermath = Aftermath { from: Some(nodes[0].clone()), to: Some(nodes[1].clone()), ..Aftermath::default() };
     let verdict = |to| E::Verdict { from: Some(Verdict::Running), to, rule: Rule::GapOverGrace };
     let ended = |reason| E::HoldEnded { holders: holders.clone(), reason, held_ms: Some(61_000) };
     let users = vec![b"dora".to_vec(), b"\xff".to_vec()];
@@ -185,7 +268,17 @@ fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::GapEnded { gap_ms: 1_500 }, Level::INFO, "gap_ended"),
         (E::PhantomHold { held_ms: 900 }, Level::INFO, "phantom_hold"),
         (E::Outage { outage_ms: 33_000 }, Level::WARN, "outage"),
-        (E::SplitBegan { kind: SplitKind::Claims, parties: holders.clone() }, Level::ERROR, "split_began"),
+        (
+            E::SplitBegan { kind: SplitKind::Masters, parties: parties.clone(), left_ms: Some(5) },
+            Level::ERROR,
+            "split_began",
+        ),
+        (
+            E::SplitBegan { kind: SplitKind::Claims, parties: parties.clone(), left_ms: None },
+            Level::ERROR,
+            "split_began",
+        ),
+        (E::RivalInDoubt { older: parties.clone(), newer: parties }, Level::WARN, "rival_in_doubt"),
         (E::SplitEnded { kind: SplitKind::Claims, lasted_ms: 7 }, Level::INFO, "split_ended"),
         (
             E::OverlapInDoubt { before: holders.clone(), now: holders.clone(), left_ms: 9 },
@@ -205,9 +298,18 @@ fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::LeaseLearned { lease_ms: 30_000 }, Level::DEBUG, "lease_learned"),
         (E::TaskUnreadable { why: Unknown::NoPermission }, Level::WARN, "task_unreadable"),
         (E::TaskReadable, Level::INFO, "task_readable"),
-        (E::RedisDown { why: Unknown::Auth }, Level::ERROR, "redis_down"),
+        (E::RedisDown { why: Unknown::Auth, decides: true }, Level::ERROR, "redis_down"),
+        (E::RedisDown { why: Unknown::Auth, decides: false }, Level::WARN, "redis_down"),
         (E::RedisUp, Level::INFO, "redis_up"),
         (E::GenerationChanged { change: GenerationChange::Flushed }, Level::WARN, "generation_changed"),
+        (E::MastersChanged { from: vec![], to: Ok(nodes.clone()) }, Level::INFO, "masters_changed"),
+        (E::MastersChanged { from: nodes.clone(), to: Ok(nodes.clone()) }, Level::WARN, "masters_changed"),
+        (E::MastersChanged { from: nodes, to: Err(Unknown::Quorum) }, Level::ERROR, "masters_changed"),
+        (E::RivalMaster, Level::WARN, "rival_master"),
+        (E::RivalMasterGone, Level::INFO, "rival_master_gone"),
+        (E::Aftermath(Aftermath { fates: [2, 0, 1, 0, 3], ..aftermath.clone() }), Level::INFO, "generation_settled"),
+        (E::Aftermath(Aftermath { fates: [2, 1, 0, 0, 0], ..aftermath.clone() }), Level::WARN, "generation_settled"),
+        (E::Aftermath(Aftermath { fates: [2, 0, 0, 1, 0], ..aftermath }), Level::WARN, "generation_settled"),
         (E::ClockStep { by_ms: -2_500 }, Level::WARN, "clock_step"),
     ]
 }
@@ -217,10 +319,19 @@ fn event(kind: EventKind) -> Event {
         EventKind::RedisDown { .. }
         | EventKind::RedisUp
         | EventKind::GenerationChanged { .. }
+        | EventKind::MastersChanged { .. }
+        | EventKind::RivalMaster
+        | EventKind::RivalMasterGone
+        | EventKind::Aftermath(_)
         | EventKind::ClockStep { .. } => Subject::Redis(RedisIndex(0), "main".into()),
         _ => Subject::Task(stopped_task("out\nbound").spec),
     };
-    Event { at: NOW, server_time: Some(ServerTime(1_800_000_000_000)), subject, kind }
+    let server_time = Some(ServerTime(1_800_000_000_000));
+    Event { at: NOW, server_time, subject, node: Some("evil\x1b[2J:1".into()), kind }
+}
+
+fn party(holder: Holder, node: Option<&str>) -> Party {
+    Party { holder, node: node.map(Into::into) }
 }
 
 #[test]
@@ -228,7 +339,8 @@ fn each_kind_is_told_at_its_level_without_secrets_or_control_characters() {
     for (kind, level, name) in every_kind() {
         let line = describe(&event(kind));
         assert_eq!((line.level, line.kind), (level, name));
-        let all = format!("{}|{}|{}", line.message, line.subject, line.who.as_deref().unwrap_or_default());
+        let [who, node] = [&line.who, &line.node].map(|text| text.as_deref().unwrap_or_default());
+        let all = format!("{}|{}|{who}|{node}", line.message, line.subject);
         assert!(!all.contains(char::is_control) && !all.contains("s3cr3t"), "{all:?}");
         assert_eq!(line.server_time.as_deref(), Some("2027-01-15T08:00:00.000Z"));
     }
@@ -240,11 +352,40 @@ fn a_line_says_who_why_and_for_how_long() {
     let ended = describe(&event(EventKind::HoldEnded { holders, reason: End::Expired, held_ms: Some(61_500) }));
     assert_eq!(ended.who.as_deref().unwrap().split(", ").nth(1), Some(r"evil\x1b[2J"));
     assert_eq!((ended.reason, ended.seconds), (Some("expired"), Some(61.5)));
-    let down = describe(&event(EventKind::RedisDown { why: Unknown::Auth }));
+    let down = describe(&event(EventKind::RedisDown { why: Unknown::Auth, decides: true }));
     assert_eq!((down.reason, down.remedy), (Some("auth"), Some(Unknown::Auth.remedy())));
     let verdict = EventKind::Verdict { from: Some(Verdict::Pending), to: Verdict::Down, rule: Rule::GapOverGrace };
     let verdict = describe(&event(verdict));
     assert_eq!(verdict.message, format!("pending -> down: {}", Rule::GapOverGrace.sentence()));
+    let parties = vec![party(holder(b"old"), None), party(holder(b"new"), Some("10.0.0.6:6379"))];
+    let split = EventKind::SplitBegan { kind: SplitKind::Masters, parties: parties.clone(), left_ms: Some(12_500) };
+    let split = describe(&event(split));
+    assert_eq!((split.who.as_deref(), split.reason), (Some("old, new at 10.0.0.6:6379"), Some("masters")));
+    assert_eq!((split.seconds, split.node.as_deref()), (Some(12.5), Some(r"evil\x1b[2J:1")));
+    let doubt = describe(&event(EventKind::RivalInDoubt { older: parties.clone(), newer: vec![parties[1].clone()] }));
+    assert_eq!(doubt.who.as_deref(), Some("old, new at 10.0.0.6:6379 -> new at 10.0.0.6:6379"));
+    let aftermath = Aftermath {
+        changes: vec![GenerationChange::Failover, GenerationChange::Replication],
+        from: Some("10.0.0.5:6379".into()),
+        to: Some("10.0.0.6:6379".into()),
+        bytes_lost: Some(512),
+        fates: [7, 1, 0, 2, 3],
+        overlap_ms: 17_250,
+        blind_ms: 8_000,
+    };
+    let told = describe(&event(EventKind::Aftermath(aftermath.clone())));
+    assert_eq!(
+        told.message,
+        "generation changed: 7 kept, 1 lost, 0 changed, 2 overlapped, 3 over; the new master never had the last 512 \
+         bytes or more; two holders for at least 17.25 s"
+    );
+    assert_eq!((told.who.as_deref(), told.reason), (Some("10.0.0.5:6379 -> 10.0.0.6:6379"), Some("failover")));
+    assert_eq!(told.seconds, Some(8.0));
+    let clean = Aftermath { bytes_lost: Some(0), fates: [7, 0, 0, 0, 0], overlap_ms: 0, ..aftermath };
+    let told = describe(&event(EventKind::Aftermath(clean)));
+    assert_eq!(told.message, "generation changed: 7 kept, 0 lost, 0 changed, 0 overlapped, 0 over");
+    let moved = EventKind::MastersChanged { from: vec!["a:1".into()], to: Ok(vec!["b:1".into(), "c:1".into()]) };
+    assert_eq!(describe(&event(moved)).who.as_deref(), Some("a:1 -> b:1, c:1"));
     let undecodable = EventKind::SwitchUndecodable { user: b"a".to_vec(), fits: Some(Codec::Kryo5) };
     assert!(describe(&event(undecodable)).message.contains("kryo5"));
 }
@@ -293,6 +434,7 @@ fn each_event_is_one_line_with_its_fields() {
     for (line, (_, level, name)) in lines.iter().zip(&kinds) {
         assert_eq!((line["level"].as_str(), line["fields"]["event"].as_str()), (Some(level.as_str()), Some(*name)));
         assert!(line["fields"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{line}");
+        assert_eq!(line["fields"]["node"], json!(r"evil\x1b[2J:1"));
         assert_ne!(line["fields"].get("task").is_some(), line["fields"].get("redis").is_some(), "{line}");
     }
     let outage = lines.iter().find(|line| line["fields"]["event"] == "outage").unwrap();

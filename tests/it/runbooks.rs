@@ -11,11 +11,17 @@ use stage::Stage;
 
 const SECTIONS: [&str; 6] = ["Meaning", "Impact", "Diagnosis", "Mitigation", "False alarm", "Prevention"];
 
+/// How the commands call `redis-cli`.
+const CLIENTS: [&str; 4] = ["$REDIS_CLI ", "$OTHER_CLI ", "$SENTINEL_CLI ", "$CLUSTER_CLI "];
+
 /// What `redis-cli` may be asked without a warning.
-const READS: [&str; 17] = [
+const READS: [&str; 22] = [
     "--scan ",
     "ACL GETUSER ",
     "CLIENT LIST",
+    "CLUSTER INFO",
+    "CLUSTER KEYSLOT ",
+    "CLUSTER NODES",
     "EXISTS ",
     "HGETALL ",
     "HKEYS ",
@@ -26,6 +32,8 @@ const READS: [&str; 17] = [
     "PTTL ",
     "PUBSUB NUMSUB ",
     "ROLE",
+    "SENTINEL CKQUORUM ",
+    "SENTINEL GET-MASTER-ADDR-BY-NAME ",
     "SLOWLOG GET ",
     "TIME",
     "TYPE ",
@@ -33,12 +41,13 @@ const READS: [&str; 17] = [
 ];
 
 /// What commands must tell in the situation that their runbook is for: page, part of the command, part of its output.
-const TOLD: [(&str, &str, &str); 24] = [
+const TOLD: [(&str, &str, &str); 35] = [
     ("LockwatchTaskDown", "/api/v1/tasks/", "nobody has held the lock for longer than grace"),
     ("LockwatchTaskDown", "PTTL", "-2"),
     ("LockwatchTaskSplit", "/api/v1/tasks/", "holders"),
     ("LockwatchTaskSplit", "HGETALL \"$LOCK_KEY\"", ":57"),
     ("LockwatchTaskSplit", "splits_total", "kind=\"holders\"} 1"),
+    ("LockwatchTaskSplit", "OTHER_CLI ROLE", "slave"),
     ("LockwatchTaskStalled", "/api/v1/tasks/", "wh-app-01"),
     ("LockwatchTaskStalled", "PUBSUB", "redisson_lock__channel:{outbound:lock}\n1"),
     ("LockwatchSwitchesLost", "lost_users", "anna"),
@@ -50,6 +59,13 @@ const TOLD: [(&str, &str, &str); 24] = [
     ("LockwatchTaskBlind", "TYPE \"$LOCK_KEY\"", "string"),
     ("LockwatchRedisUnreachable", "/api/v1/tasks", "\"auth\""),
     ("LockwatchRedisUnreachable", "ACL GETUSER", "off"),
+    ("LockwatchRedisUnreachable", "/api/v1/tasks", "false"),
+    ("LockwatchRivalMaster", "OTHER_CLI ROLE", "master"),
+    ("LockwatchRivalMaster", "GET-MASTER-ADDR", "127.0.0.1"),
+    ("LockwatchRivalMaster", "CLIENT LIST", "addr="),
+    ("LockwatchSentinelMissing", "CKQUORUM", "OK"),
+    ("LockwatchReplicaBehind", "OTHER_CLI INFO", "master_link_status:up"),
+    ("LockwatchReplicaBehind", "REDIS_CLI INFO", "state=online"),
     ("LockwatchTaskUnwanted", "HGETALL \"$SWITCHES\"", "anna\n0"),
     ("LockwatchLeaseExpired", "expired", "reason=\"expired\"} "),
     ("LockwatchLockPersistent", "PTTL", "-1"),
@@ -58,6 +74,9 @@ const TOLD: [(&str, &str, &str); 24] = [
     ("alerting", "MONITOR", "EVAL"),
     ("alerting", "HGETALL \"$HOSTS\"", "wh-app-01"),
     ("alerting", "/api/v1/rules", "lockwatch.pages"),
+    ("alerting", "locks_after_change", "fate=\"kept\"} "),
+    ("alerting", "CLUSTER INFO", "cluster_state:ok"),
+    ("alerting", "CLUSTER NODES", "0-16383"),
 ];
 
 #[test]
@@ -112,7 +131,7 @@ fn every_link_resolves() {
 fn a_command_that_changes_redis_says_what_to_check_before() {
     for page in pages() {
         for command in commands(&page.text) {
-            let asked = command.text.split_once("$REDIS_CLI ").map(|(_, rest)| rest);
+            let asked = CLIENTS.iter().find_map(|client| Some(command.text.split_once(client)?.1));
             let writes = asked.is_some_and(|asked| !READS.iter().any(|read| asked.starts_with(read.trim_end())));
             assert_eq!(writes, command.comment.starts_with("WRITES"), "{}: {command:?}", page.name());
         }

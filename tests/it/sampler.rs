@@ -6,17 +6,15 @@ mod sampling;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch::config::RedisConfig;
+use lockwatch::config::{HostPort, Login, RedisConfig, Servers};
 
 /// A redis block for a server on this machine.
 fn config(port: u16) -> RedisConfig {
     RedisConfig {
         name: Arc::from("main"),
-        host: "127.0.0.1".to_owned(),
-        port,
+        servers: Servers::One(HostPort { host: "127.0.0.1".to_owned(), port }),
         db: 0,
-        username: None,
-        password: None,
+        login: Login::default(),
         interval: Duration::from_millis(100),
         timeout: Duration::from_millis(500),
         assume_master: false,

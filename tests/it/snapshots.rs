@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch::published::{Published, ReloadStatus};
-use lockwatch_model::input::Generation;
-use lockwatch_model::reading::{Holder, Mode};
-use lockwatch_model::snapshot::{Durations, HoldView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals};
+use lockwatch_model::input::{Generation, Role, SentinelWord};
+use lockwatch_model::reading::{Holder, Mode, Unknown};
+use lockwatch_model::snapshot::{
+    Durations, HoldView, NodeView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals, WitnessView,
+};
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind, TaskSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec,
     WantedSource, WantedSpec,
 };
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
@@ -33,21 +35,64 @@ pub(crate) fn new_redis(name: &str) -> RedisView {
     RedisView {
         spec: RedisSpec {
             name: name.into(),
-            address: "10.0.0.5:6379".into(),
+            kind: RedisKind::Standalone,
+            addresses: vec!["10.0.0.5:6379".into()],
             db: 0,
             interval_ms: 1000,
             timeout_ms: 3000,
             assume_master: false,
         },
+        readable: None,
+        unknown: None,
+        blind_ms: 0,
+        masters: None,
+        nodes: vec![new_node("10.0.0.5:6379")],
+        sentinels: Vec::new(),
+        uncovered_slots: 0,
+        generations: Vec::new(),
+        totals: RedisTotals::default(),
+    }
+}
+
+/// A server that was not asked yet.
+fn new_node(address: &str) -> NodeView {
+    NodeView {
+        address: address.into(),
+        decides: true,
         up: None,
         unknown: None,
         role: None,
         role_verified: None,
         last_success: None,
         clock_offset_ms: None,
-        generation: None,
+        locks_behind: None,
+        deadline_lag_ms: None,
         version: None,
-        totals: RedisTotals::default(),
+    }
+}
+
+/// A master that decides.
+pub(crate) fn good_node(address: &str) -> NodeView {
+    NodeView {
+        up: Some(true),
+        role: Some(Role::Master),
+        role_verified: Some(true),
+        last_success: Some(ServerTime(1_800_000_000_000)),
+        clock_offset_ms: Some(-12),
+        version: Some("7.0.15".into()),
+        ..new_node(address)
+    }
+}
+
+/// A replica whose answers are evidence only.
+pub(crate) fn replica(address: &str) -> NodeView {
+    NodeView {
+        decides: false,
+        role: Some(Role::Replica),
+        clock_offset_ms: Some(2_500),
+        locks_behind: Some(2),
+        deadline_lag_ms: Some(1_250),
+        ..good_node(address)
     }
 }
 
@@ -57,22 +102,77 @@ pub(crate) fn good_redis(name: &str) -> RedisView {
     totals.errors[4] = 5;
     [1, 1, 3, 30, 3000].into_iter().for_each(|ms| totals.sample_duration.observe(ms));
     RedisView {
-        up: Some(true),
-        role: Some("master"),
-        role_verified: Some(true),
-        last_success: Some(ServerTime(1_800_000_000_000)),
-        clock_offset_ms: Some(-12),
-        generation: Some(Arc::new(Generation {
-            run_id: b"5f6e1c0a".to_vec(),
-            replication_id: b"90ab12cd".to_vec(),
-            flushes: 3,
-            evictions: 9,
-            started_empty: Some(true),
-        })),
-        version: Some("7.0.15".into()),
+        readable: Some(true),
+        masters: Some(1),
+        nodes: vec![good_node("10.0.0.5:6379")],
+        generations: vec![generation(b"90ab12cd")],
         totals,
         ..new_redis(name)
     }
+}
+
+fn generation(replication_id: &[u8]) -> Arc<Generation> {
+    Arc::new(Generation {
+        run_id: b"5f6e1c0a".to_vec(),
+        replication_id: replication_id.to_vec(),
+        forked_from: None,
+        flushes: 3,
+        evictions: 9,
+        started_empty: Some(true),
+    })
+}
+
+/// A redis behind Sentinels after a failover: the old master came back as one, a replica lags, another is down, and one
+/// Sentinel has not heard of it yet.
+pub(crate) fn sentinel_redis(name: &str) -> RedisView {
+    let says = |address: &str, master| SentinelWord { address: address.into(), master };
+    let new_master = || Some(Ok("10.0.0.6:6379".into()));
+    let mut redis = good_redis(name);
+    redis.spec.kind = RedisKind::Sentinel;
+    redis.spec.addresses =
+        ["10.0.0.5:26379", "10.0.0.6:26379", "10.0.0.7:26379", "10.0.0.8:26379"].map(Into::into).into();
+    redis.totals.fates = [7, 1, 2, 3, 4];
+    let lost = NodeView { up: Some(false), unknown: Some(Unknown::Connect), ..replica("10.0.0.8:6379") };
+    RedisView {
+        masters: Some(2),
+        nodes: vec![
+            NodeView { decides: false, ..good_node("10.0.0.5:6379") },
+            NodeView { clock_offset_ms: Some(700), ..good_node("10.0.0.6:6379") },
+            replica("10.0.0.7:6379"),
+            NodeView { locks_behind: None, deadline_lag_ms: None, ..lost },
+        ],
+        sentinels: vec![
+            says("10.0.0.5:26379", Some(Ok("10.0.0.5:6379".into()))),
+            says("10.0.0.6:26379", new_master()),
+            says("10.0.0.7:26379", new_master()),
+            says("10.0.0.8:26379", Some(Err(Unknown::Timeout))),
+        ],
+        ..redis
+    }
+}
+
+/// A cluster of two shards, one of which does not answer.
+pub(crate) fn cluster_redis(name: &str) -> RedisView {
+    let mut redis = good_redis(name);
+    redis.spec.kind = RedisKind::Cluster;
+    redis.spec.addresses = vec!["10.0.1.1:6379".into(), "10.0.1.2:6379".into()];
+    RedisView {
+        readable: Some(false),
+        unknown: Some(Unknown::Timeout),
+        blind_ms: 75_000,
+        nodes: vec![
+            good_node("10.0.1.1:6379"),
+            NodeView { up: Some(false), unknown: Some(Unknown::Timeout), ..good_node("10.0.1.2:6379") },
+        ],
+        uncovered_slots: 12,
+        generations: vec![generation(b"90ab12cd"), generation(b"17c0ffee")],
+        ..redis
+    }
+}
+
+/// What another server shows of a task's lock.
+pub(crate) fn witness(node: &str, role: Role, holders: Option<Vec<Holder>>) -> WitnessView {
+    WitnessView { node: node.into(), role, at: Mono(NOW.0 - 750), holders, behind_ms: None }
 }
 
 /// A task with the least configuration, of which nothing was read yet.
@@ -96,6 +196,8 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         lock_fact: LockFact::Unknown,
         held: None,
         unknown: None,
+        node: None,
+        witnesses: Vec::new(),
         last_reading: None,
         hold: None,
         waiters: None,
@@ -119,6 +221,7 @@ pub(crate) fn stopped_task(name: &str) -> TaskView {
         rule: Rule::FreeUnset,
         lock_fact: LockFact::Free,
         held: Some(false),
+        node: Some("10.0.0.5:6379".into()),
         last_reading: Some(Mono(NOW.0 - 250)),
         ..new_task(name)
     }
@@ -156,6 +259,10 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         lost_users: vec![b"dora".to_vec()],
         lock_fact: LockFact::Held,
         held: Some(true),
+        witnesses: vec![WitnessView {
+            behind_ms: Some(1_250),
+            ..witness("10.0.0.7:6379", Role::Replica, Some(vec![holder(b"3f2b9c1e-client")]))
+        }],
         hold: Some(hold(vec![(holder(b"3f2b9c1e-client"), Some(b"srv-a".to_vec()))])),
         waiters: Some(1),
         fencing_token: Some(-42),
@@ -198,7 +305,7 @@ fn totals() -> Totals {
         outage_ms: 33_000,
         split_ms: 7,
         blind_ms: 3_000,
-        splits: [1, 2, 3],
+        splits: [1, 4, 2, 3],
         renewals: 8_640,
         shortened: 4,
         acquisitions: 5,

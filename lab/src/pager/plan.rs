@@ -25,6 +25,8 @@ const TEAM: &str = "logistics";
 pub(super) struct TaskPlan {
     pub(super) name: String,
     pub(super) redis: &'static str,
+    /// Its redis has a replica, and the agents know both servers without Sentinel.
+    pub(super) replicated: bool,
     wanted: Wanted,
     progress: bool,
     claims: bool,
@@ -47,6 +49,7 @@ impl TaskPlan {
         TaskPlan {
             name: name.into(),
             redis: MAIN,
+            replicated: false,
             wanted: Wanted::Switches,
             progress: false,
             claims: false,
@@ -60,6 +63,11 @@ impl TaskPlan {
     /// On a redis of this name, which no other scenario uses.
     pub(super) fn on(self, redis: &'static str) -> TaskPlan {
         TaskPlan { redis, ..self }
+    }
+
+    /// On a redis of this name with a replica.
+    pub(super) fn on_replicated(self, redis: &'static str) -> TaskPlan {
+        TaskPlan { redis, replicated: true, ..self }
     }
 
     pub(super) fn never_wanted(self) -> TaskPlan {
@@ -160,12 +168,17 @@ impl TaskPlan {
 
 /// The agent's configuration for these tasks.
 pub(super) fn config<'a>(
-    redises: impl IntoIterator<Item = (&'a str, SocketAddr)>,
+    redises: impl IntoIterator<Item = (&'a str, &'a [SocketAddr])>,
     tasks: impl IntoIterator<Item = &'a TaskPlan>,
 ) -> String {
     let mut text = "labels: [team, severity, standby]\nredis:\n".to_owned();
-    for (name, address) in redises {
-        let _ = writeln!(text, "  {name}: {{url: \"redis://{address}/0\", interval: {}}}", ms(INTERVAL));
+    for (name, addresses) in redises {
+        let urls: Vec<String> = addresses.iter().map(|address| format!("\"redis://{address}/0\"")).collect();
+        let servers = match urls.as_slice() {
+            [url] => format!("url: {url}"),
+            urls => format!("nodes: [{}]", urls.join(", ")),
+        };
+        let _ = writeln!(text, "  {name}: {{{servers}, interval: {}}}", ms(INTERVAL));
     }
     text.push_str("tasks:\n");
     tasks.into_iter().for_each(|task| text.push_str(&task.yaml()));

@@ -2,6 +2,7 @@
 
 mod agents;
 mod crash;
+mod failover;
 mod odd;
 mod pause;
 mod redis;
@@ -23,6 +24,7 @@ pub(super) fn all() -> Vec<Scenario> {
         pause::all(),
         odd::all(),
         redis::all(),
+        failover::all(),
         upstream::all(),
         reload::all(),
         agents::all(),

@@ -1,5 +1,6 @@
 //! The verbs in which scenarios are written.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -51,6 +52,11 @@ impl Scene {
         Ok(self.stage.redises.get(name).with_context(|| format!("no redis {name}"))?.lock().await)
     }
 
+    /// The second server of a redis.
+    pub(super) async fn replica(&self, name: &str) -> anyhow::Result<MutexGuard<'_, Redis>> {
+        Ok(self.stage.replicas.get(name).with_context(|| format!("no replica of {name}"))?.lock().await)
+    }
+
     pub(super) async fn agent(&self, at: usize) -> anyhow::Result<MutexGuard<'_, Agent>> {
         Ok(self.stage.agents.get(at).with_context(|| format!("no agent {at}"))?.lock().await)
     }
@@ -85,6 +91,11 @@ impl Scene {
     /// Must come for one agent.
     pub(super) fn expect_of_agent(&self, alert: &str, at: usize, due: Instant) -> anyhow::Result<Entry> {
         self.expect(self.labels_of_agent(alert, at)?, due)
+    }
+
+    /// May come for a whole redis.
+    pub(super) fn may_of_redis(&self, alert: &str, redis: &str) {
+        self.may(labels(alert, &[("redis", redis)]));
     }
 
     pub(super) fn may_of_agent(&self, alert: &str, at: usize) -> anyhow::Result<()> {
@@ -168,6 +179,14 @@ impl Task {
         Ok(worker)
     }
 
+    /// A worker that holds the lock on the second server and works.
+    pub(super) async fn holder_at_replica(&self) -> anyhow::Result<Worker> {
+        let address = self.scene.replica(self.plan.redis).await?.address();
+        let mut worker = self.worker_at(address, Lost::GiveUp).await?;
+        worker.holds().await?;
+        Ok(worker)
+    }
+
     /// A worker that contends for the lock.
     pub(super) async fn candidate(&self) -> anyhow::Result<Worker> {
         self.worker(Lost::GiveUp).await
@@ -181,8 +200,13 @@ impl Task {
     }
 
     async fn worker(&self, after_loss: Lost) -> anyhow::Result<Worker> {
+        let address = self.scene.redis(self.plan.redis).await?.address();
+        self.worker_at(address, after_loss).await
+    }
+
+    async fn worker_at(&self, redis: SocketAddr, after_loss: Lost) -> anyhow::Result<Worker> {
         let setup = WorkerSetup {
-            redis: self.scene.redis(self.plan.redis).await?.address(),
+            redis,
             lock: self.plan.lock(),
             lease: self.plan.lease,
             progress: self.plan.progress(),

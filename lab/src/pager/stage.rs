@@ -100,12 +100,13 @@ pub(super) struct Stage {
     /// Under which addresses Prometheus knows the agents.
     pub(super) instances: Vec<String>,
     /// Where each agent finds the redises.
-    addresses: Vec<BTreeMap<&'static str, SocketAddr>>,
+    addresses: Vec<BTreeMap<&'static str, Vec<SocketAddr>>>,
     _scrapes: Vec<LossyScrapes>,
     pub(super) agents: Vec<Mutex<Agent>>,
     pub(super) links: BTreeMap<&'static str, Link>,
     pub(super) clocks: BTreeMap<&'static str, ClockProxy>,
     pub(super) redises: BTreeMap<&'static str, Mutex<Redis>>,
+    pub(super) replicas: BTreeMap<&'static str, Mutex<Redis>>,
     pub(super) elsewhere: BTreeMap<&'static str, Redis>,
 }
 
@@ -195,18 +196,25 @@ impl Stage {
         let names: BTreeSet<&'static str> = tasks.iter().map(|task| task.redis).collect();
 
         let (mut redises, mut elsewhere) = (BTreeMap::new(), BTreeMap::new());
-        let (mut clocks, mut links) = (BTreeMap::new(), BTreeMap::new());
+        let (mut clocks, mut links, mut replicas) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
         for name in names {
             let redis = Redis::start().await?;
             let mut address = redis.address();
+            let mut behind = Vec::new();
+            if tasks.iter().any(|task| task.redis == name && task.replicated) {
+                let replica = Redis::start().await?;
+                replica.follow(Some(&redis)).await?;
+                behind.push(replica.address());
+                replicas.insert(name, Mutex::new(replica));
+            }
             redises.insert(name, Mutex::new(redis));
             if wiring.clocks {
                 let clock = ClockProxy::start(address).await?;
                 address = clock.address();
                 clocks.insert(name, clock);
             }
-            first.insert(name, address);
+            first.insert(name, [vec![address], behind.clone()].concat());
             if wiring.last_agent_elsewhere && name != CONTROL {
                 let other = Redis::start().await?;
                 address = other.address();
@@ -217,14 +225,14 @@ impl Stage {
                 address = link.address();
                 links.insert(name, link);
             }
-            last.insert(name, address);
+            last.insert(name, [vec![address], behind].concat());
         }
 
         let (mut agents, mut instances, mut addresses, mut scrapes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for at in 1..=plan.agents {
             let of_agent = if at == plan.agents { last.clone() } else { first.clone() };
             let agent =
-                Agent::start(&plan::config(of_agent.iter().map(|(name, address)| (*name, *address)), &tasks)).await?;
+                Agent::start(&plan::config(of_agent.iter().map(|(name, at)| (*name, at.as_slice())), &tasks)).await?;
             let mut address = agent.address();
             if let Some(share) = wiring.lost_scrapes {
                 let lossy = LossyScrapes::start(address, share, SEED + u64::try_from(at)?).await?;
@@ -272,18 +280,19 @@ impl Stage {
             links,
             clocks,
             redises,
+            replicas,
             elsewhere,
         })
     }
 
     /// The configuration of an agent with these tasks instead of the ones that it began with.
     pub(super) fn config<'a>(
-        &self,
+        &'a self,
         agent: usize,
         tasks: impl IntoIterator<Item = &'a TaskPlan>,
     ) -> anyhow::Result<String> {
         let addresses = self.addresses.get(agent).with_context(|| format!("no agent {agent}"))?;
-        Ok(plan::config(addresses.iter().map(|(name, address)| (*name, *address)), tasks))
+        Ok(plan::config(addresses.iter().map(|(name, at)| (*name, at.as_slice())), tasks))
     }
 
     /// Everything that counts as told so far: the notifications of pages, and the warnings that Alertmanager knew.

@@ -11,11 +11,13 @@ use tempfile::TempDir;
 use tokio::process::Command;
 
 use super::port::free_address;
-use super::process::{Process, Signal};
+use super::process::{Process, Signal, until};
 use super::program::Program;
 
 /// Bound of each wait for a reply.
 const REPLY_WITHIN: Duration = Duration::from_secs(5);
+/// Bound of the first replication.
+const SYNC_WITHIN: Duration = Duration::from_secs(30);
 const DUMP: &str = "dump.rdb";
 
 /// A running or stopped server without password, append-only file or periodic saves.
@@ -76,6 +78,26 @@ impl Redis {
             Some(mut process) => process.kill().await,
             None => Ok(()),
         }
+    }
+
+    /// Makes it follow `master` and waits until it has all of its data; `None`: it becomes a master.
+    ///
+    /// # Errors
+    /// When it cannot.
+    pub async fn follow(&self, master: Option<&Redis>) -> anyhow::Result<()> {
+        let mut connection = self.connect().await?;
+        let (host, port) = match master {
+            Some(master) => (master.address.ip().to_string(), master.address.port().to_string()),
+            None => ("NO".to_owned(), "ONE".to_owned()),
+        };
+        redis::cmd("REPLICAOF").arg(host).arg(port).exec_async(&mut connection).await.context("cannot follow")?;
+        let expected = if master.is_some() { "master_link_status:up" } else { "role:master" };
+        until(SYNC_WITHIN, "replication is as it shall be", async || {
+            let info: Result<String, _> =
+                redis::cmd("INFO").arg("replication").query_async(&mut connection.clone()).await;
+            info.is_ok_and(|info| info.contains(expected))
+        })
+        .await
     }
 
     /// Writes its data, for a start that keeps them.

@@ -4,7 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::*;
-use crate::reading::{Extras, Held, Mode, Unknown};
+use crate::reading::{Beside, Extras, Held, Holder, Mode, Unknown};
 
 /// What the imagined server answers at an instant: the lock, and the switches that exist (with `+` in front: on).
 type Answer = (LockReading, &'static [&'static str]);
@@ -12,7 +12,7 @@ type Answer = (LockReading, &'static [&'static str]);
 const WORLD_MS: i64 = 1_700_000_000_000;
 
 fn tasks(count: u32) -> Vec<Watched> {
-    (0..count).map(|task| Watched { task: TaskIndex(task), grace_ms: None }).collect()
+    (0..count).map(|task| Watched { task: TaskIndex(task), grace_ms: None, proves_holders: false }).collect()
 }
 
 /// A plan for tasks that may be wanted, with this grace.
@@ -36,11 +36,10 @@ fn reading(answer: Answer) -> TaskReading {
     TaskReading {
         lock: answer.0,
         extras: Extras::default(),
-        switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None }),
-        progress: None,
-        claims: None,
-        hosts: None,
-        pause: None,
+        beside: Beside {
+            switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None }),
+            ..Beside::default()
+        },
     }
 }
 
@@ -472,4 +471,118 @@ fn only_the_tasks_of_the_round_that_broke_are_suspects() {
     assert_eq!(schedule.due(Mono(1)), None);
     let next = schedule.due(Mono(1_000)).unwrap();
     assert_eq!((next.tasks, next.withheld), (vec![TaskIndex(0), TaskIndex(1), TaskIndex(3)], vec![TaskIndex(2)]));
+}
+
+/// Reads everything that is due at `now` and returns the tasks, sorted.
+fn read_due(schedule: &mut Schedule, now: u64) -> Vec<u32> {
+    let mut read = Vec::new();
+    while let Some(batch) = schedule.due(Mono(now)) {
+        for task in &batch.tasks {
+            let at = ServerTime(WORLD_MS + i64::try_from(now).unwrap());
+            schedule.observe(*task, Mono(now), at, &reading((held_until(60_000), &[])));
+            read.push(task.0);
+        }
+        schedule.finished(&batch);
+    }
+    read.sort_unstable();
+    read
+}
+
+fn some(tasks: &[u32]) -> Vec<Watched> {
+    tasks.iter().map(|task| Watched { task: TaskIndex(*task), grace_ms: None, proves_holders: false }).collect()
+}
+
+#[test]
+fn tasks_that_stay_keep_their_rhythm_when_others_come_and_go() {
+    let mut schedule = Schedule::new(some(&[1, 2, 3]), 1_000, Mono(0));
+    assert_eq!(read_due(&mut schedule, 0), [1, 2, 3]);
+    schedule.change(some(&[2, 3, 4, 5]), Mono(300));
+    assert_eq!(schedule.next_wake(), Some(Mono(300)));
+    assert_eq!(read_due(&mut schedule, 300), [4, 5], "only the new ones are due at once");
+    assert_eq!(schedule.next_wake(), Some(Mono(1_000)));
+    assert_eq!(read_due(&mut schedule, 1_000), [2, 3, 4, 5]);
+    assert_eq!(schedule.take_skipped(), 0);
+    schedule.change(Vec::new(), Mono(1_100));
+    assert_eq!(schedule.next_wake(), Some(Mono(2_000)), "a server without tasks is still asked how it is");
+}
+
+#[test]
+fn changes_faster_than_the_interval_starve_nobody() {
+    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
+    let mut read = [0; 2];
+    for now in (0..5_000).step_by(50) {
+        schedule.change(some(&[1, 2, 10 + u32::try_from(now).unwrap()]), Mono(now));
+        for task in read_due(&mut schedule, now) {
+            if let Some(count) = read.get_mut(usize::try_from(task).unwrap() - 1) {
+                *count += 1;
+            }
+        }
+    }
+    assert_eq!(read, [5, 5]);
+}
+
+#[test]
+fn a_confirmation_outlives_a_change_of_tasks() {
+    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
+    let batch = schedule.due(Mono(0)).unwrap();
+    schedule.observe(TaskIndex(2), Mono(0), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+    schedule.finished(&batch);
+    schedule.change(some(&[2, 7]), Mono(100));
+    assert_eq!(read_due(&mut schedule, 100), [7]);
+    assert_eq!(schedule.next_wake(), Some(Mono(260)));
+    assert_eq!(read_due(&mut schedule, 260), [2]);
+}
+
+#[test]
+fn what_is_under_way_ends_after_a_change_of_tasks() {
+    for broken in [false, true] {
+        let mut schedule = Schedule::new(some(&[1, 2, 3]), 1_000, Mono(0));
+        let mut batch = schedule.due(Mono(0)).unwrap();
+        schedule.change(some(&[2, 3, 4]), Mono(10));
+        batch.detach();
+        assert_eq!(read_due(&mut schedule, 10), [4]);
+        if broken {
+            schedule.broken(&batch);
+            assert_eq!(read_due(&mut schedule, 20), [2, 3], "they are asked again at once");
+        } else {
+            schedule.finished(&batch);
+            assert!(read_due(&mut schedule, 20).is_empty());
+        }
+        assert_eq!(read_due(&mut schedule, 1_000), [2, 3, 4]);
+    }
+}
+
+#[test]
+fn a_task_with_too_large_a_reply_stays_apart_when_others_come() {
+    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
+    let batch = schedule.due(Mono(0)).unwrap();
+    schedule.too_large(&batch, &batch.tasks, Mono(0));
+    while let Some(batch) = schedule.due(Mono(0)) {
+        match batch.tasks.as_slice() {
+            [TaskIndex(2)] => schedule.too_large(&batch, &batch.tasks, Mono(0)),
+            _ => schedule.finished(&batch),
+        }
+    }
+    schedule.change(some(&[1, 2, 3]), Mono(10));
+    assert_eq!(read_due(&mut schedule, 1_000), [1, 3]);
+    schedule.change(some(&[1, 3]), Mono(1_010));
+    assert_eq!(read_due(&mut schedule, 61_000), [1, 3], "it is gone, and is not tried again");
+}
+
+/// Beside other servers, a new holder is looked at again when it can be no phantom any more; the same one is not.
+#[test]
+fn a_new_holder_is_proved_where_there_are_other_servers() {
+    let held = |who: &str| {
+        let holders = vec![Holder { client: who.as_bytes().to_vec(), thread: None, entries: None, secret: false }];
+        LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
+    };
+    for (proves_holders, extra) in [(true, 2), (false, 0)] {
+        let watched = vec![Watched { task: TaskIndex(0), grace_ms: None, proves_holders }];
+        let mut schedule = Schedule::new(watched, 5_000, Mono(0));
+        let world = |at: u64| -> Answer { (held(if at < 10_000 { "A" } else { "B" }), &[]) };
+        let log = run(&mut schedule, 24_000, 1, world);
+        let extras: Vec<&String> = log.iter().filter(|line| line.contains("extra")).collect();
+        assert_eq!(extras.len(), extra, "{log:?}");
+        assert!(extras.iter().all(|line| line.starts_with("1170") || line.starts_with("11170")), "{log:?}");
+    }
 }

@@ -32,9 +32,10 @@ impl Scheme for Redisson {
         }
     }
 
-    fn extras(&self, key: &[u8]) -> Vec<Command> {
+    fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command> {
+        let count = if sharded { "SHARDNUMSUB" } else { "NUMSUB" };
         vec![
-            command!("PUBSUB", "NUMSUB", prefixed(b"redisson_lock__channel", key), prefixed(b"redisson_rwlock", key)),
+            command!("PUBSUB", count, prefixed(b"redisson_lock__channel", key), prefixed(b"redisson_rwlock", key)),
             command!("LLEN", prefixed(b"redisson_lock_queue", key)),
             command!("GETRANGE", prefixed(b"redisson_lock_token", key), "0", "31"),
         ]

@@ -32,7 +32,7 @@ impl Scheme for Token {
         }
     }
 
-    fn extras(&self, _key: &[u8]) -> Vec<Command> {
+    fn extras(&self, _key: &[u8], _sharded: bool) -> Vec<Command> {
         Vec::new()
     }
 

@@ -1,13 +1,18 @@
 //! The names that a timeline may check, and how events read as words.
 
-use lockwatch_model::event::{End, Event, EventKind, SplitKind};
+use std::sync::Arc;
+
+use lockwatch_model::event::{Aftermath, End, Event, EventKind, Fate, Party, SplitKind};
 use lockwatch_model::histogram::Histogram;
 use lockwatch_model::reading::{Holder, Unknown};
 use lockwatch_model::snapshot::{HoldView, RedisView, TaskView, Totals};
 use lockwatch_model::time::{Mono, ServerTime};
 
 use super::text::{Found, seconds};
-use super::world::{SERVER_ORIGIN_MS, mono};
+use super::world::{MONO_ORIGIN_MS, SERVER_ORIGIN_MS, mono};
+
+/// How far the servers' clocks are from the agent's when nothing has stepped.
+const CLOCKS_APART_MS: i64 = SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64;
 
 /// The field `name` of what is seen of a task and its redis.
 pub(crate) fn field(view: &TaskView, redis: &RedisView, name: &str) -> Result<Found, String> {
@@ -16,6 +21,7 @@ pub(crate) fn field(view: &TaskView, redis: &RedisView, name: &str) -> Result<Fo
         .or_else(|| of_durations(view, name))
         .or_else(|| of_totals(&view.totals, name))
         .or_else(|| of_redis(redis, name))
+        .or_else(|| of_server(view, redis, name))
         .ok_or_else(|| format!("there is no field `{name}` (see README.md)"))
 }
 
@@ -37,6 +43,8 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "fact" => word(view.lock_fact.name()),
         "held" => tri(view.held),
         "unknown" => reason(view.unknown),
+        "node" => view.node.as_ref().map_or(word("none"), |node| word(short(node))),
+        "witnesses" => joined(view.witnesses.iter().map(|witness| short(&witness.node).to_owned())),
         "last_reading" => optional(view.last_reading.map(agent_ms)),
         "waiters" => count(view.waiters),
         "token" => view.fencing_token.map_or(word("none"), |token| Found::Count(token.unsigned_abs())),
@@ -126,14 +134,38 @@ fn of_totals(totals: &Totals, name: &str) -> Option<Found> {
 }
 
 fn of_redis(redis: &RedisView, name: &str) -> Option<Found> {
+    if let Some(fate) = name.strip_prefix("fates.") {
+        let at = Fate::ALL.iter().position(|known| known.name() == fate)?;
+        return redis.totals.fates.get(at).copied().map(Found::Count);
+    }
     Some(match name {
-        "redis.up" => tri(redis.up),
+        "redis.up" => tri(redis.readable),
+        "redis.blind" => Found::Ms(signed(redis.blind_ms)),
+        "redis.masters" => count(redis.masters),
         "redis.unknown" => reason(redis.unknown),
-        "redis.role_verified" => tri(redis.role_verified),
+        "redis.role_verified" => tri(redis.nodes.first().and_then(|node| node.role_verified)),
         "redis.errors" => Found::Count(redis.totals.errors.iter().sum()),
         "redis.skipped_ticks" => Found::Count(redis.totals.skipped_ticks),
         "redis.generation_changes" => Found::Count(redis.totals.generation_changes),
         "redis.samples" => Found::Count(redis.totals.sample_duration.count()),
+        _ => return None,
+    })
+}
+
+/// One server, by its name: `role.b`; or what it shows of the lock, if it does not decide: `behind.b`.
+fn of_server(view: &TaskView, redis: &RedisView, name: &str) -> Option<Found> {
+    let (what, server) = name.split_once('.')?;
+    let node = redis.nodes.iter().find(|node| short(&node.address) == server);
+    let witness = view.witnesses.iter().find(|witness| short(&witness.node) == server);
+    Some(match what {
+        "decides" => node.map_or(word("none"), |node| tri(Some(node.decides))),
+        "up" => node.map_or(word("none"), |node| tri(node.up)),
+        "role" => node.and_then(|node| node.role).map_or(word("none"), |role| word(role.name())),
+        "locks_behind" => count(node.and_then(|node| node.locks_behind)),
+        "deadline_lag" => optional(node.and_then(|node| node.deadline_lag_ms).map(signed)),
+        "clock" => optional(node.and_then(|node| node.clock_offset_ms).map(|ms| ms - CLOCKS_APART_MS)),
+        "shown" => joined(witness.iter().flat_map(|witness| witness.holders.iter().flatten()).map(|h| text(&h.client))),
+        "behind" => optional(witness.and_then(|witness| witness.behind_ms).map(signed)),
         _ => return None,
     })
 }
@@ -156,7 +188,12 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
         EventKind::GapEnded { gap_ms } => ("gap_ended", vec![seconds(signed(*gap_ms))]),
         EventKind::PhantomHold { held_ms } => ("phantom_hold", vec![seconds(signed(*held_ms))]),
         EventKind::Outage { outage_ms } => ("outage", vec![seconds(signed(*outage_ms))]),
-        EventKind::SplitBegan { kind, parties } => ("split_began", vec![kind.name().to_owned(), names(parties)]),
+        EventKind::SplitBegan { kind, parties, left_ms } => {
+            let mut told = vec![kind.name().to_owned(), parties_named(parties)];
+            told.extend(parties.iter().filter_map(shown_by));
+            told.extend(left_ms.map(|ms| seconds(signed(ms))));
+            ("split_began", told)
+        }
         EventKind::SplitEnded { kind, lasted_ms } => {
             ("split_ended", vec![kind.name().to_owned(), seconds(signed(*lasted_ms))])
         }
@@ -165,7 +202,8 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
         }
         other => less_common(other),
     };
-    [name.to_owned()].into_iter().chain(told).collect()
+    let shown_by = event.node.iter().map(|node| format!("@{}", short(node)));
+    [name.to_owned()].into_iter().chain(told).chain(shown_by).collect()
 }
 
 fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
@@ -183,10 +221,22 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         EventKind::LeaseLearned { lease_ms } => ("lease_learned", vec![seconds(signed(*lease_ms))]),
         EventKind::TaskUnreadable { why } => ("task_unreadable", vec![why.name().to_owned()]),
         EventKind::TaskReadable => ("task_readable", Vec::new()),
-        EventKind::RedisDown { why } => ("redis_down", vec![why.name().to_owned()]),
+        EventKind::RedisDown { why, .. } => ("redis_down", vec![why.name().to_owned()]),
         EventKind::RedisUp => ("redis_up", Vec::new()),
         EventKind::GenerationChanged { change } => ("generation_changed", vec![change.name().to_owned()]),
         EventKind::ClockStep { by_ms } => ("clock_step", vec![seconds(*by_ms)]),
+        EventKind::MastersChanged { from, to } => {
+            let names = |nodes: &[Arc<str>]| nodes.iter().map(|node| short(node)).collect::<Vec<_>>().join("+");
+            let to = to.as_ref().map_or_else(|why| why.name().to_owned(), |to| names(to));
+            ("masters_changed", vec![format!("{}>{to}", names(from))])
+        }
+        EventKind::RivalMaster => ("rival_master", Vec::new()),
+        EventKind::RivalMasterGone => ("rival_master_gone", Vec::new()),
+        EventKind::RivalInDoubt { older, newer } => {
+            let shown = older.iter().chain(newer).filter_map(shown_by);
+            ("rival_in_doubt", [parties_named(older), parties_named(newer)].into_iter().chain(shown).collect())
+        }
+        EventKind::Aftermath(aftermath) => ("aftermath", of_aftermath(aftermath)),
         other => ("other", vec![format!("{other:?}")]),
     }
 }
@@ -214,6 +264,33 @@ fn text(bytes: &[u8]) -> String {
 
 fn names(holders: &[Holder]) -> String {
     holders.iter().map(|holder| text(&holder.client)).collect::<Vec<_>>().join("+")
+}
+
+/// `failover a>b kept:1 overlap:3s bytes:100 blind:2s`: what is 0 is left out.
+fn of_aftermath(aftermath: &Aftermath) -> Vec<String> {
+    let name = |node: &Option<Arc<str>>| node.as_ref().map_or("none".to_owned(), |node| short(node).to_owned());
+    let mut told = vec![format!("{}>{}", name(&aftermath.from), name(&aftermath.to))];
+    told.extend(aftermath.changes.iter().map(|change| change.name().to_owned()));
+    let fates = Fate::ALL.iter().zip(aftermath.fates).filter(|(_, count)| *count > 0);
+    told.extend(fates.map(|(fate, count)| format!("{}:{count}", fate.name())));
+    told.extend(aftermath.bytes_lost.map(|bytes| format!("bytes:{bytes}")));
+    told.extend((aftermath.overlap_ms > 0).then(|| format!("overlap:{}", seconds(signed(aftermath.overlap_ms)))));
+    told.push(format!("blind:{}", seconds(signed(aftermath.blind_ms))));
+    told
+}
+
+fn parties_named(parties: &[Party]) -> String {
+    parties.iter().map(|party| text(&party.holder.client)).collect::<Vec<_>>().join("+")
+}
+
+/// `A@a`: the server `a` shows the holder `A`.
+fn shown_by(party: &Party) -> Option<String> {
+    party.node.as_ref().map(|node| format!("{}@{}", text(&party.holder.client), short(node)))
+}
+
+/// A server's name in the timelines.
+fn short(address: &str) -> &str {
+    address.split(':').next().unwrap_or(address)
 }
 
 fn joined(items: impl Iterator<Item = String>) -> Found {

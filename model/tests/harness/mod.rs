@@ -1,6 +1,7 @@
 //! The machinery behind the timelines. Their language is described in `timelines/README.md`.
 
 mod checks;
+mod fleet;
 mod run;
 mod sampler;
 mod script;

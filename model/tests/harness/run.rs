@@ -9,12 +9,12 @@ use lockwatch_model::snapshot::Snapshot;
 use lockwatch_model::state::State;
 
 use super::checks::{agent_ms, event_words, field};
+use super::fleet::Fleet;
 use super::sampler::Sampler;
 use super::script::{Check, Line, Script, What};
 use super::setup::Setup;
 use super::text::{Found, seconds};
-use super::verbs;
-use super::world::{World, mono};
+use super::world::mono;
 use crate::invariants::Invariants;
 
 /// Snapshots are made once a second, as the engine does.
@@ -32,7 +32,7 @@ struct Play<'a> {
     /// Positions of the lines that check something.
     checking: Vec<usize>,
     setup: Setup,
-    world: World,
+    fleet: Fleet,
     sampler: Sampler,
     state: State,
     events: Vec<Event>,
@@ -59,7 +59,7 @@ pub(crate) fn play(script: &Script) -> Result<Vec<String>, String> {
         instants: script.lines.iter().flat_map(|line| [line.from, line.until]).collect(),
         checking: (0..script.lines.len()).filter(|at| script.lines.get(*at).is_some_and(checks)).collect(),
         setup,
-        world: World::new(),
+        fleet: Fleet::new(),
         sampler: Sampler::new(),
         state: State::new(),
         events: Vec::new(),
@@ -84,21 +84,21 @@ impl Play<'_> {
     fn next_instant(&self, now: u64) -> Option<u64> {
         let own = [self.sampler.next_event(), (now / LOOK_EVERY_MS + 1) * LOOK_EVERY_MS];
         let named = self.instants.range(now + 1..).next().copied();
-        let all = own.into_iter().chain(named).chain(self.world.next_event());
+        let all = own.into_iter().chain(named).chain(self.fleet.next_event());
         all.filter(|at| *at > now && *at <= self.script.end).min()
     }
 
     /// One instant: the world moves, the verbs act, samples arrive, then everything is looked at.
     fn instant(&mut self, now: u64) -> Result<(), String> {
         let script = self.script;
-        self.world.advance(now);
+        self.fleet.advance(now);
         let first = script.lines.partition_point(|line| line.from < now);
         for line in script.lines.iter().skip(first).take_while(|line| line.from == now) {
             if let What::Verb(words) = &line.what {
                 self.verb(now, &strs(words)).map_err(|why| format!("line {}: {why}", line.number))?;
             }
         }
-        for input in self.sampler.run(now, &self.world, &self.setup) {
+        for input in self.sampler.run(now, &self.fleet, &self.setup) {
             self.step(now, input);
         }
         if !self.sampler.paused(now) {
@@ -116,7 +116,7 @@ impl Play<'_> {
         }
         match self.sampler.fault(now, words) {
             Some(result) => result,
-            None => verbs::act(&mut self.world, words),
+            None => self.fleet.act(now, words),
         }
     }
 

@@ -1,10 +1,13 @@
 //! How the world is sampled: once per interval, again 260 ms after a first `Free`, again right after a deadline; and the
 //! faults on the way. One sample is in flight at a time, as in the real sampler.
 
-use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample};
-use lockwatch_model::reading::{Deadline, LockReading, TaskReading, Unknown};
+use std::collections::BTreeSet;
+
+use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology};
+use lockwatch_model::reading::{Beside, Deadline, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown};
 use lockwatch_model::spec::{RedisIndex, TaskIndex};
 
+use super::fleet::{Fleet, Server};
 use super::setup::Setup;
 use super::text::duration;
 use super::verbs;
@@ -14,6 +17,8 @@ use super::world::{SERVER_ORIGIN_MS, World, mono};
 const CONFIRM_MS: u64 = 260;
 /// Pause after a deadline.
 const AFTER_DEADLINE_MS: u64 = 5;
+/// Replicas are looked at in every so many sweeps.
+const REPLICAS_EVERY: u64 = 5;
 
 /// The sampler and the wire.
 #[derive(Debug)]
@@ -27,6 +32,10 @@ pub(crate) struct Sampler {
     drop_every: u64,
     sent: u64,
     latency_ms: u64,
+    sweeps: u64,
+    told: Option<Topology>,
+    /// Servers that said they are replicas when they were asked last.
+    replicas: BTreeSet<String>,
     /// From and until.
     paused: Option<(u64, u64)>,
 }
@@ -50,6 +59,9 @@ impl Sampler {
             drop_every: 0,
             sent: 0,
             latency_ms: 0,
+            sweeps: 0,
+            told: None,
+            replicas: BTreeSet::new(),
             paused: None,
         }
     }
@@ -92,33 +104,38 @@ impl Sampler {
     }
 
     /// Everything that reaches the model at `now`.
-    pub(crate) fn run(&mut self, now: u64, world: &World, setup: &Setup) -> Vec<Input> {
+    pub(crate) fn run(&mut self, now: u64, fleet: &Fleet, setup: &Setup) -> Vec<Input> {
         let mut inputs = Vec::new();
         if let Some((from, until)) = self.paused {
             if now < until {
                 return inputs;
             }
             self.paused = None;
-            self.wake_up(from, now, setup, &mut inputs);
+            self.wake_up(from, now, fleet, setup, &mut inputs);
         }
-        self.arrive(now, world, &mut inputs);
+        self.tell_topology(now, fleet, setup, &mut inputs);
+        self.arrive(now, fleet, setup, &mut inputs);
+        let sweep = self.next_tick <= now;
         if self.take_due(now, setup) {
             if self.in_flight.is_some() {
-                inputs.push(news(setup, NodeNewsKind::TickSkipped));
+                inputs.push(news(fleet, setup, NodeNewsKind::TickSkipped));
             } else {
-                self.in_flight = Some(self.send(now, world, setup));
-                self.arrive(now, world, &mut inputs);
+                self.in_flight = Some(self.send(now, fleet, setup));
+                self.arrive(now, fleet, setup, &mut inputs);
             }
+        }
+        if sweep {
+            self.ask_others(now, fleet, setup, &mut inputs);
         }
         inputs
     }
 
     /// What was in flight (or would have been) when the process was stopped is found too late.
-    fn wake_up(&mut self, from: u64, now: u64, setup: &Setup, inputs: &mut Vec<Input>) {
+    fn wake_up(&mut self, from: u64, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
         self.next_tick = now;
         let sent = self.in_flight.take().map_or(from, |flight| flight.sample.sent.0 - mono(0).0);
         let outcome = Outcome::Failed { tasks: tasks(setup), why: Unknown::Late };
-        inputs.push(Input::Sample(sample(setup, sent, now - sent, outcome)));
+        inputs.push(Input::Sample(sample(setup, Some(fleet.lead()), sent, now - sent, outcome)));
     }
 
     fn take_due(&mut self, now: u64, setup: &Setup) -> bool {
@@ -136,14 +153,25 @@ impl Sampler {
         due
     }
 
-    fn send(&mut self, now: u64, world: &World, setup: &Setup) -> InFlight {
+    /// Tells which servers there are, whenever that has changed.
+    fn tell_topology(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
+        let topology = fleet.topology(now, setup);
+        if topology != self.told {
+            inputs.extend(topology.clone().map(Input::Topology));
+            self.told = topology;
+        }
+    }
+
+    fn send(&mut self, now: u64, fleet: &Fleet, setup: &Setup) -> InFlight {
         self.sent += 1;
+        let lead = fleet.lead();
         let dropped = self.drop_every > 0 && self.sent.is_multiple_of(self.drop_every);
         let late = self.latency_ms >= setup.timeout_ms;
-        let failure = match self.cut {
-            Some((why, until)) if now < until => Some(why),
-            _ => (dropped || late).then_some(Unknown::Timeout),
-        };
+        let quorum = fleet.quorum_lost(now).then_some(Unknown::Quorum);
+        let failure = quorum.or(self.cut(now)).or_else(|| lead.silence(now)).or_else(|| match lead.role() {
+            Role::Replica => Some(Unknown::NotMaster),
+            Role::Master => (dropped || late).then_some(Unknown::Timeout),
+        });
         let took = match failure {
             Some(Unknown::Timeout) => setup.timeout_ms,
             Some(_) => 0,
@@ -151,27 +179,57 @@ impl Sampler {
         };
         let outcome = match failure {
             Some(why) => Outcome::Failed { tasks: tasks(setup), why },
-            None => {
-                let readings = all_tasks(setup).map(|index| (index, self.read(index, world, setup))).collect();
-                Outcome::Read { vouch: world.vouch(), readings }
-            }
+            None => read(fleet, lead, setup),
         };
-        InFlight { arrives: now + took, sample: sample(setup, now, took, outcome) }
+        let asked = Some(lead).filter(|_| quorum.is_none());
+        InFlight { arrives: now + took, sample: sample(setup, asked, now, took, outcome) }
     }
 
-    fn read(&self, index: TaskIndex, world: &World, setup: &Setup) -> TaskReading {
-        if Some(index.0) == setup.position() { world.reading(setup) } else { World::new().reading(setup) }
+    /// Why nothing at all is answered, if so.
+    fn cut(&self, now: u64) -> Option<Unknown> {
+        self.cut.filter(|(_, until)| now < *until).map(|(why, _)| why)
     }
 
-    fn arrive(&mut self, now: u64, world: &World, inputs: &mut Vec<Input>) {
+    /// The servers that do not decide about the lock. They answer at once.
+    fn ask_others(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
+        let replicas_too = self.sweeps.is_multiple_of(REPLICAS_EVERY);
+        self.sweeps += 1;
+        // Nobody decides where nobody knows who does.
+        let nobody = fleet.quorum_lost(now).then(|| fleet.lead());
+        for server in fleet.others().chain(nobody) {
+            if !replicas_too && self.replicas.contains(&server.name) {
+                continue;
+            }
+            let standing = fleet.standing(server, setup.kind);
+            let silence = self.cut(now).or_else(|| server.silence(now));
+            match (silence, server.role()) {
+                (None, Role::Replica) => self.replicas.insert(server.name.clone()),
+                (None, Role::Master) => self.replicas.remove(&server.name),
+                (Some(_), _) => false,
+            };
+            let outcome = match (silence, standing) {
+                (Some(why), _) => Outcome::Failed { tasks: Vec::new(), why },
+                // It has other slots.
+                (None, Standing::Decides) => Outcome::Read { vouch: fleet.vouch(server), readings: Vec::new() },
+                (None, Standing::Witness) => read(fleet, server, setup),
+            };
+            inputs.push(Input::Sample(Sample { standing, ..sample(setup, Some(server), now, 0, outcome) }));
+        }
+    }
+
+    fn arrive(&mut self, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
         if let Some(flight) = self.in_flight.take_if(|flight| flight.arrives <= now) {
-            self.plan(&flight.sample, world);
+            let beside = matches!(flight.sample.outcome, Outcome::Read { .. });
+            self.plan(&flight.sample, fleet.lead());
             inputs.push(Input::Sample(flight.sample));
+            if let Some(server) = fleet.switch_server().filter(|_| beside) {
+                inputs.push(Input::Sample(switches_of(server, now, fleet, setup)));
+            }
         }
     }
 
     /// When to look again, besides the next tick.
-    fn plan(&mut self, sample: &Sample, world: &World) {
+    fn plan(&mut self, sample: &Sample, lead: &Server) {
         let Outcome::Read { readings, .. } = &sample.outcome else {
             return;
         };
@@ -181,7 +239,7 @@ impl Sampler {
             Some(LockReading::Free) => true,
             Some(LockReading::Held(held)) => {
                 if let Deadline::At(deadline) = held.deadline {
-                    let at = deadline.0 - SERVER_ORIGIN_MS - world.clock_step_ms;
+                    let at = deadline.0 - SERVER_ORIGIN_MS - lead.world.clock_step_ms;
                     self.wake_at = u64::try_from(at).ok().map(|at| at + AFTER_DEADLINE_MS).filter(|at| *at > sent);
                 }
                 false
@@ -204,12 +262,52 @@ fn tasks(setup: &Setup) -> Vec<TaskIndex> {
     all_tasks(setup).collect()
 }
 
-fn sample(setup: &Setup, sent: u64, took_ms: u64, outcome: Outcome) -> Sample {
-    Sample { epoch: setup.epoch, redis: RedisIndex(0), sent: mono(sent), took_ms, outcome }
+/// What `server` shows of every task. The neighbour's keys are the same everywhere: nobody ever wrote any.
+fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
+    let reading = |index: TaskIndex| -> TaskReading {
+        let own = Some(index.0) == setup.position();
+        let mut reading = if own { server.world.reading(setup) } else { World::new().reading(setup) };
+        if own && fleet.switch_server().is_some() {
+            reading.beside.switches = None;
+            reading.beside.progress = None;
+        }
+        reading
+    };
+    Outcome::Read {
+        vouch: fleet.vouch(server),
+        readings: all_tasks(setup).map(|index| (index, reading(index))).collect(),
+    }
 }
 
-fn news(setup: &Setup, kind: NodeNewsKind) -> Input {
-    Input::Node(NodeNews { epoch: setup.epoch, redis: RedisIndex(0), kind })
+/// The switches and the progress, where another server of the cluster has them.
+fn switches_of(server: &Server, now: u64, fleet: &Fleet, setup: &Setup) -> Sample {
+    let silence = server.silence(now);
+    let mut beside = server.world.reading(setup).beside;
+    if let Some(why) = silence {
+        beside.switches = beside.switches.map(|_| SwitchesReading::Unknown(why));
+        beside.progress = beside.progress.map(|_| ProgressReading::Unknown(why));
+    }
+    let Beside { switches, progress, .. } = beside;
+    let beside = Beside { switches, progress, ..Beside::default() };
+    let readings = setup.position().map(|at| (TaskIndex(at), beside));
+    let vouch = silence.is_none().then(|| fleet.vouch(server));
+    sample(setup, Some(server), now, 0, Outcome::Beside { vouch, readings: readings.into_iter().collect() })
+}
+
+fn sample(setup: &Setup, node: Option<&Server>, sent: u64, took_ms: u64, outcome: Outcome) -> Sample {
+    Sample {
+        epoch: setup.epoch,
+        redis: RedisIndex(0),
+        node: node.map(Server::address),
+        standing: Standing::Decides,
+        sent: mono(sent),
+        took_ms,
+        outcome,
+    }
+}
+
+fn news(fleet: &Fleet, setup: &Setup, kind: NodeNewsKind) -> Input {
+    Input::Node(NodeNews { epoch: setup.epoch, redis: RedisIndex(0), node: fleet.lead().address(), kind })
 }
 
 #[cfg(test)]
@@ -218,16 +316,16 @@ mod tests {
     use lockwatch_model::reading::Mode;
 
     /// The instants at which samples reach the model, and whether they were accepted.
-    fn arrivals(world: &mut World, sampler: &mut Sampler, end: u64) -> Vec<(u64, bool)> {
+    fn arrivals(fleet: &mut Fleet, sampler: &mut Sampler, end: u64) -> Vec<(u64, bool)> {
         let setup = Setup::default();
         let mut found = Vec::new();
         loop {
-            let now = [sampler.next_event()].into_iter().chain(world.next_event()).fold(u64::MAX, u64::min);
+            let now = [sampler.next_event()].into_iter().chain(fleet.next_event()).fold(u64::MAX, u64::min);
             if now > end {
                 return found;
             }
-            world.advance(now);
-            for input in sampler.run(now, world, &setup) {
+            fleet.advance(now);
+            for input in sampler.run(now, fleet, &setup) {
                 if let Input::Sample(sample) = input {
                     found.push((now, matches!(sample.outcome, Outcome::Read { .. })));
                 }
@@ -237,9 +335,9 @@ mod tests {
 
     #[test]
     fn a_first_free_is_confirmed_and_a_deadline_is_looked_at() {
-        let mut world = World::new();
-        world.acquire("A", Mode::Exclusive, 1_500);
-        let found = arrivals(&mut world, &mut Sampler::new(), 3_000);
+        let mut fleet = Fleet::new();
+        fleet.lead_mut().acquire("A", Mode::Exclusive, 1_500);
+        let found = arrivals(&mut fleet, &mut Sampler::new(), 3_000);
         assert_eq!(found.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1_000, 1_505, 1_765, 2_000, 3_000]);
     }
 
@@ -247,19 +345,19 @@ mod tests {
     fn a_dropped_reply_costs_the_timeout_and_the_ticks_within_it() {
         let mut sampler = Sampler::new();
         assert!(sampler.fault(0, &["drop", "every", "2"]).is_some_and(|done| done.is_ok()));
-        let mut world = World::new();
-        world.acquire("A", Mode::Exclusive, 60_000);
-        let found = arrivals(&mut world, &mut sampler, 6_000);
+        let mut fleet = Fleet::new();
+        fleet.lead_mut().acquire("A", Mode::Exclusive, 60_000);
+        let found = arrivals(&mut fleet, &mut sampler, 6_000);
         assert_eq!(found, [(0, true), (4_000, false), (4_000, true)]);
     }
 
     #[test]
     fn a_paused_agent_finds_one_late_reply_and_then_samples_at_once() {
         let mut sampler = Sampler::new();
-        let mut world = World::new();
-        world.acquire("A", Mode::Exclusive, 600_000);
-        assert_eq!(arrivals(&mut world, &mut sampler, 2_000).len(), 3);
+        let mut fleet = Fleet::new();
+        fleet.lead_mut().acquire("A", Mode::Exclusive, 600_000);
+        assert_eq!(arrivals(&mut fleet, &mut sampler, 2_000).len(), 3);
         assert!(sampler.fault(2_500, &["agent", "pauses", "30s"]).is_some_and(|done| done.is_ok()));
-        assert_eq!(arrivals(&mut world, &mut sampler, 33_000), [(32_500, false), (32_500, true)]);
+        assert_eq!(arrivals(&mut fleet, &mut sampler, 33_000), [(32_500, false), (32_500, true)]);
     }
 }

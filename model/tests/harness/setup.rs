@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisSpec, SchemeKind, TaskSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec,
     WantedSource, WantedSpec, WatchSpec,
 };
 
@@ -14,6 +14,8 @@ use super::text::duration;
 pub(crate) struct Setup {
     /// Counts reloads.
     pub(crate) epoch: u32,
+    /// How the servers belong together.
+    pub(crate) kind: RedisKind,
     present: bool,
     neighbour: bool,
     key: String,
@@ -40,6 +42,7 @@ impl Default for Setup {
     fn default() -> Setup {
         Setup {
             epoch: 1,
+            kind: RedisKind::Standalone,
             present: true,
             neighbour: false,
             key: "outbound:lock".to_owned(),
@@ -69,6 +72,7 @@ impl Setup {
             return Err(format!("`{}`: a name and one value, please", words.join(" ")));
         };
         match *name {
+            "kind" => self.kind = kind(value)?,
             "task" => self.present = yes_or_no(value)?,
             "neighbour" => self.neighbour = yes_or_no(value)?,
             "key" => self.key = (*value).to_owned(),
@@ -103,7 +107,8 @@ impl Setup {
         }
         let redis = RedisSpec {
             name: Arc::from("main"),
-            address: Arc::from("127.0.0.1:6379"),
+            kind: self.kind,
+            addresses: vec![Arc::from("a:6379")],
             db: 0,
             interval_ms: self.interval_ms,
             timeout_ms: self.timeout_ms,
@@ -186,6 +191,11 @@ fn yes_or_no(value: &str) -> Result<bool, String> {
 
 fn optional(value: &str) -> Result<Option<u64>, String> {
     if value == "none" { Ok(None) } else { duration(value).map(Some) }
+}
+
+fn kind(value: &str) -> Result<RedisKind, String> {
+    let all = [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+    all.into_iter().find(|kind| kind.name() == value).ok_or_else(|| format!("there is no kind `{value}`"))
 }
 
 fn scheme(value: &str) -> Result<SchemeKind, String> {

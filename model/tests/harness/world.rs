@@ -1,10 +1,10 @@
-//! The little world that a timeline's verbs change: one Redis with one lock, its workers, and its users' switches.
+//! The little world that a timeline's verbs change: one server with one lock, its workers, and its users' switches.
 
 use std::collections::BTreeMap;
 
-use lockwatch_model::input::{Generation, Vouch};
+use lockwatch_model::input::{Generation, Role, Vouch};
 use lockwatch_model::reading::{
-    ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
     SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::SchemeKind;
@@ -25,7 +25,7 @@ pub(crate) fn mono(at: u64) -> Mono {
 }
 
 /// Who holds the lock and until when.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Lock {
     pub(crate) mode: Mode,
     /// Worker and how often it entered.
@@ -52,13 +52,27 @@ pub(crate) enum Beat {
     Claim { who: String },
     /// The work moves its progress.
     Progress,
+    /// The worker leaves the lock, once.
+    GiveBack { who: String },
+}
+
+/// What replication hands on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Data {
+    lock: Option<Lock>,
+    switches: BTreeMap<String, Switch>,
+    counter: Option<u64>,
+    claims: BTreeMap<String, u64>,
+    progress: Option<u64>,
+    token: Option<i64>,
+    pause: PauseReading,
 }
 
 impl Beat {
     /// The worker that does it.
     pub(crate) fn who(&self) -> Option<&str> {
         match self {
-            Beat::Renew { who, .. } | Beat::Claim { who } => Some(who),
+            Beat::Renew { who, .. } | Beat::Claim { who } | Beat::GiveBack { who } => Some(who),
             Beat::Progress => None,
         }
     }
@@ -90,6 +104,12 @@ pub(crate) struct World {
     pub(crate) pause: PauseReading,
     pub(crate) generation: Generation,
     pub(crate) generation_hidden: bool,
+    /// Bytes of its replication history.
+    pub(crate) offset: u64,
+    /// Too few replicas follow it.
+    pub(crate) refuses_writes: bool,
+    /// It is a replica: nobody can write here.
+    pub(crate) follows: bool,
     pub(crate) torn_until: u64,
     pub(crate) lock_veil: Option<Veil>,
     pub(crate) switches_veil: Option<Veil>,
@@ -116,11 +136,15 @@ impl World {
             generation: Generation {
                 run_id: b"run-1".to_vec(),
                 replication_id: b"repl-1".to_vec(),
+                forked_from: None,
                 flushes: 0,
                 evictions: 0,
                 started_empty: Some(false),
             },
             generation_hidden: false,
+            offset: 1_000,
+            refuses_writes: false,
+            follows: false,
             torn_until: 0,
             lock_veil: None,
             switches_veil: None,
@@ -155,6 +179,46 @@ impl World {
         self.now = now;
     }
 
+    /// Time that it did not live through: what has run out is gone, and nobody did anything.
+    pub(crate) fn skip_to(&mut self, now: u64) {
+        self.now = now;
+        for timer in self.timers.iter_mut().filter(|timer| timer.next <= now) {
+            timer.next = now + timer.every;
+        }
+        if self.expires_at().is_some_and(|at| at <= now) {
+            self.release();
+        }
+    }
+
+    /// What replication hands on.
+    pub(crate) fn data(&self) -> Data {
+        Data {
+            lock: self.lock.clone(),
+            switches: self.switches.clone(),
+            counter: self.counter,
+            claims: self.claims.clone(),
+            progress: self.progress,
+            token: self.token,
+            pause: self.pause,
+        }
+    }
+
+    /// Takes over what replication brings.
+    pub(crate) fn put(&mut self, data: Data) {
+        self.lock = data.lock;
+        self.switches = data.switches;
+        self.counter = data.counter;
+        self.claims = data.claims;
+        self.progress = data.progress;
+        self.token = data.token;
+        self.pause = data.pause;
+    }
+
+    /// What is left of the lease, if that ends.
+    pub(crate) fn ttl_ms(&self) -> Option<i64> {
+        Some(self.lock.as_ref()?.deadline? - self.server_now())
+    }
+
     /// Removes the lock; a waiter takes it a moment later.
     pub(crate) fn release(&mut self) {
         self.lock = None;
@@ -186,24 +250,26 @@ impl World {
         TaskReading {
             lock: self.read_lock(setup.scheme()),
             extras: Extras { waiters: Some(self.waiters.len() as u64), fencing_token: self.token },
-            switches: setup.has_switches().then(|| self.read_switches(setup)),
-            progress: progress.then(|| match self.veiled(self.progress_veil) {
-                Some(why) => ProgressReading::Unknown(why),
-                None => self
-                    .progress
-                    .map_or(ProgressReading::Absent, |count| ProgressReading::Value(count.to_string().into_bytes())),
-            }),
-            claims: claims.then(|| match self.veiled(self.claims_veil) {
-                Some(why) => ClaimsReading::Unknown(why),
-                None => ClaimsReading::Read(
-                    self.claims
-                        .iter()
-                        .map(|(who, count)| (who.clone().into_bytes(), count.to_string().into_bytes()))
-                        .collect(),
-                ),
-            }),
-            hosts: None,
-            pause: pause.then_some(self.pause),
+            beside: Beside {
+                switches: setup.has_switches().then(|| self.read_switches(setup)),
+                progress: progress.then(|| match self.veiled(self.progress_veil) {
+                    Some(why) => ProgressReading::Unknown(why),
+                    None => self.progress.map_or(ProgressReading::Absent, |count| {
+                        ProgressReading::Value(count.to_string().into_bytes())
+                    }),
+                }),
+                claims: claims.then(|| match self.veiled(self.claims_veil) {
+                    Some(why) => ClaimsReading::Unknown(why),
+                    None => ClaimsReading::Read(
+                        self.claims
+                            .iter()
+                            .map(|(who, count)| (who.clone().into_bytes(), count.to_string().into_bytes()))
+                            .collect(),
+                    ),
+                }),
+                hosts: None,
+                pause: pause.then_some(self.pause),
+            },
         }
     }
 
@@ -213,7 +279,11 @@ impl World {
         Vouch {
             first: now,
             last: now,
+            role: Role::Master,
             role_verified: true,
+            offset: None,
+            refuses_writes: false,
+            replicas: Vec::new(),
             generation: (!self.generation_hidden).then(|| self.generation.clone()),
             clock_offset_ms: now.0 - mono(self.now).0 as i64,
         }
@@ -235,6 +305,13 @@ impl World {
         }
         for beat in due {
             match &beat {
+                _ if self.refuses_writes || self.follows => {}
+                Beat::GiveBack { who } => {
+                    if self.lock.as_ref().is_some_and(|lock| lock.holders.contains_key(who)) {
+                        self.release();
+                    }
+                    self.timers.retain(|timer| timer.what != beat);
+                }
                 // A watchdog whose lock is gone drops its entry.
                 Beat::Renew { who, lease } if !self.renew(who, *lease) => {
                     self.timers.retain(|timer| timer.what != beat);

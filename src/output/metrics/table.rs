@@ -1,9 +1,13 @@
 //! The one table of all metrics: name, help, labels, and where each value comes from.
 
-use lockwatch_model::event::{End, SplitKind};
+use std::sync::Arc;
+
+use lockwatch_model::event::{End, Fate, SplitKind};
 use lockwatch_model::histogram::Histogram;
+use lockwatch_model::input::Role;
 use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{HoldView, RedisView, TaskView};
+use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, TaskView};
+use lockwatch_model::spec::RedisKind;
 use lockwatch_model::time::ServerTime;
 use lockwatch_model::verdict::{Verdict, Wanted};
 
@@ -123,12 +127,32 @@ fn reentries(hold: &HoldView) -> Option<Number> {
     Some(Count(u64::from(entries.saturating_sub(1))))
 }
 
-/// Servers of a redis that said they are master; today a redis is one server.
-fn masters(redis: &RedisView) -> Option<Number> {
-    match (redis.up, redis.role) {
-        (Some(true), Some(role)) => Some(flag(role == "master")),
-        _ => None,
+/// A gauge of each server of a redis.
+const fn nodes(name: &'static str, help: &'static str, each: Each<RedisView>) -> Metric {
+    Metric { name, help, source: Source::Redis(Reading::Gauges(&["address"], each)) }
+}
+
+/// Hands out a figure of each server that has it.
+fn each_node(redis: &RedisView, emit: &mut Emit<'_>, of: fn(&NodeView) -> Option<Number>) {
+    for node in &redis.nodes {
+        if let Some(number) = of(node) {
+            emit(&[("address", &escape(node.address.as_bytes()))], number);
+        }
     }
+}
+
+/// One figure for all servers that decide, whatever their order.
+fn generation(redis: &RedisView) -> Option<Number> {
+    let fingerprints = redis.generations.iter().map(|generation| fingerprint(generation));
+    fingerprints.reduce(|a, b| a ^ b).map(Count)
+}
+
+/// Sentinels that name the master that most of them name.
+fn agreeing(redis: &RedisView) -> Option<Number> {
+    let words = || redis.sentinels.iter().filter_map(|word| word.master.as_ref()?.as_ref().ok());
+    let votes = |master: &Arc<str>| words().filter(|other| *other == master).count();
+    let is_sentinel = redis.spec.kind == RedisKind::Sentinel;
+    is_sentinel.then(|| Count(words().map(votes).max().unwrap_or(0) as u64))
 }
 
 /// Every metric, in the order of the page.
@@ -144,17 +168,28 @@ pub static TABLE: &[Metric] = &[
 
     Metric {
         name: "lockwatch_redis_up",
-        help: "1 if the newest batch of questions was answered trustworthily; absent before the first try.",
+        help: "1 if the newest batch of questions to this server was answered trustworthily; absent before the first try.",
         source: Source::Redis(Reading::Gauges(&["address", "role"], |r, emit| {
-            if let Some(up) = r.up {
-                emit(&[("address", &escape(r.spec.address.as_bytes())), ("role", r.role.unwrap_or("unknown"))], flag(up));
+            for node in &r.nodes {
+                if let Some(up) = node.up {
+                    let role = node.role.map_or("unknown", Role::name);
+                    emit(&[("address", &escape(node.address.as_bytes())), ("role", role)], flag(up));
+                }
             }
         })),
     },
-    redis("lockwatch_redis_last_success_timestamp_seconds", "The server's clock at the newest trustworthy batch.", |r| r.last_success.map(instant)),
-    redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; absent while Redis is not up.", masters),
-    redis("lockwatch_redis_clock_offset_seconds", "The server's clock minus the agent's.", |r| r.clock_offset_ms.map(SignedMs)),
-    redis("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if the configuration vouches for it.", |r| r.role_verified.map(flag)),
+    redis("lockwatch_redis_readable", "1 if the newest sweep of every server that decides was answered trustworthily; absent before the first try.", |r| r.readable.map(flag)),
+    redis("lockwatch_redis_blind_seconds", "How long a server that decides has not been read, or not been known; 0 while all are read.", |r| r.readable.map(|_| Ms(r.blind_ms))),
+    nodes("lockwatch_redis_decides", "1 if this server decides whether locks are held, 0 if its answers are evidence only.", |r, emit| each_node(r, emit, |n| n.up.map(|_| flag(n.decides)))),
+    nodes("lockwatch_redis_last_success_timestamp_seconds", "The server's clock at the newest trustworthy batch.", |r, emit| each_node(r, emit, |n| n.last_success.map(instant))),
+    redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; absent while none answers.", |r| r.masters.map(Count)),
+    redis("lockwatch_redis_sentinels", "Configured Sentinels; only with Sentinel.", |r| (r.spec.kind == RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
+    redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same master; only with Sentinel.", agreeing),
+    redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of a cluster.", |r| (r.spec.kind == RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
+    nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
+    nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if the configuration vouches for it.", |r, emit| each_node(r, emit, |n| n.role_verified.map(flag))),
+    nodes("lockwatch_redis_locks_behind", "Watched locks whose newest deadline a replica does not have yet; absent where nothing was compared.", |r, emit| each_node(r, emit, |n| n.locks_behind.map(Count))),
+    nodes("lockwatch_redis_deadline_lag_seconds", "How far a replica's deadline is behind, of the watched lock where it is farthest.", |r, emit| each_node(r, emit, |n| n.deadline_lag_ms.map(Ms))),
     Metric {
         name: "lockwatch_redis_sample_duration_seconds",
         help: "Round trips of batches.",
@@ -173,8 +208,17 @@ pub static TABLE: &[Metric] = &[
     },
     redis_total("lockwatch_redis_reconnects_total", "Connections made after the first.", |r| Some(Count(r.totals.reconnects))),
     redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still under way.", |r| Some(Count(r.totals.skipped_ticks))),
-    redis_total("lockwatch_redis_generation_changes_total", "Times the server may have lost data: restart, new replication history, flush.", |r| Some(Count(r.totals.generation_changes))),
-    redis("lockwatch_redis_generation", "Fingerprint of what the server's data live in (run, replication history, flushes); another value: data may have been lost.", |r| r.generation.as_deref().map(|generation| Count(fingerprint(generation)))),
+    redis_total("lockwatch_redis_generation_changes_total", "Changes of generation: a restart, another server that decides, a new replication history, a flush. The server may have lost data.", |r| Some(Count(r.totals.generation_changes))),
+    redis("lockwatch_redis_generation", "Fingerprint of what the data of the servers that decide live in (run, replication history, flushes); another value: data may have been lost, or another server decides. Absent until all have told.", generation),
+    Metric {
+        name: "lockwatch_redis_locks_after_change_total",
+        help: "Locks that were held before the server may have lost data, by what became of them.",
+        source: Source::Redis(Reading::Counters(&["fate"], |r, emit| {
+            for (fate, count) in Fate::ALL.into_iter().zip(r.totals.fates) {
+                emit(&[("fate", fate.name())], Count(count));
+            }
+        })),
+    },
 
     each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels for rules to join.", Reading::Gauges(&["key", "scheme", "(the configured labels)"], info_labels)),
     each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, not for rules.", Reading::Gauges(&["state"], |t, emit| {

@@ -5,7 +5,11 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use lockwatch::output::exposition::classic;
+use lockwatch::output::metrics::encode;
+
 use super::{Rule, Rules, promql, test_file};
+use crate::snapshots::{RELOAD, cluster_redis, published, sentinel_redis};
 use crate::support::agent::Agent;
 use crate::support::page::Page;
 use crate::support::redis::RedisServer;
@@ -18,6 +22,13 @@ const OF_ALERTS: [&str; 3] = ["alertname", "alertstate", "severity"];
 const OWN: [&str; 2] = ["up", "ALERTS"];
 /// Labels of the task in `config`.
 const OF_TASK: &str = "severity: critical, standby: required, team: logistics";
+/// What an agent says only of redises with several servers, which these tests do not run.
+const OF_SEVERAL_SERVERS: [&str; 4] = [
+    "lockwatch_redis_locks_behind",
+    "lockwatch_redis_sentinels",
+    "lockwatch_redis_sentinels_agreeing",
+    "lockwatch_redis_uncovered_slots",
+];
 const NAME_MAX: usize = 40;
 const GROUP_MAX: usize = 20;
 
@@ -111,10 +122,13 @@ fn config(server: &RedisServer) -> String {
     )
 }
 
-/// What can be read: the page of a real agent and what Prometheus adds.
+/// What can be read: the page of a real agent, what it would say of several servers, and what Prometheus adds.
 fn of_page(page: &Page) -> Catalogue {
+    let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
+    let several = Page::parse(&classic(&encode(several, RELOAD).unwrap())).unwrap();
     let mut catalogue = Catalogue::new();
-    for (name, labels) in page.names() {
+    let more = several.names().filter(|(name, _)| OF_SEVERAL_SERVERS.contains(name));
+    for (name, labels) in page.names().chain(more) {
         catalogue.entry(name.to_owned()).or_default().extend(labels.keys().cloned().chain(of_targets()));
     }
     catalogue.extend(OWN.map(|name| (name.to_owned(), of_targets().collect())));

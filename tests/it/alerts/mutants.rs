@@ -38,7 +38,7 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("instance_task:lockwatch_lock_held:avg5m", "[5m] to ", "«offset 4m", FAR_END),
     ("instance_task:lockwatch_task_wanted:avg5m", "[5m] to ", "«offset 4m", FAR_END),
     ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_lock_holder»[5m]«offset 4m", FAR_END),
-    ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_redis_up»[5m]«offset 4m", FAR_END),
+    ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_redis_readable»[5m]«offset 4m", FAR_END),
     ("LockwatchSwitchKeyMissing", "[10m] to ", "switch_key_seen»", REMEMBERED),
     ("LockwatchSwitchKeyMissing", "[10m] to [10h]", "switches»", "that somebody looked at any time is enough"),
     ("LockwatchDown", "[1h] to [10h]", "«)) unless max", REMEMBERED),

@@ -17,12 +17,14 @@ const PANELS: [&str; 6] = ["stat", "timeseries", "state-timeline", "table", "bar
 const BUILT_IN: [&str; 6] =
     ["__rate_interval", "__range", "__interval", "__url_time_range", "__data.fields.*", "__field.labels.*"];
 /// Metrics that are states, to be shown as words. A state of a task is a number that the query makes.
-const STATES: [&str; 8] = [
+const STATES: [&str; 10] = [
     "up",
     "lockwatch_task_state",
     "lockwatch_task_wanted",
     "lockwatch_task_paused",
     "lockwatch_lock_held",
+    "lockwatch_redis_decides",
+    "lockwatch_redis_readable",
     "lockwatch_redis_up",
     "lockwatch_redis_role_verified",
     "lockwatch_config_last_reload_successful",

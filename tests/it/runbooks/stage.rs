@@ -8,7 +8,7 @@ use super::pages::{Page, sh_blocks};
 use crate::support::agent::{Agent, program};
 use crate::support::page::Page as Metrics;
 use crate::support::prometheus::{Alertmanager, Prometheus, programs};
-use crate::support::redis::RedisServer;
+use crate::support::redis::{RedisServer, Setup};
 use crate::support::redisson::Redisson;
 use crate::support::{skip, wait_until};
 
@@ -18,6 +18,8 @@ const CLAIMS: &str = "outbound:claims";
 const HOSTS: &str = "lockwatch:hosts";
 const TASK: &str = "outbound";
 const PASSWORD: &str = "stage";
+/// What the Sentinel calls the server.
+const MASTER: &str = "mymaster";
 /// A client that is no more.
 const GHOST: &str = "0d9c2f4e-1111-4222-8333-444455556666";
 const SOON: Duration = Duration::from_secs(20);
@@ -30,6 +32,10 @@ pub(super) struct Stage {
     prometheus: Prometheus,
     alertmanager: Alertmanager,
     pub(super) server: RedisServer,
+    /// Its replica.
+    other: RedisServer,
+    _sentinel: RedisServer,
+    _cluster: RedisServer,
     preamble: String,
 }
 
@@ -41,6 +47,7 @@ impl Stage {
         }
         let redisson = Redisson::start(test)?;
         let server = RedisServer::start_with(test, &["--slowlog-log-slower-than", "0"])?;
+        let (other, sentinel, cluster) = others(&server);
         let agent = Agent::start_with(&config(&server), |command| {
             command.arg("--web.enable-lifecycle").env("LOCKWATCH_PASSWORD", PASSWORD);
         });
@@ -60,8 +67,24 @@ impl Stage {
             ("CONFIG", agent.path("lockwatch.yml").display().to_string()),
             // -e: an error is an exit code, too.
             ("REDIS_CLI", format!("redis-cli -e -p {}", server.port)),
+            ("OTHER_CLI", format!("redis-cli -e -p {}", other.port)),
+            ("SENTINEL_CLI", format!("redis-cli -e -p {}", sentinel.port)),
+            ("MASTER", MASTER.to_owned()),
+            ("CLUSTER_CLI", format!("redis-cli -e -c -p {}", cluster.port)),
         ]);
-        let mut stage = Stage { redisson, clients: 0, agent, prometheus, alertmanager, server, preamble };
+        let (_sentinel, _cluster) = (sentinel, cluster);
+        let mut stage = Stage {
+            redisson,
+            clients: 0,
+            agent,
+            prometheus,
+            alertmanager,
+            server,
+            other,
+            _sentinel,
+            _cluster,
+            preamble,
+        };
         stage.hold();
         wait_until(SOON, "Alertmanager is told", || stage.alertmanager.knows("LockwatchWatchdog"));
         Some(stage)
@@ -104,10 +127,15 @@ impl Stage {
             }
             "LockwatchRedisUnreachable" => {
                 let refused = |page: &Metrics| page.get("lockwatch_redis_errors_total", &[("reason", "auth")]);
-                let before = refused(&self.agent.page());
+                // A dial and sweeps: these tell what the whole redis is blind for.
+                let enough = refused(&self.agent.page()).unwrap_or_default() + 3.0;
                 self.server.cli(&["ACL", "SETUSER", "lockwatch", "off"]);
                 self.server.cli(&["CLIENT", "KILL", "USER", "lockwatch"]);
-                self.expect("refused", |page| page.of(TASK, "lock_held").is_none() && refused(page) > before);
+                self.expect("refused", |page| page.of(TASK, "lock_held").is_none() && refused(page) > Some(enough));
+            }
+            "LockwatchRivalMaster" => {
+                self.hold();
+                self.other.cli(&["REPLICAOF", "NO", "ONE"]);
             }
             "LockwatchTaskUnwanted" => {
                 self.hold();
@@ -168,9 +196,11 @@ impl Stage {
             self.redisson.run(&format!("shutdown c{client}"));
         }
         self.clients = 0;
+        self.other.cli(&["REPLICAOF", "127.0.0.1", &self.server.port.to_string()]);
         self.server.cli(&["DEL", LOCK, CLAIMS]);
         self.server.cli(&["ACL", "SETUSER", "lockwatch", "on"]);
         self.server.cli(&["HSET", SWITCHES, "anna", "1", "ben", "0"]);
+        wait_until(SOON, "the replica follows", || self.other.info("master_link_status").as_deref() == Some("up"));
         self.expect("free and wanted", |page| {
             page.of(TASK, "lock_held") == Some(0.0) && page.of(TASK, "task_wanted") == Some(1.0)
         });
@@ -215,6 +245,24 @@ impl Stage {
     fn expect(&self, what: &str, condition: impl FnMut(&Metrics) -> bool) {
         self.agent.until(SOON, what, condition);
     }
+}
+
+/// A replica of the server, a Sentinel that watches it, and a cluster of one node.
+fn others(server: &RedisServer) -> (RedisServer, RedisServer, RedisServer) {
+    let launch = |arguments: &[&str], lines: Vec<String>| {
+        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        RedisServer::launch(|_port| Setup {
+            arguments: arguments.clone(),
+            lines: Some(lines.clone()),
+            ..Setup::default()
+        })
+    };
+    let replica = launch(&[], vec![format!("replicaof 127.0.0.1 {}", server.port)]);
+    let sentinel = launch(&["--sentinel"], vec![format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port)]);
+    let cluster = launch(&["--cluster-enabled", "yes"], vec![]);
+    assert_eq!(cluster.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
+    wait_until(SOON, "the cluster is well", || cluster.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+    (replica, sentinel, cluster)
 }
 
 fn config(server: &RedisServer) -> String {

@@ -4,9 +4,10 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use lockwatch::config::{PasswordSource, RedisConfig};
+use lockwatch::config::{HostPort, Login, PasswordSource, RedisConfig, Servers};
 use lockwatch::redis::{self, Connection, Failure};
 use lockwatch_model::accept::{Caps, RoleCheck};
+use lockwatch_model::input::Role;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply};
 
@@ -19,7 +20,9 @@ fn bytes(text: &str) -> Reply {
 }
 
 async fn connect(config: &RedisConfig) -> Result<Connection, Failure> {
-    redis::connect(config, None).await.map(|(connection, _)| connection)
+    redis::connect(&config.endpoint(config.servers.configured()[0].clone()), None)
+        .await
+        .map(|(connection, _)| connection)
 }
 
 async fn refused(config: &RedisConfig) -> Failure {
@@ -40,8 +43,8 @@ fn password_file(text: &str) -> (tempfile::NamedTempFile, Option<PasswordSource>
 async fn a_plain_server_allows_everything() {
     let Some(server) = RedisServer::start("a_plain_server_allows_everything") else { return };
     let connection = connect(&config(server.port)).await.unwrap();
-    assert_eq!(connection.caps(), Caps { pexpiretime: true, role: RoleCheck::Role, info: true });
-    assert_eq!(connection.role(), Some("master"));
+    assert_eq!(connection.caps(), Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false });
+    assert_eq!(connection.role(), Some(Role::Master));
     assert!(connection.version().is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit())));
     assert!(server.cli(&["CLIENT", "LIST"]).contains("name=lockwatch"));
     drop(connection);
@@ -90,14 +93,14 @@ async fn passwords() {
     let mut config = config(server.port);
     assert_eq!(refused(&config).await.why, Unknown::Auth);
     let (_wrong, source) = password_file("hunter3\n");
-    config.password = source;
+    config.login.password = source;
     let failure = refused(&config).await;
     assert_eq!(failure.why, Unknown::Auth);
     assert!(failure.detail.starts_with("WRONGPASS"), "{failure}");
     let (_right, source) = password_file("hunter2\nsecond line\n");
-    config.password = source;
+    config.login.password = source;
     connect(&config).await.unwrap();
-    config.password = Some(PasswordSource::File("/no/such/file".into()));
+    config.login.password = Some(PasswordSource::File("/no/such/file".into()));
     let failure = refused(&config).await;
     assert_eq!(failure.why, Unknown::Auth);
     assert!(failure.detail.contains("/no/such/file"), "{failure}");
@@ -107,7 +110,8 @@ async fn passwords() {
 async fn a_password_that_the_server_does_not_want_is_a_mistake() {
     let Some(server) = RedisServer::start("a_password_that_the_server_does_not_want_is_a_mistake") else { return };
     let (_file, source) = password_file("hunter2");
-    let failure = refused(&RedisConfig { password: source, ..config(server.port) }).await;
+    let failure =
+        refused(&RedisConfig { login: Login { username: None, password: source }, ..config(server.port) }).await;
     assert_eq!(failure.why, Unknown::Auth);
     assert!(!failure.detail.contains("hunter2"));
 }
@@ -119,20 +123,21 @@ async fn acl_users_get_what_they_may_do() {
         server.cli(&[&["ACL", "SETUSER", "watch", "reset", "on", ">pw", "resetchannels", "~lock:*"], rules].concat());
         let (_file, source) = password_file("pw");
         let username = Some("watch".to_owned());
-        let config = RedisConfig { username, password: source, assume_master, ..config(server.port) };
+        let config = RedisConfig { login: Login { username, password: source }, assume_master, ..config(server.port) };
         connect(&config).await.map(|connection| connection.caps()).map_err(|failure| failure.why)
     };
-    let full = Caps { pexpiretime: true, role: RoleCheck::Role, info: true };
+    let full = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
     assert_eq!(caps(&["+role", "+info", "+pexpiretime", "+echo", "+time"], false).await, Ok(full));
     let old = Caps { pexpiretime: false, ..full };
     assert_eq!(caps(&["+role", "+info", "+pttl"], false).await, Ok(old), "the command is refused, not only the key");
     let by_info = Caps { role: RoleCheck::Info, ..full };
     assert_eq!(caps(&["+info", "+pexpiretime"], false).await, Ok(by_info));
     assert_eq!(caps(&["+pexpiretime"], false).await, Err(Unknown::RoleRefused));
-    let assumed = Caps { pexpiretime: true, role: RoleCheck::Assumed, info: false };
+    let assumed = Caps { pexpiretime: true, role: RoleCheck::Assumed, info: false, sharded: false };
     assert_eq!(caps(&["+pexpiretime"], true).await, Ok(assumed));
     let (_file, source) = password_file("pw");
-    let other_db = RedisConfig { username: Some("watch".into()), password: source, db: 1, ..config(server.port) };
+    let other_db =
+        RedisConfig { login: Login { username: Some("watch".into()), password: source }, db: 1, ..config(server.port) };
     assert_eq!(refused(&other_db).await.why, Unknown::NoPermission, "SELECT is refused");
 }
 
@@ -166,7 +171,7 @@ async fn a_replica_says_so() {
     let Some(replica) = RedisServer::start("a_replica_says_so") else { return };
     replica.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]);
     let connection = connect(&config(replica.port)).await.unwrap();
-    assert_eq!(connection.role(), Some("replica"));
+    assert_eq!(connection.role(), Some(Role::Replica));
 }
 
 #[tokio::test]
@@ -197,7 +202,10 @@ async fn a_loading_server_says_so() {
 async fn nobody_there() {
     let failure = refused(&config(free_port())).await;
     assert_eq!(failure.why, Unknown::Connect, "{failure}");
-    let nowhere = RedisConfig { host: "no-such-host.invalid".into(), ..config(6379) };
+    let nowhere = RedisConfig {
+        servers: Servers::One(HostPort { host: "no-such-host.invalid".into(), port: 6379 }),
+        ..config(6379)
+    };
     let failure = refused(&nowhere).await;
     assert_eq!(failure.why, Unknown::Dns, "{failure}");
 }

@@ -214,14 +214,14 @@ impl Agent {
         let ended = Arc::new(AtomicBool::new(false));
         let (port, told) = (self.port, Arc::clone(&ended));
         let looking = thread::spawn(move || {
-            let mut pages: Vec<Page> = Vec::new();
+            let mut pages: Vec<(Instant, Page)> = Vec::new();
             loop {
                 let last = told.load(Ordering::SeqCst);
                 let page = scrape(port);
-                if let Some(fallen) = pages.last().and_then(|before| page.fallen_since(before)) {
+                if let Some(fallen) = pages.last().and_then(|(_, before)| page.fallen_since(before)) {
                     panic!("{fallen}\n{}", page.text());
                 }
-                pages.push(page);
+                pages.push((Instant::now(), page));
                 if last {
                     return pages;
                 }
@@ -260,12 +260,17 @@ impl Response {
 /// A thread that scrapes all the time, and finds any counter or histogram that falls.
 pub(crate) struct Watch {
     ended: Arc<AtomicBool>,
-    looking: JoinHandle<Vec<Page>>,
+    looking: JoinHandle<Vec<(Instant, Page)>>,
 }
 
 impl Watch {
     /// Ends it with a last look; everything that it saw, in order.
     pub(crate) fn stop(self) -> Vec<Page> {
+        self.stop_timed().into_iter().map(|(_, page)| page).collect()
+    }
+
+    /// The same, each page with the instant at which it was there.
+    pub(crate) fn stop_timed(self) -> Vec<(Instant, Page)> {
         self.ended.store(true, Ordering::SeqCst);
         self.looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }

@@ -2,11 +2,15 @@
 #![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
 pub(crate) mod agent;
+pub(crate) mod cluster;
+pub(crate) mod network;
 pub(crate) mod page;
 pub(crate) mod prometheus;
 pub(crate) mod proxy;
 pub(crate) mod redis;
 pub(crate) mod redisson;
+pub(crate) mod replicas;
+pub(crate) mod sentinels;
 pub(crate) mod skip;
 pub(crate) mod view;
 

@@ -1,7 +1,8 @@
 //! A TCP proxy that makes the faults of a network, on command.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -29,6 +30,9 @@ pub(crate) enum Fault {
     SwallowRequests,
 }
 
+/// How often held bytes look whether they may go on.
+const HELD_LOOK: Duration = Duration::from_millis(2);
+
 /// A proxy to one address. Dropping it closes everything.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
@@ -39,6 +43,8 @@ pub(crate) struct Proxy {
 struct Shared {
     upstream: SocketAddr,
     fault: Mutex<Fault>,
+    /// Who is held: no byte from or to these addresses passes.
+    held: Mutex<HashSet<IpAddr>>,
     ended: AtomicBool,
     /// Connections so far.
     connections: AtomicUsize,
@@ -57,6 +63,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             upstream: SocketAddr::from(([127, 0, 0, 1], port)),
             fault: Mutex::new(Fault::None),
+            held: Mutex::default(),
             ended: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
             batches: AtomicUsize::new(0),
@@ -75,6 +82,17 @@ impl Proxy {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
+    /// Lets no byte pass between this source address and the server, in either direction, as a network does that has lost
+    /// the route: nothing is closed, and what is on its way waits.
+    pub(crate) fn hold(&self, source: IpAddr) {
+        self.shared.held.lock().unwrap().insert(source);
+    }
+
+    /// Ends `hold`: what waited arrives now.
+    pub(crate) fn let_go(&self, source: IpAddr) {
+        self.shared.held.lock().unwrap().remove(&source);
+    }
+
     /// Closes all connections, but takes new ones.
     pub(crate) fn cut(&self) {
         for stream in self.shared.open.lock().unwrap().drain(..) {
@@ -85,6 +103,19 @@ impl Proxy {
     /// How many connections there were so far.
     pub(crate) fn connections(&self) -> usize {
         self.shared.connections.load(Ordering::SeqCst)
+    }
+}
+
+impl Shared {
+    fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::SeqCst)
+    }
+
+    /// Returns when bytes from or to this address may pass.
+    fn wait_while_held(&self, source: IpAddr) {
+        while self.held.lock().unwrap().contains(&source) && !self.has_ended() {
+            std::thread::sleep(HELD_LOOK);
+        }
     }
 }
 
@@ -101,10 +132,11 @@ impl Drop for Proxy {
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     for client in listener.incoming() {
-        if shared.ended.load(Ordering::SeqCst) {
+        if shared.has_ended() {
             return;
         }
         let Ok(client) = client else { continue };
+        let Ok(source) = client.peer_addr() else { continue };
         shared.connections.fetch_add(1, Ordering::SeqCst);
         let Ok(server) = TcpStream::connect(shared.upstream) else { continue };
         for stream in [&client, &server] {
@@ -118,7 +150,7 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             let (from, to) = (from.unwrap(), to.unwrap());
             let (shared, even) = (Arc::clone(shared), Arc::clone(&even));
             std::thread::spawn(move || {
-                let _closed = pump(&from, &to, way, &shared, &even);
+                let _closed = pump(&from, &to, way, source.ip(), &shared, &even);
                 let _closed_before = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
             });
         }
@@ -131,7 +163,14 @@ enum Way {
     Replies,
 }
 
-fn pump(mut from: &TcpStream, mut to: &TcpStream, way: Way, shared: &Shared, even: &AtomicBool) -> std::io::Result<()> {
+fn pump(
+    mut from: &TcpStream,
+    mut to: &TcpStream,
+    way: Way,
+    source: IpAddr,
+    shared: &Shared,
+    even: &AtomicBool,
+) -> std::io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
     let mut passed = 0;
     loop {
@@ -139,6 +178,7 @@ fn pump(mut from: &TcpStream, mut to: &TcpStream, way: Way, shared: &Shared, eve
         if count == 0 {
             return Ok(());
         }
+        shared.wait_while_held(source);
         let bytes = &buffer[..count];
         let fault = *shared.fault.lock().unwrap();
         if way == Way::Requests {

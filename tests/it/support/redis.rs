@@ -1,19 +1,25 @@
 //! A real redis-server for one test: its own port, its own directory, nothing kept unless asked for.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::{free_port, send_signal, skip, wait_until};
+use super::{LOOK, free_port, send_signal, skip, wait_until};
 
 const PROGRAM: &str = "redis-server";
-const CLIENT: &str = "redis-cli";
+pub(crate) const CLIENT: &str = "redis-cli";
+/// The configuration file, which a server may rewrite.
+const FILE: &str = "server.conf";
+/// What a cluster node adds to its port for the bus.
+pub(crate) const BUS: u16 = 10_000;
 /// How long a server may take to start.
 const START: Duration = Duration::from_secs(20);
+/// How long `info` waits for an answer.
+const ANSWER: Duration = Duration::from_secs(1);
 /// How often another port is tried: somebody may have taken the free one.
 const ATTEMPTS: usize = 5;
 
@@ -22,9 +28,25 @@ pub(crate) struct RedisServer {
     child: Option<Child>,
     pub(crate) port: u16,
     directory: TempDir,
-    arguments: Vec<String>,
+    setup: Setup,
+}
+
+/// What a server is started with.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Setup {
+    /// More arguments, such as `["--maxclients", "1"]`.
+    pub(crate) arguments: Vec<String>,
+    /// The lines of its configuration file, if it is to have one: what it rewrites itself holds after a restart.
+    pub(crate) lines: Option<Vec<String>>,
     /// What `cli` logs in with.
     pub(crate) password: Option<String>,
+}
+
+impl Setup {
+    fn of(arguments: &[&str], password: Option<&str>) -> Setup {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        Setup { arguments, lines: None, password: password.map(str::to_owned) }
+    }
 }
 
 impl RedisServer {
@@ -35,39 +57,46 @@ impl RedisServer {
 
     /// The same with more arguments, such as `["--maxclients", "1"]`.
     pub(crate) fn start_with(test: &str, arguments: &[&str]) -> Option<RedisServer> {
-        skip::has(test, &[PROGRAM, CLIENT]).then(|| RedisServer::launch(arguments))
+        RedisServer::can_start(test).then(|| RedisServer::launch(|_port| Setup::of(arguments, None)))
     }
 
     /// The same with a password, which `cli` knows.
     pub(crate) fn start_with_password(test: &str, password: &str) -> Option<RedisServer> {
-        let mut server = RedisServer::start_with(test, &["--requirepass", password])?;
-        server.password = Some(password.to_owned());
-        Some(server)
+        let setup = Setup::of(&["--requirepass", password], Some(password));
+        RedisServer::can_start(test).then(|| RedisServer::launch(|_port| setup.clone()))
     }
 
-    fn launch(arguments: &[&str]) -> RedisServer {
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+    /// Whether this machine has Redis; says that `test` is skipped if not.
+    pub(crate) fn can_start(test: &str) -> bool {
+        skip::has(test, &[PROGRAM, CLIENT])
+    }
+
+    /// A server that is set up for the port it gets; `setup` is asked again if somebody takes that port first.
+    pub(crate) fn launch(mut setup: impl FnMut(u16) -> Setup) -> RedisServer {
         for _ in 0..ATTEMPTS {
-            let mut server = RedisServer {
-                child: None,
-                port: free_port(),
-                directory: TempDir::new().unwrap(),
-                arguments: arguments.clone(),
-                password: None,
-            };
+            let port = free_port_with_bus();
+            let directory = TempDir::new().unwrap();
+            let mut server = RedisServer { child: None, port, directory, setup: setup(port) };
             if server.spawn() {
                 return server;
             }
         }
-        panic!("{PROGRAM} {arguments:?} does not start");
+        panic!("{PROGRAM} does not start");
     }
 
     /// Starts the process and waits until it answers; `false` if it ends instead.
     fn spawn(&mut self) -> bool {
         let mut command = Command::new(PROGRAM);
+        if let Some(lines) = &self.setup.lines {
+            let file = self.directory.path().join(FILE);
+            if !file.exists() {
+                std::fs::write(&file, lines.join("\n") + "\n").unwrap();
+            }
+            command.arg(file);
+        }
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(self.directory.path());
         command.args(["--save", "", "--appendonly", "no", "--unixsocket"]).arg(self.socket());
-        command.args(["--enable-debug-command", "yes"]).args(&self.arguments);
+        command.args(["--enable-debug-command", "yes"]).args(&self.setup.arguments);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let (mut ended, port) = (false, self.port);
         wait_until(START, "the server answers", || {
@@ -99,11 +128,52 @@ impl RedisServer {
         String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned()
     }
 
+    /// The same for a server that may not answer, such as a frozen one: `None` if it does not in time.
+    pub(crate) fn try_cli(&self, arguments: &[&str], timeout: Duration) -> Option<String> {
+        let mut client = self.cli_in_background(arguments);
+        let deadline = Instant::now() + timeout;
+        while client.try_wait().unwrap().is_none() {
+            if Instant::now() > deadline {
+                client.kill().unwrap();
+                client.wait().unwrap();
+                return None;
+            }
+            std::thread::sleep(LOOK);
+        }
+        let output = client.wait_with_output().unwrap();
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+    }
+
+    /// One field of `INFO`, such as `master_repl_offset`; `None` if there is none or no answer.
+    pub(crate) fn info(&self, field: &str) -> Option<String> {
+        let text = self.try_cli(&["info", "everything"], ANSWER)?;
+        let value = |line: &str| Some(line.trim_end().strip_prefix(field)?.strip_prefix(':')?.to_owned());
+        text.lines().find_map(value)
+    }
+
+    /// Writes its data to a file, from which `restart` reads it.
+    pub(crate) fn save(&self) {
+        // A replica that is being synchronized may be in the way.
+        wait_until(START, "the data is saved", || self.cli(&["save"]) == "OK");
+    }
+
+    /// Whether it runs: neither killed nor ended.
+    pub(crate) fn runs(&self) -> bool {
+        self.child.is_some()
+    }
+
+    /// Makes it a replica of this address, or with `None` a master, and keeps that for a restart.
+    pub(crate) fn replicate(&self, master: Option<&str>) {
+        let (host, port) = master.map_or(("no", "one"), |address| address.rsplit_once(':').unwrap());
+        assert_eq!(self.cli(&["replicaof", host, port]), "OK");
+        assert_eq!(self.cli(&["config", "rewrite"]), "OK");
+    }
+
     /// Starts `redis-cli` and does not wait for it.
     pub(crate) fn cli_in_background(&self, arguments: &[&str]) -> Child {
         let mut command = Command::new(CLIENT);
         command.arg("-s").arg(self.socket()).args(arguments);
-        if let Some(password) = &self.password {
+        if let Some(password) = &self.setup.password {
             command.env("REDISCLI_AUTH", password);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
@@ -127,12 +197,15 @@ impl RedisServer {
         }
     }
 
-    /// Starts a killed or running server again on the same port; without its files unless `keep` says so.
+    /// Starts a killed or running server again on the same port; without its data unless `keep` says so.
     pub(crate) fn restart(&mut self, keep: Keep) {
         self.kill();
         if keep == Keep::Nothing {
             for entry in std::fs::read_dir(self.directory.path()).unwrap() {
                 let path = entry.unwrap().path();
+                if path.ends_with(FILE) {
+                    continue;
+                }
                 let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
                 removed.unwrap();
             }
@@ -149,7 +222,7 @@ impl RedisServer {
 /// What a server finds when it starts again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// An empty directory.
+    /// An empty directory, but for its configuration file.
     Nothing,
     /// The files that it wrote.
     Files,
@@ -161,8 +234,15 @@ impl Drop for RedisServer {
     }
 }
 
+/// A free port whose cluster bus port is free too.
+fn free_port_with_bus() -> u16 {
+    let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
+    let has_bus = |port: &u16| port.checked_add(BUS).is_some_and(is_free);
+    std::iter::repeat_with(free_port).find(has_bus).unwrap()
+}
+
 /// Whether something answers there as Redis does, if only with an error.
-fn answers(port: u16) -> bool {
+pub(crate) fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut first = [0];

@@ -6,10 +6,9 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import org.redisson.Redisson;
 import org.redisson.api.RLock;
+import org.redisson.api.RScript;
 import org.redisson.api.RedissonClient;
-import org.redisson.api.redisnode.RedisNodes;
-import org.redisson.config.Config;
-import org.redisson.config.SingleServerConfig;
+import org.redisson.client.codec.StringCodec;
 
 /** One Redisson instance with its own id, its own named threads and the lock objects that it keeps, as services do. */
 final class Client {
@@ -20,26 +19,7 @@ final class Client {
 
     Client(String name, Command command) {
         this.name = name;
-        this.redisson = Redisson.create(config(command));
-    }
-
-    private static Config config(Command command) {
-        Config config = new Config();
-        config.setThreads(4).setNettyThreads(4);
-        config.setLockWatchdogTimeout(command.millis("watchdog", config.getLockWatchdogTimeout()));
-        config.setFairLockWaitTimeout(command.millis("fair_wait", config.getFairLockWaitTimeout()));
-        SingleServerConfig server = config.useSingleServer();
-        server.setAddress("redis://" + command.option("host", "127.0.0.1") + ":" + command.option("port", "6379"));
-        server.setDatabase(command.count("db", 0));
-        server.setConnectionMinimumIdleSize(1).setConnectionPoolSize(8);
-        server.setSubscriptionConnectionMinimumIdleSize(1).setSubscriptionConnectionPoolSize(4);
-        if (command.options().containsKey("password")) {
-            config.setPassword(command.option("password", ""));
-        }
-        if (command.options().containsKey("username")) {
-            config.setUsername(command.option("username", ""));
-        }
-        return config;
+        this.redisson = Redisson.create(Connection.config(command));
     }
 
     Worker worker(String thread) {
@@ -78,10 +58,11 @@ final class Client {
         return List.of(lockNames.split(",")).stream().map(redisson::getLock).toArray(RLock[]::new);
     }
 
-    /** Seconds and microseconds of the server's clock, as microseconds since the epoch. */
-    long serverMicros() {
-        var time = redisson.getRedisNodes(RedisNodes.SINGLE).getInstance().time();
-        return time.getSeconds() * 1_000_000L + time.getMicroseconds();
+    /** The clock of the server that has the lock (any word will do where there is one), as microseconds since 1970. */
+    long serverMicros(String lockName) {
+        List<String> time = redisson.getScript(StringCodec.INSTANCE).eval(RScript.Mode.READ_WRITE,
+                "return redis.call('time')", RScript.ReturnType.LIST, List.of(lockName));
+        return Long.parseLong(time.get(0)) * 1_000_000L + Long.parseLong(time.get(1));
     }
 
     void shutdown() {

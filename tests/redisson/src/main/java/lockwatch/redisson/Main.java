@@ -63,7 +63,7 @@ public final class Main {
                 return Map.of("id", client(command).worker(command.word(1)).threadId());
             }
             case "time" -> {
-                long serverUs = client(command).serverMicros();
+                long serverUs = client(command).serverMicros(command.word(0));
                 return Map.of("server_us", serverUs, "at_ms", System.currentTimeMillis());
             }
             case "shutdown" -> {
@@ -129,7 +129,7 @@ public final class Main {
             Map<String, Object> acquired = Locks.lock(lock, command);
             event.put("event", "acquired");
             event.putAll(acquired);
-            event.put("server_us", client.serverMicros());
+            event.put("server_us", client.serverMicros(command.word(2)));
         } catch (Exception e) {
             event.put("event", "refused");
             event.put("error", e.toString());
@@ -178,7 +178,7 @@ public final class Main {
     private static Map<String, Object> failed(Exception e) {
         Map<String, Object> answer = new LinkedHashMap<>();
         answer.put("ok", false);
-        answer.put("error", e.toString());
+        answer.put("error", e.getCause() == null ? e.toString() : e + ", by " + e.getCause());
         return answer;
     }
 

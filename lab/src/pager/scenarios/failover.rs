@@ -1,0 +1,133 @@
+//! A master and its replica change places, or both take writes, or neither does. Each on a redis of its own.
+
+use std::time::{Duration, Instant};
+
+use crate::pager::plan::BLIND_AFTER;
+use crate::pager::scenario::Scenario;
+use crate::pager::scene::Scene;
+
+/// So that a worker whose server changed is followed by another within the grace.
+const SHORT_LEASE: Duration = Duration::from_secs(4);
+const LONG_LEASE: Duration = Duration::from_secs(90);
+/// Not yet over when somebody promotes the replica, and soon after.
+const OUTLIVING_LEASE: Duration = Duration::from_secs(60);
+/// A new hold that is younger may be one that its client never knew of.
+const PHANTOM: Duration = Duration::from_millis(1_150);
+
+pub(super) fn all() -> Vec<Scenario> {
+    vec![
+        Scenario::new(
+            "failover-orderly",
+            "the replica is promoted, and the worker's place is taken there after its lease: nothing",
+            |scene| Box::pin(orderly(scene)),
+        )
+        .task(|task| task.on_replicated("orderly").with_lease(SHORT_LEASE))
+        .short(),
+        Scenario::new(
+            "failover-leftover",
+            "released on the new master and taken by another, while the old one still shows the first: nothing",
+            |scene| Box::pin(leftover(scene)),
+        )
+        .task(|task| task.on_replicated("leftover").with_lease(LONG_LEASE)),
+        Scenario::new(
+            "two-masters",
+            "a hold and a switch that the promoted replica never had, and another holder there: split, switches lost",
+            |scene| Box::pin(two_masters(scene)),
+        )
+        .task(|task| task.on_replicated("doubled").with_lease(LONG_LEASE))
+        .short(),
+        Scenario::new(
+            "no-master",
+            "the master dies and nobody promotes the replica for 45 s: one page, until somebody does",
+            |scene| Box::pin(no_master(scene)),
+        )
+        .task(|task| task.on_replicated("headless").with_lease(OUTLIVING_LEASE))
+        .short(),
+    ]
+}
+
+/// The replica becomes the master, and the master its replica.
+async fn change_places(scene: &Scene, name: &str) -> anyhow::Result<()> {
+    let (old, new) = (scene.redis(name).await?, scene.replica(name).await?);
+    new.follow(None).await?;
+    old.follow(Some(&*new)).await
+}
+
+async fn orderly(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let _holder = task.holder().await?;
+    scene.pass(10).await;
+    task.until_renewed().await?;
+    change_places(&scene, "orderly").await?;
+    let _heir = task.holder_at_replica().await?;
+    // The first one's lease ran out on the new master, where nobody renewed it.
+    task.may("LockwatchRenewalOverdue");
+    task.may("LockwatchLeaseExpired");
+    scene.pass(50).await;
+    Ok(())
+}
+
+async fn leftover(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let mut holder = task.holder().await?;
+    scene.pass(10).await;
+    scene.replica("leftover").await?.follow(None).await?;
+    // It cannot know of the new master: its hold there is released for it, as it would do itself.
+    holder.crash().await?;
+    let lock = task.plan.lock();
+    let mut new = scene.replica("leftover").await?.connect().await?;
+    redis::cmd("DEL").arg(&lock).exec_async(&mut new).await?;
+    let _heir = task.holder_at_replica().await?;
+    scene.pass(20).await;
+    // Only now the agents learn who counts: until then both are masters, of which the first one decides.
+    let (old, new) = (scene.redis("leftover").await?, scene.replica("leftover").await?);
+    old.follow(Some(&*new)).await?;
+    drop((old, new));
+    scene.pass(40).await;
+    Ok(())
+}
+
+async fn two_masters(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    scene.pass(5).await;
+    scene.replica("doubled").await?.follow(None).await?;
+    let _one = task.holder().await?;
+    task.switch_on("anna").await?;
+    scene.pass(8).await;
+    let _other = task.holder_at_replica().await?;
+    let two = Instant::now();
+    let split = task.expect("LockwatchTaskSplit", two + PHANTOM)?;
+    split.stays_until(two + Duration::from_secs(600));
+    // Whose hold is not on the server that goes on has lost it.
+    task.may("LockwatchLockLost");
+    scene.may_of_redis("LockwatchRivalMaster", "doubled");
+    scene.until_told(&split).await?;
+    scene.pass(10).await;
+    let (old, new) = (scene.redis("doubled").await?, scene.replica("doubled").await?);
+    old.follow(Some(&*new)).await?;
+    drop((old, new));
+    // The switch was written where nobody looks any more.
+    let lost = task.expect("LockwatchSwitchesLost", Instant::now())?;
+    scene.until_told(&lost).await?;
+    Ok(())
+}
+
+async fn no_master(scene: Scene) -> anyhow::Result<()> {
+    let task = scene.task()?;
+    task.switch_on("anna").await?;
+    let _holder = task.holder().await?;
+    scene.pass(10).await;
+    scene.redis("headless").await?.kill().await?;
+    let page = scene.expect_of_redis("LockwatchRedisUnreachable", "headless", Instant::now() + BLIND_AFTER)?;
+    task.may("LockwatchRenewalOverdue");
+    scene.may_of_redis("LockwatchReplicaBehind", "headless");
+    scene.pass(45).await;
+    scene.replica("headless").await?.follow(None).await?;
+    let promoted = Instant::now();
+    // The first one's lease runs out on the new master, where it cannot renew it.
+    task.may("LockwatchLeaseExpired");
+    let _heir = task.holder_at_replica().await?;
+    scene.mended(&page, promoted, Duration::ZERO).await
+}

@@ -1,0 +1,476 @@
+//! One named redis over time: its servers, which of them decide, and what happened to its data.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::aftermath::Aftermaths;
+use crate::event::EventKind;
+use crate::evidence::Origin;
+use crate::generation;
+use crate::generation::Delta;
+use crate::input::{Generation, NodeNewsKind, Role, Standing, Topology, Vouch};
+use crate::node::Node;
+use crate::reading::Unknown;
+use crate::snapshot::{RedisTotals, RedisView};
+use crate::spec::{RedisKind, RedisSpec};
+use crate::time::Mono;
+
+/// So many masters of a cluster are remembered after they ceased to be any.
+const RETIRED_MAX: usize = 32;
+
+/// What happened to a redis, and which server's answer shows it.
+pub(crate) type RedisEvent = (Option<Arc<str>>, EventKind);
+
+/// Everything that is known of one named redis.
+#[derive(Clone, Debug)]
+pub(crate) struct Redis {
+    pub(crate) spec: RedisSpec,
+    /// Sorted by address.
+    nodes: Vec<Node>,
+    topology: Option<Topology>,
+    /// The servers that decide, as far as they were asked; a single nameless one where it is not known who does.
+    deciding: Vec<Deciding>,
+    /// The first attempt to read one of these.
+    began: Option<Mono>,
+    /// Where the data of masters of a cluster stood that decide no more: another may continue them.
+    retired: Vec<Origin>,
+    /// A second server that says that it is master.
+    rival: Option<Arc<str>>,
+    pub(crate) aftermaths: Aftermaths,
+    totals: RedisTotals,
+}
+
+/// What came of the sweeps of one server that decides.
+#[derive(Clone, Debug)]
+struct Deciding {
+    /// In a cluster, each master decides for its own slots; elsewhere one decides for all, whoever that is.
+    node: Option<Arc<str>>,
+    newest: Result<(), Unknown>,
+    /// The newest accepted sweep, or the first attempt.
+    good: Mono,
+    origin: Option<Origin>,
+}
+
+impl Redis {
+    pub(crate) fn new(spec: RedisSpec) -> Redis {
+        let nodes = match spec.kind {
+            RedisKind::Standalone | RedisKind::Replicated => spec.addresses.iter().cloned().map(Node::new).collect(),
+            RedisKind::Sentinel | RedisKind::Cluster => Vec::new(),
+        };
+        let mut redis = Redis {
+            spec,
+            nodes,
+            topology: None,
+            deciding: Vec::new(),
+            began: None,
+            retired: Vec::new(),
+            rival: None,
+            aftermaths: Aftermaths::default(),
+            totals: RedisTotals::default(),
+        };
+        redis.nodes.sort_by(|a, b| a.address.cmp(&b.address));
+        if redis.spec.kind == RedisKind::Standalone {
+            redis.nodes.iter_mut().for_each(|node| node.stands(Standing::Decides));
+        }
+        redis
+    }
+
+    /// The same servers under a changed configuration.
+    pub(crate) fn configured(self, spec: RedisSpec) -> Redis {
+        Redis { spec, ..self }
+    }
+
+    /// An accepted batch. Says where it is from, and whether its readings may be used: in the round in which the server's
+    /// clock has stepped they may not.
+    pub(crate) fn accepted(
+        &mut self,
+        node: &Arc<str>,
+        standing: Standing,
+        vouch: &Vouch,
+        (sent, took_ms): (Mono, u64),
+        events: &mut Vec<RedisEvent>,
+    ) -> (Origin, bool) {
+        self.totals.sample_duration.observe(took_ms);
+        let kind = self.spec.kind;
+        let mut kinds = Vec::new();
+        let server = self.node(node);
+        let stepped = server.accepted(vouch, standing, sent, took_ms, &mut kinds);
+        let origin = Origin {
+            node: server.address.clone(),
+            clock_steps: server.clock_steps(),
+            // A server that refuses to tell its generation proves nothing by it.
+            generation: server.generation().filter(|_| vouch.generation.is_some()).cloned(),
+            histories: server.histories().clone(),
+            offset: vouch.offset,
+            kind,
+        };
+        events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
+        if stepped {
+            self.totals.count(Unknown::ClockStep, 1);
+        }
+        if standing == Standing::Decides {
+            self.follow_deciding(&origin, sent, events);
+        }
+        self.follow_rivals(events);
+        (origin, !stepped)
+    }
+
+    fn follow_deciding(&mut self, origin: &Origin, sent: Mono, events: &mut Vec<RedisEvent>) {
+        let deciding = self.deciding(&origin.node, sent);
+        if deciding.origin.is_some() && sent < deciding.good {
+            return; // Asked before the newest one, perhaps of the server that decided before.
+        }
+        deciding.newest = Ok(());
+        let blind_ms = sent.since_ms(core::mem::replace(&mut deciding.good, sent));
+        let old = deciding.origin.replace(origin.clone());
+        let Some(old) = old.or_else(|| self.continued_by(origin)) else { return };
+        let delta = origin.since(&old);
+        if delta == Delta::default() || delta.reported().next().is_none() {
+            return;
+        }
+        for change in delta.reported() {
+            self.totals.generation_changes += 1;
+            // Of a change that surely lost nothing the aftermath alone is told.
+            if delta.may_lose_locks() {
+                events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
+            }
+        }
+        self.aftermaths.begin(&old, origin, delta, (sent, blind_ms));
+    }
+
+    /// The master of a cluster whose history `new`, which decides for the first time, continues.
+    fn continued_by(&mut self, new: &Origin) -> Option<Origin> {
+        let continues = |old: &Origin| match (&old.generation, &new.generation) {
+            (Some(old), Some(new)) => generation::shared_bytes(old, new).is_some(),
+            _ => false,
+        };
+        if let Some(position) = self.retired.iter().position(continues) {
+            return Some(self.retired.swap_remove(position));
+        }
+        let others = self.deciding.iter().filter_map(|deciding| deciding.origin.as_ref());
+        others.filter(|old| old.node != new.node).find(|old| continues(old)).cloned()
+    }
+
+    /// Says when a second server begins or ceases to call itself master.
+    fn follow_rivals(&mut self, events: &mut Vec<RedisEvent>) {
+        if self.spec.kind == RedisKind::Cluster {
+            return;
+        }
+        let rival = self.nodes.iter().find(|node| {
+            let same_process = |other: &&Node| {
+                other.standing() == Standing::Decides
+                    && other.generation().map(|g| &g.run_id) == node.generation().map(|g| &g.run_id)
+            };
+            node.witnesses()
+                && node.role() == Some(Role::Master)
+                && !self.nodes.iter().any(|other| same_process(&other))
+        });
+        // One that cannot be read has taken nothing back.
+        let silent = self.nodes.iter().find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
+        let rival = rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
+        if rival == self.rival {
+            return;
+        }
+        if let Some(gone) = core::mem::replace(&mut self.rival, rival) {
+            events.push((Some(gone), EventKind::RivalMasterGone));
+        }
+        if let Some(rival) = &self.rival {
+            events.push((Some(rival.clone()), EventKind::RivalMaster));
+        }
+    }
+
+    /// A batch that failed; without a node, none was asked.
+    pub(crate) fn failed(
+        &mut self,
+        node: Option<&Arc<str>>,
+        standing: Standing,
+        why: Unknown,
+        (sent, at): (Mono, Mono),
+        events: &mut Vec<RedisEvent>,
+    ) {
+        self.totals.count(why, 1);
+        if let Some(address) = node {
+            let mut kinds = Vec::new();
+            let server = self.node(address);
+            server.stands(standing);
+            server.failed(why, &mut kinds);
+            events.extend(kinds.into_iter().map(|kind| (Some(address.clone()), kind)));
+        }
+        if standing == Standing::Decides {
+            let nobody = Arc::from("");
+            let deciding = self.deciding(node.unwrap_or(&nobody), at);
+            let elsewhere = node.is_some_and(|node| deciding.origin.as_ref().is_some_and(|old| old.node != *node));
+            if !(elsewhere && sent < deciding.good) {
+                deciding.newest = Err(why);
+            }
+        }
+        self.follow_rivals(events);
+    }
+
+    /// Refusals of single tasks in an accepted batch.
+    pub(crate) fn count(&mut self, why: Unknown) {
+        self.totals.count(why, 1);
+    }
+
+    /// News of a connection.
+    pub(crate) fn news(&mut self, node: &Arc<str>, kind: &NodeNewsKind, events: &mut Vec<RedisEvent>) {
+        match kind {
+            NodeNewsKind::Connected { version, role } => {
+                let again = self.node(node).connected(version.as_ref(), *role);
+                self.totals.reconnects += u64::from(again);
+            }
+            NodeNewsKind::Failed { why } => {
+                self.totals.count(*why, 1);
+                let mut kinds = Vec::new();
+                self.node(node).failed(*why, &mut kinds);
+                events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
+            }
+            NodeNewsKind::TickSkipped => self.totals.skipped_ticks += 1,
+        }
+    }
+
+    /// Which servers there are, and which of them decide.
+    pub(crate) fn topology(&mut self, topology: &Topology, events: &mut Vec<RedisEvent>) {
+        let masters = |topology: &Topology| topology.masters.clone().unwrap_or_default();
+        let before = self.topology.as_ref();
+        if before.map(|before| &before.masters) != Some(&topology.masters) {
+            let from = before.map(masters).unwrap_or_default();
+            events.push((None, EventKind::MastersChanged { from, to: topology.masters.clone() }));
+        }
+        self.nodes.retain(|node| topology.nodes.contains(&node.address));
+        for address in &topology.nodes {
+            self.node(address);
+        }
+        if let Ok(masters) = &topology.masters {
+            for node in &mut self.nodes {
+                node.stands(if masters.contains(&node.address) { Standing::Decides } else { Standing::Witness });
+            }
+            if self.spec.kind == RedisKind::Cluster {
+                self.retire(masters, topology.uncovered_slots > 0);
+            }
+        }
+        self.topology = Some(topology.clone());
+        self.follow_rivals(events);
+    }
+
+    /// Masters of a cluster that are none any more. While nobody serves their slots, it goes on for as long as it has lasted
+    /// that these cannot be read.
+    fn retire(&mut self, masters: &[Arc<str>], some_unserved: bool) {
+        let decides = |deciding: &Deciding| deciding.node.as_ref().is_some_and(|node| masters.contains(node));
+        let (stay, go): (Vec<_>, Vec<_>) = self.deciding.drain(..).partition(decides);
+        self.deciding = stay;
+        let unread = go.iter().filter(|deciding| deciding.newest.is_err()).map(|deciding| deciding.good).min();
+        if let Some(since) = unread.filter(|_| some_unserved) {
+            let nobody = self.deciding(&Arc::from(""), since);
+            nobody.newest = Err(Unknown::ClusterDown);
+        }
+        self.retired.extend(go.into_iter().filter_map(|deciding| deciding.origin));
+        let surplus = self.retired.len().saturating_sub(RETIRED_MAX);
+        self.retired.drain(..surplus);
+    }
+
+    fn node(&mut self, address: &Arc<str>) -> &mut Node {
+        let position = match self.nodes.binary_search_by(|node| node.address.cmp(address)) {
+            Ok(position) => position,
+            Err(position) => {
+                self.nodes.insert(position, Node::new(address.clone()));
+                position
+            }
+        };
+        #[expect(clippy::indexing_slicing, reason = "it was found or inserted there")]
+        &mut self.nodes[position]
+    }
+
+    fn deciding(&mut self, node: &Arc<str>, at: Mono) -> &mut Deciding {
+        let name = (self.spec.kind == RedisKind::Cluster).then(|| node.clone());
+        let position = match self.deciding.iter().position(|deciding| deciding.node == name) {
+            Some(position) => position,
+            None => {
+                let newest = Err(Unknown::NotReadYet);
+                self.began.get_or_insert(at);
+                self.deciding.push(Deciding { node: name, newest, good: at, origin: None });
+                self.deciding.len() - 1
+            }
+        };
+        #[expect(clippy::indexing_slicing, reason = "it was found or pushed there")]
+        &mut self.deciding[position]
+    }
+
+    /// Time has passed: what a change of generation did may have become known.
+    pub(crate) fn tick(&mut self, at: Mono, events: &mut Vec<RedisEvent>) {
+        for aftermath in self.aftermaths.over(at, self.settle_ms()) {
+            for (total, count) in self.totals.fates.iter_mut().zip(aftermath.fates) {
+                *total += count;
+            }
+            let node = aftermath.to.clone();
+            events.push((node, EventKind::Aftermath(aftermath)));
+        }
+    }
+
+    /// Every task was read after so long, or could not be.
+    fn settle_ms(&self) -> u64 {
+        self.spec.interval_ms.saturating_mul(2).saturating_add(self.spec.timeout_ms)
+    }
+
+    /// The view for outputs, as of `at`.
+    pub(crate) fn view(&self, at: Mono) -> RedisView {
+        let failing = || self.deciding.iter().filter(|deciding| deciding.newest.is_err());
+        let is_read = self.nodes.iter().any(|node| node.role().is_some());
+        RedisView {
+            spec: self.spec.clone(),
+            readable: (!self.deciding.is_empty()).then(|| failing().next().is_none()),
+            unknown: failing().find_map(|deciding| deciding.newest.err()),
+            blind_ms: failing().map(|deciding| at.since_ms(deciding.good)).max().unwrap_or(0),
+            masters: is_read.then(|| self.masters()),
+            nodes: self.nodes.iter().map(Node::view).collect(),
+            sentinels: self.topology.as_ref().map(|topology| topology.sentinels.clone()).unwrap_or_default(),
+            uncovered_slots: self.topology.as_ref().map_or(0, |topology| topology.uncovered_slots),
+            generations: self.generations(at).unwrap_or_default(),
+            totals: self.totals,
+        }
+    }
+
+    /// How many servers say that they are master; one that has two addresses counts once.
+    fn masters(&self) -> u64 {
+        let masters = || self.nodes.iter().filter(|node| node.role() == Some(Role::Master));
+        let run_id = |node: &Node| node.generation().map(|generation| generation.run_id.clone());
+        let again = |at: usize, node: &Node| {
+            let own = run_id(node).filter(|id| !id.is_empty());
+            own.is_some() && masters().take(at).any(|other| run_id(other) == own)
+        };
+        let distinct = masters().enumerate().filter(|(at, node)| !again(*at, node)).count();
+        u64::try_from(distinct).unwrap_or(u64::MAX)
+    }
+
+    /// The generations of all servers that decide; `None` as long as one of them is missing, lest the whole look changed
+    /// when that comes.
+    fn generations(&self, at: Mono) -> Option<Vec<Arc<Generation>>> {
+        // A cluster's masters are asked one after the other, those that guard no watched lock never.
+        if self.spec.kind == RedisKind::Cluster && at.since_ms(self.began?) <= self.settle_ms() {
+            return None;
+        }
+        // A server that leaves out its run id tells too little.
+        let told = |generation: &Arc<Generation>| !generation.run_id.is_empty();
+        self.deciding.iter().map(|deciding| deciding.origin.as_ref()?.generation.clone().filter(told)).collect()
+    }
+}
+
+impl RedisTotals {
+    fn count(&mut self, why: Unknown, times: u64) {
+        if let Some(count) = self.errors.get_mut(why as usize) {
+            *count += times;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::time::ServerTime;
+
+    const A: &str = "10.0.0.1:6379";
+    const B: &str = "10.0.0.2:6379";
+
+    fn redis(kind: RedisKind) -> Redis {
+        let spec = RedisSpec {
+            name: "main".into(),
+            kind,
+            addresses: vec![A.into(), B.into()],
+            db: 0,
+            interval_ms: 1_000,
+            timeout_ms: 3_000,
+            assume_master: false,
+        };
+        Redis::new(spec)
+    }
+
+    fn accept(redis: &mut Redis, node: &str, run_id: &str, standing: Standing, at: Mono) {
+        let server = ServerTime(i64::try_from(at.0).unwrap_or(0));
+        let generation = Generation { run_id: run_id.as_bytes().to_vec(), ..Generation::default() };
+        let vouch = Vouch {
+            first: server,
+            last: server,
+            role: Role::Master,
+            role_verified: true,
+            offset: None,
+            refuses_writes: false,
+            replicas: Vec::new(),
+            generation: Some(generation),
+            clock_offset_ms: 0,
+        };
+        redis.accepted(&node.into(), standing, &vouch, (at, 1), &mut Vec::new());
+    }
+
+    #[test]
+    fn one_server_with_two_addresses_is_one_master() {
+        let mut redis = redis(RedisKind::Replicated);
+        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+        accept(&mut redis, B, "x", Standing::Witness, Mono(0));
+        assert_eq!(redis.view(Mono(10)).masters, Some(1));
+        accept(&mut redis, B, "y", Standing::Witness, Mono(100));
+        assert_eq!(redis.view(Mono(110)).masters, Some(2));
+        // Who leaves out the run id is somebody else.
+        accept(&mut redis, A, "", Standing::Decides, Mono(200));
+        accept(&mut redis, B, "", Standing::Witness, Mono(200));
+        assert_eq!(redis.view(Mono(210)).masters, Some(2));
+    }
+
+    #[test]
+    fn the_generation_of_a_cluster_waits_for_all_masters() {
+        let mut redis = redis(RedisKind::Cluster);
+        let told = |redis: &Redis, at| redis.view(Mono(at)).generations.len();
+        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+        assert_eq!(told(&redis, 10), 0, "the other master is asked soon");
+        accept(&mut redis, B, "y", Standing::Decides, Mono(900));
+        assert_eq!((told(&redis, 5_000), told(&redis, 5_001)), (0, 2));
+        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(6_000), Mono(6_000)), &mut Vec::new());
+        assert_eq!(told(&redis, 6_100), 2, "what is not read now has not changed");
+        redis.failed(
+            Some(&"c:1".into()),
+            Standing::Decides,
+            Unknown::Timeout,
+            (Mono(7_000), Mono(7_000)),
+            &mut Vec::new(),
+        );
+        assert_eq!(told(&redis, 7_100), 0, "a master that never told");
+    }
+
+    #[test]
+    fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
+        let mut redis = redis(RedisKind::Cluster);
+        let topology = |masters: &[&str], uncovered_slots| Topology {
+            epoch: 0,
+            redis: crate::spec::RedisIndex(0),
+            masters: Ok(masters.iter().map(|master| Arc::from(*master)).collect()),
+            nodes: alloc::vec![A.into(), B.into()],
+            sentinels: Vec::new(),
+            uncovered_slots,
+        };
+        let blind = |redis: &Redis, at| (redis.view(Mono(at)).readable, redis.view(Mono(at)).blind_ms);
+        redis.topology(&topology(&[A, B], 0), &mut Vec::new());
+        accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
+        accept(&mut redis, B, "y", Standing::Decides, Mono(1_000));
+        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(2_000), Mono(2_000)), &mut Vec::new());
+        assert_eq!(blind(&redis, 5_000), (Some(false), 4_000));
+        redis.topology(&topology(&[A], 100), &mut Vec::new());
+        assert_eq!(blind(&redis, 6_000), (Some(false), 5_000));
+        redis.failed(None, Standing::Decides, Unknown::ClusterDown, (Mono(7_000), Mono(7_000)), &mut Vec::new());
+        assert_eq!(blind(&redis, 8_000), (Some(false), 7_000));
+        redis.topology(&topology(&[A, B], 0), &mut Vec::new());
+        assert_eq!(blind(&redis, 9_000), (Some(true), 0));
+    }
+
+    #[test]
+    fn a_server_that_fails_decides_only_if_it_was_asked_to() {
+        let mut redis = redis(RedisKind::Replicated);
+        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+        let decides =
+            |redis: &Redis, at| redis.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>();
+        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(100), Mono(100)), &mut Vec::new());
+        assert_eq!(decides(&redis, 110), [true, true]);
+        redis.failed(Some(&A.into()), Standing::Witness, Unknown::Timeout, (Mono(200), Mono(200)), &mut Vec::new());
+        assert_eq!(decides(&redis, 210), [false, true]);
+    }
+}

@@ -1,0 +1,508 @@
+//! What each server of a redis shows of one lock, side by side. Never does this decide whether the lock is held or free; it
+//! tells how far a replica is behind, and whether two masters show two holders.
+//!
+//! Two masters that show different holders prove little by themselves: the older hold may have been released on the other
+//! side, and what is left of it here is a leftover that nobody holds. So the older hold must be shown to live.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use crate::event::Party;
+use crate::evidence::Origin;
+use crate::generation;
+use crate::input::{Role, Standing};
+use crate::reading::{Deadline, Held, Holder, LockReading, Mode};
+use crate::renewal::{Seen, set_between};
+use crate::snapshot::WitnessView;
+use crate::spec::RedisKind;
+use crate::split::{clients_meet, party};
+use crate::time::{Mono, ServerTime};
+
+/// A client that takes a lock, waits for replicas in vain and gives it back, holds it for about so long and never knows of it.
+pub(crate) const PHANTOM_MS: u64 = 1_150;
+
+/// What all servers show of one lock, sorted by address.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Witnesses {
+    servers: Vec<Server>,
+}
+
+/// What one server showed in its newest accepted batch.
+#[derive(Clone, Debug)]
+struct Server {
+    origin: Origin,
+    standing: Standing,
+    role: Role,
+    seen: Seen,
+    /// It had answered shortly before, too: what it shows is not what it did late, after it had stood still.
+    steady: bool,
+    shown: Shown,
+    expired: Option<RanOut>,
+}
+
+/// A hold that ran out on one server, as was seen there.
+#[derive(Clone, Debug)]
+struct RanOut {
+    holders: Vec<Holder>,
+    at: Mono,
+}
+
+#[derive(Clone, Debug)]
+enum Shown {
+    Nothing,
+    Hold(Hold),
+}
+
+/// A hold as one server shows it.
+#[derive(Clone, Debug)]
+struct Hold {
+    held: Held,
+    /// When it was first seen here.
+    since: Mono,
+    /// When it began, or no later than.
+    began: Mono,
+    /// The server had answered shortly before it began: it is not what that one did late, after it had stood still.
+    steady: bool,
+    /// When this server surely did not show it yet; `None` when it did from the first look on.
+    not_before: Option<Mono>,
+    /// Where this server's replication stood when it surely had not begun.
+    offset_before: Option<u64>,
+    /// When the deadline was last seen to have moved forward.
+    moved: Option<Mono>,
+    /// After when its holder surely moved it forward on this server, as a master.
+    lived_after: Option<Mono>,
+}
+
+/// How the servers' words are weighed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Words further apart than this do not contradict each other.
+    pub(crate) fresh_ms: u64,
+    /// A hold that lasted so long is no phantom.
+    pub(crate) settle_ms: u64,
+    pub(crate) kind: RedisKind,
+}
+
+/// Two masters show different holders.
+#[derive(Clone, Debug)]
+pub(crate) struct Rivalry {
+    pub(crate) nodes: [Arc<str>; 2],
+    pub(crate) older: Vec<Party>,
+    pub(crate) newer: Vec<Party>,
+    /// What is left of the older lease.
+    pub(crate) left_ms: Option<u64>,
+    /// The older hold lives beyond doubt.
+    pub(crate) proven: bool,
+}
+
+/// One accepted reading.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Word<'a> {
+    pub(crate) origin: &'a Origin,
+    pub(crate) standing: Standing,
+    pub(crate) role: Role,
+    pub(crate) seen: Seen,
+    pub(crate) lease_ms: Option<u64>,
+    /// A server that was asked again so soon has not stood still.
+    pub(crate) steady_ms: u64,
+    /// A server that was asked again so soon can hardly have shown anything else between.
+    pub(crate) fresh_ms: u64,
+}
+
+impl Witnesses {
+    /// Takes in what a server shows.
+    pub(crate) fn observe(&mut self, reading: &LockReading, word: Word<'_>) {
+        let position = self.servers.binary_search_by(|server| server.origin.node.cmp(&word.origin.node));
+        let before = match position {
+            Ok(position) => self.servers.get(position),
+            Err(_) => None,
+        };
+        if before.is_some_and(|before| word.seen.sent < before.seen.sent) {
+            return;
+        }
+        let new = match reading {
+            LockReading::Unknown(_) => return,
+            LockReading::Free => Server::new(word, Shown::Nothing, before, expired(before, word)),
+            LockReading::Held(held) => {
+                let hold = Hold::new(held, word, before);
+                let took_over_early = before.is_some_and(|before| hold.began_before_end_of(before, word));
+                let gone = if hold.since == word.seen.sent && !took_over_early { expired(before, word) } else { None };
+                let gone = gone.or_else(|| before?.expired.clone());
+                let gone = gone.filter(|gone| !clients_meet(&gone.holders, &held.holders));
+                Server::new(word, Shown::Hold(hold), before, gone)
+            }
+        };
+        match position {
+            Ok(position) => {
+                if let Some(server) = self.servers.get_mut(position) {
+                    *server = new;
+                }
+            }
+            Err(position) => self.servers.insert(position, new),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// Forgets servers that do not belong to the redis any more.
+    pub(crate) fn retain(&mut self, nodes: &[Arc<str>]) {
+        self.servers.retain(|server| nodes.contains(&server.origin.node));
+    }
+
+    /// Whether another master than `node` shows a holder at about `at`.
+    pub(crate) fn held_elsewhere(&self, node: &str, limits: Limits, at: Mono) -> bool {
+        self.servers.iter().any(|server| {
+            *server.origin.node != *node && server.fresh(limits, at) && server.rules() && server.live_hold(at).is_some()
+        })
+    }
+
+    /// Two masters with different holders, if there are any; one with proof before one without.
+    pub(crate) fn rivalry(&self, limits: Limits, at: Mono) -> Option<Rivalry> {
+        let pairs = self.servers.iter().enumerate().flat_map(|(position, a)| {
+            let others = self.servers.iter().skip(position + 1);
+            others.filter_map(move |b| rivalry(a, b, limits, at))
+        });
+        pairs.max_by_key(|rivalry| rivalry.proven)
+    }
+
+    /// Whether these two still show different holders; while one of them cannot be read, until its hold has run out.
+    pub(crate) fn contradict(&self, [a, b]: &[Arc<str>; 2], at: Mono) -> bool {
+        let server = |name: &Arc<str>| self.servers.iter().find(|server| server.origin.node == *name);
+        let (Some(a), Some(b)) = (server(a), server(b)) else { return false };
+        match (a.live_hold(at), b.live_hold(at)) {
+            (Some(x), Some(y)) => a.rules() && b.rules() && !clients_meet(&x.held.holders, &y.held.holders),
+            _ => false,
+        }
+    }
+
+    /// What the servers that do not decide show, for outputs.
+    pub(crate) fn view(&self) -> Vec<WitnessView> {
+        let newest = self.newest_deadline();
+        let others = self.servers.iter().filter(|server| server.standing == Standing::Witness);
+        let view = |server: &Server| WitnessView {
+            node: server.origin.node.clone(),
+            role: server.role,
+            at: server.seen.sent,
+            holders: server.hold().map(|hold| hold.held.holders.clone()),
+            behind_ms: newest.as_ref().and_then(|newest| server.behind_ms(newest)),
+        };
+        others.map(view).collect()
+    }
+
+    /// What the server that decides shows: when, who, until when.
+    fn newest_deadline(&self) -> Option<(Mono, &[Holder], ServerTime)> {
+        let lead = self
+            .servers
+            .iter()
+            .filter(|server| server.standing == Standing::Decides)
+            .max_by_key(|lead| lead.seen.sent)?;
+        let hold = lead.hold()?;
+        match hold.held.deadline {
+            Deadline::At(deadline) => Some((hold.moved.unwrap_or(hold.since), &hold.held.holders, deadline)),
+            Deadline::Never | Deadline::Torn => None,
+        }
+    }
+}
+
+impl Server {
+    fn new(word: Word<'_>, shown: Shown, before: Option<&Server>, expired: Option<RanOut>) -> Server {
+        let expired = match (&shown, before) {
+            // What was once seen to run out stays known until somebody else's hold ends here.
+            (Shown::Nothing, Some(before)) if expired.is_none() && before.hold().is_none() => before.expired.clone(),
+            _ => expired,
+        };
+        Server {
+            origin: word.origin.clone(),
+            standing: word.standing,
+            role: word.role,
+            seen: word.seen,
+            steady: before.is_some_and(|before| word.seen.sent.since_ms(before.seen.sent) < word.steady_ms),
+            shown,
+            expired,
+        }
+    }
+
+    fn hold(&self) -> Option<&Hold> {
+        match &self.shown {
+            Shown::Hold(hold) => Some(hold),
+            Shown::Nothing => None,
+        }
+    }
+
+    /// It says that it is master.
+    fn rules(&self) -> bool {
+        self.role == Role::Master
+    }
+
+    fn fresh(&self, limits: Limits, at: Mono) -> bool {
+        at.since_ms(self.seen.sent) <= limits.fresh_ms
+    }
+
+    /// Its hold, if that is exclusive and has not run out by `at`.
+    fn live_hold(&self, at: Mono) -> Option<&Hold> {
+        let hold = self.hold().filter(|hold| hold.held.mode != Mode::Read && !hold.held.holders.is_empty())?;
+        let runs = self.left_ms(hold, at).is_none_or(|left_ms| left_ms > 0);
+        runs.then_some(hold)
+    }
+
+    /// What is left of a hold's lease at `at`; `None` where it has no end that is known.
+    fn left_ms(&self, hold: &Hold, at: Mono) -> Option<u64> {
+        let Deadline::At(deadline) = hold.held.deadline else { return None };
+        let left_ms = u64::try_from(deadline.since_ms(self.seen.last)).unwrap_or(0);
+        Some(left_ms.saturating_sub(at.since_ms(self.seen.sent)))
+    }
+
+    /// Of a replica: how far its deadline is behind the newest one; 0 as long as it was asked before that was set.
+    fn behind_ms(&self, (set, holders, deadline): &(Mono, &[Holder], ServerTime)) -> Option<u64> {
+        if self.role != Role::Replica || self.seen.sent <= *set {
+            return None;
+        }
+        let hold = self.hold().filter(|hold| clients_meet(holders, &hold.held.holders));
+        match hold.map(|hold| hold.held.deadline) {
+            Some(Deadline::At(own)) => Some(u64::try_from(deadline.since_ms(own)).unwrap_or(0)),
+            Some(Deadline::Never | Deadline::Torn) => None,
+            // It does not have this hold at all.
+            None => Some(u64::try_from(deadline.since_ms(self.seen.last)).unwrap_or(0)),
+        }
+    }
+}
+
+impl Hold {
+    fn new(held: &Held, word: Word<'_>, before: Option<&Server>) -> Hold {
+        let at = word.seen.sent;
+        let known = before.and_then(|before| Some((before, before.hold()?)));
+        if let Some((server, old)) = known.filter(|(_, old)| clients_meet(&old.held.holders, &held.holders)) {
+            let forward = matches!(
+                (old.held.deadline, held.deadline),
+                (Deadline::At(old), Deadline::At(new)) if new > old && word.origin.same_clock(&server.origin)
+            );
+            let ruled = server.rules() && word.role == Role::Master;
+            return Hold {
+                held: held.clone(),
+                offset_before: old.offset_before.filter(|_| one_history(&server.origin, word.origin)),
+                moved: if forward { Some(at) } else { old.moved },
+                lived_after: if forward && ruled && server.steady { Some(server.seen.sent) } else { old.lived_after },
+                ..*old
+            };
+        }
+        let exact = match (held.deadline, word.lease_ms, before) {
+            (Deadline::At(deadline), Some(lease_ms), Some(before)) if word.origin.same_clock(&before.origin) => {
+                set_between(deadline, lease_ms, before.seen, word.seen).map(|set| word.seen.mono_of(set).min(at))
+            }
+            _ => None,
+        };
+        Hold {
+            held: held.clone(),
+            since: at,
+            began: exact.unwrap_or(at),
+            steady: before.is_some_and(|before| at.since_ms(before.seen.sent) < word.steady_ms),
+            not_before: before.map(|before| before.seen.sent),
+            offset_before: before
+                .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
+                .and_then(|before| before.origin.offset),
+            moved: None,
+            lived_after: None,
+        }
+    }
+
+    /// It was last seen at `seen`, after it had lasted long enough or was renewed: no client would have given it back.
+    fn proven(&self, seen: Mono, long_ms: u64) -> bool {
+        self.moved.is_some() || seen.since_ms(self.began) >= long_ms
+    }
+
+    /// Whether it began while the lease that `before` showed still ran, so that this did not run out.
+    fn began_before_end_of(&self, before: &Server, word: Word<'_>) -> bool {
+        let end = before.hold().and_then(|hold| match hold.held.deadline {
+            Deadline::At(deadline) => Some(word.seen.mono_of(deadline)),
+            Deadline::Never | Deadline::Torn => None,
+        });
+        end.is_some_and(|end| self.began < end)
+    }
+
+    /// Its holder lived on this server after `instant`.
+    fn lived_after(&self, instant: Mono) -> bool {
+        self.lived_after.is_some_and(|lived| lived >= instant)
+    }
+}
+
+/// The hold that ran out between two readings of one server. One that was not seen shortly before its end may have been renewed
+/// unseen, and released.
+fn expired(before: Option<&Server>, word: Word<'_>) -> Option<RanOut> {
+    let before = before.filter(|before| word.seen.sent.since_ms(before.seen.sent) <= word.fresh_ms)?;
+    let hold = before.hold()?;
+    match hold.held.deadline {
+        Deadline::At(deadline) if word.origin.same_clock(&before.origin) && word.seen.last >= deadline => {
+            Some(RanOut { holders: hold.held.holders.clone(), at: word.seen.sent })
+        }
+        _ => None,
+    }
+}
+
+fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> {
+    let rules = |server: &Server| server.rules() && server.fresh(limits, at);
+    if same_process(&a.origin, &b.origin) || !rules(a) || !rules(b) {
+        return None;
+    }
+    let (x, y) = (a.live_hold(at)?, b.live_hold(at)?);
+    if clients_meet(&x.held.holders, &y.held.holders) {
+        return None;
+    }
+    // What a frozen server did late takes longer to be given back.
+    let proven = |server: &Server, hold: &Hold| {
+        let prompt = server.standing == Standing::Decides || hold.steady;
+        hold.proven(server.seen.sent, if prompt { PHANTOM_MS } else { limits.settle_ms })
+    };
+    if !proven(a, x) || !proven(b, y) {
+        return None;
+    }
+    let ((older, old), (newer, new)) = if x.since < y.since { ((a, x), (b, y)) } else { ((b, y), (a, x)) };
+    if older.seen.sent < new.since {
+        return None; // They were never seen side by side.
+    }
+    let parties = |server: &Server, hold: &Hold| -> Vec<Party> {
+        hold.held.holders.iter().map(|holder| party(holder, Some(&server.origin.node))).collect()
+    };
+    Some(Rivalry {
+        nodes: [a.origin.node.clone(), b.origin.node.clone()],
+        older: parties(older, old),
+        newer: parties(newer, new),
+        left_ms: older.left_ms(old, at),
+        proven: newer_lives(old, new) && older_lives(older, old, newer, new, limits.kind),
+    })
+}
+
+/// Whether the newer hold is no leftover: it was taken, or renewed, while the older one was there.
+fn newer_lives(old: &Hold, new: &Hold) -> bool {
+    new.not_before.is_some_and(|before| before >= old.since) || new.lived_after(old.since)
+}
+
+/// Whether the older hold cannot have been released on the other server.
+fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: RedisKind) -> bool {
+    let ran_out = newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
+    let ran_out_there = ran_out.is_some_and(|ran_out| ran_out.at > old.since);
+    let never_there = match fork(&older.origin, &newer.origin) {
+        // The offset is told a moment after the lock, so it must have grown since.
+        Some(shared) => {
+            let grew = older.origin.offset.is_some_and(|now| now > shared);
+            grew && old.offset_before.is_some_and(|written| written >= shared)
+        }
+        // It began on a server that nothing ever joined to the other one.
+        None => {
+            let apart = kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
+            apart && old.offset_before.is_some() && !older.origin.related(&newer.origin)
+        }
+    };
+    old.lived_after(new.since) || ran_out_there || never_there
+}
+
+/// How many bytes two servers share, if one of them continues the history of the other, or both the same third one.
+fn fork(a: &Origin, b: &Origin) -> Option<u64> {
+    let (a, b) = (a.generation.as_deref()?, b.generation.as_deref()?);
+    let of_a_third = || {
+        let (a, b) = (a.forked_from.as_ref()?, b.forked_from.as_ref()?);
+        let same = !a.replication_id.is_empty() && a.replication_id == b.replication_id;
+        same.then(|| a.offset.min(b.offset).saturating_sub(1))
+    };
+    generation::shared_bytes(a, b).or_else(|| generation::shared_bytes(b, a)).or_else(of_a_third)
+}
+
+/// Whether offsets of both count in one history: the same, or one that was continued.
+fn one_history(old: &Origin, new: &Origin) -> bool {
+    match (&old.generation, &new.generation) {
+        (Some(old), Some(new)) => {
+            old.replication_id == new.replication_id || generation::shared_bytes(old, new).is_some()
+        }
+        _ => false,
+    }
+}
+
+fn both_tell(a: &Origin, b: &Origin) -> bool {
+    a.generation.is_some() && b.generation.is_some()
+}
+
+fn same_process(a: &Origin, b: &Origin) -> bool {
+    match (&a.generation, &b.generation) {
+        (Some(a), Some(b)) => !a.run_id.is_empty() && a.run_id == b.run_id,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+
+    fn server(name: &str) -> Server {
+        let origin = Origin {
+            node: Arc::from(name),
+            clock_steps: 0,
+            generation: None,
+            histories: Arc::default(),
+            offset: None,
+            kind: RedisKind::Sentinel,
+        };
+        let seen = Seen { sent: Mono(9_000), first: ServerTime(9_000), last: ServerTime(9_000) };
+        let (standing, role) = (Standing::Decides, Role::Master);
+        Server { origin, standing, role, seen, steady: true, shown: Shown::Nothing, expired: None }
+    }
+
+    fn hold(who: &str, since: u64) -> Hold {
+        let client = who.as_bytes().to_vec();
+        let holders = vec![Holder { client, thread: None, entries: None, secret: false }];
+        Hold {
+            held: Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never },
+            since: Mono(since),
+            began: Mono(since),
+            steady: false,
+            not_before: None,
+            offset_before: None,
+            moved: None,
+            lived_after: None,
+        }
+    }
+
+    /// Whoever takes the lock anew after a hold of his ran out may well have released it where that ran out.
+    #[test]
+    fn only_a_hold_that_ran_out_after_it_was_seen_here_ran_out_there() {
+        let (older, mut newer) = (server("a"), server("b"));
+        let (old, new) = (hold("A", 5_000), hold("B", 8_000));
+        for (at, lives) in [(4_000, false), (6_000, true)] {
+            newer.expired = Some(RanOut { holders: old.held.holders.clone(), at: Mono(at) });
+            assert_eq!(older_lives(&older, &old, &newer, &new, RedisKind::Sentinel), lives, "{at}");
+        }
+    }
+
+    /// The offset is told a moment after the lock: a hold that was written in between is among the bytes before it.
+    #[test]
+    fn a_hold_that_was_read_with_shared_bytes_was_there_too() {
+        use crate::input::{Fork, Generation};
+        let at = |name: &str, forked_from, offset| {
+            let generation =
+                Generation { replication_id: name.as_bytes().to_vec(), forked_from, ..Generation::default() };
+            let origin = Origin { generation: Some(Arc::new(generation)), offset: Some(offset), ..server(name).origin };
+            Server { origin, ..server(name) }
+        };
+        let newer = at("b", Some(Fork { replication_id: b"a".to_vec(), offset: 1_001 }), 2_000);
+        let old = Hold { offset_before: Some(1_000), ..hold("A", 5_000) };
+        for (offset, lives) in [(1_000, false), (1_001, true)] {
+            let older = at("a", None, offset);
+            assert_eq!(older_lives(&older, &old, &newer, &hold("B", 8_000), RedisKind::Sentinel), lives, "{offset}");
+        }
+    }
+
+    #[test]
+    fn two_promoted_replicas_of_one_master_share_what_both_have() {
+        use crate::input::{Fork, Generation};
+        let promoted = |name: &str, offset| {
+            let forked_from = Some(Fork { replication_id: b"old".to_vec(), offset });
+            let generation =
+                Generation { replication_id: name.as_bytes().to_vec(), forked_from, ..Generation::default() };
+            Origin { generation: Some(Arc::new(generation)), ..server(name).origin }
+        };
+        assert_eq!(fork(&promoted("a", 101), &promoted("b", 81)), Some(80));
+        assert_eq!(fork(&promoted("a", 101), &server("b").origin), None);
+    }
+}

@@ -1,0 +1,98 @@
+//! Answers of several servers that no orderly sampler would hand on, or that no timeline can tell.
+
+use std::sync::Arc;
+
+use lockwatch_model::event::{Event, EventKind};
+use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
+use lockwatch_model::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown};
+use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_model::state::State;
+use lockwatch_model::time::{Mono, ServerTime};
+
+fn state(kind: RedisKind) -> State {
+    let redis = RedisSpec {
+        name: Arc::from("main"),
+        kind,
+        addresses: vec![Arc::from("a:6379")],
+        db: 0,
+        interval_ms: 1_000,
+        timeout_ms: 3_000,
+        assume_master: false,
+    };
+    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let mut state = State::new();
+    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
+    state.step(Mono(0), Input::Config(Arc::new(spec)));
+    state
+}
+
+/// `node` answers what was asked at `sent`: `holder` holds the lock for another 30 seconds.
+fn shows(state: &mut State, at: u64, node: &str, sent: u64, holder: &str) -> Vec<Event> {
+    let clock = ServerTime(1_790_000_000_000 + sent as i64);
+    let bytes = |text: &str| text.as_bytes().to_vec();
+    let vouch = Vouch {
+        first: clock,
+        last: clock,
+        role: Role::Master,
+        role_verified: true,
+        offset: Some(1_000 + sent),
+        refuses_writes: false,
+        replicas: Vec::new(),
+        generation: Some(Generation { run_id: bytes(node), replication_id: bytes(node), ..Generation::default() }),
+        clock_offset_ms: 0,
+    };
+    let holders = vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
+    let deadline = Deadline::At(clock.plus_ms(30_000));
+    let lock = LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
+    let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
+    let sample = Sample {
+        epoch: 1,
+        redis: RedisIndex(0),
+        node: Some(Arc::from(node)),
+        standing: Standing::Decides,
+        sent: Mono(sent),
+        took_ms: at - sent,
+        outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+    };
+    state.step(Mono(at), Input::Sample(sample))
+}
+
+fn count(events: &[Event], what: fn(&EventKind) -> bool) -> usize {
+    events.iter().filter(|event| what(&event.kind)).count()
+}
+
+#[test]
+fn a_late_answer_of_the_server_that_decided_before_is_no_news() {
+    let mut state = state(RedisKind::Sentinel);
+    let changed = |events: &[Event]| {
+        let changes = count(events, |kind| matches!(kind, EventKind::GenerationChanged { .. }));
+        (changes, count(events, |kind| matches!(kind, EventKind::Acquired { .. })))
+    };
+    assert_eq!(changed(&shows(&mut state, 1_000, "a:6379", 1_000, "A")), (0, 0));
+    assert_eq!(changed(&shows(&mut state, 2_500, "b:6379", 2_500, "B")), (1, 1));
+    assert_eq!(changed(&shows(&mut state, 2_600, "a:6379", 2_000, "A")), (0, 0));
+    assert_eq!(changed(&shows(&mut state, 3_500, "b:6379", 3_500, "B")), (0, 0));
+}
+
+#[test]
+fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
+    let mut state = state(RedisKind::Sentinel);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    shows(&mut state, 4_500, "b:6379", 4_500, "A");
+    let held = |state: &mut State, node: &str, sent| {
+        let late = Sample {
+            epoch: 1,
+            redis: RedisIndex(0),
+            node: Some(Arc::from(node)),
+            standing: Standing::Decides,
+            sent: Mono(sent),
+            took_ms: 3_000,
+            outcome: Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout },
+        };
+        state.step(Mono(5_000), Input::Sample(late));
+        let snapshot = state.snapshot(Mono(5_000));
+        (snapshot.tasks[0].held, snapshot.redises[0].readable)
+    };
+    assert_eq!(held(&mut state, "a:6379", 2_000), (Some(true), Some(true)));
+    assert_eq!(held(&mut state, "b:6379", 4_600), (None, Some(false)));
+}

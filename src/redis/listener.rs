@@ -1,0 +1,89 @@
+//! A connection that only listens to one channel. What comes is not read, for it is not evidence of anything: it says that it
+//! is worth asking now.
+
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::Command;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::Failure;
+use super::connect::{dial, password};
+use crate::config::{Endpoint, Secret};
+
+/// Bytes that are taken at once.
+const CHUNK_BYTES: usize = 4 << 10;
+
+/// Listens to one channel.
+#[derive(Debug)]
+pub struct Listener {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+}
+
+impl Listener {
+    /// Connects, logs in, and subscribes to `channel`.
+    ///
+    /// # Errors
+    /// Why it cannot listen.
+    pub async fn subscribe(endpoint: &Endpoint, channel: &str) -> Result<Listener, Failure> {
+        let password = password(endpoint.login.password.as_ref()).await?;
+        let mut stream = dial(endpoint).await?;
+        let mut request = Vec::new();
+        let (username, password) = (endpoint.login.username.as_deref(), password.as_ref().map(Secret::expose));
+        let mut replies = 1;
+        match (username, password) {
+            (Some(username), password) => {
+                request.extend(packed(&["AUTH", username, password.unwrap_or_default()]));
+            }
+            (None, Some(password)) => request.extend(packed(&["AUTH", password])),
+            (None, None) => replies = 0,
+        }
+        request.extend(packed(&["SUBSCRIBE", channel]));
+        let closed = |error: std::io::Error| Failure::new(Unknown::Closed, error);
+        stream.write_all(&request).await.map_err(closed)?;
+        let mut listener = Listener { stream, buffer: Vec::with_capacity(CHUNK_BYTES) };
+        let greeting = listener.greeting(replies);
+        timeout(endpoint.timeout, greeting).await.map_err(|_| Failure::new(Unknown::Timeout, "no reply"))??;
+        Ok(listener)
+    }
+
+    /// Waits for the confirmation of the subscription, after so many statuses.
+    async fn greeting(&mut self, statuses: usize) -> Result<(), Failure> {
+        loop {
+            let lines = self.buffer.split(|byte| *byte == b'\n');
+            // An error is never repeated: it may name what we sent.
+            if lines.clone().any(|line| line.starts_with(b"-")) {
+                return Err(Failure::new(Unknown::NoPermission, "the login or the channel was refused"));
+            }
+            if lines.skip(statuses).any(|line| line.starts_with(b"*")) {
+                return Ok(());
+            }
+            if self.buffer.len() >= CHUNK_BYTES {
+                return Err(Failure::new(Unknown::Protocol, "this is no confirmation of a subscription"));
+            }
+            self.read().await?;
+        }
+    }
+
+    /// Waits until something comes.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn heard(&mut self) -> Result<(), Failure> {
+        self.buffer.clear();
+        self.read().await
+    }
+
+    async fn read(&mut self) -> Result<(), Failure> {
+        match self.stream.read_buf(&mut self.buffer).await {
+            Ok(0) => Err(Failure::new(Unknown::Closed, "the peer closed the connection")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failure::new(Unknown::Closed, error)),
+        }
+    }
+}
+
+fn packed(words: &[&str]) -> Vec<u8> {
+    redis::pack_command(&Command::new(words).args)
+}

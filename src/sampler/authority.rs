@@ -1,0 +1,415 @@
+//! Who decides: from what Sentinels, a cluster or the servers themselves say, the plan of who is asked what.
+
+mod cluster;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lockwatch_model::input::{Role, SentinelWord, Standing, Topology};
+use lockwatch_model::read::Scope;
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::spec::{RedisIndex, TaskIndex};
+use lockwatch_model::time::Mono;
+use lockwatch_model::topology::Announced;
+use lockwatch_model::topology::replicated::Lead;
+use lockwatch_model::topology::sentinel::Quorum;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::cluster::Cluster;
+use super::node::Heard;
+use super::sentinel::{self, Word};
+use super::urgency::{Urge, urgency};
+use super::{Assignment, Server, Tasks};
+use crate::clock::Clock;
+use crate::config::{Endpoint, HostPort, Peers, RedisConfig, SentinelConfig, Servers, ms};
+
+/// An answer of a Sentinel counts for so many intervals after it was asked for.
+const QUORUM_INTERVALS: u64 = 2;
+/// A server that decided before is looked at for so long: it may go on as if it still did.
+const FORMER_MS: u64 = 300_000;
+/// Words that may wait to be taken in.
+const WORDS: usize = 64;
+
+/// Who is asked what.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    pub(super) nodes: Vec<Planned>,
+    /// Tasks about which nobody decides, and why.
+    pub(super) orphans: Vec<(Tasks, Unknown)>,
+    /// What lives beside locks on other servers: for each task, which server (or why none) and which parts.
+    pub(super) beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
+    /// The engine must be told.
+    pub(super) is_told: bool,
+    masters: Option<Result<Vec<Arc<str>>, Unknown>>,
+    sentinels: Vec<SentinelWord>,
+    uncovered_slots: u32,
+}
+
+/// One server and its duty.
+#[derive(Debug)]
+pub(super) struct Planned {
+    pub(super) at: HostPort,
+    pub(super) address: Arc<str>,
+    pub(super) duty: Duty,
+}
+
+/// What a server is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Duty {
+    pub(super) standing: Standing,
+    /// Tasks whose lock is read here.
+    pub(super) own: Tasks,
+    /// All tasks of the redis, so that what lives beside other servers' locks can be read here.
+    pub(super) all: Tasks,
+    /// Tasks of which not everything lives here.
+    scopes: Arc<BTreeMap<TaskIndex, Scope>>,
+}
+
+impl Duty {
+    pub(super) fn none() -> Duty {
+        Duty::new(Standing::Witness, &Tasks::default(), &Tasks::default())
+    }
+
+    fn new(standing: Standing, own: &Tasks, all: &Tasks) -> Duty {
+        Duty { standing, own: Arc::clone(own), all: Arc::clone(all), scopes: Arc::default() }
+    }
+
+    /// Which parts of `task` live here.
+    pub(super) fn scope(&self, task: TaskIndex) -> Scope {
+        self.scopes.get(&task).copied().unwrap_or(Scope::ALL)
+    }
+}
+
+impl Plan {
+    /// Nobody has said yet which servers there are.
+    pub(super) fn knows_nothing(&self) -> bool {
+        self.nodes.is_empty() && !self.is_told
+    }
+
+    /// What the engine is told.
+    pub(super) fn topology(&self, epoch: u32, redis: RedisIndex) -> Topology {
+        Topology {
+            epoch,
+            redis,
+            masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
+            nodes: self.nodes.iter().map(|node| Arc::clone(&node.address)).collect(),
+            sentinels: self.sentinels.clone(),
+            uncovered_slots: self.uncovered_slots,
+        }
+    }
+}
+
+/// Who knows who decides.
+pub(super) struct Authority {
+    kind: Kind,
+    /// Something changed since the newest plan.
+    changed: bool,
+}
+
+enum Kind {
+    Standalone,
+    Replicated(Replicated),
+    Sentinel(Sentinels),
+    Cluster(Cluster),
+}
+
+impl Authority {
+    /// Knows nothing yet, and begins to ask.
+    pub(super) fn new(config: &RedisConfig, clock: Clock) -> Authority {
+        let kind = match &config.servers {
+            Servers::One(_) => Kind::Standalone,
+            Servers::Nodes(nodes) => Kind::Replicated(Replicated::new(config, nodes)),
+            Servers::Sentinel(sentinel) => Kind::Sentinel(Sentinels::new(config, sentinel, clock)),
+            Servers::Cluster(cluster) => Kind::Cluster(Cluster::new(config, cluster)),
+        };
+        Authority { kind, changed: true }
+    }
+
+    /// The next plan must be made anew.
+    pub(super) fn forget_plan(&mut self) {
+        self.changed = true;
+    }
+
+    /// How a server is dialled.
+    pub(super) fn endpoint(&self, config: &RedisConfig, at: HostPort) -> Endpoint {
+        config.endpoint(at)
+    }
+
+    /// Waits until something was learned that no server of the plan told; for ever where nobody else is asked.
+    pub(super) async fn changed(&mut self) {
+        match &mut self.kind {
+            Kind::Standalone | Kind::Replicated(_) => std::future::pending().await,
+            Kind::Sentinel(sentinels) => match sentinels.words.recv().await {
+                Some(word) => sentinels.quorum.answered(word.sentinel, word.asked, word.answer),
+                None => std::future::pending().await,
+            },
+            Kind::Cluster(cluster) => match cluster.maps.recv().await {
+                Some(told) => {
+                    if !cluster.learn(told) {
+                        return;
+                    }
+                }
+                None => std::future::pending().await,
+            },
+        }
+        self.changed = true;
+    }
+
+    /// A server of the plan told something, or failed to.
+    pub(super) fn heard(&mut self, address: &str, heard: &Heard, now: Mono) {
+        match &mut self.kind {
+            Kind::Standalone => {}
+            Kind::Replicated(replicated) => self.changed |= replicated.heard(address, heard, now),
+            Kind::Sentinel(sentinels) => {
+                let decides = sentinels.master.as_ref().is_ok_and(|master| **master == *address);
+                if decides && (heard.failed.is_some() || heard.role == Some(Role::Replica)) {
+                    sentinels.urge.hurry();
+                }
+            }
+            Kind::Cluster(cluster) => cluster.heard(address, heard),
+        }
+    }
+
+    /// When the plan may change although nothing is heard.
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        match &self.kind {
+            Kind::Standalone => None,
+            Kind::Replicated(replicated) => replicated.silent_at(),
+            Kind::Sentinel(sentinels) => sentinels.next_wake(),
+            Kind::Cluster(cluster) => cluster.next_wake(),
+        }
+    }
+
+    /// The plan, if it may differ from the newest one.
+    pub(super) fn plan(&mut self, now: Mono, assignment: &Assignment) -> Option<Plan> {
+        let due = self.next_wake().is_some_and(|at| at <= now);
+        if !std::mem::take(&mut self.changed) && !due {
+            return None;
+        }
+        let all: Tasks = Arc::new(assignment.tasks.clone());
+        Some(match &mut self.kind {
+            Kind::Standalone => {
+                let nodes = assignment.config.servers.configured();
+                let nodes = nodes.iter().map(|at| planned(at.clone(), Duty::new(Standing::Decides, &all, &all)));
+                Plan { nodes: nodes.collect(), ..Plan::default() }
+            }
+            Kind::Replicated(replicated) => replicated.plan(now, &all),
+            Kind::Sentinel(sentinels) => sentinels.plan(now, &all),
+            Kind::Cluster(cluster) => cluster.plan(now, &all),
+        })
+    }
+}
+
+fn planned(at: HostPort, duty: Duty) -> Planned {
+    let address = at.to_string().into();
+    Planned { at, address, duty }
+}
+
+/// Whether connections made for one configuration serve the other too.
+pub(super) fn same_servers(a: &RedisConfig, b: &RedisConfig) -> bool {
+    let RedisConfig { name: _, servers, db, login, interval: _, timeout, assume_master } = a;
+    (servers, db, login, timeout, assume_master) == (&b.servers, &b.db, &b.login, &b.timeout, &b.assume_master)
+}
+
+/// A master and replicas without Sentinel.
+struct Replicated {
+    nodes: Vec<HostPort>,
+    lead: Lead,
+    /// When each of them gave its role last.
+    answered: Vec<Option<Mono>>,
+    /// The lead is out of reach once it has been silent for so long.
+    silence_ms: u64,
+    /// It does not answer at present.
+    failing: bool,
+}
+
+impl Replicated {
+    fn new(config: &RedisConfig, nodes: &[HostPort]) -> Replicated {
+        Replicated {
+            nodes: nodes.to_vec(),
+            lead: Lead::new(nodes.len()),
+            answered: vec![None; nodes.len()],
+            silence_ms: ms(config.timeout).saturating_add(ms(config.interval).saturating_mul(2)),
+            failing: false,
+        }
+    }
+
+    /// Says whether somebody else may decide now.
+    fn heard(&mut self, address: &str, heard: &Heard, now: Mono) -> bool {
+        let Some(node) = self.nodes.iter().position(|at| at.to_string() == address) else { return false };
+        let before = self.lead.master();
+        if let Some(role) = heard.role {
+            if let Some(answered) = self.answered.get_mut(node) {
+                *answered = Some(now);
+            }
+            self.lead.heard(node, now, Some(role));
+            self.failing &= before != Ok(node);
+        } else if heard.failed.is_some() {
+            // A reply that is lost now and then does not depose the lead.
+            if before == Ok(node) { self.failing = true } else { self.lead.heard(node, now, None) }
+        }
+        self.lead.master() != before
+    }
+
+    /// When a lead that does not answer is given up.
+    fn silent_at(&self) -> Option<Mono> {
+        let lead = self.lead.master().ok().filter(|_| self.failing)?;
+        Some(self.answered.get(lead).copied().flatten()?.plus_ms(self.silence_ms))
+    }
+
+    fn plan(&mut self, now: Mono, all: &Tasks) -> Plan {
+        if let (Some(at), Ok(lead)) = (self.silent_at(), self.lead.master())
+            && at <= now
+        {
+            self.failing = false;
+            self.lead.heard(lead, now, None);
+        }
+        let lead = self.lead.master();
+        let standing = |node| if lead == Ok(node) { Standing::Decides } else { Standing::Witness };
+        let nodes = self.nodes.iter().enumerate();
+        let nodes: Vec<Planned> =
+            nodes.map(|(node, at)| planned(at.clone(), Duty::new(standing(node), all, all))).collect();
+        let master = lead.map(|lead| nodes.get(lead).map(|node| Arc::clone(&node.address)).into_iter().collect());
+        Plan {
+            orphans: orphans(all, lead.err()),
+            is_told: lead != Err(Unknown::NotReadYet),
+            masters: Some(master),
+            nodes,
+            ..Plan::default()
+        }
+    }
+}
+
+fn foreign(announced: &Announced) {
+    let remedy = Unknown::ForeignAddress.remedy();
+    tracing::warn!(address = %announced, remedy, "a server is announced at an address that is not allowed");
+}
+
+/// All tasks, where nobody decides.
+fn orphans(all: &Tasks, why: Option<Unknown>) -> Vec<(Tasks, Unknown)> {
+    why.map(|why| (Arc::clone(all), why)).into_iter().collect()
+}
+
+/// Servers that Sentinels watch.
+struct Sentinels {
+    quorum: Quorum,
+    words: mpsc::Receiver<Word>,
+    urge: Urge,
+    configured: Vec<HostPort>,
+    peers: Peers,
+    /// Who decides by the newest plan.
+    master: Result<Arc<str>, Unknown>,
+    /// Who decided last.
+    newest: Option<HostPort>,
+    /// Who decided before that, and until when they are looked at: Sentinels list them as replicas only later.
+    former: BTreeMap<HostPort, Mono>,
+    /// The servers of the newest plan.
+    known: Vec<HostPort>,
+    _asking: Vec<AbortOnDropHandle<()>>,
+}
+
+impl Sentinels {
+    fn new(config: &RedisConfig, sentinel: &SentinelConfig, clock: Clock) -> Sentinels {
+        let (urge, turn) = urgency();
+        let (sender, words) = mpsc::channel(WORDS);
+        let master: Arc<str> = sentinel.master.as_str().into();
+        let mut asking = Vec::new();
+        for (position, at) in sentinel.nodes.iter().enumerate() {
+            let endpoint = Endpoint {
+                at: at.clone(),
+                db: 0,
+                login: sentinel.login.clone(),
+                timeout: config.timeout,
+                // A Sentinel has no role to vouch for.
+                assume_master: true,
+                readonly: false,
+            };
+            let listening = sentinel::listen(endpoint.clone(), urge.another());
+            let (turn, sender, master) = (turn.clone(), sender.clone(), Arc::clone(&master));
+            let asks = sentinel::ask(position, endpoint, master, config.interval, turn, sender, clock);
+            asking
+                .extend([AbortOnDropHandle::new(tokio::spawn(asks)), AbortOnDropHandle::new(tokio::spawn(listening))]);
+        }
+        Sentinels {
+            quorum: Quorum::new(sentinel.nodes.len(), ms(config.interval).saturating_mul(QUORUM_INTERVALS)),
+            words,
+            urge,
+            configured: sentinel.nodes.clone(),
+            peers: sentinel.peers.clone(),
+            master: Err(Unknown::NotReadYet),
+            newest: None,
+            former: BTreeMap::new(),
+            known: Vec::new(),
+            _asking: asking,
+        }
+    }
+
+    fn plan(&mut self, now: Mono, all: &Tasks) -> Plan {
+        let named = self.quorum.master(now);
+        let resolve = |announced: &Announced| self.peers.resolve(announced, &self.configured);
+        let master = named.and_then(|named| {
+            resolve(&named).ok_or_else(|| {
+                if self.master != Err(Unknown::ForeignAddress) {
+                    foreign(&named);
+                }
+                Unknown::ForeignAddress
+            })
+        });
+        let unheard = (0..self.configured.len()).any(|sentinel| self.quorum.word(sentinel).is_none());
+        // At the start, no quorum is no news yet.
+        let early = matches!(self.master, Err(Unknown::NotReadYet)) && unheard && master == Err(Unknown::Quorum);
+        let mut known: Vec<HostPort> = master.iter().cloned().collect();
+        known.extend(self.quorum.peers(now).iter().filter_map(resolve));
+        if let Ok(master) = &master {
+            self.follow_former(master, now);
+        }
+        known.extend(self.former.keys().cloned());
+        if master.is_err() {
+            // Whoever is known stays a witness.
+            known.append(&mut self.known);
+        }
+        let mut seen = BTreeSet::new();
+        known.retain(|at| seen.insert(at.clone()));
+        let standing = |at: &HostPort| if master.as_ref() == Ok(at) { Standing::Decides } else { Standing::Witness };
+        let nodes: Vec<Planned> =
+            known.iter().map(|at| planned(at.clone(), Duty::new(standing(at), all, all))).collect();
+        self.master = match &master {
+            Ok(at) => Ok(at.to_string().into()),
+            Err(_) if early => Err(Unknown::NotReadYet),
+            Err(why) => Err(*why),
+        };
+        self.known = known;
+        Plan {
+            nodes,
+            orphans: if early { Vec::new() } else { orphans(all, master.err()) },
+            is_told: !early,
+            masters: Some(self.master.clone().map(|master| vec![master])),
+            sentinels: self.words(),
+            ..Plan::default()
+        }
+    }
+
+    /// Remembers who decided before `master`.
+    fn follow_former(&mut self, master: &HostPort, now: Mono) {
+        let before = self.newest.replace(master.clone()).filter(|before| before != master);
+        self.former.extend(before.map(|before| (before, now.plus_ms(FORMER_MS))));
+        self.former.remove(master);
+        self.former.retain(|_, until| *until > now);
+    }
+
+    /// When the plan may change although no Sentinel says anything.
+    fn next_wake(&self) -> Option<Mono> {
+        // Without a master, whoever is known stays.
+        let ends = || self.quorum.ends().into_iter().chain(self.former.values().copied()).min();
+        self.master.is_ok().then(ends).flatten()
+    }
+
+    fn words(&self) -> Vec<SentinelWord> {
+        let word = |(position, at): (usize, &HostPort)| SentinelWord {
+            address: at.to_string().into(),
+            master: self.quorum.word(position).map(|word| word.map(|named| named.address())),
+        };
+        self.configured.iter().enumerate().map(word).collect()
+    }
+}

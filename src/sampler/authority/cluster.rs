@@ -1,0 +1,263 @@
+//! A cluster: each master decides about the keys in its slots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lockwatch_model::input::{Role, Standing};
+use lockwatch_model::read::Scope;
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::spec::{Key, ProgressSource, TaskIndex, TaskSpec, WantedSource};
+use lockwatch_model::time::Mono;
+use lockwatch_model::topology::Announced;
+use lockwatch_model::topology::cluster::{SLOTS, SlotMap, slot};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Duty, FORMER_MS, Plan, WORDS, foreign, orphans, planned};
+use crate::config::{ClusterConfig, HostPort, RedisConfig};
+use crate::sampler::node::Heard;
+use crate::sampler::urgency::{Urge, urgency};
+use crate::sampler::{Server, Tasks, seeker};
+
+/// A master and whoever follows it.
+type Shard = Arc<Vec<Announced>>;
+
+/// What is known of the cluster.
+pub(super) struct Cluster {
+    pub(super) maps: mpsc::Receiver<Result<SlotMap, Unknown>>,
+    urge: Urge,
+    config: ClusterConfig,
+    /// The newest layout, or why there never was one.
+    map: Result<SlotMap, Unknown>,
+    /// Who had a slot before it changed hands, and until when they are looked at.
+    former: BTreeMap<u16, (Shard, Mono)>,
+    /// When the first of them is looked at no more.
+    former_until: Option<Mono>,
+    /// Slots that changed hands since the newest plan, and who had them before.
+    moved: Vec<(u16, Shard)>,
+    /// The servers that decide by the newest plan.
+    deciding: BTreeSet<Arc<str>>,
+    _asking: AbortOnDropHandle<()>,
+}
+
+impl Cluster {
+    pub(super) fn new(config: &RedisConfig, cluster: &ClusterConfig) -> Cluster {
+        let (urge, turn) = urgency();
+        let (sender, maps) = mpsc::channel(WORDS);
+        let asking = tokio::spawn(seeker::seek(config.clone(), cluster.clone(), turn, sender));
+        Cluster {
+            maps,
+            urge,
+            config: cluster.clone(),
+            map: Err(Unknown::NotReadYet),
+            former: BTreeMap::new(),
+            former_until: None,
+            moved: Vec::new(),
+            deciding: BTreeSet::new(),
+            _asking: AbortOnDropHandle::new(asking),
+        }
+    }
+
+    /// Takes in a layout; says whether it changes anything. One that is not told leaves the newest in force: each of its servers
+    /// still says what it is, and what it does not serve any more.
+    pub(super) fn learn(&mut self, told: Result<SlotMap, Unknown>) -> bool {
+        if self.map == told || (told.is_err() && self.map.is_ok()) {
+            return false;
+        }
+        if let Ok(new) = &told {
+            let old = self.map.as_ref().ok();
+            if old.is_none_or(|old| old.nodes() != new.nodes()) {
+                self.tell_foreign(new);
+            }
+            if let Some(old) = old.filter(|old| !old.same_owners(new)) {
+                self.moved.extend(moved(old, new));
+            }
+        }
+        self.map = told;
+        true
+    }
+
+    /// A server told something, or failed to.
+    pub(super) fn heard(&self, address: &str, heard: &Heard) {
+        let deposed = heard.failed.is_some() || heard.role == Some(Role::Replica);
+        if heard.moved || (deposed && self.deciding.contains(address)) {
+            self.urge.hurry();
+        }
+    }
+
+    /// When the plan may change although no layout is told.
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        self.former_until
+    }
+
+    pub(super) fn plan(&mut self, now: Mono, all: &Tasks) -> Plan {
+        let until = now.plus_ms(FORMER_MS);
+        self.former.extend(self.moved.drain(..).map(|(slot, shard)| (slot, (shard, until))));
+        self.former.retain(|_, (_, until)| *until > now);
+        self.former_until = self.former.values().map(|(_, until)| *until).min();
+        let map = match &self.map {
+            Ok(map) => map,
+            Err(why) => {
+                let told = *why != Unknown::NotReadYet;
+                let orphans = if told { orphans(all, Some(*why)) } else { Vec::new() };
+                return Plan { orphans, is_told: told, masters: Some(Err(*why)), ..Plan::default() };
+            }
+        };
+        let servers = Servers { map, former: &self.former, reached: self.reached(map) };
+        let mut sorting = Sorting::default();
+        for (task, spec) in all.iter() {
+            servers.sort(*task, spec, &mut sorting);
+        }
+        // A master without tasks is there, but decides nothing.
+        let masters: BTreeSet<&HostPort> = map.masters().iter().filter_map(|master| servers.resolve(master)).collect();
+        let deciding = sorting.deciding;
+        let known: BTreeSet<&HostPort> = masters.iter().copied().chain(sorting.known).collect();
+        let names: Vec<Arc<str>> = deciding.iter().map(|at| at.to_string().into()).collect();
+        self.deciding = names.iter().cloned().collect();
+        let (mut own, mut scopes, mut witnessed) = (sorting.own, sorting.scopes, sorting.witnessed);
+        let mut duty = |at: &HostPort| match deciding.contains(at) {
+            true => {
+                let scopes = Arc::new(scopes.remove(at).unwrap_or_default());
+                let own = Arc::new(own.remove(at).unwrap_or_default());
+                Duty { scopes, ..Duty::new(Standing::Decides, &own, all) }
+            }
+            false => Duty::new(Standing::Witness, &Arc::new(witnessed.remove(at).unwrap_or_default()), all),
+        };
+        let nodes = known.into_iter().map(|at| planned(at.clone(), duty(at))).collect();
+        let unserved = sorting.unserved.into_iter().map(|(why, tasks)| (Arc::new(tasks), why));
+        Plan {
+            nodes,
+            orphans: unserved.collect(),
+            beside: sorting.beside,
+            is_told: true,
+            masters: Some(Ok(names)),
+            sentinels: Vec::new(),
+            uncovered_slots: map.uncovered(),
+        }
+    }
+
+    /// Where each announced server is dialled; those that may not be are left out.
+    fn reached(&self, map: &SlotMap) -> BTreeMap<Announced, HostPort> {
+        let former: BTreeSet<&Shard> = self.former.values().map(|(shard, _)| shard).collect();
+        let former = former.into_iter().flat_map(|shard| shard.iter().cloned());
+        let announced: BTreeSet<Announced> = map.nodes().into_iter().chain(former).collect();
+        let resolve = |announced: Announced| {
+            let at = self.resolve(&announced)?;
+            Some((announced, at))
+        };
+        announced.into_iter().filter_map(resolve).collect()
+    }
+
+    fn resolve(&self, announced: &Announced) -> Option<HostPort> {
+        self.config.peers.resolve(announced, &self.config.nodes)
+    }
+
+    /// Servers that the configuration does not allow are named once for each layout.
+    fn tell_foreign(&self, map: &SlotMap) {
+        map.nodes().iter().filter(|node| self.resolve(node).is_none()).for_each(foreign);
+    }
+}
+
+/// The slots of which another server is master than before, or none; and who had them.
+fn moved(old: &SlotMap, new: &SlotMap) -> Vec<(u16, Shard)> {
+    let mut shards: BTreeMap<&Announced, Shard> = BTreeMap::new();
+    let owners = (0..SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
+    let moved = owners.filter(|(slot, owner)| new.owner(*slot) != Some(owner));
+    let shard = |(slot, owner)| {
+        let shard = shards.entry(owner).or_insert_with(|| Arc::new(old.servers(slot).cloned().collect()));
+        (slot, Arc::clone(shard))
+    };
+    moved.map(shard).collect()
+}
+
+/// Which server has which key.
+struct Servers<'a> {
+    map: &'a SlotMap,
+    former: &'a BTreeMap<u16, (Shard, Mono)>,
+    reached: BTreeMap<Announced, HostPort>,
+}
+
+/// The tasks of a cluster by their servers.
+#[derive(Default)]
+struct Sorting<'a> {
+    known: BTreeSet<&'a HostPort>,
+    /// Who has locks, or what lives beside them.
+    deciding: BTreeSet<&'a HostPort>,
+    own: BTreeMap<&'a HostPort, Vec<(TaskIndex, Arc<TaskSpec>)>>,
+    witnessed: BTreeMap<&'a HostPort, Vec<(TaskIndex, Arc<TaskSpec>)>>,
+    unserved: BTreeMap<Unknown, Vec<(TaskIndex, Arc<TaskSpec>)>>,
+    /// Of tasks of which not everything lives beside the lock, what does.
+    scopes: BTreeMap<&'a HostPort, BTreeMap<TaskIndex, Scope>>,
+    beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
+}
+
+impl Servers<'_> {
+    fn resolve(&self, announced: &Announced) -> Option<&HostPort> {
+        self.reached.get(announced)
+    }
+
+    /// The server of a slot, or why there is none.
+    fn of(&self, slot: u16) -> Result<&HostPort, Unknown> {
+        let owner = self.map.owner(slot).ok_or(Unknown::ClusterDown)?;
+        self.resolve(owner).ok_or(Unknown::ForeignAddress)
+    }
+
+    /// Finds the servers of one task.
+    fn sort<'a>(&'a self, task: TaskIndex, spec: &Arc<TaskSpec>, sorting: &mut Sorting<'a>) {
+        let own = (task, Arc::clone(spec));
+        let number = slot(&spec.lock.key);
+        let at = self.of(number);
+        // Who had the slot stays a witness also while nobody serves it: of a split, both sides must have been seen all the time.
+        let former = self.former.get(&number).into_iter().flat_map(|(shard, _)| shard.iter());
+        let others: BTreeSet<&HostPort> =
+            self.map.servers(number).chain(former).filter_map(|other| self.resolve(other)).collect();
+        for other in others.into_iter().filter(|other| at != Ok(*other)) {
+            sorting.witnessed.entry(other).or_default().push(own.clone());
+            sorting.known.insert(other);
+        }
+        let at = match at {
+            Ok(at) => at,
+            Err(why) => return sorting.unserved.entry(why).or_default().push(own),
+        };
+        let mut apart: BTreeMap<Result<&HostPort, Unknown>, Scope> = BTreeMap::new();
+        let mut here = Scope::ALL;
+        for (key, part) in keys_beside(spec) {
+            let server = self.of(slot(key));
+            if server != Ok(at) {
+                sorting.deciding.extend(server);
+                *part(apart.entry(server).or_insert(Scope::NOTHING)) = true;
+                *part(&mut here) = false;
+            }
+        }
+        if !apart.is_empty() {
+            let named = apart.into_iter().map(|(server, scope)| (server.map(|at| at.to_string().into()), scope));
+            sorting.beside.insert(task, named.collect());
+            sorting.scopes.entry(at).or_default().insert(task, here);
+        }
+        sorting.known.insert(at);
+        sorting.deciding.insert(at);
+        sorting.own.entry(at).or_default().push(own);
+    }
+}
+
+type Part = fn(&mut Scope) -> &mut bool;
+
+/// The keys that a task has beside its lock, and which part of it each one is. Switches in keys of their own share a slot.
+fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, Part)> {
+    let switches = spec.wanted.as_ref().and_then(|wanted| match &wanted.source {
+        WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key) => Some(key),
+        WantedSource::Keys(keys) => keys.first(),
+        WantedSource::Always | WantedSource::Never => None,
+    });
+    let progress = spec.progress.as_ref().map(|progress| match &progress.source {
+        ProgressSource::HashField { key, .. } | ProgressSource::Key(key) | ProgressSource::Length(key) => key,
+    });
+    let parts: [(Option<&Key>, Part); 5] = [
+        (switches, |scope| &mut scope.switches),
+        (progress, |scope| &mut scope.progress),
+        (spec.claims.as_ref().map(|claims| &claims.key), |scope| &mut scope.claims),
+        (spec.paused_until.as_ref(), |scope| &mut scope.pause),
+        (spec.hosts.as_ref(), |scope| &mut scope.hosts),
+    ];
+    parts.into_iter().filter_map(|(key, part)| Some((key?, part)))
+}

@@ -1,0 +1,273 @@
+//! Asks servers of a cluster for its layout, again and again, and hands over the layout that most of them tell.
+//!
+//! A server that has forgotten the others, or was left on the small side of a partition, tells a layout of its own: several are
+//! asked, and those in whose eyes the cluster serves are heard first. Of two layouts that as many tell, the one that serves
+//! more slots is taken.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::topology::cluster::{self, SlotMap};
+use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use super::urgency::Turn;
+use crate::config::{ClusterConfig, Endpoint, HostPort, RedisConfig};
+use crate::redis;
+
+/// Most servers that are asked at once.
+const ASKED: usize = 5;
+/// Without a reason to hurry, the layout is asked for once in so many intervals.
+const EVERY: u32 = 5;
+/// However many reasons to hurry there are, it is asked for at most so often in an interval.
+const HURRIES: u32 = 10;
+
+/// Asks until nobody listens to `maps`.
+pub(super) async fn seek(
+    config: RedisConfig,
+    cluster: ClusterConfig,
+    mut turn: Turn,
+    maps: mpsc::Sender<Result<SlotMap, Unknown>>,
+) {
+    let mut seeker = Seeker::new(config, cluster);
+    let mut told_why = None;
+    loop {
+        let began = Instant::now();
+        let map = seeker.ask().await;
+        let why = map.as_ref().err().copied();
+        if let (Some(why), true) = (why, told_why != why) {
+            let (redis, remedy) = (&*seeker.config.name, why.remedy());
+            tracing::warn!(redis, why = why.name(), remedy, "no server tells the cluster's layout");
+        }
+        told_why = why;
+        let interval = seeker.config.interval;
+        // A slot that nobody serves may be taken over at any moment.
+        let calm = map.as_ref().is_ok_and(|map| map.uncovered() == 0);
+        let pause = if calm { interval * EVERY } else { interval };
+        if maps.send(map).await.is_err() || !turn.wait(pause).await {
+            return;
+        }
+        sleep_until(began + interval / HURRIES).await;
+    }
+}
+
+struct Seeker {
+    config: RedisConfig,
+    cluster: ClusterConfig,
+    /// Connections that are not in use.
+    idle: BTreeMap<HostPort, Arc<redis::Connection>>,
+    /// Questions without an answer yet. A slow one holds up nothing; whoever owes an answer is not asked again.
+    asking: JoinSet<Answered>,
+    asked: BTreeSet<HostPort>,
+    /// The number of this round of questions: what comes later than that is no vote.
+    round: u64,
+    /// The servers of the newest layout: those that serve slots, then the others.
+    known: Vec<HostPort>,
+    /// How many of them are passed over, because those before do not see the cluster serve.
+    skip: usize,
+}
+
+/// The round of a question, whom it went to, and what came of it.
+type Answered = (u64, HostPort, Result<Told, redis::Failure>);
+
+/// What a server told, and the connection over which it did.
+struct Told {
+    connection: Arc<redis::Connection>,
+    map: Result<SlotMap, Unknown>,
+    serves: bool,
+}
+
+/// A layout, and whether the cluster serves in the eyes of who told it.
+type Vote = (SlotMap, bool);
+
+impl Seeker {
+    fn new(config: RedisConfig, cluster: ClusterConfig) -> Seeker {
+        Seeker {
+            config,
+            cluster,
+            idle: BTreeMap::new(),
+            asking: JoinSet::new(),
+            asked: BTreeSet::new(),
+            round: 0,
+            known: Vec::new(),
+            skip: 0,
+        }
+    }
+
+    /// Asks once.
+    async fn ask(&mut self) -> Result<SlotMap, Unknown> {
+        let whom = candidates(&self.cluster.nodes, &self.known, self.skip);
+        while let Some(answered) = self.asking.try_join_next() {
+            self.take(answered);
+        }
+        self.idle.retain(|at, _| whom.contains(at));
+        self.round += 1;
+        for at in whom.iter().filter(|at| !self.asked.contains(*at)).cloned().collect::<Vec<_>>() {
+            let (endpoint, open, round) = (self.config.endpoint(at.clone()), self.idle.remove(&at), self.round);
+            self.asked.insert(at.clone());
+            self.asking.spawn(async move { (round, at, question(&endpoint, open).await) });
+        }
+        let (votes, why) = self.hear(&whom).await;
+        let Some((map, serves)) = most_told(&votes) else { return Err(why) };
+        // A configured server stays in, so that one less is passed over.
+        self.skip = if *serves { 0 } else { self.skip.saturating_add(ASKED - 1) };
+        let (mut known, masters) = (map.masters(), map.masters());
+        known.extend(map.nodes().into_iter().filter(|node| !masters.contains(node)));
+        self.known = known.iter().filter_map(|node| self.cluster.peers.resolve(node, &self.cluster.nodes)).collect();
+        if self.skip >= self.known.len() {
+            self.skip = 0;
+        }
+        Ok(map.clone())
+    }
+
+    /// Hears those who were asked: all of them, or as many as settle it. Once one has answered, the others have an interval.
+    async fn hear(&mut self, whom: &[HostPort]) -> (Vec<Vote>, Unknown) {
+        let (mut votes, mut why) = (Vec::new(), Unknown::Connect);
+        let patience = self.config.interval.min(self.config.timeout);
+        // Whoever must be dialled first may take longer, and is heard in the next round.
+        let mut until = Instant::now() + self.config.timeout;
+        while whom.iter().any(|at| self.asked.contains(at)) && !is_settled(&votes, whom.len()) {
+            let answered = tokio::select! {
+                answered = self.asking.join_next() => answered,
+                () = sleep_until(until) => None,
+            };
+            let Some(answered) = answered else { break };
+            match self.take(answered) {
+                Some(Ok(vote)) => {
+                    until = until.min(Instant::now() + patience);
+                    votes.push(vote);
+                }
+                Some(Err(reason)) => why = reason,
+                None => {}
+            }
+        }
+        (votes, why)
+    }
+
+    /// Takes in an answer; what it says, if that was asked for in this round.
+    fn take(&mut self, answered: Result<Answered, JoinError>) -> Option<Result<Vote, Unknown>> {
+        let (round, at, answer) = match answered {
+            Ok(answered) => answered,
+            Err(error) => {
+                tracing::error!(redis = &*self.config.name, %error, "a question for the layout was dropped");
+                // Whose it was is not known.
+                self.asking = JoinSet::new();
+                self.asked.clear();
+                return None;
+            }
+        };
+        self.asked.remove(&at);
+        let vote = match answer {
+            Ok(Told { connection, map, serves }) => {
+                self.idle.insert(at, connection);
+                map.map(|map| (map, serves))
+            }
+            Err(failure) => {
+                tracing::debug!(redis = &*self.config.name, node = %at, %failure, "a server does not tell the layout");
+                Err(failure.why)
+            }
+        };
+        (round == self.round).then_some(vote)
+    }
+}
+
+/// Whether whatever the others say changes nothing: more than half of those who were asked tell the same, and see it serve.
+fn is_settled(votes: &[Vote], asked: usize) -> bool {
+    let agree = |map: &SlotMap| votes.iter().filter(|(other, serves)| *serves && map.same_owners(other)).count();
+    votes.iter().any(|(map, serves)| *serves && agree(map) * 2 > asked)
+}
+
+/// Whom to ask: those that belonged to the cluster last, after the first `skip` of them, then those configured.
+fn candidates(configured: &[HostPort], known: &[HostPort], skip: usize) -> Vec<HostPort> {
+    let mut all: Vec<HostPort> = Vec::new();
+    let newest = known.iter().skip(skip).chain(known).take(ASKED - 1);
+    // A configured one stays in, or a cluster whose every server has moved would never be found again.
+    for at in newest.chain(configured).chain(known) {
+        if !all.contains(at) && all.len() < ASKED {
+            all.push(at.clone());
+        }
+    }
+    all
+}
+
+/// Asks one server, over the connection that there is or a new one.
+async fn question(endpoint: &Endpoint, open: Option<Arc<redis::Connection>>) -> Result<Told, redis::Failure> {
+    let connection = match open {
+        Some(connection) => connection,
+        None => Arc::new(redis::connect(endpoint, None).await?.0),
+    };
+    let replies = connection.exec(&cluster::commands(connection.caps().pexpiretime)).await?;
+    let (layout, state) = replies.split_at_checked(1).unwrap_or_default();
+    let map = cluster::decode(layout, &endpoint.at.host);
+    Ok(Told { connection, map, serves: state.first().is_some_and(cluster::serves) })
+}
+
+/// The layout that most tell of those in whose eyes the cluster serves, if there are any; of those that as many tell, the one
+/// that serves most slots.
+fn most_told(votes: &[Vote]) -> Option<&Vote> {
+    let count = |map: &SlotMap| votes.iter().filter(|(other, _)| map.same_owners(other)).count();
+    votes.iter().max_by_key(|(map, serves)| (*serves, count(map), std::cmp::Reverse(map.uncovered())))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_model::reply::Reply;
+
+    use super::*;
+
+    fn at(host: &str) -> HostPort {
+        HostPort { host: host.to_owned(), port: 6379 }
+    }
+
+    #[test]
+    fn a_configured_server_is_always_asked() {
+        let known: Vec<HostPort> = (0..9).map(|number| at(&format!("known-{number}"))).collect();
+        for skip in [0, 4, 8, 20] {
+            let asked = candidates(&[at("seed")], &known, skip);
+            assert_eq!(asked.len(), ASKED);
+            assert!(asked.contains(&at("seed")));
+        }
+        assert_eq!(candidates(&[at("seed"), at("seed")], &[], 0), [at("seed")]);
+        assert_eq!(candidates(&[at("seed")], &known, 4)[..4], known[4..8], "others are asked");
+        assert_eq!(candidates(&[at("seed")], &known[..2], 0), [at("known-0"), at("known-1"), at("seed")]);
+    }
+
+    /// A layout in which this host serves the slots up to `last`.
+    fn map(host: &str, last: i64) -> SlotMap {
+        let server = Reply::Array(vec![Reply::Bytes(host.into()), Reply::Int(6379)]);
+        let range = Reply::Array(vec![Reply::Int(0), Reply::Int(last), server]);
+        cluster::decode(&[Reply::Array(vec![range])], "asked").unwrap()
+    }
+
+    #[test]
+    fn those_who_see_the_cluster_serve_are_heard_first() {
+        let (new, old, lonely) = (map("new", 16_383), map("old", 16_383), map("old", 5));
+        type Told<'a> = &'a [(&'a SlotMap, bool)];
+        let table: [(&str, Told<'_>, Option<&SlotMap>); 6] = [
+            ("nobody", &[], None),
+            ("most", &[(&old, true), (&new, true), (&new, true)], Some(&new)),
+            ("a minority that knows it", &[(&old, false), (&old, false), (&new, true)], Some(&new)),
+            ("a lonely one", &[(&lonely, false), (&new, false)], Some(&new)),
+            ("a lonely one that boasts", &[(&lonely, true), (&new, true)], Some(&new)),
+            ("nobody else", &[(&lonely, false)], Some(&lonely)),
+        ];
+        for (what, votes, wanted) in table {
+            let votes: Vec<Vote> = votes.iter().map(|(map, serves)| ((*map).clone(), *serves)).collect();
+            assert_eq!(most_told(&votes).map(|(map, _)| map), wanted, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_layout_is_settled_by_more_than_half_of_those_asked() {
+        let (new, old) = (map("new", 16_383), map("old", 16_383));
+        let vote = |map: &SlotMap, serves| (map.clone(), serves);
+        assert!(!is_settled(&[], 0));
+        assert!(is_settled(&[vote(&new, true)], 1));
+        assert!(!is_settled(&[vote(&new, true)], 2));
+        assert!(!is_settled(&[vote(&new, true), vote(&old, true)], 3));
+        assert!(is_settled(&[vote(&new, true), vote(&old, true), vote(&new, true)], 3));
+        assert!(!is_settled(&[vote(&new, false), vote(&new, false)], 3));
+    }
+}

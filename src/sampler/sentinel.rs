@@ -1,0 +1,133 @@
+//! Asks one Sentinel again and again who is master, and hands over what it says. Beside that it listens for the Sentinel's
+//! word of a change, which only means: ask now.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::time::Mono;
+use lockwatch_model::topology::sentinel::{self, Answer};
+use tokio::sync::mpsc;
+
+use super::pace::Pace;
+use super::urgency::{Turn, Urge};
+use crate::clock::Clock;
+use crate::config::Endpoint;
+use crate::redis;
+
+/// The channel on which Sentinels tell of a new master.
+const CHANNEL: &str = "+switch-master";
+/// Longest pause between two attempts to reach a Sentinel.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after the channel was refused or broke.
+const LISTEN_AGAIN: Duration = Duration::from_secs(5);
+
+/// What one Sentinel said.
+pub(super) struct Word {
+    /// Its position among those configured.
+    pub(super) sentinel: usize,
+    pub(super) asked: Mono,
+    pub(super) answer: Result<Answer, Unknown>,
+}
+
+/// Asks `endpoint` about `master` each `interval`, and whenever it is urgent, until nobody listens to `words`.
+pub(super) async fn ask(
+    sentinel: usize,
+    endpoint: Endpoint,
+    master: Arc<str>,
+    interval: Duration,
+    mut turn: Turn,
+    words: mpsc::Sender<Word>,
+    clock: Clock,
+) {
+    let commands = sentinel::commands(&master);
+    let (mut connection, mut pace, mut told) = (None, Pace::default(), None);
+    loop {
+        let (asked, replies) = question(&mut connection, &endpoint, &commands, &mut pace, clock).await;
+        let answer = replies.and_then(|replies| {
+            sentinel::decode(&replies).map_err(|why| redis::Failure { why, detail: String::from("it says no address") })
+        });
+        let failing = answer.as_ref().err().map(|failure| failure.why);
+        if let (Err(failure), true) = (&answer, told != failing) {
+            let remedy = remedy(failure.why, &master);
+            tracing::warn!(sentinel = %endpoint.at, %failure, remedy, "a Sentinel names no master");
+        }
+        told = failing;
+        let answer = answer.map_err(|failure| failure.why);
+        if words.send(Word { sentinel, asked, answer }).await.is_err() {
+            return;
+        }
+        // After a late answer the next question is due sooner, so that it does not get too old.
+        let late = Duration::from_millis(clock.now().since_ms(asked));
+        if !turn.wait(interval.saturating_sub(late)).await {
+            return;
+        }
+        if connection.is_none() {
+            // However urgent it is.
+            tokio::time::sleep(pause(&pace, clock)).await;
+        }
+    }
+}
+
+/// How long a Sentinel that was lost is left alone.
+fn pause(pace: &Pace, clock: Clock) -> Duration {
+    let next = clock.instant(pace.next_dial(clock.now(), fastrand::f64()));
+    // A whole redis may be blind until it is back.
+    next.saturating_duration_since(tokio::time::Instant::now()).min(LONGEST_PAUSE)
+}
+
+/// What a person can do about a Sentinel that names no master.
+fn remedy(why: Unknown, master: &str) -> String {
+    match why {
+        Unknown::NoMaster => format!("It does not know a master named {master:?}: correct `sentinel.master`."),
+        Unknown::Auth | Unknown::NoPermission => String::from(
+            "Set or correct `sentinel.password_file` (or `sentinel.password_env`) and `sentinel.username`.",
+        ),
+        other => other.remedy().to_owned(),
+    }
+}
+
+/// Asks over the connection, which is made if there is none and given up after any doubt. Says when it asked.
+async fn question(
+    connection: &mut Option<redis::Connection>,
+    endpoint: &Endpoint,
+    commands: &[Command],
+    pace: &mut Pace,
+    clock: Clock,
+) -> (Mono, Result<Vec<Reply>, redis::Failure>) {
+    let dialled = clock.now();
+    let open = match connection.take() {
+        Some(open) => open,
+        None => {
+            pace.dialled(dialled);
+            match redis::connect(endpoint, None).await {
+                Ok((open, _)) => open,
+                Err(failure) => return (dialled, Err(failure)),
+            }
+        }
+    };
+    let asked = clock.now();
+    let replies = open.exec(commands).await;
+    if replies.is_ok() {
+        pace.succeeded();
+        *connection = Some(open);
+    }
+    (asked, replies)
+}
+
+/// Says to hurry whenever the Sentinel tells of a new master. The message itself is not believed.
+pub(super) async fn listen(endpoint: Endpoint, urge: Urge) {
+    loop {
+        match redis::Listener::subscribe(&endpoint, CHANNEL).await {
+            Ok(mut listener) => {
+                while listener.heard().await.is_ok() {
+                    urge.hurry();
+                }
+                urge.hurry();
+            }
+            Err(failure) => tracing::debug!(sentinel = %endpoint.at, %failure, "cannot listen to a Sentinel"),
+        }
+        tokio::time::sleep(LISTEN_AGAIN).await;
+    }
+}

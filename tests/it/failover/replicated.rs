@@ -1,0 +1,176 @@
+//! A master and a replica without Sentinel: whoever says master decides.
+
+use std::time::Instant;
+
+use super::*;
+use crate::support::network::Options;
+use crate::support::redis::Keep;
+use crate::support::replicas::Replicated;
+
+fn start(test: &str) -> Option<Replicated> {
+    Replicated::start(&format!("failover::replicated::{test}"), 1, &Options::default())
+}
+
+fn addresses(replicated: &Replicated) -> Vec<String> {
+    replicated.members.iter().map(|member| member.server.address()).collect()
+}
+
+fn decides(page: &Page, address: &str) -> bool {
+    page.get("lockwatch_redis_decides", &[("address", address)]) == Some(1.0)
+}
+
+#[test]
+fn the_server_that_says_master_decides() {
+    let Some(replicated) = start("the_server_that_says_master_decides") else { return };
+    let (first, second) = (replicated.server(0), replicated.server(1));
+    switch_on(first);
+    let a = Worker::take(first.port, LOCK, A, Duration::from_secs(6));
+    replicated.wait_in_sync(0);
+    let agent = Agent::start(&nodes_config(&addresses(&replicated), &one_task(", grace: 60s")));
+    agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && decides(page, &first.address()));
+
+    // The same holder on both: for as long as the copy lasts.
+    replicated.promote(1);
+    let promoted = Instant::now();
+    agent.until(PATIENCE, "a rival", |page| page.get("lockwatch_redis_masters", &[]) == Some(2.0));
+    agent.until_view(PATIENCE, "the rival shows the same holder", |view| {
+        let witness = &view.task(TASK)["witnesses"][0];
+        witness["role"] == "master" && witness["holders"][0]["holder"] == name(A)
+    });
+    assert!(promoted.elapsed() < Duration::from_secs(3), "the copy lasts");
+    agent.throughout(Duration::from_secs(1), "held", |view| view.verdict(TASK) == "running");
+    let rival = told(&agent, "rival_master", &["level=warn", &format!("node={}", second.address())]);
+    let page = agent.page();
+    agent.check(&page, "a rival and no split", rival.len() == 1 && all_splits(&page) == 0.0);
+
+    // Another one on the rival.
+    let b = Worker::take(second.port, LOCK, B, Duration::from_secs(3));
+    let visible = Instant::now();
+    agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
+    let delay = visible.elapsed();
+    assert!(delay <= TOLD_WITHIN, "told after {delay:?}");
+    let at = |holder: &str, server: &RedisServer| format!("{} at {}", name(holder), server.address());
+    let began = told(&agent, "split_began", &["reason=masters", &at(A, first), &at(B, second)]);
+    agent.check(&agent.page(), "both are named", began.len() == 1);
+
+    // Nobody on the one that decides: perhaps the other one is right.
+    a.release();
+    agent.until_view(PATIENCE, "unknown", |view| view.reason(TASK) == Some("two_masters"));
+    agent.throughout(Duration::from_secs(1), "neither held nor free", |view| {
+        // The verdict that was there before stays, the evidence does not.
+        let over = view.of_task(TASK, "split_seconds") == 0.0 && view.task(TASK)["splits"] == serde_json::json!([]);
+        view.held(TASK).is_none() && view.verdict(TASK) == "split" && over
+    });
+    agent.check(&agent.page(), "the split is over", told(&agent, "split_ended", &["reason=masters"]).len() == 1);
+
+    // One of them gives in.
+    replicated.follow(0, 1);
+    let followed = Instant::now();
+    agent.until(PATIENCE, "the other one decides", |page| {
+        decides(page, &second.address()) && page.of(TASK, "lock_held") == Some(1.0) && page.verdict(TASK) == "running"
+    });
+    let delay = followed.elapsed();
+    assert!(delay <= INTERVAL + Duration::from_secs(1), "followed after {delay:?}");
+    assert_eq!(told(&agent, "rival_master_gone", &[]).len(), 1, "{}", agent.log());
+    replicated.wait_in_sync(1);
+
+    // A hand-over without loss, and back.
+    let before = agent.page();
+    replicated.hand_over(1, 0);
+    b.follow(first.port);
+    agent.until(PATIENCE, "it decides again", |page| {
+        decides(page, &first.address()) && fared(page, "kept") == fared(&before, "kept") + 1.0
+    });
+    let page = agent.page();
+    agent.check(&page, "running on", page.verdict(TASK) == "running" && splits(&page, "masters") == 1.0);
+
+    // Nobody says master.
+    replicated.follow(0, 1);
+    agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
+    let page = agent.page();
+    let unreadable = page.get("lockwatch_redis_readable", &[]) == Some(0.0) && page.of(TASK, "lock_held").is_none();
+    agent.check(&page, "not readable", unreadable);
+    replicated.promote(1);
+    agent.until(PATIENCE, "somebody decides", |page| {
+        decides(page, &second.address()) && page.get("lockwatch_redis_readable", &[]) == Some(1.0)
+    });
+    drop(b);
+}
+
+/// A replica would show a lock whose time is over.
+#[test]
+fn a_replica_never_decides() {
+    let Some(replicated) = start("a_replica_never_decides") else { return };
+    let (master, replica) = (replicated.server(0), replicated.server(1));
+    switch_on(master);
+    let a = Worker::take(master.port, LOCK, A, Duration::from_secs(3));
+    replicated.wait_in_sync(0);
+    // Configured as if it were the only server.
+    let config = |address: &str| {
+        let tasks = one_task(", blind_after: 3s, settle: 1s");
+        format!("redis:\n  main: {{url: \"redis://{address}\", interval: 300ms, timeout: 500ms}}\ntasks:\n{tasks}")
+    };
+    let single = Agent::start(&config(&replica.address()));
+    single.until_view(PATIENCE, "no master", |view| view.reason(TASK) == Some("not_master"));
+
+    let list = nodes_config(&addresses(&replicated), &one_task(", blind_after: 3s, settle: 1s"));
+    let agent = Agent::start(&list);
+    agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
+    agent.until(PATIENCE, "the replica is up to date", |page| {
+        page.get("lockwatch_redis_locks_behind", &[("address", &replica.address())]) == Some(0.0)
+    });
+    // Nobody renews it any more: the replica knows when the lease ends.
+    let watch = agent.watch();
+    master.pause();
+    drop(a);
+    let frozen = Instant::now();
+    wait_until(PATIENCE, "the replica shows a lock that is over", || replica.cli(&["exists", LOCK]) == "0");
+    agent.until_view(PATIENCE, "unknown", |view| {
+        view.verdict(TASK) == "unknown" && view.reason(TASK) == Some("no_master")
+    });
+    assert!(frozen.elapsed() > Duration::from_secs(2));
+    std::thread::sleep(Duration::from_secs(1));
+    let pages = watch.stop();
+    for page in &pages {
+        agent.check(page, "never free", page.of(TASK, "lock_held") != Some(0.0));
+        agent.check(page, "no gap", page.of(TASK, "task_down_seconds") == Some(0.0));
+    }
+    master.go_on();
+    agent.until(PATIENCE, "free", |page| page.of(TASK, "lock_held") == Some(0.0));
+    let view = single.view();
+    single.check(&view, "still unknown", view.verdict(TASK) == "unknown" && view.held(TASK).is_none());
+}
+
+#[test]
+fn one_server_by_two_names_is_one() {
+    let test = "failover::replicated::one_server_by_two_names_is_one";
+    let Some(mut server) = RedisServer::start(test) else { return };
+    switch_on(&server);
+    let a = Worker::take(server.port, LOCK, A, Duration::from_secs(12));
+    let names = [format!("127.0.0.1:{}", server.port), format!("localhost:{}", server.port)];
+    let agent = Agent::start(&nodes_config(&names, &one_task("")));
+    agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
+    agent.throughout(Duration::from_secs(2), "one master", |view| {
+        let masters = view.page.get("lockwatch_redis_masters", &[]);
+        view.verdict(TASK) == "running" && masters == Some(1.0)
+    });
+    let page = agent.page();
+    agent.check(&page, "no rival", told(&agent, "rival_master", &[]).is_empty() && all_splits(&page) == 0.0);
+
+    // It is gone for a while, and comes back with nothing.
+    drop(a);
+    server.kill();
+    agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
+    server.restart(Keep::Nothing);
+    let lost = |page: &Page| page.ends(TASK, "lost") == 1.0 && page.of(TASK, "lock_lost_total") == Some(1.0);
+    agent.until(PATIENCE, "lost", |page| lost(page) && fared(page, "lost") == 1.0);
+    let page = agent.until(PATIENCE, "the switch as well", |page| {
+        page.of(TASK, "task_switches_lost_seconds").unwrap() > 0.0 && page.verdict(TASK) == "pending"
+    });
+    // Whichever name answers first decides: under its own name it has restarted, else another server took over.
+    let settled = told(&agent, "generation_settled", &["0 kept, 1 lost", "level=warn"]);
+    agent.check(&page, "one summary", settled.len() == 1 && told(&agent, "generation_settled", &[]).len() == 1);
+    agent.check(&page, "no split", all_splits(&page) == 0.0);
+    let down = told(&agent, "redis_down", &[&names[0]]);
+    agent.check(&page, &format!("down once: {down:?}"), down.len() == 1);
+}
