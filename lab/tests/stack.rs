@@ -159,8 +159,9 @@ async fn faulty_networks_are_faulty_and_heal() {
         until(PATIENCE, "it sees again", async || shows(&agent, "lockwatch_lock_held").await).await.unwrap();
     }
     clock.set_ahead_s(120);
-    let offset = "lockwatch_redis_clock_offset_seconds{redis=\"main\"} 1";
-    until(PATIENCE, "the clock steps", async || shows(&agent, offset).await).await.unwrap();
+    let address = link.address();
+    let offset = format!("lockwatch_redis_clock_offset_seconds{{redis=\"main\",address=\"{address}\"}} 1");
+    until(PATIENCE, "the clock steps", async || shows(&agent, &offset).await).await.unwrap();
 
     let scrapes = LossyScrapes::start(agent.address(), 0.5, 7).await.unwrap();
     let mut arrived = 0;
