@@ -1,5 +1,7 @@
 //! One task over time: its lock, switches, progress and claims put together into durations, totals, events and a verdict.
 
+mod view;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -15,7 +17,7 @@ use crate::reading::{
     TaskReading, Unknown,
 };
 use crate::renewal::{Move, Seen};
-use crate::snapshot::{Durations, HoldView, SwitchView, TaskView, Totals};
+use crate::snapshot::Totals;
 use crate::spec::{ProgressSource, RedisKind, TaskSpec};
 use crate::split::{Began, Claims, EndedBefore, SplitNews, Splits, View};
 use crate::switches::{self, Switches};
@@ -766,87 +768,6 @@ impl Task {
     fn fresh_for_ms(&self) -> u64 {
         self.spec.claims.as_ref().map_or(0, |claims| claims.fresh_for_ms)
     }
-
-    /// The view for outputs.
-    pub(crate) fn view(&self, now: Mono) -> TaskView {
-        let (verdict, rule, verdict_since) = self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
-        let held = self.lock.held();
-        let hold = self.lock.hold().filter(|_| held == Some(true));
-        let known_mode = self.lock.hold().map(|hold| hold.held.mode);
-        TaskView {
-            spec: self.spec.clone(),
-            redis: self.redis.clone(),
-            verdict,
-            rule,
-            verdict_since,
-            wanted: self.switches.wanted(),
-            switches: self.switches.known().map(|switches| switches.iter().map(switch_view).collect()),
-            wanting_users: self.switches.wanting(),
-            switch_key_seen: self.switches.have_key().then_some(self.switches.key_seen),
-            lost_users: self.switches.lost().to_vec(),
-            switches_unknown: self.switches.why_unknown(),
-            lock_fact: self.lock.fact(),
-            held,
-            unknown: self.lock.newest().err(),
-            node: self.lock_origin.as_ref().map(|origin| origin.node.clone()),
-            witnesses: self.witnesses.view(),
-            last_reading: self.lock.last_reading().map(|seen| seen.sent),
-            hold: hold.map(|hold| self.hold_view(hold)),
-            waiters: self.waiters.filter(|_| held.is_some()),
-            fencing_token: self.fencing_token.filter(|_| held.is_some()),
-            lease_ms: known_mode.and_then(|mode| self.lock.leases.of(mode)).or_else(|| self.lock.leases.any()),
-            renewal_period_ms: self.lock.period_ms(),
-            progress_moved: self.progress.moved,
-            progress_missing: self.progress.missing,
-            live_claims: self.claims.live(self.fresh_for_ms()),
-            splits: self.splits.kinds(),
-            paused: (self.spec.paused_until.is_some() && self.pause.known)
-                .then(|| self.pause.until.is_some_and(|until| now < until)),
-            durations: Durations {
-                down_ms: self.gap.gap_ms(),
-                split_ms: self.splits.ms(),
-                stalled_ms: self.progress.stalled_ms(),
-                unwanted_ms: self.unwanted.ms(),
-                blind_ms: self.blind.ms(),
-                switches_lost_ms: self.switches.lost_ms(),
-            },
-            totals: self.totals,
-        }
-    }
-
-    fn hold_view(&self, hold: &lock::Hold) -> HoldView {
-        let host_of = |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host.clone());
-        HoldView {
-            mode: hold.held.mode,
-            holders: hold.held.holders.iter().map(|holder| (holder.clone(), host_of(&holder.client))).collect(),
-            ghosts: hold.held.ghosts,
-            acquired: hold.acquired,
-            held_ms: hold.held_ms(),
-            last_renewal: hold.deadlines.last_renewal,
-            deadline: match hold.held.deadline {
-                Deadline::At(_) => hold.deadlines.newest(),
-                Deadline::Never | Deadline::Torn => None,
-            },
-            ttl_ms: self.ttl_ms,
-            persistent: match hold.held.deadline {
-                Deadline::At(_) => Some(false),
-                Deadline::Never => Some(true),
-                Deadline::Torn => None,
-            },
-            last_renewal_latency_ms: hold.deadlines.last_latency_ms,
-            last_renewal_margin_ms: hold.deadlines.last_margin_ms,
-            renewal_overdue_ms: hold.overdue_ms,
-        }
-    }
-}
-
-fn switch_view((user, switch): &(Vec<u8>, Switch)) -> SwitchView {
-    let (on, fits) = match switch {
-        Switch::On => (Some(true), None),
-        Switch::Off => (Some(false), None),
-        Switch::Undecodable { fits, .. } => (None, *fits),
-    };
-    SwitchView { user: user.clone(), on, fits }
 }
 
 fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {

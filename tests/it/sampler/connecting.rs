@@ -13,7 +13,7 @@ use lockwatch_model::reply::{Command, Reply};
 
 use super::config;
 use crate::support::redis::{Keep, RedisServer};
-use crate::support::{eventually, free_port, send_signal, wait_until};
+use crate::support::{eventually, send_signal, wait_until};
 
 fn bytes(text: &str) -> Reply {
     Reply::Bytes(text.as_bytes().to_vec())
@@ -200,7 +200,10 @@ async fn a_loading_server_says_so() {
 
 #[tokio::test]
 async fn nobody_there() {
-    let failure = refused(&config(free_port())).await;
+    // Bound, so that nobody else takes the port, but nobody listens.
+    let bound = tokio::net::TcpSocket::new_v4().unwrap();
+    bound.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let failure = refused(&config(bound.local_addr().unwrap().port())).await;
     assert_eq!(failure.why, Unknown::Connect, "{failure}");
     let nowhere = RedisConfig {
         servers: Servers::One(HostPort { host: "no-such-host.invalid".into(), port: 6379 }),
