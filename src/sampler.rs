@@ -88,6 +88,8 @@ struct Out {
 
 struct Sampler {
     assignment: Arc<Assignment>,
+    /// The assignment's tasks, as all servers share them: a plan is made several times a second.
+    tasks: Tasks,
     authority: Authority,
     /// The plan in force.
     plan: Plan,
@@ -116,6 +118,7 @@ impl Sampler {
     fn new(assignment: Arc<Assignment>, inputs: mpsc::Sender<Input>, clock: Clock) -> Sampler {
         let out = Out { epoch: assignment.epoch, redis: assignment.redis, inputs, clock };
         Sampler {
+            tasks: Arc::new(assignment.tasks.clone()),
             authority: Authority::new(&assignment.config, clock),
             plan: Plan::default(),
             nodes: Vec::new(),
@@ -151,7 +154,7 @@ impl Sampler {
     /// Puts the plan in force that follows from what is known of the servers.
     async fn follow_authority(&mut self) -> Result<(), Gone> {
         let now = self.out.clock.now();
-        let Some(plan) = self.authority.plan(now, &self.assignment) else { return Ok(()) };
+        let Some(plan) = self.authority.plan(now, &self.assignment.config, &self.tasks) else { return Ok(()) };
         if plan.knows_nothing() {
             // After a reload the servers stay connected until it is known again who decides.
             return Ok(());
@@ -242,6 +245,7 @@ impl Sampler {
         }
         let now = self.out.clock.now();
         self.nodes.iter_mut().for_each(|node| node.configure(&assignment.config, now));
+        self.tasks = Arc::new(assignment.tasks.clone());
         self.assignment = assignment;
     }
 }

@@ -20,7 +20,7 @@ use self::cluster::Cluster;
 use super::node::Heard;
 use super::sentinel::{self, Word};
 use super::urgency::{Urge, urgency};
-use super::{Assignment, Server, Tasks};
+use super::{Server, Tasks};
 use crate::clock::Clock;
 use crate::config::{Endpoint, HostPort, Peers, RedisConfig, SentinelConfig, Servers, ms};
 
@@ -182,21 +182,20 @@ impl Authority {
     }
 
     /// The plan, if it may differ from the newest one.
-    pub(super) fn plan(&mut self, now: Mono, assignment: &Assignment) -> Option<Plan> {
+    pub(super) fn plan(&mut self, now: Mono, config: &RedisConfig, all: &Tasks) -> Option<Plan> {
         let due = self.next_wake().is_some_and(|at| at <= now);
         if !std::mem::take(&mut self.changed) && !due {
             return None;
         }
-        let all: Tasks = Arc::new(assignment.tasks.clone());
         Some(match &mut self.kind {
             Kind::Standalone => {
-                let nodes = assignment.config.servers.configured();
-                let nodes = nodes.iter().map(|at| planned(at.clone(), Duty::new(Standing::Decides, &all, &all)));
+                let nodes = config.servers.configured();
+                let nodes = nodes.iter().map(|at| planned(at.clone(), Duty::new(Standing::Decides, all, all)));
                 Plan { nodes: nodes.collect(), ..Plan::default() }
             }
-            Kind::Replicated(replicated) => replicated.plan(now, &all),
-            Kind::Sentinel(sentinels) => sentinels.plan(now, &all),
-            Kind::Cluster(cluster) => cluster.plan(now, &all),
+            Kind::Replicated(replicated) => replicated.plan(now, all),
+            Kind::Sentinel(sentinels) => sentinels.plan(now, all),
+            Kind::Cluster(cluster) => cluster.plan(now, all),
         })
     }
 }
