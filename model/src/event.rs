@@ -147,7 +147,7 @@ pub enum EventKind {
     /// A worker claims to run the task though nobody holds the lock.
     ClaimBesideFreeLock {
         /// Which one.
-        instance: Vec<u8>,
+        instance: Holder,
     },
     /// The fencing token went backwards.
     TokenReset {

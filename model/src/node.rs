@@ -100,6 +100,11 @@ impl Node {
         self.standing = standing;
     }
 
+    /// Whether it was never tried.
+    pub(crate) fn untried(&self) -> bool {
+        self.newest.is_none()
+    }
+
     /// Whether the newest attempt to read it failed.
     pub(crate) fn unreadable(&self) -> bool {
         matches!(self.newest, Some(Err(_)))

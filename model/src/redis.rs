@@ -168,6 +168,9 @@ impl Redis {
         // One that cannot be read has taken nothing back.
         let silent = self.nodes.iter().find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
         let rival = rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
+        // What has not been asked yet may be the same server by another name.
+        let is_early = self.nodes.iter().any(|node| node.standing() == Standing::Decides && node.untried());
+        let rival = rival.filter(|_| !is_early || self.rival.is_some());
         if rival == self.rival {
             return;
         }

@@ -20,7 +20,7 @@ impl Command {
 #[macro_export]
 macro_rules! command {
     ($($word:expr),+ $(,)?) => {
-        $crate::reply::Command { args: ::alloc::vec![$(::core::convert::AsRef::<[u8]>::as_ref(&$word).to_vec()),+] }
+        $crate::reply::Command::new([$(::core::convert::AsRef::<[u8]>::as_ref(&$word)),+])
     };
 }
 

@@ -26,6 +26,9 @@ pub trait Scheme: Sync {
     /// For each holder of a shared lock, a command whose positive integer reply proves that this holder lives.
     fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command>;
 
+    /// Whoever calls itself `instance` in the claims. It may have named itself by what only a holder knows.
+    fn claimant(&self, instance: &[u8]) -> Holder;
+
     /// The library's own rule for the pause between two renewals of a lease.
     fn renewal_period_ms(&self, lease_ms: u64) -> Option<u64>;
 }
@@ -51,5 +54,21 @@ pub fn of(kind: SchemeKind) -> &'static dyn Scheme {
     match kind {
         SchemeKind::Redisson => &redisson::Redisson,
         SchemeKind::String => &string::Token,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claimant_gives_nothing_away_that_releases_a_lock() {
+        let by = |kind, instance: &[u8]| of(kind).claimant(instance);
+        assert!(by(SchemeKind::String, b"a token").secret);
+        let named = by(SchemeKind::Redisson, b"8743c9c0-0795-4907-87fd-6c719a6b4586");
+        assert_eq!((&*named.client, named.secret), (&b"8743c9c0-0795-4907-87fd-6c719a6b4586"[..], false));
+        let field = by(SchemeKind::Redisson, b"8743c9c0-0795-4907-87fd-6c719a6b4586:47");
+        assert_eq!((field.client, field.entries), (named.client, None));
+        assert_eq!(by(SchemeKind::Redisson, b"srv-1").client, b"srv-1");
     }
 }

@@ -3,13 +3,13 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::event::{End, Fate, SplitKind};
+use crate::event::{End, Fate, Party, SplitKind};
 use crate::histogram::Histogram;
 use crate::input::{Generation, Role, SentinelWord};
 use crate::reading::{Holder, Mode, Unknown, User};
 use crate::spec::{Codec, RedisSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
-use crate::verdict::{LockFact, Rule, Verdict, Wanted};
+use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
 
 /// Everything that is known at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct TaskView {
     pub rule: Rule,
     /// When the verdict was given first.
     pub verdict_since: Mono,
+    /// What the verdict was judged by; `None` before the first judgement.
+    pub judged: Option<Judged>,
     /// Whether users want it.
     pub wanted: Wanted,
     /// Every switch that exists; `None` when unknown or unset.
@@ -76,15 +78,52 @@ pub struct TaskView {
     /// Why there is no progress to judge by (`Some(None)`: it is absent).
     pub progress_missing: Option<Option<Unknown>>,
     /// Instances whose claim is alive.
-    pub live_claims: Vec<Vec<u8>>,
-    /// Kinds of split in force.
-    pub splits: Vec<SplitKind>,
+    pub live_claims: Vec<Holder>,
+    /// Splits in force, at most one of each kind, sorted by kind.
+    pub splits: Vec<SplitView>,
     /// Pages of this task shall wait; `None` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
+    /// When the newest renewals of this lock landed, by any holder, oldest first; at most [`RENEWALS_KEPT`].
+    pub renewals: Vec<Mono>,
+    /// The gap that ended last.
+    pub last_handover: Option<Past>,
+    /// The outage that ended last.
+    pub last_outage: Option<Past>,
     /// Current durations.
     pub durations: Durations,
     /// Sums and counts since the task was configured.
     pub totals: Totals,
+}
+
+/// What a verdict was judged by: [`crate::verdict::trace`] of it tells every rule that was considered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Judged {
+    /// Everything that the verdict depends on.
+    pub facts: Facts,
+    /// The verdict before.
+    pub previous: Option<Verdict>,
+}
+
+/// Something that lasted and is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    /// When its end became known.
+    pub at: Mono,
+    /// How long it was.
+    pub ms: u64,
+}
+
+/// Evidence for two holders.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SplitView {
+    /// What kind of evidence.
+    pub kind: SplitKind,
+    /// The instances concerned.
+    pub parties: Vec<Party>,
+    /// When it was seen first.
+    pub since: Mono,
+    /// How long it has lasted, as of the newest evidence.
+    pub lasted_ms: u64,
 }
 
 /// What a server that does not decide shows of a lock.
@@ -195,6 +234,9 @@ pub struct Totals {
     /// Renewal latencies.
     pub renewal_latency: Histogram,
 }
+
+/// Most instants of renewals that are kept of a task: enough for a drawing of some minutes.
+pub const RENEWALS_KEPT: usize = 48;
 
 /// Bounds of handovers: a release is taken over in milliseconds, a crash costs a lease.
 pub const HANDOVER_BOUNDS_MS: [u64; Histogram::BUCKETS] = [500, 2_000, 5_000, 15_000, 60_000, 300_000];

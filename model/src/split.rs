@@ -5,6 +5,8 @@ use alloc::vec::Vec;
 
 use crate::event::{Party, SplitKind};
 use crate::reading::{ClaimsReading, Held, Holder, Mode};
+use crate::scheme::Scheme;
+use crate::snapshot::SplitView;
 use crate::time::Mono;
 use crate::witness::{Limits, Rivalry, Witnesses};
 
@@ -146,6 +148,7 @@ pub(crate) struct Splits {
 #[derive(Clone, Debug)]
 struct Active {
     evidence: Evidence,
+    parties: Vec<Party>,
     since: Mono,
 }
 
@@ -195,7 +198,7 @@ pub(crate) struct SplitNews {
 }
 
 /// What the evidence is judged by.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct View<'a> {
     pub(crate) at: Mono,
     /// The holders now; `None` when the lock is free.
@@ -207,6 +210,7 @@ pub(crate) struct View<'a> {
     /// Claims that changed with this reading.
     pub(crate) claims_changed: &'a [Vec<u8>],
     pub(crate) fresh_for_ms: u64,
+    pub(crate) scheme: &'static dyn Scheme,
 }
 
 impl Splits {
@@ -216,6 +220,19 @@ impl Splits {
         kinds.sort_unstable();
         kinds.dedup();
         kinds
+    }
+
+    /// What is in force, sorted by kind.
+    pub(crate) fn view(&self) -> Vec<SplitView> {
+        let view = |active: &Active| SplitView {
+            kind: active.evidence.kind(),
+            parties: active.parties.clone(),
+            since: active.since,
+            lasted_ms: self.newest.since_ms(active.since),
+        };
+        let mut views: Vec<SplitView> = self.active.iter().map(view).collect();
+        views.sort_unstable_by_key(|split| split.kind);
+        views
     }
 
     /// How long there has been any, as of the newest evidence.
@@ -236,7 +253,7 @@ impl Splits {
             self.begin(Evidence::Holders, parties, None, view.at, &mut news);
         }
         if let Some(pair) = claims.contradicting(view.fresh_for_ms) {
-            let parties = pair.iter().map(|instance| party(&by_claim(instance), None)).collect();
+            let parties = pair.iter().map(|instance| party(&view.scheme.claimant(instance), None)).collect();
             self.begin(Evidence::Claims(pair), parties, None, view.at, &mut news);
         }
         self.look_for_overlap(view, &mut news);
@@ -279,7 +296,7 @@ impl Splits {
         if self.active.iter().any(|active| active.evidence.kind() == kind) {
             return;
         }
-        self.active.push(Active { evidence, since: at });
+        self.active.push(Active { evidence, parties: parties.clone(), since: at });
         news.began.push(Began { kind, parties, left_ms });
     }
 
@@ -341,9 +358,4 @@ pub(crate) fn party(holder: &Holder, node: Option<&Arc<str>>) -> Party {
 /// Whether an instance is among both.
 pub(crate) fn clients_meet(a: &[Holder], b: &[Holder]) -> bool {
     a.iter().any(|holder| b.iter().any(|other| other.client == holder.client))
-}
-
-/// A party that is known by its claim only. What a worker writes into the claims hash is made to be read.
-fn by_claim(instance: &[u8]) -> Holder {
-    Holder { client: instance.to_vec(), thread: None, entries: None, secret: false }
 }

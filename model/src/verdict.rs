@@ -157,6 +157,50 @@ pub enum Rule {
 }
 
 impl Rule {
+    /// All rules, in the order in which they are considered.
+    pub const ALL: [Rule; 15] = [
+        Rule::SplitEvidence,
+        Rule::LockBlind,
+        Rule::WantedBlind,
+        Rule::KeepPrevious,
+        Rule::NothingYet,
+        Rule::NoProgress,
+        Rule::HeldUnwanted,
+        Rule::HeldWanted,
+        Rule::HeldUnset,
+        Rule::HeldWantedUnknown,
+        Rule::WindingDown,
+        Rule::GapOverGrace,
+        Rule::GapWithinGrace,
+        Rule::FreeUnwanted,
+        Rule::FreeUnset,
+    ];
+
+    /// The verdict that it gives; `None` where it does not apply.
+    fn gives(self, facts: Facts, previous: Option<Verdict>) -> Option<Verdict> {
+        let Facts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind } = facts;
+        let (held, free) = (lock == LockFact::Held, lock == LockFact::Free);
+        let unjudgeable = lock == LockFact::Unknown || free && wanted == Wanted::Unknown;
+        let when = |applies: bool, verdict| applies.then_some(verdict);
+        match self {
+            Rule::SplitEvidence => when(split, Verdict::Split),
+            Rule::LockBlind => when(lock == LockFact::Unknown && blind, Verdict::Unknown),
+            Rule::WantedBlind => when(free && wanted == Wanted::Unknown && blind, Verdict::Unknown),
+            Rule::KeepPrevious => previous.filter(|_| unjudgeable),
+            Rule::NothingYet => when(unjudgeable, Verdict::Unknown),
+            Rule::NoProgress => when(held && matches!(wanted, Wanted::Yes | Wanted::Unset) && stale, Verdict::Stalled),
+            Rule::HeldUnwanted => when(held && wanted == Wanted::No && over_wind_down, Verdict::Unwanted),
+            Rule::HeldWanted => when(held && wanted == Wanted::Yes, Verdict::Running),
+            Rule::HeldUnset => when(held && wanted == Wanted::Unset, Verdict::Running),
+            Rule::HeldWantedUnknown => when(held && wanted == Wanted::Unknown, Verdict::Running),
+            Rule::WindingDown => when(held && wanted == Wanted::No, Verdict::Running),
+            Rule::GapOverGrace => when(free && wanted == Wanted::Yes && gap_over_grace, Verdict::Down),
+            Rule::GapWithinGrace => when(free && wanted == Wanted::Yes, Verdict::Pending),
+            Rule::FreeUnwanted => when(free && wanted == Wanted::No, Verdict::Stopped),
+            Rule::FreeUnset => when(free && wanted == Wanted::Unset, Verdict::Stopped),
+        }
+    }
+
     /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
@@ -202,30 +246,32 @@ impl Rule {
     }
 }
 
-/// The verdict on `facts`, and the rule that gave it. `previous` is the verdict so far; it matters only where nothing
-/// can be judged at the moment.
+/// A rule that was considered, and what it gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Considered {
+    /// The rule.
+    pub rule: Rule,
+    /// The verdict that it gave; `None`: it does not apply.
+    pub gave: Option<Verdict>,
+}
+
+/// The verdict on `facts`, and the rule that gave it: the first of [`Rule::ALL`] that applies. `previous` is the verdict so
+/// far; it matters only where nothing can be judged at the moment.
 pub fn judge(facts: Facts, previous: Option<Verdict>) -> (Verdict, Rule) {
-    let keep = || match previous {
-        Some(verdict) => (verdict, Rule::KeepPrevious),
-        None => (Verdict::Unknown, Rule::NothingYet),
-    };
-    if facts.split {
-        return (Verdict::Split, Rule::SplitEvidence);
-    }
-    match (facts.lock, facts.wanted) {
-        (LockFact::Unknown, _) if facts.blind => (Verdict::Unknown, Rule::LockBlind),
-        (LockFact::Unknown, _) => keep(),
-        (LockFact::Held, Wanted::Yes | Wanted::Unset) if facts.stale => (Verdict::Stalled, Rule::NoProgress),
-        (LockFact::Held, Wanted::No) if facts.over_wind_down => (Verdict::Unwanted, Rule::HeldUnwanted),
-        (LockFact::Held, Wanted::Yes) => (Verdict::Running, Rule::HeldWanted),
-        (LockFact::Held, Wanted::Unset) => (Verdict::Running, Rule::HeldUnset),
-        (LockFact::Held, Wanted::Unknown) => (Verdict::Running, Rule::HeldWantedUnknown),
-        (LockFact::Held, Wanted::No) => (Verdict::Running, Rule::WindingDown),
-        (LockFact::Free, Wanted::Yes) if facts.gap_over_grace => (Verdict::Down, Rule::GapOverGrace),
-        (LockFact::Free, Wanted::Yes) => (Verdict::Pending, Rule::GapWithinGrace),
-        (LockFact::Free, Wanted::Unknown) if facts.blind => (Verdict::Unknown, Rule::WantedBlind),
-        (LockFact::Free, Wanted::Unknown) => keep(),
-        (LockFact::Free, Wanted::No) => (Verdict::Stopped, Rule::FreeUnwanted),
-        (LockFact::Free, Wanted::Unset) => (Verdict::Stopped, Rule::FreeUnset),
-    }
+    let gave = |rule: &Rule| Some((rule.gives(facts, previous)?, *rule));
+    // One of them always applies: the table over the whole product is a test.
+    Rule::ALL.iter().find_map(gave).unwrap_or((Verdict::Unknown, Rule::NothingYet))
+}
+
+/// What [`judge`] considered on its way: the rules in their order, up to the one that decided.
+pub fn trace(facts: Facts, previous: Option<Verdict>) -> impl Iterator<Item = Considered> {
+    let mut decided = false;
+    Rule::ALL.iter().map_while(move |rule| {
+        if decided {
+            return None;
+        }
+        let gave = rule.gives(facts, previous);
+        decided = gave.is_some();
+        Some(Considered { rule: *rule, gave })
+    })
 }

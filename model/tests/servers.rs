@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_model::event::{Event, EventKind};
-use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
+use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Topology, Vouch};
 use lockwatch_model::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown};
 use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_model::state::State;
@@ -26,8 +26,20 @@ fn state(kind: RedisKind) -> State {
     state
 }
 
-/// `node` answers what was asked at `sent`: `holder` holds the lock for another 30 seconds.
+/// `node`, which decides, answers what was asked at `sent`: `holder` holds the lock for another 30 seconds.
 fn shows(state: &mut State, at: u64, node: &str, sent: u64, holder: &str) -> Vec<Event> {
+    answers(state, at, (node, node), Standing::Decides, sent, holder)
+}
+
+/// The same of the process `run_id` by the name `node`, which says that it is master, whether it decides or not.
+fn answers(
+    state: &mut State,
+    at: u64,
+    (node, run_id): (&str, &str),
+    standing: Standing,
+    sent: u64,
+    holder: &str,
+) -> Vec<Event> {
     let clock = ServerTime(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
     let vouch = Vouch {
@@ -38,7 +50,7 @@ fn shows(state: &mut State, at: u64, node: &str, sent: u64, holder: &str) -> Vec
         offset: Some(1_000 + sent),
         refuses_writes: false,
         replicas: Vec::new(),
-        generation: Some(Generation { run_id: bytes(node), replication_id: bytes(node), ..Generation::default() }),
+        generation: Some(Generation { run_id: bytes(run_id), replication_id: bytes(run_id), ..Generation::default() }),
         clock_offset_ms: 0,
     };
     let holders = vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
@@ -49,7 +61,7 @@ fn shows(state: &mut State, at: u64, node: &str, sent: u64, holder: &str) -> Vec
         epoch: 1,
         redis: RedisIndex(0),
         node: Some(Arc::from(node)),
-        standing: Standing::Decides,
+        standing,
         sent: Mono(sent),
         took_ms: at - sent,
         outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
@@ -57,8 +69,58 @@ fn shows(state: &mut State, at: u64, node: &str, sent: u64, holder: &str) -> Vec
     state.step(Mono(at), Input::Sample(sample))
 }
 
+/// `node`, which decides, does not answer what was asked at `sent`.
+fn fails(state: &mut State, at: u64, node: &str, sent: u64) -> Vec<Event> {
+    let sample = Sample {
+        epoch: 1,
+        redis: RedisIndex(0),
+        node: Some(Arc::from(node)),
+        standing: Standing::Decides,
+        sent: Mono(sent),
+        took_ms: at - sent,
+        outcome: Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout },
+    };
+    state.step(Mono(at), Input::Sample(sample))
+}
+
 fn count(events: &[Event], what: fn(&EventKind) -> bool) -> usize {
     events.iter().filter(|event| what(&event.kind)).count()
+}
+
+/// `a` decides beside `b`, and neither was asked yet.
+fn told_of_two(state: &mut State) {
+    let nodes: Vec<Arc<str>> = ["a:6379", "b:6379"].map(Arc::from).to_vec();
+    let masters = Ok(nodes[..1].to_vec());
+    let topology =
+        Topology { epoch: 1, redis: RedisIndex(0), masters, nodes, sentinels: Vec::new(), uncovered_slots: 0 };
+    state.step(Mono(900), Input::Topology(topology));
+}
+
+fn rivals(events: &[Event]) -> usize {
+    count(events, |kind| matches!(kind, EventKind::RivalMaster | EventKind::RivalMasterGone))
+}
+
+#[test]
+fn one_server_by_two_names_is_no_rival_of_itself_whichever_name_answers_first() {
+    let mut state = state(RedisKind::Replicated);
+    told_of_two(&mut state);
+    let first = answers(&mut state, 1_000, ("b:6379", "run"), Standing::Witness, 1_000, "A");
+    let second = answers(&mut state, 1_001, ("a:6379", "run"), Standing::Decides, 1_000, "A");
+    assert_eq!((rivals(&first), rivals(&second)), (0, 0));
+}
+
+#[test]
+fn a_rival_is_told_once_the_one_that_decides_was_tried() {
+    for decides_answers in [true, false] {
+        let mut state = state(RedisKind::Replicated);
+        told_of_two(&mut state);
+        let first = answers(&mut state, 1_000, ("b:6379", "b"), Standing::Witness, 1_000, "A");
+        let second = match decides_answers {
+            true => shows(&mut state, 1_001, "a:6379", 1_000, "A"),
+            false => fails(&mut state, 1_001, "a:6379", 1_000),
+        };
+        assert_eq!((rivals(&first), rivals(&second)), (0, 1), "{decides_answers}");
+    }
 }
 
 #[test]
@@ -80,16 +142,7 @@ fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     shows(&mut state, 4_500, "b:6379", 4_500, "A");
     let held = |state: &mut State, node: &str, sent| {
-        let late = Sample {
-            epoch: 1,
-            redis: RedisIndex(0),
-            node: Some(Arc::from(node)),
-            standing: Standing::Decides,
-            sent: Mono(sent),
-            took_ms: 3_000,
-            outcome: Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout },
-        };
-        state.step(Mono(5_000), Input::Sample(late));
+        fails(state, 5_000, node, sent);
         let snapshot = state.snapshot(Mono(5_000));
         (snapshot.tasks[0].held, snapshot.redises[0].readable)
     };

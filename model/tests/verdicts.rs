@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
+use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge, trace};
 
 const HEADING: &str = "\
 The verdict and its rule, for every combination of what it depends on. A flag that is set shows its name, else a dot:
@@ -102,6 +102,23 @@ fn the_table_is_the_golden_one() {
         assert_eq!(golden, now, "line {} of {}", number + 1, path.display());
     }
     assert_eq!(golden.lines().count(), table.lines().count());
+}
+
+#[test]
+fn the_trace_is_the_way_to_the_verdict() {
+    for (facts, before, verdict, rule) in all_judgements() {
+        let considered: Vec<_> = trace(facts, before).collect();
+        let (last, others) = considered.split_last().expect("some rule applies");
+        assert_eq!((last.rule, last.gave), (rule, Some(verdict)), "{facts:?} {before:?}");
+        assert!(others.iter().all(|other| other.gave.is_none()), "{facts:?} {before:?}: {considered:?}");
+        assert!(considered.iter().map(|one| one.rule).eq(Rule::ALL.into_iter().take(considered.len())));
+    }
+}
+
+#[test]
+fn every_rule_decides_something() {
+    let decided: BTreeSet<Rule> = all_judgements().into_iter().map(|(.., rule)| rule).collect();
+    assert_eq!(decided, Rule::ALL.into_iter().collect());
 }
 
 #[test]

@@ -58,6 +58,13 @@ impl Scheme for Redisson {
     }
 
     /// A reader lives while one of its own timeout keys does; the hash alone survives as long as any other reader renews.
+    fn claimant(&self, instance: &[u8]) -> Holder {
+        // With the thread it could release the lock, so that is taken off.
+        let of_a_holder = holder(instance, b"1").map(|holder| Holder { entries: None, ..holder });
+        let whole = || Holder { client: instance.to_vec(), thread: None, entries: None, secret: false };
+        of_a_holder.unwrap_or_else(whole)
+    }
+
     fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command> {
         holders.iter().take(MAX_READERS_ASKED).map(|holder| reader_timeouts(key, holder)).collect()
     }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::Task;
 use crate::lock;
 use crate::reading::{Deadline, Switch};
+use crate::scheme;
 use crate::snapshot::{Durations, HoldView, SwitchView, TaskView};
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
@@ -16,12 +17,14 @@ impl Task {
         let held = self.lock.held();
         let hold = self.lock.hold().filter(|_| held == Some(true));
         let known_mode = self.lock.hold().map(|hold| hold.held.mode);
+        let scheme = scheme::of(self.spec.lock.scheme);
         TaskView {
             spec: self.spec.clone(),
             redis: self.redis.clone(),
             verdict,
             rule,
             verdict_since,
+            judged: self.judged,
             wanted: self.switches.wanted(),
             switches: self.switches.known().map(|switches| switches.iter().map(switch_view).collect()),
             wanting_users: self.switches.wanting(),
@@ -41,10 +44,13 @@ impl Task {
             renewal_period_ms: self.lock.period_ms(),
             progress_moved: self.progress.moved,
             progress_missing: self.progress.missing,
-            live_claims: self.claims.live(self.fresh_for_ms()),
-            splits: self.splits.kinds(),
+            live_claims: self.claims.live(self.fresh_for_ms()).iter().map(|claim| scheme.claimant(claim)).collect(),
+            splits: self.splits.view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),
+            renewals: self.renewals.iter().copied().collect(),
+            last_handover: self.last_handover,
+            last_outage: self.last_outage,
             durations: Durations {
                 down_ms: self.gap.gap_ms(),
                 split_ms: self.splits.ms(),

@@ -56,8 +56,15 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
             Some(None) => word("absent"),
             Some(Some(why)) => word(why.name()),
         },
-        "live" => joined(view.live_claims.iter().map(|claim| text(claim))),
-        "splits" => joined(view.splits.iter().map(|kind| kind.name().to_owned())),
+        "live" => joined(view.live_claims.iter().map(|claim| text(&claim.client))),
+        "splits" => joined(view.splits.iter().map(|split| split.kind.name().to_owned())),
+        "parties" => joined(view.splits.iter().map(|split| parties_named(&split.parties))),
+        "last_handover" => optional(view.last_handover.map(|past| signed(past.ms))),
+        "last_handover.at" => optional(view.last_handover.map(|past| agent_ms(past.at))),
+        "last_outage" => optional(view.last_outage.map(|past| signed(past.ms))),
+        "last_outage.at" => optional(view.last_outage.map(|past| agent_ms(past.at))),
+        "renewed_last" => optional(view.renewals.last().map(|at| agent_ms(*at))),
+        "renewals_kept" => Found::Count(view.renewals.len() as u64),
         "paused" => tri(view.paused),
         _ => return None,
     })
@@ -216,7 +223,7 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
             ("progress_missing", vec![why.map_or("absent", |why| why.name()).to_owned()])
         }
         EventKind::PauseUndecodable => ("pause_undecodable", Vec::new()),
-        EventKind::ClaimBesideFreeLock { instance } => ("claim_beside_free_lock", vec![text(instance)]),
+        EventKind::ClaimBesideFreeLock { instance } => ("claim_beside_free_lock", vec![text(&instance.client)]),
         EventKind::TokenReset { from, to } => ("token_reset", vec![from.to_string(), to.to_string()]),
         EventKind::LeaseLearned { lease_ms } => ("lease_learned", vec![seconds(signed(*lease_ms))]),
         EventKind::TaskUnreadable { why } => ("task_unreadable", vec![why.name().to_owned()]),

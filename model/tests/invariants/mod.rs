@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use lockwatch_model::histogram::Histogram;
-use lockwatch_model::snapshot::{Snapshot, TaskView, Totals};
+use lockwatch_model::snapshot::{Judged, RENEWALS_KEPT, Snapshot, TaskView, Totals};
 use lockwatch_model::spec::WatchSpec;
 use lockwatch_model::time::Mono;
-use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
+use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted, trace};
 
 /// What the snapshot before said.
 #[derive(Debug, Default)]
@@ -60,7 +60,7 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
         (view.lock_fact != LockFact::Free || view.held == Some(false), "what is free as a fact was read as free"),
         (view.splits.is_empty() || view.verdict == Verdict::Split, "a split in force is the verdict"),
         (!view.splits.is_empty() || !now(Verdict::Split), "without evidence there is no split"),
-        (view.splits.is_sorted() && !has_twins(&view.splits), "the splits are sorted and distinct"),
+        (view.splits.is_sorted_by(|one, next| one.kind < next.kind), "the splits are sorted and distinct"),
         (!view.splits.is_empty() || durations.split_ms == 0, "no split lasts while none is in force"),
         (!view.lost_users.is_empty() || durations.switches_lost_ms == 0, "nothing is lost while no user lost it"),
         (!now(Verdict::Down) || durations.down_ms > view.spec.grace_ms, "down is longer than grace"),
@@ -78,13 +78,22 @@ fn of_view(view: &TaskView, at: Mono) -> Vec<String> {
             "unset if and only if no switches are configured",
         ),
         (view.totals.down_ms <= view.totals.wanted_ms, "down no longer than wanted"),
+        (traced(view), "the trace leads to the verdict"),
+        (view.splits.iter().all(|split| split.parties.len() > 1), "a split has its parties"),
+        (view.splits.iter().all(|split| split.since <= at), "no split is from the future"),
+        (view.renewals.len() as u64 == view.totals.renewals.min(RENEWALS_KEPT as u64), "renewals are kept as counted"),
+        (view.last_handover.is_some() == (view.totals.handovers.count() > 0), "the last handover is a counted one"),
+        (view.last_outage.is_some() == (view.totals.outages.count() > 0), "the last outage is a counted one"),
     ];
     let state = format!("{} by {}, lock {}", view.verdict.name(), view.rule.name(), view.lock_fact.name());
     claims.iter().filter(|(holds, _)| !holds).map(|(_, what)| format!("broken: {what} ({state})")).collect()
 }
 
-fn has_twins<T: PartialEq>(sorted: &[T]) -> bool {
-    sorted.windows(2).any(|pair| matches!(pair, [left, right] if left == right))
+/// Whether the rules that were considered lead to the verdict that is shown.
+fn traced(view: &TaskView) -> bool {
+    let Some(Judged { facts, previous }) = view.judged else { return view.rule == Rule::NothingYet };
+    let last = trace(facts, previous).last();
+    last.is_some_and(|last| (last.rule, last.gave) == (view.rule, Some(view.verdict)))
 }
 
 /// The totals that are smaller than before.
