@@ -8,7 +8,6 @@ use std::time::Duration;
 use lockwatch_model::event::Event;
 use lockwatch_model::input::Input;
 use lockwatch_model::spec::{RedisIndex, TaskIndex};
-use lockwatch_model::time::Mono;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -16,9 +15,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::engine::{Engine, EventSink, INPUTS};
+use crate::engine::{Engine, INPUTS, Now, Observer};
+use crate::exchange::Desk;
 use crate::output::events::EventLog;
+use crate::output::history::History;
 use crate::published::{Published, ReloadRequest, ReloadStatus};
+use crate::record::Recorder;
 use crate::sampler::{self, Assignment};
 
 /// How long clients may take to finish after the agent was told to stop.
@@ -33,6 +35,8 @@ pub struct Outlets {
     pub reload_status: watch::Receiver<ReloadStatus>,
     /// Where a reload is asked for.
     pub reload: mpsc::Sender<ReloadRequest>,
+    /// Where those wait who want to see what is said about a task.
+    pub desk: Desk,
 }
 
 /// What the agent is made of.
@@ -41,8 +45,8 @@ pub struct Parts<L, S, H> {
     pub config: Config,
     /// Loads the configuration anew; the error is for a person.
     pub load: L,
-    /// Where events go.
-    pub sink: S,
+    /// Who follows what goes in and what happens.
+    pub observer: S,
     /// Serves HTTP until the token is cancelled.
     pub http: H,
 }
@@ -54,24 +58,26 @@ pub struct Parts<L, S, H> {
 pub async fn run<L, S, H, F>(parts: Parts<L, S, H>, stop: CancellationToken) -> std::io::Result<()>
 where
     L: Fn() -> Result<Config, String> + Send + Sync + 'static,
-    S: EventSink + Send + 'static,
+    S: Observer + Send + 'static,
     H: FnOnce(Outlets, CancellationToken) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let Parts { config, load, sink, http } = parts;
+    let Parts { config, load, observer, http } = parts;
     let load = Arc::new(load);
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, published) = Engine::new(clock, config.watch_spec(0));
-    let engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, sink)));
+    let engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, observer)));
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let (status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
-    let mut watching = Watching { samplers: BTreeMap::new(), epoch: 0, inputs, clock };
+    let desk = Desk::default();
+    let mut watching = Watching { samplers: BTreeMap::new(), epoch: 0, inputs, clock, desk: desk.clone() };
     watching.assign(&config);
-    let http = AbortOnDropHandle::new(tokio::spawn(http(Outlets { published, reload_status, reload }, stop.clone())));
+    let outlets = Outlets { published, reload_status, reload, desk };
+    let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
     loop {
         let request = tokio::select! {
             () = stop.cancelled() => break,
@@ -126,6 +132,7 @@ struct Watching {
     epoch: u32,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
+    desk: Desk,
 }
 
 struct Sampler {
@@ -162,7 +169,7 @@ impl Watching {
 
     fn start(&self, assignment: Arc<Assignment>) -> Sampler {
         let (assignments, receiver) = watch::channel(assignment);
-        let task = tokio::spawn(sampler::run(receiver, self.inputs.clone(), self.clock));
+        let task = tokio::spawn(sampler::run(receiver, self.inputs.clone(), self.clock, self.desk.clone()));
         Sampler { assignments, _task: AbortOnDropHandle::new(task) }
     }
 }
@@ -177,12 +184,26 @@ fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> 
     })
 }
 
-impl EventSink for EventLog {
-    fn event(&mut self, now: Mono, event: &Event) {
-        self.write(now, event);
+impl Observer for EventLog {
+    fn event(&mut self, now: Now, event: &Event) {
+        self.write(now.mono, event);
     }
 
-    fn tick(&mut self, now: Mono) {
-        EventLog::tick(self, now);
+    fn tick(&mut self, now: Now) {
+        EventLog::tick(self, now.mono);
     }
+}
+
+impl Observer for History {
+    fn event(&mut self, now: Now, event: &Event) {
+        self.keep(now.mono, now.wall, event);
+    }
+}
+
+impl Observer for Recorder {
+    fn input(&mut self, now: Now, input: &Input) {
+        self.keep(now.mono, now.wall, input);
+    }
+
+    fn event(&mut self, _now: Now, _event: &Event) {}
 }

@@ -1,22 +1,32 @@
 //! The command line: what the user typed, checked, and nothing more.
 
-use std::ffi::OsString;
+mod grammar;
+
+use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, Parser, Subcommand, ValueEnum};
-use lockwatch_model::spec::SchemeKind;
+use clap::{Args, CommandFactory as _, Parser as _, ValueEnum};
+use clap_complete::Shell;
 
 use crate::config::acl::ServerVersion;
 use crate::config::check::TimingSources;
-use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock, parse_duration_ms};
+use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock};
 use crate::demo::{DemoArgs, WorkerArgs};
+use crate::discover::DiscoverOptions;
+use crate::record::RecordOptions;
+use crate::replay::ReplayOptions;
+use crate::status::{self, StatusOptions};
+use grammar::{Command, Line, RunArguments, SourceArguments};
 
 /// Where the agent listens unless told otherwise: only this machine can reach it. The port lies outside the range that
 /// other exporters share.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:10379";
+
+/// Where the commands look for the agent.
+pub const DEFAULT_AGENT: &str = "http://127.0.0.1:10379";
 
 /// What lockwatch is asked to do.
 #[derive(Clone, Debug)]
@@ -27,6 +37,18 @@ pub enum Invocation {
     CheckConfig(CheckOptions),
     /// Print the ACL rules.
     Acl(AclOptions),
+    /// Ask the agent how the tasks are.
+    Status(StatusOptions),
+    /// Tell why a task has its verdict.
+    Explain(ExplainOptions),
+    /// Play a recording.
+    Replay(ReplayOptions),
+    /// Look for locks.
+    Discover(DiscoverOptions),
+    /// Print a shell's completions.
+    Completions(Shell),
+    /// Print the man page of the program, or write all pages into this folder.
+    Man(Option<PathBuf>),
     /// Show everything on a private Redis.
     Demo(DemoArgs),
     /// A worker of the demo.
@@ -42,6 +64,10 @@ pub struct RunOptions {
     pub listen: SocketAddr,
     /// Whether `POST /-/reload` is allowed.
     pub enable_lifecycle: bool,
+    /// Sites that may show a task's page in a frame, as `Content-Security-Policy` writes them.
+    pub frame_ancestors: Vec<String>,
+    /// Whether, and where, to record.
+    pub record: Option<RecordOptions>,
     /// How to log.
     pub log: LogOptions,
 }
@@ -84,6 +110,49 @@ pub struct AclOptions {
     pub source: ConfigSource,
     /// For which servers.
     pub version: ServerVersion,
+}
+
+/// What `explain` needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExplainOptions {
+    /// Which task.
+    pub task: String,
+    /// Where the agent serves.
+    pub agent: String,
+    /// What is configured, for a look without an agent.
+    pub source: ConfigSource,
+    /// Ask no agent.
+    pub once: bool,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// The grammar of the command line, for completions, the man pages and whoever checks the documentation: only what is not
+/// hidden.
+pub fn grammar() -> clap::Command {
+    visible(&Line::command()).version(env!("CARGO_PKG_VERSION"))
+}
+
+/// clap can hide from its help, but completions would still offer what is hidden.
+fn visible(command: &clap::Command) -> clap::Command {
+    let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
+    let commands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
+    let copy = clap::Command::new(command.get_name().to_owned()).args(arguments).subcommands(commands);
+    match command.get_about() {
+        Some(about) => copy.about(about.clone()),
+        None => copy,
+    }
+}
+
+/// The exit code for what [`parse`] refuses, and 0 for what it was asked for. To a monitor that runs `status` as a check,
+/// clap's 2 would mean that a task is down.
+pub fn exit_code<T: AsRef<OsStr>>(mut arguments: impl Iterator<Item = T>, error: &clap::Error) -> u8 {
+    let is_check = arguments.nth(1).is_some_and(|command| command.as_ref() == "status");
+    match error.exit_code() {
+        0 => 0,
+        _ if is_check => status::UNKNOWN,
+        other => u8::try_from(other).unwrap_or(u8::MAX),
+    }
 }
 
 /// How to log.
@@ -141,6 +210,20 @@ where
         Some(Command::Acl(acl)) => {
             Ok(Invocation::Acl(AclOptions { source: source(acl.source)?, version: acl.redis_version }))
         }
+        Some(Command::Status(status)) => Ok(Invocation::Status(status.into())),
+        Some(Command::Explain(explain)) => Ok(Invocation::Explain(ExplainOptions {
+            task: explain.task,
+            agent: explain.agent.url,
+            source: source(explain.source)?,
+            once: explain.once,
+            json: explain.json,
+        })),
+        Some(Command::Replay(replay)) => {
+            Ok(Invocation::Replay(ReplayOptions { files: replay.files, set: replay.set, json: replay.json }))
+        }
+        Some(Command::Discover(discover)) => Ok(Invocation::Discover(discover.into())),
+        Some(Command::Completions { shell }) => Ok(Invocation::Completions(shell)),
+        Some(Command::Man { dir }) => Ok(Invocation::Man(dir)),
         Some(Command::Demo(demo)) => Ok(Invocation::Demo(demo)),
         Some(Command::DemoWorker(worker)) => Ok(Invocation::DemoWorker(worker)),
     }
@@ -160,6 +243,8 @@ fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
         source,
         listen: run.web.listen,
         enable_lifecycle: run.enable_lifecycle,
+        frame_ancestors: run.web.frame_ancestors,
+        record: run.record.folder.map(|folder| RecordOptions { folder, max_bytes: run.record.max_mib << 20 }),
         log: run.log,
     }))
 }
@@ -180,160 +265,10 @@ fn source(arguments: SourceArguments) -> Result<ConfigSource, clap::Error> {
     }))
 }
 
-/// Watches Redis locks that guard singleton tasks, and tells Prometheus whether each task really runs: exactly once, and
-/// by whom.
-#[derive(Debug, Parser)]
-#[command(name = "lockwatch", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
-#[command(about = "Watches Redis locks that guard singleton tasks, for Prometheus")]
-#[command(after_help = "Without a file: lockwatch --redis redis://127.0.0.1:6379 --lock outbound:lock")]
-struct Line {
-    #[command(subcommand)]
-    command: Option<Command>,
-    #[command(flatten)]
-    run: RunArguments,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Check the configuration and tell the worst time to page for each task
-    CheckConfig(CheckArguments),
-    /// Print the read-only ACL rule that this configuration needs, one for each redis
-    Acl(AclArguments),
-    /// Show everything on a private Redis: two workers, three users' switches, and the agent
-    Demo(DemoArgs),
-    #[command(hide = true)]
-    DemoWorker(WorkerArgs),
-}
-
-#[derive(Debug, Args)]
-struct RunArguments {
-    #[command(flatten)]
-    source: SourceArguments,
-    /// Check the configuration and exit
-    #[arg(long = "config.check")]
-    check: bool,
-    #[command(flatten)]
-    web: WebArguments,
-    /// Allow POST /-/reload
-    #[arg(long = "web.enable-lifecycle")]
-    enable_lifecycle: bool,
-    #[arg(long = "web.config.file", value_name = "FILE", hide = true)]
-    web_config: Option<PathBuf>,
-    #[command(flatten)]
-    log: LogOptions,
-}
-
-#[derive(Debug, Args)]
-struct CheckArguments {
-    #[command(flatten)]
-    source: SourceArguments,
-    #[command(flatten)]
-    timing: TimingArguments,
-}
-
-#[derive(Debug, Args)]
-struct AclArguments {
-    #[command(flatten)]
-    source: SourceArguments,
-    /// The oldest version among the servers
-    #[arg(long = "redis-version", value_name = "VERSION", default_value = "7.0")]
-    redis_version: ServerVersion,
-}
-
-#[derive(Debug, Args)]
-struct WebArguments {
-    /// Where to serve metrics and pages; `:10379` means all addresses of this machine
-    #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = DEFAULT_LISTEN, value_parser = listen_address)]
-    listen: SocketAddr,
-}
-
-#[derive(Debug, Args)]
-struct SourceArguments {
-    /// The configuration
-    #[arg(long = "config.file", value_name = "FILE", default_value = "lockwatch.yml", conflicts_with = "redis")]
-    file: PathBuf,
-    /// Instead of a file: the Redis of one lock, redis://host:port/db
-    #[arg(long, value_name = "URL", requires = "lock")]
-    redis: Option<String>,
-    /// Instead of a file: the key of one lock
-    #[arg(long, value_name = "KEY", requires = "redis")]
-    lock: Option<OsString>,
-    /// How that lock is laid out
-    #[arg(long, value_name = "SCHEME", value_enum, default_value = "redisson", requires = "redis")]
-    scheme: Scheme,
-    /// What that task is called [default: the key]
-    #[arg(long, value_name = "NAME", requires = "redis")]
-    name: Option<String>,
-    /// ACL user for that Redis
-    #[arg(long = "redis.username", value_name = "USER", requires = "redis")]
-    username: Option<String>,
-    /// File whose first line is the password for that Redis
-    #[arg(long = "redis.password-file", value_name = "FILE", requires = "redis", conflicts_with = "password_env")]
-    password_file: Option<PathBuf>,
-    /// Environment variable that holds the password for that Redis
-    #[arg(long = "redis.password-env", value_name = "VARIABLE", requires = "redis")]
-    password_env: Option<String>,
-}
-
-#[derive(Debug, Args)]
-struct TimingArguments {
-    /// Prometheus' scrape interval
-    #[arg(long = "scrape-interval", value_name = "DURATION", value_parser = parse_duration_ms)]
-    scrape_ms: Option<u64>,
-    /// Prometheus' evaluation interval
-    #[arg(long = "evaluation-interval", value_name = "DURATION", value_parser = parse_duration_ms)]
-    evaluation_ms: Option<u64>,
-    /// Alertmanager's group_wait
-    #[arg(long = "group-wait", value_name = "DURATION", value_parser = parse_duration_ms)]
-    group_wait_ms: Option<u64>,
-    /// Prometheus' configuration, to take both intervals from
-    #[arg(long = "prometheus.config", value_name = "FILE")]
-    prometheus_config: Option<PathBuf>,
-    /// Alertmanager's configuration, to take group_wait from
-    #[arg(long = "alertmanager.config", value_name = "FILE")]
-    alertmanager_config: Option<PathBuf>,
-}
-
-impl From<TimingArguments> for TimingSources {
-    fn from(arguments: TimingArguments) -> TimingSources {
-        TimingSources {
-            scrape_ms: arguments.scrape_ms,
-            evaluation_ms: arguments.evaluation_ms,
-            group_wait_ms: arguments.group_wait_ms,
-            prometheus_config: arguments.prometheus_config,
-            alertmanager_config: arguments.alertmanager_config,
-        }
-    }
-}
-
-/// [`SchemeKind`] on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Scheme {
-    Redisson,
-    String,
-}
-
-impl From<Scheme> for SchemeKind {
-    fn from(scheme: Scheme) -> SchemeKind {
-        match scheme {
-            Scheme::Redisson => SchemeKind::Redisson,
-            Scheme::String => SchemeKind::String,
-        }
-    }
-}
-
-/// `address:port`, `localhost:port`, or `:port` for all (IPv4) addresses.
-fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    let full = match text.split_once(':') {
-        Some(("", port)) => format!("0.0.0.0:{port}"),
-        Some(("localhost", port)) => format!("127.0.0.1:{port}"),
-        _ => text.to_owned(),
-    };
-    full.parse().map_err(|_| "write it like 127.0.0.1:10379, [::1]:10379 or :10379".to_owned())
-}
-
 #[cfg(test)]
 mod tests {
+    use lockwatch_model::spec::SchemeKind;
+
     use super::*;
 
     fn typed(arguments: &str) -> Result<Invocation, clap::Error> {
@@ -433,6 +368,29 @@ mod tests {
         for asked in ["--help", "--version", "acl --help", "demo --help"] {
             assert_eq!(typed(asked).unwrap_err().exit_code(), 0, "{asked}");
         }
+    }
+
+    #[test]
+    fn a_mistake_in_a_check_is_unknown_and_not_critical() {
+        for (line, code) in [
+            ("status --jsn", 3),
+            ("status a b", 3),
+            ("status --watch=10ms", 3),
+            ("status --help", 0),
+            ("explain", 2),
+            ("--log.level debug status", 2),
+        ] {
+            let words = || std::iter::once("lockwatch").chain(line.split_whitespace());
+            assert_eq!(exit_code(words(), &parse(words()).unwrap_err()), code, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_grammar_for_completions_hides_what_is_hidden() {
+        let grammar = grammar();
+        assert!(grammar.get_subcommands().all(|command| command.get_name() != "demo-worker"));
+        assert!(grammar.get_arguments().all(|argument| argument.get_id() != "web_config"));
+        grammar.debug_assert();
     }
 
     #[test]

@@ -28,13 +28,16 @@ pub mod schema;
 mod secret;
 mod servers;
 mod tasks;
+pub mod threshold;
 mod url;
 mod values;
 
-pub use duration::parse_ms as parse_duration_ms;
+pub use duration::{parse_ms as parse_duration_ms, text as duration_text};
 pub use locate::Position;
 pub use mistake::{ConfigErrors, Mistake};
+pub(crate) use redises::{INTERVAL, TIMEOUT};
 pub use secret::{Secret, SecretError};
+pub(crate) use values::KEY_BYTES_MAX;
 
 /// A longer text is no configuration of ours.
 const FILE_BYTES_MAX: u64 = 64 << 20;

@@ -7,7 +7,7 @@ use lockwatch_model::event::Event;
 use lockwatch_model::input::Input;
 use lockwatch_model::spec::WatchSpec;
 use lockwatch_model::state::State;
-use lockwatch_model::time::Mono;
+use lockwatch_model::time::{AgentWall, Mono};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -25,25 +25,70 @@ const COALESCE: Duration = Duration::from_millis(20);
 /// Without an event, no more than one part in so many of the time goes into snapshots.
 const SNAPSHOT_SHARE: u32 = 20;
 
-/// Where events go.
-pub trait EventSink {
+/// Whoever follows the engine: what goes in, and what happened.
+pub trait Observer {
+    /// The state is about to take in `input`.
+    fn input(&mut self, _now: Now, _input: &Input) {}
+
     /// Something happened; it became known at `now`.
-    fn event(&mut self, now: Mono, event: &Event);
+    fn event(&mut self, now: Now, event: &Event);
 
     /// Time has passed.
-    fn tick(&mut self, now: Mono);
+    fn tick(&mut self, _now: Now) {}
 }
 
-/// Nobody listens.
-impl EventSink for () {
-    fn event(&mut self, _now: Mono, _event: &Event) {}
+/// An instant by both clocks of the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// What is judged by.
+    pub mono: Mono,
+    /// For people.
+    pub wall: AgentWall,
+}
 
-    fn tick(&mut self, _now: Mono) {}
+/// Nobody follows.
+impl Observer for () {
+    fn event(&mut self, _now: Now, _event: &Event) {}
+}
+
+/// Perhaps somebody does.
+impl<O: Observer> Observer for Option<O> {
+    fn input(&mut self, now: Now, input: &Input) {
+        self.iter_mut().for_each(|observer| observer.input(now, input));
+    }
+
+    fn event(&mut self, now: Now, event: &Event) {
+        self.iter_mut().for_each(|observer| observer.event(now, event));
+    }
+
+    fn tick(&mut self, now: Now) {
+        self.iter_mut().for_each(|observer| observer.tick(now));
+    }
+}
+
+/// Both do.
+impl<A: Observer, B: Observer> Observer for (A, B) {
+    fn input(&mut self, now: Now, input: &Input) {
+        self.0.input(now, input);
+        self.1.input(now, input);
+    }
+
+    fn event(&mut self, now: Now, event: &Event) {
+        self.0.event(now, event);
+        self.1.event(now, event);
+    }
+
+    fn tick(&mut self, now: Now) {
+        self.0.tick(now);
+        self.1.tick(now);
+    }
 }
 
 /// Owner of the state.
 pub struct Engine {
     state: State,
+    /// What was configured at first; the observer shall know it too.
+    spec: Arc<WatchSpec>,
     clock: Clock,
     /// The state's instants must not go back.
     newest: Mono,
@@ -56,14 +101,16 @@ impl Engine {
     /// the start, and no task is missing in it.
     pub fn new(clock: Clock, spec: WatchSpec) -> (Engine, watch::Receiver<Arc<Published>>) {
         let mut state = State::new();
-        let _nothing_happened_yet = state.step(Mono(0), Input::Config(Arc::new(spec)));
+        let spec = Arc::new(spec);
+        let _nothing_happened_yet = state.step(Mono(0), Input::Config(Arc::clone(&spec)));
         let (published, snapshots) = watch::channel(Arc::new(publish(&mut state, clock)));
-        (Engine { state, clock, newest: Mono(0), publishing: Publishing::new(), published }, snapshots)
+        (Engine { state, spec, clock, newest: Mono(0), publishing: Publishing::new(), published }, snapshots)
     }
 
-    /// Runs until every sender of `inputs` is gone. Each event goes to `sink`, in order. Snapshots appear soon after an
+    /// Runs until every sender of `inputs` is gone. Inputs and events go to `observer`, in order. Snapshots appear soon after an
     /// event, a little later after other inputs, and at least once a second.
-    pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut sink: impl EventSink) {
+    pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut observer: impl Observer) {
+        observer.input(Now { mono: Mono(0), wall: self.clock.wall() }, &Input::Config(Arc::clone(&self.spec)));
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut burst = Vec::with_capacity(BURST);
@@ -75,12 +122,12 @@ impl Engine {
                         return;
                     }
                     for input in burst.drain(..) {
-                        self.step(input, &mut sink);
+                        self.step(input, &mut observer);
                     }
                 }
                 _ = tick.tick() => {
-                    self.step(Input::Tick, &mut sink);
-                    sink.tick(self.newest);
+                    self.step(Input::Tick, &mut observer);
+                    observer.tick(self.now());
                     self.publishing.at_once();
                 }
                 () = sleep_until(self.publishing.due), if self.publishing.wanted => {}
@@ -93,11 +140,18 @@ impl Engine {
         }
     }
 
-    fn step(&mut self, input: Input, sink: &mut impl EventSink) {
+    /// The instant of the newest step.
+    fn now(&self) -> Now {
+        Now { mono: self.newest, wall: self.clock.wall() }
+    }
+
+    fn step(&mut self, input: Input, observer: &mut impl Observer) {
         self.newest = self.newest.max(self.clock.now());
+        let now = self.now();
+        observer.input(now, &input);
         let configured = matches!(input, Input::Config(_));
         let events = self.state.step(self.newest, input);
-        events.iter().for_each(|event| sink.event(self.newest, event));
+        events.iter().for_each(|event| observer.event(now, event));
         if configured || !events.is_empty() {
             self.publishing.soon();
         } else {

@@ -1,9 +1,18 @@
 //! The HTTP server: takes connections within limits, and ends them in time. Only this room knows hyper.
 //!
-//! It reads what is published and can ask for one thing, a reload; nothing in a request reaches Redis.
+//! It reads what is published, can ask for a reload, and can wait until the sampler reads a task anyway; nothing in a request
+//! reaches Redis.
 
+mod api;
+mod badge;
+pub mod client;
+mod etag;
+mod events;
+mod explain;
 mod gate;
-mod landing;
+mod live;
+mod page;
+mod parameters;
 mod reply;
 mod routes;
 mod stream;
@@ -13,8 +22,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::net::{TcpListener, TcpStream};
@@ -22,10 +33,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
+use crate::exchange::Desk;
+use crate::output::history::History;
 use crate::published::{Published, ReloadRequest, ReloadStatus};
 use gate::{Gate, Permit};
+use reply::too_many_streams;
 use routes::Site;
-use stream::Guarded;
+use stream::{Guarded, Stay};
 
 /// What the server reads and may ask for.
 #[derive(Clone, Debug)]
@@ -38,6 +52,12 @@ pub struct HttpContext {
     pub reload: mpsc::Sender<ReloadRequest>,
     /// Whether a reload may be asked for over HTTP.
     pub enable_lifecycle: bool,
+    /// The newest events.
+    pub history: History,
+    /// Where to wait for what is said about a task.
+    pub desk: Desk,
+    /// Sites that may show a task's page in a frame.
+    pub frame_ancestors: Arc<[String]>,
     /// How much clients may take.
     pub limits: Limits,
 }
@@ -51,32 +71,42 @@ pub struct Limits {
     pub connections_per_peer: usize,
     /// Connections kept for addresses that have none, so that no address can lock the others out.
     pub connections_for_new_peers: usize,
+    /// Connections that may be busy with a stream at a time; fewer than there are connections.
+    pub streams: usize,
+    /// Of them, those from one address.
+    pub streams_per_peer: usize,
     /// A request's head must be complete this long after the connection was made or its first byte came.
     pub head: Duration,
     /// How long a connection may be idle between two requests.
     pub idle: Duration,
     /// How long a client may refuse to take any byte of a response.
     pub write_stall: Duration,
-    /// How long a client may take for a whole response.
+    /// How long a client may take for a whole response; of an endless one, to catch up with what there is.
     pub response: Duration,
     /// How long open connections may go on after the shutdown began.
     pub drain: Duration,
     /// A snapshot older than this means that the engine has stopped.
     pub snapshot_age: Duration,
+    /// A stream that has nothing to say says so this often: many a proxy ends one that is silent for 30 s.
+    pub heartbeat: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections: 256,
-            connections_per_peer: 32,
+            // All of them, and Redis, fit into 1,024 file descriptors; and a proxy with 200 open pages is one address.
+            connections: 512,
+            connections_per_peer: 384,
             connections_for_new_peers: 16,
+            streams: 320,
+            streams_per_peer: 256,
             head: Duration::from_secs(5),
             idle: Duration::from_secs(60),
             write_stall: Duration::from_secs(10),
             response: Duration::from_secs(30),
             drain: Duration::from_secs(3),
             snapshot_age: Duration::from_secs(10),
+            heartbeat: Duration::from_secs(15),
         }
     }
 }
@@ -92,7 +122,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: CancellationToken) {
     let limits = context.limits;
     let gate = Gate::new(limits);
-    let site = Arc::new(Site::new(context));
+    let site = Arc::new(Site::new(context, shutdown.clone()));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
@@ -124,16 +154,32 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
 }
 
 /// Answers the requests of one connection; holds its permit until the end.
-async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, watcher: Watcher, _permit: Permit) {
+async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, watcher: Watcher, permit: Permit) {
     // Head and body are written apart: without this the body waits for the client's delayed acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
+    // A client that vanished does not refuse bytes, it only never acknowledges them.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.response)) {
+        tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
+    }
     let (stream, serving) = Guarded::new(stream, limits);
-    let service = service_fn(move |request| {
+    let permit = Arc::new(permit);
+    let service = service_fn(move |request: Request<Incoming>| {
         serving.begin();
-        let (site, serving) = (Arc::clone(&site), serving.clone());
-        async move { Ok::<_, Infallible>(site.respond(request).await.map(|body| serving.watch(body))) }
+        let (site, serving, permit) = (Arc::clone(&site), serving.clone(), Arc::clone(&permit));
+        async move {
+            let wants_body = request.method() != Method::HEAD;
+            let reply = site.respond(request).await;
+            if !(wants_body && reply.body().is_endless()) {
+                return Ok(reply.map(|body| serving.watch(body)));
+            }
+            Ok::<_, Infallible>(match permit.stream() {
+                None => too_many_streams().map(|body| serving.watch(body)),
+                Some(permit) => reply.map(|body| serving.watch_endless(body, Stay::new(site.shutdown.clone(), permit))),
+            })
+        }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())

@@ -8,7 +8,9 @@ use lockwatch::config::check::{self, PageTiming};
 use lockwatch::config::{ConfigErrors, acl};
 use lockwatch::http::{self, HttpContext, Limits};
 use lockwatch::output::events::EventLog;
-use lockwatch::{agent, demo, telemetry};
+use lockwatch::output::history::History;
+use lockwatch::record::Recorder;
+use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry, terminal};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +20,16 @@ const USAGE: u8 = 2;
 fn main() -> ExitCode {
     let invocation = match cli::parse(std::env::args_os()) {
         Ok(invocation) => invocation,
-        Err(error) => error.exit(),
+        Err(error) => {
+            // That nobody reads it is no mistake.
+            let _ = error.print();
+            return ExitCode::from(cli::exit_code(std::env::args_os(), &error));
+        }
+    };
+    let failure = match invocation {
+        // To a monitor that runs it as a check, 1 would be a warning.
+        Invocation::Status(_) => ExitCode::from(status::UNKNOWN),
+        _ => ExitCode::FAILURE,
     };
     match dispatch(invocation) {
         Ok(code) => code,
@@ -26,7 +37,7 @@ fn main() -> ExitCode {
             eprintln!("lockwatch: {error:#}");
             match error.is::<ConfigErrors>() {
                 true => ExitCode::from(USAGE),
-                false => ExitCode::FAILURE,
+                false => failure,
             }
         }
     }
@@ -37,8 +48,21 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
         Invocation::Run(options) => run(options),
         Invocation::CheckConfig(options) => check_config(&options),
         Invocation::Acl(options) => print_acl(&options),
-        Invocation::Demo(arguments) => block_on(demo::run(arguments)),
-        Invocation::DemoWorker(arguments) => block_on(demo::run_worker(arguments)),
+        Invocation::Status(options) => block_on(status::run(options)),
+        Invocation::Explain(options) => block_on(explain::run(options)),
+        Invocation::Replay(options) => block_on(replay::run(options)),
+        Invocation::Discover(options) => block_on(discover::run(options)),
+        Invocation::Completions(shell) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut cli::grammar(), "lockwatch", &mut script);
+            print(script)
+        }
+        Invocation::Man(None) => print(man::pages()?.swap_remove(0).text),
+        Invocation::Man(Some(folder)) => man::write(&folder).map(|()| ExitCode::SUCCESS),
+        Invocation::Demo(arguments) => block_on(async { demo::run(arguments).await.map(|()| ExitCode::SUCCESS) }),
+        Invocation::DemoWorker(arguments) => {
+            block_on(async { demo::run_worker(arguments).await.map(|()| ExitCode::SUCCESS) })
+        }
     }
 }
 
@@ -52,23 +76,29 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         let listener =
             TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
-        let RunOptions { source, enable_lifecycle, .. } = options;
+        let RunOptions { source, enable_lifecycle, frame_ancestors, record, .. } = options;
+        let recorder = record.as_ref().map(Recorder::start).transpose()?;
+        let history = History::default();
         let parts = agent::Parts {
             config,
             load: move || source.load().map_err(|mistakes| mistakes.to_string()),
-            sink: EventLog::default(),
+            observer: (EventLog::default(), (history.clone(), recorder)),
             http: move |outlets: agent::Outlets, stop| {
                 let context = HttpContext {
                     published: outlets.published,
                     reload_status: outlets.reload_status,
                     reload: outlets.reload,
                     enable_lifecycle,
+                    history,
+                    desk: outlets.desk,
+                    frame_ancestors: frame_ancestors.into(),
                     limits: Limits::default(),
                 };
                 http::serve(listener, context, stop)
             },
         };
-        agent::run(parts, CancellationToken::new()).await.context("cannot receive signals")
+        agent::run(parts, CancellationToken::new()).await.context("cannot receive signals")?;
+        Ok(ExitCode::SUCCESS)
     })
 }
 
@@ -78,21 +108,24 @@ fn check_config(options: &CheckOptions) -> anyhow::Result<ExitCode> {
         eprintln!("warning: {warning}");
     }
     let timing = PageTiming::find(&options.timing).map_err(anyhow::Error::msg)?;
-    print!("{}", check::report(&config, &timing));
-    Ok(ExitCode::SUCCESS)
+    print(check::report(&config, &timing))
 }
 
 fn print_acl(options: &AclOptions) -> anyhow::Result<ExitCode> {
-    print!("{}", acl::report(&options.source.load()?, options.version));
+    print(acl::report(&options.source.load()?, options.version))
+}
+
+/// That nobody reads all of it, as with `| head`, is no mistake.
+fn print(text: impl AsRef<[u8]>) -> anyhow::Result<ExitCode> {
+    terminal::print(text).context("cannot print it")?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn block_on(work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<ExitCode> {
+fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(work)?;
-    Ok(ExitCode::SUCCESS)
+    runtime.block_on(work)
 }

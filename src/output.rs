@@ -4,8 +4,10 @@
 pub mod clock;
 pub mod events;
 pub mod exposition;
+pub mod history;
 pub mod identity;
 pub mod json;
 pub mod metrics;
 pub mod negotiate;
 mod process;
+pub mod reason;

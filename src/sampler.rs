@@ -28,6 +28,7 @@ use tokio::time::sleep_until;
 
 use crate::clock::Clock;
 use crate::config::{RedisConfig, ms};
+use crate::exchange::Desk;
 use authority::{Authority, Plan};
 use node::{Heard, News, Node};
 
@@ -52,9 +53,15 @@ type Server = Result<Arc<str>, Unknown>;
 
 /// Samples one redis until `assignments` is closed or the engine is gone. A new assignment keeps the connections if the
 /// servers and the logins are the same.
-pub async fn run(mut assignments: watch::Receiver<Arc<Assignment>>, inputs: mpsc::Sender<Input>, clock: Clock) {
+/// What is said about tasks that are armed on `desk` is put there.
+pub async fn run(
+    mut assignments: watch::Receiver<Arc<Assignment>>,
+    inputs: mpsc::Sender<Input>,
+    clock: Clock,
+    desk: Desk,
+) {
     let assignment = Arc::clone(&assignments.borrow_and_update());
-    let mut sampler = Sampler::new(assignment, inputs, clock);
+    let mut sampler = Sampler::new(assignment, inputs, clock, desk);
     while sampler.launch().await.is_ok() {
         let wake = sampler.next_wake().map(|at| clock.instant(at));
         let went_on = tokio::select! {
@@ -84,6 +91,7 @@ struct Out {
     redis: RedisIndex,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
+    desk: Desk,
 }
 
 struct Sampler {
@@ -115,8 +123,8 @@ async fn next_news(nodes: &mut [Node]) -> (usize, News) {
 }
 
 impl Sampler {
-    fn new(assignment: Arc<Assignment>, inputs: mpsc::Sender<Input>, clock: Clock) -> Sampler {
-        let out = Out { epoch: assignment.epoch, redis: assignment.redis, inputs, clock };
+    fn new(assignment: Arc<Assignment>, inputs: mpsc::Sender<Input>, clock: Clock, desk: Desk) -> Sampler {
+        let out = Out { epoch: assignment.epoch, redis: assignment.redis, inputs, clock, desk };
         Sampler {
             tasks: Arc::new(assignment.tasks.clone()),
             authority: Authority::new(&assignment.config, clock),

@@ -40,7 +40,8 @@ pub struct ServerVersion {
 impl ServerVersion {
     const V6_2: ServerVersion = ServerVersion { major: 6, minor: 2 };
     const V7_0: ServerVersion = ServerVersion { major: 7, minor: 0 };
-    const V7_2: ServerVersion = ServerVersion { major: 7, minor: 2 };
+    /// The newest that a rule depends on.
+    pub(crate) const V7_2: ServerVersion = ServerVersion { major: 7, minor: 2 };
 }
 
 /// A rule for 7.0 is accepted by every later version.
@@ -97,6 +98,21 @@ fn rule(config: &Config, index: RedisIndex, redis: &RedisConfig, version: Server
     for task in config.tasks.iter().filter(|task| task.redis == index) {
         needs.add_task(task);
     }
+    rule_for(redis, version, &needs)
+}
+
+/// The rule for `discover`: what the agent may do, and what a walk over all keys takes besides. Still nothing but reading.
+pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
+    let mut needs = Needs::new(redis, version);
+    for scheme in SchemeKind::ALL {
+        needs.add_lock(&Key::new(), scheme);
+    }
+    needs.send(&["dbsize", "hlen", "hrandfield", "hstrlen", "scan", "strlen", "type", "zcard", "zcount", "zscore"]);
+    needs.patterns = BTreeSet::from([b"*".to_vec()]);
+    rule_for(redis, version, &needs)
+}
+
+fn rule_for(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> AclRule {
     let mut words = user(&redis.login);
     if version >= ServerVersion::V6_2 {
         words.push(b"resetchannels".to_vec());
@@ -105,7 +121,7 @@ fn rule(config: &Config, index: RedisIndex, redis: &RedisConfig, version: Server
     words.extend(needs.commands.iter().map(|command| format!("+{command}").into_bytes()));
     let read = if version >= ServerVersion::V7_0 { "%R~" } else { "~" };
     words.extend(needs.patterns.iter().map(|pattern| [read.as_bytes(), pattern].concat()));
-    AclRule { redis: Arc::clone(&redis.name), notes: notes(redis, version, &needs), line: line(&words) }
+    AclRule { redis: Arc::clone(&redis.name), notes: notes(redis, version, needs), line: line(&words) }
 }
 
 /// A Sentinel knows fewer commands than a server, and refuses a rule with any other.
@@ -310,7 +326,7 @@ fn braced(key: &[u8]) -> Vec<u8> {
 }
 
 /// A word as `redis-cli` reads it: quoted if it contains anything but harmless characters.
-fn quoted(word: &[u8]) -> String {
+pub(crate) fn quoted(word: &[u8]) -> String {
     let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"_:.,@%~+-|/{}*?>=".contains(byte);
     if !word.is_empty() && word.iter().all(harmless) {
         return String::from_utf8_lossy(word).into_owned();

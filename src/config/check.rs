@@ -197,9 +197,16 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 ///
 /// The gap begins with the first reading that sees it, so an interval may pass before that. When the grace is over the lock
 /// is read at once.
-pub fn down_after_ms(config: &Config, task: &TaskSpec) -> u64 {
-    let interval_ms = config.redises.get(usize::from(task.redis.0)).map_or(0, |redis| ms(redis.interval));
+pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
     interval_ms.saturating_add(task.grace_ms.max(CONFIRMATION_MS)).saturating_add(SEEN_WITHIN_MS)
+}
+
+/// How long a task's lock stays held after its holder crashed, at most: the lease as configured, else the library's default.
+pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
+    task.lock.lease_ms.or(match task.lock.scheme {
+        SchemeKind::Redisson => Some(REDISSON_LEASE_MS),
+        SchemeKind::String => None,
+    })
 }
 
 /// Marks of [`row`] and their meaning.
@@ -225,16 +232,17 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
     if !task.may_be_wanted() {
         return [name, grace, format!("never {NOT_WANTED}"), "-".to_owned(), "-".to_owned()];
     }
-    let down_ms = down_after_ms(config, task);
+    let interval_ms = config.redises.get(usize::from(task.redis.0)).map_or(0, |redis| ms(redis.interval));
+    let down_ms = down_after_ms(interval_ms, task);
     let delays = [&timing.scrape, &timing.evaluation, &timing.group_wait(config, task)];
     let page_ms = delays.into_iter().fold(down_ms, |sum, delay| sum.saturating_add(delay.ms));
     let shared = if timing.shares_a_group(config, task) { format!(" {SHARED_GROUP}") } else { String::new() };
-    let crash = match (task.lock.lease_ms, task.lock.scheme) {
-        (Some(lease_ms), _) => rounded(page_ms.saturating_add(lease_ms)),
-        (None, SchemeKind::Redisson) => {
-            format!("{} {ASSUMED_LEASE}", rounded(page_ms.saturating_add(REDISSON_LEASE_MS)))
+    let crash = match lease_ms(task) {
+        Some(lease_ms) => {
+            let mark = if task.lock.lease_ms.is_none() { format!(" {ASSUMED_LEASE}") } else { String::new() };
+            rounded(page_ms.saturating_add(lease_ms)) + &mark
         }
-        (None, SchemeKind::String) => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
+        None => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
     };
     [name, grace, rounded(down_ms), rounded(page_ms) + &shared, crash]
 }

@@ -42,7 +42,7 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
 }
 
 /// Writes milliseconds the way [`parse_ms`] reads them.
-pub(crate) fn text(ms: u64) -> String {
+pub fn text(ms: u64) -> String {
     let mut left_ms = ms;
     let mut text = String::new();
     for (unit, unit_ms) in UNITS.iter().filter(|(unit, _)| *unit != "w") {

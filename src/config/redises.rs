@@ -13,8 +13,8 @@ use super::schema::REDIS;
 use super::values::{duration, flag, kind, name_mistake};
 use super::{RedisConfig, login, servers};
 
-const INTERVAL: Duration = Duration::from_secs(1);
-const TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A sweep must be over before the next one, and a server must not be busy with being watched.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);

@@ -10,20 +10,15 @@ use lockwatch_model::topology::cluster::slot;
 use serde_yaml::Value;
 
 use super::block::{Block, choice, list};
-use super::duration::text as duration_text;
 use super::mistake::{Mistakes, Place, Reported, quoted};
 use super::redises::Redises;
 use super::schema::{CLAIMS, HOSTS, LOCK, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
+use super::threshold::{self, Sampling, Threshold};
 use super::values::{bytes, duration_ms, key, kind, label_value, name, text};
 use super::{RedisConfig, Servers, ms};
 
 const STALE_AFTER_MS: u64 = 300_000;
 const FRESH_FOR_MS: u64 = 10_000;
-
-const SECOND_MS: u64 = 1_000;
-
-/// A lease that lives shorter than a network round trip under load guards nothing.
-const LEASE_MS_MIN: u64 = 100;
 
 /// One key per user: more users than this belong into a hash.
 const SWITCH_KEYS_MAX: usize = 1000;
@@ -128,16 +123,12 @@ fn read_lock(block: &Block<'_>, roles: &mut Roles<'_>) -> Result<LockSpec, Repor
     let key = read_key(&lock, "key", "lock.key", roles);
     let scheme =
         lock.or("scheme", SchemeKind::Redisson, |value| choice(value, "scheme", &SchemeKind::ALL, SchemeKind::name));
-    let lease_ms = lock.optional("lease", duration_ms(LEASE_MS_MIN));
-    let renew_every_ms = lock.optional("renew_every", duration_ms(1));
+    let lease_ms = lock.optional("lease", duration_ms(Threshold::Lease.min_ms()));
+    let renew_every_ms = lock.optional("renew_every", duration_ms(Threshold::RenewEvery.min_ms()));
     if let (Ok(Some(lease_ms)), Ok(Some(renew_every_ms))) = (lease_ms, renew_every_ms)
-        && renew_every_ms >= lease_ms
+        && let Some(mistake) = threshold::renew_every_mistake(renew_every_ms, lease_ms)
     {
-        let lease = duration_text(lease_ms);
-        lock.report(
-            "renew_every",
-            format!("must be shorter than `lease` ({lease}), or the lease ends before its renewal"),
-        );
+        lock.report("renew_every", mistake);
     }
     Ok(LockSpec { key: key?, scheme: scheme?, lease_ms: lease_ms?, renew_every_ms: renew_every_ms? })
 }
@@ -186,7 +177,7 @@ fn read_switch_keys(block: &Block<'_>, mistakes: &Mistakes, roles: &mut Roles<'_
 fn read_progress(task: &Block<'_>, roles: &mut Roles<'_>) -> Result<Option<ProgressSpec>, Reported> {
     const REMEDY: &str = "write one of hash (with field), key, length";
     let Some(block) = task.child("progress", &PROGRESS)? else { return Ok(None) };
-    let stale_after_ms = block.or("stale_after", STALE_AFTER_MS, duration_ms(SECOND_MS));
+    let stale_after_ms = block.or("stale_after", STALE_AFTER_MS, duration_ms(Threshold::StaleAfter.min_ms()));
     let field = block.exactly_one(&["hash", "key", "length"], REMEDY)?;
     let key = read_key(&block, field, &format!("progress.{field}"), roles);
     if field != "hash" && block.value("field").is_some() {
@@ -205,7 +196,7 @@ fn read_progress(task: &Block<'_>, roles: &mut Roles<'_>) -> Result<Option<Progr
 
 fn read_claims(task: &Block<'_>, roles: &mut Roles<'_>) -> Result<Option<ClaimsSpec>, Reported> {
     let Some(block) = task.child("claims", &CLAIMS)? else { return Ok(None) };
-    let fresh_for_ms = block.or("fresh_for", FRESH_FOR_MS, duration_ms(SECOND_MS));
+    let fresh_for_ms = block.or("fresh_for", FRESH_FOR_MS, duration_ms(Threshold::FreshFor.min_ms()));
     let key = read_key(&block, "hash", "claims.hash", roles);
     Ok(Some(ClaimsSpec { key: key?, fresh_for_ms: fresh_for_ms? }))
 }
@@ -263,21 +254,24 @@ struct Thresholds {
 impl Thresholds {
     fn read(block: &Block<'_>) -> Thresholds {
         Thresholds {
-            grace_ms: block.or("grace", TaskSpec::GRACE_MS, duration_ms(0)),
-            settle_ms: block.or("settle", TaskSpec::SETTLE_MS, duration_ms(0)),
-            wind_down_ms: block.or("wind_down", TaskSpec::WIND_DOWN_MS, duration_ms(0)),
-            blind_after_ms: block.or("blind_after", TaskSpec::BLIND_AFTER_MS, duration_ms(SECOND_MS)),
-            max_hold_ms: block.optional("max_hold", duration_ms(SECOND_MS)),
+            grace_ms: block.or("grace", TaskSpec::GRACE_MS, duration_ms(Threshold::Grace.min_ms())),
+            settle_ms: block.or("settle", TaskSpec::SETTLE_MS, duration_ms(Threshold::Settle.min_ms())),
+            wind_down_ms: block.or("wind_down", TaskSpec::WIND_DOWN_MS, duration_ms(Threshold::WindDown.min_ms())),
+            blind_after_ms: block.or(
+                "blind_after",
+                TaskSpec::BLIND_AFTER_MS,
+                duration_ms(Threshold::BlindAfter.min_ms()),
+            ),
+            max_hold_ms: block.optional("max_hold", duration_ms(Threshold::MaxHold.min_ms())),
         }
     }
 
     fn check(&self, block: &Block<'_>) {
         if let (Ok(settle_ms), Ok(blind_after_ms)) = (self.settle_ms, self.blind_after_ms)
-            && settle_ms >= blind_after_ms
+            && let Some(mistake) = threshold::settle_mistake(settle_ms, blind_after_ms)
         {
             let field = if block.value("settle").is_some() { "settle" } else { "blind_after" };
-            let (settle, blind_after) = (duration_text(settle_ms), duration_text(blind_after_ms));
-            block.report(field, format!("`settle` ({settle}) must be shorter than `blind_after` ({blind_after})"));
+            block.report(field, mistake);
         }
     }
 }
@@ -291,30 +285,17 @@ fn check_against_sampling(
     claims: Option<&ClaimsSpec>,
     mistakes: &Mistakes,
 ) {
-    let (interval_ms, timeout_ms) = (ms(redis.interval), ms(redis.timeout));
-    let of_redis = format!("of redis {}", quoted(&redis.name));
+    let sampling = Sampling { redis: &redis.name, interval_ms: ms(redis.interval), timeout_ms: ms(redis.timeout) };
     if let Ok(blind_after_ms) = thresholds.blind_after_ms
-        && blind_after_ms <= interval_ms + timeout_ms
+        && let Some(mistake) = sampling.blind_after_mistake(blind_after_ms)
     {
-        let (blind_after, interval, timeout) =
-            (duration_text(blind_after_ms), duration_text(interval_ms), duration_text(timeout_ms));
-        block.report(
-            "blind_after",
-            format!(
-                "`blind_after` ({blind_after}) must be longer than `interval` + `timeout` {of_redis} ({interval} + \
-                 {timeout}), or one slow answer makes the task blind"
-            ),
-        );
+        block.report("blind_after", mistake);
     }
-    let interval = duration_text(interval_ms);
-    let faster = |field_ms: u64| field_ms <= interval_ms;
-    if progress.is_some_and(|progress| faster(progress.stale_after_ms)) {
-        let message = format!("must be longer than `interval` {of_redis} ({interval}), or every sample looks stale");
-        mistakes.report(block.place("progress").field("stale_after"), message);
+    if let Some(mistake) = progress.and_then(|progress| sampling.stale_after_mistake(progress.stale_after_ms)) {
+        mistakes.report(block.place("progress").field("stale_after"), mistake);
     }
-    if claims.is_some_and(|claims| faster(claims.fresh_for_ms)) {
-        let message = format!("must be longer than `interval` {of_redis} ({interval}), or no claim ever looks alive");
-        mistakes.report(block.place("claims").field("fresh_for"), message);
+    if let Some(mistake) = claims.and_then(|claims| sampling.fresh_for_mistake(claims.fresh_for_ms)) {
+        mistakes.report(block.place("claims").field("fresh_for"), mistake);
     }
 }
 

@@ -13,7 +13,7 @@ use super::schema::BYTES;
 pub(super) const NAME_BYTES_MAX: usize = 200;
 
 /// Longest key, in bytes: every batch carries each key several times.
-pub(super) const KEY_BYTES_MAX: usize = 1024;
+pub(crate) const KEY_BYTES_MAX: usize = 1024;
 
 /// Longer than any sensible threshold, and short enough that no sum of them overflows.
 pub(super) const DURATION_MS_MAX: u64 = 366 * 86_400_000;

@@ -1,41 +1,16 @@
-//! Looking at the agent as Prometheus does: a GET, and the lines of `/metrics`.
+//! Looking at the agent as Prometheus does: the lines of `/metrics`.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use anyhow::Context;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::timeout;
+use crate::http::client::{self, Answer};
 
 /// How long one answer may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
-/// No answer of the demo's agent is larger.
-const LARGEST_ANSWER: u64 = 4 << 20;
-
-/// An answer over HTTP.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) body: String,
-}
 
 /// Asks for `path`.
 pub(super) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answer> {
-    let answer = timeout(ANSWER_WITHIN, exchange(address, path)).await.context("no answer in time")??;
-    let text = String::from_utf8_lossy(&answer);
-    let (head, body) = text.split_once("\r\n\r\n").context("the answer is not HTTP")?;
-    let status = head.split_ascii_whitespace().nth(1).and_then(|code| code.parse().ok());
-    Ok(Answer { status: status.context("the answer has no status")?, body: body.to_owned() })
-}
-
-/// HTTP/1.0, so that the body comes as it is and ends with the connection.
-async fn exchange(address: SocketAddr, path: &str) -> std::io::Result<Vec<u8>> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(format!("GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").as_bytes()).await?;
-    let mut answer = Vec::new();
-    stream.take(LARGEST_ANSWER).read_to_end(&mut answer).await?;
-    Ok(answer)
+    client::get_within(&format!("http://{address}"), path, ANSWER_WITHIN).await
 }
 
 /// The text of `/metrics`.

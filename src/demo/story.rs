@@ -185,10 +185,11 @@ impl Story<'_> {
 
     async fn page(&self) -> anyhow::Result<Page> {
         let answer = look::get(self.stage.agent.address(), "/metrics").await.context("the agent does not answer")?;
+        let text = String::from_utf8_lossy(&answer.body);
         if answer.status != 200 {
-            bail!("the agent answers /metrics with status {}: {}", answer.status, answer.body.trim());
+            bail!("the agent answers /metrics with status {}: {}", answer.status, text.trim());
         }
-        Ok(Page(answer.body))
+        Ok(Page(text.into_owned()))
     }
 
     /// Waits until the verdict is `state`.

@@ -5,27 +5,32 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use http_body_util::{Either, Full};
-use hyper::body::{Body, Frame};
+use http_body_util::Full;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
+use tokio::sync::mpsc;
 
-use crate::output::json::TaskList;
+use crate::output::json::{TaskList, text as json_text};
 
 /// A response.
-pub(super) type Reply = Response<Either<Full<Bytes>, Pieces>>;
+pub(super) type Reply = Response<ReplyBody>;
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
+const EVENT_STREAM: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Nothing but our own style sheet may be loaded, nothing may be run, sent or framed.
-const POLICY: &str =
-    "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/// Nothing may be loaded, run, sent or framed.
+const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// Of a page: its own style sheet and script, which may ask only the agent. `{ancestors}`: who may show it in a frame.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+                           base-uri 'none'; form-action 'self'; frame-ancestors ";
 
 /// A response that nobody may keep.
 pub(super) fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
-    let mut reply = Response::new(Either::Left(Full::new(body.into())));
+    let mut reply = Response::new(ReplyBody::Whole(Full::new(body.into())));
     *reply.status_mut() = status;
     let headers = [
         (header::CONTENT_TYPE, content_type),
@@ -47,6 +52,16 @@ pub(super) fn with_header(mut reply: Reply, name: HeaderName, value: &'static st
     reply
 }
 
+/// The same as a page, which the sites of `ancestors` may show in a frame.
+pub(super) fn as_page(mut reply: Reply, ancestors: &[String]) -> Reply {
+    let ancestors = if ancestors.is_empty() { String::from("'none'") } else { ancestors.join(" ") };
+    // Without a valid policy the strict one stays.
+    if let Ok(policy) = HeaderValue::from_str(&format!("{PAGE_POLICY}{ancestors}")) {
+        reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    reply
+}
+
 /// A sentence for people.
 pub(super) fn text(status: StatusCode, sentence: impl Into<String>) -> Reply {
     let mut sentence = sentence.into();
@@ -56,26 +71,81 @@ pub(super) fn text(status: StatusCode, sentence: impl Into<String>) -> Reply {
 
 /// A value for programs.
 pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
-    match serde_json::to_vec(value) {
-        Ok(body) => reply(status, JSON, body),
-        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("The answer could not be written: {error}.")),
-    }
+    reply(status, JSON, json_text(value))
+}
+
+/// A long text, written piece by piece as fast as the client reads.
+pub(super) fn pieces(
+    status: StatusCode,
+    content_type: &'static str,
+    pieces: impl Iterator<Item = String> + Send + 'static,
+) -> Reply {
+    reply(status, content_type, Bytes::new()).map(|_| ReplyBody::Pieces(Box::new(pieces)))
 }
 
 /// A long list for programs.
 pub(super) fn json_pieces(list: TaskList) -> Reply {
-    reply(StatusCode::OK, JSON, Bytes::new()).map(|_| Either::Right(Pieces(list)))
+    pieces(StatusCode::OK, JSON, list)
 }
 
-/// A body that is written piece by piece, as fast as the client reads.
-pub(super) struct Pieces(TaskList);
+/// Server-sent events, until the sender is dropped. The channel's length bounds what waits for a client that reads slowly; the
+/// server ends the stream when the client does not read at all, and when it shuts down.
+pub(super) fn stream(frames: mpsc::Receiver<Bytes>) -> Reply {
+    let reply = reply(StatusCode::OK, EVENT_STREAM, Bytes::new()).map(|_| ReplyBody::Stream(frames));
+    // Proxies must neither hold frames back nor collect them for compressing.
+    let reply = with_header(reply, header::CACHE_CONTROL, "no-store, no-transform");
+    with_header(reply, HeaderName::from_static("x-accel-buffering"), "no")
+}
 
-impl Body for Pieces {
+/// There is no room for one more stream.
+pub(super) fn too_many_streams() -> Reply {
+    let reply = text(StatusCode::SERVICE_UNAVAILABLE, "Too many pages and streams are open; try again later.");
+    with_header(reply, header::RETRY_AFTER, "15")
+}
+
+/// The body of a response.
+pub(super) enum ReplyBody {
+    /// All of it.
+    Whole(Full<Bytes>),
+    /// Piece by piece.
+    Pieces(Box<dyn Iterator<Item = String> + Send>),
+    /// Whenever there is something to say.
+    Stream(mpsc::Receiver<Bytes>),
+}
+
+impl ReplyBody {
+    /// Whether it ends only when client or server want it.
+    pub(super) fn is_endless(&self) -> bool {
+        matches!(self, ReplyBody::Stream(_))
+    }
+}
+
+impl Body for ReplyBody {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.0.next().map(|piece| Ok(Frame::data(Bytes::from(piece)))))
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        match &mut *self {
+            ReplyBody::Whole(body) => Pin::new(body).poll_frame(context),
+            ReplyBody::Pieces(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(Bytes::from(piece))))),
+            ReplyBody::Stream(frames) => {
+                frames.poll_recv(context).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(self, ReplyBody::Whole(body) if body.is_end_stream())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            ReplyBody::Whole(body) => body.size_hint(),
+            ReplyBody::Pieces(_) | ReplyBody::Stream(_) => SizeHint::default(),
+        }
     }
 }
 

@@ -2,9 +2,16 @@
 //!
 //! | path | methods | what |
 //! |---|---|---|
-//! | `/`, `/style.css` | GET, HEAD | a table of tasks for people |
+//! | `/`, `/style.css`, `/icon.svg` | GET, HEAD | a table of tasks for people |
+//! | `/tasks/<name>` | GET, HEAD | one task for people |
+//! | `/app.js` | GET, HEAD | the script of these pages |
+//! | `/live` | GET, HEAD | what changes on these pages, as server-sent events |
+//! | `/badge/<name>.svg` | GET, HEAD | one task as a picture |
 //! | `/metrics` | GET, HEAD | the metrics; 503 when the engine has stopped |
 //! | `/api/v1/tasks`, `/api/v1/tasks/<name>` | GET, HEAD | tasks as JSON |
+//! | `/api/v1/tasks/<name>/explain` | GET, HEAD | why a task has its verdict |
+//! | `/api/v1/events` | GET, HEAD | the newest events, as JSON or as server-sent events |
+//! | `/api/v1/openapi.json` | GET, HEAD | the description of the API |
 //! | `/-/healthy` | GET, HEAD | whether the engine goes on |
 //! | `/-/ready` | GET, HEAD | whether every redis was tried |
 //! | `/-/reload` | POST, PUT | loads the configuration again, if allowed |
@@ -18,12 +25,14 @@ use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Request, StatusCode};
 use lockwatch_model::snapshot::RedisView;
 use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
 
 use super::HttpContext;
-use super::landing;
-use super::reply::{Reply, json, json_error, json_pieces, reply, text, with_header};
+use super::etag::tagged_content;
+use super::live::{Feed, SCRIPT};
+use super::parameters::{Blank, decoded};
+use super::reply::{Reply, json_error, reply, text, with_header};
 use crate::output::exposition::{Pages, Variant};
-use crate::output::json::{self as task_json, TaskList};
 use crate::output::negotiate::{self, Coding};
 use crate::published::Published;
 
@@ -35,7 +44,10 @@ const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// Everything that is served.
 #[derive(Debug)]
 pub(super) struct Site {
-    context: HttpContext,
+    pub(super) context: HttpContext,
+    /// The server is about to stop: streams must end.
+    pub(super) shutdown: CancellationToken,
+    pub(super) feed: Feed,
     pages: Pages,
 }
 
@@ -44,17 +56,26 @@ pub(super) struct Site {
 enum Route {
     Landing,
     Style,
+    Icon,
     Metrics,
     Tasks,
     Task(String),
+    Explain(String),
+    Events,
+    OpenApi,
+    TaskPage(String),
+    Script,
+    Live,
+    Badge(String),
     Healthy,
     Ready,
     Reload,
 }
 
 impl Site {
-    pub(super) fn new(context: HttpContext) -> Site {
-        Site { context, pages: Pages::default() }
+    pub(super) fn new(context: HttpContext, shutdown: CancellationToken) -> Site {
+        let feed = Feed::new(&context, shutdown.clone());
+        Site { context, shutdown, feed, pages: Pages::default() }
     }
 
     /// Answers one request.
@@ -78,38 +99,40 @@ impl Site {
             return with_header(reply, header::ALLOW, allowed);
         }
         match route {
-            Route::Landing => self.landing(),
-            Route::Style => with_header(
-                reply(StatusCode::OK, "text/css; charset=utf-8", landing::STYLE),
-                header::CACHE_CONTROL,
-                "public, max-age=300",
-            ),
+            Route::Landing => {
+                self.feed.expect(self.published());
+                self.landing(&request)
+            }
+            Route::Style => self.style(&request),
+            Route::Icon => self.icon(&request),
             Route::Metrics => self.metrics(request.headers()).await,
-            Route::Tasks => self.tasks(),
-            Route::Task(name) => self.task(&name),
+            Route::Tasks => self.tasks(&request),
+            Route::Task(name) => self.task(&name, &request),
+            Route::Explain(name) => self.explain(&name, &request).await,
+            Route::Events => self.events(&request),
+            Route::OpenApi => self.openapi(&request),
+            Route::TaskPage(name) => {
+                self.feed.expect(self.published());
+                self.task_page(&name, &request)
+            }
+            Route::Script => {
+                tagged_content(request.headers(), StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT)
+            }
+            Route::Live => self.live(&request),
+            Route::Badge(name) => self.badge(&name, &request),
             Route::Healthy => self.healthy(),
             Route::Ready => self.ready(),
             Route::Reload => self.reload(request.headers()).await,
         }
     }
 
-    fn published(&self) -> Arc<Published> {
+    pub(super) fn published(&self) -> Arc<Published> {
         Arc::clone(&self.context.published.borrow())
     }
 
     /// Why what is published must not be taken for the present, if so.
-    fn stopped(&self, published: &Published) -> Option<String> {
-        let age = published.made.elapsed();
-        (age > self.context.limits.snapshot_age).then(|| {
-            format!("The newest snapshot is {} s old: the agent's engine has stopped, see its log.", age.as_secs())
-        })
-    }
-
-    fn landing(&self) -> Reply {
-        let published = self.published();
-        let stopped = self.stopped(&published);
-        let status = if stopped.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-        reply(status, "text/html; charset=utf-8", landing::page(&published, stopped.as_deref()))
+    pub(super) fn stopped(&self, published: &Published) -> Option<String> {
+        stopped(published, self.context.limits.snapshot_age)
     }
 
     async fn metrics(&self, headers: &HeaderMap) -> Reply {
@@ -132,25 +155,6 @@ impl Site {
                 }
             }
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        }
-    }
-
-    fn tasks(&self) -> Reply {
-        let published = self.published();
-        if let Some(sentence) = self.stopped(&published) {
-            return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
-        }
-        json_pieces(TaskList::new(published))
-    }
-
-    fn task(&self, name: &str) -> Reply {
-        let published = self.published();
-        if let Some(sentence) = self.stopped(&published) {
-            return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
-        }
-        match task_json::task(&published, name) {
-            Some(task) => json(StatusCode::OK, &task),
-            None => json_error(StatusCode::NOT_FOUND, "There is no task of this name; /api/v1/tasks lists them."),
         }
     }
 
@@ -209,36 +213,46 @@ impl Route {
     }
 }
 
+/// Why what is published must not be taken for the present, if it is older than `age_max`.
+pub(super) fn stopped(published: &Published, age_max: Duration) -> Option<String> {
+    let age = published.made.elapsed();
+    (age > age_max).then(|| {
+        format!("The newest snapshot is {} s old: the agent's engine has stopped, see its log.", age.as_secs())
+    })
+}
+
 /// The route of a path.
 fn route(path: &str) -> Option<Route> {
     match path {
         "/" => Some(Route::Landing),
         "/style.css" => Some(Route::Style),
+        "/icon.svg" => Some(Route::Icon),
         "/metrics" => Some(Route::Metrics),
         "/api/v1/tasks" => Some(Route::Tasks),
         "/-/healthy" => Some(Route::Healthy),
         "/-/ready" => Some(Route::Ready),
         "/-/reload" => Some(Route::Reload),
-        _ => path.strip_prefix("/api/v1/tasks/").and_then(percent_decoded).map(Route::Task),
+        "/api/v1/events" => Some(Route::Events),
+        "/api/v1/openapi.json" => Some(Route::OpenApi),
+        "/app.js" => Some(Route::Script),
+        "/live" => Some(Route::Live),
+        _ => named(path),
     }
+}
+
+/// The route of a path that names a task.
+fn named(path: &str) -> Option<Route> {
+    let between = |prefix: &str, suffix: &str| percent_decoded(path.strip_prefix(prefix)?.strip_suffix(suffix)?);
+    let explain = || between("/api/v1/tasks/", "/explain").map(Route::Explain);
+    let task = || between("/api/v1/tasks/", "").map(Route::Task);
+    let page = || between("/tasks/", "").map(Route::TaskPage);
+    let badge = || between("/badge/", ".svg").map(Route::Badge);
+    explain().or_else(task).or_else(page).or_else(badge)
 }
 
 /// One path segment decoded; `None` if it is more than one, or its escapes are broken, or it is no UTF-8.
 fn percent_decoded(segment: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(segment.len());
-    let mut rest = segment.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => bytes.push(hex(rest.next()?)? << 4 | hex(rest.next()?)?),
-            b'/' => return None,
-            other => bytes.push(other),
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
-fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+    decoded(segment, Blank::Escaped).filter(|_| !segment.contains('/'))
 }
 
 /// All values of a header as one list.

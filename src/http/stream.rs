@@ -1,5 +1,5 @@
 //! A TCP stream that runs out of patience: with a request's head that does not come, with a connection that idles, and
-//! with a client that does not read.
+//! with a client that does not read. A response may be endless, as long as its client keeps up.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -12,8 +12,10 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::Limits;
+use super::gate::StreamPermit;
 
 /// The stream. Its user says by [`Serving`] when a request has come; the end of a response it sees itself.
 #[derive(Debug)]
@@ -27,7 +29,7 @@ pub(super) struct Guarded {
     head_began: bool,
     /// When to give up on the client's reading; set anew whenever a write has to wait.
     write_timer: Pin<Box<Sleep>>,
-    /// When the first byte of the response was offered.
+    /// When the first byte was offered: of the response, or of what is not yet written of an endless one.
     write_began: Option<Instant>,
     /// Since when no byte was taken.
     stalled_since: Option<Instant>,
@@ -43,6 +45,8 @@ const WAITING: u8 = 0;
 const SERVING: u8 = 1;
 /// The whole response was handed over for writing.
 const WRITTEN: u8 = 2;
+/// A response without an end is being served.
+const STREAMING: u8 = 3;
 
 impl Serving {
     /// A request's head has come.
@@ -52,7 +56,13 @@ impl Serving {
 
     /// Watches the body of the response to it.
     pub(super) fn watch<B>(&self, body: B) -> Watched<B> {
-        Watched { body, serving: self.clone() }
+        Watched { body, serving: self.clone(), stay: None }
+    }
+
+    /// Watches a body that has no end: it lasts until the client goes, or until `stay` is over.
+    pub(super) fn watch_endless<B>(&self, body: B, stay: Stay) -> Watched<B> {
+        self.0.store(STREAMING, Ordering::Relaxed);
+        Watched { body, serving: self.clone(), stay: Some(stay) }
     }
 
     fn is(&self, phase: u8) -> bool {
@@ -65,6 +75,21 @@ impl Serving {
 pub(super) struct Watched<B> {
     body: B,
     serving: Serving,
+    stay: Option<Stay>,
+}
+
+/// How long an endless response may last.
+#[derive(Debug)]
+pub(super) struct Stay {
+    shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
+    _permit: StreamPermit,
+}
+
+impl Stay {
+    /// Until the shutdown; holds its permit until the end.
+    pub(super) fn new(shutdown: CancellationToken, permit: StreamPermit) -> Stay {
+        Stay { shutdown: Box::pin(shutdown.cancelled_owned()), _permit: permit }
+    }
 }
 
 impl<B> Drop for Watched<B> {
@@ -81,6 +106,11 @@ impl<B: Body + Unpin> Body for Watched<B> {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
+        if let Some(stay) = &mut self.stay
+            && stay.shutdown.as_mut().poll(context).is_ready()
+        {
+            return Poll::Ready(None);
+        }
         Pin::new(&mut self.body).poll_frame(context)
     }
 
@@ -123,8 +153,12 @@ impl Guarded {
         self.write_timer.as_mut().poll(context).map(|()| Err(timed_out("the client does not read")))
     }
 
-    /// Nothing is left to be written: if that was all of a response, the wait for the next request begins.
-    fn end_response(&mut self, context: &mut Context<'_>) {
+    /// Nothing is left to be written: a client that is streamed to has caught up; and if that was all of a response, the wait
+    /// for the next request begins.
+    fn all_written(&mut self, context: &mut Context<'_>) {
+        if self.serving.is(STREAMING) {
+            (self.write_began, self.stalled_since) = (None, None);
+        }
         if !self.serving.is(WRITTEN) {
             return;
         }
@@ -186,7 +220,7 @@ impl AsyncWrite for Guarded {
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.stream).poll_flush(context);
         if flushed.is_ready() {
-            self.end_response(context);
+            self.all_written(context);
         }
         flushed
     }

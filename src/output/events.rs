@@ -22,6 +22,46 @@ use limit::{Admission, Limiter, Suppressed};
 /// Most holders or users that one line names.
 const NAMED_MAX: usize = 8;
 
+/// Every kind of event, by the name that log and API have for it.
+pub const KINDS: [&str; 32] = [
+    "verdict",
+    "acquired",
+    "hold_ended",
+    "lock_lost",
+    "shortened",
+    "gap_began",
+    "gap_ended",
+    "phantom_hold",
+    "outage",
+    "split_began",
+    "split_ended",
+    "overlap_in_doubt",
+    "rival_in_doubt",
+    "switches_lost",
+    "switches_found",
+    "switch_undecodable",
+    "switch_key_missing",
+    "progress_missing",
+    "pause_undecodable",
+    "claim_beside_free_lock",
+    "token_reset",
+    "lease_learned",
+    "task_unreadable",
+    "task_readable",
+    "redis_down",
+    "redis_up",
+    "generation_changed",
+    "masters_changed",
+    "rival_master",
+    "rival_master_gone",
+    "generation_settled",
+    "clock_step",
+];
+
+/// Every level of an event with its name, the one that matters most first.
+pub const LEVELS: [(&str, Level); 4] =
+    [("error", Level::ERROR), ("warn", Level::WARN), ("info", Level::INFO), ("debug", Level::DEBUG)];
+
 /// Writes events to the log.
 #[derive(Debug, Default)]
 pub struct EventLog {
@@ -102,6 +142,17 @@ pub fn describe(event: &Event) -> Line {
         remedy: told.remedy,
         server_time: event.server_time.and_then(|time| rfc3339(time.0)),
     }
+}
+
+/// Kind and level of the line for an event.
+pub fn kind_and_level(kind: &EventKind) -> (&'static str, Level) {
+    let told = tell(kind);
+    (told.kind, told.level)
+}
+
+/// The name of a level.
+pub fn level_name(level: Level) -> &'static str {
+    LEVELS.iter().find(|(_, own)| *own == level).map_or("debug", |(name, _)| name)
 }
 
 impl Told {
@@ -192,7 +243,7 @@ fn tell(kind: &EventKind) -> Told {
             .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`."),
         E::ClaimBesideFreeLock { instance } => {
             let message = "a worker claims to run the task though nobody holds the lock";
-            Told::new(warn, "claim_beside_free_lock", message).who(escape(instance).into_owned())
+            Told::new(warn, "claim_beside_free_lock", message).who(holder_label(instance).into_owned())
         }
         E::TokenReset { from, to } => {
             Told::new(warn, "token_reset", format!("the fencing token went back from {from} to {to}"))

@@ -127,7 +127,7 @@ impl Escaped {
 }
 
 /// Whether a character may stay as it is.
-fn is_plain(character: char) -> bool {
+pub fn is_plain(character: char) -> bool {
     if character.is_ascii() {
         return matches!(character, ' '..='~');
     }

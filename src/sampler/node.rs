@@ -24,10 +24,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::authority::Duty;
 use super::link::{Dialled, Link};
-use super::question::{Answer, Question};
+use super::question::{Answer, Kept, Question};
 use super::{Gone, Out, spec, unreadable};
 use crate::clock::Clock;
 use crate::config::{Endpoint, RedisConfig, ms};
+use crate::exchange::{self, Asked, Desk, Exchange, Worth};
 use crate::redis;
 
 /// Most batches under way on one connection.
@@ -243,7 +244,7 @@ impl Node {
     pub(super) async fn launch(&mut self, out: &Out) -> Result<(), Gone> {
         let now = out.clock.now();
         if self.link.is_due(now) {
-            let opening = self.opening(now, out.clock);
+            let opening = self.opening(now, out);
             self.link.dial(&self.endpoint, opening, now);
         }
         if self.link.connection().is_none() {
@@ -253,7 +254,7 @@ impl Node {
             && let Some(connection) = self.link.connection()
             && let Some((what, reads)) = self.next_batch(now, connection.caps())
         {
-            self.fly(what, reads, 1, out.clock);
+            self.fly(what, reads, 1, out);
         }
         for _ in 0..self.schedule.take_skipped() {
             if self.duty.standing == Standing::Decides {
@@ -354,29 +355,34 @@ impl Node {
         reads: Vec<(TaskIndex, TaskRead)>,
         caps: Caps,
         standing: Standing,
+        desk: &Desk,
     ) -> (Question, Vec<Command>) {
         self.nonces += 1;
         let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
-        Question::new(reads, caps, standing, nonce)
+        let (mut question, commands) = Question::new(reads, caps, standing, nonce);
+        if let Some(wanted) = desk.wanted() {
+            question.keep(|task| self.spec(task).is_some_and(|spec| wanted.contains(&spec.name)), &commands);
+        }
+        (question, commands)
     }
 
     /// The batch that shall go out with the next greeting: only after a reply was lost, see [`redis::Opening`].
-    fn opening(&mut self, now: Mono, clock: Clock) -> Option<redis::Opening> {
+    fn opening(&mut self, now: Mono, out: &Out) -> Option<redis::Opening> {
         let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
         let batch = self.schedule.due(now)?;
         let reads = self.reads(&batch, caps);
-        let (question, commands) = self.question(reads, caps, self.duty.standing);
+        let (question, commands) = self.question(reads, caps, self.duty.standing, &out.desk);
         self.opening = Some(Flying { what: What::Scheduled(batch), question, round: 1, launched: now });
-        Some(redis::Opening { commands, clock })
+        Some(redis::Opening { commands, clock: out.clock })
     }
 
     /// Sends a round of a batch.
-    fn fly(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, round: u8, clock: Clock) {
+    fn fly(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, round: u8, out: &Out) {
         let Some(connection) = self.link.connection() else { return self.broken(&what) };
         let standing = self.standing(&what);
-        let (question, commands) = self.question(reads, connection.caps(), standing);
-        let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, clock)));
-        self.flights.push_back(Flight { flying: Flying { what, question, round, launched: clock.now() }, reply });
+        let (question, commands) = self.question(reads, connection.caps(), standing, &out.desk);
+        let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, out.clock)));
+        self.flights.push_back(Flight { flying: Flying { what, question, round, launched: out.clock.now() }, reply });
     }
 
     fn broken(&mut self, what: &What) {
@@ -414,9 +420,12 @@ impl Node {
         };
         let Landing { sent, sent_wall, received, .. } = landing;
         let timing = Timing { sent, received, sent_wall, timeout_ms: ms(self.endpoint.timeout) };
-        let Flying { what, question, round, .. } = flying;
-        let tasks = question.tasks();
-        match question.decode(timing, &replies) {
+        let Flying { what, mut question, round, .. } = flying;
+        let (tasks, kept) = (question.tasks(), question.take_kept());
+        let decoded = question.decode(timing, &replies);
+        let outcome = decoded.as_ref().map_err(|why| *why);
+        self.show(kept, (&what, round), (sent, received.since_ms(sent)), (&replies, outcome), &out.desk);
+        match decoded {
             Ok(answer) => self.believe(what, round, timing, answer, out).await,
             Err(why) => {
                 let instants = (sent, received.since_ms(sent));
@@ -496,7 +505,7 @@ impl Node {
         if again.is_empty() {
             self.finished(&what);
         } else if round < ROUNDS {
-            self.fly(what, again, round + 1, out.clock);
+            self.fly(what, again, round + 1, out);
         } else {
             self.finished(&what);
             let tasks = again.into_iter().map(|(task, _)| task).collect();
@@ -526,8 +535,10 @@ impl Node {
         self.link.give_up(out.clock.now());
         let others = self.flights.drain(..).map(|flight| flight.flying);
         let all: Vec<Flying> = flying.into_iter().chain(others).collect();
-        for (position, Flying { what, question, launched, .. }) in all.into_iter().enumerate() {
+        for (position, Flying { what, mut question, launched, round }) in all.into_iter().enumerate() {
             let (now, tasks) = (out.clock.now(), question.tasks());
+            let took = (launched, now.since_ms(launched));
+            self.show(question.take_kept(), (&what, round), took, (&[], Err(why)), &out.desk);
             match (&what, why) {
                 // Replies come in order: the first batch is the one whose reply it was.
                 (What::Scheduled(batch), Unknown::TooLarge) if position == 0 => {
@@ -584,6 +595,37 @@ impl Node {
     /// What the answers are good for: whatever lives beside a lock is read of a server that decides about it.
     fn standing(&self, what: &What) -> Standing {
         if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
+    }
+
+    /// Puts what was kept of a batch where those find it who wait for it.
+    fn show(
+        &self,
+        kept: Vec<Kept>,
+        (what, round): (&What, u8),
+        (sent, took_ms): (Mono, u64),
+        (all, outcome): (&[Reply], Result<&Answer, Unknown>),
+        desk: &Desk,
+    ) {
+        let asked = match (what, self.duty.standing) {
+            (What::Beside(_), _) => Asked::Beside,
+            (_, Standing::Decides) => Asked::Decides,
+            (_, Standing::Witness) => Asked::Witness,
+        };
+        for Kept { task, commands, replies } in kept {
+            let Some(spec) = self.spec(task) else { continue };
+            let replies = all.get(replies).unwrap_or_default();
+            let reply = |position| replies.get(position);
+            let pairs = commands.iter().enumerate();
+            let said = pairs.map(|(position, command)| exchange::said(&spec, command, reply(position))).collect();
+            let outcome = outcome.map(|answer| Worth {
+                role: answer.vouch.role,
+                role_verified: answer.vouch.role_verified,
+                clock: answer.vouch.first,
+                reading: answer.reading(task).map(|reading| exchange::decoded(&spec, reading, asked)),
+            });
+            let node = Arc::clone(&self.address);
+            desk.put(&spec.name, Exchange { node, asked, round, sent, took_ms, said, outcome });
+        }
     }
 
     fn spec(&self, task: TaskIndex) -> Option<Arc<TaskSpec>> {

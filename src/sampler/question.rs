@@ -1,5 +1,7 @@
 //! One batch as it goes over the wire: what frames it, whose commands it holds, and what the replies say. Pure.
 
+use std::ops::Range;
+
 use lockwatch_model::accept::{self, Caps, Timing};
 use lockwatch_model::input::{Standing, Vouch};
 use lockwatch_model::read::{Round, TaskRead};
@@ -15,6 +17,17 @@ pub(super) struct Question {
     nonce: Vec<u8>,
     header: usize,
     parts: Vec<Part>,
+    /// What somebody wants to see of it; nearly always nothing.
+    kept: Vec<Kept>,
+}
+
+/// The commands about one task, kept for somebody who wants to see them.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) task: TaskIndex,
+    pub(super) commands: Vec<Command>,
+    /// Where their replies are among those of the batch.
+    pub(super) replies: Range<usize>,
 }
 
 /// One task's part of it.
@@ -36,6 +49,13 @@ pub(super) struct Answer {
     pub(super) again: Vec<(TaskIndex, TaskRead)>,
 }
 
+impl Answer {
+    /// The reading of a task, if it is complete.
+    pub(super) fn reading(&self, task: TaskIndex) -> Option<&TaskReading> {
+        self.done.iter().find(|(done, _)| *done == task).map(|(_, reading)| reading)
+    }
+}
+
 impl Question {
     /// The question for `reads`, and its commands. `nonce` must never have been used before.
     pub(super) fn new(
@@ -53,12 +73,30 @@ impl Question {
             parts.push(Part { task, read, commands: commands.len() - before });
         }
         commands.extend(accept::footer(caps, &nonce));
-        (Question { caps, standing, nonce, header, parts }, commands)
+        (Question { caps, standing, nonce, header, parts, kept: Vec::new() }, commands)
     }
 
     /// The tasks that it asks about.
     pub(super) fn tasks(&self) -> Vec<TaskIndex> {
         self.parts.iter().map(|part| part.task).collect()
+    }
+
+    /// Keeps what is `wanted` of its `commands`.
+    pub(super) fn keep(&mut self, wanted: impl Fn(TaskIndex) -> bool, commands: &[Command]) {
+        let mut end = self.header;
+        for part in &self.parts {
+            let start = end;
+            end += part.commands;
+            if wanted(part.task) {
+                let commands = commands.get(start..end).unwrap_or_default().to_vec();
+                self.kept.push(Kept { task: part.task, commands, replies: start..end });
+            }
+        }
+    }
+
+    /// What was kept of it.
+    pub(super) fn take_kept(&mut self) -> Vec<Kept> {
+        std::mem::take(&mut self.kept)
     }
 
     /// Reads the replies.

@@ -1,0 +1,169 @@
+//! A task's thresholds: what they are called, how short they may be, and what they must fit together with. For the configuration,
+//! and for whoever asks what another threshold would have done.
+
+use lockwatch_model::spec::{RedisSpec, TaskSpec};
+use serde_yaml::Value;
+
+use super::duration::text as duration_text;
+use super::mistake::quoted;
+use super::values::duration_ms;
+
+const SECOND_MS: u64 = 1_000;
+
+/// A lease that lives shorter than a network round trip under load guards nothing.
+const LEASE_MS_MIN: u64 = 100;
+
+/// A duration of a task that what is said of it depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Threshold {
+    /// A gap shorter than this is a handover.
+    Grace,
+    /// A hold shorter than this does not end a gap.
+    Settle,
+    /// How long the task may go on after it was switched off.
+    WindDown,
+    /// Without a reading for longer than this, the verdict is unknown.
+    BlindAfter,
+    /// Without a change of its progress for longer than this, the task is stalled.
+    StaleAfter,
+    /// A claim lives while its bytes changed within this time.
+    FreshFor,
+    /// A hold longer than this deserves a warning.
+    MaxHold,
+    /// Full lifetime of a hold.
+    Lease,
+    /// Pause between two renewals.
+    RenewEvery,
+}
+
+impl Threshold {
+    /// All thresholds.
+    pub const ALL: [Threshold; 9] = [
+        Threshold::Grace,
+        Threshold::Settle,
+        Threshold::WindDown,
+        Threshold::BlindAfter,
+        Threshold::StaleAfter,
+        Threshold::FreshFor,
+        Threshold::MaxHold,
+        Threshold::Lease,
+        Threshold::RenewEvery,
+    ];
+
+    /// The name in the configuration, without the block that it stands in.
+    pub fn name(self) -> &'static str {
+        match self {
+            Threshold::Grace => "grace",
+            Threshold::Settle => "settle",
+            Threshold::WindDown => "wind_down",
+            Threshold::BlindAfter => "blind_after",
+            Threshold::StaleAfter => "stale_after",
+            Threshold::FreshFor => "fresh_for",
+            Threshold::MaxHold => "max_hold",
+            Threshold::Lease => "lease",
+            Threshold::RenewEvery => "renew_every",
+        }
+    }
+
+    pub(super) fn min_ms(self) -> u64 {
+        match self {
+            Threshold::Grace | Threshold::Settle | Threshold::WindDown => 0,
+            Threshold::BlindAfter | Threshold::StaleAfter | Threshold::FreshFor | Threshold::MaxHold => SECOND_MS,
+            Threshold::Lease => LEASE_MS_MIN,
+            Threshold::RenewEvery => 1,
+        }
+    }
+
+    /// Reads a value as the configuration does.
+    ///
+    /// # Errors
+    /// What is wrong with it; the sentence lacks its subject.
+    pub fn read(self, text: &str) -> Result<u64, String> {
+        duration_ms(self.min_ms())(&Value::String(text.to_owned()))
+    }
+
+    /// Puts it in force; says whether the task has such a thing.
+    pub fn set(self, task: &mut TaskSpec, ms: u64) -> bool {
+        match self {
+            Threshold::Grace => task.grace_ms = ms,
+            Threshold::Settle => task.settle_ms = ms,
+            Threshold::WindDown => task.wind_down_ms = ms,
+            Threshold::BlindAfter => task.blind_after_ms = ms,
+            Threshold::MaxHold => task.max_hold_ms = Some(ms),
+            Threshold::Lease => task.lock.lease_ms = Some(ms),
+            Threshold::RenewEvery => task.lock.renew_every_ms = Some(ms),
+            Threshold::StaleAfter => match &mut task.progress {
+                Some(progress) => progress.stale_after_ms = ms,
+                None => return false,
+            },
+            Threshold::FreshFor => match &mut task.claims {
+                Some(claims) => claims.fresh_for_ms = ms,
+                None => return false,
+            },
+        }
+        true
+    }
+}
+
+/// Why a task's thresholds do not fit together, or not with how its redis is read; each a sentence.
+pub fn mistake(task: &TaskSpec, redis: &RedisSpec) -> Option<String> {
+    let sampling = Sampling { redis: &redis.name, interval_ms: redis.interval_ms, timeout_ms: redis.timeout_ms };
+    let named = |threshold: Threshold, mistake: String| format!("`{}` {mistake}", threshold.name());
+    let renew_every = || renew_every_mistake(task.lock.renew_every_ms?, task.lock.lease_ms?);
+    let stale_after = || sampling.stale_after_mistake(task.progress.as_ref()?.stale_after_ms);
+    let fresh_for = || sampling.fresh_for_mistake(task.claims.as_ref()?.fresh_for_ms);
+    settle_mistake(task.settle_ms, task.blind_after_ms)
+        .or_else(|| sampling.blind_after_mistake(task.blind_after_ms))
+        .or_else(|| Some(named(Threshold::StaleAfter, stale_after()?)))
+        .or_else(|| Some(named(Threshold::FreshFor, fresh_for()?)))
+        .or_else(|| Some(named(Threshold::RenewEvery, renew_every()?)))
+}
+
+pub(super) fn settle_mistake(settle_ms: u64, blind_after_ms: u64) -> Option<String> {
+    let (settle, blind_after) = (duration_text(settle_ms), duration_text(blind_after_ms));
+    let mistake = || format!("`settle` ({settle}) must be shorter than `blind_after` ({blind_after})");
+    (settle_ms >= blind_after_ms).then(mistake)
+}
+
+pub(super) fn renew_every_mistake(renew_every_ms: u64, lease_ms: u64) -> Option<String> {
+    let lease = duration_text(lease_ms);
+    let mistake = || format!("must be shorter than `lease` ({lease}), or the lease ends before its renewal");
+    (renew_every_ms >= lease_ms).then(mistake)
+}
+
+/// How a task's redis is read. What is judged from samples must be slower than the sampling.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sampling<'a> {
+    pub(super) redis: &'a str,
+    pub(super) interval_ms: u64,
+    pub(super) timeout_ms: u64,
+}
+
+impl Sampling<'_> {
+    pub(super) fn blind_after_mistake(self, blind_after_ms: u64) -> Option<String> {
+        let (interval, timeout) = (duration_text(self.interval_ms), duration_text(self.timeout_ms));
+        let mistake = || {
+            format!(
+                "`blind_after` ({}) must be longer than `interval` + `timeout` of redis {} ({interval} + {timeout}), or \
+                 one slow answer makes the task blind",
+                duration_text(blind_after_ms),
+                quoted(self.redis)
+            )
+        };
+        (blind_after_ms <= self.interval_ms.saturating_add(self.timeout_ms)).then(mistake)
+    }
+
+    pub(super) fn stale_after_mistake(self, stale_after_ms: u64) -> Option<String> {
+        let mistake = || format!("must be longer than {}, or every sample looks stale", self.interval());
+        (stale_after_ms <= self.interval_ms).then(mistake)
+    }
+
+    pub(super) fn fresh_for_mistake(self, fresh_for_ms: u64) -> Option<String> {
+        let mistake = || format!("must be longer than {}, or no claim ever looks alive", self.interval());
+        (fresh_for_ms <= self.interval_ms).then(mistake)
+    }
+
+    fn interval(self) -> String {
+        format!("`interval` of redis {} ({})", quoted(self.redis), duration_text(self.interval_ms))
+    }
+}

@@ -1,0 +1,167 @@
+//! What else a task may have: keys that are called like its lock and look like switches or progress. Only ever suggested.
+
+use std::collections::BTreeMap;
+
+use lockwatch_model::codec;
+use lockwatch_model::command;
+use lockwatch_model::reading::Switch;
+use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::spec::Codec;
+
+use super::findings::Findings;
+use super::name::yaml;
+use super::scan::{ask_all, scan_hash};
+use super::shape::{is_lock_word, words};
+use crate::redis::{Connection, Failure};
+
+/// A hash with more fields is no list of a team's switches.
+const SWITCHES_MAX: u64 = 64;
+/// A longer value says neither on nor off.
+const VALUE_BYTES_MAX: i64 = 64;
+/// Most hashes that are looked into for one task, and for all of them.
+const HASHES_PER_TASK: usize = 4;
+const HASHES_MAX: usize = 400;
+/// What a shorter name has in common with others means nothing.
+const STEM_BYTES_MIN: usize = 3;
+
+/// Words of a field or key that the work changes as it goes on.
+const PROGRESS_WORDS: [&[u8]; 5] = [b"heartbeat", b"progress", b"processed", b"lastrun", b"lastsuccess"];
+
+/// Whether a hash of this size could be switches.
+pub(super) fn may_be_switches(length: u64) -> bool {
+    (1..=SWITCHES_MAX).contains(&length)
+}
+
+/// Whether a name says that the work changes what it names.
+pub(super) fn is_of_progress(name: &[u8]) -> bool {
+    let words = words(name);
+    let mut endings = (0..words.len()).rev().take(2).filter_map(|at| words.get(at..)).map(<[Vec<u8>]>::concat);
+    endings.any(|ending| PROGRESS_WORDS.contains(&ending.as_slice()))
+}
+
+/// For each lock, lines that could stand in its task, each as a comment.
+pub(super) async fn suggest(
+    connection: &Connection,
+    findings: &Findings,
+    locks: &[&[u8]],
+) -> Result<BTreeMap<Vec<u8>, Vec<String>>, Failure> {
+    let mut suggested: BTreeMap<Vec<u8>, Vec<String>> = BTreeMap::new();
+    let mut left = HASHES_MAX;
+    for lock in locks {
+        let Some(stem) = stem(lock) else { continue };
+        let mut lines = Vec::new();
+        let hashes: Vec<&[u8]> = relatives(findings.hashes.keys(), &stem).take(HASHES_PER_TASK.min(left)).collect();
+        left -= hashes.len();
+        for hash in hashes {
+            lines.extend(look_into(connection, hash).await?);
+        }
+        let strings = relatives(findings.progress.iter(), &stem).take(1);
+        lines.extend(
+            strings
+                .map(|key| format!("progress: {{key: {}, stale_after: 5m}}   # does the work change it?", yaml(key))),
+        );
+        if !lines.is_empty() {
+            suggested.insert(lock.to_vec(), lines);
+        }
+    }
+    Ok(suggested)
+}
+
+/// Keys that begin with the stem and a separator.
+fn relatives<'a>(keys: impl Iterator<Item = &'a Vec<u8>>, stem: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+    keys.map(Vec::as_slice).filter(move |key| {
+        key.strip_prefix(stem).and_then(<[u8]>::first).is_some_and(|byte| !byte.is_ascii_alphanumeric())
+    })
+}
+
+/// What the names of a task's keys have in common: that of its lock without the word that says so.
+fn stem(lock: &[u8]) -> Option<Vec<u8>> {
+    let is_separator = |byte: &u8| !byte.is_ascii_alphanumeric();
+    let last = lock.iter().rposition(is_separator);
+    let first = lock.iter().position(is_separator);
+    let says_lock = |word: &[u8]| is_lock_word(&word.to_ascii_lowercase());
+    let before = last.and_then(|at| Some((lock.get(..at)?, lock.get(at + 1..)?)));
+    let after = first.and_then(|at| Some((lock.get(..at)?, lock.get(at + 1..)?)));
+    let stem = match (before, after) {
+        (Some((stem, word)), _) if says_lock(word) => stem,
+        (_, Some((word, stem))) if says_lock(word) => stem,
+        _ => lock,
+    };
+    (stem.len() >= STEM_BYTES_MIN).then(|| stem.to_vec())
+}
+
+/// What a small hash could be for; its values are fetched only where all are short, and never shown.
+async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, Failure> {
+    let names = connection.exec(&[command!("HRANDFIELD", key, SWITCHES_MAX.to_string())]).await?;
+    let names: Vec<&[u8]> = match names.as_slice() {
+        [Reply::Array(names)] => names.iter().filter_map(Reply::as_bytes).collect(),
+        _ => return Ok(Vec::new()),
+    };
+    let mut lines = Vec::new();
+    let mut of_progress: Vec<&[u8]> = names.iter().copied().filter(|name| is_of_progress(name)).collect();
+    of_progress.sort_unstable();
+    if let Some(field) = of_progress.first() {
+        let (hash, field) = (yaml(key), yaml(field));
+        lines.push(format!("progress: {{hash: {hash}, field: {field}, stale_after: 5m}}   # does the work change it?"));
+        return Ok(lines);
+    }
+    let sizes: Vec<Command> = names.iter().map(|name| command!("HSTRLEN", key, name)).collect();
+    let sizes = ask_all(connection, vec![sizes]).await?.concat();
+    if !sizes.iter().all(|size| size.as_int().is_some_and(|size| size <= VALUE_BYTES_MAX)) {
+        return Ok(lines);
+    }
+    let values = connection.exec(&[scan_hash(key)]).await?;
+    if let Some((codec, count)) = values.first().and_then(switches) {
+        let codec = if codec == Codec::Raw { String::new() } else { format!(", codec: {}", codec.name()) };
+        let fields =
+            if count == 1 { "its field is a switch".to_owned() } else { format!("its {count} fields are switches") };
+        lines.push(format!(
+            "wanted: {{hash: {}{codec}}}   # {fields}: those of the users who want the task?",
+            yaml(key)
+        ));
+    }
+    Ok(lines)
+}
+
+/// The codec by which every value of a scanned hash says on or off, and how many there are.
+fn switches(scanned: &Reply) -> Option<(Codec, usize)> {
+    let [_, Reply::Array(items)] = scanned.as_array()? else { return None };
+    let values: Vec<&[u8]> = items.chunks_exact(2).filter_map(|pair| pair.last()?.as_bytes()).collect();
+    let says =
+        |codec: Codec| values.iter().all(|value| matches!(codec::switch(codec, value), Switch::On | Switch::Off));
+    let telling = values.iter().any(|value| !value.is_empty());
+    let codec = Codec::ALL.into_iter().find(|codec| says(*codec)).filter(|_| telling)?;
+    Some((codec, values.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stems_and_words() {
+        assert_eq!(stem(b"outbound:lock").as_deref(), Some(b"outbound".as_slice()));
+        assert_eq!(stem(b"lock:outbound").as_deref(), Some(b"outbound".as_slice()));
+        assert_eq!(stem(b"shop:outbound").as_deref(), Some(b"shop:outbound".as_slice()));
+        assert_eq!(stem(b"a:lock"), None);
+        for name in ["last_run", "lastRun", "outbound:heartbeat", "progress"] {
+            assert!(is_of_progress(name.as_bytes()), "{name}");
+        }
+        assert!(!is_of_progress(b"run") && !is_of_progress(b"progress:bar"));
+    }
+
+    #[test]
+    fn only_switches_throughout_are_switches() {
+        let scanned = |values: &[&str]| {
+            let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+            Reply::Array(vec![
+                bytes("0"),
+                Reply::Array(values.iter().flat_map(|value| [bytes("u"), bytes(value)]).collect()),
+            ])
+        };
+        assert_eq!(switches(&scanned(&["1", "off"])), Some((Codec::Raw, 2)));
+        assert_eq!(switches(&scanned(&["\"on\"", "false"])), Some((Codec::Json, 2)));
+        assert_eq!(switches(&scanned(&["1", "anna"])), None);
+        assert_eq!(switches(&scanned(&["", ""])), None);
+    }
+}

@@ -1,0 +1,272 @@
+//! Which library laid out a key: a table of pure functions, asked in order. The first that knows the key is believed.
+
+mod jobs;
+mod redisson;
+pub(super) mod tokens;
+
+use lockwatch_model::reply::Reply;
+use lockwatch_model::spec::SchemeKind;
+
+pub(super) use redisson::{locks_of, may_be_lock, queue, timeouts, token};
+
+/// What was seen of one key.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    /// Its name.
+    pub(super) key: Vec<u8>,
+    /// What is left of its life; `None`: it has no TTL.
+    pub(super) ttl_ms: Option<u64>,
+    /// What is in it.
+    pub(super) content: Content,
+}
+
+/// What is in a key, as far as it was looked at.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Content {
+    /// A string.
+    Text {
+        /// All of its bytes.
+        length: u64,
+        /// The first of them.
+        start: Vec<u8>,
+    },
+    /// A hash.
+    Hash {
+        /// All of its fields.
+        length: u64,
+        /// The names of some of them.
+        names: Vec<Vec<u8>>,
+        /// The answer to a scan of all, where the names could be those of a lock.
+        scanned: Option<Reply>,
+    },
+    /// A sorted set.
+    Sorted {
+        /// It has the member that symfony/lock gives to an exclusive lock.
+        has_writer: bool,
+    },
+    /// A list.
+    List,
+    /// A set.
+    Set,
+    /// Anything else, or nothing any more.
+    Other,
+}
+
+/// What a key is taken for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Guess {
+    /// A lock of one name: a task.
+    Lock(Laid),
+    /// Perhaps one.
+    Doubtful(Laid, &'static str),
+    /// A lock that lockwatch does not read; what it is, and why not.
+    Unreadable(&'static str),
+    /// One of many locks for jobs or items; whose.
+    PerItem(&'static str),
+    /// A key that a library keeps beside the locks of these names, of which one is right.
+    Companion(Role, Vec<Vec<u8>>),
+    /// A string that lives for a while and could be a token, but nothing in its name says so. A bare number hardly is one.
+    PossibleToken {
+        /// It is a number.
+        number: bool,
+    },
+    /// Nothing to do with locks.
+    Nothing,
+}
+
+/// How a lock is laid out, and by whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Laid {
+    /// What reads it.
+    pub(super) scheme: SchemeKind,
+    /// The library, for people.
+    pub(super) what: &'static str,
+}
+
+/// What a companion is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Role {
+    /// The queue of a fair lock.
+    Queue,
+    /// Until when each of those in the queue waits.
+    Timeouts,
+    /// The counter of a fenced lock.
+    Token,
+    /// What an unlock answered, kept for a retry.
+    Latch,
+    /// A reader's own lease.
+    Reader,
+}
+
+/// One row: what it knows, if it knows this key.
+type Row = fn(&Seen) -> Option<Guess>;
+
+/// The most particular first.
+const TABLE: [Row; 18] = [
+    redisson::companion,
+    redisson::hash,
+    redisson::permits,
+    jobs::bullmq,
+    jobs::sidekiq_unique_jobs,
+    jobs::celery_once,
+    jobs::laravel_jobs,
+    jobs::rueidislock,
+    tokens::shedlock,
+    tokens::distributed_lock,
+    tokens::redbeat,
+    tokens::laravel_schedule,
+    tokens::redlock_prefix,
+    tokens::python_redis_lock,
+    tokens::symfony,
+    tokens::named,
+    tokens::redis_py,
+    tokens::possible,
+];
+
+/// What `seen` is taken for.
+pub(super) fn recognise(seen: &Seen) -> Guess {
+    TABLE.iter().find_map(|row| row(seen)).unwrap_or(Guess::Nothing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UUID: &str = "285475da-9152-4c83-822a-67ee2f116a79";
+
+    fn text(key: &str, ttl_ms: Option<u64>, value: &[u8]) -> Guess {
+        let content = Content::Text { length: value.len() as u64, start: value.iter().take(128).copied().collect() };
+        recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content })
+    }
+
+    fn hash(key: &str, ttl_ms: Option<u64>, fields: &[(&str, &str)]) -> Guess {
+        let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+        let items = fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect();
+        let names: Vec<Vec<u8>> = fields.iter().map(|(field, _)| field.as_bytes().to_vec()).collect();
+        let scanned = may_be_lock(&names).then(|| Reply::Array(vec![bytes("0"), Reply::Array(items)]));
+        let content = Content::Hash { length: fields.len() as u64, names, scanned };
+        recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content })
+    }
+
+    fn what(guess: &Guess) -> &'static str {
+        match guess {
+            Guess::Lock(laid) | Guess::Doubtful(laid, _) => laid.what,
+            Guess::Unreadable(what) | Guess::PerItem(what) => what,
+            _ => "",
+        }
+    }
+
+    #[test]
+    fn locks_of_known_libraries_become_tasks() {
+        let ttl = Some(30_000);
+        let token = UUID.replace('-', "");
+        let php = b"s:16:\"aB3dE5gH7jK9mN1p\";".as_slice();
+        let table: [(&str, &[u8], &str); 9] = [
+            ("job-lock:prod:nightly", b"ADDED:2026-11-21T10:00:00Z@web-1", "ShedLock"),
+            ("nightly", b"WEB01_4711_0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b", "DistributedLock"),
+            ("redbeat::lock", token.as_bytes(), "redbeat"),
+            ("redlock:nightly", UUID.as_bytes(), "redlock:"),
+            ("lock:nightly", b"3q2+7wAAAAB4eHh4AAECAw==", "python-redis-lock"),
+            (
+                "laravel_database_laravel_cache:framework/schedule-da39a3ee5e6b4b0d3255bfef95601890afd80709",
+                php,
+                "Laravel",
+            ),
+            ("registry:leader", UUID.as_bytes(), "A token"),
+            ("outboundLock", token.as_bytes(), "A token"),
+            ("nightly:lock", b"1763721600123", "A token"),
+        ];
+        for (key, value, expected) in table {
+            let guess = text(key, ttl, value);
+            assert!(matches!(guess, Guess::Lock(Laid { scheme: SchemeKind::String, .. })), "{key}: {guess:?}");
+            assert!(what(&guess).contains(expected), "{key}: {guess:?}");
+        }
+        let guess = hash("outbound:lock", ttl, &[(&format!("{UUID}:57"), "1")]);
+        assert_eq!(what(&guess), "Redisson RLock");
+        for mode in ["read", "write"] {
+            let holder = if mode == "read" { format!("{UUID}:57") } else { format!("{UUID}:57:write") };
+            let guess = hash("prices", ttl, &[("mode", mode), (&holder, "1")]);
+            assert!(matches!(guess, Guess::Lock(_)) && what(&guess).contains("RReadWriteLock"), "{guess:?}");
+        }
+    }
+
+    #[test]
+    fn data_is_no_lock() {
+        let ttl = Some(30_000);
+        for (key, value) in [
+            ("session:3f2a", "{\"user\": 1}"),
+            ("cache:page:/block/7", "<html></html>"),
+            ("stock:42", "17"),
+            ("lock:timeout", "30s"),
+            ("config", "value"),
+        ] {
+            assert_eq!(text(key, None, value.as_bytes()), Guess::Nothing, "{key}");
+        }
+        for (key, value) in [("session:3f2a", "{\"user\": 1}"), ("stock:42", "17"), ("rate:1.2.3.4", "3")] {
+            assert_eq!(text(key, ttl, value.as_bytes()), Guess::Nothing, "{key}");
+        }
+        assert_eq!(text("session:alice", ttl, UUID.as_bytes()), Guess::PossibleToken { number: false });
+        assert_eq!(text("seen:alice", ttl, b"1763721600123"), Guess::PossibleToken { number: true });
+        for fields in [
+            &[("name", "anna"), ("mail", "a@b")][..],
+            &[("mode", "dark")],
+            &[("page:1", "5"), ("page:2", "7")],
+            &[(UUID, "1")],
+            &[(&*format!("{UUID}:57"), "hello")],
+        ] {
+            assert_eq!(hash("user:1", ttl, fields), Guess::Nothing, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn doubts_are_told() {
+        let ttl = Some(30_000);
+        for (key, ttl_ms, value) in [
+            ("report:lock", ttl, "1"),
+            ("report:lock", ttl, "web-1"),
+            ("report:lock", None, "1"),
+            ("printer", ttl, "0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b"),
+            ("prices.writer", ttl, "WEB01_4711_0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b"),
+        ] {
+            let guess = text(key, ttl_ms, value.as_bytes());
+            assert!(matches!(guess, Guess::Doubtful(..)), "{key} {value}: {guess:?}");
+        }
+        let two = [(&*format!("{UUID}:57"), "1"), (&*format!("{UUID}:58"), "1")];
+        assert!(matches!(hash("outbound:lock", ttl, &two), Guess::Doubtful(..)));
+    }
+
+    #[test]
+    fn what_is_no_task_is_named() {
+        let ttl = Some(30_000);
+        assert!(matches!(text("bull:mail:17:lock", ttl, format!("{UUID}:3").as_bytes()), Guess::PerItem(_)));
+        assert!(matches!(text("qo_tasks.mail_id-7", ttl, b"0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b"), Guess::PerItem(_)));
+        assert!(matches!(text("uniquejobs:0123456789abcdef", None, b"jid"), Guess::PerItem(_)));
+        assert!(matches!(text("app:laravel_unique_job:App-Mail:7", ttl, b"aB3dE5gH7jK9mN1p"), Guess::PerItem(_)));
+        assert!(matches!(text("rueidislock:0:nightly", ttl, &[255; 24]), Guess::Unreadable(_)));
+        let faster = format!("bGFi:{UUID}:57:lock_count");
+        assert!(matches!(hash("group", ttl, &[("bGFi", UUID), (&faster, "1")]), Guess::Unreadable(_)));
+        let sorted = |key: &str, ttl_ms, has_writer| {
+            recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content: Content::Sorted { has_writer } })
+        };
+        assert!(matches!(sorted("nightly", ttl, true), Guess::Unreadable(_)));
+        assert!(matches!(sorted("{pool}:timeout", None, false), Guess::Unreadable(_)));
+        assert_eq!(sorted("scores", ttl, false), Guess::Nothing);
+    }
+
+    #[test]
+    fn companions_lead_to_their_lock() {
+        let of = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
+        let both = of(&["out", "{out}"]);
+        assert_eq!(text("redisson_lock_token:{out}", None, b"7"), Guess::Companion(Role::Token, both.clone()));
+        assert_eq!(text("redisson_lock_token:{a}out", None, b"7"), Guess::Companion(Role::Token, of(&["{a}out"])));
+        let latch = format!("redisson_unlock_latch:{{out}}:{}", "0a".repeat(16));
+        assert_eq!(text(&latch, Some(1), b"1"), Guess::Companion(Role::Latch, both.clone()));
+        let reader = format!("{{out}}:{UUID}:57:rwlock_timeout:1");
+        assert_eq!(text(&reader, Some(1), b"1"), Guess::Companion(Role::Reader, both.clone()));
+        let list = Seen { key: b"redisson_lock_queue:{out}".to_vec(), ttl_ms: None, content: Content::List };
+        assert_eq!(recognise(&list), Guess::Companion(Role::Queue, both.clone()));
+        let sorted = Content::Sorted { has_writer: false };
+        let seen = Seen { key: b"redisson_lock_timeout:{out}".to_vec(), ttl_ms: None, content: sorted };
+        assert_eq!(recognise(&seen), Guess::Companion(Role::Timeouts, both));
+    }
+}

@@ -1,0 +1,275 @@
+//! What becomes of what was found: a task, a doubt, a line of a list, or a leftover.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::spec::SchemeKind;
+
+use super::findings::Findings;
+use super::herd::{Sorted, has_id};
+use super::hints;
+use super::leftovers::{self, Leftover, Orphans};
+use super::library::{Laid, Role, tokens};
+use super::print::{Doubt, Report, Task};
+use super::scan::Pace;
+use super::watch;
+use crate::config::KEY_BYTES_MAX;
+use crate::redis::{Connection, Failure};
+
+/// Most tasks that are printed.
+const TASKS_MAX: usize = 1_000;
+/// So many strings that could be tokens are listed; where there are more, they are sessions or caches.
+const POSSIBLE_TOKENS_MAX: usize = 20;
+/// Why those are no tasks.
+const NAMELESS: &str = "nothing in its name says that it is a lock; a session or a cache may look the same";
+/// What the only trace of a lock says of it.
+const FREE_FENCED: &str = "free while it was looked at: only its fencing counter is left, which Redisson never deletes";
+const FREE_FAIR: &str = "free while it was looked at: only its queue is left";
+
+/// What was found, sorted out.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    /// Sorted by key.
+    pub(super) tasks: Vec<Candidate>,
+    left_out: usize,
+    doubts: Vec<Doubt>,
+    items: Vec<(String, Sorted)>,
+    unreadable: Vec<(String, Sorted)>,
+    leftovers: Vec<Leftover>,
+    /// Strings that could be tokens, and are not listed.
+    pub(super) possible_tokens: u64,
+}
+
+/// A lock that gets a task.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    key: Vec<u8>,
+    laid: Laid,
+    what: &'static str,
+    learned: Vec<String>,
+    suggested: Vec<String>,
+}
+
+impl Plan {
+    pub(super) fn new(findings: &Findings) -> Plan {
+        let mut plan = Plan::default();
+        for (laid, sorted) in findings.locks.sorted() {
+            match sorted {
+                Sorted::Single(key) if key.len() > KEY_BYTES_MAX => {
+                    let why = format!("a key of {} bytes is longer than lockwatch takes", key.len());
+                    plan.unreadable.push((why, Sorted::Single(key)));
+                }
+                Sorted::Single(key) => plan.tasks.push(Candidate::new(key, laid)),
+                pattern => plan.items.push((laid.what.to_owned(), pattern)),
+            }
+        }
+        plan.tasks.sort_by(|a, b| a.key.cmp(&b.key));
+        plan.left_out = plan.tasks.len().saturating_sub(TASKS_MAX);
+        plan.tasks.truncate(TASKS_MAX);
+        for ((laid, why), sorted) in findings.doubtful.sorted() {
+            match sorted {
+                Sorted::Single(key) => plan.doubts.push(doubt(key, laid, why)),
+                pattern => plan.items.push((format!("perhaps locks ({}: {why})", laid.what), pattern)),
+            }
+        }
+        plan.list_possible_tokens(findings);
+        plan.items.extend(findings.per_item.sorted().into_iter().map(|(what, sorted)| (what.to_owned(), sorted)));
+        plan.unreadable
+            .extend(findings.unreadable.sorted().into_iter().map(|(what, sorted)| (what.to_owned(), sorted)));
+        plan
+    }
+
+    /// Few strings of their own that could be tokens are told one by one: locks of libraries that leave names to their users
+    /// (redlock, redsync, Spring Integration) are among them.
+    fn list_possible_tokens(&mut self, findings: &Findings) {
+        let sorted = findings.possible_tokens.sorted().into_iter();
+        let single = |((), sorted)| if let Sorted::Single(key) = sorted { Some(key) } else { None };
+        let singles: Vec<Vec<u8>> = sorted.filter_map(single).filter(|key| !has_id(key)).collect();
+        self.possible_tokens = findings.possible_token_count;
+        if singles.len() <= POSSIBLE_TOKENS_MAX {
+            self.possible_tokens = self.possible_tokens.saturating_sub(singles.len() as u64);
+            self.doubts.extend(singles.into_iter().map(|key| doubt(key, tokens::laid(tokens::TOKEN), NAMELESS)));
+        }
+    }
+
+    /// The tasks as far as they are known by now.
+    pub(super) fn drafts(&self) -> Vec<Task> {
+        self.tasks.iter().map(Candidate::draft).collect()
+    }
+
+    /// Takes in what was learned by watching, a view for each task. A lock with an id in its name that went meanwhile was
+    /// one of an item.
+    pub(super) fn learn(&mut self, views: &[Option<Arc<TaskView>>], watch_ms: u64) {
+        let mut kept = Vec::with_capacity(self.tasks.len());
+        for (mut task, view) in std::mem::take(&mut self.tasks).into_iter().zip(views) {
+            let Some(view) = view else {
+                kept.push(task);
+                continue;
+            };
+            if has_id(&task.key) && view.held == Some(false) {
+                let why = "has an id in its name and did not stay, as the lock of an item would";
+                self.doubts.push(doubt(task.key, task.laid, why));
+                continue;
+            }
+            if let Some(hold) = view.hold.as_ref().filter(|hold| hold.ghosts > 0) {
+                self.leftovers.push(leftovers::ghosts(&task.key, hold.ghosts));
+            }
+            task.learned.push(watch::learned(view, watch_ms));
+            kept.push(task);
+        }
+        self.tasks = kept;
+    }
+
+    /// Reads what is beside the locks by now, and what of other locks is left.
+    pub(super) async fn look_beside(
+        &mut self,
+        connection: &Connection,
+        findings: &Findings,
+        pace: &mut Pace,
+    ) -> Result<(), Failure> {
+        let locks: Vec<(&[u8], SchemeKind)> =
+            self.tasks.iter().map(|task| (task.key.as_slice(), task.laid.scheme)).collect();
+        let beside = leftovers::look(connection, &locks, pace).await?;
+        let keys: Vec<&[u8]> = locks.iter().map(|(key, _)| *key).collect();
+        let mut suggested = hints::suggest(connection, findings, &keys).await?;
+        for (task, beside) in self.tasks.iter_mut().zip(beside) {
+            self.leftovers.extend(beside.leftovers(&task.key));
+            task.what = beside.kind(task.laid);
+            task.suggested = suggested.remove(&task.key).unwrap_or_default();
+        }
+        self.follow_orphans(connection, findings, pace).await
+    }
+
+    /// Follows keys that Redisson keeps beside locks to locks that were not found.
+    async fn follow_orphans(
+        &mut self,
+        connection: &Connection,
+        findings: &Findings,
+        pace: &mut Pace,
+    ) -> Result<(), Failure> {
+        let known: BTreeSet<&[u8]> = self.tasks.iter().map(|task| task.key.as_slice()).collect();
+        let orphans = Orphans::of(findings, &known);
+        self.leftovers.extend(orphans.leftovers);
+        let names: Vec<(&[u8], SchemeKind)> = orphans
+            .candidates
+            .iter()
+            .flat_map(|(names, _)| names)
+            .map(|name| (name.as_slice(), SchemeKind::Redisson))
+            .collect();
+        let beside = leftovers::look(connection, &names, pace).await?;
+        let beside: BTreeMap<&[u8], _> = names.iter().map(|(name, _)| *name).zip(beside).collect();
+        for (names, roles) in &orphans.candidates {
+            // What a lock without braces and one with them keep beside them has the same name.
+            let held = names.iter().find(|name| beside.get(name.as_slice()).is_some_and(|beside| beside.exists));
+            let Some(name) = held.or(names.first()) else { continue };
+            let Some(beside) = beside.get(name.as_slice()) else { continue };
+            let laid = Laid { scheme: SchemeKind::Redisson, what: "Redisson RFencedLock" };
+            self.leftovers.extend(beside.leftovers(name));
+            if roles.contains(&Role::Token) && !beside.exists {
+                self.leftovers.push(leftovers::free_fenced(name));
+            }
+            let why = match (held, roles.contains(&Role::Token)) {
+                (Some(_), _) => "taken only after the walk had passed it",
+                (None, true) => FREE_FENCED,
+                (None, false) => FREE_FAIR,
+            };
+            let what = if roles.contains(&Role::Token) { laid.what } else { "Redisson RFairLock" };
+            self.doubts.push(doubt(name.clone(), Laid { what, ..laid }, why));
+        }
+        Ok(())
+    }
+
+    /// What is printed.
+    pub(super) fn report(mut self) -> Report {
+        let tasks = self.drafts();
+        self.doubts.sort();
+        self.doubts.dedup();
+        self.items.sort_by(|a, b| (&a.0, a.1.name()).cmp(&(&b.0, b.1.name())));
+        self.unreadable.sort_by(|a, b| (&a.0, a.1.name()).cmp(&(&b.0, b.1.name())));
+        Report {
+            tasks,
+            tasks_left_out: self.left_out,
+            doubts: self.doubts,
+            items: self.items,
+            unreadable: self.unreadable,
+            leftovers: leftovers::by_kind(self.leftovers),
+            ..Report::default()
+        }
+    }
+}
+
+impl Candidate {
+    fn new(key: Vec<u8>, laid: Laid) -> Candidate {
+        Candidate { key, laid, what: laid.what, learned: Vec::new(), suggested: Vec::new() }
+    }
+
+    fn draft(&self) -> Task {
+        Task {
+            key: self.key.clone(),
+            scheme: self.laid.scheme,
+            what: self.what.to_owned(),
+            learned: self.learned.clone(),
+            suggested: self.suggested.clone(),
+        }
+    }
+}
+
+fn doubt(key: Vec<u8>, laid: Laid, why: &str) -> Doubt {
+    Doubt { key, scheme: laid.scheme, what: laid.what.to_owned(), why: why.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::library::{Content, Seen};
+    use super::*;
+
+    fn locks(names: impl Iterator<Item = String>) -> Findings {
+        let mut findings = Findings::default();
+        for name in names {
+            let start = b"0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b".to_vec();
+            let content = Content::Text { length: start.len() as u64, start };
+            findings.take(Seen { key: name.into_bytes(), ttl_ms: Some(1_000), content });
+        }
+        findings
+    }
+
+    /// Two words that differ, so that no pattern covers them.
+    fn distinct(count: usize) -> impl Iterator<Item = String> {
+        let word =
+            |n: usize| [n / 26, n % 26].map(|n| char::from(b'a' + u8::try_from(n).unwrap())).iter().collect::<String>();
+        (0..count).map(move |n| format!("{}:{}:lock", word(n / 40), word(n % 40)))
+    }
+
+    #[test]
+    fn no_more_tasks_than_somebody_would_read() {
+        let plan = Plan::new(&locks(distinct(1_200)));
+        assert_eq!((plan.tasks.len(), plan.left_out), (TASKS_MAX, 200));
+        assert!(plan.tasks.is_sorted_by(|a, b| a.key < b.key));
+        let report = plan.report();
+        assert_eq!((report.tasks.len(), report.tasks_left_out), (TASKS_MAX, 200));
+    }
+
+    #[test]
+    fn a_key_that_no_configuration_takes_is_only_named() {
+        let plan = Plan::new(&locks([format!("{}:lock", "k".repeat(KEY_BYTES_MAX))].into_iter()));
+        assert!(plan.tasks.is_empty() && plan.unreadable.len() == 1, "{plan:?}");
+    }
+
+    #[test]
+    fn nameless_tokens_are_listed_while_they_are_few() {
+        let mut findings =
+            locks((0..POSSIBLE_TOKENS_MAX).map(|n| format!("{}:x", "a".repeat(n + 1))).chain(["s:123".to_owned()]));
+        let plan = Plan::new(&findings);
+        // The values are redis-py's own, which are told for themselves.
+        assert_eq!((plan.doubts.len(), plan.possible_tokens), (POSSIBLE_TOKENS_MAX + 1, 0));
+        findings = Findings::default();
+        for n in 0..=POSSIBLE_TOKENS_MAX {
+            let content = Content::Text { length: 36, start: b"285475da-9152-4c83-822a-67ee2f116a79".to_vec() };
+            findings.take(Seen { key: format!("{}:x", "a".repeat(n + 1)).into_bytes(), ttl_ms: Some(1), content });
+            let plan = Plan::new(&findings);
+            let listed = if n < POSSIBLE_TOKENS_MAX { n + 1 } else { 0 };
+            assert_eq!((plan.doubts.len(), plan.possible_tokens), (listed, (n + 1 - listed) as u64));
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! The configuration as it is printed. Pure: the same findings give the same text. Nothing in it is raw: keys are quoted or in
+//! hex, everything else that comes from Redis is escaped, and no value or token is shown.
+
+use std::fmt::Write as _;
+
+use lockwatch_model::spec::SchemeKind;
+
+use super::herd::Sorted;
+use super::leftovers::{Kind, Leftover};
+use super::name::{Names, yaml, yaml_text};
+use crate::config::{KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers};
+use crate::output::identity::escape;
+
+/// Most lines of one kind of what is no task.
+const LISTED_MAX: usize = 50;
+/// The longest line of a comment.
+const WIDTH: usize = 118;
+
+/// A lock with a task of its own.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) key: Vec<u8>,
+    pub(super) scheme: SchemeKind,
+    /// The library.
+    pub(super) what: String,
+    /// What was learned, a sentence each.
+    pub(super) learned: Vec<String>,
+    /// Lines that could be in the task.
+    pub(super) suggested: Vec<String>,
+}
+
+/// Perhaps a task.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Doubt {
+    pub(super) key: Vec<u8>,
+    pub(super) scheme: SchemeKind,
+    pub(super) what: String,
+    pub(super) why: String,
+}
+
+/// Everything that is printed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Report {
+    /// Sentences at the top.
+    pub(super) heading: Vec<String>,
+    /// Sorted by key.
+    pub(super) tasks: Vec<Task>,
+    /// Locks beyond the limit.
+    pub(super) tasks_left_out: usize,
+    /// Sorted by key.
+    pub(super) doubts: Vec<Doubt>,
+    /// Locks of jobs and items: whose, and the key or pattern.
+    pub(super) items: Vec<(String, Sorted)>,
+    /// Locks that are not read: why, and the key or pattern.
+    pub(super) unreadable: Vec<(String, Sorted)>,
+    /// What is left over, with the number of each kind.
+    pub(super) leftovers: Vec<(Kind, usize, Vec<Leftover>)>,
+    /// Sentences at the end.
+    pub(super) remarks: Vec<String>,
+}
+
+/// The block `redis` and the tasks only: what is watched.
+pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
+    let mut names = Names::default();
+    let mut text = redis_block(redis);
+    text.push_str("tasks:\n");
+    tasks.iter().for_each(|task| text.push_str(&task_lines(&mut names, &task.key, task.scheme, "  ").concat()));
+    text
+}
+
+/// The whole text. Without a task there is no configuration, so that all of it is a comment.
+pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
+    let mut names = Names::default();
+    let mut text = String::new();
+    report.heading.iter().for_each(|sentence| comment(&mut text, "", sentence));
+    let mut body = redis_block(redis);
+    body.push_str("tasks:\n");
+    if report.tasks.is_empty() {
+        body.push_str("  - {name: outbound, lock: {key: \"outbound:lock\", scheme: redisson}}\n");
+        comment(&mut text, "", "No task was found. A configuration looks like this:");
+        body.lines().for_each(|line| {
+            let _always_fits = writeln!(text, "# {line}");
+        });
+    } else {
+        text.push_str(&body);
+    }
+    for task in &report.tasks {
+        comment(&mut text, "  ", &sentences(&task.what, &task.learned));
+        text.push_str(&task_lines(&mut names, &task.key, task.scheme, "  ").concat());
+        task.suggested.iter().for_each(|line| {
+            let _always_fits = writeln!(text, "    # {line}");
+        });
+    }
+    if report.tasks_left_out > 0 {
+        let sentence = format!(
+            "{} more locks are left out; name a part of the keys with --match to see them.",
+            report.tasks_left_out
+        );
+        comment(&mut text, "  ", &sentence);
+    }
+    doubts(&mut text, &mut names, report);
+    let items = "Locks of jobs and items, one for each: no tasks of their own.";
+    listed(&mut text, items, &report.items);
+    let unreadable = "Locks that lockwatch does not read.";
+    listed(&mut text, unreadable, &report.unreadable);
+    leftovers(&mut text, report);
+    if !report.remarks.is_empty() {
+        text.push('\n');
+    }
+    report.remarks.iter().for_each(|sentence| comment(&mut text, "", sentence));
+    text
+}
+
+fn redis_block(redis: &RedisConfig) -> String {
+    let mut text = "redis:\n  main:\n".to_owned();
+    match &redis.servers {
+        Servers::Cluster(cluster) => {
+            let nodes: Vec<String> = cluster.nodes.iter().map(|at| yaml_text(&at.to_string())).collect();
+            let _always_fits = writeln!(text, "    cluster: {{nodes: [{}]}}", nodes.join(", "));
+        }
+        servers => {
+            let at = servers.configured().first().map(ToString::to_string).unwrap_or_default();
+            let _always_fits = writeln!(text, "    url: {}", yaml_text(&format!("redis://{at}/{}", redis.db)));
+        }
+    }
+    if let Some(username) = &redis.login.username {
+        let _always_fits = writeln!(text, "    username: {}", yaml_text(username));
+    }
+    match &redis.login.password {
+        // The configuration may lie elsewhere than where this was typed.
+        Some(PasswordSource::File(path)) => {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            let _always_fits = writeln!(text, "    password_file: {}", yaml_text(&path.to_string_lossy()));
+        }
+        Some(PasswordSource::Env(variable)) => {
+            let _always_fits = writeln!(text, "    password_env: {}", yaml_text(variable));
+        }
+        None => {}
+    }
+    text
+}
+
+/// A task's own lines.
+fn task_lines(names: &mut Names, key: &[u8], scheme: SchemeKind, indent: &str) -> [String; 2] {
+    let name = yaml_text(&names.of(key));
+    let lock = format!("{indent}  lock: {{key: {}, scheme: {}}}\n", yaml(key), scheme.name());
+    [format!("{indent}- name: {name}\n"), lock]
+}
+
+fn sentences(what: &str, learned: &[String]) -> String {
+    std::iter::once(what)
+        .chain(learned.iter().map(String::as_str))
+        .map(|part| format!("{part}."))
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
+/// What may be a task after all: a comment that becomes one when its `# ` is taken away.
+fn doubts(text: &mut String, names: &mut Names, report: &Report) {
+    if report.doubts.is_empty() {
+        return;
+    }
+    text.push('\n');
+    comment(text, "  ", "Perhaps locks. To watch one, take the number sign and the blank away from its two lines.");
+    for doubt in report.doubts.iter().take(LISTED_MAX) {
+        comment(text, "  ", &format!("{}: {}.", doubt.what, doubt.why));
+        if doubt.key.len() > KEY_BYTES_MAX {
+            comment(text, "  ", &escape(&doubt.key));
+            continue;
+        }
+        for line in task_lines(names, &doubt.key, doubt.scheme, "") {
+            let _always_fits = write!(text, "  # {line}");
+        }
+    }
+    more(text, "  ", report.doubts.len());
+}
+
+fn listed(text: &mut String, title: &str, all: &[(String, Sorted)]) {
+    if all.is_empty() {
+        return;
+    }
+    text.push('\n');
+    comment(text, "", title);
+    let mut before = "";
+    for (what, sorted) in all.iter().take(LISTED_MAX) {
+        if what != before {
+            comment(text, "", &format!("{what}:"));
+            before = what;
+        }
+        match sorted {
+            Sorted::Single(key) => comment(text, "", &format!("  {}", escape(key))),
+            Sorted::Pattern { pattern, count } => comment(text, "", &format!("  {count} like {}", escape(pattern))),
+        }
+    }
+    more(text, "", all.len());
+}
+
+fn leftovers(text: &mut String, report: &Report) {
+    if report.leftovers.is_empty() {
+        return;
+    }
+    text.push('\n');
+    comment(
+        text,
+        "",
+        "Left over, or perhaps left over. Nothing here is to be removed without the check that is named.",
+    );
+    for (kind, count, leftovers) in &report.leftovers {
+        comment(text, "", kind.meaning());
+        for Leftover { what, look, .. } in leftovers {
+            comment(text, "", &format!("  {what}"));
+            if let Some(look) = look {
+                let _always_fits = writeln!(text, "#     look: {look}");
+            }
+        }
+        if *count > leftovers.len() {
+            comment(text, "", &format!("  and {} more", count - leftovers.len()));
+        }
+    }
+}
+
+fn more(text: &mut String, indent: &str, count: usize) {
+    if count > LISTED_MAX {
+        comment(text, indent, &format!("and {} more", count - LISTED_MAX));
+    }
+}
+
+/// A sentence as lines of a comment; what is longer than a line goes on in the next.
+fn comment(text: &mut String, indent: &str, sentence: &str) {
+    let inner = sentence.len() - sentence.trim_start().len();
+    let mut line = format!("{indent}# {}", sentence.get(..inner).unwrap_or_default());
+    let empty = line.chars().count();
+    for word in sentence.split(' ').filter(|word| !word.is_empty()) {
+        if line.chars().count() + 1 + word.chars().count() > WIDTH && line.chars().count() > empty {
+            text.push_str(line.trim_end());
+            text.push('\n');
+            line.truncate(0);
+            let _always_fits = write!(line, "{indent}# {}", " ".repeat(inner));
+        }
+        if line.chars().count() > empty {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    text.push_str(line.trim_end());
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Config, SingleLock};
+
+    fn redis() -> RedisConfig {
+        let lock = SingleLock {
+            redis_url: "redis://127.0.0.1:7000/3".to_owned(),
+            key: b"x".to_vec(),
+            scheme: SchemeKind::Redisson,
+            name: None,
+            username: Some("watcher".to_owned()),
+            password: Some(PasswordSource::Env("PW".to_owned())),
+        };
+        Config::single_lock(&lock).unwrap().redises.remove(0)
+    }
+
+    fn task(key: &[u8]) -> Task {
+        let suggested = vec!["wanted: {hash: \"a\"}".to_owned()];
+        let learned = vec!["Held by somebody".to_owned()];
+        Task { key: key.to_vec(), scheme: SchemeKind::String, what: "a token".to_owned(), learned, suggested }
+    }
+
+    #[test]
+    fn what_is_printed_is_a_configuration_whatever_the_keys() {
+        let keys: [&[u8]; 7] =
+            [b"a:lock", b"a: #\"'\\lock", b"new\nline:lock", b"\xff\xfe:lock", b"- {x}: lock", b"\x1b[2J", b"%lock"];
+        let doubt = |key: &[u8]| Doubt {
+            key: [key, b"2"].concat(),
+            scheme: SchemeKind::Redisson,
+            what: "a string".to_owned(),
+            why: "no TTL".to_owned(),
+        };
+        let report = Report {
+            heading: vec!["word ".repeat(60)],
+            tasks: keys.iter().map(|key| task(key)).collect(),
+            doubts: keys.iter().map(|key| doubt(key)).collect(),
+            items: keys.iter().map(|key| ("items".to_owned(), Sorted::Single(key.to_vec()))).collect(),
+            ..Report::default()
+        };
+        let printed = text(&redis(), &report);
+        assert!(!printed.chars().any(|character| character.is_control() && character != '\n'), "{printed}");
+        let config = Config::parse(&printed, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{printed}"));
+        assert_eq!(config.tasks.iter().map(|task| task.lock.key.as_slice()).collect::<Vec<_>>(), keys);
+        assert_eq!(config.redises[0], RedisConfig { name: "main".into(), ..redis() });
+        let bare = Config::parse(&configuration(&redis(), &report.tasks), Path::new("x.yml")).unwrap();
+        assert_eq!(bare, config);
+        // Taking the marks away makes tasks of the doubts.
+        let opened = printed.replace("  # - name", "  - name").replace("  #   lock:", "    lock:");
+        let opened = opened.replace("    # wanted", "    wanted").replace("wanted: {hash: \"a\"}", "wanted: always");
+        let config = Config::parse(&opened, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{opened}"));
+        assert_eq!(config.tasks.len(), 14);
+    }
+
+    #[test]
+    fn without_a_task_all_is_a_comment() {
+        let printed = text(&redis(), &Report::default());
+        assert!(printed.lines().all(|line| line.starts_with('#') || line.is_empty()), "{printed}");
+        let skeleton =
+            printed.lines().filter_map(|line| line.strip_prefix("# ")).skip(1).collect::<Vec<_>>().join("\n");
+        assert!(Config::parse(&skeleton, Path::new("x.yml")).is_ok(), "{skeleton}");
+    }
+}

@@ -1,0 +1,301 @@
+//! The walk over all keys: in small pages, no faster than allowed, with commands whose cost and answer are bounded whatever
+//! a key holds.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use lockwatch_model::command;
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::{Command, Reply};
+use tokio::time::{Instant, sleep_until};
+
+use super::library::{Content, Seen, may_be_lock};
+use super::server::Server;
+use crate::redis::{Connection, Failure};
+
+/// Pages in a second at full speed: a page is short, and others get in between.
+const PAGES_PER_SECOND: u32 = 50;
+/// Most keys that are asked for at once.
+const PAGE_MAX: u32 = 100;
+/// How much of a string is looked at; longer ones are no tokens.
+const LAST_BYTE: &str = "127";
+/// Names of fields that are looked at before a hash is read.
+const NAMES: &str = "8";
+/// A lock has no more fields.
+pub(super) const FIELDS_MAX: u64 = 128;
+/// How often progress is told.
+const TOLD_EVERY: Duration = Duration::from_millis(250);
+
+/// No more than so many keys in a second.
+#[derive(Debug)]
+pub(super) struct Pace {
+    keys_per_second: u32,
+    next: Instant,
+}
+
+impl Pace {
+    pub(super) fn new(keys_per_second: u32) -> Pace {
+        Pace { keys_per_second: keys_per_second.max(1), next: Instant::now() }
+    }
+
+    /// Keys of one page.
+    fn page(&self) -> u32 {
+        (self.keys_per_second / PAGES_PER_SECOND).clamp(1, PAGE_MAX)
+    }
+
+    /// Waits until the next page may be asked for.
+    pub(super) async fn wait(&self) {
+        sleep_until(self.next).await;
+    }
+
+    /// So many keys were looked at since then. Time that was lost is not made up for.
+    pub(super) fn spent(&mut self, began: Instant, keys: usize) {
+        let keys = u32::try_from(keys).unwrap_or(u32::MAX);
+        self.next = began + Duration::from_secs_f64(f64::from(keys) / f64::from(self.keys_per_second));
+    }
+}
+
+/// What a walk came to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Walked {
+    /// Keys that were looked at.
+    pub(super) keys: u64,
+    /// Keys that this user may not look at.
+    pub(super) forbidden: u64,
+    /// Keys of which the server refused to tell for another reason.
+    pub(super) refused: u64,
+    /// The newest such reason.
+    pub(super) refused_why: Option<Unknown>,
+}
+
+/// Walks over all keys that match, and gives each to `take`.
+pub(super) async fn walk(
+    connection: &Connection,
+    server: &Server,
+    glob: Option<&str>,
+    pace: &mut Pace,
+    mut take: impl FnMut(Seen),
+) -> Result<Walked, Failure> {
+    let mut walked = Walked::default();
+    let mut progress = Progress::new(server.keys);
+    let mut cursor = b"0".to_vec();
+    loop {
+        pace.wait().await;
+        let began = Instant::now();
+        let (next, keys) = page(connection, &cursor, glob, pace.page()).await?;
+        // Keys that do not match cost the server as much.
+        let passed = keys.len().max(usize::try_from(pace.page()).unwrap_or(usize::MAX));
+        pace.spent(began, passed);
+        walked.keys += keys.len() as u64;
+        for chunk in keys.chunks(usize::try_from(PAGE_MAX).unwrap_or(usize::MAX)) {
+            look(connection, chunk, &mut walked, &mut take).await?;
+        }
+        progress.tell(passed as u64);
+        if next == b"0" {
+            progress.end();
+            return Ok(walked);
+        }
+        cursor = next;
+    }
+}
+
+/// One step of the scan: where it goes on, and its keys.
+async fn page(
+    connection: &Connection,
+    cursor: &[u8],
+    glob: Option<&str>,
+    count: u32,
+) -> Result<(Vec<u8>, Vec<Vec<u8>>), Failure> {
+    let mut scan = command!("SCAN", cursor);
+    if let Some(glob) = glob {
+        scan.args.extend([b"MATCH".to_vec(), glob.as_bytes().to_vec()]);
+    }
+    scan.args.extend([b"COUNT".to_vec(), count.to_string().into_bytes()]);
+    let replies = connection.exec(&[scan]).await?;
+    match replies.first() {
+        Some(Reply::Error(error)) => Err(Failure {
+            why: Unknown::from(error),
+            detail: format!("SCAN is refused: {}", String::from_utf8_lossy(&error.detail).escape_debug()),
+        }),
+        Some(Reply::Array(items)) => match items.as_slice() {
+            [Reply::Bytes(next), Reply::Array(keys)] => {
+                Ok((next.clone(), keys.iter().filter_map(|key| key.as_bytes().map(<[u8]>::to_vec)).collect()))
+            }
+            _ => Err(no_scan()),
+        },
+        _ => Err(no_scan()),
+    }
+}
+
+fn no_scan() -> Failure {
+    Failure { why: Unknown::Protocol, detail: "the answer to SCAN cannot be read".to_owned() }
+}
+
+/// Looks at some keys: type and TTL, then what the type allows, then the fields of hashes that could be locks.
+async fn look(
+    connection: &Connection,
+    keys: &[Vec<u8>],
+    walked: &mut Walked,
+    take: &mut impl FnMut(Seen),
+) -> Result<(), Failure> {
+    let asked: Vec<Command> = keys.iter().flat_map(|key| [command!("TYPE", key), command!("PTTL", key)]).collect();
+    let replies = connection.exec(&asked).await?;
+    let mut typed = Vec::with_capacity(keys.len());
+    for (key, answer) in keys.iter().zip(replies.chunks_exact(2)) {
+        match answer {
+            [Reply::Error(error), _] | [_, Reply::Error(error)] => walked.count_refusal(Unknown::from(error)),
+            [Reply::Bytes(kind), Reply::Int(ttl)] if *ttl != -2 => typed.push((key, kind.as_slice(), ttl_ms(*ttl))),
+            _ => {} // Gone meanwhile.
+        }
+    }
+    let asked: Vec<Vec<Command>> = typed.iter().map(|(key, kind, ttl_ms)| questions(key, kind, *ttl_ms)).collect();
+    let replies = ask_all(connection, asked).await?;
+    let mut found = Vec::with_capacity(typed.len());
+    for ((key, kind, ttl_ms), answers) in typed.into_iter().zip(replies) {
+        match answers.iter().find_map(refusal) {
+            Some(why) => walked.count_refusal(why),
+            None => found.push(Seen { key: key.clone(), ttl_ms, content: content(kind, &answers) }),
+        }
+    }
+    read_hashes(connection, &mut found).await?;
+    found.into_iter().for_each(take);
+    Ok(())
+}
+
+/// Reads the hashes whose fields are named like those of a lock.
+async fn read_hashes(connection: &Connection, found: &mut [Seen]) -> Result<(), Failure> {
+    let mut hashes: Vec<&mut Seen> = found.iter_mut().filter(|seen| is_worth_reading(&seen.content)).collect();
+    if hashes.is_empty() {
+        return Ok(());
+    }
+    let asked: Vec<Command> = hashes.iter().map(|seen| scan_hash(&seen.key)).collect();
+    let replies = connection.exec(&asked).await?;
+    for (seen, reply) in hashes.iter_mut().zip(replies) {
+        if let Content::Hash { scanned, .. } = &mut seen.content {
+            *scanned = Some(reply);
+        }
+    }
+    Ok(())
+}
+
+/// One bounded step that is whole for small hashes.
+pub(super) fn scan_hash(key: &[u8]) -> Command {
+    command!("HSCAN", key, "0", "COUNT", FIELDS_MAX.to_string())
+}
+
+fn is_worth_reading(content: &Content) -> bool {
+    matches!(content, Content::Hash { length, names, .. } if *length <= FIELDS_MAX && may_be_lock(names))
+}
+
+/// What is asked of a key of this type.
+fn questions(key: &[u8], kind: &[u8], ttl_ms: Option<u64>) -> Vec<Command> {
+    match kind {
+        b"string" => vec![command!("STRLEN", key), command!("GETRANGE", key, "0", LAST_BYTE)],
+        b"hash" => vec![command!("HLEN", key), command!("HRANDFIELD", key, NAMES)],
+        b"zset" if ttl_ms.is_some() => vec![command!("ZSCORE", key, "__write__")],
+        _ => Vec::new(),
+    }
+}
+
+fn content(kind: &[u8], answers: &[Reply]) -> Content {
+    let length = |reply: &Reply| reply.as_int().and_then(|length| u64::try_from(length).ok()).unwrap_or_default();
+    match (kind, answers) {
+        (b"string", [size, Reply::Bytes(start)]) => Content::Text { length: length(size), start: start.clone() },
+        (b"hash", [size, Reply::Array(names)]) => {
+            let names = names.iter().filter_map(|name| name.as_bytes().map(<[u8]>::to_vec)).collect();
+            Content::Hash { length: length(size), names, scanned: None }
+        }
+        (b"zset", [score]) => Content::Sorted { has_writer: score.as_bytes().is_some() },
+        (b"zset", []) => Content::Sorted { has_writer: false },
+        (b"list", _) => Content::List,
+        (b"set", _) => Content::Set,
+        _ => Content::Other,
+    }
+}
+
+/// Sends all questions at once; the answers come as they were asked.
+pub(super) async fn ask_all(connection: &Connection, asked: Vec<Vec<Command>>) -> Result<Vec<Vec<Reply>>, Failure> {
+    let counts: Vec<usize> = asked.iter().map(Vec::len).collect();
+    let commands: Vec<Command> = asked.into_iter().flatten().collect();
+    let mut replies = match commands.is_empty() {
+        true => Vec::new().into_iter(),
+        false => connection.exec(&commands).await?.into_iter(),
+    };
+    Ok(counts.into_iter().map(|count| replies.by_ref().take(count).collect()).collect())
+}
+
+fn refusal(reply: &Reply) -> Option<Unknown> {
+    match reply {
+        // The key has become another one between two questions.
+        Reply::Error(error) => Some(Unknown::from(error)).filter(|why| *why != Unknown::WrongType),
+        _ => None,
+    }
+}
+
+pub(super) fn ttl_ms(reply: i64) -> Option<u64> {
+    u64::try_from(reply).ok()
+}
+
+impl Walked {
+    fn count_refusal(&mut self, why: Unknown) {
+        match why {
+            Unknown::NoPermission => self.forbidden += 1,
+            _ => {
+                self.refused += 1;
+                self.refused_why = Some(why);
+            }
+        }
+    }
+}
+
+/// How far the walk is, for whoever sits before a terminal.
+struct Progress {
+    /// Keys in all, as far as that is known.
+    total: Option<u64>,
+    passed: u64,
+    shown: bool,
+    told: Instant,
+}
+
+impl Progress {
+    fn new(total: Option<u64>) -> Progress {
+        Progress { total, passed: 0, shown: std::io::stderr().is_terminal(), told: Instant::now() }
+    }
+
+    fn tell(&mut self, passed: u64) {
+        self.passed += passed;
+        if self.shown && self.told.elapsed() >= TOLD_EVERY {
+            self.told = Instant::now();
+            // A page is counted in full though the last ones may be shorter.
+            let passed = self.passed.min(self.total.unwrap_or(u64::MAX));
+            let total = self.total.map(|total| format!(" of about {total}")).unwrap_or_default();
+            eprint!("\rpassed {passed}{total} keys");
+            let _nobody_reads = std::io::stderr().flush();
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            eprintln!("\rpassed all keys{}", " ".repeat(30));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn no_page_begins_before_its_time_and_lost_time_is_not_made_up_for() {
+        let mut pace = Pace::new(1_000);
+        assert_eq!(pace.page(), 20);
+        let began = Instant::now();
+        pace.spent(began, 50);
+        pace.wait().await;
+        assert!(began.elapsed() >= Duration::from_millis(50));
+        let late = Instant::now() + Duration::from_secs(5);
+        pace.spent(late, 10);
+        assert_eq!(pace.next, late + Duration::from_millis(10));
+        assert_eq!((Pace::new(0).page(), Pace::new(1).page(), Pace::new(1_000_000).page()), (1, 1, PAGE_MAX));
+    }
+}

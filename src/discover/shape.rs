@@ -1,0 +1,243 @@
+//! What bytes look like: tokens of lock libraries, names of locks, ids of items. Pure, and wrong in neither direction is
+//! harmless: what is taken for a lock becomes a task, what is not is never seen again.
+
+/// What a string's value looks like, as far as lock libraries write such values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `ADDED:<time>@<host>`: ShedLock.
+    ShedLock,
+    /// `<machine>_<pid>_<32 hex digits>`: DistributedLock for .NET.
+    MachineAndProcess,
+    /// `<uuid>:<number>`: BullMQ.
+    UuidAndNumber,
+    /// A UUID with dashes.
+    Uuid,
+    /// 32 hex digits that are a UUID of version 1, as redis-py writes them.
+    TimeUuidHex,
+    /// Other hex digits of a usual length.
+    Hex,
+    /// 22 to 44 characters of base64, of all kinds.
+    Base64,
+    /// 16 letters and digits, as Laravel writes them.
+    Letters16,
+    /// 20 or 24 bytes that are no text: rslock, redlock, rueidislock.
+    Bytes,
+    /// A number of nine digits or more.
+    Number,
+    /// A word without blanks: perhaps the name of a host or a worker.
+    Word,
+    /// Anything else.
+    Other,
+}
+
+impl Shape {
+    /// Of a value of `length` bytes, of which `start` is the beginning.
+    pub(super) fn of(start: &[u8], length: u64) -> Shape {
+        if start.len() as u64 != length || start.is_empty() {
+            return Shape::Other;
+        }
+        let unserialized = without_php_quotes(start);
+        let value = unserialized.unwrap_or(start);
+        let is = |fits: fn(&u8) -> bool| value.iter().all(fits);
+        match value {
+            _ if value.starts_with(b"ADDED:") && value.contains(&b'@') => Shape::ShedLock,
+            _ if is_machine_and_process(value) => Shape::MachineAndProcess,
+            _ if is_uuid(value) => Shape::Uuid,
+            _ if is_uuid_and_number(value) => Shape::UuidAndNumber,
+            _ if is_time_uuid_hex(value) => Shape::TimeUuidHex,
+            _ if is(u8::is_ascii_digit) => match value.len() {
+                9..=40 => Shape::Number,
+                _ => Shape::Other,
+            },
+            _ if is(u8::is_ascii_hexdigit) && matches!(value.len(), 16 | 20 | 24 | 32 | 40 | 48 | 64) => Shape::Hex,
+            _ if is(u8::is_ascii_alphanumeric) && value.len() == 16 && is_mixed(value) => Shape::Letters16,
+            _ if is(is_base64) && matches!(value.len(), 22..=44) && is_mixed(value) => Shape::Base64,
+            _ if matches!(value.len(), 20 | 24) && std::str::from_utf8(value).is_err() => Shape::Bytes,
+            _ if is(is_of_a_word) && value.len() > 2 && !is_boolean(value) => Shape::Word,
+            _ => Shape::Other,
+        }
+    }
+
+    /// Whether the value tells one holder from another.
+    pub(super) fn is_token(self) -> bool {
+        !matches!(self, Shape::Word | Shape::Other)
+    }
+}
+
+/// Words of a name that say "lock".
+const LOCK_WORDS: [&[u8]; 12] = [
+    b"lock",
+    b"locks",
+    b"lck",
+    b"mutex",
+    b"mutexes",
+    b"leader",
+    b"leadership",
+    b"election",
+    b"singleton",
+    b"exclusive",
+    b"lease",
+    b"leases",
+];
+/// Words that end in "lock" and say something else.
+const NO_LOCK_WORDS: [&[u8]; 8] =
+    [b"block", b"unblock", b"clock", b"unlock", b"airlock", b"interlock", b"gridlock", b"deadlock"];
+
+/// Whether a word of the name says that this is a lock.
+pub(super) fn names_a_lock(key: &[u8]) -> bool {
+    words(key).iter().any(|word| is_lock_word(word))
+}
+
+/// Whether the last word does: `lock:timeout` is a setting, `timeout:lock` is a lock.
+pub(super) fn ends_as_a_lock(key: &[u8]) -> bool {
+    words(key).last().is_some_and(|word| is_lock_word(word))
+}
+
+/// Whether a word, in small letters, says "lock".
+pub(super) fn is_lock_word(word: &[u8]) -> bool {
+    LOCK_WORDS.contains(&word) || word.ends_with(b"lock") && !NO_LOCK_WORDS.contains(&word)
+}
+
+/// The words of a name in small letters: `user:outboundLock_2` is user, outbound, lock, 2.
+pub(super) fn words(key: &[u8]) -> Vec<Vec<u8>> {
+    let mut words: Vec<Vec<u8>> = Vec::new();
+    let mut before = b' ';
+    for byte in key {
+        let begins = match (before, *byte) {
+            (_, byte) if !byte.is_ascii_alphanumeric() => false,
+            (before, byte) if before.is_ascii_lowercase() && byte.is_ascii_uppercase() => true,
+            (before, byte) if before.is_ascii_digit() != byte.is_ascii_digit() => true,
+            (before, _) => !before.is_ascii_alphanumeric(),
+        };
+        if begins {
+            words.push(Vec::new());
+        }
+        if byte.is_ascii_alphanumeric()
+            && let Some(word) = words.last_mut()
+        {
+            word.push(byte.to_ascii_lowercase());
+        }
+        before = *byte;
+    }
+    words
+}
+
+/// 8-4-4-4-12 hex digits.
+pub(super) fn is_uuid(bytes: &[u8]) -> bool {
+    bytes.len() == 36
+        && bytes.iter().enumerate().all(|(at, byte)| match at {
+            8 | 13 | 18 | 23 => *byte == b'-',
+            _ => byte.is_ascii_hexdigit(),
+        })
+}
+
+/// Splits after the last `separator`.
+pub(super) fn split_last(bytes: &[u8], separator: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().rposition(|byte| *byte == separator)?;
+    Some((bytes.get(..at)?, bytes.get(at + 1..)?))
+}
+
+pub(super) fn is_number(bytes: &[u8]) -> bool {
+    !bytes.is_empty() && bytes.iter().all(u8::is_ascii_digit)
+}
+
+/// `s:16:"…";`: what PHP's serializer makes of a text.
+fn without_php_quotes(value: &[u8]) -> Option<&[u8]> {
+    let rest = value.strip_prefix(b"s:")?.strip_suffix(b"\";")?;
+    let quote = rest.iter().position(|byte| *byte == b'"')?;
+    rest.get(quote + 1..)
+}
+
+fn is_machine_and_process(value: &[u8]) -> bool {
+    let Some((rest, guid)) = split_last(value, b'_') else { return false };
+    let Some((machine, process)) = split_last(rest, b'_') else { return false };
+    guid.len() == 32 && guid.iter().all(u8::is_ascii_hexdigit) && is_number(process) && !machine.is_empty()
+}
+
+fn is_uuid_and_number(value: &[u8]) -> bool {
+    split_last(value, b':').is_some_and(|(uuid, number)| is_uuid(uuid) && is_number(number))
+}
+
+/// The digit of the version and that of the variant are where they belong.
+fn is_time_uuid_hex(value: &[u8]) -> bool {
+    value.len() == 32
+        && value.iter().all(u8::is_ascii_hexdigit)
+        && value.get(12) == Some(&b'1')
+        && value.get(16).is_some_and(|digit| b"89abAB".contains(digit))
+}
+
+fn is_base64(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=-_".contains(byte)
+}
+
+fn is_of_a_word(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b".:@/_-#".contains(byte)
+}
+
+/// Random characters are hardly ever all of one kind.
+fn is_mixed(value: &[u8]) -> bool {
+    let has = |fits: fn(&u8) -> bool| usize::from(value.iter().any(fits));
+    has(u8::is_ascii_uppercase) + has(u8::is_ascii_lowercase) + has(u8::is_ascii_digit) > 1
+        && value.iter().any(u8::is_ascii_uppercase)
+}
+
+fn is_boolean(value: &[u8]) -> bool {
+    [b"true".as_slice(), b"false", b"yes", b"off", b"null", b"locked"]
+        .iter()
+        .any(|word| value.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(value: &[u8]) -> Shape {
+        Shape::of(value, value.len() as u64)
+    }
+
+    #[test]
+    fn tokens_as_libraries_write_them() {
+        let cases: [(&[u8], Shape); 16] = [
+            (b"ADDED:2026-11-21T10:00:00.123Z@web-1:8f14e45f-ceea-467f-a0b5-1d2f3c4b5a69", Shape::ShedLock),
+            (b"WEB01_4711_0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b", Shape::MachineAndProcess),
+            (b"0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b:17", Shape::UuidAndNumber),
+            (b"0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", Shape::Uuid),
+            (b"0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b", Shape::TimeUuidHex),
+            (b"0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b", Shape::Hex),
+            (b"3q2+7wAAAAB4eHh4AAECAw==", Shape::Base64),
+            (b"aB3dE5gH7jK9mN1p", Shape::Letters16),
+            (b"s:16:\"aB3dE5gH7jK9mN1p\";", Shape::Letters16),
+            (b"\xff\xfe\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12", Shape::Bytes),
+            (b"1763721600123", Shape::Number),
+            (b"web-1.example:4711", Shape::Word),
+            (b"1", Shape::Other),
+            (b"true", Shape::Other),
+            (b"{\"user\": 1}", Shape::Other),
+            (b"", Shape::Other),
+        ];
+        for (value, expected) in cases {
+            assert_eq!(shape(value), expected, "{}", String::from_utf8_lossy(value));
+        }
+        assert_eq!(Shape::of(b"0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", 5_000), Shape::Other, "only a beginning");
+    }
+
+    #[test]
+    fn names_of_locks() {
+        for name in [
+            "outbound:lock",
+            "outboundLock",
+            "LOCK",
+            "a_lock_2",
+            "shedlock:x",
+            "job:mutex",
+            "leader-election",
+            "joblock",
+        ] {
+            assert!(names_a_lock(name.as_bytes()), "{name}");
+        }
+        for name in ["block:7", "clock", "stock:42", "user:locked", "login:lockout", "", "session:ab12", "\u{fc}"] {
+            assert!(!names_a_lock(name.as_bytes()), "{name}");
+        }
+        assert!(ends_as_a_lock(b"timeout:lock") && !ends_as_a_lock(b"lock:timeout"));
+    }
+}

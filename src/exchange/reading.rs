@@ -1,0 +1,159 @@
+//! A reading in words: what the replies were taken for.
+
+use std::borrow::Cow;
+
+use lockwatch_model::reading::{
+    ClaimsReading, Deadline, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch, SwitchesReading,
+    TaskReading, Unknown,
+};
+use lockwatch_model::spec::{SchemeKind, TaskSpec};
+use lockwatch_model::time::ServerTime;
+use serde::{Deserialize, Serialize};
+
+use super::Asked;
+use super::redact::holder_field;
+use crate::output::clock::rfc3339;
+use crate::output::identity::{digest, escape, holder_label, list};
+
+/// Most names in a row.
+const NAMED_MAX: usize = 20;
+
+/// One part of a reading, in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// Which part: `lock`, `switches`, …
+    pub of: String,
+    /// What was read.
+    pub says: String,
+}
+
+/// `reading` in words: the parts that were asked for.
+pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Part> {
+    let TaskReading { lock, extras, beside } = reading;
+    let parts = [
+        ("lock", (asked != Asked::Beside).then(|| lock_words(lock))),
+        ("waiters", extras.waiters.map(|waiters| waiters.to_string())),
+        ("fencing_token", extras.fencing_token.map(|token| token.to_string())),
+        ("switches", beside.switches.as_ref().map(switches_words)),
+        ("progress", beside.progress.as_ref().map(progress_words)),
+        ("claims", beside.claims.as_ref().map(|claims| claims_words(spec, claims))),
+        ("hosts", beside.hosts.as_ref().map(|hosts| hosts_words(spec, hosts))),
+        ("pause", beside.pause.as_ref().map(pause_words)),
+    ];
+    parts.into_iter().filter_map(|(of, says)| Some(Part { of: of.to_owned(), says: says? })).collect()
+}
+
+/// How an instance is called that names itself in the claims or the hosts: where the lock's value is a secret, an instance
+/// may name itself by it.
+pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
+    match spec.lock.scheme {
+        SchemeKind::String => Cow::Owned(digest(instance)),
+        SchemeKind::Redisson => holder_field(instance).map_or_else(|| escape(instance), Cow::Owned),
+    }
+}
+
+/// A mode's name, as in `/api/v1/tasks`.
+pub(crate) fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Write => "write",
+        Mode::Read => "read",
+    }
+}
+
+fn lock_words(lock: &LockReading) -> String {
+    match lock {
+        LockReading::Free => "free".to_owned(),
+        LockReading::Unknown(why) => unknown_words(*why),
+        LockReading::Held(Held { mode, holders, ghosts, deadline }) => {
+            let by = none_or(list(holders.iter().map(holder_words), NAMED_MAX));
+            let deadline = match deadline {
+                Deadline::At(at) => format!("until {}", instant(*at)),
+                Deadline::Never => "without any TTL".to_owned(),
+                Deadline::Torn => "with a deadline that moved while it was read".to_owned(),
+            };
+            let ghosts = if *ghosts > 0 { format!(", dead readers: {ghosts}") } else { String::new() };
+            format!("held ({}) by {by} {deadline}{ghosts}", mode_name(*mode))
+        }
+    }
+}
+
+/// A holder in a sentence: as in labels, but a digest says that it is one.
+pub(crate) fn holder_name(holder: &Holder) -> Cow<'_, str> {
+    match holder.secret {
+        true => Cow::Owned(format!("digest {}", holder_label(holder))),
+        false => holder_label(holder),
+    }
+}
+
+fn holder_words(holder: &Holder) -> Cow<'_, str> {
+    match holder.entries {
+        Some(entries) if entries > 1 => Cow::Owned(format!("{} (entered {entries} times)", holder_name(holder))),
+        _ => holder_name(holder),
+    }
+}
+
+fn switches_words(switches: &SwitchesReading) -> String {
+    match switches {
+        SwitchesReading::Unknown(why) => unknown_words(*why),
+        SwitchesReading::Read { counted: Some(count), .. } => format!("{count} users want it"),
+        SwitchesReading::Read { key_exists: false, .. } => "there are none".to_owned(),
+        SwitchesReading::Read { switches, .. } => {
+            let word = |(user, switch): &(Vec<u8>, Switch)| {
+                let state = match switch {
+                    Switch::On => "on",
+                    Switch::Off => "off",
+                    Switch::Undecodable { .. } => "undecodable",
+                };
+                format!("{} {state}", escape(user)).into()
+            };
+            list(switches.iter().map(word), NAMED_MAX)
+        }
+    }
+}
+
+fn progress_words(progress: &ProgressReading) -> String {
+    match progress {
+        ProgressReading::Value(value) => format!("a value, digest {}", digest(value)),
+        ProgressReading::Absent => "there is none".to_owned(),
+        ProgressReading::Unknown(why) => unknown_words(*why),
+    }
+}
+
+fn claims_words(spec: &TaskSpec, claims: &ClaimsReading) -> String {
+    match claims {
+        ClaimsReading::Unknown(why) => unknown_words(*why),
+        ClaimsReading::Read(claims) => {
+            let word = |(id, value): &(Vec<u8>, Vec<u8>)| {
+                format!("{} (digest {})", instance_label(spec, id), digest(value)).into()
+            };
+            none_or(list(claims.iter().map(word), NAMED_MAX))
+        }
+    }
+}
+
+fn hosts_words(spec: &TaskSpec, hosts: &[(Vec<u8>, Vec<u8>)]) -> String {
+    let word = |(id, host): &(Vec<u8>, Vec<u8>)| format!("{} on {}", instance_label(spec, id), escape(host)).into();
+    none_or(list(hosts.iter().map(word), NAMED_MAX))
+}
+
+fn pause_words(pause: &PauseReading) -> String {
+    match pause {
+        PauseReading::None => "none".to_owned(),
+        PauseReading::Until(until) => format!("until {}", instant(*until)),
+        PauseReading::Undecodable => "neither Unix seconds nor RFC 3339".to_owned(),
+        PauseReading::Unknown(why) => unknown_words(*why),
+    }
+}
+
+fn unknown_words(why: Unknown) -> String {
+    format!("unknown ({})", why.name())
+}
+
+pub(crate) fn none_or(names: String) -> String {
+    if names.is_empty() { "nobody".to_owned() } else { names }
+}
+
+fn instant(at: ServerTime) -> String {
+    rfc3339(at.0).unwrap_or_else(|| "a far instant".to_owned())
+}

@@ -1,0 +1,79 @@
+//! A look at Redis without an agent: the same sampler and the same state, for a moment.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::spec::{RedisKind, TaskIndex};
+use lockwatch_model::verdict::{LockFact, Wanted};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::{Explanation, Seen, Trace, Watched, explanation, no_such_task};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::engine::{Engine, INPUTS};
+use crate::exchange::Desk;
+use crate::sampler::{self, Assignment};
+
+/// What connecting and a confirmation may take beyond the timeout.
+const SLACK: Duration = Duration::from_secs(2);
+/// Longest look.
+const LOOK_MAX: Duration = Duration::from_secs(10);
+/// How long other servers may take to show what they have.
+const OTHERS: Duration = Duration::from_millis(700);
+
+/// What one look shows of a task.
+pub(super) struct Look {
+    pub(super) explanation: Explanation,
+    /// Whether the lock could be read.
+    pub(super) is_read: bool,
+}
+
+/// Reads a task: a free lock twice, because a free reading must be confirmed.
+///
+/// # Errors
+/// There is no such task.
+pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
+    let names = || config.tasks.iter().map(|task| &*task.name);
+    let task = config.tasks.iter().find(|task| &*task.name == name);
+    let task = Arc::clone(task.ok_or_else(|| no_such_task(name, names()))?);
+    let redis = config.redises.get(usize::from(task.redis.0));
+    let redis = redis.ok_or_else(|| no_such_task(name, names()))?.clone();
+    let (kind, patience) = (redis.servers.kind(), (redis.timeout + SLACK).min(LOOK_MAX));
+
+    let clock = Clock::start();
+    let desk = Desk::default();
+    let ticket = desk.arm(name);
+    let (inputs, engine_inputs) = mpsc::channel(INPUTS);
+    let only = Config { tasks: vec![Arc::clone(&task)], ..config.clone() };
+    let (engine, mut published) = Engine::new(clock, only.watch_spec(0));
+    let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
+    let assignment = Assignment { epoch: 0, redis: task.redis, config: redis, tasks: vec![(TaskIndex(0), task)] };
+    let (_assignments, assignments) = watch::channel(Arc::new(assignment));
+    let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(assignments, inputs, clock, desk)));
+
+    let until = Instant::now() + patience;
+    let is_read =
+        timeout_at(until, published.wait_for(|published| view(published).is_some_and(is_settled))).await.is_ok();
+    if is_read && kind != RedisKind::Standalone {
+        tokio::time::sleep(OTHERS).await;
+    }
+    let trace = Trace::until_now(ticket);
+    let published = Arc::clone(&published.borrow());
+    let view = view(&published).ok_or_else(|| no_such_task(name, names()))?;
+    let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Once };
+    Ok(Look { explanation: explanation(seen), is_read })
+}
+
+fn view(published: &crate::published::Published) -> Option<&TaskView> {
+    published.snapshot.tasks.first().map(|view| &**view)
+}
+
+/// Whether everything is known that a look can show.
+fn is_settled(view: &TaskView) -> bool {
+    let lock = view.held == Some(true) || view.lock_fact == LockFact::Free;
+    let switches = view.wanted != Wanted::Unknown || view.switches_unknown.is_some() || view.switches.is_some();
+    lock && view.unknown.is_none() && switches && view.judged.is_some()
+}

@@ -1,0 +1,84 @@
+//! How far each page of a task is, and how long a page takes at worst.
+
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::verdict::{LockFact, Wanted};
+
+use super::seen::Seen;
+use super::{PageDue, TimeToPage};
+use crate::config::check::{down_after_ms, lease_ms};
+use crate::config::duration_text;
+use crate::output::clock::seconds;
+use crate::pages::{self, Page};
+
+/// All pages of the task.
+pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
+    let view = seen.view;
+    let shown = |page: Page| PageDue {
+        alert: page.alert.to_owned(),
+        measure: page.measure.to_owned(),
+        value_seconds: (!seen.is_once()).then(|| seconds(page.value_ms)),
+        threshold_seconds: seconds(page.threshold_ms),
+        due: page.is_due(),
+        due_in_seconds: left_ms(seen, &page).filter(|_| !seen.is_once()).map(seconds),
+        paused: view.paused == Some(true),
+    };
+    pages::of_task(view).into_iter().map(shown).collect()
+}
+
+/// How long it takes until a page is due if nothing changes; `None` if it is, or if nothing moves towards it.
+fn left_ms(seen: Seen<'_>, page: &Page) -> Option<u64> {
+    let view = seen.view;
+    let moves = match page.measure {
+        "down_seconds" => view.lock_fact == LockFact::Free && view.wanted == Wanted::Yes,
+        "blind_seconds" => page.value_ms > 0,
+        "stalled_seconds" => return still_ms(seen, view).map(|ms| page.threshold_ms.saturating_sub(ms)),
+        _ => false,
+    };
+    (moves && !page.is_due()).then(|| page.threshold_ms.saturating_sub(page.value_ms))
+}
+
+/// How long the progress of a held task has not moved, at most: from its last movement by the clock of the server that shows
+/// it, and from the beginning of the hold.
+fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
+    let hold = view.hold.as_ref().filter(|_| matches!(view.wanted, Wanted::Yes | Wanted::Unset))?;
+    if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
+        return None;
+    }
+    let nodes = &seen.redis()?.nodes;
+    let node = nodes.iter().find(|node| Some(&node.address) == view.node.as_ref())?;
+    let since_moved =
+        node.last_success.zip(view.progress_moved).and_then(|(now, moved)| now.since_ms(moved).try_into().ok());
+    Some(hold.held_ms.min(since_moved.unwrap_or(u64::MAX)))
+}
+
+/// The worst time until lockwatch calls the task down, as `check-config` computes it.
+pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
+    let spec = &seen.view.spec;
+    let interval_ms = seen.redis().map_or(0, |redis| redis.spec.interval_ms);
+    if !spec.may_be_wanted() {
+        return TimeToPage {
+            down_after_seconds: None,
+            from_crash_seconds: None,
+            says: "Never: nobody says that it is wanted, so it is never down.".to_owned(),
+        };
+    }
+    let down_ms = down_after_ms(interval_ms, spec);
+    // What was learned is better than the library's default, and what is configured is both.
+    let lease_ms = spec.lock.lease_ms.or(seen.view.lease_ms).or_else(|| lease_ms(spec));
+    let lease = match (spec.lock.lease_ms, seen.view.lease_ms, lease_ms) {
+        (Some(ms), _, _) => format!("the configured lease {}", duration_text(ms)),
+        (None, Some(ms), _) => format!("the learned lease {}", duration_text(ms)),
+        (None, None, Some(ms)) => format!("the library's default lease {}", duration_text(ms)),
+        (None, None, None) => "the lease, which is not known yet,".to_owned(),
+    };
+    TimeToPage {
+        down_after_seconds: Some(seconds(down_ms)),
+        from_crash_seconds: lease_ms.map(|lease_ms| seconds(down_ms.saturating_add(lease_ms))),
+        says: format!(
+            "interval {} + grace {} (at least 250ms, to confirm it) + 250ms; from a crash, {lease} comes first. On top come \
+             Prometheus' scrape and evaluation and Alertmanager's group_wait: `lockwatch check-config` adds them.",
+            duration_text(interval_ms),
+            duration_text(spec.grace_ms),
+        ),
+    }
+}

@@ -1,0 +1,133 @@
+//! Waiting for what the sampler and Redis say about a task.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_model::snapshot::RedisView;
+use lockwatch_model::spec::RedisKind;
+use lockwatch_model::time::Mono;
+use tokio::time::{Instant, timeout_at};
+
+use super::seen::{Seen, not_known, server, span};
+use super::{ExchangeShown, TraceShown};
+use crate::exchange::{Asked, Exchange, Ticket};
+use crate::output::clock::seconds;
+use crate::output::identity::escape;
+
+/// Longest wait, whatever the interval.
+const PATIENCE_MAX: Duration = Duration::from_secs(5);
+/// What a reading may take beyond two intervals.
+const SLACK_MS: u64 = 500;
+/// How long after the lock's reading what other servers show is waited for.
+const LINGER_MAX: Duration = Duration::from_secs(1);
+
+/// What was said about a task while somebody waited.
+#[derive(Clone, Debug, Default)]
+pub struct Trace {
+    waited: Duration,
+    /// Too many others waited.
+    refused: bool,
+    exchanges: Vec<Arc<Exchange>>,
+}
+
+/// How long a reading of a task is waited for: two intervals and a bit, but no more than 5 s.
+fn patience(redis: Option<&RedisView>) -> Duration {
+    let interval_ms = redis.map_or(0, |redis| redis.spec.interval_ms);
+    Duration::from_millis(interval_ms.saturating_mul(2).saturating_add(SLACK_MS)).min(PATIENCE_MAX)
+}
+
+impl Trace {
+    /// Waits until the lock was read, and where other servers may have more to say, a little longer.
+    pub async fn gather(ticket: Option<Ticket>, redis: Option<&RedisView>) -> Trace {
+        let began = Instant::now();
+        let Some(mut ticket) = ticket else { return Trace { refused: true, ..Trace::default() } };
+        let linger = match redis.map(|redis| (redis.spec.kind, redis.spec.interval_ms)) {
+            Some((RedisKind::Standalone, _)) | None => Duration::ZERO,
+            Some((_, interval_ms)) => Duration::from_millis(interval_ms).min(LINGER_MAX),
+        };
+        let mut until = began + patience(redis);
+        let mut is_read = false;
+        loop {
+            let exchanges = ticket.exchanges();
+            if !is_read && exchanges.iter().any(|exchange| exchange.asked == Asked::Decides && exchange.is_last()) {
+                is_read = true;
+                until = until.min(Instant::now() + linger);
+            }
+            let over = is_read && linger.is_zero();
+            if over || timeout_at(until, ticket.changed()).await.is_err() {
+                return Trace { waited: began.elapsed(), refused: false, exchanges: ticket.exchanges() };
+            }
+        }
+    }
+
+    /// What was said until now.
+    pub(super) fn until_now(ticket: Option<Ticket>) -> Trace {
+        Trace { exchanges: ticket.map(|ticket| ticket.exchanges()).unwrap_or_default(), ..Trace::default() }
+    }
+
+    /// The newest exchange whose reading has this part.
+    pub(super) fn newest_with(&self, of: &str) -> Option<&Exchange> {
+        let has = |exchange: &&Arc<Exchange>| {
+            exchange.asked != Asked::Witness
+                && exchange.outcome.as_ref().is_ok_and(|worth| worth.reading.iter().flatten().any(|part| part.of == of))
+        };
+        self.exchanges.iter().rev().find(has).map(|exchange| &**exchange)
+    }
+
+    /// What a part of the newest reading said.
+    pub(super) fn says(&self, of: &str) -> Option<String> {
+        let worth = self.newest_with(of)?.outcome.as_ref().ok()?;
+        worth.reading.iter().flatten().find(|part| part.of == of).map(|part| part.says.clone())
+    }
+
+    /// The newest instant at which the lock was asked for of a server that decides.
+    pub fn newest_sent(&self) -> Option<Mono> {
+        let decides = self.exchanges.iter().filter(|exchange| exchange.asked == Asked::Decides && exchange.is_last());
+        decides.map(|exchange| exchange.sent).max()
+    }
+
+    /// The trace as it is shown.
+    pub(super) fn shown(&self, seen: Seen<'_>) -> TraceShown {
+        TraceShown {
+            waited_seconds: seconds(u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX)),
+            nothing_because: self.exchanges.is_empty().then(|| self.why_nothing(seen)),
+            exchanges: self.exchanges.iter().map(|exchange| shown(exchange, seen)).collect(),
+        }
+    }
+
+    fn why_nothing(&self, seen: Seen<'_>) -> String {
+        let newest = format!("The last good reading was {}.", seen.newest());
+        if self.refused {
+            return format!("Too many tasks are being explained at this moment; ask again. {newest}");
+        }
+        let redis = seen.redis();
+        match (seen.view.unknown.or_else(|| redis?.unknown), redis) {
+            (Some(why), _) => format!("Redis could not be asked: {}. {} {newest}", why.name(), why.remedy()),
+            (None, Some(redis)) if patience(Some(redis)) == PATIENCE_MAX => format!(
+                "It was not due: this redis is asked every {}, and an explanation waits for {} at most. {newest}",
+                span(redis.spec.interval_ms),
+                span(u64::try_from(PATIENCE_MAX.as_millis()).unwrap_or(u64::MAX)),
+            ),
+            (None, _) => format!("It was not read meanwhile. {newest}"),
+        }
+    }
+}
+
+fn shown(exchange: &Exchange, seen: Seen<'_>) -> ExchangeShown {
+    let worth = exchange.outcome.as_ref().ok();
+    ExchangeShown {
+        node: escape(exchange.node.as_bytes()).into_owned(),
+        asked: exchange.asked.name().to_owned(),
+        round: exchange.round,
+        age_seconds: seen.age_seconds(exchange.sent),
+        took_seconds: seconds(exchange.took_ms),
+        commands: exchange.said.clone(),
+        role: worth.map(|worth| {
+            let vouched = if worth.role_verified { "" } else { ", which the configuration vouches for" };
+            format!("{}{vouched}", worth.role.name())
+        }),
+        server_time: worth.map(|worth| server(worth.clock)),
+        refused: exchange.outcome.as_ref().err().map(|why| not_known(*why)),
+        reading: worth.and_then(|worth| worth.reading.clone()),
+    }
+}

@@ -1,0 +1,130 @@
+//! Tasks as JSON: filters, entity tags, and the description of the whole API.
+
+use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
+use lockwatch_model::snapshot::Snapshot;
+use lockwatch_model::verdict::{Verdict, Wanted};
+
+use super::etag::tagged;
+use super::parameters::{Parameters, Refusal, one_of, parameters};
+use super::reply::{JSON, Reply, json, json_error, json_pieces, reply};
+use super::routes::Site;
+use crate::output::json::{TaskFilter, TaskList, task};
+use crate::published::Published;
+
+/// What the API takes and answers, in OpenAPI 3.1.
+const DESCRIPTION: &str = include_str!("../../docs/openapi.json");
+/// What begins the parameters that are about labels.
+const LABEL: &str = "label.";
+
+impl Site {
+    /// All tasks, or those that are asked for.
+    pub(super) fn tasks(&self, request: &Request<Incoming>) -> Reply {
+        let published = self.published();
+        if let Some(sentence) = self.stopped(&published) {
+            return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
+        }
+        let asked = parameters(request.uri().query());
+        match asked.and_then(|asked| filter(asked, &published.snapshot)) {
+            Ok(filter) => {
+                let tag = self.tag(&published);
+                tagged(request.headers(), &tag, || json_pieces(TaskList::new(published, filter)))
+            }
+            Err(refusal) => refusal.reply(),
+        }
+    }
+
+    /// One task.
+    pub(super) fn task(&self, name: &str, request: &Request<Incoming>) -> Reply {
+        let published = self.published();
+        if let Some(sentence) = self.stopped(&published) {
+            return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
+        }
+        if let Err(refusal) = nothing_asked(request) {
+            return refusal.reply();
+        }
+        match task(&published, name) {
+            Some(task) => tagged(request.headers(), &self.tag(&published), || json(StatusCode::OK, &task)),
+            None => json_error(StatusCode::NOT_FOUND, "There is no task of this name; /api/v1/tasks lists them."),
+        }
+    }
+
+    /// The description of the API.
+    pub(super) fn openapi(&self, request: &Request<Incoming>) -> Reply {
+        match nothing_asked(request) {
+            Ok(()) => {
+                tagged(request.headers(), self.context.history.boot(), || reply(StatusCode::OK, JSON, DESCRIPTION))
+            }
+            Err(refusal) => refusal.reply(),
+        }
+    }
+
+    /// The tag of everything that is made of this snapshot alone: the same of no other process, as snapshots are counted anew.
+    fn tag(&self, published: &Published) -> String {
+        format!("{}-{}", self.context.history.boot(), published.snapshot.sequence)
+    }
+}
+
+/// Whether no parameter is given, where there is none.
+pub(super) fn nothing_asked(request: &Request<Incoming>) -> Result<(), Refusal> {
+    match parameters(request.uri().query())?.first() {
+        Some((name, _)) => Err(Refusal::parameter(name, &[])),
+        None => Ok(()),
+    }
+}
+
+/// The tasks that these parameters ask for.
+fn filter(asked: Parameters, snapshot: &Snapshot) -> Result<TaskFilter, Refusal> {
+    let mut filter = TaskFilter::default();
+    for (name, value) in asked {
+        match name.as_str() {
+            "verdict" => filter.verdicts.extend(words(&name, &value, &Verdict::ALL, Verdict::name)?),
+            "wanted" => filter.wanted.extend(words(&name, &value, &Wanted::ALL, Wanted::name)?),
+            "redis" => filter.redises.push(redis_name(value, snapshot)?),
+            "q" => filter.texts.push(value.to_lowercase()),
+            _ => add_label(&mut filter, label_name(&name, snapshot)?, value),
+        }
+    }
+    Ok(filter)
+}
+
+/// Words of a closed list, separated by commas.
+pub(super) fn words<T: Copy>(
+    parameter: &str,
+    value: &str,
+    all: &[T],
+    name: impl Fn(T) -> &'static str,
+) -> Result<Vec<T>, Refusal> {
+    value.split(',').map(|word| one_of(parameter, word, all, &name)).collect()
+}
+
+/// The name of a redis, if there is one of this name.
+pub(super) fn redis_name(name: String, snapshot: &Snapshot) -> Result<String, Refusal> {
+    let names: Vec<&str> = snapshot.redises.iter().map(|redis| &*redis.spec.name).collect();
+    match names.contains(&name.as_str()) {
+        true => Ok(name),
+        false => Err(Refusal::value("redis", &name, &names)),
+    }
+}
+
+/// The label that a parameter names.
+fn label_name(parameter: &str, snapshot: &Snapshot) -> Result<String, Refusal> {
+    // Every task has every configured label, if only with an empty value.
+    let labels = snapshot.tasks.first().map(|view| view.spec.labels.as_slice()).unwrap_or_default();
+    if let Some(name) = parameter.strip_prefix(LABEL)
+        && labels.iter().any(|(own, _)| **own == *name)
+    {
+        return Ok(name.to_owned());
+    }
+    let labels: Vec<String> = labels.iter().map(|(name, _)| format!("{LABEL}{name}")).collect();
+    let fixed = ["verdict", "redis", "wanted", "q"];
+    let allowed: Vec<&str> = fixed.into_iter().chain(labels.iter().map(String::as_str)).collect();
+    Err(Refusal::parameter(parameter, &allowed))
+}
+
+fn add_label(filter: &mut TaskFilter, name: String, value: String) {
+    match filter.labels.iter_mut().find(|(own, _)| *own == name) {
+        Some((_, values)) => values.push(value),
+        None => filter.labels.push((name, vec![value])),
+    }
+}

@@ -1,0 +1,83 @@
+//! As much of a client as the commands need to ask the agent.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::header;
+use hyper::{Method, Request, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::terminal::safe;
+
+/// How long the agent may take for a whole answer, unless told otherwise.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Most bytes of an answer.
+const BODY_BYTES_MAX: usize = 256 << 20;
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// Asks the agent at `base` (`http://host:port`, perhaps with a path before its own) for `path`, which is already escaped.
+///
+/// # Errors
+/// `base` is no such address, or there is no complete answer.
+pub async fn get(base: &str, path: &str) -> anyhow::Result<Answer> {
+    get_within(base, path, PATIENCE).await
+}
+
+/// The same with another patience.
+///
+/// # Errors
+/// As of [`get`]; what they say is safe to show.
+pub async fn get_within(base: &str, path: &str, patience: Duration) -> anyhow::Result<Answer> {
+    let shown = safe(base);
+    let whole = format!("{}{path}", base.trim_end_matches('/'));
+    let uri: Uri =
+        whole.parse().with_context(|| format!("{shown} is no address of an agent, like http://127.0.0.1:10379"))?;
+    if uri.scheme_str() != Some("http") {
+        bail!("{shown}: the agent speaks http:// only");
+    }
+    let asked = timeout(patience, ask(&uri)).await;
+    asked
+        .unwrap_or_else(|_| bail!("no answer within {} s", patience.as_secs()))
+        .with_context(|| format!("the agent at {shown}"))
+}
+
+async fn ask(uri: &Uri) -> anyhow::Result<Answer> {
+    let host = uri.host().context("it has no host")?.trim_matches(['[', ']']);
+    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await.context("it cannot be reached")?;
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let _ends_with_the_answer = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
+    let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request =
+        Request::builder().method(Method::GET).uri(path).header(header::HOST, authority).body(Empty::<Bytes>::new())?;
+    let response = sender.send_request(request).await?;
+    let status = response.status().as_u16();
+    let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(anyhow::Error::from_boxed)?;
+    Ok(Answer { status, body: body.to_bytes() })
+}
+
+/// `text` as one segment of a path.
+pub fn segment(text: &str) -> String {
+    use std::fmt::Write as _;
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(char::from(byte)),
+            // Writing to a String cannot fail.
+            _ => drop(write!(escaped, "%{byte:02X}")),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,165 @@
+//! The history of events: as JSON, and as a stream that goes on where a client left it.
+
+mod feed;
+
+use std::collections::BTreeSet;
+
+use hyper::body::Incoming;
+use hyper::header::{self, HeaderMap};
+use hyper::{Method, Request, StatusCode};
+use lockwatch_model::snapshot::Snapshot;
+use tokio::sync::mpsc;
+use tracing::Level;
+
+use super::api::{redis_name, words};
+use super::etag::tagged;
+use super::parameters::{Parameters, Refusal, one_of, parameters};
+use super::reply::{JSON, Reply, json_error, reply, stream, with_header};
+use super::routes::Site;
+use crate::output::events::{KINDS, LEVELS};
+use crate::output::history::{About, History, Kept};
+use crate::output::json;
+use feed::{Feed, QUEUE};
+
+/// Events in an answer unless another number is asked for.
+const LIMIT: usize = 200;
+/// Most events in an answer.
+const LIMIT_MAX: usize = 1_000;
+/// What may be asked.
+const PARAMETERS: [&str; 6] = ["task", "redis", "kind", "level", "since", "limit"];
+/// Where a client says what it has had; browsers do so by themselves.
+const LAST_EVENT_ID: &str = "last-event-id";
+const EVENT_STREAM: &str = "text/event-stream";
+
+/// Which events are asked for.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    /// About whom; everybody if empty.
+    subjects: BTreeSet<About>,
+    /// Of which kinds; all if empty.
+    kinds: Vec<&'static str>,
+    /// How much they matter at least.
+    level: Option<Level>,
+    since: Option<Since>,
+    limit: Option<usize>,
+}
+
+/// What a client has had already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Since {
+    /// Everything up to this number.
+    Number(u64),
+    /// Something of another process, or that is no id of ours at all.
+    Elsewhere,
+}
+
+impl Asked {
+    fn fits(&self, kept: &Kept) -> bool {
+        (self.kinds.is_empty() || self.kinds.contains(&kept.kind)) && self.level.is_none_or(|level| kept.level <= level)
+    }
+}
+
+impl Site {
+    /// The events that are asked for, in the form that is asked for.
+    pub(super) fn events(&self, request: &Request<Incoming>) -> Reply {
+        let published = self.published();
+        let asked = parameters(request.uri().query());
+        let answer = match asked.and_then(|asked| read(asked, &self.context.history, &published.snapshot)) {
+            Err(refusal) => refusal.reply(),
+            Ok(asked) if wants_stream(request.headers()) => self.event_stream(asked, request),
+            Ok(asked) => match self.stopped(&published) {
+                Some(sentence) => json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence),
+                None => self.event_list(&asked, request.headers()),
+            },
+        };
+        with_header(answer, header::VARY, "Accept")
+    }
+
+    fn event_list(&self, asked: &Asked, headers: &HeaderMap) -> Reply {
+        let history = &self.context.history;
+        let after = asked.since.map(|since| match since {
+            Since::Number(number) => number,
+            Since::Elsewhere => 0,
+        });
+        let limit = asked.limit.unwrap_or(LIMIT);
+        let excerpt = history.excerpt(&asked.subjects, after, limit, |kept| asked.fits(kept));
+        let gap = match asked.since {
+            None => false,
+            Some(Since::Number(number)) => excerpt.dropped > number,
+            Some(Since::Elsewhere) => true,
+        };
+        let tag = json::event_id(history.boot(), excerpt.newest);
+        tagged(headers, &tag, || reply(StatusCode::OK, JSON, json::events(history.boot(), &excerpt, gap)))
+    }
+
+    fn event_stream(&self, mut asked: Asked, request: &Request<Incoming>) -> Reply {
+        if asked.limit.is_some() {
+            return Refusal::new("A stream has no limit; leave the parameter out, or ask for JSON.").reply();
+        }
+        // A browser that connects again asks for the same address, and says in this header how far it came.
+        if let Some(id) = request.headers().get(LAST_EVENT_ID).filter(|id| !id.is_empty()) {
+            let id = id.to_str().ok().and_then(|id| since(id, &self.context.history));
+            asked.since = Some(id.unwrap_or(Since::Elsewhere));
+        }
+        let (frames, received) = mpsc::channel(QUEUE);
+        if request.method() == Method::GET {
+            let feed = Feed::new(self.context.history.clone(), asked, self.context.published.clone());
+            tokio::spawn(feed.run(frames, self.shutdown.clone(), self.context.limits));
+        }
+        stream(received)
+    }
+}
+
+/// Whether the client names the stream among what it accepts.
+fn wants_stream(headers: &HeaderMap) -> bool {
+    let lists = headers.get_all(header::ACCEPT).iter().filter_map(|list| list.to_str().ok());
+    let mut ranges = lists.flat_map(|list| list.split(',')).filter_map(|range| range.split(';').next());
+    ranges.any(|range| range.trim().eq_ignore_ascii_case(EVENT_STREAM))
+}
+
+fn read(parameters: Parameters, history: &History, snapshot: &Snapshot) -> Result<Asked, Refusal> {
+    let mut asked = Asked::default();
+    for (name, value) in parameters {
+        match name.as_str() {
+            "task" => drop(asked.subjects.insert(task_name(&value, history, snapshot)?)),
+            "redis" => drop(asked.subjects.insert(About::Redis(redis_name(value, snapshot)?.into()))),
+            "kind" => asked.kinds.extend(words(&name, &value, &KINDS, |kind| kind)?),
+            "level" => {
+                let (_, level) = one_of(&name, &value, &LEVELS, |(level, _)| level)?;
+                asked.level = asked.level.max(Some(level));
+            }
+            "since" => {
+                let since = since(&value, history);
+                asked.since = Some(since.ok_or_else(|| Refusal::new("since must be the id of an event."))?);
+            }
+            "limit" => asked.limit = Some(limit(&value)?),
+            _ => return Err(Refusal::parameter(&name, &PARAMETERS)),
+        }
+    }
+    Ok(asked)
+}
+
+/// A task that there is, or of which something is still known.
+fn task_name(name: &str, history: &History, snapshot: &Snapshot) -> Result<About, Refusal> {
+    let about = About::Task(name.into());
+    match snapshot.tasks.iter().any(|view| *view.spec.name == *name) || history.knows(&about) {
+        true => Ok(about),
+        false => Err(Refusal::new("There is no task of this name, and no event about one; /api/v1/tasks lists them.")),
+    }
+}
+
+/// What an id says; `None` if it is none.
+fn since(id: &str, history: &History) -> Option<Since> {
+    let (boot, number) = id.rsplit_once('-')?;
+    let number = number.parse().ok().filter(|_| number.bytes().all(|digit| digit.is_ascii_digit()))?;
+    if boot.is_empty() || !boot.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let ours = *boot == **history.boot() && number <= *history.newest().borrow();
+    Some(if ours { Since::Number(number) } else { Since::Elsewhere })
+}
+
+fn limit(value: &str) -> Result<usize, Refusal> {
+    let number = value.parse().ok().filter(|number| (1..=LIMIT_MAX).contains(number));
+    number.ok_or_else(|| Refusal::new(format!("limit must be a number from 1 to {LIMIT_MAX}.")))
+}

@@ -1,0 +1,71 @@
+//! Why a task has its verdict. The request arms a trace for the task and waits until the sampler reads it anyway.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::body::Incoming;
+use hyper::{Request, StatusCode};
+use lockwatch_model::snapshot::{RedisView, TaskView};
+use tokio::time::timeout;
+
+use super::api::nothing_asked;
+use super::reply::{Reply, json, json_error};
+use super::routes::Site;
+use crate::explain::{Seen, Trace, Watched, explanation, no_such_task};
+use crate::published::Published;
+
+/// How long the state may take to take in what was read.
+const TAKEN_IN: Duration = Duration::from_millis(1_500);
+
+impl Site {
+    pub(super) async fn explain(&self, name: &str, request: &Request<Incoming>) -> Reply {
+        let published = self.published();
+        if let Some(sentence) = self.stopped(&published) {
+            return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
+        }
+        if let Err(refusal) = nothing_asked(request) {
+            return refusal.reply();
+        }
+        let Some(view) = find(&published, name) else { return unknown(&published, name) };
+        let ticket = self.context.desk.arm(name);
+        let trace = tokio::select! {
+            trace = Trace::gather(ticket, redis(&published, view)) => trace,
+            () = self.shutdown.cancelled() => Trace::default(),
+        };
+        let published = self.taken_in(name, &trace).await;
+        match find(&published, name) {
+            Some(view) => {
+                let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Agent };
+                json(StatusCode::OK, &explanation(seen))
+            }
+            None => unknown(&published, name),
+        }
+    }
+
+    /// The first snapshot that knows what the trace shows.
+    async fn taken_in(&self, name: &str, trace: &Trace) -> Arc<Published> {
+        let mut snapshots = self.context.published.clone();
+        let sequence = self.published().snapshot.sequence;
+        let knows = |published: &Arc<Published>| {
+            let Some(sent) = trace.newest_sent() else { return true };
+            // What is no good reading leaves no instant; but the one after the next is made with it.
+            let is_later = published.snapshot.sequence >= sequence.saturating_add(2);
+            is_later || find(published, name).is_none_or(|view| view.last_reading >= Some(sent))
+        };
+        let _perhaps_too_late = timeout(TAKEN_IN, snapshots.wait_for(knows)).await;
+        self.published()
+    }
+}
+
+fn find<'a>(published: &'a Published, name: &str) -> Option<&'a TaskView> {
+    published.snapshot.tasks.iter().find(|view| &*view.spec.name == name).map(|view| &**view)
+}
+
+fn redis<'a>(published: &'a Published, view: &TaskView) -> Option<&'a RedisView> {
+    published.snapshot.redises.iter().find(|redis| redis.spec.name == view.redis).map(|redis| &**redis)
+}
+
+fn unknown(published: &Published, name: &str) -> Reply {
+    let names = published.snapshot.tasks.iter().map(|view| &*view.spec.name);
+    json_error(StatusCode::NOT_FOUND, &no_such_task(name, names))
+}

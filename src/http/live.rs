@@ -1,0 +1,331 @@
+//! What changes on the pages, as server-sent events for the script.
+//!
+//! One task serves all open pages, and exists only while there are any: it compares each snapshot with what it told before, renders
+//! the rows that changed, and encodes that once for everybody. [`table`] finds the changes, [`frame`] writes them,
+//! [`ring`] keeps the newest for pages that come back, [`pages`] are those who listen.
+
+mod frame;
+mod pages;
+mod ring;
+mod table;
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::HeaderMap;
+use lockwatch_model::time::AgentWall;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::HttpContext;
+use super::page::query;
+use super::reply::{Reply, stream, too_many_streams};
+use super::routes::{Site, stopped};
+use crate::published::Published;
+use frame::Encoder;
+use pages::{Page, Pages};
+use ring::Ring;
+use table::{Changes, Table};
+
+/// The script of the pages.
+pub(super) const SCRIPT: &str = include_str!("page/app.js");
+
+/// Most rows of the table of tasks: the worst.
+const ROWS_MAX: usize = 2_000;
+/// Shortest time between two frames; the first one after a pause goes at once.
+const PACE: Duration = Duration::from_millis(80);
+/// Pages hear something at least so often.
+const BEAT: Duration = Duration::from_secs(1);
+/// Pages that would soon hear a beat hear it with the others.
+const BEAT_EARLY: Duration = Duration::from_millis(250);
+/// What was told is remembered for so long after the last page left: it may come back.
+const LINGER: Duration = Duration::from_secs(15);
+/// Most bytes of frames that are kept for pages that come back.
+const RING_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of frames that slow pages may keep alive, all together.
+const ALIVE_BYTES_MAX: usize = 32 << 20;
+/// Most visits that may wait.
+const VISITS_MAX: usize = 512;
+
+impl Site {
+    pub(super) fn live(&self, request: &Request<Incoming>) -> Reply {
+        let asked = Asked::by(request.uri().query().unwrap_or_default(), request.headers());
+        match self.feed.join(asked) {
+            Some(frames) => stream(frames),
+            None => too_many_streams(),
+        }
+    }
+}
+
+/// What a page wants to hear.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Asked {
+    /// The snapshot that it shows: of which agent process, and its number.
+    since: Option<(String, u64)>,
+    /// Only about this task.
+    task: Option<String>,
+}
+
+impl Asked {
+    /// By the query, or by what a browser adds that reconnects by itself.
+    fn by(query: &str, headers: &HeaderMap) -> Asked {
+        let (mut boot, mut since, mut task) = (None, None, None);
+        for (name, value) in query::pairs(query) {
+            match name.as_str() {
+                "boot" => boot = Some(value),
+                "since" => since = value.parse().ok(),
+                "task" => task = Some(value),
+                _ => {}
+            }
+        }
+        let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()?.rsplit_once('-'));
+        let last = last.and_then(|(boot, number)| Some((boot.to_owned(), number.parse().ok()?)));
+        Asked { since: last.or(boot.zip(since)), task }
+    }
+}
+
+/// The way to the task that serves the pages.
+#[derive(Clone, Debug)]
+pub(super) struct Feed {
+    published: watch::Receiver<Arc<Published>>,
+    boot: Arc<str>,
+    snapshot_age: Duration,
+    shutdown: CancellationToken,
+    /// Where visits go, while the task exists.
+    visits: Arc<Mutex<Option<mpsc::Sender<Visit>>>>,
+}
+
+/// Who comes to the feed.
+enum Visit {
+    /// Somebody was given a page of this snapshot, and may soon listen.
+    Given(Arc<Published>),
+    /// A page listens.
+    Listens(Asked, mpsc::Sender<Bytes>),
+}
+
+impl Feed {
+    pub(super) fn new(context: &HttpContext, shutdown: CancellationToken) -> Feed {
+        Feed {
+            published: context.published.clone(),
+            boot: Arc::clone(context.history.boot()),
+            snapshot_age: context.limits.snapshot_age,
+            shutdown,
+            visits: Arc::default(),
+        }
+    }
+
+    /// A page of `published`, or of a newer snapshot, is about to be given to somebody.
+    pub(super) fn expect(&self, published: Arc<Published>) {
+        self.visit(Visit::Given(published));
+    }
+
+    /// The frames for a page; `None` if too many want the same at this moment.
+    fn join(&self, asked: Asked) -> Option<mpsc::Receiver<Bytes>> {
+        let (sender, frames) = mpsc::channel(pages::WAITING_MAX);
+        self.visit(Visit::Listens(asked, sender)).then_some(frames)
+    }
+
+    fn visit(&self, visit: Visit) -> bool {
+        let mut visits = self.visits();
+        let _of_a_task_that_ended = visits.take_if(|sender| sender.is_closed());
+        let sender = visits.get_or_insert_with(|| {
+            let (sender, receiver) = mpsc::channel(VISITS_MAX);
+            tokio::spawn(serve(self.clone(), receiver));
+            sender
+        });
+        sender.try_send(visit).is_ok()
+    }
+
+    /// Lets the task end, unless a visit waits.
+    fn close(&self, waiting: &mpsc::Receiver<Visit>) -> bool {
+        let mut visits = self.visits();
+        if waiting.is_empty() {
+            *visits = None;
+        }
+        visits.is_none()
+    }
+
+    /// Whoever has it does nothing that could leave it half changed.
+    fn visits(&self) -> MutexGuard<'_, Option<mpsc::Sender<Visit>>> {
+        self.visits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Serves all pages, until there has been none for a while.
+async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
+    let mut published = feed.published.clone();
+    let mut teller = Teller::new(&feed.boot);
+    let mut engine_lives = true;
+    // A snapshot has come that was not looked at.
+    let mut is_behind = false;
+    let mut last_visit = Instant::now();
+    loop {
+        let listened_to = !teller.pages.is_empty();
+        let next = if listened_to { teller.pages.next_beat() } else { last_visit + LINGER };
+        tokio::select! {
+            () = feed.shutdown.cancelled() => return,
+            Some(visit) = visits.recv() => {
+                last_visit = Instant::now();
+                match visit {
+                    Visit::Given(published) => teller.given(published),
+                    Visit::Listens(asked, sender) => {
+                        if !listened_to {
+                            let newest = Arc::clone(&published.borrow_and_update());
+                            teller.tell(&newest);
+                        }
+                        // Only what is told counts as seen: anything newer is told to this page too.
+                        let newest = Arc::clone(&published.borrow());
+                        teller.welcome(asked, sender, &beat(&newest, feed.snapshot_age));
+                    }
+                }
+            }
+            changed = published.changed(), if listened_to && engine_lives && !is_behind => {
+                engine_lives = changed.is_ok();
+                is_behind = true;
+            }
+            () = sleep_until(teller.ready_at), if listened_to && is_behind => {
+                is_behind = false;
+                let newest = Arc::clone(&published.borrow_and_update());
+                teller.tell(&newest);
+            }
+            () = sleep_until(next) => {
+                let newest = Arc::clone(&published.borrow());
+                if listened_to {
+                    teller.help_lagging();
+                    teller.pages.beat(&beat(&newest, feed.snapshot_age));
+                } else if feed.close(&visits) {
+                    return;
+                }
+            }
+        }
+        if teller.pages.is_empty() {
+            is_behind = false;
+            if listened_to {
+                last_visit = Instant::now();
+            }
+        }
+    }
+}
+
+/// A beat as of now.
+fn beat(newest: &Published, age_max: Duration) -> Bytes {
+    let since_ms = i64::try_from(newest.made.elapsed().as_millis()).unwrap_or(i64::MAX);
+    frame::beat(AgentWall(newest.wall.0.saturating_add(since_ms)), stopped(newest, age_max).as_deref())
+}
+
+/// Knows what was told, and to whom.
+struct Teller {
+    encoder: Encoder,
+    /// What a page was made of that somebody was given before anybody listened.
+    first: Option<Arc<Published>>,
+    table: Table,
+    ring: Ring,
+    pages: Pages,
+    /// When the next frame may be sent.
+    ready_at: Instant,
+    /// The whole table as a frame, as long as nothing has changed since.
+    whole: Option<Bytes>,
+}
+
+impl Teller {
+    fn new(boot: &str) -> Teller {
+        Teller {
+            encoder: Encoder::new(boot),
+            first: None,
+            table: Table::default(),
+            ring: Ring::new(RING_BYTES_MAX),
+            pages: Pages::default(),
+            ready_at: Instant::now(),
+            whole: None,
+        }
+    }
+
+    /// Somebody is given a page of `published`: if nothing was told yet, changes count from it.
+    fn given(&mut self, published: Arc<Published>) {
+        if self.table.sequence().is_none() {
+            self.first.get_or_insert(published);
+        }
+    }
+
+    /// Tells the pages what `newest` changes.
+    fn tell(&mut self, newest: &Published) {
+        if self.table.sequence().is_none() {
+            let first = self.first.take();
+            let first = first.as_deref().unwrap_or(newest);
+            let _all_of_it_is_new = self.table.change(first);
+            self.ring.restart(first.snapshot.sequence);
+        }
+        if self.table.sequence() != Some(newest.snapshot.sequence) {
+            let changes = self.table.change(newest);
+            self.whole = None;
+            if !changes.is_empty() {
+                self.ready_at = Instant::now() + PACE;
+                self.tell_changes(newest, &changes);
+            }
+        }
+        self.help_lagging();
+    }
+
+    fn tell_changes(&mut self, newest: &Published, changes: &Changes) {
+        // So much is said more briefly as a whole.
+        if changes.rows.len() > ROWS_MAX || self.encoder.bytes_alive() > ALIVE_BYTES_MAX {
+            self.ring.restart(newest.snapshot.sequence);
+            return self.pages.all_lag();
+        }
+        let frame = self.encoder.changes(&self.table, changes);
+        self.pages.offer(&frame);
+        let about = changes.names(&self.table);
+        for name in self.pages.tasks_among(&about) {
+            let frame = self.encoder.changes(&self.table, &changes.about(&self.table, &name));
+            self.pages.offer_about(&name, &frame);
+        }
+        self.ring.push(newest.snapshot.sequence, frame, about);
+    }
+
+    /// Pages that missed something, and have read all that they got, get everything.
+    fn help_lagging(&mut self) {
+        for page in self.pages.take_lagging() {
+            let frame = self.everything(page.task.as_deref());
+            self.pages.put_back(page, frame);
+        }
+    }
+
+    /// Everything that a page of all tasks shows, or a page of one; `None` while slow pages keep too much alive.
+    fn everything(&mut self, task: Option<&str>) -> Option<Bytes> {
+        if self.encoder.bytes_alive() > ALIVE_BYTES_MAX {
+            return None;
+        }
+        let (encoder, table) = (&self.encoder, &self.table);
+        Some(match task {
+            Some(task) => encoder.task(table, task),
+            None => self.whole.get_or_insert_with(|| encoder.worst(table, ROWS_MAX)).clone(),
+        })
+    }
+
+    /// Gives a page what it has missed, and a beat.
+    fn welcome(&mut self, asked: Asked, sender: mpsc::Sender<Bytes>, beat: &Bytes) {
+        let since = asked.since.filter(|(boot, _)| self.encoder.is_of(boot)).map(|(_, sequence)| sequence);
+        let mut page = Page::new(asked.task, sender);
+        match since.and_then(|since| self.ring.since(since)) {
+            Some(mut missed) => match page.task.as_deref() {
+                None => missed.for_each(|kept| page.offer(&kept.frame)),
+                Some(task) if missed.any(|kept| kept.is_about(task)) => page.lag(),
+                Some(_) => {}
+            },
+            None => page.lag(),
+        }
+        if page.is_lagging() {
+            let frame = self.everything(page.task.as_deref());
+            page.catch_up(frame);
+        }
+        page.offer_beat(beat);
+        self.pages.add(page);
+    }
+}
+
+#[cfg(test)]
+mod tests;

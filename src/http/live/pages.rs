@@ -1,0 +1,149 @@
+//! The pages that listen. None may keep the others waiting: what does not fit into a page's channel is not sent to it, and it
+//! gets everything anew once it has read what it has.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::time::Instant;
+
+use super::{BEAT, BEAT_EARLY};
+
+/// Most frames that wait for a page.
+pub(super) const WAITING_MAX: usize = 8;
+
+/// All pages that listen.
+#[derive(Default)]
+pub(super) struct Pages {
+    pages: Vec<Page>,
+}
+
+/// A page.
+pub(super) struct Page {
+    /// It wants to hear of this task only.
+    pub(super) task: Option<Arc<str>>,
+    sender: mpsc::Sender<Bytes>,
+    /// When it was sent something last.
+    heard: Instant,
+    /// It has missed something.
+    lags: bool,
+    /// It is closed.
+    left: bool,
+}
+
+impl Page {
+    pub(super) fn new(task: Option<String>, sender: mpsc::Sender<Bytes>) -> Page {
+        Page { task: task.map(Arc::from), sender, heard: Instant::now(), lags: false, left: false }
+    }
+
+    /// Sends a frame; if there is no room for it, the page lags.
+    pub(super) fn offer(&mut self, frame: &Bytes) {
+        if !self.lags && !self.send(frame) {
+            self.lags = true;
+        }
+    }
+
+    /// Sends a beat, if there is room: a page that has not read what it got does not miss it.
+    pub(super) fn offer_beat(&mut self, beat: &Bytes) {
+        let _it_has_others_to_read = self.send(beat);
+    }
+
+    /// It has missed something, or knows nothing yet.
+    pub(super) fn lag(&mut self) {
+        self.lags = true;
+    }
+
+    pub(super) fn is_lagging(&self) -> bool {
+        self.lags
+    }
+
+    /// Sends everything, if there is that and room for it.
+    pub(super) fn catch_up(&mut self, everything: Option<Bytes>) {
+        if let Some(everything) = everything {
+            self.lags = !self.send(&everything);
+        }
+    }
+
+    fn send(&mut self, frame: &Bytes) -> bool {
+        let sent = self.sender.try_send(frame.clone());
+        self.left = self.left || matches!(sent, Err(TrySendError::Closed(_)));
+        if sent.is_ok() {
+            self.heard = Instant::now();
+        }
+        sent.is_ok()
+    }
+
+    fn has_read_all(&self) -> bool {
+        self.sender.capacity() == self.sender.max_capacity()
+    }
+}
+
+impl Pages {
+    pub(super) fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    pub(super) fn add(&mut self, page: Page) {
+        self.pages.push(page);
+        self.tidy();
+    }
+
+    /// Sends a frame to all pages of all tasks.
+    pub(super) fn offer(&mut self, frame: &Bytes) {
+        self.pages.iter_mut().filter(|page| page.task.is_none()).for_each(|page| page.offer(frame));
+        self.tidy();
+    }
+
+    /// Sends a frame to all pages of this task.
+    pub(super) fn offer_about(&mut self, task: &str, frame: &Bytes) {
+        let its = self.pages.iter_mut().filter(|page| page.task.as_deref() == Some(task));
+        its.for_each(|page| page.offer(frame));
+        self.tidy();
+    }
+
+    /// Those of these tasks (sorted) that have a page of their own, each once.
+    pub(super) fn tasks_among(&self, names: &[Arc<str>]) -> Vec<Arc<str>> {
+        let wanted = self.pages.iter().filter_map(|page| page.task.as_ref());
+        let mut found: Vec<Arc<str>> = wanted.filter(|task| names.binary_search(task).is_ok()).cloned().collect();
+        found.sort();
+        found.dedup();
+        found
+    }
+
+    /// All have missed something.
+    pub(super) fn all_lag(&mut self) {
+        self.pages.iter_mut().for_each(Page::lag);
+    }
+
+    /// Those that lag and have read what they got; to be put back.
+    pub(super) fn take_lagging(&mut self) -> Vec<Page> {
+        self.pages.extract_if(.., |page| page.lags && page.has_read_all()).collect()
+    }
+
+    /// One of those, with everything for it.
+    pub(super) fn put_back(&mut self, mut page: Page, everything: Option<Bytes>) {
+        page.catch_up(everything);
+        self.add(page);
+    }
+
+    /// When the next beat is due.
+    pub(super) fn next_beat(&self) -> Instant {
+        self.pages.iter().map(|page| page.heard).min().unwrap_or_else(Instant::now) + BEAT
+    }
+
+    /// Sends a beat to those that have heard nothing for a while.
+    pub(super) fn beat(&mut self, beat: &Bytes) {
+        let now = Instant::now();
+        for page in self.pages.iter_mut().filter(|page| page.heard + BEAT <= now + BEAT_EARLY) {
+            page.offer_beat(beat);
+            // One that does not read is asked again a beat later, not at once.
+            page.heard = now;
+        }
+        self.tidy();
+    }
+
+    fn tidy(&mut self) {
+        self.pages.retain(|page| !page.left);
+    }
+}

@@ -1,0 +1,176 @@
+//! The table of tasks as it was told, and what a snapshot changes in it.
+
+use std::sync::Arc;
+
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::time::AgentWall;
+use lockwatch_model::verdict::Verdict;
+
+use crate::http::page::redises;
+use crate::http::page::row::{Pulse, Row};
+use crate::published::Published;
+
+/// What was told of the tasks. Empty until the first snapshot.
+#[derive(Default)]
+pub(super) struct Table {
+    sequence: Option<u64>,
+    at: AgentWall,
+    /// Sorted by name.
+    tasks: Vec<Told>,
+    /// The part about the Redis servers, as markup.
+    redises: String,
+}
+
+/// What was told of a task.
+pub(super) struct Told {
+    /// The newest view. As long as a snapshot has the same one, nothing needs to be rendered.
+    view: Arc<TaskView>,
+    pub(super) row: Row,
+    pub(super) pulse: Pulse,
+}
+
+/// What a snapshot changed: positions in the table, in order, and names.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Changes {
+    /// New or changed rows.
+    pub(super) rows: Vec<usize>,
+    /// Rows of which only the pulse has changed.
+    pub(super) pulses: Vec<usize>,
+    /// Tasks that are gone.
+    pub(super) gone: Vec<Arc<str>>,
+    /// The part about the Redis servers is another one.
+    pub(super) redises: bool,
+}
+
+impl Table {
+    /// The number of the newest snapshot.
+    pub(super) fn sequence(&self) -> Option<u64> {
+        self.sequence
+    }
+
+    /// The agent's wall clock at the newest snapshot.
+    pub(super) fn at(&self) -> AgentWall {
+        self.at
+    }
+
+    /// The part about the Redis servers, as markup.
+    pub(super) fn redises(&self) -> &str {
+        &self.redises
+    }
+
+    pub(super) fn get(&self, position: usize) -> Option<&Told> {
+        self.tasks.get(position)
+    }
+
+    /// The position of a task.
+    pub(super) fn find(&self, name: &str) -> Option<usize> {
+        self.tasks.binary_search_by(|told| (**told.name()).cmp(name)).ok()
+    }
+
+    /// Takes in a snapshot. What has changed by less than is worth telling stays as it was told.
+    pub(super) fn change(&mut self, published: &Published) -> Changes {
+        let mut changes = Changes::default();
+        let snapshot = &published.snapshot;
+        let mut before =
+            std::mem::replace(&mut self.tasks, Vec::with_capacity(snapshot.tasks.len())).into_iter().peekable();
+        for view in &snapshot.tasks {
+            while let Some(gone) = before.next_if(|told| *told.name() < view.spec.name) {
+                changes.gone.push(Arc::clone(gone.name()));
+            }
+            let position = self.tasks.len();
+            let told = match before.next_if(|told| *told.name() == view.spec.name) {
+                Some(told) if Arc::ptr_eq(&told.view, view) => told,
+                Some(told) => told.changed(published, view, position, &mut changes),
+                None => {
+                    changes.rows.push(position);
+                    Told::of(published, view)
+                }
+            };
+            self.tasks.push(told);
+        }
+        changes.gone.extend(before.map(|told| Arc::clone(told.name())));
+        let mut redises = String::with_capacity(self.redises.len());
+        redises::write(&mut redises, &snapshot.redises);
+        changes.redises = redises != self.redises;
+        self.redises = redises;
+        (self.sequence, self.at) = (Some(snapshot.sequence), published.wall);
+        changes
+    }
+
+    /// The positions of the worst tasks: at most `most`, in the order of the table.
+    pub(super) fn worst(&self, most: usize) -> Vec<usize> {
+        let mut left = most;
+        let mut quota = self.counts().map(|(_, count)| {
+            let taken = count.min(left);
+            left -= taken;
+            taken
+        });
+        let mut is_taken = |told: &Told| match quota.get_mut(told.view.verdict as usize) {
+            Some(quota) if *quota > 0 => {
+                *quota -= 1;
+                true
+            }
+            _ => false,
+        };
+        self.tasks.iter().enumerate().filter_map(|(position, told)| is_taken(told).then_some(position)).collect()
+    }
+
+    /// How many tasks there are of each verdict, worst first.
+    pub(super) fn counts(&self) -> [(Verdict, usize); Verdict::ALL.len()] {
+        let mut counts = Verdict::ALL.map(|verdict| (verdict, 0));
+        for told in &self.tasks {
+            if let Some((_, count)) = counts.get_mut(told.view.verdict as usize) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+}
+
+impl Told {
+    fn of(published: &Published, view: &Arc<TaskView>) -> Told {
+        Told { view: Arc::clone(view), row: Row::of(published, view), pulse: Pulse::of(published, view) }
+    }
+
+    /// The same task with a new view.
+    fn changed(self, published: &Published, view: &Arc<TaskView>, position: usize, changes: &mut Changes) -> Told {
+        let now = Told::of(published, view);
+        if now.row != self.row {
+            changes.rows.push(position);
+            now
+        } else if now.pulse.differs(&self.pulse) {
+            changes.pulses.push(position);
+            Told { row: self.row, ..now }
+        } else {
+            Told { view: now.view, ..self }
+        }
+    }
+
+    pub(super) fn name(&self) -> &Arc<str> {
+        &self.view.spec.name
+    }
+}
+
+impl Changes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.rows.is_empty() && self.pulses.is_empty() && self.gone.is_empty() && !self.redises
+    }
+
+    /// The tasks that they are about, sorted.
+    pub(super) fn names(&self, table: &Table) -> Vec<Arc<str>> {
+        let present = self.rows.iter().chain(&self.pulses).filter_map(|position| table.get(*position));
+        let mut names: Vec<Arc<str>> = present.map(Told::name).chain(&self.gone).cloned().collect();
+        names.sort();
+        names
+    }
+
+    /// Those that are about this task.
+    pub(super) fn about(&self, table: &Table, name: &str) -> Changes {
+        let its = |positions: &[usize]| match table.find(name) {
+            Some(position) => positions.binary_search(&position).map(|_| position).into_iter().collect(),
+            None => Vec::new(),
+        };
+        let gone = self.gone.iter().filter(|gone| ***gone == *name).cloned().collect();
+        Changes { rows: its(&self.rows), pulses: its(&self.pulses), gone, redises: false }
+    }
+}

@@ -1,0 +1,311 @@
+//! What is sent for which change, and to whom.
+
+use std::collections::BTreeMap;
+
+use lockwatch_model::snapshot::{Snapshot, TaskView};
+use lockwatch_model::time::Mono;
+use lockwatch_model::verdict::Verdict;
+use serde_json::Value;
+
+use super::*;
+use crate::http::page::fixture::free;
+
+const BOOT: &str = "b007";
+
+/// Snapshots that differ as a test wants it.
+struct Story {
+    sequence: u64,
+    tasks: BTreeMap<String, Arc<TaskView>>,
+}
+
+/// A frame as a page reads it.
+#[derive(Debug)]
+struct Heard {
+    event: String,
+    data: Value,
+}
+
+impl Story {
+    fn of(names: &[&str]) -> Story {
+        let task = |name: &str| {
+            let mut view = free(0);
+            Arc::make_mut(&mut view.spec).name = name.into();
+            (name.to_owned(), Arc::new(view))
+        };
+        Story { sequence: 10, tasks: names.iter().copied().map(task).collect() }
+    }
+
+    /// Changes a task; a new view of it is what every reading brings.
+    fn change(&mut self, name: &str, change: impl FnOnce(&mut TaskView)) -> &mut Story {
+        let task = self.tasks.get_mut(name).unwrap();
+        let mut view = TaskView::clone(task);
+        change(&mut view);
+        *task = Arc::new(view);
+        self
+    }
+
+    fn turns(&mut self, name: &str, verdict: Verdict) -> &mut Story {
+        self.change(name, |view| view.verdict = verdict)
+    }
+
+    /// The progress of a task moved: a pulse.
+    fn works(&mut self, name: &str, at: i64) -> &mut Story {
+        self.change(name, |view| view.progress_moved = Some(lockwatch_model::time::ServerTime(at)))
+    }
+
+    fn snapshot(&mut self) -> Arc<Published> {
+        self.sequence += 1;
+        let at = Mono(1_000 * self.sequence);
+        let tasks = self.tasks.values().cloned().collect();
+        let snapshot = Snapshot { at, sequence: self.sequence, tasks, redises: Vec::new() };
+        let wall = AgentWall(1_800_000_000_000 + i64::try_from(at.0).unwrap());
+        Arc::new(Published { snapshot, wall, made: std::time::Instant::now() })
+    }
+}
+
+fn parse(frame: &[u8]) -> Heard {
+    let text = std::str::from_utf8(frame).unwrap().strip_suffix("\n\n").expect("a whole event");
+    let fields: BTreeMap<&str, &str> = text.lines().map(|line| line.split_once(": ").unwrap()).collect();
+    let data: Value = serde_json::from_str(fields["data"]).unwrap();
+    match fields.get("id") {
+        Some(id) => assert_eq!(*id, format!("{BOOT}-{}", data["seq"])),
+        None => assert_eq!(fields["event"], "beat"),
+    }
+    Heard { event: fields["event"].to_owned(), data }
+}
+
+impl Heard {
+    fn names(&self, part: &str) -> Vec<&str> {
+        let part = self.data[part].as_array().map(Vec::as_slice).unwrap_or_default();
+        part.iter().map(|one| one.as_str().or(one[0].as_str()).unwrap()).collect()
+    }
+
+    /// Event, rows, pulses and those that are gone.
+    fn told(&self) -> (&str, Vec<&str>, Vec<&str>, Vec<&str>) {
+        (&self.event, self.names("rows"), self.names("pulses"), self.names("gone"))
+    }
+}
+
+/// A page that listens to `teller`.
+struct Listener(mpsc::Receiver<Bytes>);
+
+impl Listener {
+    fn join(teller: &mut Teller, since: Option<(&str, u64)>, task: Option<&str>) -> Listener {
+        let (sender, frames) = mpsc::channel(pages::WAITING_MAX);
+        let asked = Asked { since: since.map(|(boot, since)| (boot.to_owned(), since)), task: task.map(str::to_owned) };
+        teller.welcome(asked, sender, &frame::beat(AgentWall(1), None));
+        Listener(frames)
+    }
+
+    fn heard(&mut self) -> Vec<Heard> {
+        std::iter::from_fn(|| self.0.try_recv().ok()).map(|frame| parse(&frame)).collect()
+    }
+
+    /// The one frame that was heard.
+    #[track_caller]
+    fn one(&mut self) -> Heard {
+        let mut heard = self.heard();
+        assert_eq!(heard.len(), 1, "{heard:?}");
+        heard.remove(0)
+    }
+}
+
+/// A teller that has told the first snapshot of `story`, and a page that shows it.
+fn listening(story: &mut Story) -> (Teller, Listener) {
+    let mut teller = Teller::new(BOOT);
+    teller.tell(&story.snapshot());
+    let mut page = Listener::join(&mut teller, Some((BOOT, story.sequence)), None);
+    assert_eq!(page.one().event, "beat", "nothing has happened since");
+    (teller, page)
+}
+
+#[tokio::test]
+async fn only_what_changed_is_told() {
+    let mut story = Story::of(&["a", "b", "c"]);
+    let (mut teller, mut page) = listening(&mut story);
+    teller.tell(&story.snapshot());
+    teller.tell(&story.change("a", |_| {}).change("b", |view| view.totals.renewals += 1).snapshot());
+    assert!(page.heard().is_empty(), "a new reading that says the same");
+
+    teller.tell(&story.turns("b", Verdict::Down).snapshot());
+    let heard = page.one();
+    assert_eq!(heard.told(), ("rows", vec!["b"], vec![], vec![]));
+    assert_eq!((&heard.data["seq"], &heard.data["at"]), (&14.into(), &1_800_000_014_000_i64.into()));
+    assert_eq!((&heard.data["counts"]["down"], &heard.data["counts"]["stopped"]), (&1.into(), &2.into()));
+    assert!(heard.data["rows"][0][1].as_str().unwrap().starts_with("<tr data-task=\"b\" data-verdict=\"down\""));
+
+    teller.tell(&story.works("a", 5_000).works("c", 5_000).turns("c", Verdict::Pending).snapshot());
+    let heard = page.one();
+    assert_eq!(heard.told(), ("rows", vec!["c"], vec!["a"], vec![]), "a row says it all");
+    assert_eq!(heard.data["pulses"][0], serde_json::json!(["a", null, null, 5_000]));
+
+    teller.tell(&story.works("a", 5_010).snapshot());
+    assert!(page.heard().is_empty(), "jitter");
+    for at in [5_200, 5_400] {
+        teller.tell(&story.works("a", at).snapshot());
+    }
+    assert_eq!(page.one().told().2, ["a"], "small steps add up");
+
+    story.tasks.remove("b").unwrap();
+    story.tasks.extend(Story::of(&["aa", "d"]).tasks);
+    teller.tell(&story.snapshot());
+    let heard = page.one();
+    assert_eq!(heard.told(), ("rows", vec!["aa", "d"], vec![], vec!["b"]));
+    assert_eq!(heard.data["counts"]["down"], 0);
+}
+
+#[tokio::test]
+async fn a_page_that_comes_back_hears_what_it_missed() {
+    let mut story = Story::of(&["a", "b"]);
+    let (mut teller, _page) = listening(&mut story);
+    let (first, second) = (story.sequence, story.sequence + 1);
+    teller.tell(&story.turns("a", Verdict::Down).snapshot());
+    teller.tell(&story.turns("b", Verdict::Down).snapshot());
+    let mut told = |since| -> Vec<(String, usize)> {
+        let heard = Listener::join(&mut teller, since, None).heard();
+        heard.iter().map(|heard| (heard.event.clone(), heard.names("rows").len())).collect()
+    };
+    let (rows, beat, all) = (("rows".to_owned(), 1), ("beat".to_owned(), 0), ("all".to_owned(), 2));
+    assert_eq!(told(Some((BOOT, first))), [rows.clone(), rows.clone(), beat.clone()]);
+    assert_eq!(told(Some((BOOT, second))), [rows, beat.clone()]);
+    assert_eq!(told(Some((BOOT, second + 1))), std::slice::from_ref(&beat));
+    assert_eq!(told(Some((BOOT, second + 2))), std::slice::from_ref(&beat), "a page of a newer snapshot");
+    for unknown in [None, Some(("0ther", second)), Some((BOOT, first - 1))] {
+        assert_eq!(told(unknown), [all.clone(), beat.clone()], "{unknown:?}");
+    }
+}
+
+#[tokio::test]
+async fn changes_count_from_the_page_that_was_given_first() {
+    let mut story = Story::of(&["a", "b"]);
+    let mut teller = Teller::new(BOOT);
+    teller.given(story.snapshot());
+    let given = story.sequence;
+    teller.given(story.turns("a", Verdict::Down).snapshot());
+    teller.tell(&story.turns("b", Verdict::Down).snapshot());
+    let heard = Listener::join(&mut teller, Some((BOOT, given)), None).heard();
+    assert_eq!(heard[0].told(), ("rows", vec!["a", "b"], vec![], vec![]));
+}
+
+#[tokio::test]
+async fn a_page_that_does_not_read_keeps_nobody_waiting_and_gets_everything_later() {
+    let mut story = Story::of(&["a", "b"]);
+    let (mut teller, mut quick) = listening(&mut story);
+    let mut slow = Listener::join(&mut teller, Some((BOOT, story.sequence)), None);
+    let verdicts = [Verdict::Down, Verdict::Running];
+    for turn in 0..2 * pages::WAITING_MAX {
+        teller.tell(&story.turns("a", verdicts[turn % 2]).snapshot());
+        assert_eq!(quick.one().told(), ("rows", vec!["a"], vec![], vec![]));
+    }
+    assert_eq!(slow.heard().len(), pages::WAITING_MAX, "no more than fits");
+    teller.tell(&story.turns("b", Verdict::Down).snapshot());
+    assert_eq!(slow.one().told(), ("all", vec!["a", "b"], vec![], vec![]));
+    assert_eq!(quick.one().told(), ("rows", vec!["b"], vec![], vec![]));
+    teller.tell(&story.turns("b", Verdict::Running).snapshot());
+    assert_eq!(slow.one().told(), ("rows", vec!["b"], vec![], vec![]), "it keeps up again");
+}
+
+#[tokio::test]
+async fn a_page_of_one_task_hears_of_that_task_only() {
+    let mut story = Story::of(&["a", "b"]);
+    let (mut teller, _page) = listening(&mut story);
+    let since = Some((BOOT, story.sequence));
+    let (mut a, mut other_a) =
+        (Listener::join(&mut teller, since, Some("a")), Listener::join(&mut teller, since, Some("a")));
+    let mut none = Listener::join(&mut teller, None, Some("none"));
+    assert_eq!((a.one().event, other_a.one().event), ("beat".to_owned(), "beat".to_owned()));
+    assert_eq!(none.heard()[0].told(), ("all", vec![], vec![], vec![]), "there is no such task");
+    teller.tell(&story.turns("b", Verdict::Down).snapshot());
+    assert!(a.heard().is_empty() && none.heard().is_empty());
+    let before = story.sequence;
+    teller.tell(&story.turns("a", Verdict::Down).works("b", 7_000).snapshot());
+    for page in [&mut a, &mut other_a] {
+        assert_eq!(page.one().told(), ("rows", vec!["a"], vec![], vec![]));
+    }
+    let heard = Listener::join(&mut teller, Some((BOOT, before)), Some("a")).heard();
+    assert_eq!(heard[0].told(), ("all", vec!["a"], vec![], vec![]), "it has missed something");
+    assert_eq!(Listener::join(&mut teller, Some((BOOT, story.sequence)), Some("a")).one().event, "beat");
+    story.tasks.remove("a").unwrap();
+    teller.tell(&story.snapshot());
+    assert_eq!(a.one().told(), ("rows", vec![], vec![], vec!["a"]));
+}
+
+#[tokio::test]
+async fn more_than_a_page_shows_is_told_as_the_worst() {
+    let names: Vec<String> = (0..ROWS_MAX + 500).map(|n| format!("t{n:05}")).collect();
+    let mut story = Story::of(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    let (mut teller, mut page) = listening(&mut story);
+    let before = story.sequence;
+    for (n, name) in names.iter().enumerate() {
+        story.turns(name, if n < 500 { Verdict::Running } else { Verdict::Pending });
+    }
+    story.turns("t00007", Verdict::Split);
+    teller.tell(&story.snapshot());
+    let heard = page.one();
+    assert_eq!((heard.event.as_str(), heard.names("rows").len()), ("all", ROWS_MAX));
+    let rows = heard.names("rows");
+    assert!(rows.contains(&"t00007") && !rows.contains(&"t00008") && !rows.contains(&"t02499"), "not the worst");
+    assert_eq!((&heard.data["counts"]["running"], &heard.data["counts"]["pending"]), (&499.into(), &2_000.into()));
+    assert_eq!(Listener::join(&mut teller, Some((BOOT, before)), None).heard()[0].event, "all");
+    teller.tell(&story.turns("t02499", Verdict::Running).turns("t00001", Verdict::Stopped).snapshot());
+    assert_eq!(page.one().names("rows"), ["t00001", "t02499"], "whatever changes");
+}
+
+#[tokio::test]
+async fn what_slow_pages_keep_alive_is_bounded() {
+    let mut story = Story::of(&["a"]);
+    let (mut teller, mut page) = listening(&mut story);
+    let kept = teller.encoder.counted(vec![0; ALIVE_BYTES_MAX + 1]);
+    let mut late = Listener::join(&mut teller, None, None);
+    assert_eq!(late.one().event, "beat", "everything must wait");
+    teller.tell(&story.turns("a", Verdict::Down).snapshot());
+    assert!(page.heard().is_empty() && late.heard().is_empty());
+    drop(kept);
+    teller.help_lagging();
+    for page in [&mut page, &mut late] {
+        assert_eq!(page.one().told(), ("all", vec!["a"], vec![], vec![]));
+    }
+}
+
+#[tokio::test]
+async fn beats_are_for_those_who_have_heard_nothing() {
+    let mut story = Story::of(&["a"]);
+    let (mut teller, mut busy) = listening(&mut story);
+    let mut quiet = Listener::join(&mut teller, Some((BOOT, story.sequence)), Some("none"));
+    assert_eq!(quiet.one().event, "beat");
+    tokio::time::sleep_until(teller.pages.next_beat()).await;
+    teller.tell(&story.turns("a", Verdict::Down).snapshot());
+    assert_eq!(busy.one().event, "rows");
+    teller.pages.beat(&frame::beat(AgentWall(2), Some("The engine has stopped.")));
+    assert_eq!(quiet.one().data, serde_json::json!({"at": 2, "stopped": "The engine has stopped."}));
+    assert!(busy.heard().is_empty() && quiet.heard().is_empty());
+    drop(quiet);
+    tokio::time::sleep_until(teller.pages.next_beat()).await;
+    teller.pages.beat(&frame::beat(AgentWall(3), None));
+    assert_eq!(busy.one().data, serde_json::json!({"at": 3, "stopped": false}));
+    drop(busy);
+    teller.tell(&story.turns("a", Verdict::Split).snapshot());
+    assert!(teller.pages.is_empty());
+}
+
+#[test]
+fn what_a_page_asks_for() {
+    let asked = |query: &str, id: &str| {
+        let mut headers = HeaderMap::new();
+        if !id.is_empty() {
+            headers.insert("last-event-id", id.parse().unwrap());
+        }
+        Asked::by(query, &headers)
+    };
+    let since = |boot: &str, since| Some((boot.to_owned(), since));
+    assert_eq!(asked("", ""), Asked::default());
+    assert_eq!(asked("since=7&boot=a1", ""), Asked { since: since("a1", 7), task: None });
+    for nothing in ["since=7", "boot=a1", "since=-7&boot=a1", "since=x&boot=a1", "since=99999999999999999999&boot=a"] {
+        assert_eq!(asked(nothing, "").since, None, "{nothing}");
+    }
+    assert_eq!(
+        asked("since=7&boot=a1&task=in%2Fbound+1", "a1-9"),
+        Asked { since: since("a1", 9), task: Some("in/bound 1".into()) }
+    );
+    assert_eq!(asked("since=7&boot=a1", "nonsense").since, since("a1", 7));
+}

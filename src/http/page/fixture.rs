@@ -1,0 +1,92 @@
+//! A task and a snapshot made by hand, for unit tests of the pages.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockwatch_model::reading::{Holder, Mode};
+use lockwatch_model::snapshot::{Durations, HoldView, Snapshot, TaskView, Totals};
+use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+use lockwatch_model::time::{AgentWall, Mono};
+use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
+
+use crate::published::Published;
+
+/// The agent's wall clock when its own was 0.
+const WALL_AT_START: i64 = 1_800_000_000_000;
+
+pub(super) fn holder(client: &str) -> Holder {
+    Holder { client: client.as_bytes().to_vec(), thread: None, entries: None, secret: false }
+}
+
+/// What is published at an instant.
+pub(super) fn published(at: u64) -> Published {
+    let snapshot = Snapshot { at: Mono(at), sequence: at, tasks: Vec::new(), redises: Vec::new() };
+    let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
+    Published { snapshot, wall, made: Instant::now() }
+}
+
+/// A task that is free as of a reading at an instant.
+pub(in crate::http) fn free(read_at: u64) -> TaskView {
+    TaskView {
+        spec: Arc::new(TaskSpec::new("task", RedisIndex(0), LockSpec::new(b"task:lock", SchemeKind::Redisson))),
+        redis: "main".into(),
+        verdict: Verdict::Stopped,
+        rule: Rule::FreeUnset,
+        verdict_since: Mono(0),
+        judged: None,
+        wanted: Wanted::Unset,
+        switches: None,
+        wanting_users: None,
+        switch_key_seen: None,
+        lost_users: Vec::new(),
+        switches_unknown: None,
+        lock_fact: LockFact::Free,
+        held: Some(false),
+        unknown: None,
+        node: Some("a:1".into()),
+        witnesses: Vec::new(),
+        last_reading: Some(Mono(read_at)),
+        hold: None,
+        waiters: None,
+        fencing_token: None,
+        lease_ms: None,
+        renewal_period_ms: None,
+        progress_moved: None,
+        progress_missing: None,
+        live_claims: Vec::new(),
+        splits: Vec::new(),
+        paused: None,
+        renewals: Vec::new(),
+        last_handover: None,
+        last_outage: None,
+        durations: Durations::default(),
+        totals: Totals::default(),
+    }
+}
+
+/// A task that is held as of a reading at an instant, since another one.
+pub(super) fn held(client: &str, since: u64, read_at: u64, ttl_ms: u64) -> TaskView {
+    let hold = HoldView {
+        mode: Mode::Exclusive,
+        holders: vec![(holder(client), None)],
+        ghosts: 0,
+        acquired: None,
+        held_ms: read_at - since,
+        last_renewal: None,
+        deadline: None,
+        ttl_ms: Some(ttl_ms),
+        persistent: Some(false),
+        last_renewal_latency_ms: None,
+        last_renewal_margin_ms: None,
+        renewal_overdue_ms: 0,
+    };
+    TaskView {
+        verdict: Verdict::Running,
+        rule: Rule::HeldUnset,
+        lock_fact: LockFact::Held,
+        held: Some(true),
+        hold: Some(hold),
+        lease_ms: Some(30_000),
+        ..free(read_at)
+    }
+}

@@ -1,0 +1,90 @@
+//! Text as HTML: what comes from elsewhere never means anything to a parser.
+
+use std::fmt::{self, Write as _};
+
+/// Text that means nothing to an HTML parser, in an element or in a quoted attribute. It must be free of control characters.
+pub(in crate::http) struct Text<'a>(pub(in crate::http) &'a str);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| write_character(out, character))
+    }
+}
+
+/// Any text in a quoted attribute, for the script and for forms: what the parser gives back is the same text, though the page
+/// holds none of the characters that a terminal or an editor would obey.
+pub(super) struct Exact<'a>(pub(super) &'a str);
+
+impl fmt::Display for Exact<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|character| match character {
+            ' '..='~' => write_character(out, character),
+            letter if letter.is_alphanumeric() => out.write_char(letter),
+            other => write!(out, "&#{};", u32::from(other)),
+        })
+    }
+}
+
+fn write_character(out: &mut fmt::Formatter<'_>, character: char) -> fmt::Result {
+    match character {
+        '&' => out.write_str("&amp;"),
+        '<' => out.write_str("&lt;"),
+        '>' => out.write_str("&gt;"),
+        '"' => out.write_str("&quot;"),
+        '\'' => out.write_str("&#39;"),
+        other => out.write_char(other),
+    }
+}
+
+/// The words in the cells of a row, which [`Text`] has escaped, without markup; cells are apart from each other by a blank.
+pub(super) fn words(cells: &str) -> String {
+    let mut words = String::new();
+    for (index, part) in cells.split('<').enumerate() {
+        let (tag, text) = if index == 0 { ("", part) } else { part.split_once('>').unwrap_or_default() };
+        if tag.starts_with('t') {
+            words.push(' ');
+        }
+        words.push_str(text);
+    }
+    let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
+    let words = entities.iter().fold(words, |words, (entity, character)| words.replace(entity, character));
+    words.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Text as one segment of a path, or as a name or value of a query: only letters, digits and `-._~` stay.
+pub(super) struct Encoded<'a>(pub(super) &'a str);
+
+impl fmt::Display for Encoded<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.bytes().try_for_each(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.write_char(char::from(byte)),
+            other => write!(out, "%{other:02X}"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn markup_is_text() {
+        assert_eq!(Text("<a href=\"x\">'&'</a>").to_string(), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;&lt;/a&gt;");
+    }
+
+    #[test]
+    fn words_come_back() {
+        let text = "<b> \"&lt;\" it's";
+        assert_eq!(words(&format!("<th>a<b>c</b> </th><td class=\"x\">{}</td>", Text(text))), format!("ac {text}"));
+    }
+
+    #[test]
+    fn an_attribute_gives_back_every_character_and_shows_none_that_is_obeyed() {
+        assert_eq!(Exact("a b<\"出\u{202e}\r\n\u{301}").to_string(), "a b&lt;&quot;出&#8238;&#13;&#10;&#769;");
+    }
+
+    #[test]
+    fn a_segment_is_one_segment() {
+        assert_eq!(Encoded("a/b?c#d%é&=+ ~.").to_string(), "a%2Fb%3Fc%23d%25%C3%A9%26%3D%2B%20~.");
+    }
+}

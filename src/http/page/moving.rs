@@ -1,0 +1,163 @@
+//! Markup in which some texts run on with time. It is equal to another one as long as nothing but time has passed, so it need
+//! not be sent again: the browser counts on by itself from the instants in the data attributes.
+
+use std::fmt::{self, Write as _};
+use std::hash::{Hash, Hasher};
+
+use lockwatch_model::time::{AgentWall, Mono};
+
+use super::html::Text;
+use super::row::Pulse;
+use super::words::running;
+use crate::output::clock::rfc3339;
+use crate::published::Published;
+
+/// A lease of which only this part is left shows that renewals are missing.
+const LOW: u64 = 3;
+/// An instant is told again only when the agent's wall clock was set by so much.
+const CLOCK_SET_MS: u64 = 2_000;
+
+/// An instant for people. Equal to another one if it is the same on the agent's own clock: its wall clock drifts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    mono: Mono,
+    wall: AgentWall,
+}
+
+impl Moment {
+    pub(super) fn of(published: &Published, mono: Mono) -> Moment {
+        Moment { mono, wall: published.wall_at(mono) }
+    }
+}
+
+impl PartialEq for Moment {
+    fn eq(&self, other: &Moment) -> bool {
+        self.mono == other.mono && self.wall.0.abs_diff(other.wall.0) < CLOCK_SET_MS
+    }
+}
+
+impl Hash for Moment {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.mono.hash(state);
+    }
+}
+
+/// What runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Hash)]
+enum Moving {
+    /// How long something has lasted that began then.
+    Since(Moment),
+    /// How long ago something was.
+    Ago(Moment),
+    /// How long ago the progress moved, see [`Pulse`].
+    Progress,
+    /// What is left of the lease, see [`Pulse`].
+    Lease,
+}
+
+/// The markup: still parts, and what runs on between them.
+#[derive(Clone, Debug, Default, PartialEq, Hash)]
+pub(super) struct Markup {
+    still: String,
+    /// Where in `still` it stands, in order.
+    moving: Vec<(usize, Moving)>,
+}
+
+impl Markup {
+    /// Adds markup of our own.
+    pub(super) fn html(&mut self, html: &str) -> &mut Markup {
+        self.still.push_str(html);
+        self
+    }
+
+    /// Adds markup of our own with values that escape themselves.
+    pub(super) fn format(&mut self, html: fmt::Arguments<'_>) -> &mut Markup {
+        // Writing to a String cannot fail.
+        let _ = self.still.write_fmt(html);
+        self
+    }
+
+    /// Adds text of others.
+    pub(super) fn text(&mut self, text: &str) -> &mut Markup {
+        self.format(format_args!("{}", Text(text)))
+    }
+
+    pub(super) fn since(&mut self, moment: Moment) -> &mut Markup {
+        self.moving(Moving::Since(moment))
+    }
+
+    pub(super) fn ago(&mut self, moment: Moment) -> &mut Markup {
+        self.moving(Moving::Ago(moment))
+    }
+
+    pub(super) fn progress(&mut self) -> &mut Markup {
+        self.moving(Moving::Progress)
+    }
+
+    pub(super) fn lease(&mut self) -> &mut Markup {
+        self.moving(Moving::Lease)
+    }
+
+    fn moving(&mut self, moving: Moving) -> &mut Markup {
+        self.moving.push((self.still.len(), moving));
+        self
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.still.is_empty() && self.moving.is_empty()
+    }
+
+    /// What is still.
+    pub(super) fn still(&self) -> &str {
+        &self.still
+    }
+
+    /// All of it as of `now`; without, the texts that run on are left to the script.
+    pub(super) fn write(&self, html: &mut String, pulse: &Pulse, now: Option<AgentWall>) {
+        let mut from = 0;
+        for (at, moving) in &self.moving {
+            html.push_str(self.still.get(from..*at).unwrap_or_default());
+            write_moving(html, *moving, pulse, now);
+            from = *at;
+        }
+        html.push_str(self.still.get(from..).unwrap_or_default());
+    }
+}
+
+fn write_moving(html: &mut String, moving: Moving, pulse: &Pulse, now: Option<AgentWall>) {
+    match moving {
+        Moving::Since(moment) => write_time(html, "data-since", moment.wall, now, ""),
+        Moving::Ago(moment) => write_time(html, "data-ago", moment.wall, now, " ago"),
+        Moving::Progress => {
+            if let Some(moved) = pulse.progress {
+                write_time(html, "data-progress data-ago", moved, now, " ago");
+            }
+        }
+        Moving::Lease => write_lease(html, pulse, now),
+    }
+}
+
+fn write_time(html: &mut String, attribute: &str, at: AgentWall, now: Option<AgentWall>, after: &str) {
+    let datetime = rfc3339(at.0).unwrap_or_default();
+    let passed = now.map(|now| format!("{}{after}", running(from_to(at, now)))).unwrap_or_default();
+    let _ = write!(html, "<time {attribute}=\"{}\" datetime=\"{datetime}\">{passed}</time>", at.0);
+}
+
+fn write_lease(html: &mut String, pulse: &Pulse, now: Option<AgentWall>) {
+    let (Some(deadline), Some(lease_ms)) = (pulse.deadline, pulse.lease_ms) else { return };
+    let left_ms = now.map(|now| from_to(now, deadline));
+    let text = left_ms.map(running).unwrap_or_default();
+    let value = left_ms.unwrap_or_default().min(lease_ms);
+    let _ = write!(
+        html,
+        "<meter data-deadline=\"{}\" min=\"0\" low=\"{}\" max=\"{lease_ms}\" value=\"{value}\" aria-label=\"Lease left\">\
+         </meter> <span data-left>{text}</span>",
+        deadline.0,
+        lease_ms / LOW
+    );
+}
+
+/// Milliseconds from one instant to a later one, else 0.
+fn from_to(from: AgentWall, to: AgentWall) -> u64 {
+    u64::try_from(to.0.saturating_sub(from.0)).unwrap_or_default()
+}

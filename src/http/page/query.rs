@@ -1,0 +1,118 @@
+//! What a visitor asks of the list: which tasks, and how they are grouped. The script asks the same of the rows that it has.
+
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::verdict::Verdict;
+
+use crate::http::parameters::{Blank, decoded};
+
+/// The query of the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct ListQuery {
+    /// Text that the row must contain, in any case.
+    pub(super) text: String,
+    pub(super) verdict: Option<Verdict>,
+    pub(super) redis: Option<String>,
+    /// Labels by name and value.
+    pub(super) labels: Vec<(String, String)>,
+    pub(super) group: Group,
+}
+
+/// How tasks are grouped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Group {
+    #[default]
+    None,
+    Redis,
+    Label(String),
+}
+
+impl ListQuery {
+    /// Reads a query; what it does not know or what is empty asks for nothing.
+    pub(super) fn read(query: &str) -> ListQuery {
+        let mut asked = ListQuery::default();
+        for (name, value) in pairs(query).filter(|(_, value)| !value.is_empty()) {
+            match name.as_str() {
+                "q" => asked.text = value,
+                "verdict" => asked.verdict = Verdict::ALL.into_iter().find(|verdict| verdict.name() == value),
+                "redis" => asked.redis = Some(value),
+                "group" if value == "redis" => asked.group = Group::Redis,
+                "group" => {
+                    asked.group =
+                        value.strip_prefix("label.").map(|label| Group::Label(label.to_owned())).unwrap_or_default();
+                }
+                _ => asked.labels.extend(name.strip_prefix("label.").map(|label| (label.to_owned(), value))),
+            }
+        }
+        asked
+    }
+
+    /// Whether the task is among those that are asked for; `row` is what its row says.
+    pub(super) fn takes(&self, view: &TaskView, row: impl FnOnce() -> String) -> bool {
+        self.verdict.is_none_or(|verdict| verdict == view.verdict)
+            && self.redis.as_ref().is_none_or(|redis| **redis == *view.redis)
+            && self.labels.iter().all(|(name, value)| label(view, name) == value)
+            && (self.text.is_empty() || row().to_lowercase().contains(&self.text.to_lowercase()))
+    }
+
+    /// The value of a label that is asked for.
+    pub(super) fn label(&self, name: &str) -> Option<&str> {
+        self.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
+    }
+}
+
+impl Group {
+    /// What brings tasks together.
+    pub(super) fn of<'a>(&self, view: &'a TaskView) -> &'a str {
+        match self {
+            Group::None => "",
+            Group::Redis => &view.redis,
+            Group::Label(name) => label(view, name),
+        }
+    }
+
+    /// What it is called.
+    pub(super) fn title(&self) -> &str {
+        match self {
+            Group::None => "",
+            Group::Redis => "redis",
+            Group::Label(name) => name,
+        }
+    }
+}
+
+/// The value of a task's label; empty where it has none.
+pub(super) fn label<'a>(view: &'a TaskView, name: &str) -> &'a str {
+    view.spec.labels.iter().find(|(label, _)| **label == *name).map_or("", |(_, value)| value)
+}
+
+/// The names and values of a query as a form sends them. What has a broken escape, or is no UTF-8, stays as it is.
+pub(in crate::http) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
+    let text = |text: &str| decoded(text, Blank::Plus).unwrap_or_else(|| text.to_owned());
+    query.split('&').map(move |pair| {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        (text(name), text(value))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_is_read_and_anything_else_asks_for_nothing() {
+        assert_eq!(ListQuery::read(""), ListQuery::default());
+        assert_eq!(ListQuery::read("verdict=&redis=&group=&q=&label.team="), ListQuery::default());
+        assert_eq!(ListQuery::read("verdict=gone&group=colour&page=7&=&&%"), ListQuery::default());
+        let asked = ListQuery::read("q=a+b%26%C3%A9&verdict=down&redis=m%zz&label.team=log&group=label.t%65am");
+        let expected = ListQuery {
+            text: "a b&é".to_owned(),
+            verdict: Some(Verdict::Down),
+            redis: Some("m%zz".to_owned()),
+            labels: vec![("team".to_owned(), "log".to_owned())],
+            group: Group::Label("team".to_owned()),
+        };
+        assert_eq!(asked, expected);
+        assert_eq!(ListQuery::read("group=redis").group, Group::Redis);
+        assert_eq!(ListQuery::read("q=%ff%").text, "%ff%");
+    }
+}

@@ -1,0 +1,71 @@
+//! What an event takes in memory, about.
+
+use std::mem::size_of;
+use std::sync::Arc;
+
+use lockwatch_model::event::{EventKind, Party};
+use lockwatch_model::reading::Holder;
+
+use super::Kept;
+
+/// What the history's indexes and the allocator take for an event.
+const OVERHEAD: usize = 160;
+
+/// Bytes that `kept` takes. The configuration of its task is not counted: all its events since
+/// the newest reload share it.
+pub(super) fn of(kept: &Kept) -> usize {
+    OVERHEAD + size_of::<Kept>() + of_kind(&kept.event.kind)
+}
+
+fn of_kind(kind: &EventKind) -> usize {
+    use EventKind as E;
+    match kind {
+        E::Acquired { holders } | E::HoldEnded { holders, .. } | E::LockLost { holders, .. } => of_holders(holders),
+        E::SplitBegan { parties, .. } => of_parties(parties),
+        E::OverlapInDoubt { before, now, .. } => of_holders(before) + of_holders(now),
+        E::RivalInDoubt { older, newer } => of_parties(older) + of_parties(newer),
+        E::SwitchesLost { users } => users.iter().map(|user| size_of::<Vec<u8>>() + user.capacity()).sum(),
+        E::SwitchUndecodable { user, .. } => user.capacity(),
+        E::ClaimBesideFreeLock { instance } => of_holders(std::slice::from_ref(instance)),
+        E::MastersChanged { from, to } => of_names(from) + to.as_ref().map_or(0, |to| of_names(to)),
+        E::Aftermath(aftermath) => size_of_val(aftermath.changes.as_slice()),
+        E::Verdict { .. }
+        | E::Shortened { .. }
+        | E::GapBegan
+        | E::GapEnded { .. }
+        | E::PhantomHold { .. }
+        | E::Outage { .. }
+        | E::SplitEnded { .. }
+        | E::SwitchesFound
+        | E::SwitchKeyMissing
+        | E::ProgressMissing { .. }
+        | E::PauseUndecodable
+        | E::TokenReset { .. }
+        | E::LeaseLearned { .. }
+        | E::TaskUnreadable { .. }
+        | E::TaskReadable
+        | E::RedisDown { .. }
+        | E::RedisUp
+        | E::GenerationChanged { .. }
+        | E::RivalMaster
+        | E::RivalMasterGone
+        | E::ClockStep { .. } => 0,
+    }
+}
+
+fn of_holders(holders: &[Holder]) -> usize {
+    holders.iter().map(of_holder).sum()
+}
+
+fn of_parties(parties: &[Party]) -> usize {
+    parties.iter().map(|party| size_of::<Party>() - size_of::<Holder>() + of_holder(&party.holder)).sum()
+}
+
+fn of_holder(holder: &Holder) -> usize {
+    size_of::<Holder>() + holder.client.capacity() + holder.thread.as_ref().map_or(0, Vec::capacity)
+}
+
+/// The names themselves belong to the configuration or to the topology.
+fn of_names(names: &[Arc<str>]) -> usize {
+    size_of_val(names)
+}

@@ -1,0 +1,46 @@
+//! Which tasks are asked for.
+
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::verdict::{Verdict, Wanted};
+
+use crate::output::identity::{escape, holder_label};
+
+/// Each list that is not empty must have a value that fits.
+#[derive(Clone, Debug, Default)]
+pub struct TaskFilter {
+    /// The verdict is one of these.
+    pub verdicts: Vec<Verdict>,
+    /// The redis has one of these names.
+    pub redises: Vec<String>,
+    /// Whether it is wanted is one of these.
+    pub wanted: Vec<Wanted>,
+    /// For each of these labels, its values of which the task has one.
+    pub labels: Vec<(String, Vec<String>)>,
+    /// Name, key, a holder or its host contains one of these in lower case, as it is shown.
+    pub texts: Vec<String>,
+}
+
+impl TaskFilter {
+    /// Whether the task is asked for.
+    pub fn fits(&self, view: &TaskView) -> bool {
+        let one_of = |values: &[String], value: &str| values.iter().any(|own| own == value);
+        let has_label = |(name, values): &(String, Vec<String>)| {
+            view.spec.labels.iter().any(|(own, value)| **own == **name && one_of(values, value))
+        };
+        (self.verdicts.is_empty() || self.verdicts.contains(&view.verdict))
+            && (self.redises.is_empty() || one_of(&self.redises, &view.redis))
+            && (self.wanted.is_empty() || self.wanted.contains(&view.wanted))
+            && self.labels.iter().all(has_label)
+            && (self.texts.is_empty() || self.texts.iter().any(|text| shows(view, text)))
+    }
+}
+
+fn shows(view: &TaskView, text: &str) -> bool {
+    let contains = |shown: &str| shown.to_lowercase().contains(text);
+    let holders = view.hold.iter().flat_map(|hold| &hold.holders);
+    contains(&view.spec.name)
+        || contains(&escape(&view.spec.lock.key))
+        || holders.into_iter().any(|(holder, host)| {
+            contains(&holder_label(holder)) || host.as_ref().is_some_and(|host| contains(&escape(host)))
+        })
+}

@@ -1,0 +1,97 @@
+//! Why a task has its verdict, in a sentence for people. It names thresholds, counts and what to do, but nothing that grows
+//! with time: the sentence stays the same for as long as the reason does.
+
+use std::borrow::Cow;
+
+use lockwatch_model::snapshot::{SplitView, SwitchView, TaskView};
+use lockwatch_model::verdict::{Rule, Verdict, Wanted};
+
+use super::clock::seconds;
+use super::identity::{escape, holder_label, list};
+
+/// Most holders that are named.
+const NAMED_MAX: usize = 4;
+
+/// The reason; all text in it is escaped as [`escape`] does, not for HTML.
+pub fn sentence(view: &TaskView) -> String {
+    let spec = &view.spec;
+    let limit = |name, ms| format!("{name} ({} s)", seconds(ms));
+    let grace = || limit("grace", spec.grace_ms);
+    let blind_after = || limit("blind_after", spec.blind_after_ms);
+    let reason = match view.rule {
+        Rule::SplitEvidence => view.splits.iter().map(split).collect::<Vec<_>>().join(" "),
+        Rule::LockBlind => format!("The lock could not be read for longer than {}.", blind_after()),
+        Rule::WantedBlind => format!(
+            "The lock is free, and whether users want the task could not be read for longer than {}.",
+            blind_after()
+        ),
+        Rule::KeepPrevious | Rule::NothingYet => view.rule.sentence().to_owned(),
+        Rule::GapOverGrace => {
+            format!("{}, and nobody has held the lock for longer than {}.", who_wants(view), grace())
+        }
+        Rule::GapWithinGrace => {
+            format!("{}, and nobody holds the lock yet; that is within {}.", who_wants(view), grace())
+        }
+        Rule::NoProgress => {
+            let stale_after = spec.progress.as_ref().map(|progress| progress.stale_after_ms).unwrap_or_default();
+            let limit = limit("stale_after", stale_after);
+            format!("The lock is held, but the progress has not moved for longer than {limit}.")
+        }
+        Rule::HeldUnwanted => {
+            let limit = limit("wind_down", spec.wind_down_ms);
+            format!("The lock is held though nobody has wanted the task for longer than {limit}.")
+        }
+        Rule::WindingDown => {
+            let limit = limit("wind_down", spec.wind_down_ms);
+            format!("The lock is held though nobody wants the task any more; that is within {limit}.")
+        }
+        Rule::HeldWanted => format!("The lock is held. {}.", who_wants(view)),
+        Rule::HeldUnset | Rule::HeldWantedUnknown | Rule::FreeUnwanted | Rule::FreeUnset => {
+            view.rule.sentence().to_owned()
+        }
+    };
+    match remedy(view) {
+        Some(remedy) => format!("{reason} {remedy}"),
+        None => reason,
+    }
+}
+
+/// Whether a stuck worker would look healthy, because nothing but the lock is watched.
+pub fn lock_only(view: &TaskView) -> bool {
+    view.spec.progress.is_none() && view.spec.claims.is_none()
+}
+
+fn who_wants(view: &TaskView) -> Cow<'static, str> {
+    match (view.wanting_users, &view.switches) {
+        _ if !view.lost_users.is_empty() => "Users wanted the task when Redis lost their switches".into(),
+        (Some(on), Some(switches)) if !switches.is_empty() => {
+            format!("Users want the task ({on} of {})", switches.len()).into()
+        }
+        (Some(on), _) => format!("Users want the task ({on})").into(),
+        (None, _) if view.wanted == Wanted::Yes => "The task is always wanted".into(),
+        (None, _) => "Whether users want the task is not known".into(),
+    }
+}
+
+fn split(split: &SplitView) -> String {
+    let name = |party: &lockwatch_model::event::Party| match &party.node {
+        Some(node) => Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes()))),
+        None => Cow::Owned(holder_label(&party.holder).into_owned()),
+    };
+    let parties = list(split.parties.iter().map(name), NAMED_MAX);
+    let kind = split.kind.name();
+    format!("More than one holder ({kind}): {parties}.")
+}
+
+/// What cannot be read, and what to do about it.
+fn remedy(view: &TaskView) -> Option<String> {
+    if let Some(why) = view.unknown.or(view.switches_unknown) {
+        return Some(format!("({}: {})", why.name(), why.remedy()));
+    }
+    let unreadable = |switch: &&SwitchView| switch.on.is_none();
+    let switch = view.switches.as_ref()?.iter().find(unreadable).filter(|_| view.verdict != Verdict::Split)?;
+    Some(match switch.fits {
+        Some(codec) => format!("(A switch cannot be read: set `codec: {}`.)", codec.name()),
+        None => String::from("(A switch says neither on nor off.)"),
+    })
+}

@@ -1,0 +1,171 @@
+//! Keeps the model's inputs in files, bounded and rotated, without secrets.
+//!
+//! The engine must never wait for a disk: it hands each input to a thread of its own through a bounded queue, and what finds that
+//! full is left out. How much is missing is written down, so that a replay can say so.
+
+mod pack;
+pub(crate) mod reader;
+mod redact;
+#[cfg(test)]
+mod tests;
+mod wire;
+mod writer;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
+
+use lockwatch_model::input::{Input, Outcome, Topology};
+use lockwatch_model::reading::{Beside, ClaimsReading, SwitchesReading};
+use lockwatch_model::spec::{RedisIndex, WatchSpec};
+use lockwatch_model::time::{AgentWall, Mono};
+
+use wire::Missing;
+use writer::Writer;
+
+/// Most bytes of inputs that may wait for the disk, about.
+const QUEUED_BYTES_MAX: u64 = 32 << 20;
+/// What an input weighs at least, and each reading of it.
+const INPUT_BYTES: u64 = 256;
+const READING_BYTES: u64 = 320;
+/// What each entry of a list in a reading weighs.
+const ENTRY_BYTES: u64 = 96;
+/// How long the end of the agent may wait for a disk.
+const DRAIN: Duration = Duration::from_secs(3);
+
+/// Where and how much to record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordOptions {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Most bytes of all files in it together.
+    pub max_bytes: u64,
+}
+
+/// What the thread that writes is told.
+#[derive(Debug)]
+struct Message {
+    at: Mono,
+    wall: AgentWall,
+    /// What found the queue full just before.
+    missing: Option<Missing>,
+    /// Of that, what stays in force: it comes late, but it comes.
+    late: Vec<Input>,
+    input: Input,
+    weight: u64,
+}
+
+/// Writes inputs to files. Dropping it writes the rest.
+#[derive(Debug)]
+pub struct Recorder {
+    queue: Option<Sender<Message>>,
+    /// Weight of what waits.
+    queued: Arc<AtomicU64>,
+    backlog: Backlog,
+    /// Is closed when all is written.
+    done: Receiver<()>,
+}
+
+/// What found the queue full.
+#[derive(Debug, Default)]
+struct Backlog {
+    missing: Option<Missing>,
+    config: Option<Arc<WatchSpec>>,
+    topologies: BTreeMap<RedisIndex, Topology>,
+}
+
+impl Recorder {
+    /// Makes the folder, if there is none, and begins to record in it.
+    ///
+    /// # Errors
+    /// The folder cannot be written; the text is for a person.
+    pub fn start(options: &RecordOptions) -> anyhow::Result<Recorder> {
+        let mut writer = Writer::new(options)?;
+        let (queue, messages) = mpsc::channel::<Message>();
+        let (finished, done) = mpsc::channel();
+        let queued = Arc::new(AtomicU64::new(0));
+        let weight = Arc::clone(&queued);
+        thread::Builder::new().name(String::from("record")).spawn(move || {
+            writer.run(&messages, &weight);
+            drop(finished);
+        })?;
+        Ok(Recorder { queue: Some(queue), queued, backlog: Backlog::default(), done })
+    }
+
+    /// Keeps `input`, which the state takes in at `now` (`wall` on the agent's wall clock).
+    pub fn keep(&mut self, now: Mono, wall: AgentWall, input: &Input) {
+        let weight = weight(input);
+        if self.queued.load(Ordering::Relaxed).saturating_add(weight) > QUEUED_BYTES_MAX {
+            self.backlog.keep(now, input);
+            return;
+        }
+        self.queued.fetch_add(weight, Ordering::Relaxed);
+        let (missing, late) = std::mem::take(&mut self.backlog).take();
+        let message = Message { at: now, wall, missing, late, input: input.clone(), weight };
+        if let Some(queue) = &self.queue {
+            // Without a thread that writes nothing can be kept; it ends only with the agent.
+            let _ended = queue.send(message);
+        }
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.queue = None;
+        // A disk that hangs must not keep the agent from ending.
+        let _written = self.done.recv_timeout(DRAIN);
+    }
+}
+
+impl Backlog {
+    fn keep(&mut self, now: Mono, input: &Input) {
+        self.missing.get_or_insert(Missing { inputs: 0, since: now.0 }).inputs += 1;
+        match input {
+            Input::Config(config) => {
+                self.config = Some(Arc::clone(config));
+                self.topologies.clear();
+            }
+            Input::Topology(topology) => {
+                self.topologies.insert(topology.redis, topology.clone());
+            }
+            Input::Sample(_) | Input::Node(_) | Input::Tick => {}
+        }
+    }
+
+    fn take(self) -> (Option<Missing>, Vec<Input>) {
+        let Backlog { missing, config, topologies } = self;
+        let topologies = topologies.into_values().map(Input::Topology);
+        (missing, config.map(Input::Config).into_iter().chain(topologies).collect())
+    }
+}
+
+/// About how many bytes a copy of `input` takes.
+fn weight(input: &Input) -> u64 {
+    let Input::Sample(sample) = input else { return INPUT_BYTES };
+    let readings = match &sample.outcome {
+        Outcome::Read { readings, .. } => {
+            readings.iter().map(|(_, reading)| READING_BYTES + entries(&reading.beside) * ENTRY_BYTES).sum()
+        }
+        Outcome::Beside { readings, .. } => {
+            readings.iter().map(|(_, beside)| READING_BYTES + entries(beside) * ENTRY_BYTES).sum()
+        }
+        Outcome::Failed { tasks, .. } => tasks.len() as u64 * 4,
+    };
+    INPUT_BYTES + readings
+}
+
+fn entries(beside: &Beside) -> u64 {
+    let switches = match &beside.switches {
+        Some(SwitchesReading::Read { switches, .. }) => switches.len(),
+        Some(SwitchesReading::Unknown(_)) | None => 0,
+    };
+    let claims = match &beside.claims {
+        Some(ClaimsReading::Read(claims)) => claims.len(),
+        Some(ClaimsReading::Unknown(_)) | None => 0,
+    };
+    (switches + claims + beside.hosts.as_ref().map_or(0, Vec::len)) as u64
+}

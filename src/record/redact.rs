@@ -1,0 +1,218 @@
+//! Takes the secrets out of what is recorded: each is replaced by a digest, for the model only ever asks whether two are equal.
+//!
+//! The digests are salted with a number that is drawn anew in every process and kept in its memory only: a thread's number or a
+//! counter could otherwise be found by trying them all. So the same secret has the same digest in all files of one run, and
+//! another one in the next run, on the pages and in the log.
+
+use lockwatch_model::input::{Fork, Generation, Vouch};
+use lockwatch_model::reading::{ClaimsReading, Held, Holder, LockReading, ProgressReading, Switch, SwitchesReading};
+use lockwatch_model::spec::SchemeKind;
+use sha2::{Digest, Sha256};
+
+/// Bytes of a digest: two secrets of one run look alike once in 10¹⁹ pairs.
+const DIGEST_BYTES: usize = 8;
+
+/// What a secret is. Equal bytes of different kinds have different digests.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// A holder's token, and what claims and hosts call an instance: these are compared with each other.
+    Instance = 1,
+    Thread,
+    Claim,
+    Progress,
+    Switch,
+    Run,
+    History,
+}
+
+/// Replaces secrets.
+#[derive(Debug)]
+pub(crate) struct Redactor {
+    salt: [u8; 32],
+}
+
+impl Redactor {
+    pub(crate) fn new(salt: [u8; 32]) -> Redactor {
+        Redactor { salt }
+    }
+
+    /// A digest of `secret`; nothing stays nothing, for that means something of its own.
+    fn digest(&self, kind: Kind, secret: &[u8]) -> Vec<u8> {
+        if secret.is_empty() {
+            return Vec::new();
+        }
+        let mut hash = Sha256::new();
+        hash.update(self.salt);
+        hash.update([kind as u8]);
+        hash.update(secret);
+        let digest = hash.finalize();
+        digest.iter().take(DIGEST_BYTES).fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")).into_bytes()
+    }
+
+    pub(crate) fn lock(&self, lock: &LockReading) -> LockReading {
+        match lock {
+            LockReading::Held(Held { mode, holders, ghosts, deadline }) => LockReading::Held(Held {
+                mode: *mode,
+                // Their order is part of what is compared, so it stays.
+                holders: holders.iter().map(|holder| self.holder(holder)).collect(),
+                ghosts: *ghosts,
+                deadline: *deadline,
+            }),
+            LockReading::Free => LockReading::Free,
+            LockReading::Unknown(why) => LockReading::Unknown(*why),
+        }
+    }
+
+    /// What is left is no secret any more, and may be shown as it is.
+    fn holder(&self, holder: &Holder) -> Holder {
+        let Holder { client, thread, entries, secret } = holder;
+        Holder {
+            client: if *secret { self.digest(Kind::Instance, client) } else { client.clone() },
+            thread: thread.as_deref().map(|thread| self.digest(Kind::Thread, thread)),
+            entries: *entries,
+            secret: false,
+        }
+    }
+
+    /// Only what neither codec nor closed list knows is written out, and that could be anything.
+    pub(crate) fn switches(&self, switches: &SwitchesReading) -> SwitchesReading {
+        let SwitchesReading::Read { switches, key_exists, counted } = switches else { return switches.clone() };
+        let redacted = |(user, switch): &(Vec<u8>, Switch)| {
+            let switch = match switch {
+                Switch::On => Switch::On,
+                Switch::Off => Switch::Off,
+                Switch::Undecodable { value, fits } => {
+                    Switch::Undecodable { value: self.digest(Kind::Switch, value), fits: *fits }
+                }
+            };
+            (user.clone(), switch)
+        };
+        SwitchesReading::Read {
+            switches: switches.iter().map(redacted).collect(),
+            key_exists: *key_exists,
+            counted: *counted,
+        }
+    }
+
+    pub(crate) fn progress(&self, progress: &ProgressReading) -> ProgressReading {
+        match progress {
+            ProgressReading::Value(value) => ProgressReading::Value(self.digest(Kind::Progress, value)),
+            ProgressReading::Absent => ProgressReading::Absent,
+            ProgressReading::Unknown(why) => ProgressReading::Unknown(*why),
+        }
+    }
+
+    pub(crate) fn claims(&self, claims: &ClaimsReading, scheme: SchemeKind) -> ClaimsReading {
+        match claims {
+            ClaimsReading::Read(claims) => ClaimsReading::Read(
+                claims.iter().map(|(id, value)| (self.instance(id, scheme), self.digest(Kind::Claim, value))).collect(),
+            ),
+            ClaimsReading::Unknown(why) => ClaimsReading::Unknown(*why),
+        }
+    }
+
+    pub(crate) fn hosts(&self, hosts: &[(Vec<u8>, Vec<u8>)], scheme: SchemeKind) -> Vec<(Vec<u8>, Vec<u8>)> {
+        hosts.iter().map(|(id, host)| (self.instance(id, scheme), host.clone())).collect()
+    }
+
+    /// What claims and hosts call an instance is what the lock calls its holder.
+    fn instance(&self, id: &[u8], scheme: SchemeKind) -> Vec<u8> {
+        match scheme {
+            SchemeKind::Redisson => id.to_vec(),
+            SchemeKind::String => self.digest(Kind::Instance, id),
+        }
+    }
+
+    pub(crate) fn vouch(&self, vouch: &Vouch) -> Vouch {
+        Vouch { generation: vouch.generation.as_ref().map(|generation| self.generation(generation)), ..vouch.clone() }
+    }
+
+    /// Who knows a run id or a replication id can feign a replica.
+    fn generation(&self, generation: &Generation) -> Generation {
+        let Generation { run_id, replication_id, forked_from, flushes, evictions, started_empty } = generation;
+        let fork = |Fork { replication_id, offset }: &Fork| Fork {
+            replication_id: self.digest(Kind::History, replication_id),
+            offset: *offset,
+        };
+        Generation {
+            run_id: self.digest(Kind::Run, run_id),
+            replication_id: self.digest(Kind::History, replication_id),
+            forked_from: forked_from.as_ref().map(fork),
+            flushes: *flushes,
+            evictions: *evictions,
+            started_empty: *started_empty,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwatch_model::reading::{Deadline, Mode};
+
+    fn redactor() -> Redactor {
+        Redactor::new([7; 32])
+    }
+
+    fn held(client: &[u8], thread: Option<&[u8]>, secret: bool) -> LockReading {
+        let holders =
+            vec![Holder { client: client.to_vec(), thread: thread.map(<[u8]>::to_vec), entries: Some(1), secret }];
+        LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
+    }
+
+    fn holder(lock: LockReading) -> Holder {
+        let LockReading::Held(held) = lock else { panic!("held") };
+        held.holders.into_iter().next().unwrap()
+    }
+
+    #[test]
+    fn a_token_its_claim_and_its_host_stay_equal() {
+        let redactor = redactor();
+        let token = holder(redactor.lock(&held(b"token", None, true))).client;
+        assert_ne!(token, b"token");
+        let stated = vec![(b"token".to_vec(), b"1".to_vec())];
+        let ClaimsReading::Read(claims) = redactor.claims(&ClaimsReading::Read(stated.clone()), SchemeKind::String)
+        else {
+            panic!("read");
+        };
+        assert_eq!(claims[0].0, token);
+        assert_eq!(redactor.hosts(&stated, SchemeKind::String), [(token, b"1".to_vec())]);
+    }
+
+    #[test]
+    fn redissons_client_id_stays_and_its_thread_does_not() {
+        let redactor = redactor();
+        let shown = holder(redactor.lock(&held(b"id", Some(b"31"), false)));
+        assert_eq!((shown.client.as_slice(), shown.secret), (b"id".as_slice(), false));
+        assert_ne!(shown.thread.as_deref(), Some(b"31".as_slice()));
+        let again = holder(redactor.lock(&held(b"id", Some(b"31"), false)));
+        let other = holder(redactor.lock(&held(b"id", Some(b"32"), false)));
+        assert_eq!(shown, again);
+        assert_ne!(shown, other);
+        let stated = vec![(b"id".to_vec(), b"1".to_vec())];
+        assert_eq!(redactor.hosts(&stated, SchemeKind::Redisson), stated);
+    }
+
+    #[test]
+    fn equal_stays_equal_only_within_a_kind_and_a_run() {
+        let redactor = redactor();
+        assert_eq!(redactor.digest(Kind::Claim, b"x"), redactor.digest(Kind::Claim, b"x"));
+        assert_ne!(redactor.digest(Kind::Claim, b"x"), redactor.digest(Kind::Progress, b"x"));
+        assert_ne!(redactor.digest(Kind::Claim, b"x"), Redactor::new([8; 32]).digest(Kind::Claim, b"x"));
+        assert_eq!(redactor.digest(Kind::Progress, b""), b"", "an empty value is like none, to the model");
+    }
+
+    #[test]
+    fn histories_stay_comparable_with_where_they_fork() {
+        let generation = |id: &[u8], fork: &[u8]| Generation {
+            run_id: b"run".to_vec(),
+            replication_id: id.to_vec(),
+            forked_from: Some(Fork { replication_id: fork.to_vec(), offset: 5 }),
+            ..Generation::default()
+        };
+        let redactor = redactor();
+        let (old, new) = (redactor.generation(&generation(b"a", b"0")), redactor.generation(&generation(b"b", b"a")));
+        assert_eq!(new.forked_from.unwrap().replication_id, old.replication_id);
+        assert_eq!(redactor.generation(&Generation::default()), Generation::default());
+    }
+}

@@ -1,0 +1,515 @@
+//! What goes into a recording comes out of it, but for the secrets; and whatever happens to the files, the reader says so.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+
+use fastrand::Rng;
+use lockwatch_model::input::{
+    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, SentinelWord, Standing, Topology, Vouch,
+};
+use lockwatch_model::reading::{
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
+};
+use lockwatch_model::spec::{
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
+    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+};
+use lockwatch_model::time::{AgentWall, Mono, ServerTime};
+use tempfile::TempDir;
+
+use super::pack::{Packer, Unpacker};
+use super::reader::{self, Told};
+use super::redact::Redactor;
+use super::writer::Writer;
+use super::{Backlog, Message, QUEUED_BYTES_MAX, RecordOptions, Recorder, wire};
+
+const TASKS: u32 = 6;
+
+/// Random inputs. Short lists of values make equal ones likely, so that "as before" happens.
+struct Source {
+    random: Rng,
+    config: Arc<WatchSpec>,
+}
+
+impl Source {
+    fn new(seed: u64) -> Source {
+        let mut source = Source { random: Rng::with_seed(seed), config: Arc::default() };
+        source.config = source.config();
+        source
+    }
+
+    fn pick<T: Clone>(&mut self, choices: &[T]) -> T {
+        choices[self.random.usize(0..choices.len())].clone()
+    }
+
+    fn maybe<T>(&mut self, value: impl FnOnce(&mut Source) -> T) -> Option<T> {
+        self.random.bool().then(|| value(self))
+    }
+
+    fn list<T>(&mut self, mut value: impl FnMut(&mut Source) -> T) -> Vec<T> {
+        (0..self.random.usize(0..3)).map(|_| value(self)).collect()
+    }
+
+    fn bytes(&mut self) -> Vec<u8> {
+        self.pick(&[&b"abc"[..], b"", b"\xff\x00", "\"ü\n".as_bytes(), b"7", b"{\"hex\":1}"]).to_vec()
+    }
+
+    fn text(&mut self) -> Arc<str> {
+        self.pick(&["10.0.0.1:6379", "[::1]:7000", "\u{202e}\"\\"]).into()
+    }
+
+    fn ms(&mut self) -> u64 {
+        self.pick(&[0, 1, 20_000, u64::MAX])
+    }
+
+    fn unknown(&mut self) -> Unknown {
+        self.pick(&Unknown::ALL)
+    }
+
+    fn config(&mut self) -> Arc<WatchSpec> {
+        let redises = (0..2).map(|_| self.redis()).collect();
+        let tasks = (0..TASKS).map(|number| Arc::new(self.task(number))).collect();
+        Arc::new(WatchSpec { redises, tasks, epoch: self.random.u32(..) })
+    }
+
+    fn redis(&mut self) -> RedisSpec {
+        RedisSpec {
+            name: self.text(),
+            kind: self.pick(&[RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster]),
+            addresses: self.list(Source::text),
+            db: self.random.u32(..),
+            interval_ms: self.ms(),
+            timeout_ms: self.ms(),
+            assume_master: self.random.bool(),
+        }
+    }
+
+    fn task(&mut self, number: u32) -> TaskSpec {
+        let key = self.bytes();
+        let sources = [
+            WantedSource::Hash(key.clone()),
+            WantedSource::Set(key.clone()),
+            WantedSource::Counter(key.clone()),
+            WantedSource::Keys(vec![key.clone(), b"other".to_vec()]),
+            WantedSource::Always,
+            WantedSource::Never,
+        ];
+        let progress = [
+            ProgressSource::HashField { key: key.clone(), field: self.bytes() },
+            ProgressSource::Key(key.clone()),
+            ProgressSource::Length(key.clone()),
+        ];
+        TaskSpec {
+            name: format!("task {number}").into(),
+            redis: RedisIndex(self.random.u16(0..2)),
+            lock: LockSpec {
+                key,
+                scheme: self.pick(&SchemeKind::ALL),
+                lease_ms: self.maybe(Source::ms),
+                renew_every_ms: self.maybe(Source::ms),
+            },
+            wanted: self.maybe(|source| WantedSpec { source: source.pick(&sources), codec: source.pick(&Codec::ALL) }),
+            progress: self.maybe(|source| ProgressSpec { source: source.pick(&progress), stale_after_ms: source.ms() }),
+            claims: self.maybe(|source| ClaimsSpec { key: source.bytes(), fresh_for_ms: source.ms() }),
+            hosts: self.maybe(Source::bytes),
+            paused_until: self.maybe(Source::bytes),
+            grace_ms: self.ms(),
+            settle_ms: self.ms(),
+            wind_down_ms: self.ms(),
+            blind_after_ms: self.ms(),
+            max_hold_ms: self.maybe(Source::ms),
+            labels: self.list(|source| (source.text(), source.text())),
+        }
+    }
+
+    fn input(&mut self) -> Input {
+        let epoch = self.config.epoch;
+        let redis = RedisIndex(self.random.u16(0..2));
+        match self.random.u32(0..40) {
+            0 => {
+                self.config = self.config();
+                Input::Config(Arc::clone(&self.config))
+            }
+            1..5 => Input::Tick,
+            5..8 => Input::Node(NodeNews { epoch, redis, node: self.text(), kind: self.news() }),
+            8..10 => Input::Topology(Topology {
+                epoch,
+                redis,
+                masters: if self.random.bool() { Ok(self.list(Source::text)) } else { Err(self.unknown()) },
+                nodes: self.list(Source::text),
+                sentinels: self.list(|source| SentinelWord { address: source.text(), master: source.word() }),
+                uncovered_slots: self.random.u32(0..3),
+            }),
+            _ => Input::Sample(Sample {
+                epoch,
+                redis,
+                node: self.maybe(Source::text),
+                standing: self.pick(&[Standing::Decides, Standing::Witness]),
+                sent: Mono(self.random.u64(0..1_000)),
+                took_ms: self.ms(),
+                outcome: self.outcome(),
+            }),
+        }
+    }
+
+    fn word(&mut self) -> Option<Result<Arc<str>, Unknown>> {
+        let word = if self.random.bool() { Ok(self.text()) } else { Err(self.unknown()) };
+        self.random.bool().then_some(word)
+    }
+
+    fn news(&mut self) -> NodeNewsKind {
+        let (version, role) = (self.maybe(Source::text), self.maybe(Source::role));
+        let why = self.unknown();
+        self.pick(&[NodeNewsKind::Connected { version, role }, NodeNewsKind::Failed { why }, NodeNewsKind::TickSkipped])
+    }
+
+    fn role(&mut self) -> Role {
+        self.pick(&[Role::Master, Role::Replica])
+    }
+
+    fn tasks(&mut self) -> Vec<TaskIndex> {
+        let step = self.pick(&[1, 2]);
+        (self.random.u32(0..2)..TASKS).step_by(step).map(TaskIndex).collect()
+    }
+
+    fn outcome(&mut self) -> Outcome {
+        let tasks = self.tasks();
+        match self.random.u32(0..8) {
+            0 => Outcome::Failed { tasks, why: self.unknown() },
+            1 => Outcome::Beside {
+                vouch: self.maybe(Source::vouch),
+                readings: tasks.into_iter().map(|task| (task, self.beside())).collect(),
+            },
+            _ => Outcome::Read {
+                vouch: self.vouch(),
+                readings: tasks.into_iter().map(|task| (task, self.reading())).collect(),
+            },
+        }
+    }
+
+    fn vouch(&mut self) -> Vouch {
+        Vouch {
+            first: ServerTime(self.random.i64(..)),
+            last: ServerTime(self.random.i64(..)),
+            role: self.role(),
+            role_verified: self.random.bool(),
+            offset: self.maybe(Source::ms),
+            refuses_writes: self.random.bool(),
+            replicas: self.list(Source::text),
+            generation: self.maybe(|source| Generation {
+                run_id: source.pick(&[&b"run"[..], b""]).to_vec(),
+                replication_id: source.pick(&[&b"r1"[..], b"r2"]).to_vec(),
+                forked_from: source.maybe(|source| Fork {
+                    replication_id: source.pick(&[&b"r1"[..], b"r2"]).to_vec(),
+                    offset: source.ms(),
+                }),
+                flushes: source.pick(&[0, 1]),
+                evictions: source.ms(),
+                started_empty: source.pick(&[None, Some(true)]),
+            }),
+            clock_offset_ms: self.random.i64(..),
+        }
+    }
+
+    fn reading(&mut self) -> TaskReading {
+        let held = Held {
+            mode: self.pick(&[Mode::Exclusive, Mode::Write, Mode::Read]),
+            holders: self.list(|source| Holder {
+                client: source.bytes(),
+                thread: source.maybe(Source::bytes),
+                entries: source.pick(&[None, Some(1)]),
+                secret: source.random.bool(),
+            }),
+            ghosts: self.pick(&[0, 2]),
+            deadline: self.pick(&[
+                Deadline::At(ServerTime(5)),
+                Deadline::At(ServerTime(i64::MAX)),
+                Deadline::At(ServerTime(i64::MIN)),
+                Deadline::Never,
+                Deadline::Torn,
+            ]),
+        };
+        let why = self.unknown();
+        TaskReading {
+            lock: self.pick(&[
+                LockReading::Held(held.clone()),
+                LockReading::Held(held),
+                LockReading::Free,
+                LockReading::Unknown(why),
+            ]),
+            extras: Extras {
+                waiters: self.maybe(Source::ms),
+                fencing_token: self.maybe(|source| source.random.i64(..)),
+            },
+            beside: self.beside(),
+        }
+    }
+
+    fn beside(&mut self) -> Beside {
+        let why = self.unknown();
+        let value = self.bytes();
+        let read = SwitchesReading::Read {
+            switches: self.list(|source| {
+                let undecodable =
+                    Switch::Undecodable { value: source.bytes(), fits: source.pick(&[None, Some(Codec::Jdk)]) };
+                (source.bytes(), source.pick(&[Switch::On, Switch::Off, undecodable]))
+            }),
+            key_exists: self.random.bool(),
+            counted: self.maybe(Source::ms),
+        };
+        let pairs = self.list(|source| (source.bytes(), source.bytes()));
+        Beside {
+            switches: self.pick(&[None, Some(read), Some(SwitchesReading::Unknown(why))]),
+            progress: self.pick(&[
+                None,
+                Some(ProgressReading::Value(value)),
+                Some(ProgressReading::Absent),
+                Some(ProgressReading::Unknown(why)),
+            ]),
+            claims: self.pick(&[None, Some(ClaimsReading::Read(pairs.clone())), Some(ClaimsReading::Unknown(why))]),
+            hosts: self.pick(&[None, Some(pairs)]),
+            pause: self.pick(&[
+                None,
+                Some(PauseReading::None),
+                Some(PauseReading::Until(ServerTime(-3))),
+                Some(PauseReading::Undecodable),
+                Some(PauseReading::Unknown(why)),
+            ]),
+        }
+    }
+}
+
+/// What an input is once its secrets are taken out.
+fn redacted(redactor: &Redactor, config: &WatchSpec, input: &Input) -> Input {
+    let Input::Sample(sample) = input else { return input.clone() };
+    let scheme = |task: TaskIndex| config.tasks[task.0 as usize].lock.scheme;
+    let redact = |task: TaskIndex, beside: &Beside| Beside {
+        switches: beside.switches.as_ref().map(|switches| redactor.switches(switches)),
+        progress: beside.progress.as_ref().map(|progress| redactor.progress(progress)),
+        claims: beside.claims.as_ref().map(|claims| redactor.claims(claims, scheme(task))),
+        hosts: beside.hosts.as_ref().map(|hosts| redactor.hosts(hosts, scheme(task))),
+        pause: beside.pause,
+    };
+    let outcome = match &sample.outcome {
+        Outcome::Read { vouch, readings } => Outcome::Read {
+            vouch: redactor.vouch(vouch),
+            readings: readings
+                .iter()
+                .map(|(task, reading)| {
+                    let TaskReading { lock, extras, beside } = reading;
+                    (*task, TaskReading { lock: redactor.lock(lock), extras: *extras, beside: redact(*task, beside) })
+                })
+                .collect(),
+        },
+        Outcome::Beside { vouch, readings } => Outcome::Beside {
+            vouch: vouch.as_ref().map(|vouch| redactor.vouch(vouch)),
+            readings: readings.iter().map(|(task, beside)| (*task, redact(*task, beside))).collect(),
+        },
+        Outcome::Failed { tasks, why } => Outcome::Failed { tasks: tasks.clone(), why: *why },
+    };
+    Input::Sample(Sample { outcome, ..sample.clone() })
+}
+
+#[test]
+fn any_inputs_come_out_as_they_went_in_but_for_the_secrets() {
+    for seed in 0..40 {
+        let mut source = Source::new(seed);
+        let redactor = Redactor::new([1; 32]);
+        let (mut packer, mut unpacker) = (Packer::new(Redactor::new([1; 32])), Unpacker::default());
+        let first = Input::Config(Arc::clone(&source.config));
+        let inputs = std::iter::once(first).chain((0..300).map(|_| source.input()).collect::<Vec<_>>());
+        let mut config = Arc::default();
+        for (number, input) in inputs.enumerate() {
+            let at = Mono(1_000 + number as u64);
+            if let Input::Config(new) = &input {
+                config = Arc::clone(new);
+            }
+            packer.note(&input);
+            let expected = redacted(&redactor, &config, &input);
+            let text = serde_json::to_vec(&wire::Line(at.0, packer.pack(at, input).unwrap())).unwrap();
+            let wire::Line(_, what) = serde_json::from_slice(&text)
+                .unwrap_or_else(|error| panic!("seed {seed}: {error}: {}", String::from_utf8_lossy(&text)));
+            let told = unpacker.unpack(at, what).unwrap().unwrap();
+            assert_eq!(told, expected, "seed {seed}: {}", String::from_utf8_lossy(&text));
+        }
+    }
+}
+
+#[test]
+fn what_the_format_does_not_know_is_refused() {
+    for text in [
+        r#"[1,"tock"]"#,
+        r#"[1,{"missing":{"inputs":1,"since":2,"more":3}}]"#,
+        r#"[1,{"node":{"redis":0,"node":"a","kind":{"failed":{"why":"sunspots"}}}}]"#,
+        r#"[1,"tick",2]"#,
+        r#"{"at":1}"#,
+    ] {
+        assert!(serde_json::from_str::<wire::Line>(text).is_err(), "{text}");
+    }
+}
+
+fn message(at: u64, input: Input) -> Message {
+    let (at, wall) = (Mono(at), AgentWall(1_790_000_000_000 + i64::try_from(at).unwrap()));
+    Message { at, wall, missing: None, late: Vec::new(), input, weight: 0 }
+}
+
+fn options(folder: &TempDir, max_bytes: u64) -> RecordOptions {
+    RecordOptions { folder: folder.path().join("recordings"), max_bytes }
+}
+
+/// Everything in a folder, told.
+fn told(options: &RecordOptions) -> Vec<(Mono, Told)> {
+    let (runs, _) = reader::find(std::slice::from_ref(&options.folder)).unwrap();
+    let mut all = Vec::new();
+    for run in runs {
+        run.tell(|instant, told| {
+            all.push((instant.at, told));
+            Ok(())
+        })
+        .unwrap();
+    }
+    all
+}
+
+fn folder_bytes(options: &RecordOptions) -> u64 {
+    fs::read_dir(&options.folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+}
+
+#[test]
+fn files_rotate_the_oldest_go_and_the_rest_is_whole() {
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder, 200_000);
+    let mut writer = Writer::new(&options).unwrap();
+    let mut source = Source::new(3);
+    let mut config = Arc::clone(&source.config);
+    writer.take(message(0, Input::Config(Arc::clone(&config))));
+    let mut expected = Vec::new();
+    for at in 1_000..7_000 {
+        let input = source.input();
+        if let Input::Config(new) = &input {
+            config = Arc::clone(new);
+        }
+        expected.push((Mono(at), redacted(writer.redactor(), &config, &input)));
+        writer.take(message(at, input));
+        if at % 20 == 0 {
+            writer.flush();
+            assert!(folder_bytes(&options) <= options.max_bytes, "{}", folder_bytes(&options));
+        }
+    }
+    writer.flush();
+    assert!(fs::read_dir(&options.folder).unwrap().count() > 3);
+    assert!(folder_bytes(&options) > options.max_bytes / 2);
+    let (runs, _) = reader::find(std::slice::from_ref(&options.folder)).unwrap();
+    assert!(runs.len() == 1 && runs[0].begins_in_the_middle());
+    let told = told(&options);
+    assert!(matches!(&told[0], (_, Told::Context(Input::Config(_)))));
+    let inputs: Vec<_> = told
+        .into_iter()
+        .filter_map(|(at, told)| match told {
+            Told::Input(input) => Some((at, input)),
+            Told::Context(_) => None,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert!(inputs.len() > 100);
+    assert_eq!(inputs, expected[expected.len() - inputs.len()..]);
+}
+
+#[test]
+fn files_are_private() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder, 1 << 20);
+    let mut writer = Writer::new(&options).unwrap();
+    writer.take(message(0, Input::Config(Arc::default())));
+    writer.flush();
+    let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&options.folder), 0o700);
+    let file = fs::read_dir(&options.folder).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(mode(&file), 0o600);
+}
+
+#[test]
+fn a_folder_that_goes_and_comes_back_leaves_a_hole_that_is_told() {
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder, 1 << 20);
+    let mut writer = Writer::retrying_at_once(&options);
+    let config = |epoch| Input::Config(Arc::new(WatchSpec { epoch, ..WatchSpec::default() }));
+    writer.take(message(0, config(1)));
+    writer.flush();
+    fs::remove_dir_all(&options.folder).unwrap();
+    writer.take(message(1_000, Input::Tick));
+    writer.flush();
+    // A configuration that nobody could write down must be known afterwards.
+    writer.take(message(2_000, config(2)));
+    writer.take(message(3_000, Input::Tick));
+    fs::create_dir(&options.folder).unwrap();
+    writer.take(message(4_000, Input::Tick));
+    writer.flush();
+    let told = told(&options);
+    let [(_, Told::Context(Input::Config(spec))), (_, Told::Missing { inputs, since }), (at, Told::Input(Input::Tick))] =
+        told.as_slice()
+    else {
+        panic!("{told:?}");
+    };
+    assert_eq!((spec.epoch, *inputs, *since, *at), (2, Some(3), Mono(1_000), Mono(4_000)));
+}
+
+#[test]
+fn what_finds_the_queue_full_is_counted_and_a_configuration_comes_late() {
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder, 1 << 20);
+    let (queue, messages) = mpsc::channel();
+    let queued = Arc::new(AtomicU64::new(0));
+    let (_finished, done) = mpsc::channel();
+    let mut recorder = Recorder { queue: Some(queue), queued: Arc::clone(&queued), backlog: Backlog::default(), done };
+    let keep = |recorder: &mut Recorder, at, input: Input| recorder.keep(Mono(at), AgentWall(0), &input);
+    keep(&mut recorder, 0, Input::Config(Arc::default()));
+    queued.fetch_add(QUEUED_BYTES_MAX, Ordering::Relaxed);
+    keep(&mut recorder, 1, Input::Tick);
+    let spec = WatchSpec { epoch: 7, ..WatchSpec::default() };
+    keep(&mut recorder, 2, Input::Config(Arc::new(spec.clone())));
+    queued.fetch_sub(QUEUED_BYTES_MAX, Ordering::Relaxed);
+    keep(&mut recorder, 3, Input::Tick);
+    recorder.queue = None;
+    Writer::new(&options).unwrap().run(&messages, &queued);
+    assert_eq!(queued.load(Ordering::Relaxed), 0, "all that waited has been taken off");
+    let told = told(&options);
+    let [
+        (_, Told::Input(Input::Config(_))),
+        (_, Told::Missing { inputs: Some(2), since: Mono(1) }),
+        (_, Told::Input(Input::Config(late))),
+        (_, Told::Input(Input::Tick)),
+    ] = told.as_slice()
+    else {
+        panic!("{told:?}");
+    };
+    assert_eq!(**late, spec);
+}
+
+#[test]
+fn a_file_that_is_missing_in_between_is_a_hole_and_so_is_a_torn_end() {
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder, 1 << 20);
+    let mut writer = Writer::new(&options).unwrap();
+    let mut source = Source::new(9);
+    writer.take(message(0, Input::Config(Arc::clone(&source.config))));
+    for at in 1..3_000 {
+        writer.take(message(at, source.input()));
+    }
+    writer.flush();
+    let mut files: Vec<_> = fs::read_dir(&options.folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort_unstable();
+    assert!(files.len() > 2, "{files:?}");
+    fs::remove_file(&files[1]).unwrap();
+    let last = files.last().unwrap();
+    let whole = fs::read(last).unwrap();
+    fs::write(last, &whole[..whole.len() - 5]).unwrap();
+    let told = told(&options);
+    assert_eq!(told.iter().filter(|(_, told)| matches!(told, Told::Missing { inputs: None, .. })).count(), 1);
+    assert_eq!(told.iter().filter(|(_, told)| matches!(told, Told::Context(Input::Config(_)))).count(), 1);
+    assert!(matches!(told.last(), Some((_, Told::Torn))));
+}

@@ -1,0 +1,323 @@
+//! The files of a recording: rotated, bounded, and never in the way of the agent.
+//!
+//! After any error the file is left as it is (its last line may be torn) and a new one is begun some seconds later: what was to be
+//! written meanwhile is counted. Nothing is ever appended to a file that an error, or another process, has left.
+
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use lockwatch_model::input::Input;
+use lockwatch_model::time::{AgentWall, Mono};
+
+use super::pack::Packer;
+use super::redact::Redactor;
+use super::wire::{Begin, FORMAT, Line, Missing, What};
+use super::{Message, RecordOptions};
+use crate::output::clock::rfc3339;
+
+/// A folder holds about so many files, so that as big a part of the past goes at once.
+const FILES: u64 = 8;
+/// Lines wait no longer for the disk.
+const FLUSH: Duration = Duration::from_millis(500);
+/// And no more of them.
+const BUFFER_BYTES: usize = 256 << 10;
+/// After an error, the disk is left alone for so long.
+const RETRY: Duration = Duration::from_secs(10);
+/// A wall clock that differs by less than this from what follows from the lines before has not moved.
+const WALL_NOISE_MS: u64 = 20;
+/// What a recording's name begins and ends with. In between are the instant at which it begins, the run, and its number in that.
+const NAME: (&str, &str) = ("lockwatch-", ".jsonl");
+
+/// Writes what it is told; owned by a thread of its own.
+pub(super) struct Writer {
+    folder: PathBuf,
+    max_bytes: u64,
+    run: String,
+    packer: Packer,
+    next_file: u64,
+    retry: Duration,
+    /// Names must not go back with the clock.
+    newest_wall: i64,
+    state: State,
+    missing: Option<Missing>,
+}
+
+enum State {
+    /// The next line begins a file.
+    Ready,
+    Writing(Box<Open>),
+    /// Something went wrong: no file until then.
+    Broken {
+        until: Instant,
+    },
+}
+
+/// The file that is written to.
+struct Open {
+    path: PathBuf,
+    file: File,
+    written: u64,
+    /// It is full at this length.
+    limit: u64,
+    lines: Vec<u8>,
+    /// How many of them are inputs, and the instant of the first.
+    waiting: Option<Missing>,
+    /// The agent's wall clock minus its other one, as told.
+    offset: i64,
+}
+
+impl Writer {
+    pub(super) fn new(options: &RecordOptions) -> anyhow::Result<Writer> {
+        let RecordOptions { folder, max_bytes } = options;
+        let whole = || format!("cannot record in {}", folder.display());
+        DirBuilder::new().recursive(true).mode(0o700).create(folder).with_context(whole)?;
+        let run = format!("{:08x}", u32::from_be_bytes(random()?));
+        let probe = folder.join(format!(".lockwatch-{run}"));
+        create(&probe).and_then(|_| fs::remove_file(&probe)).with_context(whole)?;
+        Ok(Writer {
+            folder: folder.clone(),
+            max_bytes: *max_bytes,
+            run,
+            packer: Packer::new(Redactor::new(random()?)),
+            next_file: 0,
+            retry: RETRY,
+            newest_wall: 0,
+            state: State::Ready,
+            missing: None,
+        })
+    }
+
+    /// Writes until nobody has anything more to write.
+    pub(super) fn run(&mut self, messages: &Receiver<Message>, queued: &AtomicU64) {
+        let mut flushed = Instant::now();
+        loop {
+            match messages.recv_timeout(FLUSH) {
+                Ok(message) => {
+                    queued.fetch_sub(message.weight, Ordering::Relaxed);
+                    self.take(message);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break self.flush(),
+            }
+            let full = matches!(&self.state, State::Writing(open) if open.lines.len() >= BUFFER_BYTES);
+            if full || flushed.elapsed() >= FLUSH {
+                self.flush();
+                flushed = Instant::now();
+            }
+        }
+    }
+
+    pub(super) fn take(&mut self, message: Message) {
+        let Message { at, wall, missing, late, input, weight: _ } = message;
+        if let Some(missing) = missing {
+            tracing::warn!(inputs = missing.inputs, "the disk is too slow for the recording: inputs are missing in it");
+            self.miss(missing);
+        }
+        for input in late.into_iter().chain([input]) {
+            self.packer.note(&input);
+            match self.ready(at, wall, &input) {
+                true => self.write(at, wall, input),
+                false => self.miss(Missing { inputs: 1, since: at.0 }),
+            }
+        }
+    }
+
+    /// Whether there is a file; begins one where there should be.
+    fn ready(&mut self, at: Mono, wall: AgentWall, input: &Input) -> bool {
+        match &self.state {
+            State::Writing(open) if open.length() < open.limit => return true,
+            State::Writing(_) => {
+                self.flush();
+                if matches!(self.state, State::Broken { .. }) {
+                    return false;
+                }
+            }
+            State::Broken { until } if Instant::now() < *until => return false,
+            State::Broken { .. } | State::Ready => {}
+        }
+        let was_broken = matches!(self.state, State::Broken { .. });
+        match self.begin(at, wall, input) {
+            Ok(open) => {
+                self.state = State::Writing(Box::new(open));
+                if was_broken {
+                    tracing::info!(folder = %self.folder.display(), "recording goes on");
+                }
+                true
+            }
+            Err(error) => {
+                self.fail(&error, was_broken);
+                false
+            }
+        }
+    }
+
+    /// A file with its first lines. They are written with the next ones.
+    fn begin(&mut self, at: Mono, wall: AgentWall, input: &Input) -> io::Result<Open> {
+        // A first line that puts everything in force needs no other ones before.
+        let context = self.packer.begin();
+        let context = if matches!(input, Input::Config(_)) { Vec::new() } else { context };
+        self.newest_wall = self.newest_wall.max(wall.0);
+        let begin = Begin {
+            lockwatch_recording: FORMAT,
+            lockwatch: env!("CARGO_PKG_VERSION").to_owned(),
+            run: self.run.clone(),
+            file: self.next_file,
+            at: at.0,
+            wall: wall.0,
+            continues: self.next_file > 0 && self.missing.is_none(),
+            context: u32::try_from(context.len()).unwrap_or(u32::MAX),
+        };
+        let mut lines = Vec::new();
+        push(&mut lines, &begin)?;
+        for what in context {
+            push(&mut lines, &Line(at.0, what))?;
+        }
+        if lines.len() as u64 > self.max_bytes / 4 {
+            return Err(io::Error::other("--record.max-size is too small for so many tasks"));
+        }
+        let (first, last) = NAME;
+        let stamp = rfc3339(self.newest_wall).unwrap_or_default().replace([':', '-'], "");
+        let path = self.folder.join(format!("{first}{stamp}-{}-{:06}{last}", self.run, self.next_file));
+        let file = create(&path)?;
+        self.next_file += 1;
+        // What every file begins with must stay a small part of it.
+        let limit = (self.max_bytes / FILES).max(4 * lines.len() as u64).min(self.max_bytes / 2);
+        Ok(Open { path, file, written: 0, limit, lines, waiting: None, offset: wall.0.saturating_sub_unsigned(at.0) })
+    }
+
+    fn write(&mut self, at: Mono, wall: AgentWall, input: Input) {
+        let Some(what) = self.packer.pack(at, input) else { return };
+        let State::Writing(open) = &mut self.state else { return };
+        let offset = wall.0.saturating_sub_unsigned(at.0);
+        let moved = offset.abs_diff(open.offset) >= WALL_NOISE_MS;
+        let told = moved.then_some(What::Wall(wall.0));
+        open.offset = if moved { offset } else { open.offset };
+        let missing = self.missing.take().map(What::Missing);
+        open.waiting.get_or_insert(Missing { inputs: 0, since: at.0 }).inputs += 1;
+        let lines = told.into_iter().chain(missing).chain([what]);
+        let pushed: io::Result<()> = lines.into_iter().try_for_each(|what| push(&mut open.lines, &Line(at.0, what)));
+        if let Err(error) = pushed {
+            self.fail(&error, false);
+        }
+    }
+
+    pub(super) fn flush(&mut self) {
+        let State::Writing(open) = &mut self.state else { return };
+        if open.lines.is_empty() {
+            return;
+        }
+        let written = make_room(&self.folder, &open.path, open.length(), self.max_bytes)
+            .and_then(|()| open.file.write_all(&open.lines))
+            .and_then(|()| still_there(&open.path));
+        match written {
+            Ok(()) => {
+                open.written = open.length();
+                open.lines.clear();
+                open.waiting = None;
+            }
+            Err(error) => self.fail(&error, false),
+        }
+    }
+
+    /// Lets go of the file. `known`: the error was told already.
+    fn fail(&mut self, error: &io::Error, known: bool) {
+        if !known {
+            let (folder, seconds) = (self.folder.display(), self.retry.as_secs());
+            tracing::error!(%folder, %error, "cannot record; it is tried again every {seconds} s");
+        }
+        let state = std::mem::replace(&mut self.state, State::Broken { until: Instant::now() + self.retry });
+        if let State::Writing(open) = state {
+            open.waiting.into_iter().for_each(|waiting| self.miss(waiting));
+        }
+    }
+
+    fn miss(&mut self, more: Missing) {
+        let missing = self.missing.get_or_insert(Missing { inputs: 0, since: more.since });
+        missing.inputs += more.inputs;
+        missing.since = missing.since.min(more.since);
+    }
+}
+
+impl Open {
+    fn length(&self) -> u64 {
+        self.written + self.lines.len() as u64
+    }
+}
+
+fn push(lines: &mut Vec<u8>, line: &impl serde::Serialize) -> io::Result<()> {
+    serde_json::to_writer(&mut *lines, line)?;
+    lines.push(b'\n');
+    Ok(())
+}
+
+/// A new file that only its owner can read.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+}
+
+/// A file that somebody removed takes bytes as before, and keeps none.
+fn still_there(path: &Path) -> io::Result<()> {
+    fs::metadata(path).map(|_| ())
+}
+
+/// Removes the oldest recordings until the newest may have `length` bytes.
+fn make_room(folder: &Path, newest: &Path, length: u64, max_bytes: u64) -> io::Result<()> {
+    let mut others = recordings(folder)?;
+    others.retain(|path| path != newest);
+    others.sort_unstable();
+    if length > max_bytes {
+        return Err(io::Error::other("--record.max-size is too small for what is read at once"));
+    }
+    let size = |path: &PathBuf| fs::metadata(path).map_or(0, |metadata| metadata.len());
+    let mut total: u64 = length + others.iter().map(size).sum::<u64>();
+    for oldest in others {
+        if total <= max_bytes {
+            break;
+        }
+        let freed = size(&oldest);
+        fs::remove_file(&oldest)?;
+        total -= freed;
+    }
+    Ok(())
+}
+
+/// The files in a folder that are recordings by their names.
+pub(super) fn recordings(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let (first, last) = NAME;
+    let is_one = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(first) && name.ends_with(last));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if is_one(&entry.file_name()) {
+            found.push(entry.path());
+        }
+    }
+    Ok(found)
+}
+
+/// Bytes that nobody can guess.
+fn random<const COUNT: usize>() -> io::Result<[u8; COUNT]> {
+    use std::io::Read as _;
+    let mut bytes = [0; COUNT];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+impl Writer {
+    /// The same, but for tests that cannot wait so long after an error.
+    pub(super) fn retrying_at_once(options: &RecordOptions) -> Writer {
+        Writer { retry: Duration::ZERO, ..Writer::new(options).unwrap() }
+    }
+
+    pub(super) fn redactor(&self) -> &Redactor {
+        self.packer.redactor()
+    }
+}

@@ -1,0 +1,197 @@
+//! `lockwatch replay`: a recording through the model once more, as configured and with other thresholds.
+//!
+//! The state is the agent's own, and it takes in what the agent's took in, at the same instants: there is no second opinion.
+
+mod changes;
+mod chronicle;
+mod difference;
+mod pager;
+mod report;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use lockwatch_model::input::{Input, Outcome};
+use lockwatch_model::time::{AgentWall, Mono};
+use serde_json::json;
+
+use crate::output::identity::escape;
+use crate::record::reader::{self, Run, Told};
+use changes::Change;
+use chronicle::{Chronicle, Story};
+use pager::When;
+
+/// What is asked for is wrong; clap uses the same.
+const USAGE: u8 = 2;
+/// Most holes that are told.
+const HOLES_MAX: usize = 1_000;
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplayOptions {
+    /// The recordings, or folders of them, oldest first.
+    pub files: Vec<PathBuf>,
+    /// `task.field=value`.
+    pub set: Vec<String>,
+    /// JSON instead of text.
+    pub json: bool,
+}
+
+/// Does it; the code is the program's.
+///
+/// # Errors
+/// For a person.
+pub async fn run(options: ReplayOptions) -> anyhow::Result<ExitCode> {
+    tokio::task::spawn_blocking(move || replay(&options)).await.context("cannot replay")?
+}
+
+fn replay(options: &ReplayOptions) -> anyhow::Result<ExitCode> {
+    let changes: Result<Vec<Change>, String> = options.set.iter().map(|text| changes::parse(text)).collect();
+    let changes = match changes {
+        Ok(changes) => changes,
+        Err(mistake) => return Ok(usage(&mistake)),
+    };
+    let (runs, empty) = reader::find(&options.files)?;
+    for path in empty {
+        eprintln!("lockwatch: {} is empty: nothing was recorded in it", path.display());
+    }
+    if !changes.is_empty() {
+        let configs = runs.iter().map(Run::configs).collect::<anyhow::Result<Vec<_>>>()?.concat();
+        if let Err(mistake) = changes::check(&changes, &configs) {
+            return Ok(usage(&mistake));
+        }
+    }
+    let mut told = Vec::new();
+    let mut out = io::stdout().lock();
+    for (position, run) in runs.iter().enumerate() {
+        let section = Section::play(run, &changes)?;
+        match options.json {
+            true => told.push(report::json(&section)),
+            false => {
+                let between = if position > 0 { "\n\n" } else { "" };
+                put(&mut out, &format!("{between}{}", report::text(&section)))?;
+            }
+        }
+    }
+    if options.json {
+        put(&mut out, &format!("{:#}\n", json!({"runs": told})))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn usage(mistake: &str) -> ExitCode {
+    eprintln!("lockwatch: {mistake}");
+    ExitCode::from(USAGE)
+}
+
+/// Writes; who closed the other end of a pipe has read enough.
+fn put(out: &mut impl io::Write, text: &str) -> anyhow::Result<()> {
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write"),
+        _ => Ok(()),
+    }
+}
+
+/// One run, played.
+struct Section {
+    run: String,
+    lockwatch: String,
+    files: Vec<String>,
+    begins_in_the_middle: bool,
+    from: Option<AgentWall>,
+    to: Option<AgentWall>,
+    readings: u64,
+    torn: u64,
+    holes: Vec<Hole>,
+    as_configured: Chronicle,
+    /// With the changes, which are these.
+    changed: Option<Chronicle>,
+    set: Vec<String>,
+}
+
+/// A time of which nothing is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hole {
+    from: AgentWall,
+    to: AgentWall,
+    /// So many inputs are missing; `None`: nobody knows.
+    inputs: Option<u64>,
+}
+
+impl Section {
+    fn play(run: &Run, changes: &[Change]) -> anyhow::Result<Section> {
+        let mut section = Section {
+            run: run.id.clone(),
+            lockwatch: run.lockwatch.clone(),
+            files: run.files().map(|path| path.display().to_string()).collect(),
+            begins_in_the_middle: run.begins_in_the_middle(),
+            from: None,
+            to: None,
+            readings: 0,
+            torn: 0,
+            holes: Vec::new(),
+            as_configured: Chronicle::new(),
+            changed: (!changes.is_empty()).then(Chronicle::new),
+            set: changes.iter().map(|change| change.text.clone()).collect(),
+        };
+        let mut newest = Mono(0);
+        run.tell(|instant, told| {
+            // The state's instants must not go back, whatever a file says.
+            newest = newest.max(instant.at);
+            let when = When { at: newest, wall: instant.wall(newest) };
+            section.from.get_or_insert(when.wall);
+            section.to = Some(when.wall);
+            match told {
+                Told::Input(input) | Told::Context(input) => section.step(when, input, changes),
+                Told::Missing { inputs, since } if section.holes.len() < HOLES_MAX => {
+                    section.holes.push(Hole { from: instant.wall(since), to: when.wall, inputs });
+                }
+                Told::Missing { .. } => {}
+                Told::Torn => section.torn += 1,
+            }
+            Ok(())
+        })?;
+        Ok(section)
+    }
+
+    fn step(&mut self, when: When, input: Input, changes: &[Change]) {
+        self.readings += readings(&input);
+        if let Some(changed) = &mut self.changed {
+            let input = match &input {
+                Input::Config(config) => Input::Config(Arc::new(changes::apply(changes, config))),
+                other => other.clone(),
+            };
+            changed.step(when, input);
+        }
+        self.as_configured.step(when, input);
+    }
+
+    /// What happened to each task and redis in both passes.
+    fn pairs<'a>(&'a self, changed: &'a Chronicle) -> impl Iterator<Item = (String, &'a Story, &'a Story)> {
+        static NOTHING: std::sync::LazyLock<Story> = std::sync::LazyLock::new(Story::default);
+        let sides = [
+            ("redis", &self.as_configured.redises, &changed.redises),
+            ("task", &self.as_configured.tasks, &changed.tasks),
+        ];
+        sides.into_iter().flat_map(|(kind, was, would_be)| {
+            let names: BTreeSet<&Arc<str>> = was.keys().chain(would_be.keys()).collect();
+            names.into_iter().map(move |name| {
+                let story =
+                    |stories: &'a std::collections::BTreeMap<Arc<str>, Story>| stories.get(name).unwrap_or(&NOTHING);
+                (format!("{kind} {}", escape(name.as_bytes())), story(was), story(would_be))
+            })
+        })
+    }
+}
+
+fn readings(input: &Input) -> u64 {
+    let Input::Sample(sample) = input else { return 0 };
+    match &sample.outcome {
+        Outcome::Read { readings, .. } => readings.len() as u64,
+        Outcome::Beside { .. } | Outcome::Failed { .. } => 0,
+    }
+}

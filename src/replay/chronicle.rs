@@ -1,0 +1,305 @@
+//! One pass of a recording through the model, and what there is to tell of it: verdicts, what happened, and pages.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lockwatch_model::event::{End, Event, EventKind, Subject};
+use lockwatch_model::input::Input;
+use lockwatch_model::snapshot::{RedisView, Snapshot, TaskView};
+use lockwatch_model::spec::WatchSpec;
+use lockwatch_model::state::State;
+use lockwatch_model::time::AgentWall;
+
+use super::pager::{Pager, SpanKind, Spans, When};
+use crate::output::events::describe;
+use crate::output::reason;
+use crate::pages;
+
+/// Most lines that are kept of all tasks and redises together.
+const ENTRIES_MAX: usize = 200_000;
+/// Looks, a second each, over which the rules average whether a redis was readable.
+const LOOKS: u32 = 120;
+
+/// What happened in one pass.
+pub(super) struct Chronicle {
+    state: State,
+    /// By name.
+    pub(super) tasks: BTreeMap<Arc<str>, Story>,
+    /// By name.
+    pub(super) redises: BTreeMap<Arc<str>, Story>,
+    config: Arc<WatchSpec>,
+    entries_left: usize,
+    newest: Option<Snapshot>,
+    readable: BTreeMap<Arc<str>, Readable>,
+}
+
+/// What happened to one task or redis.
+#[derive(Debug, Default)]
+pub(super) struct Story {
+    /// The newest configuration of a task, in a sentence.
+    pub(super) about: String,
+    /// What happened, in order.
+    pub(super) entries: Vec<Entry>,
+    /// So many more.
+    pub(super) left_out: u64,
+    /// Verdicts.
+    pub(super) verdicts: Spans,
+    /// Why, for each of them.
+    pub(super) reasons: Vec<String>,
+    /// Pages and warnings.
+    pub(super) pages: Spans,
+    pager: Pager,
+    /// The present verdict, where in the list.
+    verdict: Option<usize>,
+    /// The lock is free, or was lost, against somebody's will: who gets it next matters.
+    troubled: bool,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) wall: AgentWall,
+    /// A closed list.
+    pub(super) kind: &'static str,
+    pub(super) text: String,
+}
+
+/// Whether a redis was readable in the newest looks, newest first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Readable {
+    looks: u32,
+    bits: u128,
+}
+
+impl Chronicle {
+    pub(super) fn new() -> Chronicle {
+        Chronicle {
+            state: State::new(),
+            tasks: BTreeMap::new(),
+            redises: BTreeMap::new(),
+            config: Arc::default(),
+            entries_left: ENTRIES_MAX,
+            newest: None,
+            readable: BTreeMap::new(),
+        }
+    }
+
+    /// Takes in what the agent's state took in, at the same instant.
+    pub(super) fn step(&mut self, when: When, input: Input) {
+        let tick = matches!(input, Input::Tick);
+        let config = match &input {
+            Input::Config(config) => Some(Arc::clone(config)),
+            _ => None,
+        };
+        let events = self.state.step(when.at, input);
+        if let Some(config) = config {
+            self.configure(when, config);
+        }
+        for event in &events {
+            self.happened(when, event);
+        }
+        if tick || !events.is_empty() {
+            self.look(when, tick, &events);
+        }
+    }
+
+    /// Tasks that left the configuration have no verdict any more, and page nobody.
+    fn configure(&mut self, when: When, config: Arc<WatchSpec>) {
+        for task in &config.tasks {
+            let redis = config.redises.get(usize::from(task.redis.0));
+            let redis = redis.map(|redis| &*redis.name).unwrap_or_default();
+            self.tasks.entry(Arc::clone(&task.name)).or_default().about = about(task, redis);
+        }
+        let goes_on = |name: &Arc<str>| config.tasks.iter().any(|task| task.name == *name);
+        for (name, story) in self.tasks.iter_mut().filter(|(name, _)| !goes_on(name)) {
+            if let Some(verdict) = story.verdict.take() {
+                story.verdicts.end(Some(verdict), when.wall);
+                story.pager.end(when, &mut story.pages);
+                let text = format!("{} left the configuration", crate::output::identity::escape(name.as_bytes()));
+                story.entries.push(Entry { wall: when.wall, kind: "removed", text });
+            }
+        }
+        self.config = config;
+        self.newest = None;
+    }
+
+    fn happened(&mut self, when: When, event: &Event) {
+        let instant = When { at: event.at, wall: when.wall(event.at) };
+        let (name, stories) = match &event.subject {
+            Subject::Task(task) => (&task.name, &mut self.tasks),
+            Subject::Redis(_, name) => (name, &mut self.redises),
+        };
+        let story = stories.entry(Arc::clone(name)).or_default();
+        if let EventKind::Verdict { to, rule, .. } = &event.kind {
+            story.verdicts.end(story.verdict, instant.wall);
+            story.verdict = story.verdicts.begin(to.name(), SpanKind::Verdict, instant.wall);
+            if story.verdict.is_some() {
+                story.reasons.push(rule.sentence().to_owned());
+            }
+            return;
+        }
+        if !story.is_notable(&event.kind) {
+            return;
+        }
+        if self.entries_left == 0 {
+            story.left_out += 1;
+            return;
+        }
+        self.entries_left -= 1;
+        let line = describe(event);
+        let mut text = line.message;
+        let reason = line.reason.map(|reason| format!(" ({reason})"));
+        let who = line.who.filter(|who| !who.is_empty()).map(|who| format!(": {who}"));
+        let lasted = line.seconds.map(|seconds| format!(", {seconds} s"));
+        [reason, who, lasted].into_iter().flatten().for_each(|part| text.push_str(&part));
+        story.entries.push(Entry { wall: instant.wall, kind: line.kind, text });
+    }
+
+    /// What the outputs of the agent would have shown now.
+    fn look(&mut self, when: When, tick: bool, events: &[Event]) {
+        let snapshot = self.state.snapshot(when.at);
+        for redis in &snapshot.redises {
+            if tick {
+                self.readable.entry(Arc::clone(&redis.spec.name)).or_default().look(redis.readable);
+            }
+            self.look_at_redis(when, redis);
+        }
+        let before = self.newest.take();
+        for (position, view) in snapshot.tasks.iter().enumerate() {
+            let known = before.as_ref().and_then(|before| before.tasks.get(position));
+            let same = known.is_some_and(|known| Arc::ptr_eq(known, view));
+            self.look_at_task(when, view, same);
+        }
+        for event in events {
+            self.explain(event, &snapshot);
+        }
+        self.newest = Some(snapshot);
+    }
+
+    fn look_at_redis(&mut self, when: When, redis: &RedisView) {
+        let own = self.config.tasks.iter().filter(|task| {
+            self.config.redises.get(usize::from(task.redis.0)).is_some_and(|spec| spec.name == redis.spec.name)
+        });
+        let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else { return };
+        let page = pages::of_redis(redis, blind_after_ms);
+        if !page.is_due() && !self.redises.contains_key(&redis.spec.name) {
+            return;
+        }
+        let story = self.redises.entry(Arc::clone(&redis.spec.name)).or_default();
+        story.pager.pages(when, &[page], &[], false, &mut story.pages);
+    }
+
+    fn look_at_task(&mut self, when: When, view: &TaskView, same: bool) {
+        let Some(story) = self.tasks.get_mut(&view.spec.name) else { return };
+        if same && !story.pager.expects() && view.durations.blind_ms == 0 {
+            return;
+        }
+        let mut all = pages::of_task(view);
+        if self.readable.get(&view.redis).is_some_and(Readable::hardly) {
+            // That has a page of its own.
+            all.iter_mut().filter(|page| page.alert == "LockwatchTaskBlind").for_each(|page| page.value_ms = 0);
+        }
+        let paused = view.paused == Some(true);
+        story.pager.pages(when, &all, &pages::events_of_task(view), paused, &mut story.pages);
+        story.pager.warnings(when, &pages::warnings_of_task(view), &mut story.pages);
+    }
+
+    /// Gives a new verdict the words that the agent's outputs have for it.
+    fn explain(&mut self, event: &Event, snapshot: &Snapshot) {
+        let (Subject::Task(task), EventKind::Verdict { to, rule, .. }) = (&event.subject, &event.kind) else { return };
+        let Ok(position) = snapshot.tasks.binary_search_by(|view| view.spec.name.cmp(&task.name)) else { return };
+        let Some(view) = snapshot.tasks.get(position).filter(|view| (view.verdict, view.rule) == (*to, *rule)) else {
+            return;
+        };
+        let Some(story) = self.tasks.get_mut(&task.name) else { return };
+        if let Some(reason) = story.verdict.and_then(|verdict| story.reasons.get_mut(verdict)) {
+            *reason = reason::sentence(view);
+        }
+    }
+}
+
+impl Story {
+    /// What a person wants to see of what happened; verdicts are told apart from that.
+    fn is_notable(&mut self, kind: &EventKind) -> bool {
+        use EventKind as E;
+        match kind {
+            E::GapBegan | E::LockLost { .. } => {
+                self.troubled = true;
+                true
+            }
+            E::HoldEnded { reason, .. } => {
+                let lost = matches!(reason, End::Expired | End::Lost | End::Unknown);
+                self.troubled |= lost;
+                lost
+            }
+            // Who takes over after trouble; every other change of hands would hide that.
+            E::Acquired { .. } => std::mem::take(&mut self.troubled),
+            E::Verdict { .. } | E::Shortened { .. } | E::LeaseLearned { .. } => false,
+            E::GapEnded { .. }
+            | E::PhantomHold { .. }
+            | E::Outage { .. }
+            | E::SplitBegan { .. }
+            | E::SplitEnded { .. }
+            | E::OverlapInDoubt { .. }
+            | E::RivalInDoubt { .. }
+            | E::SwitchesLost { .. }
+            | E::SwitchesFound
+            | E::SwitchUndecodable { .. }
+            | E::SwitchKeyMissing
+            | E::ProgressMissing { .. }
+            | E::PauseUndecodable
+            | E::ClaimBesideFreeLock { .. }
+            | E::TokenReset { .. }
+            | E::TaskUnreadable { .. }
+            | E::TaskReadable
+            | E::RedisDown { .. }
+            | E::RedisUp
+            | E::GenerationChanged { .. }
+            | E::MastersChanged { .. }
+            | E::RivalMaster
+            | E::RivalMasterGone
+            | E::Aftermath(_)
+            | E::ClockStep { .. } => true,
+        }
+    }
+}
+
+impl Readable {
+    fn look(&mut self, readable: Option<bool>) {
+        // Before the first sweep there is nothing to average.
+        let Some(readable) = readable else { return };
+        self.looks = (self.looks + 1).min(LOOKS);
+        self.bits = self.bits << 1 | u128::from(readable);
+    }
+
+    /// Not at all now, or not in more than half of the newest looks.
+    fn hardly(&self) -> bool {
+        let mask = (1_u128 << self.looks) - 1;
+        self.looks > 0 && (self.bits & 1 == 0 || (self.bits & mask).count_ones() * 2 <= self.looks)
+    }
+}
+
+fn about(task: &lockwatch_model::spec::TaskSpec, redis: &str) -> String {
+    use crate::config::duration_text;
+    use crate::output::identity::escape;
+    let mut text = format!(
+        "redis {}, key {}; grace {}, settle {}, wind_down {}, blind_after {}",
+        escape(redis.as_bytes()),
+        escape(&task.lock.key),
+        duration_text(task.grace_ms),
+        duration_text(task.settle_ms),
+        duration_text(task.wind_down_ms),
+        duration_text(task.blind_after_ms)
+    );
+    let others = [
+        ("stale_after", task.progress.as_ref().map(|progress| progress.stale_after_ms)),
+        ("fresh_for", task.claims.as_ref().map(|claims| claims.fresh_for_ms)),
+        ("max_hold", task.max_hold_ms),
+        ("lease", task.lock.lease_ms),
+        ("renew_every", task.lock.renew_every_ms),
+    ];
+    for (name, ms) in others.into_iter().filter_map(|(name, ms)| Some((name, ms?))) {
+        text.push_str(&format!(", {name} {}", duration_text(ms)));
+    }
+    text
+}

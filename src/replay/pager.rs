@@ -1,0 +1,234 @@
+//! Which alerts of one task or redis would be in force, over time. Without the time that scrape, evaluation and Alertmanager take.
+
+use std::collections::BTreeMap;
+
+use lockwatch_model::time::{AgentWall, Mono};
+
+use crate::pages::{EVENT_MS, EventPage, Page};
+
+/// Something that lasted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// An alert or a verdict.
+    pub(super) name: &'static str,
+    pub(super) kind: SpanKind,
+    pub(super) from: AgentWall,
+    /// `None`: it was still so when the recording ended.
+    pub(super) to: Option<AgentWall>,
+}
+
+/// What kind of thing lasted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum SpanKind {
+    Verdict,
+    /// Somebody would be paged.
+    Page,
+    /// A page that a pause held back all the time.
+    HeldBack,
+    Warning,
+}
+
+/// An instant on both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct When {
+    pub(super) at: Mono,
+    pub(super) wall: AgentWall,
+}
+
+impl When {
+    /// The wall clock at an instant not long ago.
+    pub(super) fn wall(self, at: Mono) -> AgentWall {
+        let ago_ms = self.at.since_ms(at);
+        AgentWall(self.wall.0.saturating_sub_unsigned(ago_ms))
+    }
+}
+
+/// Follows alerts.
+#[derive(Debug, Default)]
+pub(super) struct Pager {
+    alerts: BTreeMap<&'static str, Alert>,
+}
+
+#[derive(Debug, Default)]
+struct Alert {
+    /// What was counted last.
+    count: u64,
+    /// The newest event pages until then.
+    until: Option<Mono>,
+    now: Now,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Now {
+    #[default]
+    Quiet,
+    /// A pause holds it back.
+    Waits { since: AgentWall },
+    /// It pages: where in the list of spans.
+    Fires { span: Option<usize> },
+}
+
+impl Pager {
+    /// Whether something ends by itself when time passes.
+    pub(super) fn expects(&self) -> bool {
+        self.alerts.values().any(|alert| alert.until.is_some())
+    }
+
+    /// Takes in what the alerts look at now. `spans` gets what begins, and learns what ends.
+    pub(super) fn pages(&mut self, when: When, pages: &[Page], events: &[EventPage], paused: bool, spans: &mut Spans) {
+        for event in events {
+            let alert = self.alerts.entry(event.alert).or_default();
+            if event.count > alert.count {
+                alert.until = Some(when.at.plus_ms(EVENT_MS));
+            }
+            alert.count = event.count;
+            if !pages.iter().any(|page| page.alert == event.alert) {
+                alert.follow(event.alert, SpanKind::Page, when, false, paused, spans);
+            }
+        }
+        for page in pages {
+            let alert = self.alerts.entry(page.alert).or_default();
+            alert.follow(page.alert, SpanKind::Page, when, page.is_due(), paused, spans);
+        }
+    }
+
+    /// The same for warnings, which no pause holds back.
+    pub(super) fn warnings(&mut self, when: When, warnings: &[Page], spans: &mut Spans) {
+        for warning in warnings {
+            let alert = self.alerts.entry(warning.alert).or_default();
+            alert.follow(warning.alert, SpanKind::Warning, when, warning.is_due(), false, spans);
+        }
+    }
+
+    /// What it looked at is gone.
+    pub(super) fn end(&mut self, when: When, spans: &mut Spans) {
+        for alert in std::mem::take(&mut self.alerts).into_values() {
+            if let Now::Fires { span } = alert.now {
+                spans.end(span, when.wall);
+            }
+        }
+    }
+}
+
+impl Alert {
+    fn follow(&mut self, name: &'static str, kind: SpanKind, when: When, due: bool, paused: bool, spans: &mut Spans) {
+        let ended = self.until.filter(|until| *until <= when.at);
+        // What waits for the end of a pause does not grow old meanwhile.
+        let waits = matches!(self.now, Now::Waits { .. }) && self.until.is_some();
+        let active = due || waits || self.until.is_some_and(|until| when.at < until);
+        let end = ended.filter(|_| !due).map_or(when.wall, |until| when.wall(until));
+        match (&self.now, active, paused) {
+            (Now::Quiet, true, true) => self.now = Now::Waits { since: when.wall },
+            (Now::Quiet | Now::Waits { .. }, true, false) => {
+                if waits {
+                    self.until = Some(when.at.plus_ms(EVENT_MS));
+                }
+                self.now = Now::Fires { span: spans.begin(name, kind, when.wall) };
+            }
+            (Now::Fires { span }, false, _) => {
+                spans.end(*span, end);
+                self.now = Now::Quiet;
+            }
+            (Now::Waits { since }, false, _) => {
+                let span = spans.begin(name, SpanKind::HeldBack, *since);
+                spans.end(span, end);
+                self.now = Now::Quiet;
+            }
+            (Now::Quiet, false, _) | (Now::Waits { .. }, true, true) | (Now::Fires { .. }, true, _) => {}
+        }
+        if !active {
+            self.until = None;
+        }
+    }
+}
+
+/// Spans in the order of their beginnings, bounded.
+#[derive(Debug, Default)]
+pub(super) struct Spans {
+    pub(super) spans: Vec<Span>,
+    /// So many did not fit.
+    pub(super) left_out: u64,
+}
+
+/// Most spans of one task: whatever flaps more often than that is told by the first of them.
+const SPANS_MAX: usize = 10_000;
+
+impl Spans {
+    /// Something begins; the answer ends it.
+    pub(super) fn begin(&mut self, name: &'static str, kind: SpanKind, from: AgentWall) -> Option<usize> {
+        if self.spans.len() >= SPANS_MAX {
+            self.left_out += 1;
+            return None;
+        }
+        self.spans.push(Span { name, kind, from, to: None });
+        Some(self.spans.len() - 1)
+    }
+
+    pub(super) fn end(&mut self, span: Option<usize>, to: AgentWall) {
+        if let Some(span) = span.and_then(|span| self.spans.get_mut(span)) {
+            span.to = Some(to);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn when(seconds: u64) -> When {
+        When { at: Mono(seconds * 1000), wall: AgentWall(i64::try_from(seconds).unwrap() * 1000) }
+    }
+
+    fn page(value_ms: u64) -> Page {
+        Page { alert: "LockwatchTaskDown", measure: "down_seconds", value_ms, threshold_ms: 10 }
+    }
+
+    fn told(spans: &Spans) -> Vec<(SpanKind, i64, Option<i64>)> {
+        spans.spans.iter().map(|span| (span.kind, span.from.0 / 1000, span.to.map(|to| to.0 / 1000))).collect()
+    }
+
+    #[test]
+    fn a_page_lasts_while_its_condition_holds() {
+        let (mut pager, mut spans) = (Pager::default(), Spans::default());
+        for (second, value_ms) in [(1, 0), (2, 10), (3, 11), (4, 900), (5, 0), (6, 11)] {
+            pager.pages(when(second), &[page(value_ms)], &[], false, &mut spans);
+        }
+        assert_eq!(told(&spans), [(SpanKind::Page, 3, Some(5)), (SpanKind::Page, 6, None)]);
+    }
+
+    #[test]
+    fn a_pause_holds_back_what_does_not_page_yet() {
+        let (mut pager, mut spans) = (Pager::default(), Spans::default());
+        let mut step = |second, value_ms, paused| {
+            pager.pages(when(second), &[page(value_ms)], &[], paused, &mut spans);
+        };
+        step(1, 11, true);
+        step(2, 0, true);
+        step(3, 11, true);
+        step(4, 11, false);
+        step(5, 11, true);
+        step(6, 0, true);
+        assert_eq!(told(&spans), [(SpanKind::HeldBack, 1, Some(2)), (SpanKind::Page, 4, Some(6))]);
+    }
+
+    #[test]
+    fn an_event_pages_for_fifteen_minutes() {
+        let (mut pager, mut spans) = (Pager::default(), Spans::default());
+        let mut step = |second, count, paused| {
+            let event = EventPage { alert: "LockwatchLockLost", count };
+            pager.pages(when(second), &[], &[event], paused, &mut spans);
+        };
+        step(1, 0, false);
+        step(2, 1, false);
+        step(700, 2, false);
+        step(1_599, 2, false);
+        step(1_700, 2, false);
+        // What happens in a pause waits for its end, however long.
+        step(2_000, 3, true);
+        step(9_000, 3, true);
+        step(9_500, 3, false);
+        step(99_000, 3, false);
+        assert_eq!(told(&spans), [(SpanKind::Page, 2, Some(1_600)), (SpanKind::Page, 9_500, Some(10_400))]);
+        assert!(!pager.expects());
+    }
+}

@@ -1,0 +1,292 @@
+//! `lockwatch status`: what the agent says of the tasks, for a terminal, a script or a check.
+
+mod answer;
+mod judge;
+mod one;
+mod screen;
+mod table;
+mod words;
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::sleep;
+
+use answer::{OneTask, Refusal, Tasks};
+use judge::Level;
+use screen::Screen;
+
+use crate::cli::DEFAULT_AGENT;
+use crate::http::client::{self, Answer};
+use crate::terminal::{self, Style, Terminal, safe, safe_json};
+
+/// How long the agent may take: less than the ten seconds that monitoring gives a check.
+const PATIENCE: Duration = Duration::from_secs(9);
+/// Most characters of a refusal that are shown.
+const REFUSAL_MAX: usize = 300;
+
+/// The exit code when nothing is known: no agent, no answer, no such task, a mistake on the command line.
+pub const UNKNOWN: u8 = 3;
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusOptions {
+    /// Only this task.
+    pub task: Option<String>,
+    /// Where the agent serves.
+    pub agent: String,
+    /// The agent's JSON instead of a table.
+    pub json: bool,
+    /// Show it again and again, with this pause.
+    pub watch_ms: Option<u64>,
+}
+
+/// Does it; the code is the program's.
+///
+/// # Errors
+/// For a person: nothing is known. The exit code for it is [`UNKNOWN`].
+pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
+    let level = match options.watch_ms {
+        None => {
+            let look = look(&options).await?;
+            terminal::print(printed(&options, &look)).context("cannot print it")?;
+            look.level
+        }
+        Some(pause_ms) => watch(&options, Duration::from_millis(pause_ms)).await?,
+    };
+    Ok(ExitCode::from(level.code()))
+}
+
+/// One look at the agent.
+struct Look {
+    body: String,
+    view: View,
+    level: Level,
+}
+
+enum View {
+    All(Tasks),
+    One(Box<OneTask>),
+}
+
+async fn look(options: &StatusOptions) -> anyhow::Result<Look> {
+    let path = match &options.task {
+        None => "/api/v1/tasks".to_owned(),
+        Some(task) => format!("/api/v1/tasks/{}", client::segment(task)),
+    };
+    let answer = client::get_within(&options.agent, &path, PATIENCE).await?;
+    if answer.status != 200 {
+        bail!("the agent at {}: {}", safe(&options.agent), refusal(&answer, options));
+    }
+    read(answer, options.task.is_some())
+        .with_context(|| format!("{}: that is no answer of an agent's", safe(&options.agent)))
+}
+
+fn read(answer: Answer, one: bool) -> anyhow::Result<Look> {
+    let body = String::from_utf8(answer.body.into())?;
+    let view = match one {
+        false => View::All(serde_json::from_str(&body).map_err(harmless)?),
+        true => View::One(Box::new(serde_json::from_str(&body).map_err(harmless)?)),
+    };
+    let level = match &view {
+        View::All(answer) => judge::worst(&answer.tasks),
+        View::One(answer) => judge::worst([&answer.task]),
+    };
+    Ok(Look { body, view, level })
+}
+
+/// What serde says may quote what the agent said.
+fn harmless(error: serde_json::Error) -> anyhow::Error {
+    anyhow::Error::msg(safe(&error.to_string()).into_owned())
+}
+
+/// Why the agent refuses.
+fn refusal(answer: &Answer, options: &StatusOptions) -> String {
+    let said = serde_json::from_slice(&answer.body).map(|refusal: Refusal| refusal.error.to_string());
+    match (answer.status, &options.task, said) {
+        (404, Some(task), Ok(_)) => {
+            format!("there is no task {}; `lockwatch status` lists them", safe(task))
+        }
+        (_, _, Ok(said)) => terminal::cut(&said, REFUSAL_MAX).into_owned(),
+        (status, _, Err(_)) => format!("it answers {status}, which no agent does here"),
+    }
+}
+
+/// What is printed where nothing is drawn in place.
+fn printed(options: &StatusOptions, look: &Look) -> String {
+    if options.json {
+        // The agent's own is on one line and harmless; whatever stands between may have changed that.
+        return safe_json(look.body.trim_end()).into_owned() + "\n";
+    }
+    let terminal = Terminal { lines: None, ..Terminal::now() };
+    lines(options, look, &terminal).join("\n") + "\n"
+}
+
+fn lines(options: &StatusOptions, look: &Look, terminal: &Terminal) -> Vec<String> {
+    match &look.view {
+        View::All(answer) => table::render(answer, terminal),
+        View::One(answer) => one::render(answer, &hint(options, &answer.task.name), terminal),
+    }
+}
+
+/// The command that tells why.
+fn hint(options: &StatusOptions, task: &str) -> String {
+    let agent = match options.agent.as_str() {
+        DEFAULT_AGENT => String::new(),
+        other => format!(" --agent.url {}", quoted(&safe(other))),
+    };
+    let no_flag = if task.starts_with('-') { "-- " } else { "" };
+    format!("lockwatch explain{agent} {no_flag}{}", quoted(task))
+}
+
+/// As one word of a shell's.
+fn quoted(text: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/@%+=,".contains(&byte);
+    if !text.is_empty() && text.bytes().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+/// What a watch has seen.
+struct Seen {
+    /// The newest answer, and when it came.
+    last: Option<(Look, Instant)>,
+    /// Why there was none since, if so.
+    trouble: Option<String>,
+}
+
+impl Seen {
+    fn note(&mut self, looked: anyhow::Result<Look>) {
+        match looked {
+            Ok(look) => *self = Seen { last: Some((look, Instant::now())), trouble: None },
+            Err(error) => self.trouble = Some(format!("{error:#}")),
+        }
+    }
+
+    fn level(&self) -> Level {
+        match (&self.last, &self.trouble) {
+            (Some((look, _)), None) => look.level,
+            _ => Level::Unknown,
+        }
+    }
+
+    /// Says that the agent is away, if so.
+    fn trouble(&self) -> Option<String> {
+        let trouble = self.trouble.as_ref()?;
+        let since = self.last.as_ref().map(|(_, at)| words::duration(at.elapsed().as_secs_f64()));
+        let since = since.map(|since| format!(", for {since}")).unwrap_or_default();
+        Some(format!("? no answer{since} ({trouble}); trying again"))
+    }
+}
+
+/// Looks again and again until a signal, or until nobody reads it; what the last look said.
+async fn watch(options: &StatusOptions, pause: Duration) -> anyhow::Result<Level> {
+    let mut stop = Stop::listen()?;
+    let mut resized = signal(SignalKind::window_change()).context("cannot listen for signals")?;
+    let in_place = !options.json && Terminal::now().lines.is_some();
+    let screen = in_place.then(Screen::open).transpose().context("cannot draw")?;
+    let mut seen = Seen { last: None, trouble: None };
+    loop {
+        tokio::select! {
+            () = stop.told() => return Ok(seen.level()),
+            looked = look(options) => seen.note(looked),
+        }
+        let read = match &screen {
+            Some(screen) => screen.draw(&frame(options, &seen)).is_ok(),
+            None => append(options, &seen)?,
+        };
+        if !read {
+            return Ok(seen.level());
+        }
+        let next = sleep(pause);
+        tokio::pin!(next);
+        loop {
+            tokio::select! {
+                () = stop.told() => return Ok(seen.level()),
+                _ = resized.recv() => {
+                    // If it cannot be drawn, the next look ends this.
+                    let _ = screen.as_ref().map(|screen| screen.draw(&frame(options, &seen)));
+                }
+                () = &mut next => break,
+            }
+        }
+    }
+}
+
+/// What is shown in place now.
+fn frame(options: &StatusOptions, seen: &Seen) -> Vec<String> {
+    let mut terminal = Terminal::now();
+    let trouble = seen.trouble().map(|trouble| terminal::wrap(&trouble, terminal.columns)).unwrap_or_default();
+    terminal.lines = terminal.lines.map(|lines| lines.saturating_sub(trouble.len()));
+    let trouble = trouble.iter().map(|line| terminal.paint(Style::Unknown, line).into_owned());
+    let view = seen.last.as_ref().map(|(look, _)| lines(options, look, &terminal)).unwrap_or_default();
+    trouble.chain(view).collect()
+}
+
+/// Prints the newest look below the others; whether anybody reads it.
+fn append(options: &StatusOptions, seen: &Seen) -> anyhow::Result<bool> {
+    let read = match (seen.trouble(), &seen.last) {
+        (Some(trouble), _) if options.json => {
+            eprintln!("lockwatch: {trouble}");
+            Ok(true)
+        }
+        (Some(trouble), _) => terminal::print(trouble + "\n\n"),
+        (None, Some((look, _))) if options.json => terminal::print(printed(options, look)),
+        (None, Some((look, _))) => terminal::print(printed(options, look) + "\n"),
+        (None, None) => Ok(true),
+    };
+    read.context("cannot print it")
+}
+
+/// What ends a watch.
+struct Stop([Signal; 3]);
+
+impl Stop {
+    fn listen() -> anyhow::Result<Stop> {
+        let on = |kind| signal(kind).context("cannot listen for signals");
+        Ok(Stop([on(SignalKind::interrupt())?, on(SignalKind::terminate())?, on(SignalKind::hangup())?]))
+    }
+
+    async fn told(&mut self) {
+        let Stop([interrupt, terminate, hangup]) = self;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+            _ = hangup.recv() => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_can_be_pasted() {
+        let options = |agent: &str| StatusOptions { task: None, agent: agent.to_owned(), json: false, watch_ms: None };
+        let here = options(DEFAULT_AGENT);
+        assert_eq!(hint(&here, "outbound"), "lockwatch explain outbound");
+        assert_eq!(hint(&here, "a b'; rm -rf ~"), r"lockwatch explain 'a b'\''; rm -rf ~'");
+        assert_eq!(hint(&here, "-x"), "lockwatch explain -- -x");
+        assert_eq!(hint(&options("http://h:1"), "a"), "lockwatch explain --agent.url http://h:1 a");
+    }
+
+    #[test]
+    fn a_watch_that_gets_no_answer_knows_nothing() {
+        let answer = || Answer { status: 200, body: r#"{"tasks":[{"verdict":"running"}]}"#.into() };
+        let mut seen = Seen { last: None, trouble: None };
+        assert_eq!(seen.level(), Level::Unknown);
+        seen.note(read(answer(), false));
+        assert_eq!((seen.level(), seen.trouble()), (Level::Ok, None));
+        seen.note(Err(anyhow::anyhow!("away")));
+        assert_eq!(seen.level(), Level::Unknown);
+        assert!(seen.trouble().unwrap().contains("(away); trying again"));
+        assert!(seen.last.is_some(), "what was seen stays");
+        seen.note(read(answer(), false));
+        assert_eq!(seen.trouble(), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! Parts of sentences that the table and the view of one task share.
+
+use super::answer::{Hold, Switch, Task, Text};
+use super::judge::switches_lost;
+
+/// Seconds as people read them: `3.2s`, `42s`, `12m05s`, `3h12m`, `5d03h`.
+pub(super) fn duration(seconds: f64) -> String {
+    if seconds < 10.0 {
+        return format!("{:.1}s", seconds.max(0.0));
+    }
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole seconds of at least 10 are meant"
+    )]
+    let whole = seconds as u64;
+    match whole {
+        ..60 => format!("{whole}s"),
+        60..3_600 => format!("{}m{:02}s", whole / 60, whole % 60),
+        3_600..86_400 => format!("{}h{:02}m", whole / 3_600, whole / 60 % 60),
+        _ => format!("{}d{:02}h", whole / 86_400, whole / 3_600 % 24),
+    }
+}
+
+/// The reason, with what it does not say.
+pub(super) fn why(task: &Task) -> String {
+    let mut parts = Vec::new();
+    if switches_lost(task) {
+        parts.push(format!("Switches that were on are lost{}.", names(": ", &task.lost_users)));
+    }
+    if task.paused == Some(true) {
+        parts.push("Paused.".to_owned());
+    }
+    parts.push(task.reason.to_string());
+    // Some versions of the agent tell it in the reason.
+    let unreadable = task.lock.unknown.as_ref().or(task.switches_unknown.as_ref());
+    if let Some(why) = unreadable.filter(|why| !task.reason.contains(&*why.reason)) {
+        parts.push(format!("({}: {})", why.reason, why.remedy));
+    }
+    parts.join(" ")
+}
+
+/// `before` and the names, if there are any.
+pub(super) fn names(before: &str, names: &[Text]) -> String {
+    let list = names.iter().map(|name| &**name).collect::<Vec<_>>().join(", ");
+    if list.is_empty() { list } else { format!("{before}{list}") }
+}
+
+/// The holders by their hosts, where these are known; how many there are comes first, so that it is not cut off.
+pub(super) fn short_holders(hold: &Hold) -> String {
+    let names = hold.holders.iter().map(|holder| holder.host.as_deref().unwrap_or(&holder.holder));
+    let names = names.collect::<Vec<_>>().join(", ");
+    match hold.holders.len() {
+        0 | 1 => names,
+        count => format!("{count}: {names}"),
+    }
+}
+
+/// How long a hold has lasted; at least so long, if its beginning was not seen.
+pub(super) fn held_for(hold: &Hold) -> String {
+    let length = duration(hold.held_seconds);
+    if hold.acquired.is_some() { length } else { format!("≥{length}") }
+}
+
+/// What is left of the lease.
+pub(super) fn lease_left(hold: &Hold) -> String {
+    match hold.ttl_seconds {
+        _ if hold.persistent == Some(true) => "no TTL".to_owned(),
+        Some(left) => duration(left),
+        None => "?".to_owned(),
+    }
+}
+
+/// How many users want the task, of how many.
+pub(super) fn wanted(task: &Task) -> String {
+    let on = |switches: &[Switch]| switches.iter().filter(|switch| &*switch.state == "on").count();
+    match (&*task.wanted, task.switches.as_deref()) {
+        ("unset", _) => "-".to_owned(),
+        (word, Some(switches)) if !switches.is_empty() => format!("{word} {}/{}", on(switches), switches.len()),
+        (word, _) => word.to_owned(),
+    }
+}
+
+/// An instant of the agent's (`2026-01-31T23:59:59.999Z`) for people: to the second.
+pub(super) fn instant(at: &str) -> String {
+    match (at.get(..10), at.get(10..11), at.get(11..19), at.get(19..20), at.ends_with('Z')) {
+        (Some(day), Some("T"), Some(time), Some("."), true) => format!("{day} {time} UTC"),
+        _ => at.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations() {
+        let cases = [
+            (-1.0, "0.0s"),
+            (3.24, "3.2s"),
+            (42.9, "42s"),
+            (725.0, "12m05s"),
+            (11_520.0, "3h12m"),
+            (442_800.0, "5d03h"),
+            (1e300, "213503982334601d07h"),
+        ];
+        for (seconds, text) in cases {
+            assert_eq!(duration(seconds), text);
+        }
+    }
+
+    #[test]
+    fn instants_that_are_written_otherwise_stay() {
+        assert_eq!(instant("2026-01-31T23:59:59.999Z"), "2026-01-31 23:59:59 UTC");
+        for other in ["", "soon", "2026-01-31T23:59:59.999+01:00", "出荷出荷出荷出荷出荷"] {
+            assert_eq!(instant(other), other);
+        }
+    }
+}
