@@ -4,5 +4,6 @@
     warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::unreachable)
 )]
 
+pub mod page;
 pub mod pager;
 pub mod stack;

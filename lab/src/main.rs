@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
@@ -15,6 +16,8 @@ use tokio::signal::unix::{SignalKind, signal};
 enum Line {
     /// Play labelled scenarios through the whole chain to the pager, and report missed and false pages
     Pager(PagerArgs),
+    /// Open the page in a real browser, and report how late it is, how heavy, and what it costs
+    Page(PageArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -39,14 +42,17 @@ fn run(line: Line) -> anyhow::Result<bool> {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(stack::run_worker(args)).map(|()| true)
         }
-        Line::Pager(args) => {
-            let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-            // Parts that still run are killed with the runtime.
-            runtime.block_on(async {
-                tokio::select! { done = pager::run(args) => done, stopped = stopped() => stopped }
-            })
-        }
+        Line::Pager(args) => bench(pager::run(args)),
+        Line::Page(args) => bench(page::run(args)),
     }
+}
+
+/// Parts that still run when it is stopped are killed with the runtime.
+fn bench(run: impl Future<Output = anyhow::Result<bool>>) -> anyhow::Result<bool> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        tokio::select! { done = run => done, stopped = stopped() => stopped }
+    })
 }
 
 async fn stopped() -> anyhow::Result<bool> {

@@ -1,12 +1,13 @@
 //! Real parts, each started on a private port of 127.0.0.1 in a folder of its own, waited for until it is ready, and
-//! killed when dropped: Redis, workers, agents, Prometheus, Alertmanager, a receiver of its notifications, and faulty
-//! networks between them.
+//! killed when dropped: Redis, workers, agents, Prometheus, Alertmanager, a receiver of its notifications, a browser, another site, and
+//! faulty networks between them.
 //!
-//! Programs are found on `PATH`, or where `REDIS_SERVER`, `PROMETHEUS`, `ALERTMANAGER`, `PROMTOOL`, `AMTOOL` and
-//! `LOCKWATCH` point.
+//! Programs are found on `PATH`, or where `REDIS_SERVER`, `PROMETHEUS`, `ALERTMANAGER`, `PROMTOOL`, `AMTOOL`, `CHROMEDRIVER`
+//! and `LOCKWATCH` point.
 
 mod agent;
 mod alertmanager;
+mod browser;
 mod http;
 mod port;
 mod process;
@@ -15,10 +16,12 @@ mod prometheus;
 mod proxy;
 mod receiver;
 mod redis;
+mod site;
 mod worker;
 
 pub use agent::Agent;
 pub use alertmanager::Alertmanager;
+pub use browser::{Axe, Browser, BrowserTime, ConsoleLine, Key, Media, Screen};
 pub use http::{Response, get, post};
 pub use process::{Signal, until};
 pub use program::Program;
@@ -26,4 +29,5 @@ pub use prometheus::{Labels, Prometheus, PrometheusSetup, Target};
 pub use proxy::{ClockProxy, Link, LossyScrapes, Traffic};
 pub use receiver::{Alert, Notification, Receiver, Status};
 pub use redis::{Data, Redis};
+pub use site::Site;
 pub use worker::{Lost, Worker, WorkerArgs, WorkerSetup, run as run_worker};

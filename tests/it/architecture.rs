@@ -14,7 +14,18 @@ const ARROWS: &[Arrow] = &[
     // The sampler names our own room `redis`, but nothing of the crate: see the next two.
     Arrow {
         word: "redis::",
-        only_in: &["redis.rs", "redis/", "lease.rs", "lease/", "demo.rs", "demo/", "sampler.rs", "sampler/"],
+        only_in: &[
+            "redis.rs",
+            "redis/",
+            "lease.rs",
+            "lease/",
+            "demo.rs",
+            "demo/",
+            "sampler.rs",
+            "sampler/",
+            "discover.rs",
+            "discover/",
+        ],
         why: "only the connection room and what writes to Redis know the redis crate",
     },
     Arrow {
@@ -29,8 +40,8 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow {
         word: "crate::redis",
-        only_in: &["redis.rs", "redis/", "sampler.rs", "sampler/"],
-        why: "only the sampler asks Redis; a scrape never does",
+        only_in: &["redis.rs", "redis/", "sampler.rs", "sampler/", "discover.rs", "discover/"],
+        why: "only the sampler and discover ask Redis; a scrape never does",
     },
     Arrow {
         word: "crate::config",
@@ -38,12 +49,22 @@ const ARROWS: &[Arrow] = &[
             "config.rs",
             "config/",
             "cli.rs",
+            "cli/",
             "redis.rs",
             "redis/",
             "sampler.rs",
             "sampler/",
             "agent.rs",
             "main.rs",
+            // Other thresholds are read and checked as the configuration's are.
+            "replay/",
+            "discover.rs",
+            "discover/",
+            // A look without an agent; the arithmetic of `check-config`; how durations are written and what is a default.
+            "explain/once.rs",
+            "explain/pages.rs",
+            "explain/configured.rs",
+            "explain/seen.rs",
         ],
         why: "engine and outputs know what is configured from the snapshot only",
     },
@@ -67,15 +88,41 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow {
         word: "crate::sampler",
-        only_in: &["agent.rs", "agent/", "sampler.rs", "sampler/"],
+        only_in: &["agent.rs", "agent/", "sampler.rs", "sampler/", "discover/watch.rs", "explain/once.rs"],
         why: "outputs read the snapshot only",
     },
     Arrow {
         word: "crate::engine",
-        only_in: &["agent.rs", "agent/", "engine.rs"],
+        only_in: &["agent.rs", "agent/", "engine.rs", "discover/watch.rs", "explain/once.rs"],
         why: "outputs read the snapshot only",
     },
-    Arrow { word: "lockwatch_model::state", only_in: &["engine.rs"], why: "one task owns the state" },
+    // A replay takes a recording through a state of its own: the very code that the engine runs, and no second opinion.
+    Arrow { word: "lockwatch_model::state", only_in: &["engine.rs", "replay/"], why: "one task owns the state" },
+    Arrow {
+        word: "crate::record",
+        only_in: &["cli.rs", "cli/", "agent.rs", "replay.rs"],
+        why: "only replay reads recordings",
+    },
+    Arrow {
+        word: "crate::exchange",
+        only_in: &[
+            "agent.rs",
+            "sampler.rs",
+            "sampler/",
+            "explain.rs",
+            "explain/",
+            "http.rs",
+            "http/explain.rs",
+            // It has a desk that nobody asks.
+            "discover/watch.rs",
+        ],
+        why: "what is said to Redis is shown to those who ask why, and to nobody else",
+    },
+    Arrow {
+        word: "crate::explain",
+        only_in: &["main.rs", "http/explain.rs"],
+        why: "nothing is decided by what explains it",
+    },
 ];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use lockwatch::output::events::{EventLog, describe};
-use lockwatch::output::json::{TaskList, task};
+use lockwatch::output::json::{TaskFilter, TaskList, task};
 use lockwatch_model::event::{Aftermath, End, Event, EventKind, GenerationChange, LossSign, Party, SplitKind, Subject};
 use lockwatch_model::input::{Role, SentinelWord};
 use lockwatch_model::reading::{Holder, Unknown};
@@ -60,8 +60,9 @@ fn a_task_tells_everything_in_base_units() {
         "labels": [{"name": "team", "value": "logistics"}, {"name": "severity", "value": "critical"}],
         "verdict": "running",
         "rule": "held_wanted",
-        "reason": "The lock is held and users want it.",
+        "reason": "The lock is held. Users wanted the task when Redis lost their switches. (A switch cannot be read: set `codec: kryo5`.)",
         "verdict_since": "2027-01-15T07:58:59.123Z",
+        "judged": null,
         "wanted": "yes",
         "switches": [
             {"user": "anna", "state": "on", "fits": null},
@@ -100,9 +101,14 @@ fn a_task_tells_everything_in_base_units() {
         "witnesses": witnesses,
         "progress": {"moved": "2027-01-15T07:59:50.500Z", "missing": false, "unknown": null},
         "live_claims": ["srv-a"],
+        "lock_only": false,
         "splits": [],
+        "split_evidence": [],
         "paused": false,
         "evidence_age_seconds": 0.25,
+        "last_handover": null,
+        "last_outage": null,
+        "renewals": [],
         "durations": {
             "down_seconds": 0.001, "split_seconds": 0.02, "stalled_seconds": 0.3, "unwanted_seconds": 4.0,
             "blind_seconds": 50.0, "switches_lost_seconds": 0.006,
@@ -205,7 +211,7 @@ fn redises_tell_how_they_are() {
 }
 
 fn list_json(redises: Vec<RedisView>) -> Value {
-    serde_json::from_str(&TaskList::new(published(vec![], redises)).collect::<String>()).unwrap()
+    serde_json::from_str(&TaskList::new(published(vec![], redises), TaskFilter::default()).collect::<String>()).unwrap()
 }
 
 #[test]
@@ -244,7 +250,7 @@ fn secret() -> Holder {
 }
 
 /// One event of each kind, and how it is to be told.
-fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
+pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
     use EventKind as E;
     let holders = vec![secret(), holder(b"evil\x1b[2J")];
     let nodes: Vec<Arc<str>> = vec!["evil\x1b[2J:1".into(), "b:1".into()];
@@ -293,7 +299,7 @@ fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::ProgressMissing { why: None }, Level::WARN, "progress_missing"),
         (E::ProgressMissing { why: Some(Unknown::WrongType) }, Level::WARN, "progress_missing"),
         (E::PauseUndecodable, Level::WARN, "pause_undecodable"),
-        (E::ClaimBesideFreeLock { instance: b"srv\0".to_vec() }, Level::WARN, "claim_beside_free_lock"),
+        (E::ClaimBesideFreeLock { instance: holder(b"srv\0") }, Level::WARN, "claim_beside_free_lock"),
         (E::TokenReset { from: 9, to: -1 }, Level::WARN, "token_reset"),
         (E::LeaseLearned { lease_ms: 30_000 }, Level::DEBUG, "lease_learned"),
         (E::TaskUnreadable { why: Unknown::NoPermission }, Level::WARN, "task_unreadable"),

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::Context;
 use tempfile::TempDir;
@@ -9,7 +10,7 @@ use tokio::process::Command;
 
 use super::http::{self, Response};
 use super::port::free_address;
-use super::process::{Process, Signal};
+use super::process::{Process, Signal, cpu_time};
 use super::program::Program;
 
 /// A running or stopped agent.
@@ -18,6 +19,8 @@ pub struct Agent {
     process: Option<Process>,
     address: SocketAddr,
     folder: TempDir,
+    /// What else is on its command line.
+    arguments: Vec<String>,
 }
 
 impl Agent {
@@ -26,7 +29,16 @@ impl Agent {
     /// # Errors
     /// When it does not come up, with the end of its log.
     pub async fn start(config: &str) -> anyhow::Result<Agent> {
-        let mut agent = Agent { process: None, address: free_address()?, folder: TempDir::new()? };
+        Agent::start_with(config, &[]).await
+    }
+
+    /// The same with more on its command line.
+    ///
+    /// # Errors
+    /// When it does not come up, with the end of its log.
+    pub async fn start_with(config: &str, arguments: &[&str]) -> anyhow::Result<Agent> {
+        let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let mut agent = Agent { process: None, address: free_address()?, folder: TempDir::new()?, arguments };
         agent.configure(config)?;
         agent.start_again().await?;
         Ok(agent)
@@ -79,6 +91,15 @@ impl Agent {
         self.process.as_ref().context("the agent does not run")?.signal(signal).await
     }
 
+    /// How long it has kept a core busy since it was started.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn cpu_time(&self) -> anyhow::Result<Duration> {
+        let id = self.process.as_ref().and_then(Process::id).context("the agent does not run")?;
+        cpu_time(id).context("the agent has ended")
+    }
+
     /// Kills it.
     ///
     /// # Errors
@@ -97,7 +118,9 @@ impl Agent {
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
         let mut command = Command::new(Program::Lockwatch.find()?);
         command.arg("--config.file").arg(self.config_file());
-        command.args(["--web.listen-address", &self.address.to_string(), "--web.enable-lifecycle"]);
+        command
+            .args(["--web.listen-address", &self.address.to_string(), "--web.enable-lifecycle"])
+            .args(&self.arguments);
         let mut process = Process::start(command, self.log_file())?;
         let address = self.address;
         let is_ready = async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);

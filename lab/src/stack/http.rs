@@ -9,9 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Bound of a whole exchange.
+/// Bound of a whole exchange, unless it has its own.
 const WITHIN: Duration = Duration::from_secs(20);
-/// A longer head of a request is refused.
+/// A longer head is refused.
 const LONGEST_HEAD: usize = 64 * 1024;
 
 /// An answer.
@@ -66,6 +66,29 @@ pub async fn post(address: SocketAddr, path: &str, content_type: &str, body: &st
     exchange(address, &(head + body)).await
 }
 
+/// Sends `body` by `method` to a server that knows no version 1.0, and that may take `within`.
+pub(super) async fn command(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    body: &str,
+    within: Duration,
+) -> anyhow::Result<Response> {
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    );
+    let asked = async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all((head + body).as_bytes()).await?;
+        // It keeps the connection open, asked to or not.
+        read_message(&mut stream).await
+    };
+    let answer = timeout(within, asked).await.with_context(|| format!("{address} does not answer"))??;
+    let Message { head, body } = answer.context("no answer")?;
+    Ok(Response { status: status(&head)?, body })
+}
+
 async fn exchange(address: SocketAddr, request: &str) -> anyhow::Result<Response> {
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -77,8 +100,11 @@ async fn exchange(address: SocketAddr, request: &str) -> anyhow::Result<Response
     let answer = timeout(WITHIN, asked).await.with_context(|| format!("{address} does not answer"))??;
     let text = String::from_utf8(answer).context("the answer is not UTF-8")?;
     let (head, body) = text.split_once("\r\n\r\n").with_context(|| format!("not a whole answer: {text}"))?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("an answer without status")?;
-    Ok(Response { status, body: body.to_owned() })
+    Ok(Response { status: status(head)?, body: body.to_owned() })
+}
+
+fn status(head: &str) -> anyhow::Result<u16> {
+    head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("an answer without status")
 }
 
 /// A form's body with these fields.
@@ -104,16 +130,29 @@ pub(super) struct Request {
 
 /// Reads the next request; `None` when the client has no more.
 pub(super) async fn read_request(stream: &mut TcpStream) -> anyhow::Result<Option<Request>> {
+    let Some(Message { head, body }) = read_message(stream).await? else { return Ok(None) };
+    let path = head.split(' ').nth(1).context("a request without path")?.to_owned();
+    Ok(Some(Request { path, head, body }))
+}
+
+/// A request or an answer.
+struct Message {
+    head: String,
+    body: String,
+}
+
+/// Reads one whose head tells its length; `None` when nothing comes any more.
+async fn read_message(stream: &mut TcpStream) -> anyhow::Result<Option<Message>> {
     let mut bytes = Vec::new();
     let head_length = loop {
         if let Some(at) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
             break at;
         }
         if bytes.len() > LONGEST_HEAD {
-            bail!("the head of the request is too long");
+            bail!("the head is too long");
         }
         if stream.read_buf(&mut bytes).await? == 0 {
-            return if bytes.is_empty() { Ok(None) } else { bail!("half a request") };
+            return if bytes.is_empty() { Ok(None) } else { bail!("half a head") };
         }
     };
     let mut body = bytes.split_off(head_length + 4);
@@ -125,8 +164,7 @@ pub(super) async fn read_request(stream: &mut TcpStream) -> anyhow::Result<Optio
             bail!("half a body");
         }
     }
-    let path = head.split(' ').nth(1).context("a request without path")?.to_owned();
-    Ok(Some(Request { path, head, body: String::from_utf8(body).context("the body is not UTF-8")? }))
+    Ok(Some(Message { head, body: String::from_utf8(body).context("the body is not UTF-8")? }))
 }
 
 fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {

@@ -3,7 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -16,6 +16,9 @@ const READY_WITHIN: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// How long a part may take to end when it is asked to.
 const END_WITHIN: Duration = Duration::from_secs(20);
+
+/// In which CPU time is counted: a hundredth of a second for every program on Linux.
+const TICK: Duration = Duration::from_millis(10);
 
 /// A signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +44,7 @@ impl Signal {
     }
 }
 
-/// A child process; killed when dropped.
+/// A child process, the first of a process group of its own; killed when dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -113,11 +116,54 @@ impl Process {
 
 /// Sends a signal to exactly this process, by the shell's own `kill`: a small Debian has no other.
 pub(super) async fn send_signal(id: u32, signal: Signal) -> anyhow::Result<()> {
-    let sent = Command::new("sh").args(["-c", r#"kill -s "$0" "$1""#, signal.name(), &id.to_string()]).status().await?;
+    send_to(&id.to_string(), signal).await
+}
+
+/// The same for all processes of the group that this process is the first of: for a part that has children.
+pub(super) async fn signal_group(id: u32, signal: Signal) -> anyhow::Result<()> {
+    send_to(&format!("-{id}"), signal).await
+}
+
+async fn send_to(target: &str, signal: Signal) -> anyhow::Result<()> {
+    let sent = Command::new("sh").args(["-c", r#"kill -s "$0" -- "$1""#, signal.name(), target]).status().await?;
     if !sent.success() {
-        bail!("cannot send {signal:?} to process {id}");
+        bail!("cannot send {signal:?} to process {target}");
     }
     Ok(())
+}
+
+/// Kills all processes of such a group before it returns.
+pub(super) fn kill_group(id: u32) -> std::io::Result<ExitStatus> {
+    std::process::Command::new("sh")
+        .args(["-c", r#"kill -s KILL -- "-$0""#, &id.to_string()])
+        .stderr(Stdio::null())
+        .status()
+}
+
+/// The processes that run and their parents, as the system shows them.
+pub(super) fn parents() -> anyhow::Result<Vec<(u32, u32)>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir("/proc").context("cannot list the processes")? {
+        let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        // It may have ended since.
+        let Some(parent) = stat(id).and_then(|fields| fields.get(1)?.parse().ok()) else { continue };
+        found.push((id, parent));
+    }
+    Ok(found)
+}
+
+/// How long a process has kept a core busy; `None` when it has ended.
+pub(super) fn cpu_time(id: u32) -> Option<Duration> {
+    let fields = stat(id)?;
+    let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
+    Some(TICK * u32::try_from(ticks).ok()?)
+}
+
+/// The fields of `/proc/<id>/stat` from the state on: what stands before it may contain anything.
+fn stat(id: u32) -> Option<Vec<String>> {
+    let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+    let (_, fields) = text.rsplit_once(')')?;
+    Some(fields.split_whitespace().map(str::to_owned).collect())
 }
 
 /// Waits until `condition` holds.

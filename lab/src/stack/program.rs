@@ -17,6 +17,8 @@ pub enum Program {
     Alertmanager,
     /// `amtool`.
     Amtool,
+    /// `chromedriver`, which starts a Chromium.
+    Chromedriver,
     /// The agent: beside this program.
     Lockwatch,
     /// This lab's own program: beside the tests, or this very program.
@@ -49,6 +51,7 @@ impl Program {
             Program::Promtool => "PROMTOOL",
             Program::Alertmanager => "ALERTMANAGER",
             Program::Amtool => "AMTOOL",
+            Program::Chromedriver => "CHROMEDRIVER",
             Program::Lockwatch => "LOCKWATCH",
             Program::Lab => "LOCKWATCH_LAB",
         }
@@ -61,6 +64,7 @@ impl Program {
             Program::Promtool => &["promtool"],
             Program::Alertmanager => &["prometheus-alertmanager", "alertmanager"],
             Program::Amtool => &["amtool"],
+            Program::Chromedriver => &["chromedriver"],
             Program::Lockwatch => &["lockwatch"],
             Program::Lab => &["lockwatch-lab"],
         }

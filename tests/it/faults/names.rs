@@ -9,6 +9,7 @@ use redis::cmd;
 use super::config;
 use super::locks::{connect, take};
 use crate::support::agent::{Agent, PATIENCE};
+use crate::support::html::Element;
 use crate::support::redis::RedisServer;
 use crate::support::view::View;
 
@@ -87,7 +88,11 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
     assert_harmless("the log", &agent.log());
     let landing = agent.get("/").text();
     assert_harmless("the landing page", &landing);
-    assert!(!landing.contains("<script"), "{landing}");
+    assert_eq!(Element::parse(&landing).named("script").len(), 1, "only our own");
+    for name in names {
+        let page = agent.get(&format!("/tasks/{}", percent(name)));
+        assert_eq!((page.status, Element::parse(&page.text()).named("script").len()), (200, 1), "{name}");
+    }
 
     // Their ends and beginnings are told in the log, too.
     for hostile in HOSTILE {

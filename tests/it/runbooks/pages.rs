@@ -4,28 +4,28 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A Markdown file of the project.
-pub(super) struct Page {
-    pub(super) path: PathBuf,
-    pub(super) text: String,
+pub(crate) struct Page {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
 }
 
 /// One command of an `sh` block, with the comment above it.
 #[derive(Debug)]
-pub(super) struct Command {
-    pub(super) comment: String,
-    pub(super) text: String,
+pub(crate) struct Command {
+    pub(crate) comment: String,
+    pub(crate) text: String,
 }
 
 impl Page {
     /// `path` is relative to the project.
-    pub(super) fn read(path: &str) -> Page {
+    pub(crate) fn read(path: &str) -> Page {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
         let text = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         Page { path, text }
     }
 
     /// All runbooks, by name.
-    pub(super) fn runbooks() -> Vec<Page> {
+    pub(crate) fn runbooks() -> Vec<Page> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/runbooks");
         let mut names: Vec<String> =
             fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
@@ -34,30 +34,30 @@ impl Page {
     }
 
     /// The file's name without its ending.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.path.file_stem().unwrap().to_str().unwrap()
     }
 
     /// Titles and texts of its `##` sections.
-    pub(super) fn sections(&self) -> Vec<(&str, &str)> {
+    pub(crate) fn sections(&self) -> Vec<(&str, &str)> {
         let parts = self.text.split("\n## ").skip(1);
         parts.map(|part| part.split_once('\n').unwrap_or((part, ""))).collect()
     }
 
     /// The text of one section.
     #[track_caller]
-    pub(super) fn section(&self, title: &str) -> &str {
+    pub(crate) fn section(&self, title: &str) -> &str {
         let found = self.sections().into_iter().find(|(other, _)| *other == title);
         found.unwrap_or_else(|| panic!("{}: no section {title}", self.name())).1
     }
 
     /// What its links point to.
-    pub(super) fn links(&self) -> Vec<&str> {
+    pub(crate) fn links(&self) -> Vec<&str> {
         self.text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
     }
 
     /// The anchors of its headings, as GitHub makes them.
-    pub(super) fn anchors(&self) -> Vec<String> {
+    pub(crate) fn anchors(&self) -> Vec<String> {
         let headings = self.text.lines().filter(|line| line.starts_with('#'));
         headings.map(|heading| anchor(heading.trim_start_matches('#').trim())).collect()
     }
@@ -69,12 +69,12 @@ fn anchor(heading: &str) -> String {
 }
 
 /// The texts of the `sh` blocks.
-pub(super) fn sh_blocks(text: &str) -> Vec<&str> {
+pub(crate) fn sh_blocks(text: &str) -> Vec<&str> {
     text.split("\n```sh\n").skip(1).map(|rest| rest.split_once("\n```").expect("an end of the block").0).collect()
 }
 
 /// The commands of all `sh` blocks, in order: each is one line.
-pub(super) fn commands(text: &str) -> Vec<Command> {
+pub(crate) fn commands(text: &str) -> Vec<Command> {
     let mut commands = Vec::new();
     for block in sh_blocks(text) {
         let mut comment = String::new();

@@ -4,6 +4,8 @@
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use tempfile::TempDir;
+
 use super::pages::{Page, sh_blocks};
 use crate::support::agent::{Agent, program};
 use crate::support::page::Page as Metrics;
@@ -23,6 +25,8 @@ const MASTER: &str = "mymaster";
 /// A client that is no more.
 const GHOST: &str = "0d9c2f4e-1111-4222-8333-444455556666";
 const SOON: Duration = Duration::from_secs(20);
+/// Longer than any lease here.
+const OLD_LEASE: Duration = Duration::from_secs(60);
 
 pub(super) struct Stage {
     redisson: Redisson,
@@ -36,6 +40,7 @@ pub(super) struct Stage {
     other: RedisServer,
     _sentinel: RedisServer,
     _cluster: RedisServer,
+    _recording: TempDir,
     preamble: String,
 }
 
@@ -48,8 +53,10 @@ impl Stage {
         let redisson = Redisson::start(test)?;
         let server = RedisServer::start_with(test, &["--slowlog-log-slower-than", "0"])?;
         let (other, sentinel, cluster) = others(&server);
+        let recording = TempDir::new().unwrap();
         let agent = Agent::start_with(&config(&server), |command| {
             command.arg("--web.enable-lifecycle").env("LOCKWATCH_PASSWORD", PASSWORD);
+            command.arg("--record").arg(recording.path());
         });
         let mut acl = program();
         acl.args(["acl", "--config.file"]).arg(agent.path("lockwatch.yml")).stdout(Stdio::piped());
@@ -65,6 +72,7 @@ impl Stage {
             ("PROMETHEUS", prometheus.url()),
             ("ALERTMANAGER", alertmanager.url()),
             ("CONFIG", agent.path("lockwatch.yml").display().to_string()),
+            ("RECORDING", recording.path().display().to_string()),
             // -e: an error is an exit code, too.
             ("REDIS_CLI", format!("redis-cli -e -p {}", server.port)),
             ("OTHER_CLI", format!("redis-cli -e -p {}", other.port)),
@@ -83,6 +91,7 @@ impl Stage {
             other,
             _sentinel,
             _cluster,
+            _recording: recording,
             preamble,
         };
         stage.hold();
@@ -122,6 +131,9 @@ impl Stage {
                 self.expect("lost", |page| lost(page) && page.ends(TASK, "lost") >= 1.0);
             }
             "LockwatchTaskBlind" => {
+                // A split that the pages before left lasts until the old lease is over, and is the worse verdict.
+                let over = |page: &Metrics| page.verdict(TASK) != "split";
+                self.agent.until(OLD_LEASE, "no split any more", over);
                 self.server.cli(&["SET", LOCK, "no hash"]);
                 self.expect("blind", |page| page.verdict(TASK) == "unknown");
             }

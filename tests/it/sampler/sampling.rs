@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use lockwatch::clock::Clock;
 use lockwatch::config::RedisConfig;
+use lockwatch::exchange::Desk;
 use lockwatch::sampler::{Assignment, run};
 use lockwatch_model::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_model::reading::{LockReading, Unknown};
@@ -48,7 +49,7 @@ impl Bench {
         let (assignments, receiver) = watch::channel(Arc::new(assignment));
         let (sender, inputs) = mpsc::channel(256);
         let clock = Clock::start();
-        let sampler = tokio::spawn(run(receiver, sender, clock));
+        let sampler = tokio::spawn(run(receiver, sender, clock, Desk::default()));
         Bench { assignments, inputs, sampler, clock }
     }
 

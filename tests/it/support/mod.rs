@@ -3,6 +3,7 @@
 
 pub(crate) mod agent;
 pub(crate) mod cluster;
+pub(crate) mod html;
 pub(crate) mod network;
 pub(crate) mod page;
 pub(crate) mod prometheus;

@@ -1,0 +1,55 @@
+//! axe-core, which finds what keeps people with a screen reader, a keyboard or weak eyes from using a page.
+
+use std::path::Path;
+
+use anyhow::{Context, bail};
+use serde_json::{Value, json};
+
+use super::Browser;
+
+/// Where `scripts/setup test` puts it.
+const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/axe-core/axe.min.js");
+/// Which rules count.
+const TAGS: [&str; 6] = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+/// Runs it in the page and hands over what it found.
+const RUN: &str = "const [tags, done] = arguments; \
+    axe.run(document, {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']}) \
+        .then(found => done({violations: found.violations}), error => done({error: String(error)}))";
+
+/// axe-core's program.
+#[derive(Clone, Debug)]
+pub struct Axe {
+    script: String,
+}
+
+impl Axe {
+    /// Loads it.
+    ///
+    /// # Errors
+    /// When it is not there, with the remedy.
+    pub fn load() -> anyhow::Result<Axe> {
+        let path = Path::new(SCRIPT);
+        let script = std::fs::read_to_string(path);
+        Ok(Axe { script: script.with_context(|| format!("no {}: run scripts/setup test", path.display()))? })
+    }
+
+    /// Each with its rule, its sentence, and where it is.
+    pub(super) async fn violations(&self, browser: &Browser) -> anyhow::Result<Vec<String>> {
+        if browser.value("typeof axe === 'undefined'").await? == Value::Bool(true) {
+            browser.run(&self.script, &[]).await?;
+        }
+        let found = browser.run_async(RUN, &[json!(TAGS)]).await?;
+        let Some(violations) = found.get("violations").and_then(Value::as_array) else {
+            bail!("axe-core failed: {found}")
+        };
+        Ok(violations.iter().map(sentence).collect())
+    }
+}
+
+fn sentence(violation: &Value) -> String {
+    let part = |object: &Value, name: &str| object.get(name).map(Value::to_string).unwrap_or_default();
+    let places = violation.get("nodes").and_then(Value::as_array).into_iter().flatten();
+    let places: Vec<String> =
+        places.take(5).map(|node| format!("{} ({})", part(node, "html"), part(node, "failureSummary"))).collect();
+    format!("{}: {}: {}", part(violation, "id"), part(violation, "help"), places.join("; "))
+}

@@ -1,0 +1,11 @@
+//! The page in a real browser, before the real agent and a real Redis.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+mod access;
+mod crowd;
+mod filter;
+mod foreign;
+mod hostile;
+mod knowing;
+mod live;
+mod support;

@@ -1,0 +1,88 @@
+//! What these tests share.
+
+use std::net::SocketAddr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use lockwatch_lab::stack::{Browser, ConsoleLine};
+use serde_json::{Value, json};
+
+/// How long anything may take on a busy machine that need not be quick.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The page is live.
+pub(crate) const LIVE: &str = "document.querySelector('#connection').textContent === ''";
+
+pub(crate) fn url(address: SocketAddr, path: &str) -> String {
+    format!("http://{address}{path}")
+}
+
+/// The row of a task, as an expression.
+pub(crate) fn row(task: &str) -> String {
+    format!("[...document.querySelectorAll('#tasks tr[data-task]')].find(row => row.dataset.task === {})", json!(task))
+}
+
+/// Its verdict.
+pub(crate) fn verdict(task: &str) -> String {
+    format!("{}.dataset.verdict", row(task))
+}
+
+/// Opens a page, and marks its document.
+pub(crate) async fn open_live(browser: &Browser, address: SocketAddr, path: &str) {
+    browser.open(&url(address, path)).await.unwrap();
+    browser.run("window.marker = 'the same document'", &[]).await.unwrap();
+}
+
+/// The document was not loaded again.
+pub(crate) async fn is_the_same_document(browser: &Browser) -> bool {
+    browser.value("window.marker").await.unwrap() == "the same document"
+}
+
+/// Nothing went wrong but the network, where that is to be expected.
+pub(crate) async fn assert_quiet(browser: &Browser, mut expected: impl FnMut(&ConsoleLine) -> bool) {
+    let console = browser.console().await.unwrap();
+    let bad: Vec<&ConsoleLine> = console.iter().filter(|line| line.is_bad() && !expected(line)).collect();
+    assert!(bad.is_empty(), "{bad:?}");
+}
+
+/// From now on `window.seen` gets `[epoch ms, text of #connection, verdict, holder]` of a task with each change.
+pub(crate) async fn watch(browser: &Browser, task: &str) {
+    let script = format!(
+        "window.seen = []; \
+         const note = () => {{ \
+             const row = {row}; \
+             const now = [document.querySelector('#connection').textContent, row?.dataset.verdict ?? null, row?.cells[3].textContent ?? null]; \
+             const last = window.seen.at(-1); \
+             if (!last || JSON.stringify(last.slice(1)) !== JSON.stringify(now)) \
+                 window.seen.push([performance.timeOrigin + performance.now(), ...now]); \
+         }}; \
+         note(); \
+         new MutationObserver(note).observe(document.body, {{subtree: true, childList: true, attributes: true, characterData: true}});",
+        row = row(task)
+    );
+    browser.run(&script, &[]).await.unwrap();
+}
+
+/// What was seen since.
+pub(crate) async fn seen(browser: &Browser) -> Vec<Seen> {
+    let seen = browser.value("window.seen").await.unwrap();
+    seen.as_array().unwrap().iter().map(Seen::from).collect()
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    pub(crate) at_ms: f64,
+    pub(crate) connection: String,
+    pub(crate) verdict: String,
+    pub(crate) holder: String,
+}
+
+impl From<&Value> for Seen {
+    fn from(seen: &Value) -> Seen {
+        let text = |at: usize| seen[at].as_str().unwrap_or_default().to_owned();
+        Seen { at_ms: seen[0].as_f64().unwrap(), connection: text(1), verdict: text(2), holder: text(3) }
+    }
+}
+
+pub(crate) fn now_ms() -> f64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64() * 1000.0
+}

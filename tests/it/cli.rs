@@ -1,0 +1,258 @@
+//! The command line as it is documented and packaged: completions in a real shell, man pages, docs/commands.md.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use clap::{Arg, ValueHint};
+use lockwatch::cli::{self, grammar};
+use lockwatch::man;
+use tempfile::TempDir;
+
+use crate::support::agent::program;
+use crate::support::skip;
+
+const SHELLS: [&str; 5] = ["bash", "zsh", "fish", "elvish", "powershell"];
+/// What nobody should type, and nobody is offered.
+const HIDDEN: [&str; 3] = ["demo-worker", "web.config.file", "--pace"];
+/// What clap adds by itself.
+const BY_ITSELF: [&str; 2] = ["help", "version"];
+
+fn run(arguments: &[&str]) -> Output {
+    let output = program().args(arguments).stdout(Stdio::piped()).output().unwrap();
+    assert!(output.status.success(), "{arguments:?}: {output:?}");
+    output
+}
+
+fn printed(arguments: &[&str]) -> String {
+    String::from_utf8(run(arguments).stdout).unwrap()
+}
+
+/// The program (whose name is empty) and its commands, each with its own arguments.
+fn commands() -> Vec<(String, Vec<Arg>)> {
+    let program = grammar();
+    let own = |command: &clap::Command| {
+        command.get_arguments().filter(|argument| !BY_ITSELF.contains(&argument.get_id().as_str())).cloned().collect()
+    };
+    let commands = program.get_subcommands().map(|command| (command.get_name().to_owned(), own(command)));
+    std::iter::once((String::new(), own(&program))).chain(commands).collect()
+}
+
+fn takes_value(argument: &Arg) -> bool {
+    argument.get_action().takes_values()
+}
+
+#[test]
+fn everything_says_what_it_is_and_files_are_completed_as_files() {
+    let paths = [ValueHint::FilePath, ValueHint::DirPath, ValueHint::AnyPath];
+    for command in grammar().get_subcommands() {
+        assert!(command.get_about().is_some_and(|about| !about.to_string().is_empty()), "{}", command.get_name());
+    }
+    for (command, arguments) in commands() {
+        assert!(!arguments.is_empty(), "{command}");
+        for argument in arguments {
+            let what = format!("{command} {}", argument.get_id());
+            assert!(argument.get_help().is_some_and(|help| !help.to_string().is_empty()), "{what} has no help");
+            if takes_value(&argument) {
+                let names = argument.get_value_names().unwrap_or_else(|| panic!("{what} has no value name"));
+                let name = names[0].as_str();
+                let is_path = ["FILE", "DIR", "PROGRAM"].contains(&name);
+                assert_eq!(paths.contains(&argument.get_value_hint()), is_path, "{what} {name}");
+            }
+        }
+    }
+}
+
+#[test]
+fn completions_of_every_shell_offer_everything_but_what_is_hidden() {
+    for shell in SHELLS {
+        let script = printed(&["completions", shell]);
+        for hidden in HIDDEN {
+            assert!(!script.contains(hidden), "{shell} offers {hidden}");
+        }
+        for (command, arguments) in commands() {
+            assert!(script.contains(&command), "{shell}: {command}");
+            for flag in arguments.iter().filter_map(Arg::get_long) {
+                assert!(script.contains(flag), "{shell}: {command} --{flag}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bash_completes() {
+    let test = "cli::bash_completes";
+    if !skip::has(test, &["bash"]) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    for name in ["prometheus.yml", "other.yml"] {
+        fs::write(folder.path().join(name), "").unwrap();
+    }
+    fs::create_dir(folder.path().join("pages")).unwrap();
+    let script = folder.path().join("lockwatch.bash");
+    fs::write(&script, printed(&["completions", "bash"])).unwrap();
+    let bash = |line: &str| {
+        let output = Command::new("bash").args(["--norc", "-c", line]).current_dir(folder.path()).output().unwrap();
+        assert!(output.status.success(), "{line}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    bash("bash -n lockwatch.bash");
+    // As bash itself calls it when somebody presses Tab; `compopt` works only there.
+    let complete = |words: &[&str]| -> BTreeSet<String> {
+        let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        let line = format!(
+            "compopt() {{ :; }}; source ./lockwatch.bash; complete -p lockwatch >/dev/null || exit 1\n\
+             COMP_WORDS=({}); COMP_CWORD={}; last=$(( COMP_CWORD - 1 ))\n\
+             _lockwatch lockwatch \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[last]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            quoted.join(" "),
+            words.len() - 1
+        );
+        bash(&line).lines().filter(|word| !word.is_empty()).map(str::to_owned).collect()
+    };
+    let set = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<BTreeSet<_>>();
+    assert_eq!(complete(&["lockwatch", "sta"]), set(&["status"]));
+    assert_eq!(complete(&["lockwatch", "dem"]), set(&["demo"]));
+    let offered = complete(&["lockwatch", ""]);
+    for (command, _) in commands().into_iter().skip(1) {
+        assert!(offered.contains(&command), "{command}: {offered:?}");
+    }
+    assert_eq!(complete(&["lockwatch", "status", "--"]), set(&["--agent.url", "--json", "--watch", "--help"]));
+    assert_eq!(complete(&["lockwatch", "--log.format", ""]), set(&["json", "logfmt", "text"]));
+    assert_eq!(complete(&["lockwatch", "--log.format", "j"]), set(&["json"]));
+    assert_eq!(complete(&["lockwatch", "check-config", "--prometheus.config", "prom"]), set(&["prometheus.yml"]));
+    assert_eq!(complete(&["lockwatch", "--config.file", "o"]), set(&["other.yml"]));
+    assert!(complete(&["lockwatch", "completions", ""]).is_superset(&set(&SHELLS)));
+}
+
+/// A page as a reader sees it, nearly: without roff's escapes.
+fn plain(text: &[u8]) -> String {
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    ["\\fB", "\\fI", "\\fR", "\\&"].iter().fold(text, |text, escape| text.replace(escape, "")).replace("\\-", "-")
+}
+
+#[test]
+fn man_pages_are_whole() {
+    let folder = TempDir::new().unwrap();
+    run(&["man", "--dir", folder.path().to_str().unwrap()]);
+    for (command, arguments) in commands() {
+        let name = if command.is_empty() { "lockwatch".to_owned() } else { format!("lockwatch-{command}") };
+        let bytes = fs::read(folder.path().join(format!("{name}.1"))).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let page = plain(&bytes);
+        assert!(
+            page.contains(&format!(".TH {name} 1 \" \" \"lockwatch {}\" \"User Commands\"", env!("CARGO_PKG_VERSION")))
+        );
+        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"] {
+            assert!(has_section(&page, section), "{name}: {section}:\n{page}");
+        }
+        let more = ["SUBCOMMANDS", "FILES", "ENVIRONMENT"];
+        assert!(!command.is_empty() || more.iter().all(|section| has_section(&page, section)), "{page}");
+        let options = page.split(".SH OPTIONS").nth(1).unwrap().split(".SH").next().unwrap();
+        for argument in &arguments {
+            match argument.get_long() {
+                Some(flag) => assert!(options.contains(&format!("--{flag}")), "{name}: --{flag}"),
+                None => {
+                    assert!(options.contains(argument.get_value_names().unwrap()[0].as_str()), "{name}: {argument:?}")
+                }
+            }
+        }
+        assert!(HIDDEN.iter().all(|hidden| !page.contains(hidden)), "{name}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), commands().len(), "nothing else");
+    assert_eq!(run(&["man"]).stdout, fs::read(folder.path().join("lockwatch.1")).unwrap());
+    let nowhere = program().args(["man", "--dir", "/nowhere/at/all"]).output().unwrap();
+    assert_eq!(nowhere.status.code(), Some(1), "{nowhere:?}");
+}
+
+fn has_section(page: &str, section: &str) -> bool {
+    page.contains(&format!(".SH {section}\n")) || page.contains(&format!(".SH \"{section}\"\n"))
+}
+
+#[test]
+fn groff_has_nothing_to_say_about_the_man_pages() {
+    if !skip::has("cli::groff_has_nothing_to_say_about_the_man_pages", &["groff"]) {
+        return;
+    }
+    let folder = TempDir::new().unwrap();
+    for page in man::pages().unwrap() {
+        let path = folder.path().join(&page.file);
+        fs::write(&path, page.text).unwrap();
+        // -ww: all warnings; -z: no output.
+        let output = Command::new("groff").args(["-man", "-ww", "-z", "-Tutf8"]).arg(&path).output().unwrap();
+        assert!(output.status.success() && output.stderr.is_empty(), "{}: {output:?}", page.file);
+        let shown = Command::new("groff").args(["-man", "-Tascii", "-P-cbou"]).arg(&path).output().unwrap();
+        let shown = String::from_utf8(shown.stdout).unwrap();
+        assert!(shown.contains("User Commands"), "{}:\n{shown}", page.file);
+    }
+}
+
+/// The part of docs/commands.md about a command.
+fn section<'a>(document: &'a str, command: &str) -> &'a str {
+    let heading = format!("\n## `{}`\n", format!("lockwatch {command}").trim_end());
+    let part = document.split(&heading).nth(1).unwrap_or_else(|| panic!("docs/commands.md has no section {heading}"));
+    part.split("\n## ").next().unwrap()
+}
+
+fn document() -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md")).unwrap()
+}
+
+#[test]
+fn every_command_and_flag_is_documented_and_nothing_else_is() {
+    let document = document();
+    for (command, arguments) in commands() {
+        let section = section(&document, &command);
+        let documented: BTreeSet<&str> = section
+            .lines()
+            .filter(|line| line.starts_with("| `"))
+            .filter_map(|line| line.trim_start_matches("| ").split(" | ").next())
+            .flat_map(|cell| cell.split(", "))
+            .map(|name| name.trim_matches('`'))
+            .collect();
+        let mut defined = BTreeSet::new();
+        for argument in &arguments {
+            let value = argument.get_value_names().filter(|_| takes_value(argument)).map(|names| names[0].to_string());
+            let value = value.unwrap_or_default();
+            defined.insert(match argument.get_long() {
+                Some(flag) if argument.is_require_equals_set() => format!("--{flag}[={value}]"),
+                Some(flag) => format!("--{flag} {value}").trim_end().to_owned(),
+                None if command == "completions" => continue,
+                None => value,
+            });
+            for default in argument.get_default_values() {
+                let default = default.to_str().unwrap();
+                let is_told = section.contains(&format!("`{default}`")) || section.contains("as for the agent");
+                assert!(is_told || !takes_value(argument), "{command} {}: default {default}", argument.get_id());
+            }
+        }
+        let mut documented: BTreeSet<String> = documented.into_iter().map(str::to_owned).collect();
+        documented.retain(|name| name != "--version");
+        assert_eq!(documented, defined, "{command}");
+        let values = arguments.iter().flat_map(Arg::get_possible_values);
+        for value in values.filter(|_| command.is_empty() || command == "completions") {
+            let name = value.get_name();
+            assert!(["true", "false"].contains(&name) || section.contains(&format!("`{name}`")), "{command}: {name}");
+        }
+    }
+    let commands: BTreeSet<String> =
+        commands().into_iter().map(|(name, _)| format!("lockwatch {name}").trim_end().to_owned()).collect();
+    let sections = document.split("\n## `").skip(1).filter_map(|part| part.split('`').next());
+    assert_eq!(sections.map(str::to_owned).collect::<BTreeSet<_>>(), commands);
+}
+
+#[test]
+fn every_documented_example_can_be_typed() {
+    let document = document();
+    for (command, _) in commands() {
+        let examples = section(&document, &command).lines().filter_map(|line| line.strip_prefix("    lockwatch"));
+        let mut count = 0;
+        for example in examples {
+            let words = std::iter::once("lockwatch").chain(example.split_whitespace());
+            assert!(cli::parse(words.clone()).is_ok(), "lockwatch{example}");
+            assert!(command.is_empty() || example.split_whitespace().next() == Some(&*command), "{command}: {example}");
+            count += 1;
+        }
+        assert!(count > 0, "{command} has no example");
+    }
+}

@@ -1,0 +1,273 @@
+//! What decided, for every rule; and the whole text of one explanation.
+
+use std::collections::BTreeSet;
+
+use lockwatch::explain::{Explanation, Seen, Trace, Watched, explanation, text};
+use lockwatch_model::event::{Party, SplitKind};
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::snapshot::{Judged, NodeView, SplitView, TaskView};
+use lockwatch_model::time::Mono;
+use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
+
+use crate::snapshots::{NOW, full_task, good_node, good_redis, hold, holder, published, stopped_task};
+
+const NODE: &str = "10.0.0.5:6379";
+const CLIENT: &[u8] = b"3f2b9c1e-client";
+
+fn explain(view: TaskView, watched: Watched) -> Explanation {
+    let mut redis = good_redis("main");
+    redis.nodes = vec![NodeView { unknown: view.unknown, ..good_node(NODE) }];
+    let published = published(vec![view], vec![redis]);
+    let seen = Seen { published: &published, view: &published.snapshot.tasks[0], trace: &Trace::default(), watched };
+    explanation(seen)
+}
+
+/// A task to which exactly this rule applies, and what must be said of it.
+fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
+    let facts = Facts {
+        wanted: Wanted::Yes,
+        lock: LockFact::Held,
+        split: false,
+        gap_over_grace: false,
+        stale: false,
+        over_wind_down: false,
+        blind: false,
+    };
+    let free = Facts { lock: LockFact::Free, ..facts };
+    let unknown = Facts { lock: LockFact::Unknown, ..facts };
+    let mut view = full_task("outbound");
+    view.lost_users.clear();
+    let mut previous = None;
+    let (facts, pieces) = match rule {
+        Rule::SplitEvidence => {
+            let party =
+                |client: &[u8], node: Option<&str>| Party { holder: holder(client), node: node.map(Into::into) };
+            let parties = vec![party(CLIENT, None), party(b"other", Some("10.0.0.6:6379"))];
+            view.splits =
+                vec![SplitView { kind: SplitKind::Masters, parties, since: Mono(NOW.0 - 7_000), lasted_ms: 6_500 }];
+            let pieces =
+                vec!["kind masters", "since 2027-01-15T07:59:53.123Z, for 6.5 s", "other, shown by 10.0.0.6:6379"];
+            (
+                Facts { split: true, ..facts },
+                [pieces, vec!["3f2b9c1e-client on srv-a, shown by 10.0.0.5:6379"]].concat(),
+            )
+        }
+        Rule::LockBlind => {
+            (view.held, view.hold, view.unknown) = (None, None, Some(Unknown::Timeout));
+            view.durations.blind_ms = 75_000;
+            let pieces = vec![
+                "The lock is unknown (timeout). Redis did not answer",
+                "for 75.0 s, longer than blind_after 60.0 s",
+            ];
+            let more = vec![
+                "last good reading was 250 ms ago from 10.0.0.5:6379",
+                "The server 10.0.0.5:6379 is unknown (timeout)",
+            ];
+            (Facts { blind: true, ..unknown }, [pieces, more].concat())
+        }
+        Rule::WantedBlind => {
+            (view.wanted, view.switches, view.wanting_users) = (Wanted::Unknown, None, None);
+            (view.held, view.hold, view.switches_unknown) = (Some(false), None, Some(Unknown::WrongType));
+            view.durations.blind_ms = 61_000;
+            let pieces = vec![
+                "free, confirmed",
+                "Whether users want it is unknown (wrong_type)",
+                "61.0 s, longer than blind_after",
+            ];
+            (Facts { blind: true, wanted: Wanted::Unknown, ..free }, pieces)
+        }
+        Rule::KeepPrevious => {
+            previous = Some(Verdict::Running);
+            (view.held, view.hold, view.unknown) = (None, None, Some(Unknown::Closed));
+            view.durations.blind_ms = 3_000;
+            (
+                unknown,
+                vec!["What was said before stays: running", "unknown (closed)", "3.0 s, within blind_after 60.0 s"],
+            )
+        }
+        Rule::NothingYet => {
+            (view.held, view.hold, view.last_reading, view.unknown) = (None, None, None, Some(Unknown::Auth));
+            (
+                unknown,
+                vec!["The lock is unknown (auth)", "no good reading yet", "The server 10.0.0.5:6379 is unknown (auth)"],
+            )
+        }
+        Rule::NoProgress => {
+            view.durations.stalled_ms = 301_000;
+            let pieces = vec!["the key outbound:last) moved last at 2027-01-15T07:59:50.500Z of the server's clock"];
+            let more =
+                vec!["for 5m1s while the lock was held, longer than stale_after 5m", "by 3f2b9c1e-client on srv-a"];
+            (Facts { stale: true, ..facts }, [pieces, more].concat())
+        }
+        Rule::HeldUnwanted | Rule::WindingDown => {
+            view.wanted = Wanted::No;
+            view.switches.as_mut().unwrap().retain(|switch| switch.on == Some(false));
+            let over = rule == Rule::HeldUnwanted;
+            view.durations.unwanted_ms = if over { 31_000 } else { 29_000 };
+            let lasted =
+                if over { "for 31.0 s, longer than wind_down 30.0 s" } else { "for 29.0 s, within wind_down 30.0 s" };
+            let pieces = vec![lasted, "3f2b9c1e-client on srv-a", "Wanted by nobody: the switches of bert are off."];
+            (Facts { wanted: Wanted::No, over_wind_down: over, ..facts }, pieces)
+        }
+        Rule::HeldWanted => {
+            let pieces =
+                vec!["Held (exclusive) by 3f2b9c1e-client on srv-a for at least 61.1 s, 28.9 s of the lease left"];
+            (facts, [pieces, vec!["250 ms ago from 10.0.0.5:6379", "Wanted by anna."]].concat())
+        }
+        Rule::HeldUnset => {
+            view.wanted = Wanted::Unset;
+            (Facts { wanted: Wanted::Unset, ..facts }, vec!["Held (exclusive) by", "No switches are configured"])
+        }
+        Rule::HeldWantedUnknown => {
+            view.wanted = Wanted::Unknown;
+            view.switches.as_mut().unwrap().retain(|switch| switch.on.is_none());
+            let pieces = vec!["Held (exclusive) by", r"those of c\xe2\x80\xaelaire say neither on nor off"];
+            (Facts { wanted: Wanted::Unknown, ..facts }, pieces)
+        }
+        Rule::GapOverGrace | Rule::GapWithinGrace => {
+            (view.held, view.hold, view.lock_fact) = (Some(false), None, LockFact::Free);
+            let over = rule == Rule::GapOverGrace;
+            view.durations.down_ms = if over { 34_000 } else { 12_000 };
+            let since = if over { "since 2027-01-15T07:59:25.873Z" } else { "since 2027-01-15T07:59:47.873Z" };
+            let gap = if over { "Gap 34.0 s > grace 20.0 s." } else { "Gap 12.0 s <= grace 20.0 s." };
+            let pieces = vec![since, gap, "250 ms ago from 10.0.0.5:6379", "Wanted by anna."];
+            (Facts { gap_over_grace: over, ..free }, pieces)
+        }
+        Rule::FreeUnwanted => {
+            view.wanted = Wanted::No;
+            (view.held, view.hold, view.lock_fact) = (Some(false), None, LockFact::Free);
+            view.switches = Some(Vec::new());
+            (Facts { wanted: Wanted::No, ..free }, vec!["The lock is free, confirmed", "there is no switch"])
+        }
+        Rule::FreeUnset => {
+            view = stopped_task("outbound");
+            (Facts { wanted: Wanted::Unset, ..free }, vec!["The lock is free, confirmed", "No switches are configured"])
+        }
+    };
+    let (verdict, gave) = judge(facts, previous);
+    assert_eq!(gave, rule, "the case is of this rule");
+    let judged = Some(Judged { facts, previous });
+    (TaskView { verdict, rule, judged, ..view }, pieces)
+}
+
+#[test]
+fn every_rule_names_its_evidence() {
+    for rule in Rule::ALL {
+        let (view, pieces) = case(rule);
+        let explained = explain(view, Watched::Agent);
+        let told = explained.deciding.join("\n");
+        for piece in pieces {
+            assert!(told.contains(piece), "{rule:?}: {piece:?} is not in:\n{told}");
+        }
+        assert_eq!(explained.rules.last().unwrap().rule, rule.name());
+        assert!(explained.rules.last().unwrap().gave.is_some());
+    }
+}
+
+/// The words that people read must mean what the model decided by.
+#[test]
+fn a_rule_applies_exactly_when_all_its_conditions_hold() {
+    let facts = |wanted, lock, bits: u8| {
+        let [split, gap_over_grace, stale, over_wind_down, blind] = [1, 2, 4, 8, 16].map(|bit| bits & bit != 0);
+        Facts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind }
+    };
+    let mut considered = BTreeSet::new();
+    for wanted in Wanted::ALL {
+        for (lock, bits) in LockFact::ALL.into_iter().flat_map(|lock| (0..32).map(move |bits| (lock, bits))) {
+            for previous in [None, Some(Verdict::Running)] {
+                let judged = Judged { facts: facts(wanted, lock, bits), previous };
+                let view = TaskView { judged: Some(judged), ..full_task("outbound") };
+                let rules = explain(view, Watched::Agent).rules;
+                for rule in &rules {
+                    let all = rule.conditions.iter().all(|condition| condition.holds);
+                    assert_eq!(all, rule.gave.is_some(), "{judged:?} {rule:?}");
+                    considered.insert(rule.rule.clone());
+                }
+                let (last, others) = rules.split_last().unwrap();
+                assert!(last.gave.is_some() && others.iter().all(|rule| rule.gave.is_none()), "{rules:?}");
+                assert_eq!(last.gave.as_deref(), Some(judge(judged.facts, previous).0.name()));
+            }
+        }
+    }
+    assert_eq!(considered.len(), Rule::ALL.len(), "every rule was considered");
+}
+
+#[test]
+fn one_look_claims_no_duration() {
+    for rule in [Rule::HeldWanted, Rule::GapWithinGrace, Rule::WindingDown, Rule::FreeUnwanted] {
+        let explained = explain(case(rule).0, Watched::Once);
+        let told = explained.deciding.join("\n");
+        for claim in ["at least", "since 20", "for 29.0 s", "Gap "] {
+            assert!(!told.contains(claim), "{rule:?}: {told}");
+        }
+        assert_eq!((explained.verdict_since, explained.verdict_age_seconds), (None, None));
+        assert!(explained.pages.iter().all(|page| page.value_seconds.is_none() && page.due_in_seconds.is_none()));
+    }
+}
+
+#[tokio::test]
+async fn whoever_comes_when_too_many_wait_is_told_so_at_once() {
+    let trace = Trace::gather(None, None).await;
+    let published = published(vec![stopped_task("outbound")], vec![good_redis("main")]);
+    let view = &published.snapshot.tasks[0];
+    let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Agent };
+    let because = explanation(seen).trace.nothing_because.unwrap();
+    assert_eq!(
+        because,
+        "Too many tasks are being explained at this moment; ask again. The last good reading was 250 ms ago from 10.0.0.5:6379."
+    );
+}
+
+#[test]
+fn pages_tell_how_far_they_are() {
+    let (view, _) = case(Rule::GapWithinGrace);
+    let due = |view: &TaskView, alert: &str| {
+        let pages = explain(view.clone(), Watched::Agent).pages;
+        pages.into_iter().find(|page| page.alert == alert).unwrap()
+    };
+    let down = due(&view, "LockwatchTaskDown");
+    assert_eq!((down.due, down.due_in_seconds, down.paused), (false, Some(8.0), false));
+    let (mut view, _) = case(Rule::GapOverGrace);
+    view.paused = Some(true);
+    let down = due(&view, "LockwatchTaskDown");
+    assert_eq!((down.due, down.due_in_seconds, down.paused), (true, None, true));
+    let (mut view, _) = case(Rule::HeldWanted);
+    view.durations.stalled_ms = 0;
+    let (down, stalled) = (due(&view, "LockwatchTaskDown"), due(&view, "LockwatchTaskStalled"));
+    assert_eq!((down.due_in_seconds, stalled.due_in_seconds), (None, Some(290.5)), "it moved 9.5 s ago");
+    view.hold = Some(hold(vec![]));
+    view.hold.as_mut().unwrap().held_ms = 2_000;
+    assert_eq!(due(&view, "LockwatchTaskStalled").due_in_seconds, Some(298.0), "it is held for 2 s");
+}
+
+#[test]
+fn the_worst_time_to_a_page_is_that_of_check_config() {
+    let (view, _) = case(Rule::HeldWanted);
+    let worst = explain(view.clone(), Watched::Agent).time_to_page;
+    // interval 1 s + grace 20 s + 0.25 s; the learned lease of 30 s.
+    assert_eq!((worst.down_after_seconds, worst.from_crash_seconds), (Some(21.25), Some(51.25)));
+    assert!(worst.says.contains("the learned lease 30s"), "{}", worst.says);
+    let (view, _) = case(Rule::FreeUnset);
+    let worst = explain(view, Watched::Agent).time_to_page;
+    assert_eq!((worst.down_after_seconds, worst.from_crash_seconds), (None, None));
+}
+
+#[test]
+fn the_text_fits_and_is_harmless() {
+    for rule in Rule::ALL {
+        let mut explained = explain(case(rule).0, Watched::Agent);
+        let page = text(&explained);
+        for line in page.lines().filter(|line| line.contains("  ") && !line.contains(": {")) {
+            assert!(line.chars().count() <= 100, "{line}");
+        }
+        let expected = format!("* {:<20} ", rule.name());
+        assert_eq!(page.lines().filter(|line| line.starts_with("* ")).count(), 1, "{page}");
+        assert!(page.contains(&expected), "{page}");
+        // Whoever answers at the agent's address may write anything.
+        explained.task = "\x1b[2J\u{202e}".to_owned();
+        explained.reason = "\x1b]0;x\x07 \u{9b}31m".to_owned();
+        explained.deciding.push("a\rb\u{2066}".to_owned());
+        let page = text(&explained);
+        assert!(!page.chars().any(|it| it != '\n' && it.is_control() || "\u{202e}\u{2066}".contains(it)), "{page:?}");
+    }
+}
