@@ -4,13 +4,14 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test pager-bench build dashboards lint fmt docs
+.PHONY: help demo test pager-bench page-bench build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
 	@echo "make test                all tests"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
+	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
 	@echo "make build               target/release/lockwatch"
 	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
@@ -29,6 +30,11 @@ pager-bench:
 	@scripts/setup pager-bench
 	$(CARGO) build --workspace --locked
 	$(CARGO) run --package lockwatch-lab --locked -- pager $(ARGS)
+
+page-bench:
+	@scripts/setup page-bench
+	$(CARGO) build --workspace --release --locked
+	$(CARGO) run --package lockwatch-lab --release --locked -- page $(ARGS)
 
 build:
 	$(CARGO) build --release --locked
