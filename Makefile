@@ -24,7 +24,7 @@ demo:
 
 test:
 	@scripts/setup test
-	$(CARGO) test --workspace --locked $(ARGS)
+	@CARGO="$(CARGO)" scripts/test $(ARGS)
 
 pager-bench:
 	@scripts/setup pager-bench

@@ -15,6 +15,10 @@ use lockwatch_model::spec::{
 };
 use lockwatch_model::time::ServerTime;
 
+mod truth;
+
+use truth::rule;
+
 const A: &str = "285475da-9152-4c83-822a-67ee2f116a79:42";
 const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
 const OLD: Caps = Caps { pexpiretime: false, ..CAPS };
@@ -74,6 +78,7 @@ fn held(reading: &TaskReading) -> (Mode, usize, u32, Deadline) {
 
 #[test]
 fn value_and_deadline_that_agree_are_one_reading() {
+    let _rule = rule("4 bracket");
     let reading = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
     assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::At(ServerTime(30_000))));
     assert_eq!(read(spec(SchemeKind::Redisson), CAPS, &[free()]).lock, LockReading::Free);
@@ -83,6 +88,7 @@ fn value_and_deadline_that_agree_are_one_reading() {
 
 #[test]
 fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
+    let _rule = rule("4 bracket");
     let torn = vec![Reply::Int(30_000), scan(&[A, "1"]), Reply::Int(31_000)];
     let calm = lock(31_000, &[A, "1"]);
     let reading = read(spec(SchemeKind::Redisson), CAPS, &[torn.clone(), calm]);
@@ -99,6 +105,7 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
 
 #[test]
 fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
+    let _rule = rule("4 bracket");
     let at = |seconds: i64, micros: i64| Reply::Array(vec![Reply::Int(seconds), Reply::Int(micros)]);
     let bracket = |second_left: i64| {
         vec![at(100, 0), Reply::Int(30_000), scan(&[A, "1"]), at(100, 1_000), Reply::Int(second_left)]
@@ -111,6 +118,7 @@ fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
 
 #[test]
 fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
+    let _rule = rule("1 evidence");
     for (code, why) in
         [("NOPERM", Unknown::NoPermission), ("WRONGTYPE", Unknown::WrongType), ("LOADING", Unknown::Loading)]
     {
@@ -123,6 +131,7 @@ fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
 
 #[test]
 fn a_missing_reply_is_never_a_free_lock() {
+    let _rule = rule("1 evidence");
     let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, false, Scope::ALL);
     match task.decode(&[]) {
         Round::Done(reading) => assert_eq!(reading.lock, LockReading::Unknown(Unknown::Protocol)),

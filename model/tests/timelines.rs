@@ -1,10 +1,14 @@
 //! Timelines: what the model must say of a little world in which something happens. They are data, in `timelines/`.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 mod harness;
 mod invariants;
+mod truth;
+
+use truth::Rule;
 
 /// All timelines, or those whose name contains what the environment variable `TIMELINE` says.
 fn files() -> Vec<PathBuf> {
@@ -20,27 +24,49 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
+/// How many of the timelines that guard a rule fail.
+#[derive(Default)]
+struct Tally {
+    failed: usize,
+    all: usize,
+}
+
 #[test]
 fn every_timeline_holds() {
     let files = files();
-    let mut reports = Vec::new();
+    let (mut reports, mut failed) = (Vec::new(), 0);
+    let mut tallies: BTreeMap<Rule, Tally> = BTreeMap::new();
     for path in &files {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         let text = fs::read_to_string(path).expect("a readable timeline");
-        match harness::parse(&text).and_then(|script| harness::play(&script)) {
-            Ok(failures) => reports.extend(failures.iter().map(|failure| format!("{name}: {failure}"))),
-            Err(mistake) => reports.push(format!("{name}: the timeline is wrong: {mistake}\n")),
+        let (rules, failures) = match harness::parse(&text) {
+            Ok(script) => (script.rules.clone(), harness::play(&script)),
+            Err(mistake) => (Vec::new(), Err(mistake)),
+        };
+        let failures = failures.unwrap_or_else(|mistake| vec![format!("the timeline is wrong: {mistake}\n")]);
+        failed += usize::from(!failures.is_empty());
+        reports.extend(failures.iter().map(|failure| format!("{name}: {failure}")));
+        for rule in rules {
+            let tally = tallies.entry(rule).or_default();
+            tally.all += 1;
+            if !failures.is_empty() {
+                tally.failed += 1;
+                reports.push(format!("{name}: {rule}\n"));
+            }
         }
     }
-    let failed = files
-        .iter()
-        .filter(|path| {
-            let name = format!("{}:", path.file_name().unwrap_or_default().to_string_lossy());
-            reports.iter().any(|report| report.starts_with(&name))
-        })
-        .count();
     assert!(!files.is_empty(), "no timeline was found");
-    assert!(reports.is_empty(), "\n\n{}\n{failed} of {} timelines failed", reports.join("\n"), files.len());
+    let broken = broken_rules(tallies);
+    assert!(reports.is_empty(), "\n\n{}\n{failed} of {} timelines failed{broken}", reports.join("\n"), files.len());
+}
+
+/// The rules that broke. First the one with the largest part of its timelines, which is likeliest the cause.
+fn broken_rules(tallies: BTreeMap<Rule, Tally>) -> String {
+    let mut broken: Vec<_> = tallies.into_iter().filter(|(_, tally)| tally.failed > 0).collect();
+    broken.sort_by_key(|(_, tally)| (100 * tally.failed / tally.all, tally.failed));
+    let told =
+        broken.iter().rev().map(|(rule, Tally { failed, all })| format!("\n  {failed} of {all} timelines: {rule}"));
+    told.collect()
 }
 
 /// A timeline that says nothing would always hold.

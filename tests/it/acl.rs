@@ -16,6 +16,7 @@ use lockwatch_model::topology::{cluster, sentinel};
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 
 use crate::support::redis::{RedisServer, Setup};
+use crate::support::truth::rule;
 use crate::support::wait_until;
 
 fn connect(server: &RedisServer, parameters: &str) -> Connection {
@@ -206,6 +207,7 @@ const WRITES_AND_WORSE: [&str; 22] = [
 
 #[test]
 fn the_rule_allows_what_the_agent_sends_and_nothing_else() {
+    let _rule = rule("15 read only");
     let config = hostile_config();
     let Some(server) = RedisServer::start("acl::the_rule_allows_what_the_agent_sends_and_nothing_else") else { return };
     let mut watcher = watcher_of(&server, &config, ServerVersion::default());
@@ -229,6 +231,7 @@ fn the_rule_allows_what_the_agent_sends_and_nothing_else() {
 
 #[test]
 fn the_rule_of_one_task_suffices_for_it() {
+    let _rule = rule("15 read only");
     let Some(server) = RedisServer::start("acl::the_rule_of_one_task_suffices_for_it") else { return };
     for task in hostile_config().tasks {
         let config = config(vec![TaskSpec::clone(&task)]);

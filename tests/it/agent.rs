@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use crate::support::agent::Agent;
 use crate::support::page::Page;
 use crate::support::redis::{Keep, RedisServer};
+use crate::support::truth::rule;
 use crate::support::wait_until;
 
 const SOON: Duration = Duration::from_secs(10);
@@ -98,6 +99,7 @@ fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
 
 #[test]
 fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
+    let _rule = rule("13 series");
     let Some(server) = RedisServer::start("a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing") else {
         return;
     };
@@ -171,6 +173,7 @@ fn a_paused_server_is_unknown_and_a_restarted_one_is_read_again() {
 
 #[test]
 fn a_paused_agent_claims_nothing_false() {
+    let _rule = rule("2 instants");
     let Some(server) = RedisServer::start("a_paused_agent_claims_nothing_false") else { return };
     server.cli(&["SET", "lock:outbound", "me"]);
     let agent = start(&server);
@@ -203,6 +206,7 @@ fn it_ends_when_told_to_though_a_client_is_still_connected() {
 #[cfg(debug_assertions)]
 #[test]
 fn an_engine_that_stands_still_does_not_look_healthy() {
+    let _rule = rule("16 freshness");
     let Some(server) = RedisServer::start("an_engine_that_stands_still_does_not_look_healthy") else { return };
     let folder = tempfile::TempDir::new().unwrap();
     let stall = folder.path().join("stall");

@@ -18,6 +18,7 @@ use crate::snapshots::{
     sentinel_redis, stopped_task,
 };
 use crate::support::skip;
+use crate::support::truth::rule;
 
 /// A series: its name and its labels.
 type Series = (String, BTreeMap<String, String>);
@@ -228,6 +229,7 @@ fn a_task_has_at_most_95_series() {
 
 #[test]
 fn every_state_series_is_there_from_the_first_scrape() {
+    let _rule = rule("13 series");
     let read = page(vec![new_task("outbound")], vec![new_redis("main")]);
     let present: BTreeSet<&str> = read.samples.keys().map(|(name, _)| name.as_str()).collect();
     for metric in TABLE.iter().filter(|metric| metric.kind() != "gauge") {
@@ -248,6 +250,7 @@ fn every_state_series_is_there_from_the_first_scrape() {
 
 #[test]
 fn what_is_not_known_is_absent() {
+    let _rule = rule("13 series");
     let read = page(vec![new_task("outbound")], vec![new_redis("main")]);
     for name in [
         "lockwatch_lock_held",
@@ -317,6 +320,7 @@ fn each_server_of_a_redis_has_its_own_series() {
 
 #[test]
 fn a_free_lock_has_no_holder_and_no_age() {
+    let _rule = rule("13 series");
     let mut task = full_task("outbound");
     task.held = Some(false);
     let read = page(vec![task], vec![]);
@@ -346,6 +350,7 @@ fn a_lock_without_ttl_is_persistent_and_a_torn_one_is_neither() {
 
 #[test]
 fn a_secret_token_is_never_shown() {
+    let _rule = rule("14 hostile bytes");
     let mut task = full_task("outbound");
     let secret = Holder { client: b"s3cr3t-token".to_vec(), thread: None, entries: None, secret: true };
     task.hold = Some(hold(vec![(secret, None)]));
@@ -357,6 +362,7 @@ fn a_secret_token_is_never_shown() {
 
 #[test]
 fn two_threads_of_one_instance_are_one_series() {
+    let _rule = rule("14 hostile bytes");
     let mut task = full_task("outbound");
     let thread = |name: &[u8]| (Holder { thread: Some(name.to_vec()), ..holder(b"client") }, None);
     task.hold = Some(hold(vec![thread(b"1"), thread(b"2")]));
@@ -367,6 +373,7 @@ fn two_threads_of_one_instance_are_one_series() {
 
 #[test]
 fn hostile_names_stay_valid_and_different() {
+    let _rule = rule("14 hostile bytes");
     let mut random = fastrand::Rng::with_seed(20_261_121);
     for round in 0..60 {
         let names: BTreeSet<String> = (0..8).map(|_| hostile_text(&mut random)).collect();
@@ -420,6 +427,7 @@ fn hostile_text(random: &mut fastrand::Rng) -> String {
 
 #[test]
 fn names_given_twice_cost_a_series_not_the_scrape() {
+    let _rule = rule("14 hostile bytes");
     let tasks = vec![full_task("same"), stopped_task("same"), full_task("other")];
     let read = page(tasks, vec![good_redis("main"), new_redis("main")]);
     assert_eq!(read.labels("lockwatch_task_state", "task").len(), 2);

@@ -19,6 +19,7 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::snapshots::{RELOAD, full_task, good_node, good_redis, new_redis, published, stopped_task};
+use crate::support::truth::rule;
 
 /// Long enough for anything that is to happen soon on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
@@ -232,6 +233,7 @@ async fn head_answers_like_get_without_the_body() {
 
 #[tokio::test]
 async fn an_engine_that_stopped_is_not_green() {
+    let _rule = rule("16 freshness");
     let server = start(stale(small())).await;
     for path in ["/metrics", "/-/healthy", "/-/ready", "/", "/api/v1/tasks", "/api/v1/tasks/outbound", "/api/v1/events"]
     {
@@ -511,6 +513,7 @@ async fn many_readers_of_a_big_page_all_get_it() {
 
 #[tokio::test]
 async fn made_up_paths_make_no_series() {
+    let _rule = rule("13 series");
     let series = |page: &Answer| -> Vec<String> {
         page.text().lines().map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
     };

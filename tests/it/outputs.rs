@@ -19,6 +19,7 @@ use crate::snapshots::{
     NOW, cluster_redis, full_task, good_node, good_redis, hold, holder, new_redis, new_task, published, sentinel_redis,
     stopped_task, witness,
 };
+use crate::support::truth::rule;
 
 fn task_json(view: TaskView) -> Value {
     let name = view.spec.name.clone();
@@ -216,6 +217,7 @@ fn list_json(redises: Vec<RedisView>) -> Value {
 
 #[test]
 fn addresses_are_hostile_bytes_too() {
+    let _rule = rule("14 hostile bytes");
     let evil = "evil\"\u{202e}\x1b[2J\n:6379";
     let shown = r#"evil"\xe2\x80\xae\x1b[2J\x0a:6379"#;
     let mut redis = sentinel_redis("main");
@@ -237,6 +239,7 @@ fn addresses_are_hostile_bytes_too() {
 
 #[test]
 fn a_secret_token_is_never_told() {
+    let _rule = rule("14 hostile bytes");
     let mut view = full_task("outbound");
     view.hold = Some(hold(vec![(secret(), None)]));
     let told = task_json(view);
@@ -342,6 +345,7 @@ fn party(holder: Holder, node: Option<&str>) -> Party {
 
 #[test]
 fn each_kind_is_told_at_its_level_without_secrets_or_control_characters() {
+    let _rule = rule("14 hostile bytes");
     for (kind, level, name) in every_kind() {
         let line = describe(&event(kind));
         assert_eq!((line.level, line.kind), (level, name));

@@ -19,6 +19,7 @@ use crate::snapshots::{
     stopped_task, witness,
 };
 use crate::support::html::Element;
+use crate::support::truth::rule;
 
 /// What others may call things: each is told apart from the others, and none is ever markup.
 const HOSTILE: [&str; 9] = [
@@ -330,6 +331,7 @@ fn keep_events(history: &History, task: &TaskView, text: &str) {
 
 #[tokio::test]
 async fn nothing_of_others_becomes_markup() {
+    let _rule = rule("14 hostile bytes");
     let skeletons = async |text: &str| {
         let task = of_others(text);
         let mut redis = good_redis(text);

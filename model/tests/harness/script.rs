@@ -1,10 +1,13 @@
 //! The text of a timeline, line by line.
 
 use super::text::{Want, duration};
+use crate::truth::{self, Rule};
 
 /// A whole timeline.
 #[derive(Debug)]
 pub(crate) struct Script {
+    /// The rules of truth that it guards.
+    pub(crate) rules: Vec<Rule>,
     /// Words of the `config` lines.
     pub(crate) config: Vec<(usize, Vec<String>)>,
     /// All other lines, sorted by instant.
@@ -67,7 +70,7 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
     if !text.starts_with("# ") {
         return Err("line 1: a timeline begins with `# ` and a sentence that says what it shows".to_owned());
     }
-    let mut script = Script { config: Vec::new(), lines: Vec::new(), end: 0 };
+    let mut script = Script { rules: Vec::new(), config: Vec::new(), lines: Vec::new(), end: 0 };
     let mut range = None;
     let mut latest = 0;
     for (index, raw) in text.lines().enumerate() {
@@ -77,6 +80,11 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
             continue;
         }
         let at = |why: String| format!("line {number}: {why}");
+        if let Some(call) = line.strip_prefix("rule: ") {
+            let rule = truth::named(call).ok_or_else(|| at(format!("docs/rules.md has no rule `{call}`")))?;
+            script.rules.push(rule);
+            continue;
+        }
         if let Some(config) = line.strip_prefix("config ") {
             script.config.push((number, words(config)));
             continue;

@@ -16,6 +16,7 @@ use serde_json::Value;
 use super::sse::Stream;
 use crate::http::start;
 use crate::snapshots::{NOW, WALL, full_task, hold, holder, published};
+use crate::support::truth::rule;
 
 const COUNT: usize = 1_000;
 
@@ -113,6 +114,7 @@ fn assert_harmless(text: &str, may_break_lines: bool) {
 
 #[tokio::test]
 async fn hostile_texts_stay_texts() {
+    let _rule = rule("14 hostile bytes");
     let texts = texts();
     let names: BTreeSet<String> = texts.iter().map(|bytes| name(bytes)).collect();
     assert_eq!(names.len(), COUNT, "pairwise different");

@@ -10,6 +10,7 @@ use super::*;
 use crate::support::network::Options;
 use crate::support::redis::Keep;
 use crate::support::sentinels::SentinelOptions;
+use crate::support::truth::rule;
 use crate::support::view::View;
 
 const RIGHT: &str = "sesame-of-the-sentinels";
@@ -46,6 +47,7 @@ impl Trap {
 
 #[test]
 fn a_majority_of_the_configured_sentinels_is_needed() {
+    let _rule = rule("1 evidence");
     let test = "failover::faults::a_majority_of_the_configured_sentinels_is_needed";
     let Some(mut sentinels) = Sentinels::start(test, &SentinelOptions::default()) else { return };
     switch_on(sentinels.server(0));

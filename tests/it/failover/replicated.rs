@@ -6,6 +6,7 @@ use super::*;
 use crate::support::network::Options;
 use crate::support::redis::Keep;
 use crate::support::replicas::Replicated;
+use crate::support::truth::rule;
 
 fn start(test: &str) -> Option<Replicated> {
     Replicated::start(&format!("failover::replicated::{test}"), 1, &Options::default())
@@ -100,6 +101,7 @@ fn the_server_that_says_master_decides() {
 /// A replica would show a lock whose time is over.
 #[test]
 fn a_replica_never_decides() {
+    let _rule = rule("1 evidence");
     let Some(replicated) = start("a_replica_never_decides") else { return };
     let (master, replica) = (replicated.server(0), replicated.server(1));
     switch_on(master);

@@ -7,6 +7,7 @@ use crate::support::network::Options;
 use crate::support::redis::Keep;
 use crate::support::redisson::Redisson;
 use crate::support::sentinels::SentinelOptions;
+use crate::support::truth::rule;
 
 fn start(test: &str, lines: &[&'static str]) -> Option<Sentinels> {
     let servers = Options { lines: lines.to_vec(), ..Options::default() };
@@ -113,6 +114,7 @@ fn redisson_keeps_its_lock_through_a_failover() {
 /// An acknowledged lock that no replica has; once the old master goes on, once it is dead.
 #[test]
 fn locks_that_a_failover_lost_are_split() {
+    let _rule = rule("12 two holders");
     let Some(mut sentinels) = start("locks_that_a_failover_lost_are_split", &[]) else { return };
     switch_on(sentinels.server(0));
     sentinels.wait_settled();
@@ -206,6 +208,7 @@ fn check_split(
 /// The old master and its worker are cut off from everybody else; the program reaches both sides.
 #[test]
 fn a_partition_that_doubles_the_holder_is_split_in_time() {
+    let _rule = rule("12 two holders");
     let Some(sentinels) = start("a_partition_that_doubles_the_holder_is_split_in_time", &[]) else { return };
     switch_on(sentinels.server(0));
     let a = Worker::take(port(&sentinels, 0), LOCK, A, Duration::from_secs(3));

@@ -11,6 +11,7 @@ use super::config;
 use super::locks::{HOLDER, OTHER, connect, switch, take};
 use crate::support::agent::{Agent, PATIENCE, program};
 use crate::support::redis::RedisServer;
+use crate::support::truth::rule;
 use crate::support::{free_port, skip};
 
 /// A configuration whose server does not exist.
@@ -20,6 +21,7 @@ fn nowhere() -> String {
 
 #[test]
 fn every_task_is_on_the_first_page() {
+    let _rule = rule("13 series");
     let tasks: Vec<String> = (0..500).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
     let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
     let agent = Agent::start(&config(free_port(), &tasks));
@@ -44,6 +46,7 @@ fn it_is_ready_when_every_redis_was_tried() {
 
 #[test]
 fn an_engine_that_stands_still_does_not_look_green() {
+    let _rule = rule("16 freshness");
     if cfg!(not(debug_assertions)) {
         return; // A release has no fault points.
     }

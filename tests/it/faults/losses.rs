@@ -8,6 +8,7 @@ use super::config;
 use super::locks::{HOLDER, connect, release, switch, take};
 use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::{Keep, RedisServer};
+use crate::support::truth::rule;
 
 #[test]
 fn a_switch_that_says_neither_is_one_unknown_user() {
@@ -48,11 +49,13 @@ fn a_switch_that_says_neither_is_one_unknown_user() {
 
 #[test]
 fn a_restart_without_the_data_loses_switches() {
+    let _rule = rule("10 lost switches");
     data_is_lost("faults::losses::a_restart_without_the_data_loses_switches", |server| server.restart(Keep::Nothing));
 }
 
 #[test]
 fn a_flush_loses_switches() {
+    let _rule = rule("10 lost switches");
     data_is_lost("faults::losses::a_flush_loses_switches", |server| {
         assert_eq!(server.cli(&["FLUSHALL"]), "OK");
     });

@@ -11,6 +11,7 @@ use super::locks::{connect, take};
 use crate::support::agent::{Agent, PATIENCE};
 use crate::support::html::Element;
 use crate::support::redis::RedisServer;
+use crate::support::truth::rule;
 use crate::support::view::View;
 
 /// Pairwise different, some by nothing but a byte that must be escaped or by an escape spelled out.
@@ -35,6 +36,7 @@ const HOSTILE: [&[u8]; 16] = [
 
 #[test]
 fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
+    let _rule = rule("14 hostile bytes");
     let test = "faults::names::hostile_bytes_are_escaped_everywhere_and_stay_different";
     let Some(server) = RedisServer::start(test) else { return };
     let mut redis = connect(server.port);

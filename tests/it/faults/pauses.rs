@@ -6,6 +6,7 @@ use super::locks::{HOLDER, OTHER, Watchdog, connect, release, switch, take};
 use super::{config, redis_block};
 use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::RedisServer;
+use crate::support::truth::rule;
 use crate::support::view::View;
 
 #[test]
@@ -38,6 +39,7 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
 
 #[test]
 fn a_stopped_server_blinds_and_resolves_nothing() {
+    let _rule = rule("7 gaps");
     let Some(server) = RedisServer::start("faults::pauses::a_stopped_server_blinds_and_resolves_nothing") else {
         return;
     };
@@ -114,6 +116,7 @@ fn expect_truth(agent: &Agent, blind_after: &str, truth: impl Fn(&View) -> bool)
 
 #[test]
 fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
+    let _rule = rule("2 instants");
     let test = "faults::pauses::a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile";
     let Some(server) = RedisServer::start(test) else { return };
     switch(&mut connect(server.port), "users", &[("anna", "1")]);
@@ -139,6 +142,7 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
 
 #[test]
 fn a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile() {
+    let _rule = rule("11 blind handover");
     let test = "faults::pauses::a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile";
     let Some(server) = RedisServer::start(test) else { return };
     let mut redis = connect(server.port);

@@ -6,6 +6,7 @@ use super::config;
 use super::locks::{HOLDER, Watchdog, connect, switch, take};
 use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::RedisServer;
+use crate::support::truth::rule;
 use crate::support::view::View;
 
 const BAD: &str = "redis:\n  main: {url: nonsense}\ntasks:\n  - {name: kept, lock: {key: a}, grace: soon}\n";
@@ -73,6 +74,7 @@ fn a_reload_over_http_must_be_allowed() {
 
 #[test]
 fn unchanged_tasks_keep_everything() {
+    let _rule = rule("13 series");
     let Some(server) = RedisServer::start("faults::reload::unchanged_tasks_keep_everything") else { return };
     switch(&mut connect(server.port), "users", &[("anna", "1")]);
     switch(&mut connect(server.port), "others", &[("ben", "1")]);

@@ -11,6 +11,7 @@ use super::redis_block;
 use crate::support::agent::{Agent, PATIENCE};
 use crate::support::free_port;
 use crate::support::redis::{Keep, RedisServer};
+use crate::support::truth::rule;
 use crate::support::view::View;
 
 /// For so long a trouble is looked at.
@@ -153,6 +154,7 @@ fn a_busy_server() {
 
 #[test]
 fn a_paused_server() {
+    let _rule = rule("1 evidence");
     let Some(server) = RedisServer::start("faults::servers::a_paused_server") else { return };
     lay_out(&mut connect(server.port), "sick");
     let Some(ward) = Ward::open("faults::servers::a_paused_server", server.port, "") else { return };
@@ -164,6 +166,7 @@ fn a_paused_server() {
 
 #[test]
 fn a_master_that_becomes_a_replica() {
+    let _rule = rule("1 evidence");
     let test = "faults::servers::a_master_that_becomes_a_replica";
     let (Some(server), Some(master)) = (RedisServer::start(test), RedisServer::start(test)) else { return };
     lay_out(&mut connect(server.port), "sick");

@@ -6,6 +6,7 @@ use crate::support::html::Element;
 use crate::support::page::Page;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::{Redisson, word};
+use crate::support::truth::rule;
 
 /// Tasks whose names are the keys of their locks, wanted unset.
 fn tasks(names: &[&str]) -> String {
@@ -177,6 +178,7 @@ fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_other
 /// Names that end a label, a line or a string where they are not escaped, and bytes that are no text at all.
 #[test]
 fn locks_with_hostile_names_are_watched_and_told_apart() {
+    let _rule = rule("14 hostile bytes");
     let test = "live::kinds: hostile names";
     let names: [&[u8]; 8] = [
         b"quote\"} 1",

@@ -8,6 +8,7 @@ use crate::support::agent::Agent;
 use crate::support::page::Page;
 use crate::support::redis::RedisServer;
 use crate::support::skip;
+use crate::support::truth::rule;
 
 /// Takes and releases locks on command, a line each; answers with the token.
 const PROGRAM: &str = r"
@@ -71,6 +72,7 @@ fn has_redis_py(python: &str) -> bool {
 
 #[test]
 fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_secret() {
+    let _rule = rule("14 hostile bytes");
     let test = "live::string: redis-py";
     let Some(server) = RedisServer::start(test) else { return };
     let Some(mut redis_py) = RedisPy::start(test, &server) else { return };

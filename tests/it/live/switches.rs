@@ -4,6 +4,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::{LOCK, SOON, Scene, TASK, USERS, check_calm, greatest, one_task, verdicts};
+use crate::support::truth::rule;
 
 /// It was off for longer than any threshold; its worker needs three seconds, within the grace of six.
 #[test]
@@ -42,6 +43,7 @@ fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_
 /// The order of events in a service: the switch goes off, the worker sees it and releases a little later.
 #[test]
 fn switch_offs_with_a_release_soon_after_leave_no_gap() {
+    let _rule = rule("5 order");
     const ROUNDS: u32 = 30;
     let test = "live::switches: off";
     let Some(mut scene) = Scene::open(test, "100ms", &one_task("grace: 1s, settle: 300ms")) else { return };
@@ -78,6 +80,7 @@ fn switch_offs_with_a_release_soon_after_leave_no_gap() {
 /// Every hold is too short to settle, so the gap goes on, grows past the grace and never begins anew.
 #[test]
 fn a_holder_that_takes_the_lock_for_a_second_at_a_time_does_not_end_being_down() {
+    let _rule = rule("8 settling");
     let test = "live::switches: crash loop";
     let Some(mut scene) = Scene::open(test, "500ms", &one_task("grace: 8s")) else { return };
     scene.connect("c1", 9_000);

@@ -1,10 +1,12 @@
 //! Ordinary handovers.
 
 use super::{LOCK, SOON, Scene, TASK, check_calm, one_task};
+use crate::support::truth::rule;
 
 /// By unlock, while the other client waits in `lock()`: milliseconds lie between the holds.
 #[test]
 fn a_thousand_handovers_are_neither_a_split_nor_down() {
+    let _rule = rule("12 two holders");
     const HANDOVERS: f64 = 1_000.0;
     let test = "live::take_over: a thousand handovers";
     let Some(mut scene) = Scene::open(test, "100ms", &one_task("grace: 1s, settle: 1s")) else { return };

@@ -13,6 +13,7 @@ use lockwatch_model::reply::{Command, Reply};
 
 use super::config;
 use crate::support::redis::{Keep, RedisServer};
+use crate::support::truth::rule;
 use crate::support::{eventually, send_signal, wait_until};
 
 fn bytes(text: &str) -> Reply {
@@ -74,6 +75,7 @@ async fn a_batch_is_answered_in_order_and_refusals_are_data() {
 
 #[tokio::test]
 async fn batches_under_way_together_get_their_own_replies() {
+    let _rule = rule("3 connection");
     let Some(server) = RedisServer::start("batches_under_way_together_get_their_own_replies") else { return };
     let connection = connect(&config(server.port)).await.unwrap();
     let ask = async |connection: &Connection, who: usize| {
@@ -251,6 +253,7 @@ fn impostor(script: impl FnOnce(std::net::TcpStream) + Send + 'static) -> u16 {
 
 #[tokio::test]
 async fn what_is_not_redis_is_found_out() {
+    let _rule = rule("3 connection");
     let says = |text: &'static [u8]| {
         impostor(move |mut stream| {
             let _hung_up = stream.write_all(text);

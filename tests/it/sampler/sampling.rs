@@ -20,6 +20,7 @@ use super::config;
 use crate::support::free_port;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::{Keep, RedisServer};
+use crate::support::truth::rule;
 
 /// Longest time for anything to happen.
 const SOON: Duration = Duration::from_secs(10);
@@ -122,6 +123,7 @@ fn hold_all(server: &RedisServer, tasks: u32) {
 
 #[tokio::test]
 async fn every_task_is_read_once_per_interval() {
+    let _rule = rule("6 confirmation");
     let Some(server) = RedisServer::start("every_task_is_read_once_per_interval") else { return };
     hold_all(&server, 3);
     let config = RedisConfig { interval: Duration::from_millis(200), ..config(server.port) };
@@ -146,6 +148,7 @@ async fn every_task_is_read_once_per_interval() {
 
 #[tokio::test]
 async fn an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long() {
+    let _rule = rule("6 confirmation");
     let test = "an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long";
     let Some(server) = RedisServer::start(test) else { return };
     server.cli(&["SET", "lock:0", &owner(0), "PX", "700"]);
@@ -167,6 +170,7 @@ async fn an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long() 
 
 #[tokio::test]
 async fn replies_are_never_attributed_to_another_question() {
+    let _rule = rule("3 connection");
     let Some(server) = RedisServer::start("replies_are_never_attributed_to_another_question") else { return };
     const TASKS: u32 = 40;
     hold_all(&server, TASKS);
@@ -210,6 +214,7 @@ async fn replies_are_never_attributed_to_another_question() {
 
 #[tokio::test]
 async fn each_fault_has_its_reason_and_is_got_over() {
+    let _rule = rule("3 connection");
     let Some(mut server) = RedisServer::start("each_fault_has_its_reason_and_is_got_over") else { return };
     hold_all(&server, 2);
     let proxy = Proxy::start(server.port);
@@ -316,6 +321,7 @@ async fn without_a_server_each_tick_fails_for_all_tasks_and_dials_are_few() {
 
 #[tokio::test]
 async fn a_replica_is_not_believed_and_the_connection_stays() {
+    let _rule = rule("1 evidence");
     let test = "a_replica_is_not_believed_and_the_connection_stays";
     let (Some(master), Some(replica)) = (RedisServer::start(test), RedisServer::start(test)) else { return };
     replica.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]);

@@ -13,6 +13,8 @@ pub(crate) mod redisson;
 pub(crate) mod replicas;
 pub(crate) mod sentinels;
 pub(crate) mod skip;
+#[path = "../../../model/tests/truth/mod.rs"]
+pub(crate) mod truth;
 pub(crate) mod view;
 
 use std::net::TcpListener;

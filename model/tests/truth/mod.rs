@@ -1,0 +1,60 @@
+//! The rules of truth, as docs/rules.md names them, so that a check that fails can say which of them is broken.
+#![allow(dead_code, reason = "shared by tests that each use a part of it")]
+
+use std::fmt;
+
+const PAGE: &str = include_str!("../../../docs/rules.md");
+
+/// One rule of the page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Rule {
+    /// Its number.
+    pub(crate) number: u32,
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it says, in a sentence.
+    pub(crate) sentence: &'static str,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "breaks rule {}, {}: {} (docs/rules.md)", self.number, self.name, self.sentence)
+    }
+}
+
+/// All rules, in the page's order.
+pub(crate) fn all() -> Vec<Rule> {
+    PAGE.split("\n## ").skip(1).map(of_section).collect()
+}
+
+/// A section is a line `6. confirmation`, an empty line, the sentence, and more.
+fn of_section(text: &'static str) -> Rule {
+    let mut lines = text.lines();
+    let (number, name) = lines.next().and_then(|line| line.split_once(". ")).expect("docs/rules.md: `## 6. name`");
+    let sentence = lines.nth(1).unwrap_or_default();
+    Rule { number: number.parse().expect("docs/rules.md: a number"), name, sentence }
+}
+
+/// The rule that is called `6 confirmation`.
+pub(crate) fn named(call: &str) -> Option<Rule> {
+    all().into_iter().find(|rule| call == format!("{} {}", rule.number, rule.name))
+}
+
+/// For a test that guards a rule: `let _rule = rule("6 confirmation");` as its first line. If it fails, it says so.
+///
+/// # Panics
+/// When the page has no such rule.
+pub(crate) fn rule(call: &str) -> Guards {
+    Guards(named(call).unwrap_or_else(|| panic!("docs/rules.md has no rule `{call}`")))
+}
+
+/// A test that guards a rule is running.
+pub(crate) struct Guards(Rule);
+
+impl Drop for Guards {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("\n{}", self.0);
+        }
+    }
+}
