@@ -6,4 +6,5 @@
 
 pub mod page;
 pub mod pager;
+pub mod sabotage;
 pub mod stack;

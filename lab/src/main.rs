@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Parser;
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
+use lockwatch_lab::sabotage::{self, SabotageArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,6 +19,8 @@ enum Line {
     Pager(PagerArgs),
     /// Open the page in a real browser, and report how late it is, how heavy, and what it costs
     Page(PageArgs),
+    /// Try deliberate mistakes in a copy of the work tree, and report which check catches each
+    Sabotage(SabotageArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -44,6 +47,7 @@ fn run(line: Line) -> anyhow::Result<bool> {
         }
         Line::Pager(args) => bench(pager::run(args)),
         Line::Page(args) => bench(page::run(args)),
+        Line::Sabotage(args) => bench(sabotage::run(args)),
     }
 }
 

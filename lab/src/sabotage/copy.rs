@@ -1,0 +1,122 @@
+//! A copy of the work tree, as it is now, in which a sabotage can be tried. It is kept, with what was compiled of it, so that the
+//! next sabotage costs little; only what differs is written, because the compiler goes by the time of the last change.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+use tempfile::TempDir;
+
+use super::patch::Patch;
+
+/// The copy.
+#[derive(Debug)]
+pub(super) struct Copy {
+    original: PathBuf,
+    tree: PathBuf,
+    _temporary: Option<TempDir>,
+}
+
+impl Copy {
+    /// The copy that is kept in `target/sabotage/` of the work tree `root`.
+    pub(super) fn of(root: &Path) -> anyhow::Result<Copy> {
+        let tree = root.join("target/sabotage/tree");
+        fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
+        let copy = Copy { original: root.to_owned(), tree, _temporary: None };
+        copy.restore()?;
+        Ok(copy)
+    }
+
+    /// A copy for a moment, in which nothing is compiled.
+    pub(super) fn apart(root: &Path) -> anyhow::Result<Copy> {
+        let folder = TempDir::new()?;
+        Ok(Copy { original: root.to_owned(), tree: folder.path().to_owned(), _temporary: Some(folder) })
+    }
+
+    pub(super) fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    /// Where logs and what is compiled may lie.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.tree.with_file_name(name)
+    }
+
+    /// Makes it equal to the work tree again.
+    pub(super) fn restore(&self) -> anyhow::Result<()> {
+        let files = listed(&self.original)?;
+        for file in &files {
+            let (from, to) = (self.original.join(file), self.tree.join(file));
+            let Ok(content) = fs::read(&from) else { continue }; // Deleted, but not yet in git.
+            if fs::read(&to).is_ok_and(|old| old == content) {
+                continue;
+            }
+            if let Some(folder) = to.parent() {
+                fs::create_dir_all(folder)?;
+            }
+            fs::write(&to, content).with_context(|| format!("cannot write {}", to.display()))?;
+            fs::set_permissions(&to, fs::metadata(&from)?.permissions())?;
+        }
+        self.remove_others(&self.tree, &files)
+    }
+
+    /// Removes what a sabotage added.
+    fn remove_others(&self, folder: &Path, files: &BTreeSet<PathBuf>) -> anyhow::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            let name = path.strip_prefix(&self.tree).unwrap_or(&path).to_owned();
+            if path.is_dir() && !path.is_symlink() {
+                // What tests leave there is theirs.
+                if !name.ends_with("target") {
+                    self.remove_others(&path, files)?;
+                }
+            } else if !files.contains(&name) || !self.original.join(&name).exists() {
+                fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies a sabotage. Lines that have moved are found where they are now; with too much changed around them, it fails.
+    pub(super) async fn apply(&self, patch: &Patch) -> anyhow::Result<()> {
+        let file = patch.file.canonicalize().with_context(|| format!("no patch: {}", patch.file.display()))?;
+        let mut first = None;
+        for how in [&["-C3"][..], &["--recount", "-C3"], &["--recount", "-C1"]] {
+            let done = tokio::process::Command::new("git")
+                .arg("apply")
+                .args(how)
+                .arg(&file)
+                .current_dir(&self.tree)
+                // Within another repository it would leave out everything that is not below the present folder of that.
+                .env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap_or(&self.tree))
+                .output()
+                .await
+                .context("git is needed to apply patches")?;
+            if done.status.success() {
+                return self.is_changed(patch);
+            }
+            first.get_or_insert(String::from_utf8_lossy(&done.stderr).trim().replace('\n', "; "));
+        }
+        bail!("it does not apply any more: {}", first.unwrap_or_default())
+    }
+
+    fn is_changed(&self, patch: &Patch) -> anyhow::Result<()> {
+        let differs = |file: &String| fs::read(self.tree.join(file)).ok() != fs::read(self.original.join(file)).ok();
+        ensure!(patch.touches.iter().any(differs), "it changes nothing");
+        Ok(())
+    }
+}
+
+/// The files of the work tree: what git knows, and what is new and not ignored.
+fn listed(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
+    let listed = Command::new("git")
+        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("git is needed to list the files of the work tree")?;
+    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr).trim());
+    let text = String::from_utf8(listed.stdout).context("a file's name is no UTF-8")?;
+    Ok(text.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())
+}

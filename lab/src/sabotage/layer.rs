@@ -1,0 +1,259 @@
+//! The suite in layers, from cheap to dear, and how one is run over the copy.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::catch::{self, Catch};
+use super::copy::Copy;
+use super::patch::Patch;
+
+/// A part of the suite.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Layer {
+    /// The model's unit tests and timelines.
+    Timelines,
+    /// Its other tests: the table of verdicts, replies, evidence.
+    Model,
+    /// Random inputs, and what must hold of every snapshot.
+    Random,
+    /// Thousands of virtual hours, where there is a simulator.
+    Simulation,
+    /// The program's unit tests.
+    Unit,
+    /// The integration tests that are nearest.
+    Near,
+    /// All integration tests that need no other language's tools.
+    All,
+}
+
+/// How a layer ended.
+#[derive(Debug)]
+pub(super) enum Ran {
+    Passed,
+    Failed(Catch),
+    NotBuilt(String),
+}
+
+/// Tests of the model that are layers of their own.
+const DEAR: [&str; 2] = ["random", "simulation"];
+/// Integration tests that need Maven, npm or a browser, or that are about what surrounds the program.
+const FOREIGN: [&str; 6] = ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
+/// A room of the program, and the integration tests about it.
+const ROOMS: [(&str, &[&str]); 9] = [
+    ("src/output/", &["exposition::", "outputs::", "api::", "pages::"]),
+    ("src/http", &["http::", "api::", "live_feed::", "pages::", "exposition::"]),
+    ("src/sampler", &["sampler::", "faults::", "failover::faults"]),
+    ("src/redis", &["sampler::", "acl::", "faults::"]),
+    ("src/engine", &["agent::", "faults::lifecycle", "live::"]),
+    ("src/config", &["config::", "acl::", "cli::"]),
+    ("src/record", &["replay::"]),
+    ("src/agent", &["agent::", "faults::reload", "faults::lifecycle"]),
+    ("model/", &["sampler::", "faults::", "live::", "agent::"]),
+];
+/// A hole in the arrows of the architecture is near to everything.
+const ALWAYS_NEAR: &str = "architecture::";
+const COMPILING_LIMIT: Duration = Duration::from_secs(1_800);
+
+impl Layer {
+    /// All, from cheap to dear.
+    pub(super) const ALL: [Layer; 7] =
+        [Layer::Timelines, Layer::Model, Layer::Random, Layer::Simulation, Layer::Unit, Layer::Near, Layer::All];
+
+    /// As it is called on the command line and in the table.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Layer::Timelines => "timelines",
+            Layer::Model => "model",
+            Layer::Random => "random",
+            Layer::Simulation => "simulation",
+            Layer::Unit => "unit",
+            Layer::Near => "near",
+            Layer::All => "all",
+        }
+    }
+
+    fn of_the_model(self) -> bool {
+        self < Layer::Unit
+    }
+
+    /// Whether its tests depend on how quick the machine is: what fails there must fail twice.
+    fn leans_on_time(self) -> bool {
+        matches!(self, Layer::Near | Layer::All)
+    }
+
+    /// A check that takes longer than this hangs, which is a failure too.
+    fn limit(self) -> Duration {
+        Duration::from_secs(if self == Layer::All { 1_800 } else { 600 })
+    }
+}
+
+/// The suite over the copy.
+pub(super) struct Suite<'a> {
+    copy: &'a Copy,
+    layers: Vec<Layer>,
+    patches: &'a [Patch],
+}
+
+impl<'a> Suite<'a> {
+    /// Those of `layers` that exist.
+    pub(super) fn new(copy: &'a Copy, layers: Vec<Layer>, patches: &'a [Patch]) -> Suite<'a> {
+        let simulated = copy.tree().join("model/tests/simulation.rs").exists();
+        let layers = layers.into_iter().filter(|layer| *layer != Layer::Simulation || simulated).collect();
+        Suite { copy, layers, patches }
+    }
+
+    /// The layers that can notice a sabotage: nothing of the program is in the model.
+    pub(super) fn layers_of(&self, patch: &Patch) -> Vec<Layer> {
+        let in_model = patch.touches_any("model/");
+        self.layers.iter().copied().filter(|layer| in_model || !layer.of_the_model()).collect()
+    }
+
+    /// The layers that some of the sabotages will surely need: without one that survives, not the last.
+    pub(super) fn layers_of_all(&self) -> Vec<Layer> {
+        let needed = |layer: &Layer| self.patches.iter().any(|patch| self.layers_of(patch).contains(layer));
+        let only_last = self.layers == [Layer::All];
+        self.layers.iter().copied().filter(|layer| needed(layer) && (only_last || *layer != Layer::All)).collect()
+    }
+
+    /// Runs a layer with `patch` applied; `None`: with nothing applied, for all patches.
+    pub(super) async fn run(&self, layer: Layer, patch: Option<&Patch>) -> anyhow::Result<Ran> {
+        let (what, tests) = self.arguments(layer, patch);
+        let log = self.log(layer, patch)?;
+        let build = [&["test", "--locked", "--no-run"], strs(&what).as_slice()].concat();
+        if !self.cargo(&build, COMPILING_LIMIT, &log).await?.is_some_and(|status| status.success()) {
+            return Ok(Ran::NotBuilt(catch::compiler_errors(&read(&log)?)));
+        }
+        let run = [&["test", "--locked", "--no-fail-fast"], strs(&what).as_slice(), &["--"], &strs(&tests)].concat();
+        let caught = self.tested(layer, &run, &log).await?;
+        let Some(catch) = caught else { return Ok(Ran::Passed) };
+        if !layer.leans_on_time() || catch.checks.is_empty() {
+            return Ok(Ran::Failed(catch));
+        }
+        // On a busy machine a test may fail for no reason of ours: once is no catch.
+        let names: Vec<&str> =
+            catch.checks.iter().filter_map(|check| check.split_once("::")).map(|(_, name)| name).collect();
+        let again =
+            [&["test", "--locked", "--no-fail-fast"], strs(&what).as_slice(), &["--", "--exact"], &names].concat();
+        Ok(self.tested(layer, &again, &log).await?.map_or(Ran::Passed, Ran::Failed))
+    }
+
+    async fn tested(&self, layer: Layer, arguments: &[&str], log: &Path) -> anyhow::Result<Option<Catch>> {
+        let ended = self.cargo(arguments, layer.limit(), log).await?;
+        if ended.is_some_and(|status| status.success()) {
+            return Ok(None);
+        }
+        let mut catch = Catch::of(&read(log)?);
+        if ended.is_none() {
+            catch.said.insert(0, format!("the tests did not end within {} s", layer.limit().as_secs()));
+        }
+        Ok(Some(catch))
+    }
+
+    /// What cargo shall build, and what it shall run of that.
+    fn arguments(&self, layer: Layer, patch: Option<&Patch>) -> (Vec<String>, Vec<String>) {
+        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let model = |more: Vec<String>| [owned(&["-p", "lockwatch-model"]), more].concat();
+        let program = |more: &[&str]| [owned(&["-p", "lockwatch"]), owned(more)].concat();
+        match layer {
+            Layer::Timelines => (model(owned(&["--lib", "--test", "timelines"])), Vec::new()),
+            Layer::Model => (model(self.other_tests_of_the_model()), Vec::new()),
+            Layer::Random | Layer::Simulation => (model(owned(&["--test", layer.name()])), Vec::new()),
+            Layer::Unit => (program(&["--lib"]), Vec::new()),
+            Layer::Near => (program(&["--test", "it"]), self.near(patch)),
+            Layer::All => {
+                (program(&["--test", "it"]), FOREIGN.iter().flat_map(|name| owned(&["--skip", name])).collect())
+            }
+        }
+    }
+
+    fn other_tests_of_the_model(&self) -> Vec<String> {
+        let files = std::fs::read_dir(self.copy.tree().join("model/tests")).into_iter().flatten().flatten();
+        let rust = files.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|rust| rust == "rs"));
+        let names = rust.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
+        let mut others: Vec<String> =
+            names.filter(|name| name != "timelines" && !DEAR.contains(&name.as_str())).collect();
+        others.sort();
+        others.into_iter().flat_map(|name| ["--test".to_owned(), name]).collect()
+    }
+
+    /// The integration tests nearest to `patch`, or to all.
+    fn near(&self, patch: Option<&Patch>) -> Vec<String> {
+        let patches = patch.map_or(self.patches, std::slice::from_ref);
+        let mut near: Vec<String> = patches.iter().flat_map(near_to).collect();
+        near.push(ALWAYS_NEAR.to_owned());
+        near.sort();
+        near.dedup();
+        near.extend(FOREIGN.iter().flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]));
+        near
+    }
+
+    fn log(&self, layer: Layer, patch: Option<&Patch>) -> anyhow::Result<PathBuf> {
+        let folder = self.copy.beside("logs");
+        std::fs::create_dir_all(&folder)?;
+        let name = patch.map_or("baseline", |patch| &patch.name);
+        Ok(folder.join(format!("{name}.{}.log", layer.name())))
+    }
+
+    /// Runs cargo in the copy, with all that it says in `log`; `None`: it did not end in time.
+    async fn cargo(&self, arguments: &[&str], limit: Duration, log: &Path) -> anyhow::Result<Option<ExitStatus>> {
+        let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
+        let mut cargo = tokio::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo
+            .args(arguments)
+            .current_dir(self.copy.tree())
+            .env("CARGO_TARGET_DIR", self.copy.beside("build"))
+            .env("CARGO_TERM_COLOR", "never")
+            .env("RUST_BACKTRACE", "0")
+            .stdin(Stdio::null())
+            .stderr(out.try_clone()?)
+            .stdout(out)
+            .process_group(0);
+        let mut child = cargo.spawn().context("cannot start cargo")?;
+        let group = Group(child.id());
+        let ended = tokio::time::timeout(limit, child.wait()).await;
+        match ended {
+            Ok(status) => {
+                std::mem::forget(group);
+                Ok(Some(status?))
+            }
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// Cargo and the tests that it runs; they end with this.
+struct Group(Option<u32>);
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(id) = self.0 {
+            let kill =
+                std::process::Command::new("sh").args(["-c", r#"kill -s KILL -- "-$0""#, &id.to_string()]).status();
+            if let Err(error) = kill {
+                eprintln!("cannot stop process group {id}: {error}");
+            }
+        }
+    }
+}
+
+fn near_to(patch: &Patch) -> Vec<String> {
+    if !patch.near.is_empty() {
+        return patch.near.clone();
+    }
+    let rooms = ROOMS.iter().filter(|(room, _)| patch.touches_any(room));
+    rooms.flat_map(|(_, tests)| tests.iter().map(|test| (*test).to_owned())).collect()
+}
+
+fn strs(words: &[String]) -> Vec<&str> {
+    words.iter().map(String::as_str).collect()
+}
+
+/// What cargo said; tests may print anything.
+fn read(log: &Path) -> anyhow::Result<String> {
+    let bytes = std::fs::read(log).with_context(|| format!("cannot read {}", log.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
