@@ -4,14 +4,15 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test pager-bench page-bench build dashboards lint fmt docs
+.PHONY: help demo test pager-bench page-bench sabotage build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
-	@echo "make test                all tests"
+	@echo "make test                all tests, and which rules of docs/rules.md broke"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
+	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
 	@echo "make build               target/release/lockwatch"
 	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
@@ -35,6 +36,10 @@ page-bench:
 	@scripts/setup page-bench
 	$(CARGO) build --workspace --release --locked
 	$(CARGO) run --package lockwatch-lab --release --locked -- page $(ARGS)
+
+sabotage:
+	@scripts/setup test
+	$(CARGO) run --package lockwatch-lab --locked -- sabotage --table docs/sabotages.md $(ARGS)
 
 build:
 	$(CARGO) build --release --locked

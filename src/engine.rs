@@ -236,6 +236,7 @@ mod tests {
 
     #[tokio::test]
     async fn snapshots_come_without_any_input_and_are_coalesced() {
+        let _rule = crate::truth::rule("16 freshness");
         let (inputs, mut snapshots, engine) = start();
         let began = Instant::now();
         let mut count = 0;

@@ -27,3 +27,7 @@ pub mod sampler;
 pub mod status;
 pub mod telemetry;
 pub mod terminal;
+
+#[cfg(test)]
+#[path = "../model/tests/truth/mod.rs"]
+mod truth;

@@ -98,7 +98,7 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
         outcomes.push(outcome);
     }
     copy.restore()?;
-    if let Some(page) = args.table.as_ref().filter(|_| !args.dry_run) {
+    if let Some(page) = args.table.as_ref().filter(|_| !args.dry_run && !args.short) {
         table::write(page, &outcomes, &all(&root)?)?;
     }
     let good = outcomes.iter().filter(|outcome| matches!(outcome.fate, Fate::Caught(_) | Fate::Applies)).count();

@@ -209,6 +209,7 @@ mod tests {
 
     #[test]
     fn the_rest_is_escaped() {
+        let _rule = crate::truth::rule("14 hostile bytes");
         let cases: [(&[u8], &str); 9] = [
             (b"a\\b", r"a\\b"),
             (b"a\nb\r\x1b[2J", r"a\x0ab\x0d\x1b[2J"),
@@ -243,6 +244,7 @@ mod tests {
 
     #[test]
     fn any_bytes_can_be_read_back_and_no_two_look_alike() {
+        let _rule = crate::truth::rule("14 hostile bytes");
         let mut random = fastrand::Rng::with_seed(0x10c4);
         let mut seen: HashMap<String, Vec<u8>> = HashMap::new();
         for _ in 0..20_000 {
@@ -267,6 +269,7 @@ mod tests {
 
     #[test]
     fn a_secret_shows_only_its_digest() {
+        let _rule = crate::truth::rule("14 hostile bytes");
         let holder = |secret| Holder { client: b"abc".to_vec(), thread: Some(b"7".to_vec()), entries: None, secret };
         assert_eq!(holder_label(&holder(true)), "ba7816bf"); // the well-known SHA-256 of "abc"
         assert_eq!(holder_label(&holder(false)), "abc");

@@ -296,6 +296,7 @@ mod tests {
 
     #[test]
     fn replies_are_counted_however_they_are_cut() {
+        let _rule = crate::truth::rule("3 connection");
         let bytes = b"+OK\r\n:-12\r\n$5\r\na\r\nbc\r\n$-1\r\n*-1\r\n*2\r\n*1\r\n$0\r\n\r\n:1\r\n*0\r\n-ERR no\r\n";
         for cut in [1, 2, 3, 7, 1_000] {
             assert_eq!(scan(bytes, cut, 8), Ok((8, bytes.len())), "pieces of {cut}");
@@ -311,6 +312,7 @@ mod tests {
 
     #[test]
     fn what_is_not_resp2_is_refused() {
+        let _rule = crate::truth::rule("3 connection");
         let strange: [&[u8]; 14] = [
             b"HTTP/1.1 400 Bad Request\r\n",
             b"\x15\x03\x01\x00\x02\x02\x46",
@@ -336,6 +338,7 @@ mod tests {
 
     #[test]
     fn what_nobody_asked_for_is_refused() {
+        let _rule = crate::truth::rule("3 connection");
         assert_eq!(scan(b"+OK\r\n+OK\r\n", 3, 1), Err(Fault::Unasked));
         assert_eq!(scan(b"-ERR max number of clients reached\r\n", 3, 0), Err(Fault::Unasked));
     }

@@ -124,3 +124,30 @@ impl Question {
         Ok(answer)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lockwatch_model::accept::RoleCheck;
+    use lockwatch_model::read::Scope;
+    use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
+
+    use super::*;
+    use crate::truth::rule;
+
+    /// What vouches for the answers must have been said after them.
+    #[test]
+    fn role_and_nonce_are_asked_for_last() {
+        let _rule = rule("1 evidence");
+        let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+        let spec = Arc::new(TaskSpec::new("a", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson)));
+        let reads = vec![(TaskIndex(0), TaskRead::new(spec, caps, true, Scope::ALL))];
+        let (_question, commands) = Question::new(reads, caps, Standing::Decides, b"n1".to_vec());
+        let names: Vec<_> = commands.iter().map(|command| command.args[0].as_slice()).collect();
+        assert_eq!(names.first(), Some(&&b"TIME"[..]));
+        assert_eq!(names[names.len() - 3..], [&b"TIME"[..], b"ROLE", b"ECHO"]);
+        let answers = commands.iter().filter(|command| command.args.iter().any(|word| word == b"lock"));
+        assert_eq!(answers.count(), 3, "the lock is asked for between");
+    }
+}

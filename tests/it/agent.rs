@@ -190,6 +190,31 @@ fn a_paused_agent_claims_nothing_false() {
     assert_eq!(page.ends("outbound", "ended_early"), 0.0);
 }
 
+/// However often somebody looks: only the sampler asks, at its own pace.
+#[test]
+fn no_request_touches_redis() {
+    let _rule = rule("15 read only");
+    let Some(server) = RedisServer::start("no_request_touches_redis") else { return };
+    let slow = configuration(&server, &["outbound"]).replace("interval: 200ms", "interval: 1h");
+    let agent = Agent::start(&slow);
+    // Nobody holds it: the first look is confirmed, and the gap is looked at after its grace.
+    agent.until(SOON, "it is down", |page| page.of("outbound", "task_down_seconds") > Some(2.0));
+    let count = || {
+        let number = |field| server.info(field).and_then(|text| text.parse::<u64>().ok()).expect("a count");
+        (number("total_connections_received"), number("total_commands_processed"))
+    };
+    // Counting costs as much each time.
+    let (before, own) = (count(), count());
+    for _ in 0..50 {
+        for path in ["/metrics", "/", "/tasks/outbound", "/api/v1/tasks", "/badge/outbound.svg", "/-/healthy"] {
+            assert_eq!(agent.get(path).status, 200, "{path}");
+        }
+    }
+    let after = count();
+    let per_count = (own.0 - before.0, own.1 - before.1);
+    assert_eq!((after.0 - own.0, after.1 - own.1), per_count, "connections and commands for 300 requests");
+}
+
 #[test]
 fn it_ends_when_told_to_though_a_client_is_still_connected() {
     let Some(server) = RedisServer::start("it_ends_when_told_to_though_a_client_is_still_connected") else { return };

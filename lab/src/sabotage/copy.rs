@@ -1,8 +1,8 @@
-//! A copy of the work tree, as it is now, in which a sabotage can be tried. It is kept, with what was compiled of it, so that the
-//! next sabotage costs little; only what differs is written, because the compiler goes by the time of the last change.
+//! A copy of the work tree, as it was at the beginning, in which sabotages can be tried. It is kept, with what was compiled of it, so
+//! that the next sabotage costs little; only what differs is written, because the compiler goes by the time of the last change.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::BTreeMap;
+use std::fs::{self, Permissions};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -14,7 +14,8 @@ use super::patch::Patch;
 /// The copy.
 #[derive(Debug)]
 pub(super) struct Copy {
-    original: PathBuf,
+    /// What belongs there. People go on working while sabotages are tried.
+    files: BTreeMap<PathBuf, (Vec<u8>, Permissions)>,
     tree: PathBuf,
     _temporary: Option<TempDir>,
 }
@@ -24,7 +25,7 @@ impl Copy {
     pub(super) fn of(root: &Path) -> anyhow::Result<Copy> {
         let tree = root.join("target/sabotage/tree");
         fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
-        let copy = Copy { original: root.to_owned(), tree, _temporary: None };
+        let copy = Copy { files: files_of(root)?, tree, _temporary: None };
         copy.restore()?;
         Ok(copy)
     }
@@ -32,7 +33,7 @@ impl Copy {
     /// A copy for a moment, in which nothing is compiled.
     pub(super) fn apart(root: &Path) -> anyhow::Result<Copy> {
         let folder = TempDir::new()?;
-        Ok(Copy { original: root.to_owned(), tree: folder.path().to_owned(), _temporary: Some(folder) })
+        Ok(Copy { files: files_of(root)?, tree: folder.path().to_owned(), _temporary: Some(folder) })
     }
 
     pub(super) fn tree(&self) -> &Path {
@@ -44,35 +45,33 @@ impl Copy {
         self.tree.with_file_name(name)
     }
 
-    /// Makes it equal to the work tree again.
+    /// Takes back whatever a sabotage changed.
     pub(super) fn restore(&self) -> anyhow::Result<()> {
-        let files = listed(&self.original)?;
-        for file in &files {
-            let (from, to) = (self.original.join(file), self.tree.join(file));
-            let Ok(content) = fs::read(&from) else { continue }; // Deleted, but not yet in git.
-            if fs::read(&to).is_ok_and(|old| old == content) {
+        for (file, (content, permissions)) in &self.files {
+            let to = self.tree.join(file);
+            if fs::read(&to).is_ok_and(|old| old == *content) {
                 continue;
             }
             if let Some(folder) = to.parent() {
                 fs::create_dir_all(folder)?;
             }
             fs::write(&to, content).with_context(|| format!("cannot write {}", to.display()))?;
-            fs::set_permissions(&to, fs::metadata(&from)?.permissions())?;
+            fs::set_permissions(&to, permissions.clone())?;
         }
-        self.remove_others(&self.tree, &files)
+        self.remove_others(&self.tree)
     }
 
     /// Removes what a sabotage added.
-    fn remove_others(&self, folder: &Path, files: &BTreeSet<PathBuf>) -> anyhow::Result<()> {
+    fn remove_others(&self, folder: &Path) -> anyhow::Result<()> {
         for entry in fs::read_dir(folder)? {
             let path = entry?.path();
             let name = path.strip_prefix(&self.tree).unwrap_or(&path).to_owned();
             if path.is_dir() && !path.is_symlink() {
                 // What tests leave there is theirs.
                 if !name.ends_with("target") {
-                    self.remove_others(&path, files)?;
+                    self.remove_others(&path)?;
                 }
-            } else if !files.contains(&name) || !self.original.join(&name).exists() {
+            } else if !self.files.contains_key(&name) {
                 fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
             }
         }
@@ -103,14 +102,15 @@ impl Copy {
     }
 
     fn is_changed(&self, patch: &Patch) -> anyhow::Result<()> {
-        let differs = |file: &String| fs::read(self.tree.join(file)).ok() != fs::read(self.original.join(file)).ok();
+        let was = |file: &String| self.files.get(Path::new(file)).map(|(content, _)| content);
+        let differs = |file: &String| fs::read(self.tree.join(file)).ok().as_ref() != was(file);
         ensure!(patch.touches.iter().any(differs), "it changes nothing");
         Ok(())
     }
 }
 
 /// The files of the work tree: what git knows, and what is new and not ignored.
-fn listed(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
+fn files_of(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, (Vec<u8>, Permissions)>> {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
@@ -118,5 +118,13 @@ fn listed(root: &Path) -> anyhow::Result<BTreeSet<PathBuf>> {
         .context("git is needed to list the files of the work tree")?;
     ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr).trim());
     let text = String::from_utf8(listed.stdout).context("a file's name is no UTF-8")?;
-    Ok(text.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from).collect())
+    let mut files = BTreeMap::new();
+    for name in text.split('\0').filter(|name| !name.is_empty()) {
+        let path = root.join(name);
+        // What was deleted is still known to git.
+        if let Ok(content) = fs::read(&path) {
+            files.insert(PathBuf::from(name), (content, fs::metadata(&path)?.permissions()));
+        }
+    }
+    Ok(files)
 }

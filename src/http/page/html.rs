@@ -69,6 +69,7 @@ mod tests {
 
     #[test]
     fn markup_is_text() {
+        let _rule = crate::truth::rule("14 hostile bytes");
         assert_eq!(Text("<a href=\"x\">'&'</a>").to_string(), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;&lt;/a&gt;");
     }
 
@@ -80,6 +81,7 @@ mod tests {
 
     #[test]
     fn an_attribute_gives_back_every_character_and_shows_none_that_is_obeyed() {
+        let _rule = crate::truth::rule("14 hostile bytes");
         assert_eq!(Exact("a b<\"出\u{202e}\r\n\u{301}").to_string(), "a b&lt;&quot;出&#8238;&#13;&#10;&#769;");
     }
 

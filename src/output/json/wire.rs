@@ -43,6 +43,7 @@ mod tests {
 
     #[test]
     fn what_could_fool_a_reader_is_escaped_and_keeps_its_value() {
+        let _rule = crate::truth::rule("14 hostile bytes");
         let cases = [
             ("plain", r#""plain""#),
             ("出荷 ü", r#""出荷 ü""#),
