@@ -25,7 +25,7 @@ pub struct SabotageArgs {
     /// Any other patch: a unified diff against the work tree, with or without a head
     #[arg(long, value_name = "FILE", conflicts_with = "names")]
     patch: Vec<PathBuf>,
-    /// Only these layers of the suite, from cheap to dear: timelines, model, random, simulation, unit, near, all
+    /// Only these layers of the suite, from cheap to dear: model, random, simulation, unit, near, all; or timelines alone
     #[arg(long, value_name = "LAYER,…", value_delimiter = ',')]
     checks: Vec<String>,
     /// Go on after the first layer that catches it, and tell what the others say
@@ -158,7 +158,8 @@ fn wanted_layers(args: &SabotageArgs) -> anyhow::Result<Vec<Layer>> {
         return Ok(Layer::ALL.to_vec());
     }
     let named = |name: &String| {
-        let layer = Layer::ALL.into_iter().find(|layer| layer.name() == name);
+        let mut layers = Layer::ALL.into_iter().chain([Layer::Timelines]);
+        let layer = layers.find(|layer| layer.name() == name);
         layer.with_context(|| format!("there is no layer {name}: --help names them"))
     };
     let mut layers: Vec<Layer> = args.checks.iter().map(named).collect::<anyhow::Result<_>>()?;

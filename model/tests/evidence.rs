@@ -3,15 +3,20 @@
 use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, RoleCheck, Timing, footer, vouch, witness};
-use lockwatch_model::input::{Role, Vouch};
+use lockwatch_model::input::{Input, Outcome, Role, Sample, Standing, Vouch};
 use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reading::{Beside, Extras, LockReading, TaskReading, Unknown};
+use lockwatch_model::reading::{Beside, Extras, LockReading, SwitchesReading, TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply, ServerError};
 use lockwatch_model::schedule::{Schedule, Watched};
-use lockwatch_model::spec::{Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec};
+use lockwatch_model::spec::{
+    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    WatchSpec,
+};
+use lockwatch_model::state::State;
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use lockwatch_model::topology::Announced;
 use lockwatch_model::topology::sentinel::{Answer, Quorum};
+use lockwatch_model::verdict::Wanted;
 
 mod truth;
 
@@ -75,6 +80,69 @@ fn what_is_missing_or_refused_is_unknown() {
     }
 }
 
+/// Of an answer that came, what was refused in it alone.
+#[test]
+fn what_could_not_be_read_is_shown_as_unknown() {
+    let _rule = rule("1 evidence");
+    let refused = Unknown::NoPermission;
+    let reading = |lock, switches| TaskReading {
+        lock,
+        extras: Extras::default(),
+        beside: Beside { switches: Some(switches), ..Beside::default() },
+    };
+    let none = SwitchesReading::Read { switches: Vec::new(), key_exists: true, counted: None };
+    for (what, answer, held, wanted) in [
+        ("all is read", reading(LockReading::Free, none.clone()), Some(false), Wanted::No),
+        ("the switches", reading(LockReading::Free, SwitchesReading::Unknown(refused)), Some(false), Wanted::Unknown),
+        ("the lock", reading(LockReading::Unknown(refused), none.clone()), None, Wanted::No),
+    ] {
+        let mut state = watching();
+        // What was known before is no answer either.
+        for (at, reading) in [(1_000, reading(LockReading::Free, none.clone())), (2_000, answer)] {
+            state.step(Mono(at), Input::Sample(answered(at, reading)));
+        }
+        let snapshot = state.snapshot(Mono(2_000));
+        let view = snapshot.tasks.first().expect("the task");
+        assert_eq!((view.held, view.wanted), (held, wanted), "{what}");
+    }
+}
+
+/// A state that watches one task with switches.
+fn watching() -> State {
+    let source = WantedSource::Hash(b"the:users".to_vec());
+    let task = TaskSpec {
+        wanted: Some(WantedSpec { source, codec: Codec::Raw }),
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
+    };
+    let redis = RedisSpec {
+        name: Arc::from("main"),
+        kind: RedisKind::Standalone,
+        addresses: vec![Arc::from("a:6379")],
+        db: 0,
+        interval_ms: 1_000,
+        timeout_ms: 3_000,
+        assume_master: false,
+    };
+    let mut state = State::new();
+    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
+    state.step(Mono(0), Input::Config(Arc::new(spec)));
+    state
+}
+
+/// What the server answered at once to what was asked at `at`.
+fn answered(at: u64, reading: TaskReading) -> Sample {
+    let vouch = judged(0, &end_of("master", "n1")).expect("believed");
+    Sample {
+        epoch: 1,
+        redis: RedisIndex(0),
+        node: Some(Arc::from("a:6379")),
+        standing: Standing::Decides,
+        sent: Mono(at),
+        took_ms: 0,
+        outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+    }
+}
+
 #[test]
 fn the_majority_of_the_configured_sentinels_names_the_master() {
     let _rule = rule("1 evidence");
@@ -106,6 +174,18 @@ fn a_tick_that_finds_a_sweep_under_way_is_skipped_and_counted() {
     assert_eq!(schedule.take_skipped(), 1);
     schedule.finished(&under_way);
     assert!(schedule.due(Mono(2_000)).is_some());
+}
+
+#[test]
+fn no_tick_is_left_out() {
+    let _rule = rule("2 instants");
+    let mut schedule = Schedule::new(vec![watched()], 1_000, Mono(0));
+    for tick in 0..1_000 {
+        let batch = schedule.due(Mono(tick * 1_000)).unwrap_or_else(|| panic!("tick {tick} is left out"));
+        assert_eq!(batch.tasks, [TaskIndex(0)], "tick {tick}");
+        schedule.finished(&batch);
+    }
+    assert_eq!(schedule.take_skipped(), 0);
 }
 
 #[test]

@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::event::{Event, EventKind};
+use lockwatch_model::event::{End, Event, EventKind};
 use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Topology, Vouch};
 use lockwatch_model::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown};
 use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
+
+mod truth;
+
+use truth::rule;
 
 fn state(kind: RedisKind) -> State {
     let redis = RedisSpec {
@@ -148,4 +152,42 @@ fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
     };
     assert_eq!(held(&mut state, "a:6379", 2_000), (Some(true), Some(true)));
     assert_eq!(held(&mut state, "b:6379", 4_600), (None, Some(false)));
+}
+
+/// The deadline passes while the batch is being answered: before or after the lock was read, only the second clock can tell.
+#[test]
+fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
+    let _rule = rule("2 instants");
+    for (last_ms, reason) in [(40_000, End::Expired), (39_999, End::EndedEarly)] {
+        let mut state = state(RedisKind::Standalone);
+        shows(&mut state, 10_000, "a", 10_000, "A");
+        let origin = ServerTime(1_790_000_000_000);
+        let free = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside: Beside::default() };
+        let vouch = Vouch {
+            first: origin.plus_ms(39_980),
+            last: origin.plus_ms(last_ms),
+            role: Role::Master,
+            role_verified: true,
+            offset: None,
+            refuses_writes: false,
+            replicas: Vec::new(),
+            generation: None,
+            clock_offset_ms: 0,
+        };
+        let sample = Sample {
+            epoch: 1,
+            redis: RedisIndex(0),
+            node: Some(Arc::from("a")),
+            standing: Standing::Decides,
+            sent: Mono(39_980),
+            took_ms: 30,
+            outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), free)] },
+        };
+        let events = state.step(Mono(40_010), Input::Sample(sample));
+        let ends = events.iter().filter_map(|event| match &event.kind {
+            EventKind::HoldEnded { reason, .. } => Some(*reason),
+            _ => None,
+        });
+        assert_eq!(ends.collect::<Vec<_>>(), [reason], "the answer was made {last_ms} ms after the origin");
+    }
 }

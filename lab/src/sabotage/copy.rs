@@ -25,6 +25,7 @@ impl Copy {
     pub(super) fn of(root: &Path) -> anyhow::Result<Copy> {
         let tree = root.join("target/sabotage/tree");
         fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
+        claim(&tree.with_file_name("in-use-by"))?;
         let copy = Copy { files: files_of(root)?, tree, _temporary: None };
         copy.restore()?;
         Ok(copy)
@@ -107,6 +108,14 @@ impl Copy {
         ensure!(patch.touches.iter().any(differs), "it changes nothing");
         Ok(())
     }
+}
+
+/// Two at once would try each other's sabotages.
+fn claim(file: &Path) -> anyhow::Result<()> {
+    let other = fs::read_to_string(file).unwrap_or_default();
+    let runs = !other.is_empty() && other != std::process::id().to_string() && Path::new("/proc").join(&other).exists();
+    ensure!(!runs, "process {other} tries sabotages in this work tree already");
+    fs::write(file, std::process::id().to_string()).with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The files of the work tree: what git knows, and what is new and not ignored.

@@ -14,9 +14,9 @@ use super::patch::Patch;
 /// A part of the suite.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Layer {
-    /// The model's unit tests and timelines.
+    /// The timelines alone.
     Timelines,
-    /// Its other tests: the table of verdicts, replies, evidence.
+    /// They and the model's other tests: the table of verdicts, replies, evidence.
     Model,
     /// Random inputs, and what must hold of every snapshot.
     Random,
@@ -159,8 +159,8 @@ impl<'a> Suite<'a> {
         let model = |more: Vec<String>| [owned(&["-p", "lockwatch-model"]), more].concat();
         let program = |more: &[&str]| [owned(&["-p", "lockwatch"]), owned(more)].concat();
         match layer {
-            Layer::Timelines => (model(owned(&["--lib", "--test", "timelines"])), Vec::new()),
-            Layer::Model => (model(self.other_tests_of_the_model()), Vec::new()),
+            Layer::Timelines => (model(owned(&["--test", "timelines"])), Vec::new()),
+            Layer::Model => (model(self.tests_of_the_model()), Vec::new()),
             Layer::Random | Layer::Simulation => (model(owned(&["--test", layer.name()])), Vec::new()),
             Layer::Unit => (program(&["--lib"]), Vec::new()),
             Layer::Near => (program(&["--test", "it"]), self.near(patch)),
@@ -170,14 +170,14 @@ impl<'a> Suite<'a> {
         }
     }
 
-    fn other_tests_of_the_model(&self) -> Vec<String> {
+    fn tests_of_the_model(&self) -> Vec<String> {
         let files = std::fs::read_dir(self.copy.tree().join("model/tests")).into_iter().flatten().flatten();
         let rust = files.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|rust| rust == "rs"));
         let names = rust.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
-        let mut others: Vec<String> =
-            names.filter(|name| name != "timelines" && !DEAR.contains(&name.as_str())).collect();
-        others.sort();
-        others.into_iter().flat_map(|name| ["--test".to_owned(), name]).collect()
+        let mut cheap: Vec<String> = names.filter(|name| !DEAR.contains(&name.as_str())).collect();
+        cheap.sort();
+        let each = cheap.into_iter().flat_map(|name| ["--test".to_owned(), name]);
+        ["--lib".to_owned()].into_iter().chain(each).collect()
     }
 
     /// The integration tests nearest to `patch`, or to all.
