@@ -195,7 +195,7 @@ fn a_paused_agent_claims_nothing_false() {
 fn no_request_touches_redis() {
     let _rule = rule("15 read only");
     let Some(server) = RedisServer::start("no_request_touches_redis") else { return };
-    let slow = configuration(&server, &["outbound"]).replace("interval: 200ms", "interval: 1h");
+    let slow = configuration(&server, &["outbound"]).replace("interval: 200ms", "interval: 50s");
     let agent = Agent::start(&slow);
     // Nobody holds it: the first look is confirmed, and the gap is looked at after its grace.
     agent.until(SOON, "it is down", |page| page.of("outbound", "task_down_seconds") > Some(2.0));
