@@ -74,6 +74,13 @@ impl GapClock {
         self.wanted_since
     }
 
+    /// Nothing was seen for too long: whatever ends the gap that is open, nobody can say how long it was.
+    pub(crate) fn taint(&mut self) {
+        if let Some(gap) = &mut self.gap {
+            gap.tainted = true;
+        }
+    }
+
     /// Begins anew, as if nothing had been wanted before.
     pub(crate) fn reset(&mut self) {
         *self = GapClock::default();

@@ -157,6 +157,9 @@ impl Task {
             (None, Some(first)) => Holding::Free(first),
             (None, None) => Holding::PerhapsFree,
         };
+        if news.across_blind {
+            self.gap.taint();
+        }
         let handed_over = self.follow_gap(at, holding, log);
         if holding == Holding::Settled && !self.settled {
             self.settled = true;
