@@ -107,6 +107,21 @@ fn what_could_not_be_read_is_shown_as_unknown() {
     }
 }
 
+/// Neither an answer nor a failure: the sampler itself must have fallen behind.
+#[test]
+fn without_any_news_nothing_is_known_after_a_while() {
+    let _rule = rule("16 freshness");
+    let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside: Beside::default() };
+    let mut state = watching();
+    state.step(Mono(1_000), Input::Sample(answered(1_000, reading)));
+    for (at, held, unknown) in [(9_000, Some(false), None), (9_001, None, Some(Unknown::Stale))] {
+        state.step(Mono(at), Input::Tick);
+        let snapshot = state.snapshot(Mono(at));
+        let view = snapshot.tasks.first().expect("the task");
+        assert_eq!((view.held, view.unknown), (held, unknown), "at {at}, twice interval and timeout after the answer");
+    }
+}
+
 /// A state that watches one task with switches.
 fn watching() -> State {
     let source = WantedSource::Hash(b"the:users".to_vec());
