@@ -43,6 +43,9 @@ pub struct SabotageArgs {
     /// Put what came of it into the table of this page
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
+    /// Where the copy of the work tree is kept, with what is compiled of it; without it, in target/sabotage
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
     /// List the sabotages and do nothing
     #[arg(long)]
     list: bool,
@@ -83,7 +86,8 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
         patches.iter().for_each(|patch| println!("{:32} {}", patch.name, patch.sentence()));
         return Ok(true);
     }
-    let copy = Copy::of(&root)?;
+    let folder = args.folder.clone().unwrap_or_else(|| root.join("target/sabotage"));
+    let copy = Copy::kept(&root, &folder)?;
     let mut suite = Suite::new(&copy, wanted_layers(&args)?, &patches);
     if !args.no_baseline && !args.dry_run && !args.short {
         copy.restore()?;

@@ -60,10 +60,10 @@ fn every_timeline_holds() {
     assert!(reports.is_empty(), "\n\n{}\n{failed} of {} timelines failed{broken}", reports.join("\n"), files.len());
 }
 
-/// The rules that broke. First the one with the largest part of its timelines, which is likeliest the cause.
+/// The rules that broke. First the one of which many timelines fail and few do not: likeliest the cause, where others follow.
 fn broken_rules(tallies: BTreeMap<Rule, Tally>) -> String {
     let mut broken: Vec<_> = tallies.into_iter().filter(|(_, tally)| tally.failed > 0).collect();
-    broken.sort_by_key(|(_, tally)| (100 * tally.failed / tally.all, tally.failed));
+    broken.sort_by_key(|(_, tally)| 1_000 * tally.failed * tally.failed / tally.all);
     let told =
         broken.iter().rev().map(|(rule, Tally { failed, all })| format!("\n  {failed} of {all} timelines: {rule}"));
     told.collect()

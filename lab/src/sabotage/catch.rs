@@ -76,16 +76,16 @@ fn timelines(text: &str) -> Vec<String> {
     names
 }
 
-/// Rules are said by tests in a line of their own, and by the timelines with how many of a rule's fail.
+/// Rules are said by tests in a line of their own, and by the timelines with how many of a rule's fail. Weighed as `scripts/test` does.
 fn rules(text: &str) -> Vec<String> {
     let mut weights: BTreeMap<String, u64> = BTreeMap::new();
     for line in text.lines().map(str::trim) {
         let Some((before, rule)) = line.split_once("breaks rule ") else { continue };
         let Some((rule, _)) = rule.split_once(':') else { continue };
         let weight = match before.split_whitespace().collect::<Vec<_>>().as_slice() {
-            [] => 100,
+            [] => 1_000,
             [failed, "of", all, "timelines:"] => match (failed.parse::<u64>(), all.parse::<u64>()) {
-                (Ok(failed), Ok(all)) if all > 0 => 100 * failed / all,
+                (Ok(failed), Ok(all)) if all > 0 => 1_000 * failed * failed / all,
                 _ => continue,
             },
             // The same once more, beside the timeline itself.

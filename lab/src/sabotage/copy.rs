@@ -21,10 +21,10 @@ pub(super) struct Copy {
 }
 
 impl Copy {
-    /// The copy that is kept in `target/sabotage/` of the work tree `root`.
-    pub(super) fn of(root: &Path) -> anyhow::Result<Copy> {
-        let tree = root.join("target/sabotage/tree");
-        fs::create_dir_all(&tree).with_context(|| format!("cannot make {}", tree.display()))?;
+    /// The copy of the work tree `root` that is kept in `folder`.
+    pub(super) fn kept(root: &Path, folder: &Path) -> anyhow::Result<Copy> {
+        fs::create_dir_all(folder.join("tree")).with_context(|| format!("cannot make {}", folder.display()))?;
+        let tree = folder.canonicalize()?.join("tree");
         claim(&tree.with_file_name("in-use-by"))?;
         let copy = Copy { files: files_of(root)?, tree, _temporary: None };
         copy.restore()?;
@@ -114,7 +114,7 @@ impl Copy {
 fn claim(file: &Path) -> anyhow::Result<()> {
     let other = fs::read_to_string(file).unwrap_or_default();
     let runs = !other.is_empty() && other != std::process::id().to_string() && Path::new("/proc").join(&other).exists();
-    ensure!(!runs, "process {other} tries sabotages in this work tree already");
+    ensure!(!runs, "process {other} tries sabotages there already: --folder takes another place");
     fs::write(file, std::process::id().to_string()).with_context(|| format!("cannot write {}", file.display()))
 }
 
