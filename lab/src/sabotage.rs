@@ -99,12 +99,12 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
         let fate = try_one(&args, &copy, &mut suite, patch).await?;
         let outcome = Outcome { patch, fate, seconds: began.elapsed().as_secs() };
         println!("{}", table::told(&outcome));
+        if let Some(page) = args.table.as_ref().filter(|_| !args.dry_run && !args.short) {
+            table::write(page, &outcome, &all(&root)?)?;
+        }
         outcomes.push(outcome);
     }
     copy.restore()?;
-    if let Some(page) = args.table.as_ref().filter(|_| !args.dry_run && !args.short) {
-        table::write(page, &outcomes, &all(&root)?)?;
-    }
     let good = outcomes.iter().filter(|outcome| matches!(outcome.fate, Fate::Caught(_) | Fate::Applies)).count();
     println!("{good} of {} {}", outcomes.len(), if args.dry_run { "apply" } else { "caught" });
     Ok(good == outcomes.len())

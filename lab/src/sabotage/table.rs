@@ -35,8 +35,8 @@ fn verdict(fate: &Fate) -> String {
     }
 }
 
-/// Puts the outcomes into the table of `page`. Rows of sabotages that were not tried stay, those of ones that are gone go.
-pub(super) fn write(page: &Path, outcomes: &[Outcome<'_>], all: &[Patch]) -> anyhow::Result<()> {
+/// Puts an outcome into the table of `page`. Rows of other sabotages stay, those of ones that are gone go.
+pub(super) fn write(page: &Path, outcome: &Outcome<'_>, all: &[Patch]) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
     let Some((before, (old, after))) =
         text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)))
@@ -45,7 +45,7 @@ pub(super) fn write(page: &Path, outcomes: &[Outcome<'_>], all: &[Patch]) -> any
     };
     let mut rows: BTreeMap<String, String> =
         old.lines().filter_map(|line| Some((name_in(line)?, line.to_owned()))).collect();
-    rows.extend(outcomes.iter().map(|outcome| (outcome.patch.name.clone(), row(outcome))));
+    rows.insert(outcome.patch.name.clone(), row(outcome));
     rows.retain(|name, _| all.iter().any(|patch| patch.name == *name));
     let rows: String = rows.values().map(|row| format!("{row}\n")).collect();
     std::fs::write(page, format!("{before}{BEGIN}\n\n{HEAD}{rows}\n{END}{after}"))
