@@ -31,7 +31,6 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Stage {
     pub(super) header: Arc<Header>,
-    pub(super) folder: PathBuf,
     /// By name; Sentinels too.
     pub(super) servers: BTreeMap<String, Mutex<Server>>,
     pub(super) agents: Vec<Mutex<Agent>>,
@@ -111,8 +110,7 @@ impl Stage {
         let header = Header { began_us: now() + 3 * SECOND, ..header };
         header.write(folder)?;
         let header = Arc::new(header);
-        let folder = folder.to_owned();
-        Ok(Stage { header, folder, servers, agents, agent_addresses, cables, hosts, _sockets: sockets })
+        Ok(Stage { header, servers, agents, agent_addresses, cables, hosts, _sockets: sockets })
     }
 
     /// One of the servers or Sentinels.

@@ -210,7 +210,7 @@ impl Case<'_> {
 
     fn shown(&self, measure: Measure) -> Spans {
         let agent = self.logs.agents.get(self.agent);
-        agent.map(|agent| agent.when(measure.letter(), self.task, '1', self.whole.1)).unwrap_or_default()
+        agent.map(|agent| agent.when(measure.letter(), self.task, '1', self.whole.1)).unwrap_or_default().and(&self.sight.asked)
     }
 
     fn violation(&self, measure: Measure, missed: bool, from: Micros, to: Micros, why: String) -> Violation {
@@ -459,10 +459,12 @@ impl Case<'_> {
                     && fault.meant < from
                     && from < fault.healed + 20 * SECOND
             });
-            let lost = self.truth.lost.iter().rev().find(|at| **at <= from);
-            let gone = lost.is_some_and(|at| {
+            let gone = self.truth.gone.iter().rev().find(|at| **at <= from).is_some_and(|at| {
+                // That it was switched off just before may not have been seen.
+                let seen = self.sight.clear.last_before(*at).unwrap_or(0).saturating_sub(self.tolerance.age);
                 let rewritten = writes.iter().find(|write| *write > at).map(|write| write + self.tolerance.sees);
-                rewritten.is_none_or(|seen| from < seen || !self.sight.clear.contains(seen))
+                let on = self.truth.wanted.touches(seen, *at);
+                on && rewritten.is_none_or(|seen| from < seen || !self.sight.clear.contains(seen))
             });
             if !gone && !failed_over {
                 let why = "no switch that was on was gone".to_owned();

@@ -7,8 +7,11 @@ use super::truth::Truths;
 use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::fault::Kind;
 
-/// Later than this, something had no core.
+/// Later than this, this process itself had no core.
 const LATE: Micros = 150_000;
+/// A thread of an agent that waited longer than this in all between two scrapes had none; and a scrape that took longer.
+const WAITED: Micros = 400_000;
+const SLOW: Micros = 600_000;
 /// After something was late, it has to catch up.
 const CATCH_UP: Micros = SECOND;
 /// Without a scrape for longer, nobody knows what the agent would have said.
@@ -123,7 +126,7 @@ pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) ->
     }
     let scrapes = logs.agents.get(agent).map(|agent| agent.scrapes.as_slice()).unwrap_or_default();
     let slow = scrapes.windows(2).filter_map(|pair| match pair {
-        [before, after] if after.waited > LATE || after.received > after.sent + 2 * LATE => {
+        [before, after] if after.waited > WAITED || after.received > after.sent + SLOW => {
             Some((before.received, after.received + CATCH_UP))
         }
         _ => None,

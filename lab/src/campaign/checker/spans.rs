@@ -29,10 +29,6 @@ impl Spans {
         self.0.iter().copied()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// Their length in all.
     pub(super) fn total(&self) -> Micros {
         self.iter().map(|(from, to)| to - from).sum()

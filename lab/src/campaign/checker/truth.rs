@@ -1,8 +1,6 @@
 //! What was true of each task, from what the second witness saw. Only what is beyond doubt is in a set: what is in neither of two
 //! opposite sets may have been either.
 
-use std::collections::BTreeMap;
-
 use super::read::{Logs, Look, ServerLog, SwitchSeen};
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
@@ -26,6 +24,8 @@ pub(super) struct Truth {
     pub(super) has_progress: Spans,
     /// When a switch that was on was gone.
     pub(super) lost: Vec<Micros>,
+    /// When a switch was gone, whatever it was before.
+    pub(super) gone: Vec<Micros>,
 }
 
 /// Of all tasks, and since when it is known who decides.
@@ -75,6 +75,7 @@ pub(super) fn truths(logs: &Logs) -> Truths {
             };
             truth.moved = any(|truth| &truth.moved);
             truth.lost = any(|truth| &truth.lost);
+            truth.gone = any(|truth| &truth.gone);
         }
     }
     Truths { tasks, undecided, unseen }
@@ -159,7 +160,7 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, wall_ahead: Micro
             (Some(one), Some(other)) if one == other => {
                 held.push((pair.before.sent, pair.after.received));
                 if one.contains(',') {
-                    doubled.push((pair.before.received, pair.after.sent));
+                    doubled.push((pair.before.sent, pair.after.received));
                 }
             }
             (Some(_), _) => {
@@ -182,7 +183,11 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, wall_ahead: Micro
         match (*pair.was, *pair.is) {
             (SwitchSeen::On, SwitchSeen::On) => wanted.push(stretch),
             (SwitchSeen::Off, SwitchSeen::Off) => unwanted.push(stretch),
-            (SwitchSeen::On, SwitchSeen::Absent) => truth.lost.push(pair.after.sent),
+            (SwitchSeen::On, SwitchSeen::Absent) => {
+                truth.lost.push(pair.after.sent);
+                truth.gone.push(pair.after.sent);
+            }
+            (SwitchSeen::Off, SwitchSeen::Absent) => truth.gone.push(pair.after.sent),
             _ => {}
         }
     }
@@ -249,13 +254,4 @@ fn between<'a, T>(server: &'a ServerLog, states: &'a [(usize, &'a T)]) -> impl I
         }
         _ => None,
     })
-}
-
-/// Instants by task at which a switch was written, as the users say.
-pub(super) fn written(logs: &Logs) -> BTreeMap<usize, Vec<(Micros, bool)>> {
-    let mut all: BTreeMap<usize, Vec<(Micros, bool)>> = BTreeMap::new();
-    for line in &logs.switches {
-        all.entry(line.task).or_default().push((line.sent, line.on));
-    }
-    all
 }
