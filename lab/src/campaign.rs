@@ -13,6 +13,7 @@ mod injector;
 mod lag;
 mod log;
 mod master;
+mod redisson;
 mod resp;
 mod script;
 mod server;
@@ -60,6 +61,9 @@ pub struct CampaignArgs {
     /// Only faults of these kinds, as they are called in the report
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = kind, conflicts_with = "check")]
     only: Vec<Kind>,
+    /// Without the real Redisson client, which needs Java and Maven
+    #[arg(long, conflicts_with = "check")]
+    no_redisson: bool,
     /// Leaves the logs there; else they are deleted unless something is wrong
     #[arg(long, value_name = "DIR", conflicts_with = "check")]
     keep: Option<PathBuf>,
@@ -107,7 +111,11 @@ fn judge(folder: &Path) -> anyhow::Result<ExitCode> {
 }
 
 async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<()> {
-    let stage = Arc::new(Stage::start(folder, seed, args.locks, Times::COMPRESSED).await?);
+    if !args.no_redisson {
+        redisson::build().await?;
+    }
+    let stage = Stage::start(folder, seed, args.locks, Times::COMPRESSED, !args.no_redisson).await?;
+    let stage = Arc::new(stage);
     let header = Arc::clone(&stage.header);
     let lag = lag::start(folder)?;
     let witnesses = Witnesses::start(folder, &header)?;
@@ -121,6 +129,11 @@ async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<(
     for host in &stage.hosts {
         host.lock().await.start().await?;
     }
+    let java = Log::open(folder, &format!("host-{}.log", header.hosts))?;
+    let java: Vec<_> = (0..header.redises.len())
+        .filter(|_| !args.no_redisson)
+        .map(|redis| redisson::start(&header, redis, java.clone()))
+        .collect();
     let until = now() + args.minutes * 60 * SECOND;
     clock::sleep_until((header.began_us + QUIET_BEGINNING).min(until)).await;
     let faults = Log::open(folder, "faults.log")?;
@@ -138,6 +151,18 @@ async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<(
     collectors.stop();
     witnesses.stop();
     users.iter().for_each(tokio::task::JoinHandle::abort);
+    for client in java {
+        client.abort();
+        match client.await {
+            Ok(Err(error)) => return Err(error.context("the real Redisson")),
+            // It goes on until it is told not to.
+            Ok(Ok(())) | Err(_) => {}
+        }
+    }
     lag.stop(folder)?;
+    // For people: the checker does not read them.
+    for (index, agent) in stage.agents.iter().enumerate() {
+        std::fs::copy(agent.lock().await.log_file(), folder.join(format!("lockwatch-{index}.txt")))?;
+    }
     stage.end().await
 }

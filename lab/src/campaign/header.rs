@@ -87,7 +87,7 @@ pub(super) struct TaskEntry {
     pub(super) scheme: Scheme,
     /// Its work writes progress and claims.
     pub(super) progress: bool,
-    /// Its candidates are threads of the real Redisson client.
+    /// Of its candidates two are threads of the real Redisson client and of the last worker process, instead of one in each.
     pub(super) redisson: bool,
 }
 

@@ -47,7 +47,7 @@ pub async fn run(args: HostArgs) -> anyhow::Result<()> {
     let log = Log::open(&args.dir, &format!("host-{}.log", args.index))?;
     let masters: Vec<_> = header.redises.iter().map(master::follow).collect();
     let instance = Holder::new_instance();
-    for (index, task) in header.tasks.iter().enumerate().filter(|(_, task)| !task.redisson) {
+    for (index, task) in header.tasks.iter().enumerate().filter(|(_, task)| !task.redisson || args.index + 1 == header.hosts) {
         let master = masters.get(task.redis).context("a task of no redis")?.clone();
         // A candidate is a thread of its process, as in Redisson.
         let thread = i64::try_from(index)? + 1;
@@ -273,10 +273,12 @@ impl Work {
             },
         };
         let Some(mut connection) = connection else { return };
+        // Not a bare number: it would look like one of the server's instants, which a clock's step moves.
+        let value = format!("at {}", now());
         let mut pipe = redis::pipe();
-        pipe.cmd("HSET").arg(&self.claims).arg(&self.instance).arg(now()).ignore();
+        pipe.cmd("HSET").arg(&self.claims).arg(&self.instance).arg(&value).ignore();
         if moves {
-            pipe.cmd("SET").arg(&self.progress).arg(now()).ignore();
+            pipe.cmd("SET").arg(&self.progress).arg(&value).ignore();
         }
         let written: Result<(), _> = pipe.query_async(&mut connection).await;
         if written.is_ok() {

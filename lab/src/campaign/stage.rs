@@ -77,7 +77,7 @@ impl Host {
 
 impl Stage {
     /// Starts everything but the workers.
-    pub(super) async fn start(folder: &Path, seed: u64, tasks: usize, times: Times) -> anyhow::Result<Stage> {
+    pub(super) async fn start(folder: &Path, seed: u64, tasks: usize, times: Times, redisson: bool) -> anyhow::Result<Stage> {
         let sockets = TempDir::with_prefix("lw")?;
         let redises =
             REDISES.iter().map(|redis| redis_entry(redis, sockets.path())).collect::<anyhow::Result<Vec<_>>>()?;
@@ -86,7 +86,7 @@ impl Stage {
             began_us: now() + 15 * SECOND,
             wall_ahead_us: wall_ahead(),
             times,
-            tasks: task_entries(tasks),
+            tasks: task_entries(tasks, redisson),
             redises,
             agents: AGENTS,
             hosts: HOSTS,
@@ -159,16 +159,22 @@ fn redis_entry(
     })
 }
 
-/// The tasks, in turn on the redises by their shares; a fifth are plain strings, a quarter write progress and claims.
-fn task_entries(count: usize) -> Vec<TaskEntry> {
+/// The tasks, in turn on the redises by their shares; a fifth are plain strings, a quarter write progress and claims, and a twentieth
+/// are held by the real Redisson too.
+fn task_entries(count: usize, redisson: bool) -> Vec<TaskEntry> {
     let turns: Vec<usize> =
         REDISES.iter().enumerate().flat_map(|(at, redis)| std::iter::repeat_n(at, redis.3)).collect();
-    let entry = |index: usize| TaskEntry {
-        name: format!("task{index}"),
-        redis: turns.get(index * 7 % turns.len().max(1)).copied().unwrap_or_default(),
-        scheme: if index % 5 == 4 { Scheme::String } else { Scheme::Redisson },
-        progress: index % 4 == 0,
-        redisson: false,
+    let entry = |index: usize| {
+        let scheme = if index % 5 == 4 { Scheme::String } else { Scheme::Redisson };
+        let redisson = redisson && index % 19 == 1 && scheme == Scheme::Redisson;
+        TaskEntry {
+            name: format!("task{index}"),
+            redis: turns.get(index * 7 % turns.len().max(1)).copied().unwrap_or_default(),
+            scheme,
+            // Redisson's threads hold, and work at nothing.
+            progress: index % 4 == 0 && !redisson,
+            redisson,
+        }
     };
     (0..count).map(entry).collect()
 }

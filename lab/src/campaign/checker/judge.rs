@@ -293,8 +293,9 @@ impl Case<'_> {
         }
     }
 
+    /// What an agent knew is gone when it is killed; the next one may look long before it is ready.
     fn restarts(&self) -> Spans {
-        self.sight.runs.within(self.whole)
+        Spans::new(self.sight.runs.within(self.whole).iter().map(|(from, _)| (from, from + 1)))
     }
 
     fn down(&self, count: &mut Count) -> Vec<Violation> {

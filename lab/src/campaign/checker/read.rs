@@ -161,7 +161,8 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Logs> {
         each_line(folder, &format!("agent-{index}.log"), |words| agent.line(words))?;
         logs.agents.push(agent);
     }
-    for index in 0..logs.header.hosts {
+    // The last one is that of the real Redisson.
+    for index in 0..=logs.header.hosts {
         each_line(folder, &format!("host-{index}.log"), |words| {
             logs.holds.push(host_line(words)?);
             Ok(())

@@ -15,8 +15,8 @@ const WALL_DRIFT: Micros = 50_000;
 /// How much of what came before a violation is told.
 const BEFORE: Micros = 15 * SECOND;
 const AFTER: Micros = 3 * SECOND;
-/// Violations that are listed.
-const LISTED: usize = 40;
+/// Violations of a measure that are listed.
+const LISTED: usize = 8;
 
 /// Exit codes.
 const MISSED_OR_FALSE: u8 = 1;
@@ -94,11 +94,12 @@ impl Report {
         if logs.wall_drift > WALL_DRIFT {
             refused.push(format!("the wall clock of this machine stepped by {:.2} s", seconds(logs.wall_drift)));
         }
-        for violation in judgement.violations.iter().take(LISTED) {
-            line(one(logs, violation));
-        }
-        if judgement.violations.len() > LISTED {
-            line(format!("… and {} more", judgement.violations.len() - LISTED));
+        for (list, measure) in [&missed, &wrong].into_iter().flat_map(|list| Measure::ALL.map(|measure| (list, measure))) {
+            let of: Vec<_> = list.iter().filter(|violation| violation.measure == measure).collect();
+            of.iter().take(LISTED).for_each(|violation| line(one(logs, violation)));
+            if of.len() > LISTED {
+                line(format!("… and {} more of these", of.len() - LISTED));
+            }
         }
         if let Some(first) = judgement.violations.first() {
             line(format!("how the first one came about (seconds of the run):\n{}", timeline(logs, truths, first)));

@@ -44,7 +44,7 @@ pub(super) fn truths(logs: &Logs) -> Truths {
     for (redis, _) in logs.header.redises.iter().enumerate() {
         let servers: Vec<&ServerLog> = logs.servers.iter().filter(|server| server.redis == redis).collect();
         let deciding = deciding(logs, redis, servers.len());
-        undecided.push(twice(&deciding).or(&union(&deciding).within(whole)).and(&Spans::one(whole.0, whole.1)));
+        let doubt = twice(&deciding).or(&union(&deciding).within(whole)).and(&Spans::one(whole.0, whole.1));
         let mut not_looked = Spans::default();
         let looked: Vec<Looked> = servers.iter().map(|server| Looked::new(server)).collect();
         for (looked, deciding) in looked.iter().zip(&deciding) {
@@ -74,9 +74,12 @@ pub(super) fn truths(logs: &Logs) -> Truths {
                 instants
             };
             truth.moved = any(|truth| &truth.moved);
-            truth.lost = any(|truth| &truth.lost);
             truth.gone = any(|truth| &truth.gone);
+            // A server that decided no more, or not yet, may have lost what the others have.
+            truth.lost = any(|truth| &truth.lost);
+            truth.lost.retain(|at| !doubt.contains(*at));
         }
+        undecided.push(doubt);
     }
     Truths { tasks, undecided, unseen }
 }
