@@ -87,6 +87,8 @@ pub(super) struct Judgement {
     /// Task-time, over all agents, and how much of it could be judged.
     pub(super) time: Micros,
     pub(super) judged: Micros,
+    /// Why the rest could not, with overlaps.
+    pub(super) unjudged: Vec<(&'static str, Micros)>,
     pub(super) unjudged_faults: Vec<(u64, String)>,
 }
 
@@ -160,6 +162,12 @@ pub(super) fn judge(logs: &Logs, truths: &Truths) -> Judgement {
             judgement.time += whole.1 - whole.0;
             let unknown =
                 truth.held.or(&truth.free).within(whole).longer_than(SECOND / 5).minus(&excused(logs, entry.redis));
+            for (why, when) in sight.reasons.iter().chain([&("what its lock was is not known", unknown.clone())]) {
+                match judgement.unjudged.iter_mut().find(|(of, _)| of == why) {
+                    Some((_, sum)) => *sum += when.total(),
+                    None => judgement.unjudged.push((why, when.total())),
+                }
+            }
             judgement.judged += (whole.1 - whole.0).saturating_sub(unknown.or(&sight.unjudged).total());
         }
     }
@@ -380,7 +388,13 @@ impl Case<'_> {
         let mut found = self.must(Measure::Split, &sure, 0, count);
         let twice = self.twice().padded(0, Self::ms(self.logs.header.times.lease) + 20 * SECOND);
         for (from, to) in self.shown(Measure::Split).iter() {
-            if !twice.touches(from.saturating_sub(self.tolerance.age), from) {
+            if twice.touches(from.saturating_sub(self.tolerance.age), from) {
+                continue;
+            }
+            if self.truth.rival.padded(0, self.tolerance.age).contains(from) {
+                // Two masters do show two holders, and only its client knows that it has given up what one of them did late.
+                count.grey += 1;
+            } else {
                 let why = "no two candidates can have believed that they hold it".to_owned();
                 found.push(self.violation(Measure::Split, false, from.saturating_sub(20 * SECOND), to, why));
             }

@@ -26,6 +26,8 @@ pub(super) struct Sight {
     pub(super) blind: Spans,
     /// Nobody can judge: the machine was too slow, the witness or the collector did not look, or nobody knows who decides.
     pub(super) unjudged: Spans,
+    /// Why, in words.
+    pub(super) reasons: [(&'static str, Spans); 4],
     /// The agent ran. What it knew before is gone whenever it begins anew.
     pub(super) runs: Spans,
     /// It was asked often enough.
@@ -134,16 +136,19 @@ pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) ->
     let ends = scrapes.iter().map(|scrape| scrape.received);
     let (froms, tos) = (ends.clone(), ends.skip(1).chain([logs.end]));
     let asked = Spans::new(froms.zip(tos).filter(|(from, to)| to - from <= UNASKED));
-    let late = logs.late.longer_than(LATE).padded(0, CATCH_UP).or(&Spans::new(slow));
     let (gone, frozen) = (Spans::new(gone), Spans::new(frozen));
     let unasked = asked.within(whole).minus(&gone).minus(&frozen.padded(0, CATCH_UP));
-    let none = Spans::default();
-    let unjudged = late
-        .or(&unasked)
-        .or(truths.undecided.get(redis).unwrap_or(&none))
-        .or(truths.unseen.get(redis).unwrap_or(&none))
-        .and(&Spans::one(whole.0, whole.1));
+    let of = |sets: &[Spans]| sets.get(redis).cloned().unwrap_or_default();
+    let reasons = [
+        ("the campaign itself was late", logs.late.longer_than(LATE).padded(0, CATCH_UP)),
+        ("an agent had no core", Spans::new(slow)),
+        ("an agent was not asked", unasked),
+        ("who decides was in doubt, or nobody looked", of(&truths.undecided).or(&of(&truths.unseen))),
+    ];
+    let run = Spans::one(whole.0, whole.1);
+    let reasons = reasons.map(|(why, when)| (why, when.and(&run)));
+    let unjudged = reasons.iter().fold(Spans::default(), |all, (_, when)| all.or(when));
     let clear = Spans::new(disturbed).or(&unjudged).within(whole).and(&asked);
     let blind = Spans::new(blind).minus(&unjudged).minus(&gone).minus(&frozen.padded(0, CATCH_UP));
-    Sight { clear, blind, unjudged, runs: gone.within(whole), asked }
+    Sight { clear, blind, unjudged, reasons, runs: gone.within(whole), asked }
 }

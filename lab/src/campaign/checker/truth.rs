@@ -1,9 +1,10 @@
 //! What was true of each task, from what the second witness saw. Only what is beyond doubt is in a set: what is in neither of two
 //! opposite sets may have been either.
 
-use super::read::{Logs, Look, ServerLog, SwitchSeen};
+use super::read::{LockSeen, Logs, Look, ServerLog, SwitchSeen};
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
+use crate::campaign::header::Header;
 
 /// Looks further apart, or longer, than this say nothing of what was between them unless the server was stopped.
 const LONG: Micros = SECOND / 2;
@@ -17,6 +18,8 @@ pub(super) struct Truth {
     pub(super) free: Spans,
     /// Two holders in one lock.
     pub(super) doubled: Spans,
+    /// Two servers that both say master show two holders.
+    pub(super) rival: Spans,
     pub(super) wanted: Spans,
     pub(super) unwanted: Spans,
     /// When its progress changed, on any of the servers.
@@ -53,10 +56,11 @@ pub(super) fn truths(logs: &Logs) -> Truths {
         unseen.push(not_looked);
         for (index, _) in logs.header.tasks_of(redis) {
             let Some(truth) = tasks.get_mut(index) else { continue };
+            truth.rival = rivals(&servers, &looked, index);
             let each: Vec<Truth> = servers
                 .iter()
                 .zip(&looked)
-                .map(|(server, looked)| of_server(server, looked, index, logs.header.wall_ahead_us))
+                .map(|(server, looked)| of_server(server, looked, index, &logs.header))
                 .collect();
             let all = |part: fn(&Truth) -> &Spans| everywhere(each.iter().map(part), &deciding, whole);
             truth.held = all(|truth| &truth.held);
@@ -82,6 +86,34 @@ pub(super) fn truths(logs: &Logs) -> Truths {
         undecided.push(doubt);
     }
     Truths { tasks, undecided, unseen }
+}
+
+/// When two of these servers, both masters by their own words, showed different holders of a lock.
+fn rivals(servers: &[&ServerLog], looked: &[Looked], task: usize) -> Spans {
+    let shown = |server: &ServerLog, looked: &Looked| -> Vec<(Micros, Micros, String)> {
+        let none = Vec::new();
+        let locks = timeline(&looked.ok, server.locks.get(&task).unwrap_or(&none));
+        let mut holds: Vec<(Micros, Micros, String)> = Vec::new();
+        for pair in between(server, &locks).filter(|pair| pair.before.master) {
+            let Some(holder) = pair.was.holder.clone() else { continue };
+            match holds.last_mut().filter(|(_, to, last)| *to == pair.before.sent && *last == holder) {
+                Some((_, to, _)) => *to = pair.after.sent,
+                None => holds.push((pair.before.sent, pair.after.sent, holder)),
+            }
+        }
+        holds
+    };
+    let all: Vec<_> = servers.iter().zip(looked).map(|(server, looked)| shown(server, looked)).collect();
+    let mut both = Vec::new();
+    for (at, one) in all.iter().enumerate() {
+        for other in all.iter().skip(at + 1) {
+            for (from, to, holder) in one {
+                let beside = other.iter().filter(|(begin, end, who)| who != holder && begin < to && from < end);
+                both.extend(beside.map(|(begin, end, _)| (*from.max(begin), *to.min(end))));
+            }
+        }
+    }
+    Spans::new(both)
 }
 
 /// By server: when it may have been the one that decides.
@@ -150,7 +182,8 @@ impl Looked {
 }
 
 /// What one server shows of one task.
-fn of_server(server: &ServerLog, looked: &Looked, task: usize, wall_ahead: Micros) -> Truth {
+fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) -> Truth {
+    let (wall_ahead, lease_ms) = (header.wall_ahead_us, header.times.lease);
     let mut truth = Truth::default();
     let none = Vec::new();
     let locks = timeline(&looked.ok, server.locks.get(&task).unwrap_or(&none));
@@ -159,8 +192,7 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, wall_ahead: Micro
         let (from, to, long) = (pair.before.received, pair.after.sent, pair.is_unseen());
         let (was, is) = (pair.was, pair.is);
         match (was.holder.as_ref(), is.holder.as_ref()) {
-            // If it was renewed while nobody looked, it was not over before.
-            (Some(one), Some(other)) if one == other => {
+            (Some(one), Some(other)) if one == other && renewed_in_time(pair.was, pair.is, lease_ms) => {
                 held.push((pair.before.sent, pair.after.received));
                 if one.contains(',') {
                     doubled.push((pair.before.sent, pair.after.received));
@@ -203,6 +235,12 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, wall_ahead: Micro
     let present = between(server, &progress).filter(|pair| *pair.was && *pair.is);
     truth.has_progress = Spans::new(present.map(|pair| (pair.before.sent, pair.after.received)));
     truth
+}
+
+/// Whether the same holder had it from one look to the other: its lease began anew before it was over.
+fn renewed_in_time(was: &LockSeen, is: &LockSeen, lease_ms: u64) -> bool {
+    let Ok(lease_ms) = i64::try_from(lease_ms) else { return false };
+    was.deadline_ms == is.deadline_ms || is.deadline_ms - lease_ms <= was.deadline_ms
 }
 
 fn deadline(deadline_ms: i64, wall_ahead: Micros) -> Micros {
