@@ -230,6 +230,14 @@ impl Case<'_> {
         what.and(&self.sight.clear).without_beginnings(after)
     }
 
+    /// How long the agent waited for a core in this time, and the collector for its answers: so much later it may say something.
+    fn waited(&self, from: Micros, to: Micros) -> Micros {
+        let scrapes = self.logs.agents.get(self.agent).map(|agent| agent.scrapes.as_slice()).unwrap_or_default();
+        let first = scrapes.partition_point(|scrape| scrape.received < from);
+        let these = scrapes.get(first..).unwrap_or_default().iter().take_while(|scrape| scrape.sent < to);
+        these.map(|scrape| scrape.waited.max(scrape.received - scrape.sent)).sum()
+    }
+
     /// What must be shown at the latest so long after each of these stretches has lasted for `threshold`.
     fn must(
         &self,
@@ -241,7 +249,8 @@ impl Case<'_> {
         let shown = self.shown(measure);
         let mut found = Vec::new();
         for (from, to) in stretches {
-            let (due, by) = (from + threshold, from + threshold + self.tolerance.delay);
+            let due = from + threshold;
+            let by = due + self.tolerance.delay + self.waited(due.saturating_sub(SECOND), due + self.tolerance.delay);
             if by > *to {
                 continue;
             }
