@@ -153,10 +153,9 @@ async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<(
     users.iter().for_each(tokio::task::JoinHandle::abort);
     for client in java {
         client.abort();
-        match client.await {
-            Ok(Err(error)) => return Err(error.context("the real Redisson")),
-            // It goes on until it is told not to.
-            Ok(Ok(())) | Err(_) => {}
+        // It goes on until it is told not to.
+        if let Ok(Err(error)) = client.await {
+            return Err(error.context("the real Redisson"));
         }
     }
     lag.stop(folder)?;

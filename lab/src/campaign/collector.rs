@@ -19,7 +19,9 @@ use super::log::Log;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A value of a task that the alert rules compare, its letter in the log, and what it is compared with.
-const MEASURES: [(&str, char, fn(&Times) -> u64); 7] = [
+type Measure = (&'static str, char, fn(&Times) -> u64);
+
+const MEASURES: [Measure; 7] = [
     ("lockwatch_task_down_seconds{", 'd', |times| times.grace),
     ("lockwatch_task_unwanted_seconds{", 'u', |times| times.wind_down),
     ("lockwatch_task_stalled_seconds{", 't', |times| times.stale_after),

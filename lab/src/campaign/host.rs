@@ -47,7 +47,9 @@ pub async fn run(args: HostArgs) -> anyhow::Result<()> {
     let log = Log::open(&args.dir, &format!("host-{}.log", args.index))?;
     let masters: Vec<_> = header.redises.iter().map(master::follow).collect();
     let instance = Holder::new_instance();
-    for (index, task) in header.tasks.iter().enumerate().filter(|(_, task)| !task.redisson || args.index + 1 == header.hosts) {
+    for (index, task) in
+        header.tasks.iter().enumerate().filter(|(_, task)| !task.redisson || args.index + 1 == header.hosts)
+    {
         let master = masters.get(task.redis).context("a task of no redis")?.clone();
         // A candidate is a thread of its process, as in Redisson.
         let thread = i64::try_from(index)? + 1;

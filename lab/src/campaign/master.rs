@@ -24,7 +24,7 @@ pub(super) fn follow(redis: &RedisEntry) -> watch::Receiver<Option<SocketAddr>> 
         tokio::spawn(async move {
             while !tell.is_closed() {
                 if let Some(named) = majority(&sentinels).await {
-                    tell.send_if_modified(|known| std::mem::replace(known, Some(named)) != Some(named));
+                    tell.send_if_modified(|known| known.replace(named) != Some(named));
                 }
                 sleep(ASK_EVERY).await;
             }

@@ -111,6 +111,11 @@ impl Java {
         Ok(java)
     }
 
+    /// Whether the answer to a command says so in this field; `None` when it has none: Redis could not be asked.
+    async fn yes(&mut self, command: &str, field: &str) -> anyhow::Result<Option<bool>> {
+        Ok(self.ask(command).await?.get(field).and_then(Value::as_bool))
+    }
+
     /// The answer to a command; what is an event in between is no answer.
     async fn ask(&mut self, command: &str) -> anyhow::Result<Value> {
         self.stdin.write_all(format!("{command}\n").as_bytes()).await.context("the Java process has ended")?;
@@ -139,19 +144,20 @@ impl Thread {
     async fn act(&mut self, java: &mut Java, log: &Log) -> anyhow::Result<()> {
         let step = self.play.at(now());
         let name = format!("c t{} {}", self.index, self.lock);
-        let say = |event: &str, sent: Micros| log.line(format_args!("{} {} {CLIENT} {event} {sent}", now(), self.index));
+        let say =
+            |event: &str, sent: Micros| log.line(format_args!("{} {} {CLIENT} {event} {sent}", now(), self.index));
         let sent = now();
         match self.held_since {
             // It cannot die alone, so it lets go where others crash.
             Some(since) if since != step.from && step.kind.ends_hold().is_some() => {
-                let released = java.ask(&format!("unlock {name}")).await?["ok"] == true;
+                let released = java.yes(&format!("unlock {name}"), "ok").await? == Some(true);
                 say(if released { "released" } else { "lost" }, sent);
                 self.held_since = None;
             }
             Some(_) if sent >= self.next => {
-                let answer = java.ask(&format!("held {name}")).await?;
+                let held = java.yes(&format!("held {name}"), "held").await?;
                 self.next = sent + TRY_EVERY;
-                match answer["held"].as_bool() {
+                match held {
                     Some(true) => say("renewed", sent),
                     Some(false) => {
                         say("lost", sent);
@@ -162,7 +168,7 @@ impl Thread {
                 }
             }
             None if step.kind.contends() && sent >= self.next => {
-                if java.ask(&format!("trylock {name} wait=0")).await?["acquired"] == true {
+                if java.yes(&format!("trylock {name} wait=0"), "acquired").await? == Some(true) {
                     say("acquired", sent);
                     self.held_since = Some(step.from);
                 }

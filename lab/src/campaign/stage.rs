@@ -77,7 +77,13 @@ impl Host {
 
 impl Stage {
     /// Starts everything but the workers.
-    pub(super) async fn start(folder: &Path, seed: u64, tasks: usize, times: Times, redisson: bool) -> anyhow::Result<Stage> {
+    pub(super) async fn start(
+        folder: &Path,
+        seed: u64,
+        tasks: usize,
+        times: Times,
+        redisson: bool,
+    ) -> anyhow::Result<Stage> {
         let sockets = TempDir::with_prefix("lw")?;
         let redises =
             REDISES.iter().map(|redis| redis_entry(redis, sockets.path())).collect::<anyhow::Result<Vec<_>>>()?;
@@ -172,7 +178,7 @@ fn task_entries(count: usize, redisson: bool) -> Vec<TaskEntry> {
             redis: turns.get(index * 7 % turns.len().max(1)).copied().unwrap_or_default(),
             scheme,
             // Redisson's threads hold, and work at nothing.
-            progress: index % 4 == 0 && !redisson,
+            progress: index.is_multiple_of(4) && !redisson,
             redisson,
         }
     };

@@ -218,7 +218,10 @@ impl Case<'_> {
 
     fn shown(&self, measure: Measure) -> Spans {
         let agent = self.logs.agents.get(self.agent);
-        agent.map(|agent| agent.when(measure.letter(), self.task, '1', self.whole.1)).unwrap_or_default().and(&self.sight.asked)
+        agent
+            .map(|agent| agent.when(measure.letter(), self.task, '1', self.whole.1))
+            .unwrap_or_default()
+            .and(&self.sight.asked)
     }
 
     fn violation(&self, measure: Measure, missed: bool, from: Micros, to: Micros, why: String) -> Violation {
@@ -329,7 +332,9 @@ impl Case<'_> {
             let first = possible.first_from(from).filter(|at| *at < to)?;
             Some((first, possible.last_before(to)?))
         });
-        let grows = possible.or(&unseen).or(&Spans::new(bridges));
+        // A slow answer is evidence for the instant at which it was asked for.
+        let early = possible.padded(Self::ms(times.timeout), 0).and(&dark);
+        let grows = possible.or(&unseen).or(&Spans::new(bridges)).or(&early);
         let settled = self.seen(&self.truth.held, Self::ms(times.settle) + self.tolerance.sees);
         let nothing = settled.or(&self.seen(&self.truth.unwanted, self.tolerance.sees)).or(&self.restarts());
         let bound = Bound::new(grows, nothing);

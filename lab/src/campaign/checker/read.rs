@@ -84,12 +84,15 @@ pub(super) enum SwitchSeen {
     Absent,
 }
 
+/// From when on, whether it pages (`1`, `0`, or `?` when it was absent), and the value.
+pub(super) type Shown = (Micros, char, String);
+
 /// What an agent said.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AgentLog {
     pub(super) scrapes: Vec<Scrape>,
     /// By measure and task: from which scrape on what was shown.
-    pub(super) shown: BTreeMap<(char, usize), Vec<(Micros, char, String)>>,
+    pub(super) shown: BTreeMap<(char, usize), Vec<Shown>>,
 }
 
 /// One scrape that was answered.

@@ -67,6 +67,9 @@ impl Report {
             line(format!("  not judged: fault {id}, {}: {why}", kind.unwrap_or_default()));
         }
         line(format!("task-time judged: {:.2} % of {:.1} hours", of_time * 100.0, seconds(judgement.time) / 3_600.0));
+        for (why, of) in judgement.unjudged.iter().filter(|(_, of)| *of > 0) {
+            line(format!("  not judged: {:.2} %, because {why}", share(*of, judgement.time) * 100.0));
+        }
         line(format!(
             "{:<14} {:>10} {:>10} {:>10} {:>8} {:>8}",
             "episodes", "must page", "must not", "grey", "missed", "false"
@@ -94,7 +97,9 @@ impl Report {
         if logs.wall_drift > WALL_DRIFT {
             refused.push(format!("the wall clock of this machine stepped by {:.2} s", seconds(logs.wall_drift)));
         }
-        for (list, measure) in [&missed, &wrong].into_iter().flat_map(|list| Measure::ALL.map(|measure| (list, measure))) {
+        for (list, measure) in
+            [&missed, &wrong].into_iter().flat_map(|list| Measure::ALL.map(|measure| (list, measure)))
+        {
             let of: Vec<_> = list.iter().filter(|violation| violation.measure == measure).collect();
             of.iter().take(LISTED).for_each(|violation| line(one(logs, violation)));
             if of.len() > LISTED {

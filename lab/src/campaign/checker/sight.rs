@@ -8,12 +8,12 @@ use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::fault::Kind;
 
 /// Later than this, this process itself had no core.
-const LATE: Micros = 150_000;
+const LATE: Micros = 300_000;
 /// A thread of an agent that waited longer than this in all between two scrapes had none; and a scrape that took longer.
 const WAITED: Micros = 800_000;
 const SLOW: Micros = SECOND;
-/// After something was late, it has to catch up.
-const CATCH_UP: Micros = SECOND;
+/// After something was late, it has to catch up; the tolerances have a second for the rest.
+const CATCH_UP: Micros = SECOND / 2;
 /// Without a scrape for longer, nobody knows what the agent would have said.
 const UNASKED: Micros = 3 * SECOND / 2;
 

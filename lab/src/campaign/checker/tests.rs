@@ -37,13 +37,18 @@ impl Story {
             address: SocketAddr::from(([127, 0, 0, 1], 1)),
             socket: "/nowhere".into(),
         };
-        let task = TaskEntry { name: "t".to_owned(), redis: 0, scheme: Scheme::Redisson, progress: true, redisson: false };
+        let task =
+            TaskEntry { name: "t".to_owned(), redis: 0, scheme: Scheme::Redisson, progress: true, redisson: false };
         let header = Header {
             seed: 1,
             began_us: 0,
             wall_ahead_us: 0,
             times: Times::COMPRESSED,
-            redises: vec![RedisEntry { name: "alpha".to_owned(), servers: vec![entry("alpha1")], sentinels: Vec::new() }],
+            redises: vec![RedisEntry {
+                name: "alpha".to_owned(),
+                servers: vec![entry("alpha1")],
+                sentinels: Vec::new(),
+            }],
             tasks: vec![task],
             agents: 1,
             hosts: 1,
@@ -128,7 +133,12 @@ impl Story {
         while at < MINUTE {
             if !self.unasked.contains(at) {
                 agent.scrapes.push(Scrape { sent: at - 100, received: at, waited: 0 });
-                let free = self.lock.iter().rev().find(|(from, _)| from + SECOND / 2 <= at).is_some_and(|(_, who)| who.is_none());
+                let free = self
+                    .lock
+                    .iter()
+                    .rev()
+                    .find(|(from, _)| from + SECOND / 2 <= at)
+                    .is_some_and(|(_, who)| who.is_none());
                 let held = if free { '0' } else { '1' };
                 let pages = ['d', 'u', 't', 'b', 'x', 'o'].map(|measure| {
                     let on = self.shown.iter().any(|(of, from, to)| *of == measure && *from <= at && at < *to);
@@ -282,7 +292,8 @@ fn a_split_needs_two_who_believe_it() {
     two.logs.holds = vec![line(28 * S, "0", "acquired"), line(29 * S, "1", "acquired")];
     assert_eq!(found(two), (0, 0));
     let mut handover = Story::new().pages('x', 55 * S, 56 * S);
-    handover.logs.holds = vec![line(28 * S, "0", "acquired"), line(29 * S, "0", "released"), line(30 * S, "1", "acquired")];
+    handover.logs.holds =
+        vec![line(28 * S, "0", "acquired"), line(29 * S, "0", "released"), line(30 * S, "1", "acquired")];
     assert_eq!(found(handover), (0, 1));
     let mut doubled = Story::new();
     doubled.lock.extend([(20 * S, Some("a,b")), (26 * S, Some("a"))]);
