@@ -2,6 +2,7 @@
 
 mod bound;
 mod judge;
+mod measures;
 mod read;
 mod report;
 mod sight;

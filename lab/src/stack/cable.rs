@@ -152,6 +152,8 @@ async fn connect(client: TcpStream, upstream: SocketAddr, shared: Shared) -> any
     };
     if reset {
         to_client.as_ref().set_zero_linger()?;
+        // Else it would be ended in good order first.
+        to_client.forget();
     }
     Ok(())
 }
@@ -246,4 +248,115 @@ async fn send(to: &OwnedWriteHalf, mut bytes: &[u8]) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const MESSAGE: &[u8] = b"+PONG and more\r\n";
+    /// Long enough for anything that comes at once, on a busy machine.
+    const SOON: Duration = Duration::from_secs(20);
+    /// What has not come by then was held back.
+    const NOT_YET: Duration = Duration::from_millis(300);
+
+    /// A server that answers whatever it is asked with the same words.
+    async fn echo() -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(async move {
+                    let (mut from, mut to) = stream.into_split();
+                    let _ended = tokio::io::copy(&mut from, &mut to).await;
+                });
+            }
+        });
+        address
+    }
+
+    async fn ask(cable: &Cable) -> std::io::Result<TcpStream> {
+        let mut stream = TcpStream::connect(cable.address()).await?;
+        stream.write_all(MESSAGE).await?;
+        Ok(stream)
+    }
+
+    /// All that comes until the connection ends or enough is there.
+    async fn answer(stream: &mut TcpStream) -> (Vec<u8>, std::io::Result<()>) {
+        let mut bytes = Vec::new();
+        while bytes.len() < MESSAGE.len() {
+            match stream.read_buf(&mut bytes).await {
+                Ok(0) => return (bytes, Ok(())),
+                Ok(_) => {}
+                Err(error) => return (bytes, Err(error)),
+            }
+        }
+        (bytes, Ok(()))
+    }
+
+    #[tokio::test]
+    async fn fair_weather_passes_and_touches_nothing() {
+        let cable = Cable::start(echo().await).await.unwrap();
+        let mut stream = ask(&cable).await.unwrap();
+        assert_eq!(timeout(SOON, answer(&mut stream)).await.unwrap().0, MESSAGE);
+        assert_eq!((cable.touched(), cable.open()), (0, 1));
+    }
+
+    #[tokio::test]
+    async fn what_hangs_arrives_afterwards_and_what_is_lost_never_does() {
+        for (weather, arrives) in [(Weather::Hang, true), (Weather::LoseAnswers, false), (Weather::LoseRequests, false)]
+        {
+            let cable = Cable::start(echo().await).await.unwrap();
+            cable.set(weather);
+            let mut stream = ask(&cable).await.unwrap();
+            assert!(timeout(NOT_YET, answer(&mut stream)).await.is_err(), "{weather:?}");
+            assert!(cable.touched() > 0, "{weather:?}");
+            cable.set(Weather::Fair);
+            let within = if arrives { SOON } else { NOT_YET };
+            assert_eq!(timeout(within, answer(&mut stream)).await.is_ok(), arrives, "{weather:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn half_an_answer_and_no_more() {
+        let cable = Cable::start(echo().await).await.unwrap();
+        cable.set(Weather::Half);
+        let mut stream = ask(&cable).await.unwrap();
+        let (bytes, ended) = timeout(SOON, answer(&mut stream)).await.unwrap();
+        assert!(
+            MESSAGE.starts_with(&bytes) && bytes.len() <= MESSAGE.len() / 2 && ended.is_err(),
+            "{bytes:?} {ended:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn delays_and_single_bytes_take_their_time() {
+        let slow = [Weather::Delay(NOT_YET), Weather::Dribble(NOT_YET / MESSAGE.len() as u32)];
+        for weather in slow {
+            let cable = Cable::start(echo().await).await.unwrap();
+            cable.set(weather);
+            let began = Instant::now();
+            let mut stream = ask(&cable).await.unwrap();
+            assert_eq!(timeout(SOON, answer(&mut stream)).await.unwrap().0, MESSAGE);
+            assert!(began.elapsed() > NOT_YET * 8 / 10, "{weather:?}: {:?}", began.elapsed());
+        }
+    }
+
+    #[tokio::test]
+    async fn connections_end_when_it_is_cut_and_are_refused_while_it_is() {
+        for (weather, hard) in [(Weather::Cut, false), (Weather::Reset, true)] {
+            let cable = Cable::start(echo().await).await.unwrap();
+            let mut stream = ask(&cable).await.unwrap();
+            timeout(SOON, answer(&mut stream)).await.unwrap().1.unwrap();
+            cable.set(weather);
+            assert_eq!(timeout(SOON, answer(&mut stream)).await.unwrap().1.is_err(), hard, "{weather:?}");
+            if let Ok(mut refused) = ask(&cable).await {
+                assert!(timeout(SOON, answer(&mut refused)).await.unwrap().0.is_empty(), "{weather:?}");
+            }
+        }
+    }
 }
