@@ -19,7 +19,7 @@ const AFTER: Micros = 3 * SECOND;
 const LISTED: usize = 8;
 
 /// Exit codes.
-const MISSED_OR_FALSE: u8 = 1;
+const MISSED_OR_FALSE: u8 = 2;
 const NOT_JUDGED: u8 = 3;
 
 /// The report of a run.
@@ -116,7 +116,7 @@ impl Report {
         Report { missed: missed.len(), false_pages: wrong.len(), refused, text }
     }
 
-    /// 0: all is right. 1: something was missed or false. 3: nothing was, but too little could be judged.
+    /// 0: all is right. 2: something was missed or false. 3: nothing was, but too little could be judged. (1: it could not be run.)
     pub(in crate::campaign) fn exit_code(&self) -> u8 {
         if self.missed + self.false_pages > 0 {
             MISSED_OR_FALSE
