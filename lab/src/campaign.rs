@@ -73,7 +73,8 @@ pub struct CampaignArgs {
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
-    serde_json::from_value(text.into()).map_err(|_| "there is no such kind of fault; docs/reliability.md lists them".to_owned())
+    serde_json::from_value(text.into())
+        .map_err(|_| "there is no such kind of fault; docs/reliability.md lists them".to_owned())
 }
 
 /// Runs a campaign and judges it, or judges one again.
