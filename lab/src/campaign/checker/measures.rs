@@ -2,6 +2,7 @@
 
 use super::bound::Bound;
 use super::judge::{Case, Count, Measure, Violation, seconds};
+use super::read::SwitchLine;
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::fault::Kind;
@@ -186,7 +187,10 @@ impl Case<'_> {
                 // That it was switched off just before may not have been seen.
                 let seen = self.sight.clear.last_before(*at).unwrap_or(0).saturating_sub(self.tolerance.age);
                 let rewritten = writes.iter().find(|write| *write > at).map(|write| write + self.tolerance.sees);
-                let on = self.truth.wanted.touches(seen, *at);
+                // What was switched on just before, the witness may have seen too late or only once.
+                let written =
+                    |line: &SwitchLine| line.task == self.task && line.on && seen <= line.at && line.sent <= *at;
+                let on = self.truth.wanted.touches(seen, *at) || self.logs.switches.iter().any(written);
                 on && rewritten.is_none_or(|seen| from < seen || !self.sight.clear.contains(seen))
             });
             if !gone && !failed_over {

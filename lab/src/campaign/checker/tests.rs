@@ -310,6 +310,15 @@ fn lost_switches_are_told_and_nothing_else_is() {
     assert_eq!(found(lost()), (1, 0));
     assert_eq!(found(lost().pages('o', 21 * S, MINUTE)), (0, 0));
     assert_eq!(found(Story::new().pages('o', 21 * S, 22 * S)), (0, 1));
+    // Switched on a moment before: the agent may have seen that, or not.
+    let just = |told: bool| {
+        let mut story = Story::new().fault(Kind::Flush, 20 * S, 10_000);
+        story.switch = vec![(0, SwitchSeen::Off), (20 * S - 30_000, SwitchSeen::On), (20 * S, SwitchSeen::Absent)];
+        story.lock = vec![(0, None)];
+        story.logs.switches.push(SwitchLine { at: 20 * S - 30_000, task: 0, on: true, sent: 20 * S - 31_000 });
+        if told { story.pages('o', 21 * S, MINUTE) } else { story }
+    };
+    assert_eq!((found(just(false)), found(just(true))), ((0, 0), (0, 0)));
 }
 
 #[test]
