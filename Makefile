@@ -4,7 +4,7 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test pager-bench page-bench sabotage build dashboards lint fmt docs
+.PHONY: help demo test pager-bench page-bench sabotage campaign build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
@@ -13,6 +13,7 @@ help:
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
+	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"
 	@echo "make build               target/release/lockwatch"
 	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
@@ -40,6 +41,11 @@ page-bench:
 sabotage:
 	@scripts/setup test
 	$(CARGO) run --package lockwatch-lab --locked -- sabotage --table docs/sabotages.md $(ARGS)
+
+campaign:
+	@scripts/setup campaign
+	$(CARGO) build --workspace --locked
+	$(CARGO) run --package lockwatch-lab --locked -- campaign $(ARGS)
 
 build:
 	$(CARGO) build --release --locked

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use lockwatch_lab::campaign::{self, CampaignArgs, HostArgs};
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
 use lockwatch_lab::sabotage::{self, SabotageArgs};
@@ -21,6 +22,11 @@ enum Line {
     Page(PageArgs),
     /// Try deliberate mistakes in a copy of the work tree, and report which check catches each
     Sabotage(SabotageArgs),
+    /// Inject faults for minutes or hours while a second witness looks, and report every page that was missed or false
+    Campaign(CampaignArgs),
+    /// Candidates for all locks of a campaign, which starts it
+    #[command(hide = true)]
+    Host(HostArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -28,8 +34,7 @@ enum Line {
 
 fn main() -> ExitCode {
     match run(Line::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("lockwatch-lab: {error:#}");
             ExitCode::FAILURE
@@ -37,29 +42,38 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether all is right.
-fn run(line: Line) -> anyhow::Result<bool> {
+/// Success if all is right.
+fn run(line: Line) -> anyhow::Result<ExitCode> {
     match line {
         // There are many, so each has one thread only.
         Line::Worker(args) => {
             let runtime = Builder::new_current_thread().enable_all().build()?;
-            runtime.block_on(stack::run_worker(args)).map(|()| true)
+            runtime.block_on(stack::run_worker(args)).map(|()| ExitCode::SUCCESS)
         }
-        Line::Pager(args) => bench(pager::run(args)),
-        Line::Page(args) => bench(page::run(args)),
-        Line::Sabotage(args) => bench(sabotage::run(args)),
+        Line::Host(args) => {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(campaign::run_host(args)).map(|()| ExitCode::SUCCESS)
+        }
+        Line::Pager(args) => bench(async { pager::run(args).await.map(code) }),
+        Line::Page(args) => bench(async { page::run(args).await.map(code) }),
+        Line::Sabotage(args) => bench(async { sabotage::run(args).await.map(code) }),
+        Line::Campaign(args) => bench(campaign::run(args)),
     }
 }
 
+fn code(all_is_right: bool) -> ExitCode {
+    if all_is_right { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Parts that still run when it is stopped are killed with the runtime.
-fn bench(run: impl Future<Output = anyhow::Result<bool>>) -> anyhow::Result<bool> {
+fn bench(run: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         tokio::select! { done = run => done, stopped = stopped() => stopped }
     })
 }
 
-async fn stopped() -> anyhow::Result<bool> {
+async fn stopped() -> anyhow::Result<ExitCode> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     None.context("stopped")

@@ -8,6 +8,7 @@
 mod agent;
 mod alertmanager;
 mod browser;
+mod cable;
 mod http;
 mod port;
 mod process;
@@ -22,7 +23,10 @@ mod worker;
 pub use agent::Agent;
 pub use alertmanager::Alertmanager;
 pub use browser::{Axe, Browser, BrowserTime, ConsoleLine, Key, Media, Screen};
+pub use cable::{Cable, Weather};
 pub use http::{Response, get, post};
+pub(crate) use port::free_address;
+pub(crate) use process::{Process, send_signal};
 pub use process::{Signal, until};
 pub use program::Program;
 pub use prometheus::{Labels, Prometheus, PrometheusSetup, Target};

@@ -91,6 +91,11 @@ impl Agent {
         self.process.as_ref().context("the agent does not run")?.signal(signal).await
     }
 
+    /// The process' id while it runs.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Process::id)
+    }
+
     /// How long it has kept a core busy since it was started.
     ///
     /// # Errors

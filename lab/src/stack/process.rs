@@ -46,14 +46,14 @@ impl Signal {
 
 /// A child process, the first of a process group of its own; killed when dropped.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: Child,
     log: PathBuf,
 }
 
 impl Process {
     /// Starts `command`; what it says is added to the file `log`.
-    pub(super) fn start(mut command: Command, log: PathBuf) -> anyhow::Result<Process> {
+    pub(crate) fn start(mut command: Command, log: PathBuf) -> anyhow::Result<Process> {
         let output = OpenOptions::new().create(true).append(true).open(&log);
         let output = output.with_context(|| format!("cannot write {}", log.display()))?;
         let child = command
@@ -69,7 +69,7 @@ impl Process {
     }
 
     /// Waits until `is_ready` says so.
-    pub(super) async fn ready(&mut self, mut is_ready: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
+    pub(crate) async fn ready(&mut self, mut is_ready: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
         let give_up = Instant::now() + READY_WITHIN;
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -85,17 +85,17 @@ impl Process {
         }
     }
 
-    pub(super) fn id(&self) -> Option<u32> {
+    pub(crate) fn id(&self) -> Option<u32> {
         self.child.id()
     }
 
-    pub(super) async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+    pub(crate) async fn signal(&self, signal: Signal) -> anyhow::Result<()> {
         let id = self.id().context("the process has ended")?;
         send_signal(id, signal).await
     }
 
     /// By SIGKILL, as a crash; nothing if it has ended already.
-    pub(super) async fn kill(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         match self.child.kill().await {
             Err(error) if error.kind() != ErrorKind::InvalidInput => Err(error).context("cannot kill a process"),
             _ => Ok(()),
@@ -103,7 +103,7 @@ impl Process {
     }
 
     /// Asks it to end, and kills it if it does not.
-    pub(super) async fn end(&mut self) -> anyhow::Result<()> {
+    pub(crate) async fn end(&mut self) -> anyhow::Result<()> {
         if self.id().is_some() {
             self.signal(Signal::Terminate).await?;
         }
@@ -115,7 +115,7 @@ impl Process {
 }
 
 /// Sends a signal to exactly this process, by the shell's own `kill`: a small Debian has no other.
-pub(super) async fn send_signal(id: u32, signal: Signal) -> anyhow::Result<()> {
+pub(crate) async fn send_signal(id: u32, signal: Signal) -> anyhow::Result<()> {
     send_to(&id.to_string(), signal).await
 }
 

@@ -232,7 +232,7 @@ async fn step_replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, ahead_ms:
 ///
 /// `TIME` gives its seconds as text of ten digits, `PEXPIRETIME` gives an integer of thirteen; nothing else that the
 /// lab's workers write looks like either.
-fn stepped(lines: &[u8], ahead_ms: i64) -> Vec<u8> {
+pub(super) fn stepped(lines: &[u8], ahead_ms: i64) -> Vec<u8> {
     lines.split_inclusive(|byte| *byte == b'\n').flat_map(|line| stepped_line(line, ahead_ms)).collect()
 }
 

@@ -1,0 +1,223 @@
+//! Each measure: when it must be shown, and how much it can be at most.
+
+use super::bound::Bound;
+use super::judge::{Case, Count, Measure, Violation, seconds};
+use super::read::SwitchLine;
+use super::spans::Spans;
+use crate::campaign::clock::{Micros, SECOND};
+use crate::campaign::fault::Kind;
+
+impl Case<'_> {
+    /// What an agent knew is gone when it is killed; the next one may look long before it is ready.
+    fn restarts(&self) -> Spans {
+        Spans::new(self.sight.runs.within(self.whole).iter().map(|(from, _)| (from, from + 1)))
+    }
+
+    pub(super) fn down(&self, count: &mut Count) -> Vec<Violation> {
+        let times = self.logs.header.times;
+        let grace = Self::ms(times.grace);
+        let sure: Vec<_> = self.truth.free.and(&self.truth.wanted).and(&self.sight.clear).iter().collect();
+        let mut found = self.must(Measure::Down, &sure, grace, count);
+        let possible = self.truth.held.or(&self.truth.unwanted).within(self.whole);
+        // A hold or a switch that nobody saw counts as if it had not been.
+        let unseen = self.truth.held.or(&self.truth.unwanted).shorter_than(self.tolerance.unseen);
+        // Without sight, from one free reading to the next.
+        let dark = self.sight.clear.within(self.whole).padded(SECOND, SECOND);
+        let bridges = dark.iter().filter_map(|(from, to)| {
+            let first = possible.first_from(from).filter(|at| *at < to)?;
+            Some((first, possible.last_before(to)?))
+        });
+        // A slow answer is evidence for the instant at which it was asked for.
+        let early = possible.padded(Self::ms(times.timeout), 0).and(&dark);
+        let grows = possible.or(&unseen).or(&Spans::new(bridges)).or(&early);
+        let settled = self.seen(&self.truth.held, Self::ms(times.settle) + self.tolerance.sees);
+        let nothing = settled.or(&self.seen(&self.truth.unwanted, self.tolerance.sees)).or(&self.restarts());
+        let bound = Bound::new(grows, nothing);
+        self.tally(&bound, grace, &sure, count);
+        found.extend(self.must_not(Measure::Down, grace, |at| bound.at(at), bound.nothing()));
+        found
+    }
+
+    pub(super) fn unwanted(&self, count: &mut Count) -> Vec<Violation> {
+        let threshold = Self::ms(self.logs.header.times.wind_down);
+        let sure: Vec<_> = self.truth.held.and(&self.truth.unwanted).and(&self.sight.clear).iter().collect();
+        let mut found = self.must(Measure::Unwanted, &sure, threshold, count);
+        let not = self.truth.free.or(&self.truth.wanted);
+        let nothing = self.seen(&not, self.tolerance.sees).or(&self.restarts());
+        let bound = Bound::new(not.within(self.whole), nothing);
+        self.tally(&bound, threshold, &sure, count);
+        found.extend(self.must_not(Measure::Unwanted, threshold, |at| bound.since(at), bound.nothing()));
+        found
+    }
+
+    pub(super) fn stalled(&self, count: &mut Count) -> Vec<Violation> {
+        let threshold = Self::ms(self.logs.header.times.stale_after);
+        let still = self.truth.held.and(&self.truth.wanted).and(&self.truth.has_progress).and(&self.sight.clear);
+        let sure = still.cut_at(&self.truth.moved);
+        let mut found = self.must(Measure::Stalled, &sure, threshold, count);
+        let seen = Spans::new(self.truth.moved.iter().filter_map(|at| {
+            let by = at + self.tolerance.sees;
+            self.sight.clear.iter().any(|(from, to)| from <= *at && by <= to).then_some((*at, by))
+        }));
+        let last = |at: Micros| {
+            let moves = self.truth.moved.partition_point(|moved| moved + self.tolerance.sees <= at);
+            let before = self.truth.moved.get(..moves).unwrap_or_default();
+            before.iter().rev().find(|moved| seen.contains(**moved)).copied().unwrap_or(self.whole.0)
+        };
+        let over = Spans::new(seen.iter().map(|(_, by)| (by, by + 1)));
+        let quiet = self
+            .truth
+            .moved
+            .windows(2)
+            .filter(|pair| matches!(pair, [a, b] if b - a < threshold && b - a > SECOND))
+            .count();
+        count.must_not += quiet;
+        found.extend(self.must_not(Measure::Stalled, threshold, |at| at.saturating_sub(last(at)), &over));
+        found
+    }
+
+    pub(super) fn blind(&self, count: &mut Count) -> Vec<Violation> {
+        let threshold = Self::ms(self.logs.header.times.blind_after);
+        let sure: Vec<_> = self.sight.blind.iter().collect();
+        let mut found = self.must(Measure::Blind, &sure, threshold, count);
+        // What is clear for a moment only between two delays proves nothing.
+        let clear = self.sight.clear.longer_than(self.tolerance.sees);
+        let nothing = clear.or(&self.restarts());
+        let reading = Self::ms(self.logs.header.times.interval + self.logs.header.times.timeout);
+        let bound = |at: Micros| clear.last_before(at).map_or(Micros::MAX / 2, |end| at - end + reading);
+        let tallied = Bound::new(nothing.within(self.whole), nothing);
+        self.tally(&tallied, threshold.saturating_sub(reading), &sure, count);
+        let over = clear.without_beginnings(self.tolerance.sees);
+        found.extend(self.must_not(Measure::Blind, threshold, bound, &over));
+        found
+    }
+
+    pub(super) fn split(&self, count: &mut Count) -> Vec<Violation> {
+        let sure: Vec<_> = self.truth.doubled.and(&self.sight.clear).iter().collect();
+        let mut found = self.must(Measure::Split, &sure, 0, count);
+        let twice = self.twice().padded(0, Self::ms(self.logs.header.times.lease) + 20 * SECOND);
+        for (from, to) in self.shown(Measure::Split).iter() {
+            if twice.touches(from.saturating_sub(self.tolerance.age), from) {
+                continue;
+            }
+            if self.truth.rival.padded(0, self.tolerance.age).contains(from) {
+                // Two masters do show two holders, and only its client knows that it has given up what one of them did late.
+                count.grey += 1;
+            } else {
+                let why = "no two candidates can have believed that they hold it".to_owned();
+                found.push(self.violation(Measure::Split, false, from.saturating_sub(20 * SECOND), to, why));
+            }
+        }
+        count.must_not += self.twice().within(self.whole).iter().count();
+        found
+    }
+
+    /// When two candidates may have believed that they hold the lock, each from its first word to the end of its lease.
+    fn twice(&self) -> Spans {
+        let lease = Self::ms(self.logs.header.times.lease);
+        let mut beliefs: std::collections::BTreeMap<&str, Vec<(Micros, Micros)>> = std::collections::BTreeMap::new();
+        let mut open: std::collections::BTreeMap<&str, Micros> = std::collections::BTreeMap::new();
+        for line in self.logs.holds.iter().filter(|line| line.task == self.task) {
+            let worker = line.worker.as_str();
+            match line.event.as_str() {
+                "acquired" | "renewed" => {
+                    open.insert(worker, line.sent);
+                    // A process that is stopped does not know when its lease is over.
+                    beliefs.entry(worker).or_default().push((line.sent, line.at + lease));
+                }
+                "released" => {
+                    open.remove(worker);
+                    // What was believed of the time after it is not so.
+                    if let Some((_, to)) = beliefs.get_mut(worker).and_then(|all| all.last_mut()) {
+                        *to = (*to).min(line.at);
+                    }
+                }
+                "lost" => {
+                    if let Some(since) = open.remove(worker) {
+                        beliefs.entry(worker).or_default().push((since, line.at));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let sets: Vec<Spans> = beliefs.into_values().map(Spans::new).collect();
+        let mut twice = self.truth.doubled.clone();
+        for (at, one) in sets.iter().enumerate() {
+            for other in sets.iter().skip(at + 1) {
+                twice = twice.or(&one.and(other));
+            }
+        }
+        twice
+    }
+
+    pub(super) fn lost(&self, count: &mut Count) -> Vec<Violation> {
+        let measure = Measure::SwitchesLost;
+        let (shown, delay) = (self.shown(measure), self.tolerance.delay);
+        let writes: Vec<Micros> =
+            self.logs.switches.iter().filter(|line| line.task == self.task).map(|line| line.sent).collect();
+        let mut found = Vec::new();
+        for at in &self.truth.lost {
+            let known = self.truth.wanted.and(&self.sight.clear).longer_than(self.tolerance.sees);
+            // It knew of the switch, nothing kept it from that until the loss, and it did not begin anew.
+            let since = known.last_before(*at).unwrap_or(0);
+            let remembers =
+                since + 20 * SECOND > *at && self.sight.runs.iter().any(|(from, to)| from < since && at < &to);
+            let Some(sees) = self.sight.clear.first_from(*at) else { continue };
+            let by = sees + delay;
+            let written = writes.iter().any(|write| since < *write && *write < by);
+            if since == 0 || !remembers || written || by > self.whole.1 || !self.sight.runs.contains(by) {
+                count.grey += 1;
+                continue;
+            }
+            count.must += 1;
+            if !shown.touches(*at, by) {
+                let why = format!("a switch that was on was gone, and nothing was shown for {:.2} s", seconds(by - at));
+                found.push(self.violation(measure, true, *at, by, why));
+            }
+        }
+        for (from, to) in shown.iter() {
+            let entry = self.logs.header.tasks.get(self.task).map(|task| task.redis);
+            let failed_over = self.logs.faults.iter().any(|fault| {
+                matches!(fault.kind, Kind::Failover | Kind::KillMaster | Kind::FreezeMaster)
+                    && fault.redis == entry
+                    && fault.meant < from
+                    && from < fault.healed + 20 * SECOND
+            });
+            let gone = self.truth.gone.iter().rev().find(|at| **at <= from).is_some_and(|at| {
+                // That it was switched off just before may not have been seen.
+                let seen = self.sight.clear.last_before(*at).unwrap_or(0).saturating_sub(self.tolerance.age);
+                let rewritten = writes.iter().find(|write| *write > at).map(|write| write + self.tolerance.sees);
+                // What was switched on just before, the witness may have seen too late or only once.
+                let written =
+                    |line: &SwitchLine| line.task == self.task && line.on && seen <= line.at && line.sent <= *at;
+                let on = self.truth.wanted.touches(seen, *at) || self.logs.switches.iter().any(written);
+                on && rewritten.is_none_or(|seen| from < seen || !self.sight.clear.contains(seen))
+            });
+            if !gone && !failed_over {
+                let why = "no switch that was on was gone".to_owned();
+                found.push(self.violation(measure, false, from.saturating_sub(10 * SECOND), to, why));
+            }
+        }
+        found
+    }
+
+    /// What is shown of the lock must have been true within the time that a reading may take.
+    pub(super) fn held(&self, count: &mut Count) -> Vec<Violation> {
+        let agent = self.logs.agents.get(self.agent);
+        let shown = |what: char| {
+            agent.map(|agent| agent.when('h', self.task, what, self.whole.1)).unwrap_or_default().and(&self.sight.asked)
+        };
+        let late = self.sight.unjudged.padded(0, self.tolerance.age);
+        let mut found = Vec::new();
+        for (what, opposite, word) in [('0', &self.truth.held, "free"), ('1', &self.truth.free, "held")] {
+            let shown = shown(what);
+            count.must_not += shown.iter().count();
+            let wrong = shown.and(&opposite.without_beginnings(self.tolerance.age)).minus(&late);
+            for (from, to) in wrong.iter() {
+                let why = format!("shown as {word}, though for {:.2} s before it was not", seconds(self.tolerance.age));
+                found.push(self.violation(Measure::Held, false, from.saturating_sub(self.tolerance.age), to, why));
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,154 @@
+//! When an agent can surely see a redis, and when it surely cannot, from the faults that were injected and from how late everything
+//! was. Nothing that the agent says counts here.
+
+use super::read::{FaultLog, Logs};
+use super::spans::Spans;
+use super::truth::Truths;
+use crate::campaign::clock::{Micros, SECOND};
+use crate::campaign::fault::Kind;
+
+/// Later than this, this process itself had no core.
+const LATE: Micros = 300_000;
+/// A thread of an agent that waited longer than this in all between two scrapes had none; and a scrape that took longer.
+const WAITED: Micros = 800_000;
+const SLOW: Micros = SECOND;
+/// After something was late, it has to catch up; the tolerances have a second for the rest.
+const CATCH_UP: Micros = SECOND / 2;
+/// Without a scrape for longer, nobody knows what the agent would have said.
+const UNASKED: Micros = 3 * SECOND / 2;
+
+/// What one agent sees of one redis.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sight {
+    /// It surely gets answers, and has got over whatever was before.
+    pub(super) clear: Spans,
+    /// It surely gets none.
+    pub(super) blind: Spans,
+    /// Nobody can judge: the machine was too slow, the witness or the collector did not look, or nobody knows who decides.
+    pub(super) unjudged: Spans,
+    /// Why, in words.
+    pub(super) reasons: [(&'static str, Spans); 4],
+    /// The agent ran. What it knew before is gone whenever it begins anew.
+    pub(super) runs: Spans,
+    /// It was asked often enough.
+    pub(super) asked: Spans,
+}
+
+/// What a fault does to the sight of those it strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// None: a page of blindness would be false.
+    None,
+    /// Perhaps.
+    Perhaps,
+    /// Blind for as long as it was meant to last.
+    Blind,
+}
+
+/// Which effect a kind of fault has on the sight.
+pub(super) fn effect(kind: Kind) -> Effect {
+    match kind {
+        Kind::PauseWrite
+        | Kind::Oom
+        | Kind::Eviction
+        | Kind::Flush
+        | Kind::FreezeReplica
+        | Kind::KillReplica
+        | Kind::KillSentinel
+        | Kind::FreezeSentinel
+        | Kind::DelayShort
+        | Kind::ClockStep
+        | Kind::HostKill
+        | Kind::HostFreeze => Effect::None,
+        Kind::KillEmpty
+        | Kind::KillKept
+        | Kind::TermEmpty
+        | Kind::TermKept
+        | Kind::Loading
+        | Kind::Failover
+        | Kind::KillMaster
+        | Kind::FreezeMaster
+        | Kind::LoseEverySecond
+        | Kind::Jitter
+        | Kind::AgentKill
+        | Kind::AgentFreeze => Effect::Perhaps,
+        Kind::Freeze
+        | Kind::Busy
+        | Kind::Sleep
+        | Kind::PauseAll
+        | Kind::MaxClients
+        | Kind::NoAuth
+        | Kind::NoPerm
+        | Kind::KillSentinels
+        | Kind::Cut
+        | Kind::Reset
+        | Kind::Hang
+        | Kind::LoseRequests
+        | Kind::LoseAnswers
+        | Kind::DelayLong
+        | Kind::Dribble
+        | Kind::Half => Effect::Blind,
+    }
+}
+
+/// Whether a fault strikes what this agent sees of this redis.
+pub(super) fn strikes(fault: &FaultLog, agent: usize, redis: usize) -> bool {
+    fault.redis.is_none_or(|of| of == redis) && fault.agent.is_none_or(|of| of == agent)
+}
+
+/// How long after a fault of this length an agent may still wait before it dials again: pauses double with each attempt in vain, of
+/// which there are at most two a second, up to 5 s; a dial that hangs takes a timeout, and then the first sweep comes.
+pub(super) fn recovery(logs: &Logs, lasted: Micros) -> Micros {
+    let attempts = lasted * 2 / SECOND + 2;
+    let pause_ms = 100_u64.saturating_mul(1 << attempts.saturating_sub(2).min(16)).min(5_000);
+    let times = logs.header.times;
+    (pause_ms + 2 * times.timeout + times.interval) * 1_000 + SECOND / 2
+}
+
+/// The sight of one agent on one redis.
+pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) -> Sight {
+    let whole = (logs.begin, logs.end);
+    let mut disturbed = Vec::new();
+    let (mut blind, mut gone, mut frozen) = (Vec::new(), Vec::new(), Vec::new());
+    for fault in logs.faults.iter().filter(|fault| strikes(fault, agent, redis)) {
+        match fault.kind {
+            Kind::AgentKill => gone.push((fault.meant, fault.healed)),
+            Kind::AgentFreeze => frozen.push((fault.meant, fault.healed)),
+            _ => {}
+        }
+        if effect(fault.kind) == Effect::None {
+            continue;
+        }
+        disturbed.push((fault.meant, fault.healed + recovery(logs, fault.healed - fault.meant)));
+        if let (Effect::Blind, Some(verified)) = (effect(fault.kind), fault.verified) {
+            // Sentinels' answers count for two intervals.
+            let later = if fault.kind == Kind::KillSentinels { 2 * logs.header.times.interval * 1_000 } else { 0 };
+            blind.push((verified + later, fault.meant + fault.lasts));
+        }
+    }
+    let scrapes = logs.agents.get(agent).map(|agent| agent.scrapes.as_slice()).unwrap_or_default();
+    let slow = scrapes.windows(2).filter_map(|pair| match pair {
+        [before, after] if after.waited > WAITED || after.received > after.sent + SLOW => {
+            Some((before.received, after.received + CATCH_UP))
+        }
+        _ => None,
+    });
+    let ends = scrapes.iter().map(|scrape| scrape.received);
+    let (froms, tos) = (ends.clone(), ends.skip(1).chain([logs.end]));
+    let asked = Spans::new(froms.zip(tos).filter(|(from, to)| to - from <= UNASKED));
+    let (gone, frozen) = (Spans::new(gone), Spans::new(frozen));
+    let unasked = asked.within(whole).minus(&gone).minus(&frozen.padded(0, CATCH_UP));
+    let of = |sets: &[Spans]| sets.get(redis).cloned().unwrap_or_default();
+    let reasons = [
+        ("the campaign itself was late", logs.late.longer_than(LATE).padded(0, CATCH_UP)),
+        ("an agent had no core", Spans::new(slow)),
+        ("an agent was not asked", unasked),
+        ("who decides was in doubt, or nobody looked", of(&truths.undecided).or(&of(&truths.unseen))),
+    ];
+    let run = Spans::one(whole.0, whole.1);
+    let reasons = reasons.map(|(why, when)| (why, when.and(&run)));
+    let unjudged = reasons.iter().fold(Spans::default(), |all, (_, when)| all.or(when));
+    let clear = Spans::new(disturbed).or(&unjudged).within(whole).and(&asked);
+    let blind = Spans::new(blind).minus(&unjudged).minus(&gone).minus(&frozen.padded(0, CATCH_UP));
+    Sight { clear, blind, unjudged, reasons, runs: gone.within(whole), asked }
+}

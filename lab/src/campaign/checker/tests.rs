@@ -1,0 +1,349 @@
+//! The checker against runs that are made up: what it must find, what it must let pass, and what it must refuse to judge.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use super::judged;
+use super::read::{AgentLog, FaultLog, HostLine, LockSeen, Logs, Look, Scrape, ServerLog, SwitchLine, SwitchSeen};
+use super::report::Report;
+use super::spans::Spans;
+use crate::campaign::clock::{Micros, SECOND};
+use crate::campaign::fault::Kind;
+use crate::campaign::header::{Header, RedisEntry, Scheme, ServerEntry, TaskEntry, Times};
+
+const LOOK: Micros = 20_000;
+const SCRAPE: Micros = 250_000;
+const MINUTE: Micros = 60 * SECOND;
+
+/// A run of a minute with one lock, held and wanted all the time, and one agent that says so.
+struct Story {
+    logs: Logs,
+    /// From when on who holds it.
+    lock: Vec<(Micros, Option<&'static str>)>,
+    switch: Vec<(Micros, SwitchSeen)>,
+    /// The agent's words: measure, from, to.
+    shown: Vec<(char, Micros, Micros)>,
+    /// The server is stopped: an answer takes so long.
+    stopped: Spans,
+    /// When nobody looked, or asked.
+    unseen: Spans,
+    unasked: Spans,
+}
+
+impl Story {
+    fn new() -> Story {
+        let entry = |name: &str| ServerEntry {
+            name: name.to_owned(),
+            address: SocketAddr::from(([127, 0, 0, 1], 1)),
+            socket: "/nowhere".into(),
+        };
+        let task =
+            TaskEntry { name: "t".to_owned(), redis: 0, scheme: Scheme::Redisson, progress: true, redisson: false };
+        let header = Header {
+            seed: 1,
+            began_us: 0,
+            wall_ahead_us: 0,
+            times: Times::COMPRESSED,
+            redises: vec![RedisEntry {
+                name: "alpha".to_owned(),
+                servers: vec![entry("alpha1")],
+                sentinels: Vec::new(),
+            }],
+            tasks: vec![task],
+            agents: 1,
+            hosts: 1,
+        };
+        let logs = Logs {
+            header,
+            begin: 0,
+            end: MINUTE,
+            wall_drift: 0,
+            late: Spans::default(),
+            faults: Vec::new(),
+            servers: Vec::new(),
+            named: BTreeMap::new(),
+            agents: Vec::new(),
+            holds: Vec::new(),
+            switches: Vec::new(),
+        };
+        Story {
+            logs,
+            lock: vec![(0, Some("a"))],
+            switch: vec![(0, SwitchSeen::On)],
+            shown: Vec::new(),
+            stopped: Spans::default(),
+            unseen: Spans::default(),
+            unasked: Spans::default(),
+        }
+    }
+
+    /// Nobody holds it from `from` to `to`, and the agent knows.
+    fn free(mut self, from: Micros, to: Micros) -> Story {
+        self.lock.extend([(from, None), (to, Some("b"))]);
+        self
+    }
+
+    /// The agent pages.
+    fn pages(mut self, measure: char, from: Micros, to: Micros) -> Story {
+        self.shown.push((measure, from, to));
+        self
+    }
+
+    fn fault(mut self, kind: Kind, from: Micros, lasts: Micros) -> Story {
+        self.logs.faults.push(FaultLog {
+            id: 1,
+            kind,
+            redis: Some(0),
+            agent: None,
+            target: None,
+            meant: from,
+            lasts,
+            verified: Some(from + 10_000),
+            healed: from + lasts + 20_000,
+            why_not: None,
+        });
+        self
+    }
+
+    fn report(mut self) -> Report {
+        let mut server = ServerLog::default();
+        let mut at = 0;
+        while at < MINUTE {
+            if let Some((_, to)) = self.stopped.iter().find(|(from, to)| *from < at && at < *to) {
+                let slow = server.looks.last_mut().map(|look| look.received = to);
+                assert!(slow.is_some());
+            } else if !self.unseen.contains(at) {
+                let look = server.looks.len();
+                server.looks.push(Look { sent: at, received: at + 500, ok: true, master: true, slow: look % 5 == 0 });
+                note(server.locks.entry(0).or_default(), look, at, &self.lock, |holder| LockSeen {
+                    holder: holder.map(str::to_owned),
+                    deadline_ms: holder.map_or(-2, |_| 1_000_000),
+                });
+                if look % 5 == 0 {
+                    note(server.switches.entry(0).or_default(), look, at, &self.switch, |seen| seen);
+                    server.progress.entry(0).or_default().push((look, true));
+                }
+            }
+            at += LOOK;
+        }
+        self.logs.servers = vec![server];
+        let mut agent = AgentLog::default();
+        let mut shown: BTreeMap<char, char> = BTreeMap::new();
+        let mut at = 100;
+        while at < MINUTE {
+            if !self.unasked.contains(at) {
+                agent.scrapes.push(Scrape { sent: at - 100, received: at, waited: 0 });
+                let free = self
+                    .lock
+                    .iter()
+                    .rev()
+                    .find(|(from, _)| from + SECOND / 2 <= at)
+                    .is_some_and(|(_, who)| who.is_none());
+                let held = if free { '0' } else { '1' };
+                let pages = ['d', 'u', 't', 'b', 'x', 'o'].map(|measure| {
+                    let on = self.shown.iter().any(|(of, from, to)| *of == measure && *from <= at && at < *to);
+                    (measure, if on { '1' } else { '0' })
+                });
+                for (measure, now) in pages.into_iter().chain([('h', held)]) {
+                    if shown.insert(measure, now) != Some(now) {
+                        agent.shown.entry((measure, 0)).or_default().push((at, now, String::new()));
+                    }
+                }
+            }
+            at += SCRAPE;
+        }
+        self.logs.agents = vec![agent];
+        judged(&self.logs)
+    }
+}
+
+fn note<T: Copy + PartialEq, S>(
+    into: &mut Vec<(usize, S)>,
+    look: usize,
+    at: Micros,
+    story: &[(Micros, T)],
+    seen: impl Fn(T) -> S,
+) {
+    let was = |at: Micros| story.iter().rev().find(|(from, _)| *from <= at).map(|(_, what)| *what);
+    let now = was(at);
+    if at == 0 || (look > 0 && into.is_empty()) || now != at.checked_sub(LOOK).and_then(was) {
+        into.extend(now.map(|now| (look, seen(now))));
+    }
+}
+
+/// Missed, false.
+fn found(story: Story) -> (usize, usize) {
+    let report = story.report();
+    assert!(report.refused.is_empty(), "{report}");
+    let found = (report.missed, report.false_pages);
+    assert_eq!(report.exit_code() != 0, found != (0, 0), "{report}");
+    found
+}
+
+const S: Micros = SECOND;
+
+#[test]
+fn a_calm_run_is_right() {
+    assert_eq!(found(Story::new()), (0, 0));
+}
+
+#[test]
+fn a_gap_that_pages_in_time_is_right() {
+    assert_eq!(found(Story::new().free(20 * S, 32 * S).pages('d', 26 * S + 200_000, 33 * S)), (0, 0));
+}
+
+#[test]
+fn a_missed_page_is_found() {
+    assert_eq!(found(Story::new().free(20 * S, 32 * S)), (1, 0));
+    let late = Story::new().free(20 * S, 32 * S).pages('d', 30 * S, 33 * S);
+    assert_eq!(found(late), (1, 0));
+}
+
+#[test]
+fn a_false_page_is_found() {
+    assert_eq!(found(Story::new().pages('d', 30 * S, 31 * S)), (0, 1));
+    let short = Story::new().free(20 * S, 25 * S).pages('d', 25 * S, 26 * S);
+    assert_eq!(found(short), (0, 1));
+}
+
+#[test]
+fn a_gap_near_the_threshold_may_page_or_not() {
+    assert_eq!(found(Story::new().free(20 * S, 27 * S)), (0, 0));
+    assert_eq!(found(Story::new().free(20 * S, 27 * S).pages('d', 26 * S + 300_000, 27 * S)), (0, 0));
+}
+
+#[test]
+fn a_page_that_stays_is_found() {
+    assert_eq!(found(Story::new().free(20 * S, 32 * S).pages('d', 26 * S + 200_000, 50 * S)), (0, 1));
+}
+
+#[test]
+fn a_hold_that_is_too_short_ends_no_gap() {
+    let mut story = Story::new().pages('d', 28 * S, 33 * S);
+    story.lock.extend([(20 * S, None), (24 * S, Some("b")), (25 * S, None), (32 * S, Some("c"))]);
+    assert_eq!(found(story), (0, 0));
+}
+
+#[test]
+fn nobody_pages_for_what_nobody_wants() {
+    let off = |mut story: Story| {
+        story.switch.push((10 * S, SwitchSeen::Off));
+        story.logs.switches.push(SwitchLine { at: 10 * S, task: 0, on: false, sent: 10 * S });
+        story
+    };
+    let stays = || off(Story::new()).pages('u', 14 * S + 500_000, MINUTE);
+    assert_eq!(found(stays()), (0, 0));
+    assert_eq!(found(off(Story::new())), (1, 0), "it is held though nobody wants it");
+    let mut gone = off(Story::new()).pages('d', 40 * S, 41 * S);
+    gone.lock.push((11 * S, None));
+    assert_eq!(found(gone), (0, 1));
+}
+
+#[test]
+fn a_lock_that_is_shown_wrongly_is_found() {
+    let mut story = Story::new();
+    story.lock.push((10 * S, Some("b")));
+    let mut logs = story;
+    // The agent goes on about a hold for ten seconds after it ended.
+    logs = logs.free(20 * S, 31 * S).pages('d', 26 * S + 200_000, 32 * S);
+    let right = logs.report();
+    assert_eq!((right.missed, right.false_pages), (0, 0), "{right}");
+    let mut blind = Story::new().free(20 * S, 31 * S).pages('d', 26 * S + 200_000, 32 * S);
+    blind.lock.insert(1, (15 * S, None));
+    blind.lock.insert(2, (15 * S + 1, Some("a")));
+    assert_eq!(found(blind), (0, 0));
+}
+
+#[test]
+fn blindness_must_page_and_only_if_it_lasts() {
+    let frozen = |lasts| Story::new().fault(Kind::Freeze, 20 * S, lasts);
+    let stopped = |story: Story, lasts: Micros| {
+        let mut story = story;
+        story.stopped = Spans::one(20 * S, 20 * S + lasts);
+        story
+    };
+    let long = || stopped(frozen(12 * S), 12 * S);
+    assert_eq!(found(long().pages('b', 26 * S + 200_000, 33 * S)), (0, 0));
+    assert_eq!(found(long()), (1, 0));
+    let short = || stopped(frozen(2 * S), 2 * S);
+    assert_eq!(found(short()), (0, 0));
+    assert_eq!(found(short().pages('b', 22 * S, 23 * S)), (0, 1));
+    assert_eq!(found(Story::new().pages('b', 22 * S, 23 * S)), (0, 1));
+    assert_eq!(found(long().pages('b', 26 * S + 200_000, 58 * S)), (0, 1), "it stays though all is well");
+}
+
+#[test]
+fn a_fault_that_takes_no_sight_is_no_excuse() {
+    let held_back = Story::new().fault(Kind::PauseWrite, 20 * S, 12 * S).pages('b', 27 * S, 28 * S);
+    assert_eq!(found(held_back), (0, 1));
+}
+
+#[test]
+fn a_split_needs_two_who_believe_it() {
+    let line = |at: Micros, worker: &str, event: &str| HostLine {
+        at,
+        task: 0,
+        worker: worker.to_owned(),
+        event: event.to_owned(),
+        sent: at,
+    };
+    assert_eq!(found(Story::new().pages('x', 30 * S, 31 * S)), (0, 1));
+    let mut two = Story::new().pages('x', 30 * S, 31 * S);
+    two.logs.holds = vec![line(28 * S, "0", "acquired"), line(29 * S, "1", "acquired")];
+    assert_eq!(found(two), (0, 0));
+    let mut handover = Story::new().pages('x', 55 * S, 56 * S);
+    handover.logs.holds =
+        vec![line(28 * S, "0", "acquired"), line(29 * S, "0", "released"), line(30 * S, "1", "acquired")];
+    assert_eq!(found(handover), (0, 1));
+    let mut doubled = Story::new();
+    doubled.lock.extend([(20 * S, Some("a,b")), (26 * S, Some("a"))]);
+    assert_eq!(found(doubled), (1, 0), "two in one lock, and nothing was said");
+}
+
+#[test]
+fn lost_switches_are_told_and_nothing_else_is() {
+    let lost = || {
+        let mut story = Story::new().fault(Kind::Flush, 20 * S, 10_000);
+        story.switch.push((20 * S, SwitchSeen::Absent));
+        story
+    };
+    assert_eq!(found(lost()), (1, 0));
+    assert_eq!(found(lost().pages('o', 21 * S, MINUTE)), (0, 0));
+    assert_eq!(found(Story::new().pages('o', 21 * S, 22 * S)), (0, 1));
+    // Switched on a moment before: the agent may have seen that, or not.
+    let just = |told: bool| {
+        let mut story = Story::new().fault(Kind::Flush, 20 * S, 10_000);
+        story.switch = vec![(0, SwitchSeen::Off), (20 * S - 30_000, SwitchSeen::On), (20 * S, SwitchSeen::Absent)];
+        story.lock = vec![(0, None)];
+        story.logs.switches.push(SwitchLine { at: 20 * S - 30_000, task: 0, on: true, sent: 20 * S - 31_000 });
+        if told { story.pages('o', 21 * S, MINUTE) } else { story }
+    };
+    assert_eq!((found(just(false)), found(just(true))), ((0, 0), (0, 0)));
+}
+
+#[test]
+fn a_run_that_nobody_could_judge_is_refused() {
+    let mut unseen = Story::new();
+    unseen.unseen = Spans::one(10 * S, 20 * S);
+    assert_eq!(unseen.report().exit_code(), 3);
+    let mut unasked = Story::new();
+    unasked.unasked = Spans::one(10 * S, 20 * S);
+    assert_eq!(unasked.report().exit_code(), 3);
+    let mut late = Story::new();
+    late.logs.late = Spans::one(10 * S, 20 * S);
+    assert_eq!(late.report().exit_code(), 3);
+    let mut unverified = Story::new().fault(Kind::Cut, 10 * S, 2 * S);
+    unverified.logs.faults.iter_mut().for_each(|fault| fault.verified = None);
+    assert_eq!(unverified.report().exit_code(), 3);
+    let mut stepped = Story::new();
+    stepped.logs.wall_drift = SECOND;
+    assert_eq!(stepped.report().exit_code(), 3);
+}
+
+#[test]
+fn the_first_violation_is_told_with_the_seed_and_what_led_to_it() {
+    let report = Story::new().free(20 * S, 32 * S).fault(Kind::Flush, 19 * S, 10_000).report().to_string();
+    for word in ["seed 1", "MISSED down: t of redis alpha", "flush", "witness: surely free from here"] {
+        assert!(report.contains(word), "{word}:\n{report}");
+    }
+}

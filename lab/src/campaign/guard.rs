@@ -1,0 +1,135 @@
+//! One candidate's hand on one lock, whatever its layout: Redisson's by the program's own `lease`, and plain strings.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use lockwatch::lease::{Access, Attempt, Holder, Lock, Release};
+use redis::aio::MultiplexedConnection;
+use redis::{ConnectionInfo, IntoConnectionInfo};
+
+use super::header::Scheme;
+
+/// Bound of each wait for a reply: shorter than the lease, as in every sensible program.
+const REPLY_WITHIN: Duration = Duration::from_millis(900);
+const RENEW_TEXT: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
+const RELEASE_TEXT: &str =
+    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
+
+/// What came of an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Try {
+    Taken,
+    /// Somebody has it, for so long unless it is renewed.
+    Busy(Duration),
+}
+
+/// Access to database 0 of a server.
+pub(super) fn access(address: SocketAddr) -> anyhow::Result<Access> {
+    let server: ConnectionInfo = format!("redis://{address}/0").into_connection_info()?;
+    Ok(Access::new(server, REPLY_WITHIN))
+}
+
+/// A lock as one candidate sees it on one server.
+pub(super) enum Guard {
+    Redisson(Lock),
+    Text(Text),
+}
+
+/// A string that holds its owner's token.
+pub(super) struct Text {
+    access: Access,
+    connection: Option<MultiplexedConnection>,
+    key: String,
+    token: String,
+    lease: Duration,
+}
+
+impl Guard {
+    pub(super) fn new(
+        scheme: Scheme,
+        address: SocketAddr,
+        key: &str,
+        holder: &Holder,
+        lease: Duration,
+    ) -> anyhow::Result<Guard> {
+        let access = access(address)?;
+        Ok(match scheme {
+            Scheme::Redisson => Guard::Redisson(Lock::new(access, key.as_bytes(), holder.clone(), lease)),
+            Scheme::String => Guard::Text(Text {
+                access,
+                connection: None,
+                key: key.to_owned(),
+                token: holder.field().to_owned(),
+                lease,
+            }),
+        })
+    }
+
+    pub(super) async fn acquire(&mut self) -> anyhow::Result<Try> {
+        match self {
+            Guard::Redisson(lock) => Ok(match lock.acquire().await? {
+                Attempt::Acquired(_) => Try::Taken,
+                Attempt::Busy { ttl_ms } => Try::Busy(Duration::from_millis(ttl_ms.unwrap_or_default())),
+            }),
+            Guard::Text(text) => text.acquire().await,
+        }
+    }
+
+    /// Whether it is still ours.
+    pub(super) async fn renew(&mut self) -> anyhow::Result<bool> {
+        match self {
+            Guard::Redisson(lock) => Ok(lock.renew().await?),
+            Guard::Text(text) => text.script(RENEW_TEXT).await,
+        }
+    }
+
+    /// Whether it was ours.
+    pub(super) async fn release(&mut self) -> anyhow::Result<bool> {
+        match self {
+            // An attempt that timed out may have been one entry more.
+            Guard::Redisson(lock) => loop {
+                match lock.release().await? {
+                    Release::Freed => return Ok(true),
+                    Release::NotOurs => return Ok(false),
+                    Release::StillHeld { .. } => {}
+                }
+            },
+            Guard::Text(text) => text.script(RELEASE_TEXT).await,
+        }
+    }
+}
+
+impl Text {
+    async fn acquire(&mut self) -> anyhow::Result<Try> {
+        let mut connection = self.connection().await?;
+        let mut set = redis::cmd("SET");
+        set.arg(&self.key).arg(&self.token).arg("NX").arg("PX").arg(millis(self.lease));
+        let (taken, ttl_ms): (Option<String>, i64) =
+            redis::pipe().add_command(set).cmd("PTTL").arg(&self.key).query_async(&mut connection).await?;
+        self.connection = Some(connection);
+        let ttl = Duration::from_millis(u64::try_from(ttl_ms).unwrap_or_default());
+        Ok(if taken.is_some() { Try::Taken } else { Try::Busy(ttl) })
+    }
+
+    async fn script(&mut self, text: &str) -> anyhow::Result<bool> {
+        let mut connection = self.connection().await?;
+        let mut eval = redis::cmd("EVAL");
+        eval.arg(text).arg(1).arg(&self.key).arg(&self.token).arg(millis(self.lease));
+        let done: i64 = eval.query_async(&mut connection).await?;
+        self.connection = Some(connection);
+        Ok(done == 1)
+    }
+
+    /// Taken out, so that one on which an answer is still due is never used again.
+    async fn connection(&mut self) -> anyhow::Result<MultiplexedConnection> {
+        Ok(match self.connection.take() {
+            Some(connection) => connection,
+            None => self.access.connect().await?,
+        })
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

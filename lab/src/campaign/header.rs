@@ -1,0 +1,143 @@
+//! What a run is: its figures, its tasks and where its parts are. The first file of its logs, and the only one that all parts read.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use serde::{Deserialize, Serialize};
+
+/// The file's name.
+const FILE: &str = "run.json";
+
+/// A run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Header {
+    /// Everything random follows from it.
+    pub(super) seed: u64,
+    /// When the scripts of the tasks begin, by the monotonic clock.
+    pub(super) began_us: u64,
+    /// How far the wall clock is ahead of the monotonic one.
+    pub(super) wall_ahead_us: u64,
+    pub(super) times: Times,
+    pub(super) redises: Vec<RedisEntry>,
+    pub(super) tasks: Vec<TaskEntry>,
+    /// How many agents watch.
+    pub(super) agents: usize,
+    /// How many worker processes there are, each with a candidate for every lock.
+    pub(super) hosts: usize,
+}
+
+/// All times in milliseconds. What the agents are configured with, and how often the witnesses look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Times {
+    pub(super) interval: u64,
+    pub(super) timeout: u64,
+    pub(super) lease: u64,
+    pub(super) grace: u64,
+    pub(super) settle: u64,
+    pub(super) wind_down: u64,
+    pub(super) blind_after: u64,
+    pub(super) stale_after: u64,
+    /// Between two looks of the second witness at each server.
+    pub(super) look: u64,
+    /// Between two looks at the agents' metrics.
+    pub(super) scrape: u64,
+}
+
+impl Times {
+    /// Compressed, so that an hour has hundreds of faults.
+    pub(super) const COMPRESSED: Times = Times {
+        interval: 500,
+        timeout: 1_000,
+        lease: 3_000,
+        grace: 6_000,
+        settle: 2_000,
+        wind_down: 4_000,
+        blind_after: 6_000,
+        stale_after: 5_000,
+        look: 20,
+        scrape: 250,
+    };
+}
+
+/// A redis and its servers. With Sentinels they fail over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct RedisEntry {
+    pub(super) name: String,
+    pub(super) servers: Vec<ServerEntry>,
+    pub(super) sentinels: Vec<ServerEntry>,
+}
+
+/// A server or a Sentinel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ServerEntry {
+    /// Unique in the run.
+    pub(super) name: String,
+    pub(super) address: SocketAddr,
+    /// Its Unix socket, which no fault of a network reaches.
+    pub(super) socket: PathBuf,
+}
+
+/// A task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TaskEntry {
+    pub(super) name: String,
+    /// Index of its redis.
+    pub(super) redis: usize,
+    pub(super) scheme: Scheme,
+    /// Its work writes progress and claims.
+    pub(super) progress: bool,
+    /// Of its candidates two are threads of the real Redisson client and of the last worker process, instead of one in each.
+    pub(super) redisson: bool,
+}
+
+/// How the lock is laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Scheme {
+    Redisson,
+    String,
+}
+
+impl TaskEntry {
+    pub(super) fn lock(&self) -> String {
+        format!("{}:lock", self.name)
+    }
+
+    pub(super) fn switches(&self) -> String {
+        format!("{}:users", self.name)
+    }
+
+    pub(super) fn progress_key(&self) -> String {
+        format!("{}:progress", self.name)
+    }
+
+    pub(super) fn claims(&self) -> String {
+        format!("{}:claims", self.name)
+    }
+}
+
+impl Header {
+    pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(self)?;
+        std::fs::write(folder.join(FILE), text).with_context(|| format!("cannot write into {}", folder.display()))
+    }
+
+    pub(super) fn read(folder: &Path) -> anyhow::Result<Header> {
+        let file = folder.join(FILE);
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        serde_json::from_str(&text).with_context(|| format!("{} is no run of a campaign", file.display()))
+    }
+
+    /// All servers that hold keys, with the index of their redis.
+    pub(super) fn servers(&self) -> impl Iterator<Item = (usize, &ServerEntry)> {
+        let of = |(at, redis): (usize, &'_ RedisEntry)| -> Vec<usize> { vec![at; redis.servers.len()] };
+        let indices = self.redises.iter().enumerate().flat_map(of);
+        indices.zip(self.redises.iter().flat_map(|redis| &redis.servers))
+    }
+
+    /// The tasks of a redis, with their indices.
+    pub(super) fn tasks_of(&self, redis: usize) -> impl Iterator<Item = (usize, &TaskEntry)> {
+        self.tasks.iter().enumerate().filter(move |(_, task)| task.redis == redis)
+    }
+}
