@@ -4,6 +4,10 @@
     warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::unreachable)
 )]
 
+pub mod hostile;
 pub mod page;
 pub mod pager;
+mod report;
+pub mod soak;
 pub mod stack;
+mod visitor;

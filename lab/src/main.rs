@@ -4,8 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use lockwatch_lab::hostile::{self, AttackArgs, HostileArgs};
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
+use lockwatch_lab::soak::{self, SoakArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,6 +20,13 @@ enum Line {
     Pager(PagerArgs),
     /// Open the page in a real browser, and report how late it is, how heavy, and what it costs
     Page(PageArgs),
+    /// Watch memory and open files of an agent for hours, with mild faults
+    Soak(SoakArgs),
+    /// Attack an agent's HTTP server from all sides while it is scraped
+    Hostile(HostileArgs),
+    /// An attacker; `hostile` starts it
+    #[command(hide = true)]
+    Attack(AttackArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -44,6 +53,9 @@ fn run(line: Line) -> anyhow::Result<bool> {
         }
         Line::Pager(args) => bench(pager::run(args)),
         Line::Page(args) => bench(page::run(args)),
+        Line::Hostile(args) => bench(hostile::run(args)),
+        Line::Attack(args) => bench(hostile::attack(args)),
+        Line::Soak(args) => bench(soak::run(args)),
     }
 }
 

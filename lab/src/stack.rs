@@ -23,7 +23,7 @@ pub use agent::Agent;
 pub use alertmanager::Alertmanager;
 pub use browser::{Axe, Browser, BrowserTime, ConsoleLine, Key, Media, Screen};
 pub use http::{Response, get, post};
-pub use process::{Signal, until};
+pub use process::{Footprint, Signal, until};
 pub use program::Program;
 pub use prometheus::{Labels, Prometheus, PrometheusSetup, Target};
 pub use proxy::{ClockProxy, Link, LossyScrapes, Traffic};
