@@ -261,10 +261,10 @@ async fn flood(stream: TcpStream, request: impl Fn() -> String, tally: &Tally) -
 
 /// A big answer, each client another one.
 fn big(at: usize) -> String {
-    match at % 4 {
-        0 => "GET / HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
-        1 => "GET /api/v1/tasks HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
-        _ => scrape(fastrand::usize(..)),
+    let paths = ["/", "/api/v1/tasks", "/api/v1/events?limit=1000", "/tasks/task-0001?window=6h"];
+    match paths.get(at % 8) {
+        Some(path) => format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"),
+        None => scrape(fastrand::usize(..)),
     }
 }
 
