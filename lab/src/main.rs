@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use lockwatch_lab::churn::{self, ChurnArgs};
 use lockwatch_lab::hostile::{self, AttackArgs, HostileArgs};
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
@@ -22,6 +23,8 @@ enum Line {
     Page(PageArgs),
     /// Watch memory and open files of an agent for hours, with mild faults
     Soak(SoakArgs),
+    /// Replace the holders of many locks continuously, and look for one that is shown with another's deadline
+    Churn(ChurnArgs),
     /// Attack an agent's HTTP server from all sides while it is scraped
     Hostile(HostileArgs),
     /// An attacker; `hostile` starts it
@@ -53,6 +56,7 @@ fn run(line: Line) -> anyhow::Result<bool> {
         }
         Line::Pager(args) => bench(pager::run(args)),
         Line::Page(args) => bench(page::run(args)),
+        Line::Churn(args) => bench(churn::run(args)),
         Line::Hostile(args) => bench(hostile::run(args)),
         Line::Attack(args) => bench(hostile::attack(args)),
         Line::Soak(args) => bench(soak::run(args)),

@@ -26,6 +26,15 @@ impl Figure {
         }
     }
 
+    /// Something that is to be `limit` at least.
+    pub(crate) fn at_least(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
+        Figure {
+            what: what.into(),
+            measured: format!("{measured:.1} {unit}"),
+            goal: Some((format!("≥ {limit:.0} {unit}"), measured >= limit)),
+        }
+    }
+
     /// With more beside what was measured.
     pub(crate) fn with(mut self, more: &str) -> Figure {
         self.measured = format!("{} ({more})", self.measured);
