@@ -5,10 +5,12 @@ mod hold;
 mod shown;
 mod writer;
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use redis::aio::MultiplexedConnection;
 use redis::pipe;
 use tokio::time::sleep;
 
@@ -21,8 +23,6 @@ use writer::Writers;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Fewer pairs prove nothing.
 const PAIRS_MIN: f64 = 1_000.0;
-/// The user that may not ask for `PEXPIRETIME`: for it, Redis is as old as 6.
-const OLD: &str = "old";
 
 /// What `churn` takes.
 #[derive(Clone, Debug, clap::Args)]
@@ -62,45 +62,53 @@ pub async fn run(args: ChurnArgs) -> anyhow::Result<bool> {
 }
 
 async fn measure(args: &ChurnArgs) -> anyhow::Result<Vec<Figure>> {
-    let redis = Redis::start().await?;
-    let writers = Writers::start(&redis, args.locks, args.writers).await?;
-    let mut connection = redis.connect().await?;
-    let rules = ["SETUSER", OLD, "on", "nopass", "~*", "&*", "+@all", "-pexpiretime"];
-    pipe().cmd("ACL").arg(&rules).exec_async(&mut connection).await?;
-    let address = redis.address();
-    let new = Agent::start(&config(&format!("redis://{address}"), args.locks)).await?;
-    let old = Agent::start(&config(&format!("redis://{OLD}:any@{address}"), args.locks)).await?;
+    let (new, old) = tokio::try_join!(watch(args, Server::New), watch(args, Server::Old))?;
+    Ok([new, old].concat())
+}
 
-    let (began, during) = (Instant::now(), Duration::from_secs_f64(args.minutes * 60.0));
-    let watched = async |agent: &Agent| -> anyhow::Result<Tally> {
-        let live = Live::listen(agent.address()).await?;
-        let mut tally = Tally::default();
-        while began.elapsed() < during {
-            tally.metrics(&get(agent.address(), "/metrics").await?.ok()?);
-            tally.api(&get(agent.address(), "/api/v1/tasks").await?.json()?);
-            sleep(LOOK_EVERY).await;
-        }
-        tally.live = live.stop()?;
-        Ok(tally)
+/// By which commands an agent can read deadlines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Server {
+    /// `PEXPIRETIME`.
+    New,
+    /// Only `PTTL` and `TIME`, as before Redis 7.
+    Old,
+}
+
+/// A server with writers, and an agent that watches it.
+async fn watch(args: &ChurnArgs, server: Server) -> anyhow::Result<Vec<Figure>> {
+    let redis = Redis::start().await?;
+    let mut connection = redis.connect().await?;
+    let (how, asked) = match server {
+        Server::New => ("PEXPIRETIME", "pexpiretime"),
+        Server::Old => ("PTTL and TIME", "pttl"),
     };
-    let (with, without) = tokio::try_join!(watched(&new), watched(&old))?;
-    let written = writers.stop();
-    let asked = asked(&mut connection).await?;
-    let rate = written as f64 / began.elapsed().as_secs_f64();
-    let mut figures = vec![
-        Figure::told("holders replaced", format!("{written}, {rate:.0} per second, of {} locks", args.locks)),
-        Figure::told("deadlines asked for", asked),
-    ];
-    figures.extend(of(&with, "PEXPIRETIME"));
-    figures.extend(of(&without, "PTTL and TIME"));
-    Ok(figures)
+    if server == Server::Old {
+        pipe().cmd("ACL").arg(&["SETUSER", "default", "-pexpiretime"]).exec_async(&mut connection).await?;
+    }
+    let writers = Writers::start(&redis, args.locks, args.writers).await?;
+    let agent = Agent::start(&config(redis.address(), args.locks)).await?;
+    let live = Live::listen(agent.address()).await?;
+    let (began, during) = (Instant::now(), Duration::from_secs_f64(args.minutes * 60.0));
+    let mut tally = Tally::default();
+    while began.elapsed() < during {
+        tally.metrics(&get(agent.address(), "/metrics").await?.ok()?);
+        tally.api(&get(agent.address(), "/api/v1/tasks").await?.json()?);
+        sleep(LOOK_EVERY).await;
+    }
+    tally.live = live.stop()?;
+    let (written, seconds) = (writers.stop(), began.elapsed().as_secs_f64());
+    let asked = calls(&mut connection, asked).await?;
+    let rate = format!("{written}, {:.0} per second, of {} locks; {asked}", written as f64 / seconds, args.locks);
+    Ok([vec![Figure::told(format!("{how}: holds written"), rate)], of(&tally, how)].concat())
 }
 
 fn of(tally: &Tally, how: &str) -> Vec<Figure> {
     let places = [("/metrics", &tally.metrics), ("/api/v1/tasks", &tally.api), ("/live", &tally.live)];
     let of_place = |(place, pairs): (&str, &shown::Pairs)| {
         let first = pairs.wrong.first().map_or_else(String::new, |wrong| format!(", {wrong}"));
-        let told = format!("of {} pairs, {} holders without a deadline{first}", pairs.right + pairs.wrong.len(), pairs.bare);
+        let told =
+            format!("of {} pairs, {} holders without a deadline{first}", pairs.right + pairs.wrong.len(), pairs.bare);
         [
             Figure::at_most(format!("{how}, {place}: wrong pairs"), pairs.wrong.len() as f64, 0.0, "").with(&told),
             Figure::at_least(format!("{how}, {place}: pairs"), pairs.right as f64, PAIRS_MIN, ""),
@@ -109,21 +117,17 @@ fn of(tally: &Tally, how: &str) -> Vec<Figure> {
     places.into_iter().flat_map(of_place).collect()
 }
 
-/// By which commands the agents read deadlines: both kinds must be there.
-async fn asked(connection: &mut redis::aio::MultiplexedConnection) -> anyhow::Result<String> {
+/// How often a command was sent: it must have been.
+async fn calls(connection: &mut MultiplexedConnection, command: &str) -> anyhow::Result<String> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(connection).await?;
-    let calls = |command: &str| -> Option<String> {
-        let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))?;
-        Some(format!("{} × {command}", line.split(',').next()?))
-    };
-    let all = [calls("pexpiretime"), calls("pttl")].map(|calls| calls.context("a way of reading deadlines was not used"));
-    let [with, without] = all;
-    Ok(format!("{}, {}", with?, without?))
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
+    let calls = line.and_then(|line| line.split(',').next()).with_context(|| format!("{command} was never sent"))?;
+    Ok(format!("{calls} × {command}"))
 }
 
-fn config(url: &str, locks: usize) -> String {
+fn config(redis: SocketAddr, locks: usize) -> String {
     use std::fmt::Write as _;
-    let mut text = format!("redis: {{main: {{url: \"{url}\", interval: 250ms, timeout: 3s}}}}\ntasks:\n");
+    let mut text = format!("redis: {{main: {{url: \"redis://{redis}\", interval: 250ms, timeout: 3s}}}}\ntasks:\n");
     for at in 0..locks {
         // Writing to a String cannot fail.
         let _ = writeln!(text, "  - {{name: {}, lock: {{key: \"{}\", lease: 30s}}}}", hold::task(at), hold::key(at));

@@ -19,7 +19,8 @@ use phase::{Outcome, Phase};
 pub use attack::{AttackArgs, attack};
 
 /// Where attackers come from: other networks than the scraper's.
-const ELSEWHERE: [IpAddr; 8] = [loopback(2), loopback(3), loopback(4), loopback(5), loopback(6), loopback(7), loopback(8), loopback(9)];
+const ELSEWHERE: [IpAddr; 8] =
+    [loopback(2), loopback(3), loopback(4), loopback(5), loopback(6), loopback(7), loopback(8), loopback(9)];
 /// Where the scraper comes from.
 const SCRAPER: IpAddr = loopback(1);
 const MB: f64 = 1e6;
@@ -94,10 +95,9 @@ async fn measure(args: &HostileArgs) -> anyhow::Result<Vec<Figure>> {
 /// What attacks, one after the other.
 fn phases(args: &HostileArgs) -> Vec<Phase> {
     let (elsewhere, many) = (ELSEWHERE.as_slice(), args.clients);
-    let alone = Attack::ALL.into_iter().map(|attack| Phase {
-        name: attack.name(),
-        attackers: vec![(attack, elsewhere, attack.clients(many))],
-    });
+    let alone = Attack::ALL
+        .into_iter()
+        .map(|attack| Phase { name: attack.name(), attackers: vec![(attack, elsewhere, attack.clients(many))] });
     let together = |name: &str, from: &'static [IpAddr]| Phase {
         name: name.to_owned(),
         attackers: Attack::ALL.into_iter().map(|attack| (attack, from, attack.clients(many / 10))).collect(),
@@ -126,14 +126,15 @@ fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, scrape_ms: f64) -> Ve
         quantile(&outcome.pages_ms, 0.5),
         quantile(&outcome.pages_ms, 1.0),
         outcome.pages_failed,
-        if outcome.series == calm.series { "the same series" } else { "OTHER SERIES" },
+        if outcome.labels == calm.labels { "the same labels" } else { "OTHER LABELS" },
     );
     vec![
         Figure::told(name, others),
-        Figure::at_most("scrapes without an answer", failed as f64, 0.0, "").with(&format!("of {}{why}", failed + scrapes.len())),
+        Figure::at_most("scrapes without an answer", failed as f64, 0.0, "")
+            .with(&format!("of {}{why}", failed + scrapes.len())),
         Figure::at_most("a scrape, p99", quantile(scrapes, 0.99), scrape_ms, "ms").with(&times),
         Figure::at_most("age of the newest evidence", outcome.evidence_age_max, 3.0, "s"),
         Figure::at_most("open files of the agent", outcome.files_max as f64, 1000.0, ""),
-        Figure::at_most("other series than before", outcome.series.abs_diff(calm.series) as f64, 0.0, ""),
+        Figure::at_most("other labels than before", f64::from(u8::from(outcome.labels != calm.labels)), 0.0, ""),
     ]
 }

@@ -116,8 +116,7 @@ async fn watch(crowd: &Crowd, faults: &mut Faults, whole: Duration) -> anyhow::R
 fn figures(samples: &[Sample], hours: f64, faults: &Faults, load: &Load) -> anyhow::Result<Vec<Figure>> {
     let judged: Vec<&Sample> = samples.iter().filter(|sample| sample.at_hours >= hours * WARM_UP).collect();
     let of = |value: fn(&Footprint) -> f64| -> anyhow::Result<Line> {
-        let points: Vec<(f64, f64)> =
-            judged.iter().map(|sample| (sample.at_hours, value(&sample.footprint))).collect();
+        let points: Vec<(f64, f64)> = judged.iter().map(|sample| (sample.at_hours, value(&sample.footprint))).collect();
         line(&points).context("too few samples")
     };
     let rss = of(|footprint| footprint.rss_bytes as f64 / MB)?;
@@ -125,16 +124,15 @@ fn figures(samples: &[Sample], hours: f64, faults: &Faults, load: &Load) -> anyh
     let files = of(|footprint| footprint.files as f64)?;
     let most = judged.iter().map(|sample| sample.footprint.files).max().unwrap_or_default();
     let least = judged.iter().map(|sample| sample.footprint.files).min().unwrap_or_default();
-    let about = |line: Line| format!("± {:.2}, {:.1} on average, {} samples", line.slope_error, line.mean, judged.len());
+    let about =
+        |line: Line| format!("± {:.2}, {:.1} on average, {} samples", line.slope_error, line.mean, judged.len());
     let (asked, failed) = load.counts();
     Ok(vec![
         Figure::at_most("resident memory grows by", rss.slope, 1.0, "MB per hour").with(&about(rss)),
         Figure::at_most("the same in proportion (Pss)", pss.slope, 1.0, "MB per hour").with(&about(pss)),
         // Pages come and go; one more per hour would be a leak.
-        Figure::at_most("open files grow by", files.slope, 1.0, "per hour").with(&format!(
-            "± {:.2}, {least} to {most}",
-            files.slope_error
-        )),
+        Figure::at_most("open files grow by", files.slope, 1.0, "per hour")
+            .with(&format!("± {:.2}, {least} to {most}", files.slope_error)),
         Figure::at_most("requests that were not answered", failed as f64, 0.0, "").with(&format!("of {asked}")),
         Figure::told("faults", faults.told()),
     ])

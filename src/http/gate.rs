@@ -14,6 +14,9 @@ use super::stream::Serving;
 /// Most connections that were sent away and have not gone yet: each is a file descriptor still.
 const LEAVING_MAX: usize = 64;
 
+/// With more connections than this, each new one gets little of the kernel's memory.
+const CROWD: usize = 64;
+
 /// Counts open connections.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
@@ -75,6 +78,8 @@ pub(super) struct Permit {
     pub(super) serving: Serving,
     /// Cancelled when its place is given to another.
     pub(super) leave: CancellationToken,
+    /// Many are open.
+    pub(super) is_crowded: bool,
 }
 
 /// The right to keep a connection busy with a stream or an explanation; ends when dropped.
@@ -107,7 +112,8 @@ impl Gate {
         open.next += 1;
         let (serving, leave) = (Serving::default(), CancellationToken::new());
         open.members.insert(number, Member { peer, serving: serving.clone(), leave: leave.clone() });
-        Some(Permit { number, peer, gate: self.clone(), serving, leave })
+        let is_crowded = open.all.connections > CROWD;
+        Some(Permit { number, peer, gate: self.clone(), serving, leave, is_crowded })
     }
 }
 
@@ -230,9 +236,13 @@ mod tests {
         (0..times).filter_map(|_| gate.admit(address.parse().unwrap()).map(busy)).collect()
     }
 
-    /// Connections that have sent nothing yet.
+    /// Connections that have sent nothing yet, each for a while.
     fn open(gate: &Gate, address: &str, times: usize) -> Vec<Permit> {
-        (0..times).filter_map(|_| gate.admit(address.parse().unwrap())).collect()
+        let silent = |permit: Permit| {
+            permit.serving.has_waited(1_000);
+            permit
+        };
+        (0..times).filter_map(|_| gate.admit(address.parse().unwrap()).map(silent)).collect()
     }
 
     fn stay(permits: &[Permit]) -> Vec<bool> {
@@ -282,6 +292,17 @@ mod tests {
         assert_eq!(held.len(), 4 + LEAVING_MAX);
         drop(held);
         assert_eq!(open(&gate, "10.0.0.1", 4).len(), 4);
+    }
+
+    #[test]
+    fn nobody_loses_a_place_before_a_request_can_come() {
+        let gate = gate();
+        let busy = take(&gate, "10.0.0.1", 3);
+        let fresh = gate.admit("10.0.0.1".parse().unwrap()).unwrap();
+        assert!(open(&gate, "10.0.0.1", 1).is_empty());
+        fresh.serving.has_waited(30);
+        assert_eq!((open(&gate, "10.0.0.1", 1).len(), stay(&busy)), (1, vec![true; 3]));
+        assert!(fresh.leave.is_cancelled());
     }
 
     #[test]

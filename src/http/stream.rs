@@ -48,8 +48,9 @@ struct Progress {
 }
 
 const NOT_WAITING: u64 = u64::MAX;
-/// A client whose network is slow may take so long for the next bytes.
-const SLOW_MS: u64 = 1_000;
+/// A client may take so long to send its request, or to take the next bytes, before its place can be given to another.
+const REQUEST_MS: u64 = 20;
+const READING_MS: u64 = 100;
 
 impl Default for Serving {
     fn default() -> Serving {
@@ -57,10 +58,12 @@ impl Default for Serving {
     }
 }
 
-/// Milliseconds since the first time that anybody asked.
+/// Milliseconds since some instant before the first time that anybody asked.
 fn now_ms() -> u64 {
+    const BEFORE_MS: u64 = 1 << 32;
     static FIRST: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
-    u64::try_from(FIRST.elapsed().as_millis()).unwrap_or(NOT_WAITING - 1)
+    let since_first = u64::try_from(FIRST.elapsed().as_millis()).unwrap_or(u64::MAX / 2);
+    BEFORE_MS.saturating_add(since_first)
 }
 
 /// Waiting for a request.
@@ -87,7 +90,14 @@ impl Serving {
             return None;
         }
         let waited = now_ms().saturating_sub(since);
-        (self.is(WAITING) || waited >= SLOW_MS).then_some(waited)
+        let allowed = if self.is(WAITING) { REQUEST_MS } else { READING_MS };
+        (waited >= allowed).then_some(waited)
+    }
+
+    /// As if the client had been waited for so long.
+    #[cfg(test)]
+    pub(super) fn has_waited(&self, ms: u64) {
+        self.0.waiting_since.store(now_ms() - ms, Ordering::Relaxed);
     }
 
     fn enter(&self, phase: u8) {

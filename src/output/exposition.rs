@@ -41,6 +41,8 @@ pub struct Variant {
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
     shelves: [Arc<Mutex<Option<Kept>>>; 4],
+    /// One page is made at a time: with more, the memory of each thread that ever made one would stay with the process.
+    making: Arc<Mutex<()>>,
     lent: Arc<Lent>,
 }
 
@@ -87,11 +89,16 @@ impl Pages {
         if let Some(page) = kept.as_ref().filter(|kept| kept.of == of).and_then(|kept| kept.page.upgrade()) {
             return Ok(page);
         }
+        let turn = Arc::clone(&self.making).lock_owned().await;
         let lent = Arc::clone(&self.lent);
         let page = if published.snapshot.tasks.len() <= TASKS_INLINE_MAX {
             make_and_keep(kept, &lent, published, of, variant)?
         } else {
-            let make = move || make_and_keep(kept, &lent, published, of, variant);
+            let make = move || {
+                let page = make_and_keep(kept, &lent, published, of, variant);
+                drop(turn);
+                page
+            };
             tokio::task::spawn_blocking(make).await.map_err(|_| PageError)??
         };
         forget_later(Arc::clone(shelf), of);

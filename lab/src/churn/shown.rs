@@ -71,7 +71,9 @@ impl Tally {
     pub(super) fn api(&mut self, answer: &Value) {
         for task in answer["tasks"].as_array().into_iter().flatten() {
             let hold = &task["lock"];
-            let Some(holder) = find(hold, "holders").and_then(|holders| holders[0]["holder"].as_str()) else { continue };
+            let Some(holder) = find(hold, "holders").and_then(|holders| holders[0]["holder"].as_str()) else {
+                continue;
+            };
             let deadline = find(hold, "deadline").and_then(Value::as_str).and_then(instant_ms);
             self.api.judge(task["name"].as_str().unwrap_or_default(), holder, deadline, EXACT_MS);
         }
@@ -155,5 +157,8 @@ fn instant_ms(text: &str) -> Option<i64> {
     let mut parts = time.split(':');
     let (hours, minutes): (i64, i64) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     let (seconds, fraction) = parts.next()?.split_once('.')?;
-    Some(((hours * 60 + minutes) * 60 + seconds.parse::<i64>().ok()?) * 1_000 + format!("{fraction:0<3}").parse::<i64>().ok()?)
+    Some(
+        ((hours * 60 + minutes) * 60 + seconds.parse::<i64>().ok()?) * 1_000
+            + format!("{fraction:0<3}").parse::<i64>().ok()?,
+    )
 }

@@ -39,8 +39,7 @@ impl Writers {
         let mut writing = JoinSet::new();
         for writer in 0..writers.max(1) {
             let mut connection = redis.connect().await?;
-            let mut own: Vec<(String, i64)> =
-                (writer..locks).step_by(writers.max(1)).map(|at| (key(at), 0)).collect();
+            let mut own: Vec<(String, i64)> = (writer..locks).step_by(writers.max(1)).map(|at| (key(at), 0)).collect();
             for (key, number) in &mut own {
                 *number = act(&mut connection, key, *number, Act::Replace, &numbers).await?;
             }

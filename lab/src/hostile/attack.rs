@@ -128,10 +128,8 @@ pub async fn attack(args: AttackArgs) -> anyhow::Result<bool> {
 /// Comes again and again.
 async fn client(args: Arc<AttackArgs>, at: usize, tally: Arc<Tally>) {
     let Some(from) = args.from.get(at % args.from.len().max(1)).copied() else { return };
-    let floods = matches!(
-        args.attack,
-        Attack::Pipelined | Attack::Scrapes | Attack::Pages | Attack::Odd | Attack::Huge
-    );
+    let floods =
+        matches!(args.attack, Attack::Pipelined | Attack::Scrapes | Attack::Pages | Attack::Odd | Attack::Huge);
     // They do not all come at once.
     sleep(Duration::from_secs(1).mul_f64(fastrand::f64())).await;
     loop {
@@ -165,7 +163,9 @@ async fn hurt(mut stream: TcpStream, args: &AttackArgs, at: usize, tally: &Tally
             ask(&mut stream, "GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n", tally).await?;
             drain(&mut stream, tally).await
         }
-        Attack::Pipelined => flood(stream, || "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n".repeat(PIPELINED), tally).await,
+        Attack::Pipelined => {
+            flood(stream, || "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n".repeat(PIPELINED), tally).await
+        }
         Attack::Scrapes => flood(stream, || scrape(fastrand::usize(..)), tally).await,
         Attack::Pages => flood(stream, || page(args.tasks), tally).await,
         Attack::Odd => flood(stream, odd, tally).await,
@@ -295,7 +295,8 @@ fn odd() -> String {
     for _ in 0..8 {
         let path = fastrand::choice(paths).unwrap_or_default();
         let (method, tail, name, value) = (word(6).to_uppercase(), word(12), word(10), word(30));
-        let request = format!("{method} {path}/{tail}?{name}={value} HTTP/1.1\r\nHost: {tail}\r\nX-{name}: {value}\r\n\r\n");
+        let request =
+            format!("{method} {path}/{tail}?{name}={value} HTTP/1.1\r\nHost: {tail}\r\nX-{name}: {value}\r\n\r\n");
         requests.push_str(&request);
     }
     requests

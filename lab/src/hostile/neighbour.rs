@@ -1,6 +1,7 @@
 //! Who must be served while others attack: a scraper that keeps its connection, one that does not, and a person. They live on a
 //! thread of their own.
 
+use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash as _, Hasher as _};
 use std::net::{IpAddr, SocketAddr};
@@ -38,7 +39,7 @@ pub(super) struct Seen {
     pub(super) pages_ms: Vec<f64>,
     pub(super) pages_failed: usize,
     pub(super) evidence_age_max: f64,
-    pub(super) series: u64,
+    pub(super) labels: u64,
     pub(super) page_bytes: usize,
 }
 
@@ -111,7 +112,7 @@ async fn scrape_once(visitor: Visitor, stop: &AtomicBool) -> anyhow::Result<Seen
         let at: f64 = evidence.rsplit(' ').next().unwrap_or_default().parse().context("no instant")?;
         seen.evidence_age_max = seen.evidence_age_max.max(now - at);
         seen.page_bytes = answer.body.len();
-        seen.series = series(text);
+        seen.labels = labels(text);
     }
     Ok(seen)
 }
@@ -130,13 +131,16 @@ async fn look(visitor: Visitor, stop: &AtomicBool) -> Seen {
     seen
 }
 
-/// A number that is another one if there is another series, whatever their values and their order.
-fn series(page: &str) -> u64 {
-    let hash = |series: &str| {
+/// A number that is another one if there is another label or value of one, wherever it stands. (Series of what is learned, as of
+/// leases, appear later.)
+fn labels(page: &str) -> u64 {
+    let hash = |label: &str| {
         let mut hasher = DefaultHasher::new();
-        series.hash(&mut hasher);
+        label.hash(&mut hasher);
         hasher.finish() >> 16
     };
-    let series = page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.rsplit_once(' '));
-    series.map(|(series, _)| hash(series)).fold(0, u64::wrapping_add)
+    let all =
+        page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('{')?.1.rsplit_once('}'));
+    let labels: BTreeSet<&str> = all.flat_map(|(labels, _)| labels.split(',')).collect();
+    labels.into_iter().map(hash).fold(0, u64::wrapping_add)
 }

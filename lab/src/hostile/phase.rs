@@ -40,8 +40,8 @@ pub(super) struct Outcome {
     pub(super) pages_ms: Vec<f64>,
     pub(super) pages_failed: usize,
     pub(super) evidence_age_max: f64,
-    /// How many series the page has, as a number that changes with each.
-    pub(super) series: u64,
+    /// All labels on the page, as a number that changes with each.
+    pub(super) labels: u64,
     pub(super) page_bytes: usize,
     pub(super) rss_max: u64,
     pub(super) files_max: usize,
@@ -75,7 +75,7 @@ impl Phase {
             sleep(LOOK_EVERY).await;
         }
         let told = told(attackers).await;
-        let Seen { scrapes_ms, scrapes_failed, pages_ms, pages_failed, evidence_age_max, series, page_bytes } =
+        let Seen { scrapes_ms, scrapes_failed, pages_ms, pages_failed, evidence_age_max, labels, page_bytes } =
             neighbours.stop()?;
         Ok(Outcome {
             scrapes_ms,
@@ -83,7 +83,7 @@ impl Phase {
             pages_ms,
             pages_failed,
             evidence_age_max,
-            series,
+            labels,
             page_bytes,
             rss_max,
             files_max,
