@@ -2,6 +2,7 @@
 //! deadline. Each deadline tells by its milliseconds which hold it belongs to, so a single shown pair can be judged.
 
 mod hold;
+mod segments;
 mod shown;
 mod writer;
 
@@ -16,6 +17,7 @@ use tokio::time::sleep;
 
 use crate::report::{Figure, Report};
 use crate::stack::{Agent, Redis, get};
+use segments::Segments;
 use shown::{Live, Tally};
 use writer::Writers;
 
@@ -34,7 +36,7 @@ pub struct ChurnArgs {
     #[arg(long, default_value_t = 500)]
     locks: usize,
     /// How many connections replace their holders
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 32)]
     writers: usize,
     /// Also write the report into this file, as Markdown
     #[arg(long, value_name = "FILE")]
@@ -44,7 +46,7 @@ pub struct ChurnArgs {
 impl ChurnArgs {
     /// 500 locks for so long.
     pub fn lasting(time: Duration) -> ChurnArgs {
-        ChurnArgs { minutes: time.as_secs_f64() / 60.0, locks: 500, writers: 8, report: None }
+        ChurnArgs { minutes: time.as_secs_f64() / 60.0, locks: 500, writers: 32, report: None }
     }
 }
 
@@ -87,7 +89,8 @@ async fn watch(args: &ChurnArgs, server: Server) -> anyhow::Result<Vec<Figure>> 
         pipe().cmd("ACL").arg(&["SETUSER", "default", "-pexpiretime"]).exec_async(&mut connection).await?;
     }
     let writers = Writers::start(&redis, args.locks, args.writers).await?;
-    let agent = Agent::start(&config(redis.address(), args.locks)).await?;
+    let way = Segments::to(redis.address()).await?;
+    let agent = Agent::start(&config(way.address(), args.locks)).await?;
     let live = Live::listen(agent.address()).await?;
     let (began, during) = (Instant::now(), Duration::from_secs_f64(args.minutes * 60.0));
     let mut tally = Tally::default();

@@ -53,10 +53,10 @@ pub struct HostileArgs {
 }
 
 impl HostileArgs {
-    /// As much as fits into `time`.
-    pub fn short(time: Duration, clients: usize, scrape_ms: f64) -> HostileArgs {
+    /// All attacks at once, then from the scraper's own address, on a machine that does much else.
+    pub fn short(time: Duration) -> HostileArgs {
         let minutes = time.as_secs_f64() / 60.0;
-        HostileArgs { minutes, clients, tasks: 1_000, only: String::new(), scrape_ms, report: None }
+        HostileArgs { minutes, clients: 5_000, tasks: 1_000, only: String::from("all of them"), scrape_ms: 9_000.0, report: None }
     }
 }
 
@@ -107,7 +107,7 @@ fn phases(args: &HostileArgs) -> Vec<Phase> {
         attackers: vec![(attack, &[SCRAPER], attack.clients(many / 4))],
     };
     let all = alone
-        .chain([together("all of them at once", elsewhere)])
+        .chain([together("all of them at once", elsewhere), together("all of them, from the scraper's address", &[SCRAPER])])
         .chain([Attack::HalfOpen, Attack::NeverRead, Attack::Idle, Attack::Streams, Attack::Explain].map(beside));
     all.filter(|phase| phase.name.contains(&args.only)).collect()
 }

@@ -24,8 +24,6 @@ pub(crate) struct Visitor {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// The headers, without the empty line.
-    pub(crate) head: String,
     pub(crate) body: Vec<u8>,
     /// From the first attempt to connect to the last byte.
     pub(crate) took: Duration,
@@ -68,7 +66,7 @@ impl Visitor {
             if length.is_none() && !body.ends_with(b"0\r\n\r\n") {
                 bail!("an answer without its end, after {} bytes", body.len());
             }
-            Ok(Answer { status: status(&head)?, head, body, took: asked.elapsed() })
+            Ok(Answer { status: status(&head)?, body, took: asked.elapsed() })
         };
         timeout(self.patience, answer).await.with_context(|| format!("no answer within {:?}", self.patience))?
     }
@@ -149,7 +147,7 @@ async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Op
         body.resize(length, 0);
         stream.read_exact(body.get_mut(begun..).unwrap_or_default()).await.context("the body does not end")?;
     }
-    Ok(Some(Answer { status: status(&head)?, head, body, took: asked.elapsed() }))
+    Ok(Some(Answer { status: status(&head)?, body, took: asked.elapsed() }))
 }
 
 fn head_end(bytes: &[u8]) -> Option<usize> {
