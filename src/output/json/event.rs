@@ -54,8 +54,8 @@ pub fn event(boot: &str, kept: &Kept) -> String {
     })
 }
 
-/// Events of one piece: enough to be worth sending, few enough to be written at once.
-const EVENTS_PER_PIECE: usize = 50;
+/// Events of one piece: each client that does not read keeps one in memory.
+const EVENTS_PER_PIECE: usize = 16;
 
 /// What `/api/v1/events` answers, in pieces, so that a long list is never held whole; `gap`: events before these may be missing.
 pub fn events(boot: Arc<str>, excerpt: Excerpt, gap: bool) -> impl Iterator<Item = String> + Send {
