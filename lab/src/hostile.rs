@@ -56,7 +56,14 @@ impl HostileArgs {
     /// All attacks at once, then from the scraper's own address, on a machine that does much else.
     pub fn short(time: Duration) -> HostileArgs {
         let minutes = time.as_secs_f64() / 60.0;
-        HostileArgs { minutes, clients: 5_000, tasks: 1_000, only: String::from("all of them"), scrape_ms: 9_000.0, report: None }
+        HostileArgs {
+            minutes,
+            clients: 5_000,
+            tasks: 1_000,
+            only: String::from("all of them"),
+            scrape_ms: 9_000.0,
+            report: None,
+        }
     }
 }
 
@@ -107,7 +114,10 @@ fn phases(args: &HostileArgs) -> Vec<Phase> {
         attackers: vec![(attack, &[SCRAPER], attack.clients(many / 4))],
     };
     let all = alone
-        .chain([together("all of them at once", elsewhere), together("all of them, from the scraper's address", &[SCRAPER])])
+        .chain([
+            together("all of them at once", elsewhere),
+            together("all of them, from the scraper's address", &[SCRAPER]),
+        ])
         .chain([Attack::HalfOpen, Attack::NeverRead, Attack::Idle, Attack::Streams, Attack::Explain].map(beside));
     all.filter(|phase| phase.name.contains(&args.only)).collect()
 }

@@ -18,7 +18,10 @@ fn has(test: &str, programs: &[Program]) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attackers_of_every_kind_keep_nobody_from_scraping() {
-    if !has("attackers_of_every_kind_keep_nobody_from_scraping", &[Program::RedisServer, Program::Lockwatch, Program::Lab]) {
+    if !has(
+        "attackers_of_every_kind_keep_nobody_from_scraping",
+        &[Program::RedisServer, Program::Lockwatch, Program::Lab],
+    ) {
         return;
     }
     // A machine that does much else is slow; but nobody may be refused, and nothing may grow.
