@@ -133,7 +133,7 @@ fn config(redis: SocketAddr, locks: usize) -> String {
     let mut text = format!("redis: {{main: {{url: \"redis://{redis}\", interval: 250ms, timeout: 3s}}}}\ntasks:\n");
     for at in 0..locks {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  - {{name: {}, lock: {{key: \"{}\", lease: 30s}}}}", hold::task(at), hold::key(at));
+        let _ = writeln!(text, "  - {{name: {}, lock: {{key: \"{}\", lease: 600s}}}}", hold::task(at), hold::key(at));
     }
     text
 }

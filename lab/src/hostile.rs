@@ -23,6 +23,8 @@ const ELSEWHERE: [IpAddr; 8] =
     [loopback(2), loopback(3), loopback(4), loopback(5), loopback(6), loopback(7), loopback(8), loopback(9)];
 /// Where the scraper comes from.
 const SCRAPER: IpAddr = loopback(1);
+/// A scrape's usual limit.
+const PATIENCE: Duration = Duration::from_secs(10);
 const MB: f64 = 1e6;
 
 const fn loopback(last: u8) -> IpAddr {
@@ -47,6 +49,9 @@ pub struct HostileArgs {
     /// How late an answer to a scrape may be, p99, in milliseconds
     #[arg(long, default_value_t = 250.0)]
     scrape_ms: f64,
+    /// How old the newest evidence on a page may be when all of the page has come, in seconds
+    #[arg(long, default_value_t = 3.0)]
+    evidence_s: f64,
     /// Also write the report into this file, as Markdown
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
@@ -58,10 +63,11 @@ impl HostileArgs {
         let minutes = time.as_secs_f64() / 60.0;
         HostileArgs {
             minutes,
-            clients: 5_000,
-            tasks: 1_000,
+            clients: 2_000,
+            tasks: 300,
             only: String::from("all of them"),
-            scrape_ms: 9_000.0,
+            scrape_ms: 15_000.0,
+            evidence_s: 20.0,
             report: None,
         }
     }
@@ -84,15 +90,17 @@ async fn measure(args: &HostileArgs) -> anyhow::Result<Vec<Figure>> {
     let crowd = Crowd::start(args.tasks).await?;
     let _renewed = crowd.renewals();
     let phases = phases(args);
+    let patience = PATIENCE.max(Duration::from_secs_f64(args.scrape_ms / 500.0));
     let each = Duration::from_secs_f64(args.minutes * 60.0) / u32::try_from(phases.len().max(1))?;
-    let calm = Phase { name: "none".to_owned(), attackers: Vec::new() }.run(&crowd, each.min(phase::CALM)).await?;
+    let calm =
+        Phase { name: "none".to_owned(), attackers: Vec::new() }.run(&crowd, each.min(phase::CALM), patience).await?;
     let mut figures = Vec::new();
     let mut grown = 0.0_f64;
     for phase in &phases {
-        let outcome = phase.run(&crowd, each).await?;
+        let outcome = phase.run(&crowd, each, patience).await?;
         println!("{}: {outcome}", phase.name);
         grown = grown.max(outcome.rss_max as f64 / MB - calm.rss_max as f64 / MB);
-        figures.extend(of_phase(&phase.name, &outcome, &calm, args.scrape_ms));
+        figures.extend(of_phase(&phase.name, &outcome, &calm, args));
     }
     let size = format!("{:.1} MB before, a page of {:.1} MB", calm.rss_max as f64 / MB, calm.page_bytes as f64 / MB);
     figures.insert(0, Figure::at_most("resident memory grows by at most", grown, 64.0, "MB").with(&size));
@@ -122,7 +130,7 @@ fn phases(args: &HostileArgs) -> Vec<Phase> {
     all.filter(|phase| phase.name.contains(&args.only)).collect()
 }
 
-fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, scrape_ms: f64) -> Vec<Figure> {
+fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, args: &HostileArgs) -> Vec<Figure> {
     let scrapes = &outcome.scrapes_ms;
     let failed = outcome.scrapes_failed.len();
     let why = outcome.scrapes_failed.first().map_or_else(String::new, |why| format!(", {why}"));
@@ -142,8 +150,8 @@ fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, scrape_ms: f64) -> Ve
         Figure::told(name, others),
         Figure::at_most("scrapes without an answer", failed as f64, 0.0, "")
             .with(&format!("of {}{why}", failed + scrapes.len())),
-        Figure::at_most("a scrape, p99", quantile(scrapes, 0.99), scrape_ms, "ms").with(&times),
-        Figure::at_most("age of the newest evidence", outcome.evidence_age_max, 3.0, "s"),
+        Figure::at_most("a scrape, p99", quantile(scrapes, 0.99), args.scrape_ms, "ms").with(&times),
+        Figure::at_most("age of the newest evidence", outcome.evidence_age_max, args.evidence_s, "s"),
         Figure::at_most("open files of the agent", outcome.files_max as f64, 1000.0, ""),
         Figure::at_most("other labels than before", f64::from(u8::from(outcome.labels != calm.labels)), 0.0, ""),
     ]

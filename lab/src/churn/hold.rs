@@ -1,9 +1,9 @@
 //! Holds whose deadlines tell which they are.
 
 /// Deadlines of one hold are the same modulo this.
-const CYCLE_MS: i64 = 10_000;
+const CYCLE_MS: i64 = 400_000;
 /// Those of two holds with different marks differ by so much at least, modulo the cycle.
-const STEP_MS: i64 = 100;
+const STEP_MS: i64 = 4_000;
 /// Coprime to the marks that there are, so that holds that follow each other are far apart.
 const STRIDE: i64 = 37;
 const LEASE_MS: i64 = 20_000;
@@ -34,10 +34,10 @@ pub(super) fn deadline_ms(number: i64, now_ms: i64) -> i64 {
     about + (mark(number) - about).rem_euclid(CYCLE_MS)
 }
 
-/// How far a deadline is from those of a hold.
-pub(super) fn distance_ms(number: i64, deadline_ms: i64) -> i64 {
+/// How much later a deadline is than one of a hold; negative: earlier.
+pub(super) fn later_ms(number: i64, deadline_ms: i64) -> i64 {
     let after = (deadline_ms - mark(number)).rem_euclid(CYCLE_MS);
-    after.min(CYCLE_MS - after)
+    if after > CYCLE_MS / 2 { after - CYCLE_MS } else { after }
 }
 
 fn mark(number: i64) -> i64 {
@@ -54,9 +54,9 @@ mod tests {
             for now in [0, 1, 1_800_000_000_123, 1_800_000_009_999] {
                 let deadline = deadline_ms(number, now);
                 assert!((now + LEASE_MS..now + LEASE_MS + CYCLE_MS).contains(&deadline));
-                assert_eq!((distance_ms(number, deadline), distance_ms(number, deadline - 3)), (0, 3));
+                assert_eq!((later_ms(number, deadline), later_ms(number, deadline - 3)), (0, -3));
                 let others = (number + 1)..(number + 100);
-                assert!(others.into_iter().all(|other| distance_ms(other, deadline) >= STEP_MS));
+                assert!(others.into_iter().all(|other| later_ms(other, deadline).abs() >= STEP_MS));
             }
         }
         assert_eq!(super::number(&instance(17)), Some(17));

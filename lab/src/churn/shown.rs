@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
@@ -10,12 +11,13 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use super::hold::{distance_ms, number};
+use super::hold::{later_ms, number};
 
 /// Without `PEXPIRETIME` a deadline is a sum of two instants in milliseconds.
-const EXACT_MS: i64 = 3;
-/// The pages show deadlines by the agent's clock, which adds how long a reply was under way; two holds differ by more.
-const BY_AGENT_MS: i64 = 49;
+const EXACT_MS: RangeInclusive<i64> = -3..=3;
+/// The pages show deadlines by the agent's clock: too early by as long as the question was under way, which is the
+/// agent's timeout at most. Two holds differ by more.
+const BY_AGENT_MS: RangeInclusive<i64> = -3_000..=50;
 
 /// The pairs of one output.
 #[derive(Clone, Debug, Default)]
@@ -35,15 +37,15 @@ pub(super) struct Tally {
 }
 
 impl Pairs {
-    fn judge(&mut self, task: &str, holder: &str, deadline_ms: Option<i64>, tolerance_ms: i64) {
+    fn judge(&mut self, task: &str, holder: &str, deadline_ms: Option<i64>, fits: RangeInclusive<i64>) {
         let Some(number) = number(holder) else {
             return self.wrong.push(format!("{task}: a holder that there never was: {holder}"));
         };
-        match deadline_ms.map(|deadline| (deadline, distance_ms(number, deadline))) {
+        match deadline_ms.map(|deadline| (deadline, later_ms(number, deadline))) {
             None => self.bare += 1,
-            Some((_, distance)) if distance <= tolerance_ms => self.right += 1,
-            Some((deadline, distance)) => {
-                self.wrong.push(format!("{task}: {holder} with {deadline}, {distance} ms from its own"));
+            Some((_, later)) if fits.contains(&later) => self.right += 1,
+            Some((deadline, later)) => {
+                self.wrong.push(format!("{task}: {holder} with {deadline}, {later} ms after its own"));
             }
         }
     }

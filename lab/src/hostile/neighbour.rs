@@ -18,8 +18,6 @@ use crate::visitor::{Answer, Regular, Visitor};
 
 const SCRAPE_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_secs(3);
-/// A scrape's usual limit.
-const PATIENCE: Duration = Duration::from_secs(10);
 const PACKED: &str = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2\r\n\
                       Accept-Encoding: gzip\r\n";
 const EVIDENCE: &str = "lockwatch_redis_last_success_timestamp_seconds";
@@ -44,10 +42,10 @@ pub(super) struct Seen {
 }
 
 impl Neighbours {
-    /// Starts them; all come from the address `from`.
-    pub(super) fn start(agent: SocketAddr, from: IpAddr) -> anyhow::Result<Neighbours> {
+    /// Starts them; all come from the address `from` and give up after `patience`.
+    pub(super) fn start(agent: SocketAddr, from: IpAddr, patience: Duration) -> anyhow::Result<Neighbours> {
         let stop = Arc::<AtomicBool>::default();
-        let visitor = Visitor::new(agent, from, PATIENCE);
+        let visitor = Visitor::new(agent, from, patience);
         let told = Arc::clone(&stop);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let asking = std::thread::spawn(move || {

@@ -61,8 +61,8 @@ impl fmt::Display for Outcome {
 
 impl Phase {
     /// Attacks for `during`.
-    pub(super) async fn run(&self, crowd: &Crowd, during: Duration) -> anyhow::Result<Outcome> {
-        let neighbours = Neighbours::start(crowd.agent.address(), SCRAPER)?;
+    pub(super) async fn run(&self, crowd: &Crowd, during: Duration, patience: Duration) -> anyhow::Result<Outcome> {
+        let neighbours = Neighbours::start(crowd.agent.address(), SCRAPER, patience)?;
         let mut attackers = Vec::new();
         for (attack, from, clients) in &self.attackers {
             attackers.extend(start(*attack, crowd, from, *clients, during)?);
