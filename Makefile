@@ -4,7 +4,7 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test pager-bench page-bench sabotage campaign build dashboards lint fmt docs
+.PHONY: help demo test pager-bench page-bench sabotage campaign hostile churn soak build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
@@ -14,6 +14,9 @@ help:
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
 	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"
+	@echo "make hostile             attackers of every kind while the agent is scraped (10 minutes; ARGS=\"--minutes 3\")"
+	@echo "make churn               holders replaced continuously: none is shown with another's deadline (10 minutes)"
+	@echo "make soak                memory and open files over an hour of mild faults (ARGS=\"--hours 8\")"
 	@echo "make build               target/release/lockwatch"
 	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
@@ -46,6 +49,11 @@ campaign:
 	@scripts/setup campaign
 	$(CARGO) build --workspace --locked
 	$(CARGO) run --package lockwatch-lab --locked -- campaign $(ARGS)
+
+hostile churn soak:
+	@scripts/setup demo
+	$(CARGO) build --workspace --release --locked
+	$(CARGO) run --package lockwatch-lab --release --locked -- $@ $(ARGS)
 
 build:
 	$(CARGO) build --release --locked

@@ -75,6 +75,10 @@ pub struct Limits {
     pub streams: usize,
     /// Of them, those from one address.
     pub streams_per_peer: usize,
+    /// Explanations that may be waited for at a time.
+    pub explanations: usize,
+    /// Of them, those from one address.
+    pub explanations_per_peer: usize,
     /// A request's head must be complete this long after the connection was made or its first byte came.
     pub head: Duration,
     /// How long a connection may be idle between two requests.
@@ -100,6 +104,8 @@ impl Default for Limits {
             connections_for_new_peers: 16,
             streams: 320,
             streams_per_peer: 256,
+            explanations: 64,
+            explanations_per_peer: 32,
             head: Duration::from_secs(5),
             idle: Duration::from_secs(60),
             write_stall: Duration::from_secs(10),
@@ -115,6 +121,8 @@ impl Default for Limits {
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
+/// What the kernel may keep for a client, where there are many.
+const SEND_BUFFER_BYTES: usize = 128 << 10;
 /// Pause after connections could not be taken (out of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -164,14 +172,21 @@ async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, wa
     if let Err(error) = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.response)) {
         tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
     }
-    let (stream, serving) = Guarded::new(stream, limits);
+    // The kernel would take megabytes for each client that does not read. Where few are open, it may: a big page is sent faster.
+    if permit.is_crowded
+        && let Err(error) = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES)
+    {
+        tracing::debug!(%error, "cannot set SO_SNDBUF");
+    }
+    let (serving, leave) = (permit.serving.clone(), permit.leave.clone());
+    let stream = Guarded::new(stream, limits, serving.clone());
     let permit = Arc::new(permit);
     let service = service_fn(move |request: Request<Incoming>| {
         serving.begin();
         let (site, serving, permit) = (Arc::clone(&site), serving.clone(), Arc::clone(&permit));
         async move {
             let wants_body = request.method() != Method::HEAD;
-            let reply = site.respond(request).await;
+            let reply = site.respond(request, &permit).await;
             if !(wants_body && reply.body().is_endless()) {
                 return Ok(reply.map(|body| serving.watch(body)));
             }
@@ -188,7 +203,10 @@ async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, wa
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
         .serve_connection(TokioIo::new(stream), service);
-    if let Err(error) = watcher.watch(connection).await {
-        tracing::debug!(%error, "connection ended");
+    tokio::select! {
+        served = watcher.watch(connection) => if let Err(error) = served {
+            tracing::debug!(%error, "connection ended");
+        },
+        () = leave.cancelled() => tracing::debug!("connection ended: its client kept the server waiting, and others came"),
     }
 }

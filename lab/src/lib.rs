@@ -5,7 +5,12 @@
 )]
 
 pub mod campaign;
+pub mod churn;
+pub mod hostile;
 pub mod page;
 pub mod pager;
+mod report;
 pub mod sabotage;
+pub mod soak;
 pub mod stack;
+mod visitor;

@@ -5,9 +5,12 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Parser;
 use lockwatch_lab::campaign::{self, CampaignArgs, HostArgs};
+use lockwatch_lab::churn::{self, ChurnArgs};
+use lockwatch_lab::hostile::{self, AttackArgs, HostileArgs};
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
 use lockwatch_lab::sabotage::{self, SabotageArgs};
+use lockwatch_lab::soak::{self, SoakArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,6 +30,15 @@ enum Line {
     /// Candidates for all locks of a campaign, which starts it
     #[command(hide = true)]
     Host(HostArgs),
+    /// Watch memory and open files of an agent for hours, with mild faults
+    Soak(SoakArgs),
+    /// Replace the holders of many locks continuously, and look for one that is shown with another's deadline
+    Churn(ChurnArgs),
+    /// Attack an agent's HTTP server from all sides while it is scraped
+    Hostile(HostileArgs),
+    /// An attacker; `hostile` starts it
+    #[command(hide = true)]
+    Attack(AttackArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -58,6 +70,10 @@ fn run(line: Line) -> anyhow::Result<ExitCode> {
         Line::Page(args) => bench(async { page::run(args).await.map(code) }),
         Line::Sabotage(args) => bench(async { sabotage::run(args).await.map(code) }),
         Line::Campaign(args) => bench(campaign::run(args)),
+        Line::Churn(args) => bench(async { churn::run(args).await.map(code) }),
+        Line::Hostile(args) => bench(async { hostile::run(args).await.map(code) }),
+        Line::Attack(args) => bench(async { hostile::attack(args).await.map(code) }),
+        Line::Soak(args) => bench(async { soak::run(args).await.map(code) }),
     }
 }
 

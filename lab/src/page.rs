@@ -6,7 +6,6 @@ mod gallery;
 mod hand;
 mod paint;
 mod pictures;
-mod report;
 mod weight;
 
 use std::path::PathBuf;
@@ -14,8 +13,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::report::{Figure, Report, quantile};
 use crate::stack::Browser;
-use report::{Figure, Report, quantile};
 
 pub use crowd::{Crowd, Renewals};
 pub use gallery::Gallery;

@@ -280,7 +280,7 @@ impl Task {
                 self.follow_lock(&news, &turn, log);
                 self.follow_clocks(seen, &news, log);
                 self.follow_splits(batch, &news, &claims_changed, log);
-                self.ttl_ms = ttl_ms(&lock, seen.last);
+                self.ttl_ms = ttl_ms(&lock, seen.first);
             }
         }
         self.follow_witnesses(&reading.lock, batch, log);
@@ -547,6 +547,7 @@ impl Task {
     }
 }
 
+/// What was left of the lease when the reading was sent: it is evidence for that instant.
 fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
     match reading {
         LockReading::Held(Held { deadline: Deadline::At(deadline), .. }) => {

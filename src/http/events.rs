@@ -3,6 +3,7 @@
 mod feed;
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap};
@@ -14,7 +15,7 @@ use tracing::Level;
 use super::api::{redis_name, words};
 use super::etag::tagged;
 use super::parameters::{Parameters, Refusal, one_of, parameters};
-use super::reply::{JSON, Reply, json_error, reply, stream, with_header};
+use super::reply::{JSON, Reply, json_error, pieces, stream, with_header};
 use super::routes::Site;
 use crate::output::events::{KINDS, LEVELS};
 use crate::output::history::{About, History, Kept};
@@ -89,7 +90,7 @@ impl Site {
             Some(Since::Elsewhere) => true,
         };
         let tag = json::event_id(history.boot(), excerpt.newest);
-        tagged(headers, &tag, || reply(StatusCode::OK, JSON, json::events(history.boot(), &excerpt, gap)))
+        tagged(headers, &tag, || pieces(StatusCode::OK, JSON, json::events(Arc::clone(history.boot()), excerpt, gap)))
     }
 
     fn event_stream(&self, mut asked: Asked, request: &Request<Incoming>) -> Reply {

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
+use hyper::header;
 use hyper::{Request, StatusCode};
 use lockwatch_model::snapshot::{RedisView, TaskView};
 use tokio::time::timeout;
 
 use super::api::nothing_asked;
-use super::reply::{Reply, json, json_error};
+use super::gate::Permit;
+use super::reply::{Reply, json, json_error, with_header};
 use super::routes::Site;
 use crate::explain::{Seen, Trace, Watched, explanation, no_such_task};
 use crate::published::Published;
@@ -18,7 +20,7 @@ use crate::published::Published;
 const TAKEN_IN: Duration = Duration::from_millis(1_500);
 
 impl Site {
-    pub(super) async fn explain(&self, name: &str, request: &Request<Incoming>) -> Reply {
+    pub(super) async fn explain(&self, name: &str, request: &Request<Incoming>, permit: &Arc<Permit>) -> Reply {
         let published = self.published();
         if let Some(sentence) = self.stopped(&published) {
             return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
@@ -27,6 +29,11 @@ impl Site {
             return refusal.reply();
         }
         let Some(view) = find(&published, name) else { return unknown(&published, name) };
+        let Some(_stays) = permit.explanation() else {
+            let sentence = "Too many wait for an explanation; try again in a few seconds.";
+            let reply = json_error(StatusCode::SERVICE_UNAVAILABLE, sentence);
+            return with_header(reply, header::RETRY_AFTER, "5");
+        };
         let ticket = self.context.desk.arm(name);
         let trace = tokio::select! {
             trace = Trace::gather(ticket, redis(&published, view)) => trace,

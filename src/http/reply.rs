@@ -1,7 +1,7 @@
 //! Responses, all with the headers that keep a browser from being fooled.
 
-use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -12,6 +12,7 @@ use hyper::{Response, StatusCode};
 use serde::Serialize;
 use tokio::sync::mpsc;
 
+use crate::output::exposition::{Page, TakenBack};
 use crate::output::json::{TaskList, text as json_text};
 
 /// A response.
@@ -83,6 +84,11 @@ pub(super) fn pieces(
     reply(status, content_type, Bytes::new()).map(|_| ReplyBody::Pieces(Box::new(pieces)))
 }
 
+/// A page of metrics.
+pub(super) fn metrics_page(content_type: &'static str, page: Arc<Page>) -> Reply {
+    reply(StatusCode::OK, content_type, Bytes::new()).map(|_| ReplyBody::Page(page, 0))
+}
+
 /// A long list for programs.
 pub(super) fn json_pieces(list: TaskList) -> Reply {
     pieces(StatusCode::OK, JSON, list)
@@ -107,6 +113,8 @@ pub(super) fn too_many_streams() -> Reply {
 pub(super) enum ReplyBody {
     /// All of it.
     Whole(Full<Bytes>),
+    /// A page of metrics, and which piece of it is next.
+    Page(Arc<Page>, usize),
     /// Piece by piece.
     Pieces(Box<dyn Iterator<Item = String> + Send>),
     /// Whenever there is something to say.
@@ -122,14 +130,19 @@ impl ReplyBody {
 
 impl Body for ReplyBody {
     type Data = Bytes;
-    type Error = Infallible;
+    type Error = TakenBack;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    ) -> Poll<Option<Result<Frame<Bytes>, TakenBack>>> {
         match &mut *self {
-            ReplyBody::Whole(body) => Pin::new(body).poll_frame(context),
+            ReplyBody::Whole(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
+            ReplyBody::Page(page, at) => {
+                let piece = page.piece(*at).transpose();
+                *at += 1;
+                Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
+            }
             ReplyBody::Pieces(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(Bytes::from(piece))))),
             ReplyBody::Stream(frames) => {
                 frames.poll_recv(context).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
@@ -144,6 +157,8 @@ impl Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             ReplyBody::Whole(body) => body.size_hint(),
+            // Asked before the first piece is taken.
+            ReplyBody::Page(page, _) => SizeHint::with_exact(u64::try_from(page.length()).unwrap_or(u64::MAX)),
             ReplyBody::Pieces(_) | ReplyBody::Stream(_) => SizeHint::default(),
         }
     }

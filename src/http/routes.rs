@@ -29,9 +29,10 @@ use tokio_util::sync::CancellationToken;
 
 use super::HttpContext;
 use super::etag::tagged_content;
+use super::gate::Permit;
 use super::live::{Feed, SCRIPT};
 use super::parameters::{Blank, decoded};
-use super::reply::{Reply, json_error, reply, text, with_header};
+use super::reply::{Reply, json_error, metrics_page, text, with_header};
 use crate::output::exposition::{Pages, Variant};
 use crate::output::negotiate::{self, Coding};
 use crate::published::Published;
@@ -79,7 +80,7 @@ impl Site {
     }
 
     /// Answers one request.
-    pub(super) async fn respond(&self, request: Request<Incoming>) -> Reply {
+    pub(super) async fn respond(&self, request: Request<Incoming>, permit: &Arc<Permit>) -> Reply {
         if request.body().size_hint().upper().is_none_or(|bytes| bytes > BODY_BYTES_MAX) {
             let reply = text(StatusCode::PAYLOAD_TOO_LARGE, "Nothing here reads a request's body.");
             return with_header(reply, header::CONNECTION, "close");
@@ -108,7 +109,7 @@ impl Site {
             Route::Metrics => self.metrics(request.headers()).await,
             Route::Tasks => self.tasks(&request),
             Route::Task(name) => self.task(&name, &request),
-            Route::Explain(name) => self.explain(&name, &request).await,
+            Route::Explain(name) => self.explain(&name, &request, permit).await,
             Route::Events => self.events(&request),
             Route::OpenApi => self.openapi(&request),
             Route::TaskPage(name) => {
@@ -147,7 +148,7 @@ impl Site {
         let reload = *self.context.reload_status.borrow();
         match self.pages.page(published, reload, variant).await {
             Ok(page) => {
-                let reply = reply(StatusCode::OK, variant.format.content_type(), page);
+                let reply = metrics_page(variant.format.content_type(), page);
                 let reply = with_header(reply, header::VARY, "Accept, Accept-Encoding");
                 match variant.coding {
                     Coding::Gzip => with_header(reply, header::CONTENT_ENCODING, "gzip"),

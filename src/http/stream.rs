@@ -5,7 +5,8 @@ use std::future::Future as _;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
@@ -15,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
 use super::Limits;
-use super::gate::StreamPermit;
+use super::gate::StayPermit;
 
 /// The stream. Its user says by [`Serving`] when a request has come; the end of a response it sees itself.
 #[derive(Debug)]
@@ -36,8 +37,34 @@ pub(super) struct Guarded {
 }
 
 /// How far the serving of a request is.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Serving(Arc<AtomicU8>);
+#[derive(Clone, Debug)]
+pub(super) struct Serving(Arc<Progress>);
+
+#[derive(Debug)]
+struct Progress {
+    phase: AtomicU8,
+    /// Since when the client is waited for, in milliseconds of [`now_ms`]; [`NOT_WAITING`] if it is not.
+    waiting_since: AtomicU64,
+}
+
+const NOT_WAITING: u64 = u64::MAX;
+/// A client may take so long to send its request, or to take the next bytes, before its place can be given to another.
+const REQUEST_MS: u64 = 20;
+const READING_MS: u64 = 100;
+
+impl Default for Serving {
+    fn default() -> Serving {
+        Serving(Arc::new(Progress { phase: AtomicU8::new(WAITING), waiting_since: AtomicU64::new(now_ms()) }))
+    }
+}
+
+/// Milliseconds since some instant before the first time that anybody asked.
+fn now_ms() -> u64 {
+    const BEFORE_MS: u64 = 1 << 32;
+    static FIRST: LazyLock<std::time::Instant> = LazyLock::new(std::time::Instant::now);
+    let since_first = u64::try_from(FIRST.elapsed().as_millis()).unwrap_or(u64::MAX / 2);
+    BEFORE_MS.saturating_add(since_first)
+}
 
 /// Waiting for a request.
 const WAITING: u8 = 0;
@@ -51,7 +78,40 @@ const STREAMING: u8 = 3;
 impl Serving {
     /// A request's head has come.
     pub(super) fn begin(&self) {
-        self.0.store(SERVING, Ordering::Relaxed);
+        self.enter(SERVING);
+        self.waits(false);
+    }
+
+    /// How long its client has kept the server waiting: for a request, or by not reading. `None`: not at all, or not for long, or it is
+    /// a stream, which has a patience of its own.
+    pub(super) fn kept_waiting_ms(&self) -> Option<u64> {
+        let since = self.0.waiting_since.load(Ordering::Relaxed);
+        if since == NOT_WAITING || self.is(STREAMING) {
+            return None;
+        }
+        let waited = now_ms().saturating_sub(since);
+        let allowed = if self.is(WAITING) { REQUEST_MS } else { READING_MS };
+        (waited >= allowed).then_some(waited)
+    }
+
+    /// As if the client had been waited for so long.
+    #[cfg(test)]
+    pub(super) fn has_waited(&self, ms: u64) {
+        self.0.waiting_since.store(now_ms() - ms, Ordering::Relaxed);
+    }
+
+    fn enter(&self, phase: u8) {
+        self.0.phase.store(phase, Ordering::Relaxed);
+    }
+
+    /// Notes whether the client is waited for; since when, if it is new.
+    fn waits(&self, waits: bool) {
+        let since = &self.0.waiting_since;
+        if !waits {
+            since.store(NOT_WAITING, Ordering::Relaxed);
+        } else if since.load(Ordering::Relaxed) == NOT_WAITING {
+            since.store(now_ms(), Ordering::Relaxed);
+        }
     }
 
     /// Watches the body of the response to it.
@@ -61,12 +121,12 @@ impl Serving {
 
     /// Watches a body that has no end: it lasts until the client goes, or until `stay` is over.
     pub(super) fn watch_endless<B>(&self, body: B, stay: Stay) -> Watched<B> {
-        self.0.store(STREAMING, Ordering::Relaxed);
+        self.enter(STREAMING);
         Watched { body, serving: self.clone(), stay: Some(stay) }
     }
 
     fn is(&self, phase: u8) -> bool {
-        self.0.load(Ordering::Relaxed) == phase
+        self.0.phase.load(Ordering::Relaxed) == phase
     }
 }
 
@@ -82,19 +142,19 @@ pub(super) struct Watched<B> {
 #[derive(Debug)]
 pub(super) struct Stay {
     shutdown: Pin<Box<WaitForCancellationFutureOwned>>,
-    _permit: StreamPermit,
+    _permit: StayPermit,
 }
 
 impl Stay {
     /// Until the shutdown; holds its permit until the end.
-    pub(super) fn new(shutdown: CancellationToken, permit: StreamPermit) -> Stay {
+    pub(super) fn new(shutdown: CancellationToken, permit: StayPermit) -> Stay {
         Stay { shutdown: Box::pin(shutdown.cancelled_owned()), _permit: permit }
     }
 }
 
 impl<B> Drop for Watched<B> {
     fn drop(&mut self) {
-        self.serving.0.store(WRITTEN, Ordering::Relaxed);
+        self.serving.enter(WRITTEN);
     }
 }
 
@@ -124,25 +184,24 @@ impl<B: Body + Unpin> Body for Watched<B> {
 }
 
 impl Guarded {
-    pub(super) fn new(stream: TcpStream, limits: Limits) -> (Guarded, Serving) {
-        let serving = Serving::default();
-        let guarded = Guarded {
+    pub(super) fn new(stream: TcpStream, limits: Limits, serving: Serving) -> Guarded {
+        Guarded {
             stream,
             limits,
-            serving: serving.clone(),
+            serving,
             read_timer: Box::pin(sleep(limits.head)),
             head_began: false,
             write_timer: Box::pin(sleep(limits.write_stall)),
             write_began: None,
             stalled_since: None,
-        };
-        (guarded, serving)
+        }
     }
 
     /// Passes the outcome of a write on, or gives up when the client has not read for too long.
     fn watch_write(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let now = Instant::now();
         let began = *self.write_began.get_or_insert(now);
+        self.serving.waits(written.is_pending());
         if written.is_ready() {
             self.stalled_since = None;
             return written;
@@ -162,7 +221,8 @@ impl Guarded {
         if !self.serving.is(WRITTEN) {
             return;
         }
-        self.serving.0.store(WAITING, Ordering::Relaxed);
+        self.serving.enter(WAITING);
+        self.serving.waits(true);
         (self.write_began, self.stalled_since) = (None, None);
         self.head_began = false;
         self.read_timer.as_mut().reset(Instant::now() + self.limits.idle);

@@ -1,8 +1,10 @@
 //! The metrics page as bytes to send: OpenMetrics or classic text, packed or not, made once per snapshot.
 
+mod lent;
+
 use std::fmt;
 use std::io::Write as _;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -13,10 +15,13 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::metrics;
 use super::negotiate::{Coding, Format};
 use crate::published::{Published, ReloadStatus};
+use lent::{Cutter, Lent};
+
+pub use lent::{Page, TakenBack};
 
 /// With more tasks than this a page takes long enough to be made on a thread of its own.
 const TASKS_INLINE_MAX: usize = 50;
-/// A larger page is made anew for each request instead of being kept.
+/// A larger page is kept only as long as somebody reads it.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 /// The encoder's small pieces go on when they are so many bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -32,33 +37,37 @@ pub struct Variant {
     pub coding: Coding,
 }
 
-/// Makes pages, one at a time, and keeps the newest while it may be asked for again.
+/// Makes pages, each form once per snapshot, and keeps the newest of each form while it may be asked for again.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
-    kept: Arc<Mutex<Option<Kept>>>,
+    shelves: [Arc<Mutex<Option<Kept>>>; 4],
+    /// One page is made at a time: with more, the memory of each thread that ever made one would stay with the process.
+    making: Arc<Mutex<()>>,
+    lent: Arc<Lent>,
 }
 
-/// A page and what it was made of.
+/// The newest page of a form and what it was made of.
 #[derive(Debug)]
 struct Kept {
     of: Origin,
-    body: Bytes,
+    page: Weak<Page>,
+    /// Keeps it although nobody reads it; a large one is not kept.
+    _held: Option<Arc<Page>>,
 }
 
-/// What tells a page from any other.
+/// What tells a page from any other of the same form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Origin {
     sequence: u64,
     made: Instant,
     reload: ReloadStatus,
-    variant: Variant,
 }
 
 impl Pages {
     /// The page of `published` in the form `variant`.
     ///
-    /// Readers of the same snapshot and form share one body. A reader who goes away does not stop a page that is under
-    /// way: the next one finds it, so impatient readers cannot pile up work.
+    /// Readers of the same snapshot and form share one page. A reader who goes away does not stop a page that is under
+    /// way: the next one finds it, so impatient readers cannot pile up work. Readers who fall behind lose theirs, see [`Page`].
     ///
     /// # Errors
     /// The page could not be made; no cause is known.
@@ -67,29 +76,42 @@ impl Pages {
         published: Arc<Published>,
         reload: ReloadStatus,
         variant: Variant,
-    ) -> Result<Bytes, PageError> {
-        let of = Origin { sequence: published.snapshot.sequence, made: published.made, reload, variant };
-        let kept = Arc::clone(&self.kept).lock_owned().await;
-        if let Some(page) = kept.as_ref().filter(|page| page.of == of) {
-            return Ok(page.body.clone());
-        }
-        let body = if published.snapshot.tasks.len() <= TASKS_INLINE_MAX {
-            make_and_keep(kept, published, of)?
-        } else {
-            tokio::task::spawn_blocking(move || make_and_keep(kept, published, of)).await.map_err(|_| PageError)??
+    ) -> Result<Arc<Page>, PageError> {
+        let of = Origin { sequence: published.snapshot.sequence, made: published.made, reload };
+        let [plain, packed, open, open_packed] = &self.shelves;
+        let shelf = match (variant.format, variant.coding) {
+            (Format::Classic, Coding::Identity) => plain,
+            (Format::Classic, Coding::Gzip) => packed,
+            (Format::OpenMetrics, Coding::Identity) => open,
+            (Format::OpenMetrics, Coding::Gzip) => open_packed,
         };
-        self.forget_later(of);
-        Ok(body)
+        let kept = Arc::clone(shelf).lock_owned().await;
+        if let Some(page) = kept.as_ref().filter(|kept| kept.of == of).and_then(|kept| kept.page.upgrade()) {
+            return Ok(page);
+        }
+        let turn = Arc::clone(&self.making).lock_owned().await;
+        let lent = Arc::clone(&self.lent);
+        let page = if published.snapshot.tasks.len() <= TASKS_INLINE_MAX {
+            make_and_keep(kept, &lent, published, of, variant)?
+        } else {
+            let make = move || {
+                let page = make_and_keep(kept, &lent, published, of, variant);
+                drop(turn);
+                page
+            };
+            tokio::task::spawn_blocking(make).await.map_err(|_| PageError)??
+        };
+        forget_later(Arc::clone(shelf), of);
+        Ok(page)
     }
+}
 
-    /// Frees the page of `of` when nobody can ask for it any more.
-    fn forget_later(&self, of: Origin) {
-        let kept = Arc::clone(&self.kept);
-        tokio::spawn(async move {
-            tokio::time::sleep(KEPT_FOR).await;
-            kept.lock().await.take_if(|page| page.of == of);
-        });
-    }
+/// Frees the page of `of` when nobody can ask for it any more.
+fn forget_later(shelf: Arc<Mutex<Option<Kept>>>, of: Origin) {
+    tokio::spawn(async move {
+        tokio::time::sleep(KEPT_FOR).await;
+        shelf.lock().await.take_if(|kept| kept.of == of);
+    });
 }
 
 /// A page could not be made.
@@ -99,36 +121,40 @@ pub struct PageError;
 
 fn make_and_keep(
     mut kept: OwnedMutexGuard<Option<Kept>>,
+    lent: &Lent,
     published: Arc<Published>,
     of: Origin,
-) -> Result<Bytes, PageError> {
+    variant: Variant,
+) -> Result<Arc<Page>, PageError> {
     // Free the old page before the new one takes its place in memory.
     *kept = None;
-    let body = Bytes::from(make(published, of.reload, of.variant)?);
-    if body.len() <= KEPT_BYTES_MAX {
-        *kept = Some(Kept { of, body: body.clone() });
-    }
-    Ok(body)
+    let page = Arc::new(Page::new(make_pieces(published, of.reload, variant)?));
+    lent.lend(variant, &page);
+    let held = (page.length() <= KEPT_BYTES_MAX).then(|| Arc::clone(&page));
+    *kept = Some(Kept { of, page: Arc::downgrade(&page), _held: held });
+    Ok(page)
 }
 
-/// The page of `published` in the form `variant`. Of a packed page, the text is never held whole.
+/// The page of `published` in the form `variant`.
 ///
 /// # Errors
 /// The page could not be made; no cause is known.
 pub fn make(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Vec<u8>, PageError> {
+    Ok(make_pieces(published, reload, variant)?.concat())
+}
+
+/// The same in pieces. Of a packed page, the text is never held whole.
+fn make_pieces(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Vec<Bytes>, PageError> {
+    let mut cutter = Cutter::default();
     match variant.coding {
-        Coding::Identity => {
-            let mut text = String::with_capacity(metrics::page_size(&published));
-            write(published, reload, variant.format, &mut text)?;
-            Ok(text.into_bytes())
-        }
+        Coding::Identity => write(published, reload, variant.format, &mut cutter)?,
         Coding::Gzip => {
-            let body = Vec::with_capacity(metrics::page_size(&published) / 8);
-            let mut packer = Packer(GzEncoder::new(body, Compression::fast()));
+            let mut packer = Packer(GzEncoder::new(cutter, Compression::fast()));
             write(published, reload, variant.format, &mut packer)?;
-            packer.0.finish().map_err(|_| PageError)
+            cutter = packer.0.finish().map_err(|_| PageError)?;
         }
     }
+    Ok(cutter.pieces())
 }
 
 fn write(
@@ -143,7 +169,7 @@ fn write(
 }
 
 /// Packs text.
-struct Packer(GzEncoder<Vec<u8>>);
+struct Packer(GzEncoder<Cutter>);
 
 impl fmt::Write for Packer {
     fn write_str(&mut self, text: &str) -> fmt::Result {

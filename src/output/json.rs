@@ -22,7 +22,7 @@ use servers::{RedisJson, redis_json};
 use task::{TaskJson, task_json};
 
 /// Tasks per piece of the list: enough to be worth sending, few enough to be written at once.
-const TASKS_PER_PIECE: usize = 50;
+const TASKS_PER_PIECE: usize = 8;
 
 /// The tasks that fit, and all redises, as `/api/v1/tasks` tells them, in pieces, so that a long list is never held whole.
 pub struct TaskList {

@@ -10,8 +10,11 @@ use tokio::process::Command;
 
 use super::http::{self, Response};
 use super::port::free_address;
-use super::process::{Process, Signal, cpu_time};
+use super::process::{Footprint, Process, Signal, cpu_time, footprint};
 use super::program::Program;
+
+/// Most open files of an agent: what Linux gives to whoever asks for nothing else.
+const OPEN_FILES: u32 = 1024;
 
 /// A running or stopped agent.
 #[derive(Debug)]
@@ -105,6 +108,15 @@ impl Agent {
         cpu_time(id).context("the agent has ended")
     }
 
+    /// What it takes of the machine now.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub fn footprint(&self) -> anyhow::Result<Footprint> {
+        let id = self.process.as_ref().and_then(Process::id).context("the agent does not run")?;
+        footprint(id).context("the agent has ended")
+    }
+
     /// Kills it.
     ///
     /// # Errors
@@ -121,7 +133,9 @@ impl Agent {
     /// # Errors
     /// When it does not come up.
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
-        let mut command = Command::new(Program::Lockwatch.find()?);
+        // With as many open files as a user has, whatever the lab has.
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!(r#"ulimit -n {OPEN_FILES}; exec "$0" "$@""#)]).arg(Program::Lockwatch.find()?);
         command.arg("--config.file").arg(self.config_file());
         command
             .args(["--web.listen-address", &self.address.to_string(), "--web.enable-lifecycle"])

@@ -159,6 +159,28 @@ pub(super) fn cpu_time(id: u32) -> Option<Duration> {
     Some(TICK * u32::try_from(ticks).ok()?)
 }
 
+/// What a process takes of the machine beside time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Footprint {
+    /// Resident memory.
+    pub rss_bytes: u64,
+    /// The same, with what it shares counted by halves, thirds and so on.
+    pub pss_bytes: u64,
+    /// Open files, sockets among them.
+    pub files: usize,
+}
+
+/// What a process takes now; `None` when it has ended.
+pub(super) fn footprint(id: u32) -> Option<Footprint> {
+    let rollup = std::fs::read_to_string(format!("/proc/{id}/smaps_rollup")).ok()?;
+    let bytes = |name: &str| -> Option<u64> {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+        Some(1024 * line.split_whitespace().next()?.parse::<u64>().ok()?)
+    };
+    let files = std::fs::read_dir(format!("/proc/{id}/fd")).ok()?.count();
+    Some(Footprint { rss_bytes: bytes("Rss:")?, pss_bytes: bytes("Pss:")?, files })
+}
+
 /// The fields of `/proc/<id>/stat` from the state on: what stands before it may contain anything.
 fn stat(id: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;

@@ -18,8 +18,8 @@ use crate::published::Published;
 
 /// Most tasks on the page.
 const ROWS_MAX: usize = 2_000;
-/// Rows per piece: enough to be worth sending, few enough to be written at once.
-const ROWS_PER_PIECE: usize = 50;
+/// Rows per piece: each client that does not read keeps one in memory.
+const ROWS_PER_PIECE: usize = 8;
 
 /// A part of the table's body.
 enum Part {

@@ -1,5 +1,8 @@
 //! Events as JSON, in the words of the log.
 
+use std::iter;
+use std::sync::Arc;
+
 use lockwatch_model::event::Subject;
 use serde::Serialize;
 
@@ -51,17 +54,25 @@ pub fn event(boot: &str, kept: &Kept) -> String {
     })
 }
 
-/// What `/api/v1/events` answers; `gap`: events before these may be missing.
-pub fn events(boot: &str, excerpt: &Excerpt, gap: bool) -> String {
-    let events: Vec<String> = excerpt.events.iter().map(|kept| event(boot, kept)).collect();
-    let id = |number| text(&event_id(boot, number));
+/// Events of one piece: each client that does not read keeps one in memory.
+const EVENTS_PER_PIECE: usize = 16;
+
+/// What `/api/v1/events` answers, in pieces, so that a long list is never held whole; `gap`: events before these may be missing.
+pub fn events(boot: Arc<str>, excerpt: Excerpt, gap: bool) -> impl Iterator<Item = String> + Send {
+    let id = |number| text(&event_id(&boot, number));
     let oldest = excerpt.oldest.map_or_else(|| String::from("null"), id);
-    format!(
-        "{{\"events\":[{}],\"next\":{},\"newest\":{},\"oldest\":{oldest},\"gap\":{gap}}}",
-        events.join(","),
-        id(excerpt.upto),
-        id(excerpt.newest)
-    )
+    let (next, newest) = (id(excerpt.upto), id(excerpt.newest));
+    let tail = format!("],\"next\":{next},\"newest\":{newest},\"oldest\":{oldest},\"gap\":{gap}}}");
+    let (mut rest, mut separator) = (excerpt.events.into_iter(), "");
+    let events = iter::from_fn(move || {
+        let mut piece = String::new();
+        for kept in rest.by_ref().take(EVENTS_PER_PIECE) {
+            piece.push_str(std::mem::replace(&mut separator, ","));
+            piece.push_str(&event(&boot, &kept));
+        }
+        (!piece.is_empty()).then_some(piece)
+    });
+    iter::once(String::from("{\"events\":[")).chain(events).chain(iter::once(tail))
 }
 
 /// What names the event of this number in the whole world.

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// A line of the table.
 #[derive(Clone, Debug)]
-pub(super) struct Figure {
+pub(crate) struct Figure {
     what: String,
     measured: String,
     /// What is to be reached, and whether it was.
@@ -13,12 +13,12 @@ pub(super) struct Figure {
 
 impl Figure {
     /// Something to know.
-    pub(super) fn told(what: impl Into<String>, measured: impl Into<String>) -> Figure {
+    pub(crate) fn told(what: impl Into<String>, measured: impl Into<String>) -> Figure {
         Figure { what: what.into(), measured: measured.into(), goal: None }
     }
 
     /// Something that is to be `limit` at most.
-    pub(super) fn at_most(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
+    pub(crate) fn at_most(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
         Figure {
             what: what.into(),
             measured: format!("{measured:.1} {unit}"),
@@ -26,8 +26,17 @@ impl Figure {
         }
     }
 
+    /// Something that is to be `limit` at least.
+    pub(crate) fn at_least(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
+        Figure {
+            what: what.into(),
+            measured: format!("{measured:.1} {unit}"),
+            goal: Some((format!("≥ {limit:.0} {unit}"), measured >= limit)),
+        }
+    }
+
     /// With more beside what was measured.
-    pub(super) fn with(mut self, more: &str) -> Figure {
+    pub(crate) fn with(mut self, more: &str) -> Figure {
         self.measured = format!("{} ({more})", self.measured);
         self
     }
@@ -35,10 +44,10 @@ impl Figure {
 
 /// All of them.
 #[derive(Clone, Debug)]
-pub(super) struct Report(pub(super) Vec<Figure>);
+pub(crate) struct Report(pub(crate) Vec<Figure>);
 
 impl Report {
-    pub(super) fn all_reached(&self) -> bool {
+    pub(crate) fn all_reached(&self) -> bool {
         self.0.iter().all(|figure| figure.goal.as_ref().is_none_or(|(_, reached)| *reached))
     }
 }
@@ -59,7 +68,7 @@ impl fmt::Display for Report {
 }
 
 /// The value below or at which `share` (0 to 1) of the values are.
-pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position in a short list")]

@@ -1,0 +1,88 @@
+//! Who replaces holders, as fast as Redis lets them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use redis::aio::MultiplexedConnection;
+use redis::pipe;
+use tokio::task::JoinSet;
+
+use super::hold::{deadline_ms, instance, key};
+use crate::stack::Redis;
+
+/// Until they are dropped.
+#[derive(Debug)]
+pub(super) struct Writers {
+    writing: JoinSet<anyhow::Result<()>>,
+    written: Arc<AtomicU64>,
+}
+
+/// What a writer does to a lock.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// Another holder at once, as where one releases and the other takes it between two readings.
+    Replace,
+    /// Nobody for a moment, then another holder.
+    ReleaseAndTake,
+    /// The deadline moves, the holder stays.
+    Renew,
+}
+
+const ACTS: [Act; 6] = [Act::Replace, Act::Replace, Act::Replace, Act::Replace, Act::ReleaseAndTake, Act::Renew];
+
+impl Writers {
+    /// Starts so many; each has locks of its own. Every lock is held once they return.
+    pub(super) async fn start(redis: &Redis, locks: usize, writers: usize) -> anyhow::Result<Writers> {
+        let (written, numbers) = (Arc::<AtomicU64>::default(), Arc::<AtomicI64>::default());
+        let mut writing = JoinSet::new();
+        for writer in 0..writers.max(1) {
+            let mut connection = redis.connect().await?;
+            let mut own: Vec<(String, i64)> = (writer..locks).step_by(writers.max(1)).map(|at| (key(at), 0)).collect();
+            for (key, number) in &mut own {
+                *number = act(&mut connection, key, *number, Act::Replace, &numbers).await?;
+            }
+            let (written, numbers) = (Arc::clone(&written), Arc::clone(&numbers));
+            writing.spawn(async move {
+                loop {
+                    for (key, number) in &mut own {
+                        let what = fastrand::choice(ACTS).context("nothing to do")?;
+                        *number = act(&mut connection, key, *number, what, &numbers).await?;
+                        written.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+            });
+        }
+        Ok(Writers { writing, written })
+    }
+
+    /// Stops them; how often they wrote.
+    pub(super) fn stop(mut self) -> u64 {
+        self.writing.abort_all();
+        self.written.load(Ordering::Relaxed)
+    }
+}
+
+/// Does it; the number of the hold that there is then.
+async fn act(
+    connection: &mut MultiplexedConnection,
+    key: &str,
+    held: i64,
+    what: Act,
+    numbers: &AtomicI64,
+) -> anyhow::Result<i64> {
+    let now_ms = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis())?;
+    if matches!(what, Act::Renew) {
+        pipe().pexpire_at(key, deadline_ms(held, now_ms)).exec_async(connection).await?;
+        return Ok(held);
+    }
+    if matches!(what, Act::ReleaseAndTake) {
+        pipe().del(key).exec_async(connection).await?;
+    }
+    let number = numbers.fetch_add(1, Ordering::Relaxed);
+    let mut commands = pipe();
+    commands.atomic().del(key).hset(key, format!("{}:1", instance(number)), 1);
+    commands.pexpire_at(key, deadline_ms(number, now_ms)).exec_async(connection).await?;
+    Ok(number)
+}

@@ -1,0 +1,214 @@
+//! Pages that are being read. A page is big, there is a new one each second, and a reader may be slow: a thousand slow readers must
+//! not keep a thousand pages alive. So a page is lent: where old pages take too much memory, the one that was read from the longest
+//! time ago is taken back, and its readers get no more of it. The newest page of each form is never taken back.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::Variant;
+
+/// A page is cut into pieces of so many bytes: as much of it stays in memory for a reader who stalls.
+const PIECE_BYTES: usize = 64 << 10;
+/// Most bytes of pages that are not the newest of their form, or as many as the newest page has if that is more: then somebody who
+/// reads at an ordinary pace can finish.
+const OLD_BYTES_MAX: usize = 4 << 20;
+
+/// A page, as long as it is not taken back.
+#[derive(Debug)]
+pub struct Page {
+    length: usize,
+    body: Mutex<Body>,
+}
+
+#[derive(Debug)]
+struct Body {
+    /// `None` once it was taken back.
+    pieces: Option<Vec<Bytes>>,
+    /// When somebody took a piece last.
+    read: Instant,
+}
+
+/// The page was taken back, because its reader is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the page is old, and its reader too slow")]
+pub struct TakenBack;
+
+impl Page {
+    pub(super) fn new(pieces: Vec<Bytes>) -> Page {
+        let length = pieces.iter().map(Bytes::len).sum();
+        Page { length, body: Mutex::new(Body { pieces: Some(pieces), read: Instant::now() }) }
+    }
+
+    /// Bytes of the whole page.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The piece of this number, from 0; `None` after the last.
+    ///
+    /// # Errors
+    /// It was taken back.
+    pub fn piece(&self, at: usize) -> Result<Option<Bytes>, TakenBack> {
+        let mut body = self.body();
+        body.read = Instant::now();
+        body.pieces.as_ref().map(|pieces| pieces.get(at).cloned()).ok_or(TakenBack)
+    }
+
+    /// Whether there still are pieces, and when one was taken last.
+    fn read(&self) -> Option<Instant> {
+        let body = self.body();
+        body.pieces.is_some().then_some(body.read)
+    }
+
+    fn take_back(&self) {
+        self.body().pieces = None;
+    }
+
+    /// Each change is one assignment, so a panic elsewhere is no reason to stop.
+    fn body(&self) -> MutexGuard<'_, Body> {
+        self.body.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// All pages that somebody may still read, in the order in which they were made.
+#[derive(Debug, Default)]
+pub(super) struct Lent(Mutex<Vec<(Variant, Weak<Page>)>>);
+
+impl Lent {
+    /// Notes a page, the newest of its form, and takes others back where they are too many.
+    pub(super) fn lend(&self, variant: Variant, page: &Arc<Page>) {
+        let mut lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        lent.push((variant, Arc::downgrade(page)));
+        lent.retain(|(_, page)| page.strong_count() > 0);
+        let newest = |at: usize, of: Variant| !lent.iter().skip(at + 1).any(|(variant, _)| *variant == of);
+        let old = lent.iter().enumerate().filter(|(at, (variant, _))| !newest(*at, *variant));
+        let old = old.filter_map(|(_, (_, page))| page.upgrade());
+        let mut old: Vec<(Instant, Arc<Page>)> = old.filter_map(|page| Some((page.read()?, page))).collect();
+        old.sort_by_key(|(read, _)| *read);
+        let mut bytes: usize = old.iter().map(|(_, page)| page.length).sum();
+        let most = OLD_BYTES_MAX.max(page.length);
+        for (_, page) in old {
+            if bytes <= most {
+                break;
+            }
+            bytes = bytes.saturating_sub(page.length);
+            page.take_back();
+        }
+    }
+}
+
+/// Cuts what is written into pieces.
+#[derive(Debug, Default)]
+pub(super) struct Cutter {
+    whole: Vec<Bytes>,
+    rest: Vec<u8>,
+}
+
+impl Cutter {
+    fn add(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            if self.rest.capacity() == 0 {
+                self.rest.reserve_exact(PIECE_BYTES);
+            }
+            let (now, then) = bytes.split_at(bytes.len().min(PIECE_BYTES.saturating_sub(self.rest.len())));
+            self.rest.extend_from_slice(now);
+            if self.rest.len() >= PIECE_BYTES {
+                self.whole.push(std::mem::take(&mut self.rest).into());
+            }
+            bytes = then;
+        }
+    }
+
+    /// All that was written.
+    pub(super) fn pieces(mut self) -> Vec<Bytes> {
+        if !self.rest.is_empty() {
+            self.rest.shrink_to_fit();
+            self.whole.push(self.rest.into());
+        }
+        self.whole
+    }
+}
+
+impl fmt::Write for Cutter {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.add(text.as_bytes());
+        Ok(())
+    }
+}
+
+impl io::Write for Cutter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.add(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::negotiate::{Coding, Format};
+    use super::*;
+
+    const PLAIN: Variant = Variant { format: Format::Classic, coding: Coding::Identity };
+    const PACKED: Variant = Variant { format: Format::Classic, coding: Coding::Gzip };
+
+    fn page(bytes: usize) -> Arc<Page> {
+        let mut cutter = Cutter::default();
+        (0..bytes).for_each(|at| cutter.add(&[at.to_le_bytes()[0]]));
+        Arc::new(Page::new(cutter.pieces()))
+    }
+
+    /// A page of 8 MiB that takes no memory.
+    fn big() -> Arc<Page> {
+        Arc::new(Page::new(vec![Bytes::from_static(&[0; PIECE_BYTES]); 128]))
+    }
+
+    #[test]
+    fn pieces_are_the_page() {
+        for bytes in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 3 * PIECE_BYTES + 7] {
+            let page = page(bytes);
+            let pieces: Vec<Bytes> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
+            let expected: Vec<u8> = (0..bytes).map(|at| at.to_le_bytes()[0]).collect();
+            assert_eq!((page.length(), pieces.concat()), (bytes, expected));
+            assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
+        }
+    }
+
+    #[test]
+    fn the_page_that_nobody_reads_is_taken_back_first() {
+        let lent = Lent::default();
+        let pages: Vec<_> = (0..3).map(|_| big()).collect();
+        let packed = page(10);
+        lent.lend(PACKED, &packed);
+        for page in &pages[..2] {
+            lent.lend(PLAIN, page);
+        }
+        // Somebody is slow but reads; of the other page nobody does.
+        pages[0].piece(1).unwrap();
+        lent.lend(PLAIN, &pages[2]);
+        assert_eq!(pages[1].piece(0), Err(TakenBack));
+        for page in [&pages[0], &pages[2], &packed] {
+            assert!(page.piece(0).is_ok());
+        }
+    }
+
+    #[test]
+    fn the_last_but_one_may_be_finished_however_large_it_is() {
+        let lent = Lent::default();
+        let large = || Arc::new(Page::new(vec![Bytes::from_static(&[0; PIECE_BYTES]); 1_000]));
+        let pages: Vec<_> = (0..5).map(|_| large()).collect();
+        pages.iter().for_each(|page| lent.lend(PLAIN, page));
+        let there: Vec<bool> = pages.iter().map(|page| page.piece(0).is_ok()).collect();
+        assert_eq!(there, [false, false, false, true, true]);
+        drop(pages);
+        lent.lend(PLAIN, &large());
+        assert_eq!(lent.0.lock().unwrap().len(), 1, "nothing is remembered of what is gone");
+    }
+}
