@@ -121,8 +121,6 @@ impl Default for Limits {
 const HEAD_BYTES_MAX: usize = 16 << 10;
 /// Most headers of a request.
 const HEADERS_MAX: usize = 64;
-/// What the kernel may keep for a client, where there are many.
-const SEND_BUFFER_BYTES: usize = 128 << 10;
 /// Pause after connections could not be taken (out of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
@@ -171,12 +169,6 @@ async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, wa
     #[cfg(target_os = "linux")]
     if let Err(error) = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.response)) {
         tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
-    }
-    // The kernel would take megabytes for each client that does not read. Where few are open, it may: a big page is sent faster.
-    if permit.is_crowded
-        && let Err(error) = socket2::SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER_BYTES)
-    {
-        tracing::debug!(%error, "cannot set SO_SNDBUF");
     }
     let (serving, leave) = (permit.serving.clone(), permit.leave.clone());
     let stream = Guarded::new(stream, limits, serving.clone());

@@ -14,9 +14,6 @@ use super::stream::Serving;
 /// Most connections that were sent away and have not gone yet: each is a file descriptor still.
 const LEAVING_MAX: usize = 64;
 
-/// With more connections than this, each new one gets little of the kernel's memory.
-const CROWD: usize = 64;
-
 /// Counts open connections.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
@@ -78,8 +75,6 @@ pub(super) struct Permit {
     pub(super) serving: Serving,
     /// Cancelled when its place is given to another.
     pub(super) leave: CancellationToken,
-    /// Many are open.
-    pub(super) is_crowded: bool,
 }
 
 /// The right to keep a connection busy with a stream or an explanation; ends when dropped.
@@ -112,8 +107,7 @@ impl Gate {
         open.next += 1;
         let (serving, leave) = (Serving::default(), CancellationToken::new());
         open.members.insert(number, Member { peer, serving: serving.clone(), leave: leave.clone() });
-        let is_crowded = open.all.connections > CROWD;
-        Some(Permit { number, peer, gate: self.clone(), serving, leave, is_crowded })
+        Some(Permit { number, peer, gate: self.clone(), serving, leave })
     }
 }
 

@@ -54,7 +54,7 @@ const READING_MS: u64 = 100;
 
 impl Default for Serving {
     fn default() -> Serving {
-        Serving(Arc::new(Progress { phase: AtomicU8::new(WAITING), waiting_since: AtomicU64::new(now_ms()) }))
+        Serving(Arc::new(Progress { phase: AtomicU8::new(WAITING), waiting_since: AtomicU64::new(NOT_WAITING) }))
     }
 }
 
@@ -253,7 +253,11 @@ impl AsyncRead for Guarded {
         }
         match read {
             Poll::Ready(read) => Poll::Ready(read),
-            Poll::Pending => self.read_timer.as_mut().poll(context).map(|()| Err(timed_out("no request came"))),
+            Poll::Pending => {
+                // Only now: what the client has sent long ago may not have been looked at, on a busy machine.
+                self.serving.waits(true);
+                self.read_timer.as_mut().poll(context).map(|()| Err(timed_out("no request came")))
+            }
         }
     }
 }

@@ -73,7 +73,7 @@ impl Tally {
     pub(super) fn api(&mut self, answer: &Value) {
         for task in answer["tasks"].as_array().into_iter().flatten() {
             let hold = &task["lock"];
-            let Some(holder) = find(hold, "holders").and_then(|holders| holders[0]["holder"].as_str()) else {
+            let Some(holder) = find(hold, "holders").and_then(|holders| holders.get(0)?.get("holder")?.as_str()) else {
                 continue;
             };
             let deadline = find(hold, "deadline").and_then(Value::as_str).and_then(instant_ms);
