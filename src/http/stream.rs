@@ -1,4 +1,4 @@
-//! A TCP stream that runs out of patience: with a request's head that does not come, with a connection that idles, and
+//! A stream that runs out of patience: with a request's head that does not come, with a connection that idles, and
 //! with a client that does not read. A response may be endless, as long as its client keeps up.
 
 use std::future::Future as _;
@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -19,8 +18,8 @@ use super::gate::StreamPermit;
 
 /// The stream. Its user says by [`Serving`] when a request has come; the end of a response it sees itself.
 #[derive(Debug)]
-pub(super) struct Guarded {
-    stream: TcpStream,
+pub(super) struct Guarded<S> {
+    stream: S,
     limits: Limits,
     serving: Serving,
     /// When to give up on the client's next bytes; counts only while nothing is being served.
@@ -123,8 +122,8 @@ impl<B: Body + Unpin> Body for Watched<B> {
     }
 }
 
-impl Guarded {
-    pub(super) fn new(stream: TcpStream, limits: Limits) -> (Guarded, Serving) {
+impl<S> Guarded<S> {
+    pub(super) fn new(stream: S, limits: Limits) -> (Guarded<S>, Serving) {
         let serving = Serving::default();
         let guarded = Guarded {
             stream,
@@ -175,7 +174,7 @@ fn timed_out(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-impl AsyncRead for Guarded {
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -198,7 +197,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.watch_write(context, written)
