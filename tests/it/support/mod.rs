@@ -3,7 +3,10 @@
 
 pub(crate) mod agent;
 pub(crate) mod cluster;
+#[path = "../../../fuzz/targets/src/honest.rs"]
+pub(crate) mod honest;
 pub(crate) mod html;
+pub(crate) mod impostor;
 pub(crate) mod network;
 pub(crate) mod page;
 pub(crate) mod prometheus;
@@ -14,6 +17,8 @@ pub(crate) mod replicas;
 pub(crate) mod sentinels;
 pub(crate) mod skip;
 pub(crate) mod view;
+#[path = "../../../fuzz/targets/src/wire.rs"]
+pub(crate) mod wire;
 
 use std::net::TcpListener;
 use std::process::Command;
