@@ -158,7 +158,7 @@ fn check_body(kind: &str, body: &[u8]) {
     match kind.split(';').next().unwrap_or_default() {
         "application/json" => drop(serde_json::from_str::<serde_json::Value>(text).expect("a body of JSON")),
         "text/html" => check_html(text),
-        "image/svg+xml" => check_html(text),
+        "image/svg+xml" => check_html(text.trim_end()),
         _ => {}
     }
 }

@@ -17,6 +17,8 @@ use crate::support::{wait_until, wire};
 
 /// For so long everything is looked at, after each server has had its way once.
 const WHILE: Duration = Duration::from_secs(4);
+/// Within which each server has had its way, on a machine under load.
+const LONG: Duration = Duration::from_secs(90);
 /// Most dials of one server in a second, as the sampler's pace allows.
 const DIALS_PER_SECOND: f64 = 2.0;
 /// The most that resident memory may grow, with all of these servers at once.
@@ -35,30 +37,36 @@ type Plot = (&'static str, &'static [&'static str], fn(&mut Client) -> Result<()
 const PLOTS: [Plot; 27] = [
     ("endless_string", &["too_large"], |client| {
         client.greet()?;
+        client.next()?;
         client.say(b"$999999999999\r\n")?;
         client.flood(b"x")
     }),
     ("endless_string_at_once", &["too_large"], |client| client.say(b"$999999999999\r\n").and_then(|()| client.hang())),
     ("deep_nesting", &["too_large"], |client| {
         client.greet()?;
+        client.next()?;
         client.flood(b"*1\r\n")
     }),
     ("huge_list", &["too_large"], |client| {
         client.greet()?;
+        client.next()?;
         client.say(b"*2147483647\r\n")?;
         client.flood(b":1\r\n")
     }),
     ("many_lists", &["too_large"], |client| {
         client.greet()?;
+        client.next()?;
         client.flood(b"*60000\r\n$4\r\nabcd\r\n*0\r\n")
     }),
     ("endless_line", &["too_large"], |client| {
         client.greet()?;
+        client.next()?;
         client.say(b"+")?;
         client.flood(b"x")
     }),
     ("error_of_a_megabyte", &["too_large"], |client| {
         client.greet()?;
+        client.next()?;
         client.say(&[b"-ERR ", vec![b'x'; 1 << 20].as_slice(), b"\r\n"].concat())?;
         client.hang()
     }),
@@ -194,16 +202,22 @@ fn each_hostile_server_blinds_its_own_task_and_costs_little() {
     let agent = Agent::start_logging(&config(good.port, &impostors), "trace", "logfmt", |command| {
         command.env("LW_HOSTILE_PASSWORD", PASSWORD);
     });
-    let right = |view: &View, (name, reasons, _): &Plot| {
-        view.held(name).is_none() && view.reason(name).is_some_and(|reason| reasons.contains(&reason))
-    };
-    let first = agent.until_view(PATIENCE, "each server has had its way", |view| {
-        fine(view) && PLOTS.iter().all(|plot| right(view, plot))
+    let mut last_left = Vec::new();
+    // On a machine under load a server is also slow now and then, so the right reason is looked for among all that there were.
+    let blind = |view: &View, (name, ..): &Plot| view.held(name).is_none() && view.reason(name).is_some();
+    let had_its_way = |view: &View, (name, reasons, _): &Plot| reasons.iter().any(|why| view.errors(name, why) > 0.0);
+    let first = agent.until_view(LONG, "each server has had its way", |view| {
+        let left: Vec<&str> = PLOTS.iter().filter(|plot| !had_its_way(view, plot)).map(|plot| plot.0).collect();
+        if last_left.len() != left.len() {
+            eprintln!("not yet: {left:?}");
+            last_left = left;
+        }
+        fine(view) && last_left.is_empty() && PLOTS.iter().all(|plot| blind(view, plot))
     });
     let (began, dials) = (Instant::now(), impostors.iter().map(Impostor::clients).collect::<Vec<_>>());
     agent.throughout(WHILE, "each blinds its own task, and no other", |view| {
         assert!(agent.get("/-/healthy").status == 200);
-        fine(view) && PLOTS.iter().all(|plot| right(view, plot))
+        fine(view) && PLOTS.iter().all(|plot| blind(view, plot))
     });
     let (last, seconds) = (agent.view(), began.elapsed().as_secs_f64());
     for ((impostor, before), (name, ..)) in impostors.iter().zip(dials).zip(&PLOTS) {
