@@ -72,6 +72,7 @@ const PLOTS: [Plot; 27] = [
     }),
     ("slow_drip", &["timeout"], |client| {
         client.greet()?;
+        client.next()?;
         client.drip(b"*2\r\n$10\r\n1800000000\r\n$6\r\n345678\r\n", Duration::from_secs(1))
     }),
     ("slow_drip_at_once", &["timeout"], |client| client.drip(b"+OK\r\n+OK\r\n", Duration::from_secs(1))),
@@ -131,9 +132,10 @@ const PLOTS: [Plot; 27] = [
     }),
     ("closes_at_once", &["closed"], |_| Ok(())),
     ("tells_the_password", &["auth"], |client| {
-        let words = client.next()?;
-        client.say(&echo("ERR unknown command `AUTH`, with args beginning with:", &words))?;
-        client.hang()
+        client.answer_but(|words| {
+            let login = words.first().is_some_and(|name| name == b"AUTH");
+            login.then(|| echo("ERR unknown command `AUTH`, with args beginning with:", words))
+        })
     }),
     ("tells_the_password_later", &["server_error", "auth"], |client| {
         let login = client.answer()?;
