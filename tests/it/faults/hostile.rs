@@ -78,6 +78,7 @@ const PLOTS: [Plot; 27] = [
     ("slow_drip_at_once", &["timeout"], |client| client.drip(b"+OK\r\n+OK\r\n", Duration::from_secs(1))),
     ("a_line_that_never_ends", &["timeout"], |client| {
         client.greet()?;
+        client.next()?;
         client.say(b":12345")?;
         client.hang()
     }),
