@@ -25,7 +25,7 @@ use anyhow::{Context as _, anyhow};
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::spec::SchemeKind;
 
-use crate::config::{Config, Endpoint, PasswordSource, RedisConfig, SingleLock, duration_text};
+use crate::config::{Config, Endpoint, HostPort, PasswordSource, RedisConfig, SingleLock, duration_text};
 use crate::output::identity::escape;
 use crate::redis::{Connection, Failure, connect};
 use findings::Findings;
@@ -87,6 +87,24 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     }
     std::io::stdout().write_all(text.as_bytes()).context("cannot write the configuration")?;
     Ok(if report.tasks.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// What a walk over all keys of `redis` shows, through a connection to the server `at`: the configuration as [`run`] prints it,
+/// without what watching the locks and looking beside them would add.
+///
+/// # Errors
+/// Why the walk was cut short.
+pub async fn glance(connection: &Connection, at: HostPort, redis: &RedisConfig) -> anyhow::Result<String> {
+    let server = Server::ask(connection, at).await?;
+    let mut findings = Findings::default();
+    let mut pace = Pace::new(u32::MAX);
+    scan::walk(connection, &server, None, &mut pace, |seen| findings.take(seen)).await?;
+    let report = Plan::new(&findings).report();
+    let text = print::text(redis, &report);
+    if !report.tasks.is_empty() {
+        check(&text)?;
+    }
+    Ok(text)
 }
 
 /// The server as the configuration would name it: the same rules hold, and the same mistakes are told.

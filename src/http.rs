@@ -19,6 +19,7 @@ mod stream;
 
 use std::convert::Infallible;
 use std::io;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +29,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -170,6 +172,26 @@ async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, wa
     if let Err(error) = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.response)) {
         tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
     }
+    serve_stream(stream, site, limits, watcher, permit).await;
+}
+
+/// Answers the requests of one client over an open stream, until either end closes it: what [`serve`] does for each connection.
+pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, context: HttpContext) {
+    let limits = context.limits;
+    let Some(permit) = Gate::new(limits).admit(Ipv4Addr::LOCALHOST.into()) else { return };
+    let shutdown = CancellationToken::new();
+    let _ended_with_this = shutdown.clone().drop_guard();
+    let site = Arc::new(Site::new(context, shutdown));
+    serve_stream(stream, site, limits, GracefulShutdown::new().watcher(), permit).await;
+}
+
+async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    site: Arc<Site>,
+    limits: Limits,
+    watcher: Watcher,
+    permit: Permit,
+) {
     let (serving, leave) = (permit.serving.clone(), permit.leave.clone());
     let stream = Guarded::new(stream, limits, serving.clone());
     let permit = Arc::new(permit);

@@ -15,7 +15,7 @@ use std::fmt;
 
 use lockwatch_model::reading::Unknown;
 
-pub use connect::{Opened, Opening, connect};
+pub use connect::{Opened, Opening, connect, greet_over};
 pub use connection::Connection;
 pub use listener::Listener;
 

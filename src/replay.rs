@@ -46,10 +46,14 @@ pub struct ReplayOptions {
 /// # Errors
 /// For a person.
 pub async fn run(options: ReplayOptions) -> anyhow::Result<ExitCode> {
-    tokio::task::spawn_blocking(move || replay(&options)).await.context("cannot replay")?
+    tokio::task::spawn_blocking(move || write(&options, &mut io::stdout().lock())).await.context("cannot replay")?
 }
 
-fn replay(options: &ReplayOptions) -> anyhow::Result<ExitCode> {
+/// The same with its report to `out`.
+///
+/// # Errors
+/// For a person.
+pub fn write(options: &ReplayOptions, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
     let changes: Result<Vec<Change>, String> = options.set.iter().map(|text| changes::parse(text)).collect();
     let changes = match changes {
         Ok(changes) => changes,
@@ -66,19 +70,18 @@ fn replay(options: &ReplayOptions) -> anyhow::Result<ExitCode> {
         }
     }
     let mut told = Vec::new();
-    let mut out = io::stdout().lock();
     for (position, run) in runs.iter().enumerate() {
         let section = Section::play(run, &changes)?;
         match options.json {
             true => told.push(report::json(&section)),
             false => {
                 let between = if position > 0 { "\n\n" } else { "" };
-                put(&mut out, &format!("{between}{}", report::text(&section)))?;
+                put(out, &format!("{between}{}", report::text(&section)))?;
             }
         }
     }
     if options.json {
-        put(&mut out, &format!("{:#}\n", json!({"runs": told})))?;
+        put(out, &format!("{:#}\n", json!({"runs": told})))?;
     }
     Ok(ExitCode::SUCCESS)
 }

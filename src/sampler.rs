@@ -8,7 +8,7 @@ mod authority;
 mod link;
 mod node;
 mod pace;
-mod question;
+pub mod question;
 mod seeker;
 mod sentinel;
 mod urgency;

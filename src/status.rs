@@ -84,6 +84,14 @@ async fn look(options: &StatusOptions) -> anyhow::Result<Look> {
         .with_context(|| format!("{}: that is no answer of an agent's", safe(&options.agent)))
 }
 
+/// What is printed for an agent's answer of this `body`, about one task or all of them.
+///
+/// # Errors
+/// That is no answer of an agent's.
+pub fn printed_for(body: Vec<u8>, options: &StatusOptions) -> anyhow::Result<String> {
+    Ok(printed(options, &read(Answer { status: 200, body: body.into() }, options.task.is_some())?))
+}
+
 fn read(answer: Answer, one: bool) -> anyhow::Result<Look> {
     let body = String::from_utf8(answer.body.into())?;
     let view = match one {

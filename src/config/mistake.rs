@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::fmt;
 
 use super::locate::{self, Position};
+use crate::output::identity::without_login;
 
 /// How many mistakes are told; a file with more has one cause for many of them.
 const TOLD_MAX: usize = 100;
@@ -191,6 +192,8 @@ fn push_field(text: &mut String, name: &str) {
 /// Text of the user in a message: quoted, escaped, and not too long.
 pub(super) fn quoted(text: &str) -> String {
     const SHOWN_CHARS: usize = 60;
+    // A URL may stand where a name should, and a password in it.
+    let text = &*without_login(text);
     if text.chars().nth(SHOWN_CHARS).is_none() {
         return format!("{text:?}");
     }
@@ -215,5 +218,6 @@ mod tests {
     fn long_and_hostile_text_is_cut_and_escaped() {
         assert_eq!(quoted("a\"\u{7}b"), r#""a\"\u{7}b""#);
         assert_eq!(quoted(&"x".repeat(1000)).chars().count(), 63);
+        assert_eq!(quoted("redis://:secret@host"), r#""redis://…@host""#);
     }
 }

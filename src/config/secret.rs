@@ -23,6 +23,11 @@ const ALIENS_WRITE: u32 = 0o022;
 pub struct Secret(String);
 
 impl Secret {
+    /// This password.
+    pub fn new(password: impl Into<String>) -> Secret {
+        Secret(password.into())
+    }
+
     /// The password itself, for authentication only.
     pub fn expose(&self) -> &str {
         &self.0

@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::output::identity::without_login;
 use crate::terminal::safe;
 
 /// How long the agent may take for a whole answer, unless told otherwise.
@@ -40,6 +41,10 @@ pub async fn get(base: &str, path: &str) -> anyhow::Result<Answer> {
 /// # Errors
 /// As of [`get`]; what they say is safe to show.
 pub async fn get_within(base: &str, path: &str, patience: Duration) -> anyhow::Result<Answer> {
+    let shown = without_login(base);
+    if shown != base {
+        bail!("{}: leave out name and password; an agent asks for neither", safe(&shown));
+    }
     let shown = safe(base);
     let whole = format!("{}{path}", base.trim_end_matches('/'));
     let uri: Uri =

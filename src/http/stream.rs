@@ -1,4 +1,4 @@
-//! A TCP stream that runs out of patience: with a request's head that does not come, with a connection that idles, and
+//! A stream that runs out of patience: with a request's head that does not come, with a connection that idles, and
 //! with a client that does not read. A response may be endless, as long as its client keeps up.
 
 use std::future::Future as _;
@@ -11,7 +11,6 @@ use std::task::{Context, Poll};
 
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -20,8 +19,8 @@ use super::gate::StayPermit;
 
 /// The stream. Its user says by [`Serving`] when a request has come; the end of a response it sees itself.
 #[derive(Debug)]
-pub(super) struct Guarded {
-    stream: TcpStream,
+pub(super) struct Guarded<S> {
+    stream: S,
     limits: Limits,
     serving: Serving,
     /// When to give up on the client's next bytes; counts only while nothing is being served.
@@ -183,8 +182,8 @@ impl<B: Body + Unpin> Body for Watched<B> {
     }
 }
 
-impl Guarded {
-    pub(super) fn new(stream: TcpStream, limits: Limits, serving: Serving) -> Guarded {
+impl<S> Guarded<S> {
+    pub(super) fn new(stream: S, limits: Limits, serving: Serving) -> Guarded<S> {
         Guarded {
             stream,
             limits,
@@ -235,7 +234,7 @@ fn timed_out(why: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, why)
 }
 
-impl AsyncRead for Guarded {
+impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -262,7 +261,7 @@ impl AsyncRead for Guarded {
     }
 }
 
-impl AsyncWrite for Guarded {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.watch_write(context, written)

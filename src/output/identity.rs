@@ -44,6 +44,16 @@ pub fn holder_label(holder: &Holder) -> Cow<'_, str> {
     if holder.secret { Cow::Owned(digest(&holder.client)) } else { escape(&holder.client) }
 }
 
+/// `text` without the name and password that a URL in it may hold: `redis://…@host`.
+pub fn without_login(text: &str) -> Cow<'_, str> {
+    let start = text.find("://").map(|at| at + "://".len());
+    let parts = start.and_then(|start| {
+        let (before, rest) = text.split_at_checked(start)?;
+        Some((before, rest.rsplit_once('@')?.1))
+    });
+    parts.map_or(Cow::Borrowed(text), |(before, after)| Cow::Owned(format!("{before}…@{after}")))
+}
+
 /// The first `shown_max` names, and how many more there are.
 pub fn list<'a>(names: impl ExactSizeIterator<Item = Cow<'a, str>>, shown_max: usize) -> String {
     let more = names.len().saturating_sub(shown_max);
@@ -172,6 +182,21 @@ mod tests {
             }
         }
         bytes
+    }
+
+    #[test]
+    fn a_url_is_shown_without_its_login() {
+        for (url, shown) in [
+            ("redis://u:p@host:1/2", "redis://…@host:1/2"),
+            ("redis://:p@w/d@host", "redis://…@host"),
+            ("see http://u@h", "see http://…@h"),
+            ("redis://host:1", "redis://host:1"),
+            ("job@host", "job@host"),
+            ("@://", "@://"),
+            ("", ""),
+        ] {
+            assert_eq!(without_login(url), shown);
+        }
     }
 
     #[test]

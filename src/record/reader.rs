@@ -17,6 +17,7 @@ use lockwatch_model::time::{AgentWall, Mono};
 use super::pack::Unpacker;
 use super::wire::{Begin, FORMAT, Line, Version, What};
 use super::writer::recordings;
+use crate::terminal::safe;
 
 /// No line of ours is longer.
 const LINE_BYTES_MAX: u64 = 1 << 30;
@@ -174,7 +175,8 @@ fn mistake(path: &Path, line: u64, error: &serde_json::Error) -> anyhow::Error {
     // The parser counts lines too, but sees only one.
     let text = error.to_string();
     let text = text.split(" at line ").next().unwrap_or(&text);
-    anyhow!("{}, line {line}, column {}: {text}", path.display(), error.column())
+    // It may name a field of the file, which may be anything.
+    anyhow!("{}, line {line}, column {}: {}", path.display(), error.column(), safe(text))
 }
 
 /// The lines of a file that have an end.

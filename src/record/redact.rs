@@ -6,6 +6,7 @@
 
 use lockwatch_model::input::{Fork, Generation, Vouch};
 use lockwatch_model::reading::{ClaimsReading, Held, Holder, LockReading, ProgressReading, Switch, SwitchesReading};
+use lockwatch_model::scheme;
 use lockwatch_model::spec::SchemeKind;
 use sha2::{Digest, Sha256};
 
@@ -47,6 +48,13 @@ impl Redactor {
         hash.update(secret);
         let digest = hash.finalize();
         digest.iter().take(DIGEST_BYTES).fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")).into_bytes()
+    }
+
+    /// The digest of a thread as a number.
+    fn number(&self, thread: &[u8]) -> Vec<u8> {
+        let digits = self.digest(Kind::Thread, thread);
+        let number = std::str::from_utf8(&digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        number.unwrap_or_default().to_string().into_bytes()
     }
 
     pub(crate) fn lock(&self, lock: &LockReading) -> LockReading {
@@ -118,7 +126,12 @@ impl Redactor {
     /// What claims and hosts call an instance is what the lock calls its holder.
     fn instance(&self, id: &[u8], scheme: SchemeKind) -> Vec<u8> {
         match scheme {
-            SchemeKind::Redisson => id.to_vec(),
+            SchemeKind::Redisson => match scheme::of(scheme).claimant(id) {
+                // It named itself as the lock does, with the thread that could release it. What takes its place is a number
+                // again, so that whoever reads this finds the same client in it.
+                Holder { client, thread: Some(thread), .. } => [client, self.number(&thread)].join(&b':'),
+                Holder { thread: None, .. } => id.to_vec(),
+            },
             SchemeKind::String => self.digest(Kind::Instance, id),
         }
     }

@@ -9,7 +9,7 @@ use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::time::{AgentWall, Mono};
 use redis::io::tcp::socket2::{SockRef, TcpKeepalive};
 use redis::{AsyncConnectionConfig, RedisConnectionInfo, aio::MultiplexedConnection};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -60,9 +60,22 @@ pub struct Opened {
 pub async fn connect(endpoint: &Endpoint, opening: Option<Opening>) -> Result<(Connection, Option<Opened>), Failure> {
     let password = password(endpoint.login.password.as_ref()).await?;
     let stream = dial(endpoint).await?;
+    greet_over(stream, endpoint, password.as_ref(), opening).await
+}
+
+/// The same over a stream that is open already, with this password.
+///
+/// # Errors
+/// Why there is no connection.
+pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    endpoint: &Endpoint,
+    password: Option<&Secret>,
+    opening: Option<Opening>,
+) -> Result<(Connection, Option<Opened>), Failure> {
     let ledger = Arc::new(Ledger::default());
     let mut stream = Guarded::new(stream, Arc::clone(&ledger));
-    let login = Login { username: endpoint.login.username.as_deref(), password: password.as_ref().map(Secret::expose) };
+    let login = Login { username: endpoint.login.username.as_deref(), password: password.map(Secret::expose) };
     let mut handshake = Handshake::new(login, endpoint.db, endpoint.assume_master);
     if endpoint.readonly {
         handshake = handshake.with_readonly();
@@ -128,8 +141,8 @@ async fn dial_address(address: SocketAddr, limit: Duration) -> Result<TcpStream,
 ///
 /// This is done before the redis crate gets the stream: a server that is full refuses a client unasked and hangs up, and
 /// the crate would drop that refusal.
-async fn greet(
-    stream: &mut Guarded<TcpStream>,
+async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
+    stream: &mut Guarded<S>,
     handshake: &Handshake<'_>,
     more: &[Command],
     ledger: &Ledger,

@@ -120,14 +120,50 @@ impl<'a> Handshake<'a> {
             (Step::Select, why) => why,
             _ => return Ok(()),
         };
-        let code = String::from_utf8_lossy(&error.code);
-        let detail = String::from_utf8_lossy(&error.detail);
-        // A server that does not know AUTH repeats its arguments.
-        let secret = self.login.password.filter(|password| !password.is_empty());
-        let detail = secret.map_or(detail.to_string(), |secret| detail.replace(secret, "***"));
-        Err(Failure::new(why, format_args!("{code} {detail}")))
+        let said = [error.code.as_slice(), b" ", &error.detail].concat();
+        let said = String::from_utf8_lossy(&said);
+        let secret = self.login.password.filter(|password| !password.is_empty() && !REFUSALS.contains(&&*said));
+        Err(Failure::new(why, secret.map_or(said.to_string(), |secret| masked(&said, secret))))
     }
 }
+
+/// Refusals that are shown as they are, though a password may have a word in common with them.
+const REFUSALS: [&str; 5] = [
+    "NOAUTH Authentication required.",
+    "WRONGPASS invalid username-password pair or user is disabled.",
+    "ERR invalid password",
+    "ERR AUTH <password> called without any password configured for the default user. \
+     Are you sure your configuration is correct?",
+    "ERR max number of clients reached",
+];
+/// So many characters of a password in a row are never shown.
+const PART: usize = 4;
+
+/// `said` without any part of `secret`: a server that does not know `AUTH` repeats its arguments, perhaps cut off; and whoever
+/// is no Redis may repeat them anywhere. What is not ASCII is `?` by now.
+fn masked(said: &str, secret: &str) -> String {
+    let secret: Vec<u8> = secret.bytes().map(|byte| if byte.is_ascii() { byte } else { b'?' }).collect();
+    let said: String = said.chars().map(|character| if character.is_ascii() { character } else { '?' }).collect();
+    let part = secret.len().min(PART);
+    let mut hidden = vec![false; said.len()];
+    for (at, window) in said.as_bytes().windows(part).enumerate() {
+        if secret.windows(part).any(|of_secret| of_secret == window) {
+            hidden.iter_mut().skip(at).take(part).for_each(|hidden| *hidden = true);
+        }
+    }
+    let mut shown = String::with_capacity(said.len());
+    for (character, hidden) in said.chars().zip(hidden) {
+        match hidden {
+            false => shown.push(character),
+            true if shown.ends_with(MASK) => {}
+            true => shown.push_str(MASK),
+        }
+    }
+    shown
+}
+
+/// What stands for a password.
+const MASK: &str = "***";
 
 /// Whether `PEXPIRETIME` exists and this user may send it. A refusal of the probed *key* says that it may.
 fn may_ask_pexpiretime(reply: &Reply) -> bool {
@@ -233,6 +269,24 @@ mod tests {
         assert!(failure.detail.contains("***") && !failure.detail.contains("hunter2"), "{failure}");
         let range = handshake.judge(&[reply("OK"), reply("-ERR DB index is out of range")], failure).unwrap_err();
         assert_eq!(range.why, Unknown::ServerError);
+    }
+
+    #[test]
+    fn no_part_of_the_password_is_shown_wherever_a_server_repeats_it() {
+        let password = "hünter2-and-more";
+        let handshake = Handshake::new(Login { username: None, password: Some(password) }, 0, false);
+        let told = |said: &str| {
+            let ended = Failure::new(Unknown::Closed, "end");
+            handshake.judge(&[reply(said)], ended).unwrap_err().detail
+        };
+        assert_eq!(told("-h??nter2-and-more what?"), "*** what?", "as the code");
+        assert_eq!(told("-ERR args beginning with: 'h??nter2-and"), r"ERR args beginning with: \'***", "cut off");
+        assert_eq!(told("-ERR nter2"), "ERR ***", "its middle");
+        assert_eq!(told("-ERR no AUTH here"), "ERR no AUTH here");
+        let common = Handshake::new(Login { username: None, password: Some("password") }, 0, false);
+        let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
+        let failure = common.judge(&[reply(wrong)], Failure::new(Unknown::Closed, "end")).unwrap_err();
+        assert_eq!(failure.detail, wrong[1..], "nobody learns from the mask what the password is");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use lockwatch_model::spec::TaskIndex;
 
 /// What a batch asks, without the commands themselves.
 #[derive(Debug)]
-pub(super) struct Question {
+pub struct Question {
     caps: Caps,
     standing: Standing,
     nonce: Vec<u8>,
@@ -40,13 +40,13 @@ struct Part {
 
 /// What came of it, if it may be believed.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub struct Answer {
     /// What the server said of itself.
-    pub(super) vouch: Vouch,
+    pub vouch: Vouch,
     /// Tasks whose reading is complete.
-    pub(super) done: Vec<(TaskIndex, TaskReading)>,
+    pub done: Vec<(TaskIndex, TaskReading)>,
     /// Tasks of which more must be asked.
-    pub(super) again: Vec<(TaskIndex, TaskRead)>,
+    pub again: Vec<(TaskIndex, TaskRead)>,
 }
 
 impl Answer {
@@ -58,7 +58,7 @@ impl Answer {
 
 impl Question {
     /// The question for `reads`, and its commands. `nonce` must never have been used before.
-    pub(super) fn new(
+    pub fn new(
         reads: Vec<(TaskIndex, TaskRead)>,
         caps: Caps,
         standing: Standing,
@@ -77,7 +77,7 @@ impl Question {
     }
 
     /// The tasks that it asks about.
-    pub(super) fn tasks(&self) -> Vec<TaskIndex> {
+    pub fn tasks(&self) -> Vec<TaskIndex> {
         self.parts.iter().map(|part| part.task).collect()
     }
 
@@ -103,7 +103,7 @@ impl Question {
     ///
     /// # Errors
     /// Why none of them may be believed.
-    pub(super) fn decode(self, timing: Timing, replies: &[Reply]) -> Result<Answer, Unknown> {
+    pub fn decode(self, timing: Timing, replies: &[Reply]) -> Result<Answer, Unknown> {
         let (header, rest) = replies.split_at_checked(self.header).ok_or(Unknown::Protocol)?;
         let body: usize = self.parts.iter().map(|part| part.commands).sum();
         let (mut body, footer) = rest.split_at_checked(body).ok_or(Unknown::Protocol)?;

@@ -20,6 +20,8 @@ use crate::redis;
 const CHANNEL: &str = "+switch-master";
 /// Longest pause between two attempts to reach a Sentinel.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// However many reasons to hurry there are, it is asked at most so often in an interval: a Sentinel may shout without end.
+const HURRIES: u32 = 10;
 /// Pause after the channel was refused or broke.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
 
@@ -44,6 +46,7 @@ pub(super) async fn ask(
     let commands = sentinel::commands(&master);
     let (mut connection, mut pace, mut told) = (None, Pace::default(), None);
     loop {
+        let began = tokio::time::Instant::now();
         let (asked, replies) = question(&mut connection, &endpoint, &commands, &mut pace, clock).await;
         let answer = replies.and_then(|replies| {
             sentinel::decode(&replies).map_err(|why| redis::Failure { why, detail: String::from("it says no address") })
@@ -63,6 +66,7 @@ pub(super) async fn ask(
         if !turn.wait(interval.saturating_sub(late)).await {
             return;
         }
+        tokio::time::sleep_until(began + interval / HURRIES).await;
         if connection.is_none() {
             // However urgent it is.
             tokio::time::sleep(pause(&pace, clock)).await;

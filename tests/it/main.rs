@@ -25,6 +25,7 @@ mod redisson;
 mod replay;
 mod runbooks;
 mod sampler;
+mod secrets;
 mod snapshots;
 mod status;
 mod support;

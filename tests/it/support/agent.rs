@@ -67,11 +67,17 @@ impl Agent {
     /// The same; `adjust` adds arguments and environment.
     #[track_caller]
     pub(crate) fn start_with(config: &str, adjust: impl FnOnce(&mut Command)) -> Agent {
+        Agent::start_logging(config, "debug", "logfmt", adjust)
+    }
+
+    /// The same with this level and format of its log.
+    #[track_caller]
+    pub(crate) fn start_logging(config: &str, level: &str, format: &str, adjust: impl FnOnce(&mut Command)) -> Agent {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("lockwatch.yml"), config).unwrap();
         let mut command = program();
         command.arg("--config.file").arg(folder.path().join("lockwatch.yml"));
-        command.args(["--web.listen-address", "127.0.0.1:0", "--log.level", "debug"]);
+        command.args(["--web.listen-address", "127.0.0.1:0", "--log.level", level, "--log.format", format]);
         command.stderr(File::create(folder.path().join("log")).unwrap());
         adjust(&mut command);
         let mut agent = Agent { child: command.spawn().unwrap(), port: 0, folder };
@@ -79,8 +85,12 @@ impl Agent {
             let ended = agent.child.try_wait().unwrap();
             let log = agent.log();
             assert!(ended.is_none(), "the agent ended with {ended:?}:\n{log}");
-            let port = log.split_once("listen=127.0.0.1:").and_then(|(_, rest)| rest.split_whitespace().next());
-            agent.port = port.map_or(0, |port| port.parse().unwrap());
+            let listens = ["listen=127.0.0.1:", "\"listen\":\"127.0.0.1:"];
+            let told = listens.iter().find_map(|listens| Some(log.split_once(listens)?.1));
+            let port = told.and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
+            // Its digits may be on their way.
+            let whole = told.is_some_and(|rest| rest.contains('\n'));
+            agent.port = port.filter(|_| whole).map_or(0, |port| port.parse().unwrap());
             agent.port != 0
         });
         agent
@@ -191,6 +201,11 @@ impl Agent {
     pub(crate) fn log_lines(&self, pieces: &[&str]) -> Vec<String> {
         let log = self.log();
         log.lines().filter(|line| pieces.iter().all(|piece| line.contains(piece))).map(str::to_owned).collect()
+    }
+
+    /// The id of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal (`HUP`, `STOP`, `CONT`, `TERM`).

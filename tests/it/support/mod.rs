@@ -3,7 +3,10 @@
 
 pub(crate) mod agent;
 pub(crate) mod cluster;
+#[path = "../../../fuzz/targets/src/honest.rs"]
+pub(crate) mod honest;
 pub(crate) mod html;
+pub(crate) mod impostor;
 pub(crate) mod network;
 pub(crate) mod page;
 pub(crate) mod prometheus;
@@ -16,6 +19,8 @@ pub(crate) mod skip;
 #[path = "../../../model/tests/truth/mod.rs"]
 pub(crate) mod truth;
 pub(crate) mod view;
+#[path = "../../../fuzz/targets/src/wire.rs"]
+pub(crate) mod wire;
 
 use std::net::TcpListener;
 use std::process::Command;

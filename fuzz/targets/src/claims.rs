@@ -1,0 +1,28 @@
+//! What may never be in anything that is shown.
+
+/// Whether a character moves a cursor, changes a colour or turns the direction of text.
+fn is_unruly(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+/// Nothing in `text` but line ends could surprise a terminal.
+#[track_caller]
+pub(crate) fn harmless(text: &str) {
+    if let Some(character) = text.chars().find(|character| *character != '\n' && is_unruly(*character)) {
+        panic!("{character:?} would be shown in {text:?}");
+    }
+}
+
+/// The same, without line ends.
+#[track_caller]
+pub(crate) fn harmless_line(text: &str) {
+    harmless(text);
+    assert!(!text.contains('\n'), "a line end in {text:?}");
+}
+
+/// The password is not in `text`.
+#[track_caller]
+pub(crate) fn keeps_secret(secret: &str, text: &str) {
+    assert!(!text.contains(secret), "the password would be shown: {text:?}");
+}

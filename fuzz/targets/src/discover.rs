@@ -1,0 +1,46 @@
+//! `lockwatch discover` walks over the keys of a hostile server: what it prints is a configuration, or it says why there is none.
+//!
+//! All bytes are the server's script.
+
+use std::path::Path;
+use std::time::Duration;
+
+use lockwatch::config::Config;
+use lockwatch::discover::glance;
+use lockwatch::redis::greet_over;
+use tokio::io::duplex;
+
+use crate::claims::harmless;
+use crate::script::{Said, Server};
+use crate::worlds::PASSWORD;
+
+pub(crate) fn run(data: &[u8]) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(async {
+        let (near, far) = duplex(4_096);
+        // The greeting is the session's business.
+        let script = [b"<A>", data].concat();
+        let server = tokio::spawn(Server::new(far, Said::default()).play(script, PASSWORD));
+        look(near).await;
+        server.abort();
+    });
+}
+
+async fn look(near: tokio::io::DuplexStream) {
+    let config = "redis: {main: {url: 'redis://a'}}\ntasks: [{name: a, lock: {key: k}}]";
+    let config = Config::parse(config, Path::new("")).unwrap();
+    let redis = &config.redises[0];
+    let at = redis.servers.configured()[0].clone();
+    let endpoint = redis.endpoint(at.clone());
+    let Ok((connection, _)) = greet_over(near, &endpoint, None, None).await else { return };
+    // Each step waits no longer than the timeout, and a script has only so many answers.
+    let walk = glance(&connection, at, redis);
+    match tokio::time::timeout(Duration::from_secs(60), walk).await.expect("the walk ends") {
+        Ok(text) => harmless(&text),
+        Err(error) => {
+            let told = format!("{error:#}");
+            assert!(!told.contains("the configuration that was made is none"), "{told}");
+            harmless(&told);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Everything that is shown of a task whose key, holders, users, hosts, claims and progress are these bytes: it parses, says
+//! what it should, holds nothing that a terminal or a browser would obey, and no token.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use lockwatch::exchange;
+use lockwatch::output::events::describe;
+use lockwatch::output::exposition::{self, Variant};
+use lockwatch::output::history::History;
+use lockwatch::output::identity::{digest, escape};
+use lockwatch::output::json::{self, TaskFilter, TaskList};
+use lockwatch::output::negotiate::{Coding, Format};
+use lockwatch::published::{Published, ReloadStatus};
+use lockwatch::status::{self, StatusOptions};
+use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
+use lockwatch_model::reading::{
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading,
+};
+use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::spec::{
+    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+    WatchSpec,
+};
+use lockwatch_model::state::State;
+use lockwatch_model::time::{AgentWall, Mono, ServerTime};
+use serde_json::Value;
+
+use crate::claims::{harmless, harmless_line};
+use crate::html::Element;
+use crate::page::Page;
+use crate::{honest, http, worlds};
+
+/// The agent's wall clock at its start.
+const WALL: i64 = honest::NOW_S * 1_000;
+const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(WALL) };
+/// The names of the two tasks.
+const NAMES: [&str; 2] = ["named", "tokened"];
+
+pub(crate) fn run(data: &[u8]) {
+    let (published, history) = world(data);
+    let token = token(data);
+    let metrics = check_metrics(&published, data);
+    let list = TaskList::new(Arc::clone(&published), TaskFilter::default()).collect::<String>();
+    check_list(&list, data);
+    let events = events(&history);
+    let mut all = vec![metrics, list, events];
+    for (task, name) in [(None, NAMES[0]), (Some(NAMES[0].to_owned()), NAMES[0]), (Some(NAMES[1].to_owned()), NAMES[1])]
+    {
+        let body = match &task {
+            None => all[1].clone(),
+            Some(_) => serde_json::to_string(&json::task(&published, name).expect("the task is there")).unwrap(),
+        };
+        for json in [false, true] {
+            let options =
+                StatusOptions { task: task.clone(), agent: "http://127.0.0.1:9898".to_owned(), json, watch_ms: None };
+            let shown = status::printed_for(body.clone().into_bytes(), &options).expect("the agent's own answer");
+            harmless(&shown);
+            all.push(shown);
+        }
+        all.push(body);
+    }
+    all.push(check_said(data, &token));
+    for path in ["/", "/tasks/named", "/tasks/tokened", "/badge/named.svg", "/api/v1/events"] {
+        all.push(http::get(Arc::clone(&published), history.clone(), path));
+    }
+    for text in &all {
+        assert!(!text.contains(&token), "the token is shown: {text}");
+    }
+}
+
+/// The token of the second task's lock: nobody may see it.
+fn token(data: &[u8]) -> String {
+    format!("token-{}-of-nobody", digest(data))
+}
+
+/// A snapshot in which two tasks have a past, and what happened in it.
+pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
+    let named = TaskSpec { labels: vec![("team".into(), escape(data).into())], ..worlds::task(0) };
+    let named = TaskSpec { name: NAMES[0].into(), lock: LockSpec::new(data, SchemeKind::Redisson), ..named };
+    let tokened = TaskSpec {
+        wanted: Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw }),
+        ..TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String))
+    };
+    let redis = RedisSpec {
+        name: "main".into(),
+        kind: RedisKind::Standalone,
+        addresses: vec!["a:1".into()],
+        db: 0,
+        interval_ms: 1_000,
+        timeout_ms: 3_000,
+        assume_master: false,
+    };
+    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(named), Arc::new(tokened)], epoch: 0 };
+    let (mut state, history) = (State::new(), History::default());
+    let mut step = |at: u64, input: Input| {
+        for event in state.step(Mono(at), input) {
+            let line = describe(&event);
+            harmless_line(&line.message);
+            line.who.iter().for_each(|who| harmless_line(who));
+            history.keep(Mono(at), AgentWall(WALL + at as i64), &event);
+        }
+    };
+    step(0, Input::Config(Arc::new(spec)));
+    for turn in 1..=5 {
+        let readings = vec![(TaskIndex(0), named_reading(turn, data)), (TaskIndex(1), tokened_reading(turn, data))];
+        step(turn * 1_000, Input::Sample(sample(turn * 1_000, readings)));
+    }
+    let snapshot = state.snapshot(Mono(5_500));
+    (Arc::new(Published { snapshot, wall: AgentWall(WALL + 5_500), made: Instant::now() }), history)
+}
+
+/// Held by these bytes, by them and another, by nobody, and by them again.
+fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
+    let holder = |client: &[u8]| Holder { client: client.to_vec(), thread: None, entries: Some(1), secret: false };
+    let mut holders = vec![holder(data)];
+    if turn == 2 {
+        holders.push(holder(b"another"));
+    }
+    holders.sort_unstable();
+    let beside = Beside {
+        switches: Some(SwitchesReading::Read {
+            switches: vec![
+                (data.to_vec(), Switch::On),
+                (
+                    [data, b"2"].concat(),
+                    Switch::Undecodable { value: data.iter().take(64).copied().collect(), fits: None },
+                ),
+            ],
+            key_exists: true,
+            counted: None,
+        }),
+        progress: Some(ProgressReading::Value([data, turn.to_string().as_bytes()].concat())),
+        claims: Some(ClaimsReading::Read(vec![(data.to_vec(), turn.to_string().into_bytes())])),
+        hosts: Some(vec![(data.to_vec(), data.to_vec())]),
+        pause: Some(PauseReading::Undecodable),
+    };
+    TaskReading { lock: lock(turn, holders), extras: Extras { waiters: Some(2), fencing_token: Some(7) }, beside }
+}
+
+fn tokened_reading(turn: u64, data: &[u8]) -> TaskReading {
+    let holder = Holder { client: token(data).into_bytes(), thread: None, entries: None, secret: true };
+    TaskReading { lock: lock(turn, vec![holder]), extras: Extras::default(), beside: Beside::default() }
+}
+
+fn lock(turn: u64, holders: Vec<Holder>) -> LockReading {
+    let deadline = Deadline::At(ServerTime(WALL + 30_000 + turn as i64 * 1_000));
+    match turn {
+        4 => LockReading::Free,
+        _ => LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline }),
+    }
+}
+
+fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
+    let clock = ServerTime(WALL + at as i64);
+    let vouch = Vouch {
+        first: clock,
+        last: clock,
+        role: Role::Master,
+        role_verified: true,
+        offset: Some(at),
+        refuses_writes: false,
+        replicas: Vec::new(),
+        generation: Some(Generation::default()),
+        clock_offset_ms: 0,
+    };
+    Sample {
+        epoch: 0,
+        redis: RedisIndex(0),
+        node: Some("a:1".into()),
+        standing: Standing::Decides,
+        sent: Mono(at),
+        took_ms: 3,
+        outcome: Outcome::Read { vouch, readings },
+    }
+}
+
+/// Both formats are read back; what they say of key and holder is the escaped bytes.
+fn check_metrics(published: &Arc<Published>, data: &[u8]) -> String {
+    let variant = |format| Variant { format, coding: Coding::Identity };
+    let page = |format| exposition::make(Arc::clone(published), RELOAD, variant(format)).expect("a page");
+    let text = String::from_utf8(page(Format::Classic)).expect("a page of text");
+    let read = Page::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
+    let shown = Some(escape(data).into_owned());
+    assert_eq!(read.label(NAMES[0], "task_info", "key"), shown);
+    // What was configured is text that is escaped like any other.
+    let team = shown.as_ref().map(|text| escape(text.as_bytes()).into_owned());
+    assert_eq!(read.label(NAMES[0], "task_info", "team"), team);
+    assert_eq!(read.label(NAMES[0], "lock_holder", "holder"), shown);
+    assert_eq!(read.label(NAMES[1], "lock_holder", "holder"), Some(digest(token(data).as_bytes())));
+    let open = String::from_utf8(page(Format::OpenMetrics)).expect("a page of text");
+    assert!(open.ends_with("# EOF\n"));
+    text + &open
+}
+
+fn check_list(list: &str, data: &[u8]) {
+    harmless_line(list);
+    let value: Value = serde_json::from_str(list).expect("JSON");
+    let tasks = value["tasks"].as_array().expect("tasks");
+    let named = tasks.iter().find(|task| task["name"] == NAMES[0]).expect("the task");
+    assert_eq!(named["lock"]["key"], *escape(data));
+    assert_eq!(named["lock"]["hold"]["holders"][0]["holder"], *escape(data));
+}
+
+fn events(history: &History) -> String {
+    let excerpt = history.excerpt(&BTreeSet::new(), Some(0), usize::MAX, |_| true);
+    excerpt.events.iter().map(|kept| json::event(history.boot(), kept)).collect()
+}
+
+/// What `explain` shows of commands and replies.
+fn check_said(data: &[u8], token: &str) -> String {
+    let mut shown = String::new();
+    let bytes = Reply::Bytes(data.to_vec());
+    let secret = Reply::Bytes(token.as_bytes().to_vec());
+    let tokened = TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String));
+    for spec in [worlds::task(0), worlds::task(2), worlds::task(15)] {
+        for reply in
+            [bytes.clone(), Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(vec![bytes.clone(); 4])])]
+        {
+            for words in [
+                &[&b"HSCAN"[..], b"users", b"0"][..],
+                &[b"HSCAN", b"claims", b"0"],
+                &[b"GETRANGE", b"pause"],
+                &[data, data],
+            ] {
+                let said = exchange::said(&spec, &Command::new(words), Some(&reply));
+                harmless_line(&said.command);
+                said.reply.iter().for_each(|line| harmless_line(line));
+                shown.push_str(&said.reply.join("\n"));
+            }
+        }
+    }
+    for command in [["GETRANGE", "tokened"], ["GET", "tokened"], ["PING", "tokened"]] {
+        let said = exchange::said(&tokened, &Command::new(command), Some(&secret));
+        shown.push_str(&said.reply.join("\n"));
+    }
+    shown
+}
+
+/// A page or a picture that any parser reads alike.
+#[track_caller]
+pub(crate) fn check_html(text: &str) {
+    let _root = Element::parse(text);
+}

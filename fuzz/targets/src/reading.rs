@@ -1,0 +1,101 @@
+//! Any replies to the questions about one task: schemes, switches, progress, claims, pauses; and what the state makes of it.
+//!
+//! Two bytes choose what is configured; the rest are replies, read leniently.
+
+use std::sync::Arc;
+
+use lockwatch_model::input::{Input, Outcome, Role, Sample, Standing, Vouch};
+use lockwatch_model::read::{Round, Scope, TaskRead};
+use lockwatch_model::reading::{LockReading, Mode, SwitchesReading, TaskReading};
+use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, WatchSpec};
+use lockwatch_model::state::State;
+use lockwatch_model::time::{Mono, ServerTime};
+
+use crate::wire;
+use crate::worlds::{caps, task};
+
+/// Most rounds in which a task is read.
+const ROUNDS: usize = 3;
+/// Readings of one run.
+const READINGS: u64 = 4;
+
+pub(crate) fn run(data: &[u8]) {
+    let [choice, server, replies @ ..] = data else { return };
+    let spec = Arc::new(task(*choice));
+    let mut replies = wire::lenient(replies).into_iter();
+    let mut state = State::new();
+    let redis = RedisSpec {
+        name: "main".into(),
+        kind: RedisKind::Standalone,
+        addresses: vec!["a:1".into()],
+        db: 0,
+        interval_ms: 1_000,
+        timeout_ms: 3_000,
+        assume_master: false,
+    };
+    let watch = WatchSpec { redises: vec![redis], tasks: vec![Arc::clone(&spec)], epoch: 0 };
+    state.step(Mono(0), Input::Config(Arc::new(watch)));
+    for step in 1..=READINGS {
+        let read = TaskRead::new(Arc::clone(&spec), caps(*server), server & 32 == 0, Scope::ALL);
+        let reading = rounds(read, &mut replies);
+        check(&reading);
+        let sent = Mono(step * 1_000);
+        state.step(sent.plus_ms(5), Input::Sample(sample(sent, reading)));
+        let snapshot = state.snapshot(sent.plus_ms(10));
+        assert_eq!(snapshot.tasks.len(), 1, "the task went missing");
+    }
+}
+
+/// Reads a task in as many rounds as it takes.
+fn rounds(mut read: TaskRead, replies: &mut impl Iterator<Item = Reply>) -> TaskReading {
+    for _ in 0..ROUNDS {
+        let mut commands: Vec<Command> = Vec::new();
+        read.commands(&mut commands);
+        let answers: Vec<Reply> = commands.iter().map(|_| replies.next().unwrap_or(Reply::Nil)).collect();
+        match read.decode(&answers) {
+            Round::Done(reading) => return reading,
+            Round::Again(more) => read = more,
+        }
+    }
+    panic!("not read in {ROUNDS} rounds");
+}
+
+fn check(reading: &TaskReading) {
+    if let LockReading::Held(held) = &reading.lock {
+        assert!(!held.holders.is_empty() || held.mode == Mode::Read, "held by nobody");
+        assert!(held.holders.is_sorted(), "holders are not sorted");
+        // Only a token may be empty: `SET key ""` is a lock.
+        assert!(
+            held.holders.iter().all(|holder| holder.secret || !holder.client.is_empty()),
+            "a holder without a name"
+        );
+    }
+    if let Some(SwitchesReading::Read { switches, .. }) = &reading.beside.switches {
+        assert!(switches.is_sorted_by(|a, b| a.0 < b.0), "a user twice, or not sorted");
+    }
+}
+
+fn sample(sent: Mono, reading: TaskReading) -> Sample {
+    let clock = ServerTime(crate::honest::NOW_S * 1_000 + i64::try_from(sent.0).unwrap_or(0));
+    let vouch = Vouch {
+        first: clock,
+        last: clock,
+        role: Role::Master,
+        role_verified: true,
+        offset: None,
+        refuses_writes: false,
+        replicas: Vec::new(),
+        generation: None,
+        clock_offset_ms: 0,
+    };
+    Sample {
+        epoch: 0,
+        redis: RedisIndex(0),
+        node: Some("a:1".into()),
+        standing: Standing::Decides,
+        sent,
+        took_ms: 5,
+        outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+    }
+}

@@ -1,0 +1,55 @@
+//! The files of Prometheus and Alertmanager that `check-config` reads.
+//!
+//! The first byte says whose file the rest is.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use lockwatch::config::Config;
+use lockwatch::config::check::{self, PageTiming, TimingSources};
+use lockwatch::config::routes::{Labels, Routes};
+use tempfile::TempDir;
+
+use crate::claims::harmless;
+
+const OURS: &str = "redis: {main: {url: 'redis://a'}}\nlabels: [team]\ntasks:\n  \
+                    - {name: outbound, lock: {key: k}, wanted: always, labels: {team: logistics}}\n";
+
+thread_local! {
+    static FOLDER: RefCell<Option<TempDir>> = const { RefCell::new(None) };
+}
+
+pub(crate) fn run(data: &[u8]) {
+    let [choice, text @ ..] = data else { return };
+    let path = write(text);
+    let sources = match choice & 1 {
+        0 => TimingSources { alertmanager_config: Some(path), ..TimingSources::default() },
+        _ => TimingSources { prometheus_config: Some(path), ..TimingSources::default() },
+    };
+    match PageTiming::find(&sources) {
+        Ok(timing) => {
+            let config = Config::parse(OURS, Path::new("ours.yml")).unwrap();
+            harmless(&check::report(&config, &timing));
+        }
+        Err(told) => harmless(&told),
+    }
+    let value = std::str::from_utf8(text).ok().and_then(|text| serde_yaml::from_str(text).ok());
+    if let Some(Ok(routes)) = value.map(|value| Routes::read(&value)) {
+        let page = [("alertname", "LockwatchTaskDown"), ("severity", "critical"), ("task", "outbound"), ("a", "x")];
+        let labels: Labels = page.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        for labels in [labels, Labels::new()] {
+            // Whatever the top route says: what no child takes ends there, unless the top route takes only some.
+            let _somewhere = routes.destinations(&labels);
+        }
+    }
+}
+
+/// A file of this text, the same one for each run.
+fn write(text: &[u8]) -> PathBuf {
+    FOLDER.with_borrow_mut(|folder| {
+        let path = folder.get_or_insert_with(|| TempDir::new().unwrap()).path().join("file.yml");
+        fs::write(&path, text).unwrap();
+        path
+    })
+}

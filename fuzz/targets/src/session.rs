@@ -1,0 +1,245 @@
+//! A whole session with a hostile server: the real greeting and batches over a stream in memory.
+//!
+//! The first two bytes choose what is configured; the rest is the server's script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch::clock::Clock;
+use lockwatch::config::{Endpoint, HostPort, Login, Secret};
+use lockwatch::redis::{Connection, Failure, Opened, Opening, greet_over};
+use lockwatch::sampler::question::{Answer, Question};
+use lockwatch_model::accept::{Caps, RoleCheck, Timing};
+use lockwatch_model::input::{Role, Standing};
+use lockwatch_model::read::{Scope, TaskRead};
+use lockwatch_model::reading::LockReading;
+use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::spec::{SchemeKind, TaskIndex};
+use tokio::io::duplex;
+use tokio::time::Instant;
+
+use crate::claims::{harmless_line, keeps_secret};
+use crate::script::{Said, Server};
+use crate::wire;
+use crate::worlds::{PASSWORD, bare_task, caps, task};
+
+/// Longest wait for replies.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// Sweeps of one session.
+const SWEEPS: usize = 3;
+/// Most rounds in which a task is read.
+const ROUNDS: u8 = 4;
+/// What the stream holds: less than a batch, so that both sides must wait for each other now and then.
+const STREAM_BYTES: usize = 2_048;
+
+pub(crate) fn run(data: &[u8]) {
+    let [options, choice, script @ ..] = data else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(Session::new(*options, *choice).play(script.to_vec()));
+}
+
+/// What one session is configured to be.
+struct Session {
+    endpoint: Endpoint,
+    password: Option<Secret>,
+    standing: Standing,
+    /// Whether the first sweep goes out with the greeting.
+    opens: bool,
+    choice: u8,
+    /// Batches so far, for the nonces.
+    batches: u32,
+}
+
+impl Session {
+    fn new(options: u8, choice: u8) -> Session {
+        let username = (options & 2 != 0).then(|| "watcher".to_owned());
+        Session {
+            endpoint: Endpoint {
+                at: HostPort { host: "redis.example".to_owned(), port: 6_379 },
+                db: u32::from(options >> 6),
+                login: Login { username, password: None },
+                timeout: TIMEOUT,
+                assume_master: options & 4 != 0,
+                readonly: options & 8 != 0,
+            },
+            password: (options & 1 != 0).then(|| Secret::new(PASSWORD)),
+            standing: if options & 16 == 0 { Standing::Decides } else { Standing::Witness },
+            opens: options & 32 != 0,
+            choice,
+            batches: 0,
+        }
+    }
+
+    async fn play(mut self, script: Vec<u8>) {
+        let (near, far) = duplex(STREAM_BYTES);
+        let said = Said::default();
+        let server = tokio::spawn(Server::new(far, Arc::clone(&said)).play(script, PASSWORD));
+        let began = Instant::now();
+        // The caps of the connection before: the opening is made for them.
+        let old_caps = caps(self.choice);
+        let first = self.opens.then(|| self.question(old_caps, self.reads(old_caps)));
+        let opening =
+            first.as_ref().map(|(_, _, commands)| Opening { commands: commands.clone(), clock: Clock::start() });
+        let greeted = greet_over(near, &self.endpoint, self.password.as_ref(), opening).await;
+        assert!(began.elapsed() <= TIMEOUT, "the greeting took {:?}", began.elapsed());
+        match greeted {
+            Ok((connection, opened)) => {
+                if let (Some((question, nonce, commands)), Some(opened)) = (first, opened) {
+                    self.judge_opened(old_caps, question, &nonce, &commands, &opened, &said);
+                }
+                self.sweep(&connection, &said).await;
+            }
+            Err(failure) => self.check_failure(&failure),
+        }
+        server.abort();
+    }
+
+    /// Reads the tasks again and again, until something goes wrong.
+    async fn sweep(&mut self, connection: &Connection, said: &Said) {
+        let caps = connection.caps();
+        if let Some(version) = connection.version() {
+            harmless_line(version);
+        }
+        for _ in 0..SWEEPS {
+            let mut reads = self.reads(caps);
+            let mut round = 1;
+            while !reads.is_empty() {
+                assert!(round <= ROUNDS, "a task is read in more than {ROUNDS} rounds");
+                let (question, nonce, commands) = self.question(caps, reads);
+                said.lock().unwrap().clear();
+                let began = Instant::now();
+                let replies = connection.exec(&commands).await;
+                let took = began.elapsed();
+                assert!(took <= TIMEOUT, "a batch took {took:?}");
+                let replies = match replies {
+                    Ok(replies) => replies,
+                    Err(failure) => return self.check_failure(&failure),
+                };
+                let batch = Batch { caps, standing: self.standing, nonce: &nonce, commands: &commands };
+                match batch.decode(question, &replies, took) {
+                    Ok(answer) => {
+                        batch.check_said(&said.lock().unwrap(), &answer, round);
+                        reads = answer.again;
+                    }
+                    Err(_) => return,
+                }
+                round += 1;
+            }
+        }
+    }
+
+    /// The replies that came with the greeting are judged like any others.
+    fn judge_opened(
+        &self,
+        caps: Caps,
+        question: Question,
+        nonce: &[u8],
+        commands: &[Command],
+        opened: &Opened,
+        said: &Said,
+    ) {
+        let batch = Batch { caps, standing: self.standing, nonce, commands };
+        let took = Duration::from_millis(opened.received.since_ms(opened.sent));
+        let _not_believed = batch.decode(question, &opened.replies, took).map(|_| {
+            let said = said.lock().unwrap();
+            assert!(said.windows(nonce.len()).any(|window| window == nonce), "believed without its nonce");
+        });
+    }
+
+    fn reads(&self, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
+        let read = |spec, scope| TaskRead::new(spec, caps, true, scope);
+        let scope = if self.standing == Standing::Decides { Scope::ALL } else { Scope::LOCK };
+        let scheme = if self.choice & 128 == 0 { SchemeKind::Redisson } else { SchemeKind::String };
+        let first = (TaskIndex(0), read(bare_task(scheme), Scope::LOCK));
+        vec![first, (TaskIndex(1), read(Arc::new(task(self.choice)), scope))]
+    }
+
+    fn question(&mut self, caps: Caps, reads: Vec<(TaskIndex, TaskRead)>) -> (Question, Vec<u8>, Vec<Command>) {
+        self.batches += 1;
+        let nonce = format!("nonce-{:02}", self.batches).into_bytes();
+        let (question, commands) = Question::new(reads, caps, self.standing, nonce.clone());
+        (question, nonce, commands)
+    }
+
+    fn check_failure(&self, failure: &Failure) {
+        let told = failure.to_string();
+        harmless_line(&told);
+        if self.password.is_some() {
+            keeps_secret(PASSWORD, &told);
+        }
+    }
+}
+
+/// A batch that was asked, for the oracle.
+struct Batch<'a> {
+    caps: Caps,
+    standing: Standing,
+    nonce: &'a [u8],
+    commands: &'a [Command],
+}
+
+impl Batch<'_> {
+    fn decode(
+        &self,
+        question: Question,
+        replies: &[Reply],
+        took: Duration,
+    ) -> Result<Answer, lockwatch_model::reading::Unknown> {
+        let clock = Clock::start();
+        let sent = clock.now();
+        let timing = Timing {
+            sent,
+            received: sent.plus_ms(took.as_millis() as u64),
+            sent_wall: clock.wall(),
+            timeout_ms: TIMEOUT.as_millis() as u64,
+        };
+        question.decode(timing, replies)
+    }
+
+    /// An answer was believed: the bytes must bear it out, read by the letter.
+    fn check_said(&self, said: &[u8], answer: &Answer, round: u8) {
+        // Error lines reach the product as ASCII; here they are not looked into.
+        let mut rest = said;
+        let mut replies = Vec::new();
+        while replies.len() < self.commands.len() {
+            let (reply, after) = wire::strict(rest).expect("believed, though the replies are not whole");
+            replies.push(reply);
+            rest = after;
+        }
+        assert_eq!(replies.last().and_then(Reply::as_bytes), Some(self.nonce), "believed without its nonce");
+        if self.caps.role == RoleCheck::Role {
+            let role = replies[replies.len() - 2].as_array().and_then(|items| items.first()).and_then(Reply::as_bytes);
+            let master = role == Some(b"master");
+            assert_eq!(answer.vouch.role == Role::Master, master, "the role is another one");
+            assert!(master || self.standing == Standing::Witness, "a replica decides");
+        }
+        let first = answer.done.iter().find(|(task, _)| *task == TaskIndex(0));
+        if let (1, Some((_, reading))) = (round, first) {
+            let at = if self.caps.pexpiretime { 2 } else { 3 };
+            self.check_lock(&reading.lock, &self.commands[at], &replies[at]);
+        }
+    }
+
+    /// The first task's lock, by its one reply that tells holders.
+    fn check_lock(&self, lock: &LockReading, command: &Command, reply: &Reply) {
+        let scanned = command.args.first().is_some_and(|name| name == b"HSCAN");
+        let items = match reply.as_array() {
+            Some([cursor, items]) if scanned && cursor.as_bytes() == Some(b"0") => items.as_array(),
+            _ => None,
+        };
+        match lock {
+            LockReading::Free if scanned => assert_eq!(items, Some(&[][..]), "free without an empty hash"),
+            LockReading::Free => {
+                assert!(matches!(reply, Reply::Nil) || reply.as_bytes() == Some(b""), "free by {reply:?}");
+            }
+            LockReading::Held(held) => {
+                for holder in &held.holders {
+                    let told = |reply: &Reply| reply.as_bytes().is_some_and(|bytes| bytes.starts_with(&holder.client));
+                    let borne_out = if scanned { items.unwrap_or_default().iter().any(told) } else { told(reply) };
+                    assert!(borne_out, "a holder that nobody named: {holder:?} by {reply:?}");
+                }
+            }
+            LockReading::Unknown(_) => {}
+        }
+    }
+}

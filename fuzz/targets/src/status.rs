@@ -1,0 +1,21 @@
+//! `lockwatch status` reads what calls itself an agent: whatever it answers, the terminal is safe.
+//!
+//! The first byte chooses what was asked for; the rest is the body of the answer.
+
+use lockwatch::status::{StatusOptions, printed_for};
+
+use crate::claims::harmless;
+
+pub(crate) fn run(data: &[u8]) {
+    let [choice, body @ ..] = data else { return };
+    let options = StatusOptions {
+        task: (choice & 1 != 0).then(|| "outbound".to_owned()),
+        agent: "http://127.0.0.1:9898".to_owned(),
+        json: choice & 2 != 0,
+        watch_ms: None,
+    };
+    match printed_for(body.to_vec(), &options) {
+        Ok(text) => harmless(&text),
+        Err(error) => harmless(&format!("{error:#}")),
+    }
+}

@@ -1,0 +1,54 @@
+//! Small configurations for the targets, chosen by a byte.
+
+use std::sync::Arc;
+
+use lockwatch_model::accept::{Caps, RoleCheck};
+use lockwatch_model::spec::{
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
+    WantedSpec,
+};
+
+/// The password of every session.
+pub(crate) const PASSWORD: &str = "p4ssw0rd-of-nobody";
+
+/// A task of which everything is configured; the byte chooses how.
+pub(crate) fn task(choice: u8) -> TaskSpec {
+    let scheme = if choice & 1 == 0 { SchemeKind::Redisson } else { SchemeKind::String };
+    let source = match choice >> 1 & 3 {
+        0 => WantedSource::Hash(b"users".to_vec()),
+        1 => WantedSource::Set(b"users".to_vec()),
+        2 => WantedSource::Counter(b"count".to_vec()),
+        _ => WantedSource::Keys(vec![b"anna".to_vec(), b"bert".to_vec()]),
+    };
+    let progress = match choice >> 3 & 3 {
+        0 => Some(ProgressSource::HashField { key: b"stats".to_vec(), field: b"run".to_vec() }),
+        1 => Some(ProgressSource::Key(b"beat".to_vec())),
+        2 => Some(ProgressSource::Length(b"queue".to_vec())),
+        _ => None,
+    };
+    let codec = Codec::ALL[usize::from(choice >> 5 & 3)];
+    TaskSpec {
+        wanted: Some(WantedSpec { source, codec }),
+        progress: progress.map(|source| ProgressSpec { source, stale_after_ms: 60_000 }),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        hosts: Some(b"hosts".to_vec()),
+        paused_until: Some(b"pause".to_vec()),
+        max_hold_ms: Some(3_600_000),
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"outbound:lock", scheme))
+    }
+}
+
+/// A task of which only the lock is configured.
+pub(crate) fn bare_task(scheme: SchemeKind) -> Arc<TaskSpec> {
+    Arc::new(TaskSpec::new("bare", RedisIndex(0), LockSpec::new(b"bare:lock", scheme)))
+}
+
+/// What a server can do; the byte chooses.
+pub(crate) fn caps(choice: u8) -> Caps {
+    let role = match choice >> 1 & 3 {
+        0 | 1 => RoleCheck::Role,
+        2 => RoleCheck::Info,
+        _ => RoleCheck::Assumed,
+    };
+    Caps { pexpiretime: choice & 1 == 0, role, info: choice & 8 == 0, sharded: choice & 16 != 0 }
+}

@@ -1,0 +1,77 @@
+//! Everything in `fuzz/corpus` once more, without a fuzzing engine: what was found once is found again by `cargo test`.
+
+use std::fs;
+use std::panic::catch_unwind;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use lockwatch_fuzz_targets::{TARGETS, Target};
+
+/// No input takes a machine under load longer.
+const LONGEST: Duration = Duration::from_secs(20);
+/// Most bytes of all files together.
+const BYTES_MAX: u64 = 1 << 20;
+
+fn corpus() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../corpus")
+}
+
+/// The inputs of a target, sorted.
+fn inputs(target: &Target) -> Vec<PathBuf> {
+    let folder = corpus().join(target.name);
+    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+/// Runs all inputs of a target; what fails is named with the command that repeats it.
+fn run(name: &str) {
+    let target = lockwatch_fuzz_targets::target(name).unwrap();
+    let files = inputs(&target);
+    assert!(files.len() > 3, "a corpus of {} files", files.len());
+    let mut failed = Vec::new();
+    for path in files {
+        let data = fs::read(&path).unwrap();
+        let began = Instant::now();
+        let kept = catch_unwind(|| (target.run)(&data)).is_ok();
+        if !kept || began.elapsed() > LONGEST {
+            let file = path.file_name().unwrap().to_string_lossy().into_owned();
+            failed.push(format!("scripts/fuzz {name} fuzz/corpus/{name}/{file}"));
+        }
+    }
+    assert!(failed.is_empty(), "a promise was broken; repeat it by\n{}", failed.join("\n"));
+}
+
+macro_rules! corpora {
+    ($($name:ident),+) => {
+        $(
+            #[test]
+            fn $name() {
+                run(stringify!($name));
+            }
+        )+
+
+        #[test]
+        fn each_target_has_its_test_and_no_corpus_is_left_over() {
+            let mut tested = [$(stringify!($name)),+];
+            tested.sort_unstable();
+            let mut named = TARGETS.map(|target| target.name);
+            named.sort_unstable();
+            assert_eq!(tested[..], named[..]);
+            let folders = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().file_name());
+            let mut folders: Vec<String> = folders.map(|name| name.into_string().unwrap()).collect();
+            folders.sort();
+            assert_eq!(folders, named);
+        }
+    };
+}
+
+corpora!(session, reading, topology, discover, codecs, configuration, routes, http, outputs, status, text, recording);
+
+#[test]
+fn all_corpora_together_are_small() {
+    let sizes = TARGETS.iter().flat_map(inputs).map(|path| fs::metadata(path).unwrap().len());
+    let all: u64 = sizes.sum();
+    assert!(all <= BYTES_MAX, "{all} bytes; keep the smallest files that reach what the others do not");
+}
