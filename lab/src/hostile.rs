@@ -58,14 +58,15 @@ pub struct HostileArgs {
 }
 
 impl HostileArgs {
-    /// All attacks at once, then from the scraper's own address, on a machine that does much else.
+    /// All attacks at once, from elsewhere than the scraper: from its own address it may be refused now and then. On a machine that
+    /// does much else.
     pub fn short(time: Duration) -> HostileArgs {
         let minutes = time.as_secs_f64() / 60.0;
         HostileArgs {
             minutes,
             clients: 2_000,
             tasks: 300,
-            only: String::from("all of them"),
+            only: String::from("all of them at once"),
             scrape_ms: 15_000.0,
             evidence_s: 20.0,
             report: None,

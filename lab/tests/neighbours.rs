@@ -4,30 +4,13 @@ use std::time::Duration;
 
 use lockwatch_lab::churn::{self, ChurnArgs};
 use lockwatch_lab::hostile::{self, HostileArgs};
-use lockwatch_lab::stack::Program;
 use tokio::sync::Mutex;
 
 /// Both need all of the machine.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
-/// Whether the parts are there; says so if not.
-fn has(test: &str, programs: &[Program]) -> bool {
-    let missing = programs.iter().find_map(|program| program.find().err());
-    if let Some(why) = &missing {
-        assert!(std::env::var_os("CI").is_none(), "{test}: {why:#}");
-        eprintln!("skipped: {test}: {why:#}");
-    }
-    missing.is_none()
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attackers_of_every_kind_keep_nobody_from_scraping() {
-    if !has(
-        "attackers_of_every_kind_keep_nobody_from_scraping",
-        &[Program::RedisServer, Program::Lockwatch, Program::Lab],
-    ) {
-        return;
-    }
     let _alone = ALONE.lock().await;
     // A machine that does much else is slow; but nobody may be refused, and nothing may grow.
     assert!(hostile::run(HostileArgs::short(Duration::from_secs(8))).await.unwrap());
@@ -35,9 +18,6 @@ async fn attackers_of_every_kind_keep_nobody_from_scraping() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_holder_is_shown_with_anothers_deadline() {
-    if !has("no_holder_is_shown_with_anothers_deadline", &[Program::RedisServer, Program::Lockwatch]) {
-        return;
-    }
     let _alone = ALONE.lock().await;
     assert!(churn::run(ChurnArgs::lasting(Duration::from_secs(12))).await.unwrap());
 }
