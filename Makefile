@@ -4,12 +4,13 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test pager-bench page-bench build dashboards lint fmt docs
+.PHONY: help demo test simulate pager-bench page-bench build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
 	@echo "make test                all tests"
+	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
 	@echo "make build               target/release/lockwatch"
@@ -25,6 +26,9 @@ demo:
 test:
 	@scripts/setup test
 	$(CARGO) test --workspace --locked $(ARGS)
+
+simulate:
+	$(CARGO) run --package lockwatch-lab --release --locked -- simulate $(ARGS)
 
 pager-bench:
 	@scripts/setup pager-bench

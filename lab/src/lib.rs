@@ -6,4 +6,5 @@
 
 pub mod page;
 pub mod pager;
+pub mod simulate;
 pub mod stack;

@@ -6,6 +6,7 @@ use anyhow::Context;
 use clap::Parser;
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
+use lockwatch_lab::simulate::{self, SimulateArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,6 +19,8 @@ enum Line {
     Pager(PagerArgs),
     /// Open the page in a real browser, and report how late it is, how heavy, and what it costs
     Page(PageArgs),
+    /// Run the model through virtual hours of faults, under an oracle that knows the truth
+    Simulate(SimulateArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -42,6 +45,7 @@ fn run(line: Line) -> anyhow::Result<bool> {
             let runtime = Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(stack::run_worker(args)).map(|()| true)
         }
+        Line::Simulate(args) => simulate::run(&args),
         Line::Pager(args) => bench(pager::run(args)),
         Line::Page(args) => bench(page::run(args)),
     }
