@@ -4,7 +4,7 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test pager-bench page-bench build dashboards lint fmt docs
+.PHONY: help demo test pager-bench page-bench bench build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
@@ -12,6 +12,7 @@ help:
 	@echo "make test                all tests"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
+	@echo "make bench               what watching costs and how late it is, beside the peer, into docs/benchmarks.md (12 minutes; ARGS=--short: 3)"
 	@echo "make build               target/release/lockwatch"
 	@echo "make dashboards          dashboards/*.json from dashboards/source"
 	@echo "make lint                format, clippy, dependencies (needs cargo-deny)"
@@ -35,6 +36,11 @@ page-bench:
 	@scripts/setup page-bench
 	$(CARGO) build --workspace --release --locked
 	$(CARGO) run --package lockwatch-lab --release --locked -- page $(ARGS)
+
+bench:
+	@scripts/setup bench
+	$(CARGO) build --workspace --release --locked
+	$(CARGO) run --package lockwatch-lab --release --locked -- bench --out docs/benchmarks.md $(ARGS)
 
 build:
 	$(CARGO) build --release --locked

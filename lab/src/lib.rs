@@ -4,6 +4,7 @@
     warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::unreachable)
 )]
 
+pub mod bench;
 pub mod page;
 pub mod pager;
 pub mod stack;

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use lockwatch_lab::bench::{self as benchmarks, BenchArgs};
 use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
@@ -18,6 +19,8 @@ enum Line {
     Pager(PagerArgs),
     /// Open the page in a real browser, and report how late it is, how heavy, and what it costs
     Page(PageArgs),
+    /// Measure what watching costs and how late it is, beside the peer
+    Bench(BenchArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -44,6 +47,7 @@ fn run(line: Line) -> anyhow::Result<bool> {
         }
         Line::Pager(args) => bench(pager::run(args)),
         Line::Page(args) => bench(page::run(args)),
+        Line::Bench(args) => bench(benchmarks::run(args)),
     }
 }
 

@@ -78,9 +78,9 @@ pub(super) fn json(status: StatusCode, value: &impl Serialize) -> Reply {
 pub(super) fn pieces(
     status: StatusCode,
     content_type: &'static str,
-    pieces: impl Iterator<Item = String> + Send + 'static,
+    pieces: impl Iterator<Item: Into<Bytes>> + Send + 'static,
 ) -> Reply {
-    reply(status, content_type, Bytes::new()).map(|_| ReplyBody::Pieces(Box::new(pieces)))
+    reply(status, content_type, Bytes::new()).map(|_| ReplyBody::Pieces(Box::new(pieces.map(Into::into))))
 }
 
 /// A long list for programs.
@@ -108,7 +108,7 @@ pub(super) enum ReplyBody {
     /// All of it.
     Whole(Full<Bytes>),
     /// Piece by piece.
-    Pieces(Box<dyn Iterator<Item = String> + Send>),
+    Pieces(Box<dyn Iterator<Item = Bytes> + Send>),
     /// Whenever there is something to say.
     Stream(mpsc::Receiver<Bytes>),
 }
@@ -130,7 +130,7 @@ impl Body for ReplyBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut *self {
             ReplyBody::Whole(body) => Pin::new(body).poll_frame(context),
-            ReplyBody::Pieces(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(Bytes::from(piece))))),
+            ReplyBody::Pieces(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(piece)))),
             ReplyBody::Stream(frames) => {
                 frames.poll_recv(context).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
             }

@@ -31,8 +31,8 @@ use super::HttpContext;
 use super::etag::tagged_content;
 use super::live::{Feed, SCRIPT};
 use super::parameters::{Blank, decoded};
-use super::reply::{Reply, json_error, reply, text, with_header};
-use crate::output::exposition::{Pages, Variant};
+use super::reply::{Reply, json_error, pieces, reply, text, with_header};
+use crate::output::exposition::{Pages, Sent, Variant};
 use crate::output::negotiate::{self, Coding};
 use crate::published::Published;
 
@@ -147,7 +147,11 @@ impl Site {
         let reload = *self.context.reload_status.borrow();
         match self.pages.page(published, reload, variant).await {
             Ok(page) => {
-                let reply = reply(StatusCode::OK, variant.format.content_type(), page);
+                let content_type = variant.format.content_type();
+                let reply = match page {
+                    Sent::Whole(page) => reply(StatusCode::OK, content_type, page),
+                    Sent::Pieces(page) => pieces(StatusCode::OK, content_type, page),
+                };
                 let reply = with_header(reply, header::VARY, "Accept, Accept-Encoding");
                 match variant.coding {
                     Coding::Gzip => with_header(reply, header::CONTENT_ENCODING, "gzip"),

@@ -1,6 +1,5 @@
-//! The metrics page as bytes to send: OpenMetrics or classic text, packed or not, made once per snapshot.
+//! The metrics page as bytes to send: OpenMetrics or classic text, packed or not, made once per snapshot; piece by piece if it is big.
 
-use std::fmt;
 use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,16 +9,18 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::metrics;
+use super::metrics::{self, Page};
 use super::negotiate::{Coding, Format};
 use crate::published::{Published, ReloadStatus};
 
 /// With more tasks than this a page takes long enough to be made on a thread of its own.
 const TASKS_INLINE_MAX: usize = 50;
-/// A larger page is made anew for each request instead of being kept.
+/// A larger page is never held as a whole, but made anew for each request while it is sent.
 const KEPT_BYTES_MAX: usize = 32 << 20;
-/// The encoder's small pieces go on when they are so many bytes.
+/// Text is packed, or goes on, when it is so many bytes.
 const CHUNK_BYTES: usize = 64 << 10;
+/// How many times smaller a packed page is, at least.
+const PACKED_RATIO: usize = 8;
 /// For how long a page is kept at most: by then there is a new snapshot.
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
@@ -54,11 +55,19 @@ struct Origin {
     variant: Variant,
 }
 
+/// A page to send.
+pub enum Sent {
+    /// All of it.
+    Whole(Bytes),
+    /// Piece by piece.
+    Pieces(Pieces),
+}
+
 impl Pages {
     /// The page of `published` in the form `variant`.
     ///
     /// Readers of the same snapshot and form share one body. A reader who goes away does not stop a page that is under
-    /// way: the next one finds it, so impatient readers cannot pile up work.
+    /// way: the next one finds it, so impatient readers cannot pile up work. A big page is made as its reader takes it.
     ///
     /// # Errors
     /// The page could not be made; no cause is known.
@@ -67,11 +76,14 @@ impl Pages {
         published: Arc<Published>,
         reload: ReloadStatus,
         variant: Variant,
-    ) -> Result<Bytes, PageError> {
+    ) -> Result<Sent, PageError> {
+        if size(&published, variant) > KEPT_BYTES_MAX {
+            return Ok(Sent::Pieces(Pieces::new(published, reload, variant)));
+        }
         let of = Origin { sequence: published.snapshot.sequence, made: published.made, reload, variant };
         let kept = Arc::clone(&self.kept).lock_owned().await;
         if let Some(page) = kept.as_ref().filter(|page| page.of == of) {
-            return Ok(page.body.clone());
+            return Ok(Sent::Whole(page.body.clone()));
         }
         let body = if published.snapshot.tasks.len() <= TASKS_INLINE_MAX {
             make_and_keep(kept, published, of)?
@@ -79,7 +91,7 @@ impl Pages {
             tokio::task::spawn_blocking(move || make_and_keep(kept, published, of)).await.map_err(|_| PageError)??
         };
         self.forget_later(of);
-        Ok(body)
+        Ok(Sent::Whole(body))
     }
 
     /// Frees the page of `of` when nobody can ask for it any more.
@@ -97,6 +109,15 @@ impl Pages {
 #[error("the metrics page could not be made")]
 pub struct PageError;
 
+/// About how long a page is.
+fn size(published: &Published, variant: Variant) -> usize {
+    let text = metrics::page_size(published);
+    match variant.coding {
+        Coding::Identity => text,
+        Coding::Gzip => text / PACKED_RATIO,
+    }
+}
+
 fn make_and_keep(
     mut kept: OwnedMutexGuard<Option<Kept>>,
     published: Arc<Published>,
@@ -105,9 +126,7 @@ fn make_and_keep(
     // Free the old page before the new one takes its place in memory.
     *kept = None;
     let body = Bytes::from(make(published, of.reload, of.variant)?);
-    if body.len() <= KEPT_BYTES_MAX {
-        *kept = Some(Kept { of, body: body.clone() });
-    }
+    *kept = Some(Kept { of, body: body.clone() });
     Ok(body)
 }
 
@@ -116,137 +135,78 @@ fn make_and_keep(
 /// # Errors
 /// The page could not be made; no cause is known.
 pub fn make(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Vec<u8>, PageError> {
+    let size = size(&published, variant);
     match variant.coding {
-        Coding::Identity => {
-            let mut text = String::with_capacity(metrics::page_size(&published));
-            write(published, reload, variant.format, &mut text)?;
-            Ok(text.into_bytes())
-        }
+        Coding::Identity => Ok(metrics::encode(published, reload, variant.format).into_bytes()),
         Coding::Gzip => {
-            let body = Vec::with_capacity(metrics::page_size(&published) / 8);
-            let mut packer = Packer(GzEncoder::new(body, Compression::fast()));
-            write(published, reload, variant.format, &mut packer)?;
-            packer.0.finish().map_err(|_| PageError)
+            let mut body = Vec::with_capacity(size);
+            Pieces::new(published, reload, variant).for_each(|piece| body.extend_from_slice(&piece));
+            Ok(body)
         }
     }
 }
 
-fn write(
-    published: Arc<Published>,
-    reload: ReloadStatus,
-    format: Format,
-    out: &mut impl fmt::Write,
-) -> Result<(), PageError> {
-    let mut chunks = Chunks::new(format, out);
-    let written = metrics::write(published, reload, &mut chunks).and_then(|()| chunks.pass_on());
-    written.map_err(|_| PageError)
+/// A page that is made while it is sent.
+#[derive(Debug)]
+pub struct Pieces {
+    page: Page,
+    /// What packs it.
+    packer: Option<GzEncoder<Vec<u8>>>,
+    ended: bool,
 }
 
-/// Packs text.
-struct Packer(GzEncoder<Vec<u8>>);
-
-impl fmt::Write for Packer {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.0.write_all(text.as_bytes()).map_err(|_| fmt::Error)
+impl Pieces {
+    fn new(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Pieces {
+        let packer = match variant.coding {
+            Coding::Identity => None,
+            Coding::Gzip => Some(GzEncoder::new(Vec::new(), Compression::fast())),
+        };
+        Pieces { page: Page::new(published, reload, variant.format), packer, ended: false }
     }
 }
 
-/// Rewrites OpenMetrics text as classic text: a counter is described under the name of its samples, and there are no
-/// units and no end mark. Samples are the same in both.
-pub fn classic(open_metrics: &str) -> String {
-    let mut text = String::with_capacity(open_metrics.len());
-    let mut chunks = Chunks::new(Format::Classic, &mut text);
-    // A string takes everything.
-    let _written = fmt::Write::write_str(&mut chunks, open_metrics).and_then(|()| chunks.pass_on());
-    text
-}
+impl Iterator for Pieces {
+    type Item = Bytes;
 
-/// Takes OpenMetrics text in small pieces and hands it on in large ones, in the wanted format.
-struct Chunks<'a, W> {
-    format: Format,
-    /// What was not handed on yet.
-    chunk: String,
-    /// A description, to be written when the type is known, which comes next: the name, and the rest of the line.
-    help: Option<(String, String)>,
-    out: &'a mut W,
-}
-
-impl<W: fmt::Write> fmt::Write for Chunks<'_, W> {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.chunk.push_str(text);
-        if self.chunk.len() < CHUNK_BYTES { Ok(()) } else { self.pass_on() }
-    }
-}
-
-impl<'a, W: fmt::Write> Chunks<'a, W> {
-    fn new(format: Format, out: &'a mut W) -> Chunks<'a, W> {
-        Chunks { format, chunk: String::new(), help: None, out }
-    }
-
-    /// Hands on all whole lines.
-    fn pass_on(&mut self) -> fmt::Result {
-        let chunk = std::mem::take(&mut self.chunk);
-        let (whole, rest) = chunk.split_at(chunk.rfind('\n').map_or(0, |end| end + 1));
-        match self.format {
-            Format::OpenMetrics => self.out.write_str(whole)?,
-            Format::Classic => self.pass_on_classic(whole)?,
-        }
-        self.chunk.reserve(CHUNK_BYTES + rest.len());
-        self.chunk.push_str(rest);
-        Ok(())
-    }
-
-    fn pass_on_classic(&mut self, mut lines: &str) -> fmt::Result {
-        while !lines.is_empty() {
-            let is_comment = lines.starts_with('#');
-            let end = if is_comment { lines.find('\n') } else { lines.find("\n#") };
-            let (now, then) = lines.split_at(end.map_or(lines.len(), |end| end + 1));
-            if is_comment {
-                self.comment(now)?
-            } else {
-                self.out.write_str(now)?
+    fn next(&mut self) -> Option<Bytes> {
+        let mut text = String::with_capacity(CHUNK_BYTES + CHUNK_BYTES / 16);
+        while !self.ended {
+            text.clear();
+            self.ended = !self.page.write_some(&mut text, CHUNK_BYTES);
+            let Some(packer) = &mut self.packer else { return Some(Bytes::from(text)) };
+            // A vector takes everything.
+            let _written = packer.write_all(text.as_bytes());
+            if self.ended {
+                return self.packer.take().and_then(|packer| packer.finish().ok()).map(Bytes::from);
             }
-            lines = then;
-        }
-        Ok(())
-    }
-
-    fn comment(&mut self, line: &str) -> fmt::Result {
-        if let Some((name, sentence)) = line.strip_prefix("# HELP ").and_then(|rest| rest.split_once(' ')) {
-            self.help = Some((name.to_owned(), sentence.to_owned()));
-        } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|rest| rest.split_once(' ')) {
-            let suffix = if kind.trim_end() == "counter" { "_total" } else { "" };
-            if let Some((_, sentence)) = self.help.take().filter(|(described, _)| described == name) {
-                write!(self.out, "# HELP {name}{suffix} {sentence}")?;
+            if packer.get_ref().len() >= CHUNK_BYTES {
+                return Some(Bytes::from(std::mem::take(packer.get_mut())));
             }
-            write!(self.out, "# TYPE {name}{suffix} {kind}")?;
         }
-        Ok(())
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwatch_model::snapshot::Snapshot;
+    use lockwatch_model::time::{AgentWall, Mono};
 
     #[test]
-    fn classic_text_differs_only_in_descriptions() {
-        let open_metrics = "# HELP a_b The a.\n# TYPE a_b counter\na_b_total{x=\"# EOF\"} 1\n\
-                            # HELP g The g.\n# TYPE g gauge\n# UNIT g seconds\ng 2.5\n\
-                            # HELP h The h.\n# TYPE h histogram\nh_bucket{le=\"+Inf\"} 0\n# EOF\n";
-        let expected = "# HELP a_b_total The a.\n# TYPE a_b_total counter\na_b_total{x=\"# EOF\"} 1\n\
-                        # HELP g The g.\n# TYPE g gauge\ng 2.5\n\
-                        # HELP h The h.\n# TYPE h histogram\nh_bucket{le=\"+Inf\"} 0\n";
-        assert_eq!(classic(open_metrics), expected);
-
-        // In small pieces, and more than is handed on at once.
-        let times = 3 * CHUNK_BYTES / open_metrics.len();
-        let mut text = String::new();
-        let mut chunks = Chunks::new(Format::Classic, &mut text);
-        for piece in open_metrics.repeat(times).split_inclusive(['_', ' ', '\n']) {
-            fmt::Write::write_str(&mut chunks, piece).unwrap();
+    fn pieces_are_the_page() {
+        let snapshot = Snapshot { at: Mono(0), sequence: 1, tasks: Vec::new(), redises: Vec::new() };
+        let published = Arc::new(Published { snapshot, wall: AgentWall(0), made: Instant::now() });
+        let reload = ReloadStatus { successful: true, success_at: AgentWall(0) };
+        for format in [Format::OpenMetrics, Format::Classic] {
+            let page = |coding| make(Arc::clone(&published), reload, Variant { format, coding }).unwrap();
+            let mut unpacked = String::new();
+            let packed = page(Coding::Gzip);
+            std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut unpacked).unwrap();
+            // The agent's own figures differ from one to the other.
+            let names = |page: &str| page.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<Vec<_>>();
+            assert_eq!(names(std::str::from_utf8(&page(Coding::Identity)).unwrap()), names(&unpacked));
+            assert_eq!(unpacked.ends_with("# EOF\n"), format == Format::OpenMetrics);
         }
-        chunks.pass_on().unwrap();
-        assert_eq!(text, expected.repeat(times));
     }
 }

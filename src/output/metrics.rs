@@ -1,31 +1,27 @@
-//! The metrics page as OpenMetrics text. This is the only file that knows prometheus-client.
+//! The metrics page as text, written straight from the published snapshot, piece by piece.
 //!
-//! One collector writes straight from the published snapshot: series of a task that left the configuration, and of a
-//! holder that is gone, vanish by construction, and the order is that of the table and the snapshot.
+//! Series of a task that left the configuration, and of a holder that is gone, vanish by construction, and the order is that of the
+//! table and the snapshot. A page of many tasks has millions of series, so what all series of a task begin with is made ready once,
+//! and nothing goes through a formatter that can be pushed as it is.
 
 mod table;
+mod text;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use lockwatch_model::histogram::Histogram;
-use lockwatch_model::snapshot::{RedisView, TaskView};
-use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{
-    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel, EncodeLabelSet,
-    GaugeValueEncoder, LabelSetEncoder, MetricEncoder, NoLabelSet,
-};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
+use lockwatch_model::snapshot::TaskView;
 
-use super::clock::{seconds, signed_seconds};
 use super::identity::{escape, holder_label};
+use super::negotiate::Format;
 use super::process::Process;
 use crate::published::{Published, ReloadStatus};
 use table::{Emit, Number, Reading, Source};
 pub use table::{Metric, TABLE};
+use text::{push_label, push_number};
 
 /// Most series of `lockwatch_lock_holder` for one task, so that no task has more than 95 series in all. A read lock may
 /// have more holders; `lockwatch_lock_holders` counts them all.
@@ -33,24 +29,11 @@ pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.
 const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
 
-/// The whole page as OpenMetrics text, `# EOF` included.
-///
-/// # Errors
-/// None that is known; the encoder's interface has one.
-pub fn encode(published: Arc<Published>, reload: ReloadStatus) -> Result<String, fmt::Error> {
+/// The whole page as text.
+pub fn encode(published: Arc<Published>, reload: ReloadStatus, format: Format) -> String {
     let mut text = String::with_capacity(page_size(&published));
-    write(published, reload, &mut text)?;
-    Ok(text)
-}
-
-/// Writes the whole page as OpenMetrics text, `# EOF` included, in many small pieces.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write(published: Arc<Published>, reload: ReloadStatus, out: &mut impl fmt::Write) -> fmt::Result {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Page { published, agent: Agent { reload, process: Process::read() } }));
-    prometheus_client::encoding::text::encode(out, &registry)
+    Page::new(published, reload, format).write_all(&mut text);
+    text
 }
 
 /// A guess at the length of a page, so that its buffer need not be moved often.
@@ -67,178 +50,224 @@ struct Agent {
     process: Process,
 }
 
-/// One page to be written.
+/// A page that is being written.
 #[derive(Debug)]
-struct Page {
+pub struct Page {
     published: Arc<Published>,
     agent: Agent,
-}
-
-/// Somebody whose figures are shown, with the labels that say whose they are.
-struct Labelled<'a, T> {
-    labels: Vec<(&'static str, Cow<'a, str>)>,
-    of: &'a T,
-}
-
-impl Collector for Page {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let agents = [Labelled { labels: Vec::new(), of: &self.agent }];
-        let redises = self.redises();
-        let tasks = self.tasks();
-        for metric in TABLE {
-            match &metric.source {
-                Source::Agent(reading) if reading.is_absent(&self.agent) => {}
-                Source::Agent(reading) => write_family(&mut encoder, metric, reading, &agents)?,
-                Source::Redis(reading) => write_family(&mut encoder, metric, reading, &redises)?,
-                Source::Task(reading) => write_family(&mut encoder, metric, reading, &tasks)?,
-            }
-        }
-        Ok(())
-    }
+    format: Format,
+    redises: Labels,
+    tasks: Labels,
+    /// What comes next: the position of the metric in the table, and of the redis or task in its labels.
+    metric: usize,
+    item: usize,
+    ended: bool,
 }
 
 impl Page {
-    /// The redises, each name once: two alike would make the whole page invalid.
-    fn redises(&self) -> Vec<Labelled<'_, RedisView>> {
-        let mut seen = HashSet::new();
-        let redises = self.published.snapshot.redises.iter();
-        redises
-            .map(|redis| Labelled { labels: vec![("redis", escape(redis.spec.name.as_bytes()))], of: &**redis })
-            .filter(|redis| seen.insert(redis.labels.clone()))
-            .collect()
+    /// A page of which nothing was written yet.
+    pub fn new(published: Arc<Published>, reload: ReloadStatus, format: Format) -> Page {
+        let snapshot = &published.snapshot;
+        let redises = Labels::of(snapshot.redises.iter().map(|redis| [("redis", &*redis.spec.name)]));
+        let tasks = snapshot.tasks.iter().map(|task| [("task", &*task.spec.name), ("redis", &*task.redis)]);
+        let tasks = Labels::of(tasks);
+        let agent = Agent { reload, process: Process::read() };
+        Page { agent, format, redises, tasks, metric: 0, item: 0, ended: false, published }
     }
 
-    /// The tasks, each name once.
-    fn tasks(&self) -> Vec<Labelled<'_, TaskView>> {
-        let mut seen = HashSet::new();
-        let tasks = self.published.snapshot.tasks.iter();
-        tasks
-            .map(|task| Labelled {
-                labels: vec![("task", escape(task.spec.name.as_bytes())), ("redis", escape(task.redis.as_bytes()))],
-                of: &**task,
-            })
-            .filter(|task| seen.insert(task.labels.clone()))
-            .collect()
+    /// Writes all of it.
+    pub fn write_all(&mut self, out: &mut String) {
+        while self.write_some(out, usize::MAX) {}
+    }
+
+    /// Goes on until `out` has `enough` bytes or a little more; whether there is anything left.
+    pub fn write_some(&mut self, out: &mut String, enough: usize) -> bool {
+        while out.len() < enough {
+            let Some(metric) = TABLE.get(self.metric) else {
+                if !self.ended && self.format == Format::OpenMetrics {
+                    out.push_str("# EOF\n");
+                }
+                self.ended = true;
+                return false;
+            };
+            let snapshot = &self.published.snapshot;
+            let next = match &metric.source {
+                Source::Agent(reading) => {
+                    if !reading.is_absent(&self.agent) {
+                        let mut family = Family::begin(metric, reading, self.format, out);
+                        family.write("", reading, &self.agent, out);
+                    }
+                    None
+                }
+                Source::Redis(reading) => {
+                    let all = snapshot.redises.iter().map(|redis| &**redis);
+                    write_items(metric, reading, (all, &self.redises), (self.item, self.format), (out, enough))
+                }
+                Source::Task(reading) => {
+                    let all = snapshot.tasks.iter().map(|task| &**task);
+                    write_items(metric, reading, (all, &self.tasks), (self.item, self.format), (out, enough))
+                }
+            };
+            match next {
+                Some(item) => self.item = item,
+                None => (self.metric, self.item) = (self.metric + 1, 0),
+            }
+        }
+        true
     }
 }
 
-/// Writes the description of a metric and all its series.
-fn write_family<T>(
-    encoder: &mut DescriptorEncoder,
+/// Writes a metric's series from the item `first` on until there are enough bytes; where to go on, if anywhere.
+fn write_items<'a, T: 'a>(
     metric: &Metric,
     reading: &Reading<T>,
-    all: &[Labelled<'_, T>],
-) -> fmt::Result {
-    let (name, kind) = match reading {
-        Reading::Gauge(_) | Reading::Gauges(..) => (metric.name, MetricType::Gauge),
-        Reading::Histogram(_) => (metric.name, MetricType::Histogram),
-        // The encoder adds the suffix to the samples itself.
-        Reading::Counter(_) | Reading::Counters(..) => {
-            (metric.name.strip_suffix("_total").unwrap_or(metric.name), MetricType::Counter)
-        }
+    (all, labels): (impl Iterator<Item = &'a T>, &Labels),
+    (first, format): (usize, Format),
+    (out, enough): (&mut String, usize),
+) -> Option<usize> {
+    let mut family = match first {
+        0 => Family::begin(metric, reading, format, out),
+        _ => Family::of(metric),
     };
-    let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
-    for item in all {
-        write_series(&mut family, reading, item)?;
-    }
-    Ok(())
-}
-
-fn write_series<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, item: &Labelled<'_, T>) -> fmt::Result {
-    let base = item.labels.as_slice();
-    match reading {
-        Reading::Gauge(get) => match get(item.of) {
-            Some(number) => write_gauge(family, &Labels { base, further: &[] }, number),
-            None => Ok(()),
-        },
-        Reading::Counter(get) => match get(item.of) {
-            Some(number) => write_counter(family, &Labels { base, further: &[] }, number),
-            None => Ok(()),
-        },
-        Reading::Histogram(get) => write_histogram(family, &Labels { base, further: &[] }, get(item.of)),
-        Reading::Gauges(_, each) => {
-            let mut result = Ok(());
-            each(item.of, &mut |further, number| {
-                result = result.and_then(|()| write_gauge(family, &Labels { base, further }, number));
-            });
-            result
+    for (position, (item, range)) in all.zip(&labels.ranges).enumerate().skip(first) {
+        if out.len() >= enough {
+            return Some(position);
         }
-        Reading::Counters(_, each) => {
-            let mut result = Ok(());
-            each(item.of, &mut |further, number| {
-                result = result.and_then(|()| write_counter(family, &Labels { base, further }, number));
-            });
-            result
+        if let Some(labels) = range.clone().and_then(|range| labels.text.get(range)) {
+            family.write(labels, reading, item, out);
         }
     }
+    None
 }
 
-fn write_gauge(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, number: Number) -> fmt::Result {
-    if labels.is_empty() {
-        return family.encode_gauge(&number);
-    }
-    family.encode_family(labels)?.encode_gauge(&number)
+/// How the series of each redis or task begin: its labels as they are written, all in one text.
+#[derive(Debug)]
+struct Labels {
+    text: String,
+    /// Where each one's are; `None` for one that another has already: two alike would make the whole page invalid.
+    ranges: Vec<Option<Range<usize>>>,
 }
 
-fn write_counter(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, number: Number) -> fmt::Result {
-    if labels.is_empty() {
-        return family.encode_counter::<NoLabelSet, Number, f64>(&number, None);
-    }
-    family.encode_family(labels)?.encode_counter::<NoLabelSet, Number, f64>(&number, None)
-}
-
-fn write_histogram(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
-    let bounds = histogram.bounds_ms.iter().map(|bound| seconds(*bound)).chain([f64::INFINITY]);
-    let buckets: Vec<(f64, u64)> = bounds.zip(histogram.counts).collect();
-    let (sum, count) = (seconds(histogram.sum_ms), histogram.count());
-    family.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
-}
-
-/// The labels of one series: whose it is, then the metric's own.
-struct Labels<'a> {
-    base: &'a [(&'static str, Cow<'a, str>)],
-    further: &'a [(&'a str, &'a str)],
-}
-
-impl Labels<'_> {
-    fn is_empty(&self) -> bool {
-        self.base.is_empty() && self.further.is_empty()
-    }
-}
-
-impl EncodeLabelSet for Labels<'_> {
-    fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
-        for (name, value) in self.base {
-            (*name, value.as_ref()).encode(encoder.encode_label())?;
+impl Labels {
+    /// Of each one its pairs of name and value.
+    fn of<'a, const PAIRS: usize>(all: impl ExactSizeIterator<Item = [(&'static str, &'a str); PAIRS]>) -> Labels {
+        let (mut text, mut ranges) = (String::new(), Vec::with_capacity(all.len()));
+        for pairs in all {
+            let start = text.len();
+            let mut is_first = true;
+            for (name, value) in pairs {
+                push_label(&mut text, is_first, name, &escape(value.as_bytes()));
+                is_first = false;
+            }
+            ranges.push(Some(start..text.len()));
         }
-        for label in self.further {
-            label.encode(encoder.encode_label())?;
+        let mut seen = HashSet::new();
+        for range in &mut ranges {
+            if !range.clone().and_then(|range| text.get(range)).is_some_and(|labels| seen.insert(labels)) {
+                *range = None;
+            }
         }
-        Ok(())
+        drop(seen);
+        Labels { text, ranges }
     }
 }
 
-impl EncodeGaugeValue for Number {
-    fn encode(&self, encoder: &mut GaugeValueEncoder) -> fmt::Result {
-        match *self {
-            Number::Count(count) => EncodeGaugeValue::encode(&count, encoder),
-            Number::Signed(number) => EncodeGaugeValue::encode(&number, encoder),
-            Number::Ms(ms) => EncodeGaugeValue::encode(&seconds(ms), encoder),
-            Number::SignedMs(ms) => EncodeGaugeValue::encode(&signed_seconds(ms), encoder),
+/// A metric whose series are being written.
+struct Family {
+    /// What each series begins with, up to its labels.
+    name: &'static str,
+    /// The end of a histogram's bucket, and which bounds it is for.
+    buckets: Vec<String>,
+    bounds_ms: Option<&'static [u64; Histogram::BUCKETS]>,
+}
+
+impl Family {
+    fn of(metric: &Metric) -> Family {
+        Family { name: metric.name, buckets: Vec::new(), bounds_ms: None }
+    }
+
+    /// Writes the description.
+    fn begin<T>(metric: &Metric, reading: &Reading<T>, format: Format, out: &mut String) -> Family {
+        // OpenMetrics describes a counter without the suffix that its samples have.
+        let name = match format {
+            Format::OpenMetrics if reading.kind() == "counter" => {
+                metric.name.strip_suffix("_total").unwrap_or(metric.name)
+            }
+            _ => metric.name,
+        };
+        for part in ["# HELP ", name, " ", metric.help, "\n# TYPE ", name, " ", reading.kind(), "\n"] {
+            out.push_str(part);
+        }
+        Family::of(metric)
+    }
+
+    /// Writes all series of one item.
+    fn write<T>(&mut self, labels: &str, reading: &Reading<T>, item: &T, out: &mut String) {
+        match reading {
+            Reading::Gauge(get) | Reading::Counter(get) => {
+                if let Some(number) = get(item) {
+                    self.series(labels, &[], number, out);
+                }
+            }
+            Reading::Gauges(_, each) | Reading::Counters(_, each) => {
+                each(item, &mut |further, number| self.series(labels, further, number, out));
+            }
+            Reading::Histogram(get) => self.histogram(labels, get(item), out),
+        }
+    }
+
+    fn series(&self, labels: &str, further: &[(&str, &str)], number: Number, out: &mut String) {
+        out.push_str(self.name);
+        if !(labels.is_empty() && further.is_empty()) {
+            out.push('{');
+            out.push_str(labels);
+            let mut is_first = labels.is_empty();
+            for (name, value) in further {
+                push_label(out, is_first, name, value);
+                is_first = false;
+            }
+            out.push('}');
+        }
+        out.push(' ');
+        push_number(out, number);
+        out.push('\n');
+    }
+
+    fn histogram(&mut self, labels: &str, histogram: &Histogram, out: &mut String) {
+        if self.bounds_ms != Some(histogram.bounds_ms) {
+            self.bounds_ms = Some(histogram.bounds_ms);
+            self.buckets = buckets(histogram.bounds_ms);
+        }
+        for (suffix, number) in [("_sum{", Number::Ms(histogram.sum_ms)), ("_count{", Number::Count(histogram.count()))] {
+            for part in [self.name, suffix, labels, "} "] {
+                out.push_str(part);
+            }
+            push_number(out, number);
+            out.push('\n');
+        }
+        let mut below = 0_u64;
+        for (end, count) in self.buckets.iter().zip(histogram.counts) {
+            below = below.saturating_add(count);
+            for part in [self.name, "_bucket{", labels, end] {
+                out.push_str(part);
+            }
+            push_number(out, Number::Count(below));
+            out.push('\n');
         }
     }
 }
 
-impl EncodeCounterValue for Number {
-    fn encode(&self, encoder: &mut CounterValueEncoder) -> fmt::Result {
-        match *self {
-            Number::Count(count) => EncodeCounterValue::encode(&count, encoder),
-            Number::Ms(ms) => EncodeCounterValue::encode(&seconds(ms), encoder),
-            // A counter never goes below 0.
-            Number::Signed(number) => EncodeCounterValue::encode(&number.unsigned_abs(), encoder),
-            Number::SignedMs(ms) => EncodeCounterValue::encode(&seconds(ms.unsigned_abs()), encoder),
-        }
+/// How the series of each bucket end, up to the value.
+fn buckets(bounds_ms: &[u64]) -> Vec<String> {
+    let mut all: Vec<String> = Vec::with_capacity(bounds_ms.len() + 1);
+    for bound in bounds_ms {
+        let mut end = String::from(",le=\"");
+        push_number(&mut end, Number::Ms(*bound));
+        end.push_str("\"} ");
+        all.push(end);
     }
+    all.push(String::from(",le=\"+Inf\"} "));
+    all
 }
 
 impl<T> Reading<T> {

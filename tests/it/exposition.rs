@@ -1,12 +1,14 @@
 //! The metrics page: golden files, promtool, a strict reader, hostile names, the budget of series, the reference.
 
+mod reference;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use lockwatch::output::exposition::{Variant, classic, make};
+use lockwatch::output::exposition::{Variant, make};
 use lockwatch::output::metrics::{HOLDER_SERIES_MAX, TABLE, encode};
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::Published;
@@ -128,7 +130,7 @@ fn read_value(text: &str) -> (String, &str) {
 }
 
 fn page(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Read {
-    read(&encode(published(tasks, redises), RELOAD).unwrap())
+    read(&encode(published(tasks, redises), RELOAD, Format::OpenMetrics))
 }
 
 fn fixed() -> Arc<Published> {
@@ -203,7 +205,7 @@ fn promtool_finds_nothing_to_say() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let text = classic(&encode(fixed(), RELOAD).unwrap());
+    let text = encode(fixed(), RELOAD, Format::Classic);
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -349,7 +351,7 @@ fn a_secret_token_is_never_shown() {
     let mut task = full_task("outbound");
     let secret = Holder { client: b"s3cr3t-token".to_vec(), thread: None, entries: None, secret: true };
     task.hold = Some(hold(vec![(secret, None)]));
-    let text = encode(published(vec![task], vec![]), RELOAD).unwrap();
+    let text = encode(published(vec![task], vec![]), RELOAD, Format::OpenMetrics);
     assert!(!text.contains("s3cr3t"), "{text}");
     let digest = read(&text).labels("lockwatch_lock_holder", "holder").pop_first().unwrap();
     assert!(digest.len() == 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");

@@ -100,6 +100,11 @@ impl Agent {
         cpu_time(id).context("the agent has ended")
     }
 
+    /// Its process id; `None` when it does not run.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Process::id)
+    }
+
     /// Kills it.
     ///
     /// # Errors
