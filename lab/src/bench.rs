@@ -8,7 +8,6 @@ mod fetch;
 mod freshness;
 mod load;
 mod machine;
-mod numbers;
 mod page;
 mod renewal;
 mod report;
@@ -102,7 +101,10 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
     if all {
         put(&args, "machine", &format!("{machine}\n{kind}All of it took {minutes:.0} minutes."))?;
     }
-    println!("{minutes:.1} minutes; missed: {}", if missed.is_empty() { "nothing".to_owned() } else { missed.join("; ") });
+    println!(
+        "{minutes:.1} minutes; missed: {}",
+        if missed.is_empty() { "nothing".to_owned() } else { missed.join("; ") }
+    );
     anyhow::ensure!(failed.is_empty(), "not measured: {}", failed.join("; "));
     Ok(true)
 }

@@ -5,6 +5,7 @@
 )]
 
 pub mod bench;
+mod numbers;
 pub mod page;
 pub mod pager;
 pub mod stack;

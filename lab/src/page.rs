@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::numbers::quantile;
 use crate::stack::Browser;
-use report::{Figure, Report, quantile};
+use report::{Figure, Report};
 
 pub use crowd::{Crowd, Renewals};
 pub use gallery::Gallery;

@@ -204,7 +204,9 @@ mod tests {
             let packed = page(Coding::Gzip);
             std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut unpacked).unwrap();
             // The agent's own figures differ from one to the other.
-            let names = |page: &str| page.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<Vec<_>>();
+            let names = |page: &str| {
+                page.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect::<Vec<_>>()
+            };
             assert_eq!(names(std::str::from_utf8(&page(Coding::Identity)).unwrap()), names(&unpacked));
             assert_eq!(unpacked.ends_with("# EOF\n"), format == Format::OpenMetrics);
         }

@@ -238,7 +238,8 @@ impl Family {
             self.bounds_ms = Some(histogram.bounds_ms);
             self.buckets = buckets(histogram.bounds_ms);
         }
-        for (suffix, number) in [("_sum{", Number::Ms(histogram.sum_ms)), ("_count{", Number::Count(histogram.count()))] {
+        for (suffix, number) in [("_sum{", Number::Ms(histogram.sum_ms)), ("_count{", Number::Count(histogram.count()))]
+        {
             for part in [self.name, suffix, labels, "} "] {
                 out.push_str(part);
             }

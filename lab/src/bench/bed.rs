@@ -69,11 +69,7 @@ impl Bed {
 }
 
 /// Writes locks as Redisson lays them out.
-pub(super) fn lay_out(
-    redis: SocketAddr,
-    locks: impl IntoIterator<Item = usize>,
-    lease_ms: u64,
-) -> anyhow::Result<()> {
+pub(super) fn lay_out(redis: SocketAddr, locks: impl IntoIterator<Item = usize>, lease_ms: u64) -> anyhow::Result<()> {
     let mut wire = Wire::connect(redis)?;
     let commands: Vec<Vec<u8>> =
         locks.into_iter().flat_map(|at| hold(at, &super::load::holder(at), lease_ms)).collect();

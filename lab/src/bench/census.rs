@@ -9,8 +9,8 @@ use tokio::time::{Instant, sleep};
 use super::bed::Bed;
 use super::fetch::{Client, lines_of, series};
 use super::load::{Bystander, Waits, renewals};
-use super::numbers::{median, ms};
 use super::usage::{Usage, peak_mb, resident_mb};
+use crate::numbers::{median, ms};
 use crate::stack::{Agent, Exporter, ExporterSetup, Signal};
 
 /// How long everything is left alone after something began or ended.

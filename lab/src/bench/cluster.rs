@@ -9,10 +9,10 @@ use tokio::time::{Instant, sleep};
 
 use super::bed::{all_read, config, lay_out};
 use super::load::key;
-use super::numbers::shown;
 use super::report::{Figure, Table};
 use super::usage::Usage;
 use super::wire::Wire;
+use crate::numbers::shown;
 use crate::stack::{Agent, Cluster, Redis};
 
 const LOCKS: usize = 10_000;
@@ -40,9 +40,8 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     for interval in ["100ms", "1s"] {
         let alone = measure(&of_one, interval, &one, stretch).await?;
         let all = measure(&of_six, interval, &six, stretch).await?;
-        let text = |rate: &Rate| {
-            format!("agent {}, all servers {}", shown(rate.agent, "%"), shown(rate.redis, "% of a core"))
-        };
+        let text =
+            |rate: &Rate| format!("agent {}, all servers {}", shown(rate.agent, "%"), shown(rate.redis, "% of a core"));
         let row = |who: &str, rate: &Rate| {
             Figure::told(format!("{LOCKS} locks each {interval}, {who}"), shown(rate.locks / 1000.0, "k locks/s"))
                 .with(text(rate))

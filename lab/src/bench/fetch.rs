@@ -1,6 +1,6 @@
 //! A client for pages of any size that says how long they took: blocking, one connection, a buffer that is used again.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -124,7 +124,12 @@ impl Client {
         self.end -= self.used;
         self.used = 0;
         let room = self.raw.get_mut(self.end..).filter(|room| !room.is_empty()).context("a head without end")?;
-        let count = self.stream.read(room)?;
+        let count = loop {
+            match self.stream.read(room) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.end += count;
         if count == 0 {
             bail!("the connection was closed");

@@ -11,9 +11,9 @@ use tokio::task::block_in_place;
 use super::bed::Bed;
 use super::fetch::Client;
 use super::load::{Background, hold, key, name, renewals};
-use super::numbers::{ms, quantile, shown};
 use super::report::{Figure, Table};
 use super::wire::{Wire, command};
+use crate::numbers::{ms, quantile, shown};
 use crate::stack::{Agent, Exporter, ExporterSetup};
 
 const FEW: usize = 100;
@@ -53,7 +53,7 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
         let (_renewals, _) = block_in_place(|| renewals(bed.address(), count))?;
         let agent = bed.agent("1s").await?;
         let delays = block_in_place(|| by_metrics(&bed, agent.address(), stretch(short)))?;
-        let one = block_in_place(|| by_api(&bed, &agent, stretch(short)))?;
+        let one = block_in_place(|| by_api(&bed, &agent, stretch(short) * 2))?;
         drop(agent);
         let peer = peer(&bed, stretch(short) / 2).await;
         let row = |of: &str, delays: &[f64], (p50, p99): (f64, f64), peer: &str| {
@@ -175,7 +175,8 @@ fn by_api(bed: &Bed, agent: &Agent, stretch: Duration) -> anyhow::Result<Vec<f64
     let (mut wire, mut client) = (Wire::connect(bed.address())?, Client::connect(agent.address())?);
     let (began, mut delays, mut number) = (Instant::now(), Vec::new(), 0);
     while began.elapsed() < stretch {
-        std::thread::sleep(CHANGE_EVERY.mul_f64(-(1.0 - fastrand::f64()).ln()));
+        // Over the whole interval: after an answer that came with a tick, a short pause would always end just behind it.
+        std::thread::sleep(INTERVAL.mul_f64(fastrand::f64()));
         number += 1;
         let (at, holder) = (fastrand::usize(..bed.count), format!("asked-{number:08}"));
         let path = format!("/api/v1/tasks/{}", name(at));

@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::numbers::quantile;
 use super::wire::{Wire, command};
+use crate::numbers::quantile;
 
 /// As of Redisson's default.
 pub(super) const LEASE_MS: u64 = 30_000;
@@ -122,7 +122,7 @@ impl Bystander {
         let background = Background::start(move || {
             let began = Instant::now();
             wire.ask(&["PING"])?;
-            all.lock().unwrap_or_else(PoisonError::into_inner).push(super::numbers::ms(began.elapsed()));
+            all.lock().unwrap_or_else(PoisonError::into_inner).push(crate::numbers::ms(began.elapsed()));
             std::thread::sleep(PING_EVERY);
             Ok(())
         });

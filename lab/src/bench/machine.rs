@@ -20,7 +20,8 @@ pub(super) async fn machine() -> String {
     let redis = redis.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or("?").to_owned();
     let peer = match Exporter::version().await {
         Ok(said) => {
-            let word = |start: &str| said.split_whitespace().find(|word| word.starts_with(start)).unwrap_or("?").to_owned();
+            let word =
+                |start: &str| said.split_whitespace().find(|word| word.starts_with(start)).unwrap_or("?").to_owned();
             format!("redis_exporter {} ({})", word("v"), word("go1"))
         }
         Err(why) => format!("no redis_exporter: {why:#}"),

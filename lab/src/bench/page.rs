@@ -34,8 +34,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::bed::{Bed, config};
 use super::fetch::{Client, series};
-use super::numbers::{ms, quantile, shown};
 use super::report::{Figure, Table};
+use crate::numbers::{ms, quantile, shown};
 
 const SERIES: usize = 100_000;
 /// Tasks by which it is found how many series one has.
@@ -231,7 +231,8 @@ impl<'a> Lines<'a> {
 
     /// The same text by pushing strings, without anything around it.
     fn write(&self, size: usize) -> String {
-        let (mut text, mut integer, mut number) = (String::with_capacity(size), itoa::Buffer::new(), dtoa::Buffer::new());
+        let (mut text, mut integer, mut number) =
+            (String::with_capacity(size), itoa::Buffer::new(), dtoa::Buffer::new());
         for line in &self.0 {
             match line {
                 Line::Comment(comment) => text.push_str(comment),

@@ -12,9 +12,9 @@ use tokio::time::sleep;
 use super::bed::Bed;
 use super::fetch::Client;
 use super::load::{Background, LEASE_MS, RENEWED_EVERY, key, name};
-use super::numbers::{quantile, shown};
 use super::report::{Figure, Table};
 use super::wire::{Wire, command};
+use crate::numbers::{ms, quantile, shown};
 use crate::stack::{Exporter, ExporterSetup};
 
 const LOCKS: usize = 500;
@@ -22,8 +22,18 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// After the last renewal, everything is read once more.
 const AFTER: Duration = Duration::from_secs(3);
 
-/// When each lock was renewed, in milliseconds of the writer's clock.
-type Written = Arc<Mutex<HashMap<usize, Vec<f64>>>>;
+/// A writer who waited longer for the reply does not know better when it was.
+const KNOWN_WITHIN_MS: f64 = 0.5;
+
+/// A renewal: the middle between request and reply in milliseconds of the writer's clock, and how long they were apart.
+#[derive(Clone, Copy, Debug)]
+struct Renewal {
+    at: f64,
+    took: f64,
+}
+
+/// When each lock was renewed.
+type Written = Arc<Mutex<HashMap<usize, Vec<Renewal>>>>;
 
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let stretch = Duration::from_secs(if short { 12 } else { 45 });
@@ -57,10 +67,16 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     };
     Ok(Table {
         figures: vec![
-            Figure::at_most("renewal instant, error against the writer's clock, p99", quantile(&errors, 0.99), 1.0, "ms")
-                .with(spread(&errors))
-                .beside(beside),
-            Figure::at_most("renewals that were not counted", all as f64 - own.counted, 0.0, "").with(format!("of {all}")),
+            Figure::at_most(
+                "renewal instant, error against the writer's clock, p99",
+                quantile(&errors, 0.99),
+                1.0,
+                "ms",
+            )
+            .with(spread(&errors))
+            .beside(beside),
+            Figure::at_most("renewals that were not counted", all as f64 - own.counted, 0.0, "")
+                .with(format!("of {all}")),
         ],
         more: String::new(),
     })
@@ -76,9 +92,9 @@ fn writer(redis: SocketAddr, written: Written) -> anyhow::Result<Background> {
         let lock = at % LOCKS;
         let before = SystemTime::now();
         wire.send(&[command(&[b"PEXPIRE", key(lock).as_bytes(), lease.as_bytes()])])?;
-        let middle = before + before.elapsed().unwrap_or_default() / 2;
-        let middle = middle.duration_since(SystemTime::UNIX_EPOCH)?.as_secs_f64() * 1000.0;
-        written.lock().unwrap_or_else(PoisonError::into_inner).entry(lock).or_default().push(middle);
+        let took = ms(before.elapsed().unwrap_or_default());
+        let at = ms(before.duration_since(SystemTime::UNIX_EPOCH)?) + took / 2.0;
+        written.lock().unwrap_or_else(PoisonError::into_inner).entry(lock).or_default().push(Renewal { at, took });
         at += 1;
         Ok(())
     }))
@@ -123,13 +139,16 @@ impl Seen {
         self.instants.insert((lock, ms.round() as u64));
     }
 
-    /// How far each instant is from the nearest renewal of that lock; what was before the first is none.
-    fn errors(&self, written: &HashMap<usize, Vec<f64>>) -> Vec<f64> {
+    /// How far each instant is from the nearest renewal of that lock, where the writer knows when that was; what was before the first
+    /// is none.
+    fn errors(&self, written: &HashMap<usize, Vec<Renewal>>) -> Vec<f64> {
         let error = |(lock, shown): &(usize, u64)| {
             let shown = *shown as f64;
             let all = written.get(lock)?;
-            all.first().filter(|first| shown > **first - 1000.0)?;
-            all.iter().map(|instant| (instant - shown).abs()).min_by(f64::total_cmp)
+            all.first().filter(|first| shown > first.at - 1000.0)?;
+            let far = |renewal: &&Renewal| (renewal.at - shown).abs();
+            let nearest = all.iter().min_by(|a, b| far(a).total_cmp(&far(b)))?;
+            (nearest.took <= KNOWN_WITHIN_MS).then(|| far(&nearest))
         };
         self.instants.iter().filter_map(error).collect()
     }

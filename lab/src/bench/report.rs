@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::numbers::shown;
+use crate::numbers::shown;
 
 /// A line of a table.
 #[derive(Clone, Debug)]

@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep};
 
 use super::bed::{Bed, config};
 use super::load::key;
-use super::numbers::{median, shown};
 use super::report::{Figure, Table};
 use super::usage::Usage;
+use crate::numbers::{median, shown};
 use crate::stack::Program;
 
 const LOCKS: usize = 10_000;
@@ -34,15 +34,19 @@ const NONCE: &[u8] = b"0123456789abcdef-1";
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let bed = Bed::start(LOCKS).await?;
     let (rounds, sweeps, requests) = if short { (2, 20, 200_000) } else { (5, 60, 1_000_000) };
-    let config = Config::parse(&config(&format!("url: \"redis://{}\"", bed.address()), "1s", LOCKS), Path::new("bench.yml"));
+    let config =
+        Config::parse(&config(&format!("url: \"redis://{}\"", bed.address()), "1s", LOCKS), Path::new("bench.yml"));
     let config = config.map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
-    let mut rates: [Vec<f64>; 3] = Default::default();
+    let mut rates = Vec::new();
     for _ in 0..rounds {
-        rates[0].push(sample(&config, sweeps).await?);
-        rates[1].push(benchmark(bed.address(), 100, requests, &config).await?);
-        rates[2].push(benchmark(bed.address(), 500, requests, &config).await?);
+        rates.push([
+            sample(&config, sweeps).await?,
+            benchmark(bed.address(), 100, requests, &config).await?,
+            benchmark(bed.address(), 500, requests, &config).await?,
+        ]);
     }
-    let [own, at_100, at_500] = rates.map(median);
+    let [own, at_100, at_500] =
+        [0, 1, 2].map(|which| median(rates.iter().filter_map(|round| round.get(which).copied())));
     let whole = agent(short).await?;
     let kilo = |rate: f64| format!("{:.0} k/s", rate / 1000.0);
     let peer = format!("redis-benchmark -c 1: -P 100 {}, -P 500 {}", kilo(at_100), kilo(at_500));
@@ -50,8 +54,11 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
         figures: vec![
             Figure::at_least("commands per second, of -P 100", own / at_100, 0.9, "").with(kilo(own)).beside(peer),
             Figure::told("commands per second, of -P 500", shown(own / at_500, "")),
-            Figure::told("the whole agent, when it has more to do than it can", kilo(whole.0))
-                .with(format!("agent {}, Redis {}", shown(whole.1, "%"), shown(whole.2, "% of a core"))),
+            Figure::told("the whole agent, when it has more to do than it can", kilo(whole.0)).with(format!(
+                "agent {}, Redis {}",
+                shown(whole.1, "%"),
+                shown(whole.2, "% of a core")
+            )),
         ],
         more: String::new(),
     })
@@ -135,8 +142,11 @@ async fn benchmark(redis: SocketAddr, pipeline: usize, requests: usize, config: 
     TaskRead::new(Arc::clone(task), connection.caps(), false, Scope::ALL).commands(&mut commands);
     let (mut seconds, mut known) = (0.0, Vec::<(Vec<String>, f64)>::new());
     for command in &commands {
-        let words: Vec<String> =
-            command.args.iter().map(|word| String::from_utf8_lossy(word).replace(&key(0), "bench:__rand_int__:lock")).collect();
+        let words: Vec<String> = command
+            .args
+            .iter()
+            .map(|word| String::from_utf8_lossy(word).replace(&key(0), "bench:__rand_int__:lock"))
+            .collect();
         let rate = match known.iter().find(|(same, _)| *same == words) {
             Some((_, rate)) => *rate,
             None => {

@@ -23,9 +23,8 @@ impl Usage {
     /// What each has used since, in percent of a core.
     pub(super) fn percent(&self) -> anyhow::Result<Vec<f64>> {
         let took = self.began.elapsed().as_secs_f64();
-        let percent = |(id, before): &(u32, Duration)| {
-            Ok(100.0 * (used(*id)?.saturating_sub(*before)).as_secs_f64() / took)
-        };
+        let percent =
+            |(id, before): &(u32, Duration)| Ok(100.0 * (used(*id)?.saturating_sub(*before)).as_secs_f64() / took);
         self.before.iter().map(percent).collect()
     }
 }

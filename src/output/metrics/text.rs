@@ -101,8 +101,10 @@ mod tests {
     #[test]
     fn seconds_are_written_as_floats_are() {
         let mut random = fastrand::Rng::with_seed(3);
-        let fixed = [0, 1, 9, 10, 25, 99, 100, 101, 110, 999, 1_000, 1_001, 60_000, 1_763_783_522_120, EXACT_MS - 1, u64::MAX];
-        for ms in fixed.into_iter().chain(std::iter::repeat_with(|| random.u64(..) >> random.u32(11..64)).take(20_000)) {
+        let fixed =
+            [0, 1, 9, 10, 25, 99, 100, 101, 110, 999, 1_000, 1_001, 60_000, 1_763_783_522_120, EXACT_MS - 1, u64::MAX];
+        for ms in fixed.into_iter().chain(std::iter::repeat_with(|| random.u64(..) >> random.u32(11..64)).take(20_000))
+        {
             assert_eq!(text(Number::Ms(ms)), format!("{:?}", seconds(ms)), "{ms}");
             let signed = i64::try_from(ms).unwrap_or(i64::MAX);
             for signed in [signed, -signed].into_iter().filter(|signed| *signed != 0) {

@@ -67,7 +67,9 @@ impl Collector for Page {
             let mut metric = encoder.encode_descriptor(&family.name, &family.help, None, kind)?;
             match kind {
                 MetricType::Histogram => histograms(&mut metric, family)?,
-                _ => family.samples.iter().try_for_each(|sample| number(&mut metric, sample, family.kind == "gauge"))?,
+                _ => {
+                    family.samples.iter().try_for_each(|sample| number(&mut metric, sample, family.kind == "gauge"))?
+                }
             }
         }
         Ok(())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// The value below or at which `share` (0 to 1) of the values are; not a number when there are none.
-pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
+pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position in a short list")]
@@ -12,13 +12,13 @@ pub(super) fn quantile(values: &[f64], share: f64) -> f64 {
 }
 
 /// The middle one.
-pub(super) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     quantile(&values.into_iter().collect::<Vec<_>>(), 0.5)
 }
 
 /// How a cost grows: the slope of the best line through the logarithms of (size, cost). 1: as the size does. Points without a
 /// cost that can be measured are left out; `None` with fewer than two others.
-pub(super) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
+pub(crate) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
     let logs: Vec<(f64, f64)> =
         points.iter().filter(|(_, cost)| *cost >= smallest).map(|(size, cost)| (size.ln(), cost.ln())).collect();
     let count = logs.len() as f64;
@@ -30,12 +30,12 @@ pub(super) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
 }
 
 /// Milliseconds.
-pub(super) fn ms(duration: Duration) -> f64 {
+pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0
 }
 
 /// A figure with three digits at least, and its unit.
-pub(super) fn shown(value: f64, unit: &str) -> String {
+pub(crate) fn shown(value: f64, unit: &str) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 => 0,
         size if size >= 10.0 => 1,
