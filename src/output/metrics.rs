@@ -176,7 +176,7 @@ impl Labels {
 struct Family {
     /// What each series begins with, up to its labels.
     name: &'static str,
-    /// The end of a histogram's bucket, and which bounds it is for.
+    /// How the series of each bucket of a histogram go on, up to the labels, and which bounds they are for.
     buckets: Vec<String>,
     bounds_ms: Option<&'static [u64; Histogram::BUCKETS]>,
 }
@@ -247,9 +247,9 @@ impl Family {
             out.push('\n');
         }
         let mut below = 0_u64;
-        for (end, count) in self.buckets.iter().zip(histogram.counts) {
+        for (bucket, count) in self.buckets.iter().zip(histogram.counts) {
             below = below.saturating_add(count);
-            for part in [self.name, "_bucket{", labels, end] {
+            for part in [self.name, bucket, labels, "} "] {
                 out.push_str(part);
             }
             push_number(out, Number::Count(below));
@@ -258,16 +258,16 @@ impl Family {
     }
 }
 
-/// How the series of each bucket end, up to the value.
+/// How the series of each bucket go on after the name, up to the labels of whose it is.
 fn buckets(bounds_ms: &[u64]) -> Vec<String> {
     let mut all: Vec<String> = Vec::with_capacity(bounds_ms.len() + 1);
     for bound in bounds_ms {
-        let mut end = String::from(",le=\"");
-        push_number(&mut end, Number::Ms(*bound));
-        end.push_str("\"} ");
-        all.push(end);
+        let mut bucket = String::from("_bucket{le=\"");
+        push_number(&mut bucket, Number::Ms(*bound));
+        bucket.push_str("\",");
+        all.push(bucket);
     }
-    all.push(String::from(",le=\"+Inf\"} "));
+    all.push(String::from("_bucket{le=\"+Inf\","));
     all
 }
 

@@ -95,7 +95,7 @@ fn histograms(metric: &mut MetricEncoder<'_>, family: &Family) -> fmt::Result {
         let mut below = 0;
         let buckets: Vec<(f64, u64)> = buckets
             .map(|(_, labels, value)| {
-                let (all, bound) = (value.parse::<u64>().unwrap(), &labels.last().unwrap().1);
+                let (all, bound) = (value.parse::<u64>().unwrap(), &labels.first().unwrap().1);
                 let own = all - std::mem::replace(&mut below, all);
                 (if bound == "+Inf" { f64::INFINITY } else { bound.parse().unwrap() }, own)
             })
