@@ -60,7 +60,7 @@ pub enum Sent {
     /// All of it.
     Whole(Bytes),
     /// Piece by piece.
-    Pieces(Pieces),
+    Pieces(Box<Pieces>),
 }
 
 impl Pages {
@@ -78,7 +78,7 @@ impl Pages {
         variant: Variant,
     ) -> Result<Sent, PageError> {
         if size(&published, variant) > KEPT_BYTES_MAX {
-            return Ok(Sent::Pieces(Pieces::new(published, reload, variant)));
+            return Ok(Sent::Pieces(Box::new(Pieces::new(published, reload, variant))));
         }
         let of = Origin { sequence: published.snapshot.sequence, made: published.made, reload, variant };
         let kept = Arc::clone(&self.kept).lock_owned().await;
