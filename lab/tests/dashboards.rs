@@ -154,8 +154,12 @@ impl Scenario {
         self.spare.start_again(Data::Lost).await.unwrap();
         self.hold_report().await;
 
+        // A holder that noticed at once would take the lock again before the agents see it free.
+        second.freeze().await.unwrap();
         redis::cmd("FLUSHALL").exec_async(&mut redis).await.unwrap();
+        self.seen("increase(lockwatch_lock_lost_total[5s]) > 0").await;
         self.seen("lockwatch_task_switches_lost_seconds > 0").await;
+        second.thaw().await.unwrap();
         self.write_keys().await;
         self.name_the_holder("ben's server").await;
 
