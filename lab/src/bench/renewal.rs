@@ -19,6 +19,8 @@ use crate::stack::{Exporter, ExporterSetup};
 
 const LOCKS: usize = 500;
 const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Longer than the second by which an instant may be before the first renewal.
+const BEFORE: Duration = Duration::from_secs(2);
 /// After the last renewal, everything is read once more.
 const AFTER: Duration = Duration::from_secs(3);
 
@@ -40,6 +42,8 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let bed = Bed::start(LOCKS).await?;
     let agent = bed.agent("1s").await?;
     let exporter = Exporter::start(bed.address(), &ExporterSetup::Script(Exporter::script("renewals.lua"))).await;
+    // What was written when the locks were laid out is no renewal.
+    sleep(BEFORE).await;
     let written = Written::default();
     let writing = block_in_place(|| writer(bed.address(), Arc::clone(&written)))?;
     let (mut own, mut peer) = (Seen::default(), Seen::default());
@@ -93,8 +97,9 @@ fn writer(redis: SocketAddr, written: Written) -> anyhow::Result<Background> {
         let before = SystemTime::now();
         wire.send(&[command(&[b"PEXPIRE", key(lock).as_bytes(), lease.as_bytes()])])?;
         let took = ms(before.elapsed().unwrap_or_default());
-        let at = ms(before.duration_since(SystemTime::UNIX_EPOCH)?) + took / 2.0;
-        written.lock().unwrap_or_else(PoisonError::into_inner).entry(lock).or_default().push(Renewal { at, took });
+        let middle = ms(before.duration_since(SystemTime::UNIX_EPOCH)?) + took / 2.0;
+        let renewal = Renewal { at: middle, took };
+        written.lock().unwrap_or_else(PoisonError::into_inner).entry(lock).or_default().push(renewal);
         at += 1;
         Ok(())
     }))
