@@ -68,11 +68,7 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
 
 fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     telemetry::start(options.log);
-    // On a thread that ends before the others begin: an allocator with memory for each thread, as glibc has, then lets one of them use
-    // what only reading the file needed, which is several times what stays.
-    let loaded = std::thread::scope(|scope| scope.spawn(|| options.source.load()).join());
-    let config = loaded
-        .map_err(|_| anyhow::anyhow!("the configuration could not be read: the thread that read it failed"))??;
+    let config = options.source.load()?;
     for warning in check::warnings(&config) {
         tracing::warn!("{warning}");
     }
