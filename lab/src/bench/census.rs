@@ -183,8 +183,7 @@ async fn peer(
         times.push(block_in_place(|| client.get("/metrics").map(|page| ms(page.took)))?);
         tokio::time::sleep_until(next).await;
     }
-    note(bed, before, &usage, began, true, cost)?;
-    cost.waits.0.extend(bystander.take().0);
+    note(bed, before, (&usage, began), true, bystander.take(), cost)?;
     cost.scrape_ms = median(times);
     (cost.memory_mb, cost.peak_mb) = (resident_mb(id)?, peak_mb(id)?);
     Ok(())
@@ -200,23 +199,24 @@ async fn measure(
     let processes: Vec<u32> = watcher.into_iter().chain([bed.id()?]).collect();
     let (before, usage, began) = (bed.counters()?, Usage::of(&processes)?, Instant::now());
     sleep(stretch).await;
-    note(bed, before, &usage, began, watcher.is_some(), cost)?;
-    cost.waits.0.extend(bystander.take().0);
-    Ok(())
+    note(bed, before, (&usage, began), watcher.is_some(), bystander.take(), cost)
 }
 
 fn note(
     bed: &Bed,
     before: super::bed::Counters,
-    usage: &Usage,
-    began: Instant,
+    (usage, began): (&Usage, Instant),
     has_watcher: bool,
+    waits: Waits,
     cost: &mut Cost,
 ) -> anyhow::Result<()> {
     let (percent, took, after) = (usage.percent()?, began.elapsed().as_secs_f64(), bed.counters()?);
     let redis = percent.last().copied().unwrap_or(f64::NAN);
     let own = if has_watcher { percent.first().copied().unwrap_or(f64::NAN) } else { 0.0 };
     let slow = (after.slow - before.slow) / took * 60.0;
-    cost.rounds.push([own, redis, (after.commands - before.commands) / took, slow]);
+    // The bystander's own are fewer when it has to wait.
+    let commands = after.commands - before.commands - waits.0.len() as f64;
+    cost.rounds.push([own, redis, commands / took, slow]);
+    cost.waits.0.extend(waits.0);
     Ok(())
 }

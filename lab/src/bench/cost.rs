@@ -185,7 +185,10 @@ fn grown(all: &[Census]) -> String {
     text
 }
 
-fn watchers() -> [(&'static str, fn(&Census) -> &Cost); 3] {
+/// What a census says of one who watches.
+type OfWatcher = fn(&Census) -> &Cost;
+
+fn watchers() -> [(&'static str, OfWatcher); 3] {
     [
         ("lockwatch", |census| &census.lockwatch),
         ("redis_exporter", |census| &census.pattern),

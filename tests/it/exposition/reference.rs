@@ -78,7 +78,7 @@ impl Collector for Page {
 
 fn number(metric: &mut MetricEncoder<'_>, (_, labels, value): &(String, Labels, String), gauge: bool) -> fmt::Result {
     let (whole, float) = (value.parse::<i64>(), value.parse::<f64>().unwrap());
-    let mut write = |metric: &mut MetricEncoder<'_>| match (&whole, gauge) {
+    let write = |metric: &mut MetricEncoder<'_>| match (&whole, gauge) {
         (Ok(whole), true) => metric.encode_gauge(whole),
         (Err(_), true) => metric.encode_gauge(&float),
         (Ok(whole), false) => metric.encode_counter::<NoLabelSet, _, u64>(&whole.unsigned_abs(), None),
