@@ -15,6 +15,9 @@ use crate::stack::{Agent, Redis, until};
 /// How long an agent may take until it has read everything.
 const READ_WITHIN: Duration = Duration::from_secs(120);
 
+/// Lease of a lock that nobody renews.
+const AT_REST_MS: u64 = 3_600_000;
+
 /// Held locks on a Redis of its own.
 #[derive(Debug)]
 pub(super) struct Bed {
@@ -31,13 +34,22 @@ pub(super) struct Counters {
 }
 
 impl Bed {
-    /// Starts a Redis with so many locks.
+    /// Starts a Redis with so many locks that somebody must renew.
     pub(super) async fn start(count: usize) -> anyhow::Result<Bed> {
+        Bed::with_lease(count, LEASE_MS).await
+    }
+
+    /// The same with locks that nobody needs to renew.
+    pub(super) async fn at_rest(count: usize) -> anyhow::Result<Bed> {
+        Bed::with_lease(count, AT_REST_MS).await
+    }
+
+    async fn with_lease(count: usize, lease_ms: u64) -> anyhow::Result<Bed> {
         let redis = Redis::start().await?;
         block_in_place(|| {
             // Its slow log shall forget nothing.
             Wire::connect(redis.address())?.ask(&["CONFIG", "SET", "slowlog-max-len", "1000000"])?;
-            lay_out(redis.address(), 0..count, LEASE_MS)
+            lay_out(redis.address(), 0..count, lease_ms)
         })?;
         Ok(Bed { redis, count })
     }

@@ -30,7 +30,7 @@ const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 
 /// By polling alone: the agent is refused what it would be woken up by.
 pub(super) async fn polling(short: bool) -> anyhow::Result<Table> {
-    let bed = Bed::start(FEW).await?;
+    let bed = Bed::at_rest(FEW).await?;
     refuse_tracking(&bed)?;
     let agent = bed.agent("1s").await?;
     let delays = block_in_place(|| by_metrics(&bed, agent.address(), stretch(short)))?;

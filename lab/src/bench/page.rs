@@ -118,7 +118,7 @@ async fn measure(published: &Arc<Published>, lines: &Lines<'_>, page: &[u8], rou
 
 /// What the agent's own sampler and engine publish of so many held locks.
 async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
-    let bed = Bed::start(count).await?;
+    let bed = Bed::at_rest(count).await?;
     let text = config(&format!("url: \"redis://{}\"", bed.address()), "1s", count);
     let config = Config::parse(&text, Path::new("bench.yml")).map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
     let clock = Clock::start();

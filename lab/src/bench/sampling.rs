@@ -32,7 +32,7 @@ const FLIGHTS: usize = 4;
 const NONCE: &[u8] = b"0123456789abcdef-1";
 
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
-    let bed = Bed::start(LOCKS).await?;
+    let bed = Bed::at_rest(LOCKS).await?;
     let (rounds, sweeps, requests) = if short { (2, 20, 200_000) } else { (5, 60, 1_000_000) };
     let config =
         Config::parse(&config(&format!("url: \"redis://{}\"", bed.address()), "1s", LOCKS), Path::new("bench.yml"));
@@ -174,7 +174,7 @@ async fn rate(redis: SocketAddr, pipeline: usize, requests: usize, words: &[Stri
 
 /// The agent with ten times the locks and the shortest interval: commands per second, its CPU and that of Redis.
 async fn agent(short: bool) -> anyhow::Result<(f64, f64, f64)> {
-    let bed = Bed::start(LOCKS * if short { 5 } else { 10 }).await?;
+    let bed = Bed::at_rest(LOCKS * if short { 5 } else { 10 }).await?;
     let agent = bed.agent("100ms").await?;
     let (before, began) = (bed.counters()?, Instant::now());
     let usage = Usage::of(&[agent.id().context("the agent has ended")?, bed.id()?])?;
