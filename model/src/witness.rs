@@ -308,7 +308,7 @@ impl Hold {
     }
 
     /// It was last seen at `seen`, after it had lasted long enough or was renewed: no client would have given it back.
-    fn proven(&self, seen: Mono, long_ms: u64) -> bool {
+    fn settled(&self, seen: Mono, long_ms: u64) -> bool {
         self.moved.is_some() || seen.since_ms(self.began) >= long_ms
     }
 
@@ -349,14 +349,16 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
     if clients_meet(&x.held.holders, &y.held.holders) {
         return None;
     }
-    // What a frozen server did late takes longer to be given back.
-    let proven = |server: &Server, hold: &Hold| {
-        let prompt = server.standing == Standing::Decides || hold.steady;
-        hold.proven(server.seen.sent, if prompt { PHANTOM_MS } else { limits.settle_ms })
+    let prompt = |server: &Server, hold: &Hold| server.standing == Standing::Decides || hold.steady;
+    // What a frozen server did late takes longer to be given back,
+    let settled = |server: &Server, hold: &Hold| {
+        hold.settled(server.seen.sent, if prompt(server, hold) { PHANTOM_MS } else { limits.settle_ms })
     };
-    if !proven(a, x) || !proven(b, y) {
+    if !settled(a, x) || !settled(b, y) {
         return None;
     }
+    // or never is: its client does not know of it. Only a renewal tells.
+    let known = |server: &Server, hold: &Hold| prompt(server, hold) || hold.moved.is_some();
     let ((older, old), (newer, new)) = if x.since < y.since { ((a, x), (b, y)) } else { ((b, y), (a, x)) };
     if older.seen.sent < new.since {
         return None; // They were never seen side by side.
@@ -369,7 +371,7 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
         older: parties(older, old),
         newer: parties(newer, new),
         left_ms: older.left_ms(old, at),
-        proven: newer_lives(old, new) && older_lives(older, old, newer, new, limits.kind),
+        proven: known(a, x) && known(b, y) && newer_lives(old, new) && older_lives(older, old, newer, new, limits.kind),
     })
 }
 
