@@ -23,6 +23,10 @@ const LAST_BYTE: &str = "127";
 const NAMES: &str = "8";
 /// A lock has no more fields.
 pub(super) const FIELDS_MAX: u64 = 128;
+/// A walk passes fewer keys than this times as many as the server has, whatever it adds meanwhile and however sparse its table is,
+const PASSES_MAX: u64 = 20;
+/// and so many more.
+const PASSED_FREE: u64 = 100_000;
 /// How often progress is told.
 const TOLD_EVERY: Duration = Duration::from_millis(250);
 
@@ -95,8 +99,21 @@ pub(super) async fn walk(
             progress.end();
             return Ok(walked);
         }
+        if server.keys.is_some_and(|keys| progress.passed > passed_max(keys)) {
+            return Err(endless(progress.passed));
+        }
         cursor = next;
     }
+}
+
+/// A walk that passes more keys than this on a server with `keys` does not end.
+fn passed_max(keys: u64) -> u64 {
+    keys.saturating_mul(PASSES_MAX).saturating_add(PASSED_FREE)
+}
+
+fn endless(passed: u64) -> Failure {
+    let detail = format!("SCAN does not end: {passed} keys were passed, many more than the server has");
+    Failure { why: Unknown::Protocol, detail }
 }
 
 /// One step of the scan: where it goes on, and its keys.

@@ -11,6 +11,7 @@ use lockwatch_model::spec::SchemeKind;
 
 use crate::support::agent::{Agent, program};
 use crate::support::cluster::Cluster;
+use crate::support::impostor::Impostor;
 use crate::support::network::Options;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::Redisson;
@@ -476,4 +477,19 @@ fn a_server_of_a_cluster_says_so_and_stands_for_its_cluster() {
         seen.extend(keys(&config));
     }
     assert_eq!(seen, all);
+}
+
+/// The cursor of an honest server comes back to 0.
+#[test]
+fn a_walk_that_a_server_never_ends_is_given_up() {
+    let server = Impostor::start(|client| {
+        client.answer_but(|words| {
+            let scan = words.first().is_some_and(|name| name == b"SCAN");
+            scan.then(|| b"*2\r\n$1\r\n7\r\n*1\r\n$13\r\noutbound:lock\r\n".to_vec())
+        })
+    });
+    let output = discover(server.port, &["--watch", "0s", "--keys-per-second", "1000000"]);
+    let errors = harmless(&output.stderr);
+    assert!(output.status.code() == Some(1) && errors.contains("SCAN does not end"), "{errors}");
+    assert!(output.stdout.is_empty());
 }

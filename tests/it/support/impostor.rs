@@ -37,6 +37,8 @@ impl Impostor {
             for stream in listener.incoming().map_while(Result::ok) {
                 count.fetch_add(1, Ordering::SeqCst);
                 thread::spawn(move || {
+                    // Answers are written one by one.
+                    stream.set_nodelay(true).unwrap();
                     let mut client = Client { stream, received: Vec::new(), asked: VecDeque::new() };
                     let _gone = plot(&mut client);
                 });
