@@ -2,6 +2,7 @@
 //! whoever has kept the server waiting longest makes some: of the same peer, or of one that has more connections. Streams, which
 //! stay for hours, have lower bounds of their own, so that they leave room for whoever asks and goes.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -120,8 +121,9 @@ impl Open {
         }
         let waited_for = self.members.iter().filter_map(|(number, member)| {
             let connections = self.peers.get(&member.peer)?.connections;
-            let waited_ms = member.serving.kept_waiting_ms().filter(|_| may(member.peer, connections))?;
-            Some(((connections, waited_ms, u64::MAX - number), *number))
+            // Not for how long: the clock may tick between two of them.
+            let since_ms = member.serving.kept_waiting_since_ms().filter(|_| may(member.peer, connections))?;
+            Some(((connections, Reverse(since_ms), Reverse(*number)), *number))
         });
         let (_, longest) = waited_for.max()?;
         let member = self.members.remove(&longest)?;

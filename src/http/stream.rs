@@ -81,16 +81,15 @@ impl Serving {
         self.waits(false);
     }
 
-    /// How long its client has kept the server waiting: for a request, or by not reading. `None`: not at all, or not for long, or it is
-    /// a stream, which has a patience of its own.
-    pub(super) fn kept_waiting_ms(&self) -> Option<u64> {
+    /// Since when its client has kept the server waiting, by a clock of this process: for a request, or by not reading. `None`: not at all,
+    /// or not for long, or it is a stream, which has a patience of its own.
+    pub(super) fn kept_waiting_since_ms(&self) -> Option<u64> {
         let since = self.0.waiting_since.load(Ordering::Relaxed);
         if since == NOT_WAITING || self.is(STREAMING) {
             return None;
         }
-        let waited = now_ms().saturating_sub(since);
         let allowed = if self.is(WAITING) { REQUEST_MS } else { READING_MS };
-        (waited >= allowed).then_some(waited)
+        (now_ms().saturating_sub(since) >= allowed).then_some(since)
     }
 
     /// As if the client had been waited for so long.
