@@ -224,6 +224,14 @@ fn members_counters_and_named_keys_are_switches_too() {
     assert_eq!(counter(0, ""), (0, Some(0), false));
     assert_eq!(counter(1, "-1"), (1, None, true));
     assert_eq!(counter(1, "many"), (1, None, true));
+    // A number of a serializer, too.
+    let spec = |codec| TaskSpec {
+        wanted: wanted(WantedSource::Counter(b"n".to_vec())).map(|wanted| WantedSpec { codec, ..wanted }),
+        ..spec(SchemeKind::Redisson)
+    };
+    let round = [free(), vec![Reply::Int(1), text("-2")]].concat();
+    let negative = read(spec(Codec::Json), CAPS, &[round]).beside.switches;
+    assert!(matches!(negative, Some(SwitchesReading::Read { counted: None, .. })), "{negative:?}");
     let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec(), b"k3".to_vec()]);
     let one = Reply::Int(1);
     let replies = [one.clone(), text("1"), Reply::Int(0), text(""), one, error("WRONGTYPE")];

@@ -342,11 +342,14 @@ impl World {
         let Some(lock) = &self.lock else {
             return LockReading::Free;
         };
-        let holders = lock.holders.iter().map(|(who, entries)| Holder {
-            client: who.clone().into_bytes(),
-            thread: (scheme == SchemeKind::Redisson).then(|| b"1".to_vec()),
-            entries: (scheme == SchemeKind::Redisson).then_some(*entries),
-            secret: scheme == SchemeKind::String,
+        let holders = lock.holders.iter().map(|(who, entries)| {
+            let (client, thread) = client_and_thread(who);
+            Holder {
+                client: client.as_bytes().to_vec(),
+                thread: (scheme == SchemeKind::Redisson).then(|| thread.as_bytes().to_vec()),
+                entries: (scheme == SchemeKind::Redisson).then_some(*entries),
+                secret: scheme == SchemeKind::String,
+            }
         });
         let deadline = match lock.deadline {
             _ if self.now < self.torn_until => Deadline::Torn,
@@ -378,6 +381,13 @@ impl World {
         }
         SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None }
     }
+}
+
+/// `A2` is another thread of `A`, whose first one is `A`.
+fn client_and_thread(worker: &str) -> (&str, &str) {
+    let client = worker.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let thread = worker.strip_prefix(client).filter(|thread| !thread.is_empty());
+    (client, thread.unwrap_or("1"))
 }
 
 #[cfg(test)]
