@@ -70,6 +70,8 @@ pub struct RedisConfig {
     pub timeout: Duration,
     /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
+    /// The servers that decide are asked to tell of changes.
+    pub wake_ups: bool,
 }
 
 /// The servers of one redis, and who says which of them decides.

@@ -10,6 +10,7 @@ mod convert;
 mod guard;
 mod handshake;
 mod listener;
+mod tracking;
 
 use std::fmt;
 
@@ -18,6 +19,7 @@ use lockwatch_model::reading::Unknown;
 pub use connect::{Opened, Opening, connect, greet_over};
 pub use connection::Connection;
 pub use listener::Listener;
+pub use tracking::{Told, Tracking};
 
 /// Why a connection could not be made, or is of no use any more.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,6 +12,7 @@ pub mod question;
 mod seeker;
 mod sentinel;
 mod urgency;
+mod wake_ups;
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
@@ -31,6 +32,7 @@ use crate::config::{RedisConfig, ms};
 use crate::exchange::Desk;
 use authority::{Authority, Plan};
 use node::{Heard, News, Node};
+use wake_ups::{Filter, Hints};
 
 /// What a sampler has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +100,8 @@ struct Sampler {
     assignment: Arc<Assignment>,
     /// The assignment's tasks, as all servers share them: a plan is made several times a second.
     tasks: Tasks,
+    /// Which keys concern which of them; none where the servers are not asked to tell of changes.
+    filter: Option<Arc<Filter>>,
     authority: Authority,
     /// The plan in force.
     plan: Plan,
@@ -125,8 +129,10 @@ async fn next_news(nodes: &mut [Node]) -> (usize, News) {
 impl Sampler {
     fn new(assignment: Arc<Assignment>, inputs: mpsc::Sender<Input>, clock: Clock, desk: Desk) -> Sampler {
         let out = Out { epoch: assignment.epoch, redis: assignment.redis, inputs, clock, desk };
+        let tasks = Arc::new(assignment.tasks.clone());
         Sampler {
-            tasks: Arc::new(assignment.tasks.clone()),
+            filter: filter(&assignment.config, &tasks),
+            tasks,
             authority: Authority::new(&assignment.config, clock),
             plan: Plan::default(),
             nodes: Vec::new(),
@@ -178,6 +184,7 @@ impl Sampler {
                 _ => Node::new(Arc::clone(&planned.address), endpoint, &self.assignment.config, now),
             };
             node.assign(&planned.duty, now);
+            node.listen(self.filter.as_ref(), self.out.clock);
             self.nodes.push(node);
         }
         let topology = self.plan.topology(self.out.epoch, self.out.redis);
@@ -195,6 +202,9 @@ impl Sampler {
         let address = Arc::clone(node.address());
         self.read_beside(&address, heard.read.as_deref().unwrap_or_default()).await?;
         self.observe_switches(&heard);
+        if let Some(hints) = &heard.hints {
+            self.follow_hints(hints);
+        }
         self.authority.heard(&address, &heard, self.out.clock.now());
         Ok(())
     }
@@ -237,6 +247,19 @@ impl Sampler {
         }
     }
 
+    /// Keys of tasks have changed, as a server says: whoever reads their locks reads them at once.
+    fn follow_hints(&mut self, hints: &Hints) {
+        let now = self.out.clock.now();
+        for node in &mut self.nodes {
+            if hints.all {
+                node.hint_all(now);
+            }
+            for task in &hints.tasks {
+                node.hint(*task, now);
+            }
+        }
+    }
+
     /// Takes over another assignment. What is under way was asked for under the old one and is dropped.
     fn reassign(&mut self, assignment: Arc<Assignment>) {
         self.out.epoch = assignment.epoch;
@@ -254,6 +277,7 @@ impl Sampler {
         let now = self.out.clock.now();
         self.nodes.iter_mut().for_each(|node| node.configure(&assignment.config, now));
         self.tasks = Arc::new(assignment.tasks.clone());
+        self.filter = filter(&assignment.config, &self.tasks);
         self.assignment = assignment;
     }
 }
@@ -279,6 +303,12 @@ impl Out {
         let Out { epoch, redis, .. } = *self;
         self.send(Input::Node(NodeNews { epoch, redis, node: Arc::clone(node), kind })).await
     }
+}
+
+/// What the servers are asked to tell of, if they are.
+fn filter(config: &RedisConfig, tasks: &Tasks) -> Option<Arc<Filter>> {
+    let wanted = config.wake_ups && !tasks.is_empty();
+    wanted.then(|| Arc::new(Filter::new(tasks, ms(config.interval))))
 }
 
 fn spec(tasks: &[(TaskIndex, Arc<TaskSpec>)], task: TaskIndex) -> Option<Arc<TaskSpec>> {

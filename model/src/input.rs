@@ -201,4 +201,59 @@ pub enum NodeNewsKind {
     },
     /// A tick found the previous sweep still under way.
     TickSkipped,
+    /// How its telling of changes stands; `None`: it is not asked to tell any more.
+    WakeUps(Option<WakeUps>),
+}
+
+/// How a server's telling of changes stands, and what came of it since that was told last. Nothing is judged by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WakeUps {
+    /// How it stands.
+    pub state: WakeUpState,
+    /// How often it was begun to listen.
+    pub connects: u64,
+    /// Hints because of which a task is read.
+    pub read: u64,
+    /// Hints about tasks that were to be read already.
+    pub coalesced: u64,
+    /// Changes of keys that are no task's.
+    pub foreign: u64,
+}
+
+/// How a server's telling of changes stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakeUpState {
+    /// It was not tried yet.
+    #[default]
+    Connecting,
+    /// It tells.
+    On,
+    /// It refuses, or cannot.
+    Refused,
+    /// It does not answer.
+    Lost,
+    /// It told of so much that it is left alone for a while.
+    Flooded,
+}
+
+impl WakeUpState {
+    /// All states.
+    pub const ALL: [WakeUpState; 5] = [
+        WakeUpState::Connecting,
+        WakeUpState::On,
+        WakeUpState::Refused,
+        WakeUpState::Lost,
+        WakeUpState::Flooded,
+    ];
+
+    /// The name in recordings.
+    pub fn name(self) -> &'static str {
+        match self {
+            WakeUpState::Connecting => "connecting",
+            WakeUpState::On => "on",
+            WakeUpState::Refused => "refused",
+            WakeUpState::Lost => "lost",
+            WakeUpState::Flooded => "flooded",
+        }
+    }
 }

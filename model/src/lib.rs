@@ -47,5 +47,6 @@ mod task;
 pub mod time;
 pub mod topology;
 pub mod verdict;
+pub mod wake_ups;
 pub mod wanted;
 mod witness;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::event::EventKind;
-use crate::input::{Generation, Role, Standing, Vouch};
+use crate::input::{Generation, Role, Standing, Vouch, WakeUps};
 use crate::reading::Unknown;
 use crate::snapshot::NodeView;
 use crate::time::{Mono, ServerTime};
@@ -37,6 +37,8 @@ pub(crate) struct Node {
     /// The replication histories that it was seen to follow, and those that they continue; the newest last.
     histories: Arc<Vec<Vec<u8>>>,
     connected_before: bool,
+    /// Whether it tells of changes, and what came of that in all.
+    wake_ups: Option<WakeUps>,
 }
 
 /// The server's clock minus the agent's, and how long the batch took that told.
@@ -72,6 +74,7 @@ impl Node {
             generation: None,
             histories: Arc::default(),
             connected_before: false,
+            wake_ups: None,
         }
     }
 
@@ -201,6 +204,18 @@ impl Node {
         core::mem::replace(&mut self.connected_before, true)
     }
 
+    /// How its telling of changes stands, and what came of it since.
+    pub(crate) fn wake_ups(&mut self, news: Option<WakeUps>) {
+        let before = self.wake_ups.take().unwrap_or_default();
+        self.wake_ups = news.map(|WakeUps { state, connects, read, coalesced, foreign }| WakeUps {
+            state,
+            connects: before.connects + connects,
+            read: before.read + read,
+            coalesced: before.coalesced + coalesced,
+            foreign: before.foreign + foreign,
+        });
+    }
+
     /// The view for outputs.
     pub(crate) fn view(&self) -> NodeView {
         NodeView {
@@ -216,6 +231,7 @@ impl Node {
             locks_behind: None,
             deadline_lag_ms: None,
             version: self.version.clone(),
+            wake_ups: self.wake_ups,
         }
     }
 }

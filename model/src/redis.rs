@@ -229,6 +229,7 @@ impl Redis {
                 events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
             }
             NodeNewsKind::TickSkipped => self.totals.skipped_ticks += 1,
+            NodeNewsKind::WakeUps(wake_ups) => self.node(node).wake_ups(*wake_ups),
         }
     }
 

@@ -6,37 +6,30 @@
 //! right after a deadline passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is too
 //! old to be a phantom. A task never has two reads outstanding.
 //!
+//! A hint that a key of a task changed makes the task due at once, within a budget: see [`hints`]. It changes nothing else, least
+//! of all the rhythm: what is never hinted at is read no later than without any hints.
+//!
 //! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
 //! task is found; from then on it is left out, but for a new attempt now and then.
+
+mod entry;
+mod hints;
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use crate::reading::{Deadline, Holder, LockReading, Switch, SwitchesReading, TaskReading, User};
+use self::entry::{Apart, Entry, deadline_read};
+use self::hints::Hints;
+pub use self::hints::Hinted;
+use crate::reading::{SwitchesReading, TaskReading};
 use crate::spec::{TaskIndex, TaskSpec};
-use crate::split::clients_meet;
 use crate::time::{Mono, ServerTime};
-use crate::witness::PHANTOM_MS;
 
 /// Most tasks in one batch.
 pub const BATCH_TASKS: usize = 500;
-/// An answer this much later than the first confirms it.
-const CONFIRMS_MS: u64 = 250;
-/// When the confirming read is sent: late enough even if it shares a batch with reads that are due a little later.
-const CONFIRM_AFTER_MS: u64 = 260;
-/// How long after a deadline the lock is looked at.
-const AFTER_DEADLINE_MS: u64 = 20;
-/// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its batch may be early.
-const AFTER_GRACE_MS: u64 = 20;
-/// How long after a new holder can be no phantom any more the lock is looked at.
-const AFTER_PHANTOM_MS: u64 = 20;
-/// Most beginnings of gaps that are remembered of one task.
-const GRACES_MAX: usize = 4;
 /// Extra reads that are due this close together share a batch.
 const GATHER_MS: u64 = 5;
-/// Most reads after deadlines between two regular reads of a task: a lease far shorter than the interval is not chased.
-const DEADLINE_READS: u8 = 8;
 /// A task whose replies are too large is tried again after this time.
 const TOO_LARGE_AGAIN_MS: u64 = 60_000;
 /// Waiters and tokens are asked for at least once in so many sweeps.
@@ -106,6 +99,8 @@ pub struct Schedule {
     entries: Vec<Entry>,
     /// Extra reads of the entries that are not being read: when, and which entry.
     extras: BTreeSet<(Mono, usize)>,
+    /// Hints about the entries that are not being read.
+    hints: Hints,
     /// Tasks to be read apart from the others, because one of a group got too large a reply.
     suspects: VecDeque<Vec<TaskIndex>>,
     /// Tasks whose replies were too large: when to try again.
@@ -126,48 +121,6 @@ struct Slot {
     reading: bool,
     /// The last attempt broke: due as soon as there is a connection.
     retry: bool,
-}
-
-/// What is remembered of a task.
-#[derive(Clone, Debug)]
-struct Entry {
-    task: TaskIndex,
-    grace_ms: Option<u64>,
-    slot: usize,
-    reading: bool,
-    /// Read apart from its slot: see [`Schedule::suspects`] and [`Schedule::too_large`].
-    apart: Option<Apart>,
-    /// The lock was free when last read, with or without confirmation.
-    free: bool,
-    /// When the lock was first seen free, until that is confirmed.
-    free_since: Option<Mono>,
-    /// When a switch was first seen to have vanished, until that is confirmed.
-    vanished_since: Option<Mono>,
-    /// The switches that were on, sorted.
-    on: Vec<User>,
-    /// When the grace is over of a gap that may have begun: with the lock free, or with a switch on. Which of them began it
-    /// only the state knows, so there may be several.
-    graces_over: Vec<Mono>,
-    /// Reads after deadlines since the last regular read.
-    deadline_reads: u8,
-    /// When to look whether the lock is still held after its deadline.
-    deadline_at: Option<Mono>,
-    proves_holders: bool,
-    /// Who held it in the newest reading.
-    holders: Vec<Holder>,
-    /// When a new holder cannot be a phantom any more.
-    proof_at: Option<Mono>,
-    /// The next extra read.
-    extra_at: Option<Mono>,
-}
-
-/// Why a task is not read together with its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Apart {
-    /// It may be the one with too large a reply.
-    Suspect,
-    /// It is.
-    TooLarge,
 }
 
 impl Schedule {
@@ -198,6 +151,7 @@ impl Schedule {
             entries: entries.collect(),
             slots,
             extras: BTreeSet::new(),
+            hints: Hints::new(tasks.len(), interval_ms),
             suspects: VecDeque::new(),
             too_large: BTreeSet::new(),
             skipped_sweep: None,
@@ -226,7 +180,11 @@ impl Schedule {
             if let (Some(at), false) = (entry.extra_at, entry.reading) {
                 new.extras.insert((at, position));
             }
+            if let (Some(at), false) = (entry.hint_at, entry.reading) {
+                new.hints.insert(at, position);
+            }
         }
+        new.hints.spend_as(&self.hints);
         let mut suspects = core::mem::take(&mut self.suspects);
         suspects.iter_mut().for_each(|group| group.retain(|task| new.position(*task).is_some()));
         suspects.retain(|group| !group.is_empty());
@@ -239,7 +197,8 @@ impl Schedule {
         let ticks = self.slots.iter().map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
         let suspects = self.suspects.front().map(|_| Mono(0));
         let again = self.too_large.first().map(|(at, _)| *at);
-        ticks.chain(self.extras.first().map(|(at, _)| *at)).chain(suspects).chain(again).min()
+        let extras = self.extras.first().map(|(at, _)| *at);
+        ticks.chain(extras).chain(suspects).chain(again).chain(self.hints.next_at()).min()
     }
 
     /// The next instant at which [`Schedule::missed`] has something to say: when to look again while there is no connection.
@@ -293,6 +252,30 @@ impl Schedule {
         entry.observe_switches(sent, switches);
         let at = entry.next_extra(sent);
         self.plan_extra(position, at);
+    }
+
+    /// A key of `task` may have changed: it is due at once, or as soon as the budget of hints allows. A hint is no evidence of
+    /// anything.
+    pub fn hint(&mut self, task: TaskIndex, now: Mono) -> Hinted {
+        let Some(position) = self.position(task) else { return Hinted::Foreign };
+        let Some(entry) = self.entries.get_mut(position) else { return Hinted::Foreign };
+        if entry.hint_at.is_some() || entry.apart.is_some() {
+            return Hinted::Coalesced;
+        }
+        let at = entry.next_hint(now);
+        entry.hint_at = Some(at);
+        if !entry.reading {
+            self.hints.insert(at, position);
+        }
+        Hinted::Planned
+    }
+
+    /// Any key may have changed.
+    pub fn hint_all(&mut self, now: Mono) {
+        let tasks: Vec<TaskIndex> = self.entries.iter().map(|entry| entry.task).collect();
+        for task in tasks {
+            self.hint(task, now);
+        }
     }
 
     /// `batch` is over, and there is no reason to hurry.
@@ -371,6 +354,7 @@ impl Schedule {
             if let Some(at) = entry.extra_at {
                 self.extras.remove(&(at, position));
             }
+            self.hints.answer(entry, position);
         }
         if tasks.is_empty() && withheld.is_empty() && !self.entries.is_empty() {
             return None;
@@ -388,28 +372,50 @@ impl Schedule {
         }
         let tasks = self.suspects.pop_front()?;
         for task in &tasks {
-            if let Some(entry) = self.position(*task).and_then(|position| self.entries.get_mut(position)) {
+            let Some(position) = self.position(*task) else { continue };
+            if let Some(entry) = self.entries.get_mut(position) {
                 entry.reading = true;
+                self.hints.answer(entry, position);
             }
         }
         Some(Batch { kind: BatchKind::Suspects, tasks, withheld: Vec::new(), with_extras: true })
     }
 
     fn due_extras(&mut self, now: Mono) -> Option<Batch> {
-        self.extras.first().filter(|(at, _)| *at <= now)?;
-        let until = now.plus_ms(GATHER_MS);
+        let are_due = self.extras.first().is_some_and(|(at, _)| *at <= now);
         let mut tasks = Vec::new();
-        while let Some((_, position)) = self.extras.first().copied().filter(|(at, _)| *at <= until)
-            && tasks.len() < BATCH_TASKS
-        {
-            self.extras.pop_first();
-            if let Some(entry) = self.entries.get_mut(position) {
+        if are_due {
+            let until = now.plus_ms(GATHER_MS);
+            while let Some((_, position)) = self.extras.first().copied().filter(|(at, _)| *at <= until)
+                && tasks.len() < BATCH_TASKS
+            {
+                self.extras.pop_first();
+                if let Some(entry) = self.entries.get_mut(position) {
+                    entry.reading = true;
+                    entry.extra_at = None;
+                    self.hints.answer(entry, position);
+                    tasks.push(entry.task);
+                }
+            }
+        }
+        // Where a batch goes out anyway, what was hinted at goes with it.
+        if are_due || self.hints.may_send(now) {
+            let hinted = self.hints.take_due(BATCH_TASKS - tasks.len(), now);
+            if !are_due && !hinted.is_empty() {
+                self.hints.sent(now);
+            }
+            for position in hinted {
+                let Some(entry) = self.entries.get_mut(position) else { continue };
                 entry.reading = true;
-                entry.extra_at = None;
+                entry.follow_hint(now);
+                if let Some(at) = entry.extra_at {
+                    self.extras.remove(&(at, position));
+                }
                 tasks.push(entry.task);
             }
         }
-        Some(Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new(), with_extras: false })
+        let batch = Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new(), with_extras: false };
+        (!batch.tasks.is_empty()).then_some(batch)
     }
 
     /// Replaces the next extra read of an entry.
@@ -431,6 +437,9 @@ impl Schedule {
             }
             if let Some(entry) = self.entries.get_mut(position) {
                 entry.apart = apart;
+                if apart.is_some() {
+                    self.hints.answer(entry, position);
+                }
             }
         }
     }
@@ -445,6 +454,9 @@ impl Schedule {
             let Some(position) = self.position(*task) else { continue };
             let Some(entry) = self.entries.get_mut(position) else { continue };
             entry.reading = false;
+            if let Some(at) = entry.hint_at {
+                self.hints.insert(at, position);
+            }
             let planned = entry.extra_at;
             self.plan_extra(position, planned);
         }
@@ -468,110 +480,6 @@ impl Slot {
         self.sweep = self.sweep.saturating_add(passed);
         passed
     }
-}
-
-impl Entry {
-    fn new(watched: Watched, slot: usize) -> Entry {
-        Entry {
-            task: watched.task,
-            grace_ms: watched.grace_ms,
-            slot,
-            reading: false,
-            apart: None,
-            free: false,
-            free_since: None,
-            vanished_since: None,
-            on: Vec::new(),
-            graces_over: Vec::new(),
-            deadline_reads: 0,
-            deadline_at: None,
-            proves_holders: watched.proves_holders,
-            holders: Vec::new(),
-            proof_at: None,
-            extra_at: None,
-        }
-    }
-
-    /// When to read again beside the rhythm, as of a read at `sent`.
-    fn next_extra(&mut self, sent: Mono) -> Option<Mono> {
-        let grace = self.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
-        let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
-        let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
-        let deadline = self.deadline_at.filter(|at| *at > sent);
-        let proof = self.proof_at.filter(|at| *at > sent);
-        [confirmation, deadline, grace, proof].into_iter().flatten().min()
-    }
-
-    fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
-        match lock {
-            LockReading::Held(held) => {
-                if self.proves_holders && !clients_meet(&self.holders, &held.holders) {
-                    self.holders.clone_from(&held.holders);
-                    self.proof_at = Some(sent.plus_ms(PHANTOM_MS + AFTER_PHANTOM_MS));
-                }
-                self.free = false;
-                self.free_since = None;
-                self.graces_over.clear();
-            }
-            LockReading::Free if !self.free => {
-                self.holders.clear();
-                self.proof_at = None;
-                self.free = true;
-                self.free_since = Some(sent);
-                self.gap_may_begin(sent);
-            }
-            LockReading::Free => self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS),
-            LockReading::Unknown(_) => {}
-        }
-    }
-
-    fn observe_switches(&mut self, sent: Mono, switches: Option<&SwitchesReading>) {
-        let Some(SwitchesReading::Read { switches, .. }) = switches else { return };
-        let gone = |user: &User| switches.binary_search_by(|(other, _)| other.cmp(user)).is_err();
-        if self.on.iter().any(gone) {
-            self.vanished_since = Some(sent);
-        } else {
-            self.vanished_since = self.vanished_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS);
-        }
-        let on = || switches.iter().filter(|(_, switch)| *switch == Switch::On).map(|(user, _)| user);
-        if self.free && self.on.is_empty() && on().next().is_some() {
-            self.gap_may_begin(sent);
-        }
-        if !on().eq(self.on.iter()) {
-            self.on = on().cloned().collect();
-        }
-    }
-
-    fn gap_may_begin(&mut self, at: Mono) {
-        let Some(grace_ms) = self.grace_ms else { return };
-        // Nothing is said before the lock is confirmed to be free.
-        let over = at.plus_ms(grace_ms.max(CONFIRMS_MS));
-        // Of too many, the first and the newest are kept: the gap that is over first, and the one that lasts.
-        self.graces_over.truncate(GRACES_MAX - 1);
-        if self.graces_over.last() != Some(&over) {
-            self.graces_over.push(over);
-        }
-    }
-
-    /// The next instant at which a grace is over, as of a read at `sent`. What that read could see is done with.
-    fn next_grace(&mut self, sent: Mono) -> Option<Mono> {
-        self.graces_over.retain(|over| *over >= sent);
-        self.graces_over.first().copied()
-    }
-
-    /// Counts a read after a deadline, as long as there were not too many.
-    fn may_chase_deadline(&mut self) -> bool {
-        self.deadline_reads = self.deadline_reads.saturating_add(1);
-        self.deadline_reads <= DEADLINE_READS
-    }
-}
-
-/// When to look whether the lock is still held after its deadline.
-fn deadline_read(sent: Mono, server: ServerTime, lock: &LockReading) -> Option<Mono> {
-    let LockReading::Held(held) = lock else { return None };
-    let Deadline::At(deadline) = held.deadline else { return None };
-    let left_ms = u64::try_from(deadline.since_ms(server)).ok().filter(|left_ms| *left_ms > 0)?;
-    Some(sent.plus_ms(left_ms).plus_ms(AFTER_DEADLINE_MS))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::event::{End, Fate, Party, SplitKind};
 use crate::histogram::Histogram;
-use crate::input::{Generation, Role, SentinelWord};
+use crate::input::{Generation, Role, SentinelWord, WakeUps};
 use crate::reading::{Holder, Mode, Unknown, User};
 use crate::spec::{Codec, RedisSpec, TaskSpec};
 use crate::time::{Mono, ServerTime};
@@ -320,6 +320,8 @@ pub struct NodeView {
     pub deadline_lag_ms: Option<u64>,
     /// Its version, as it says.
     pub version: Option<Arc<str>>,
+    /// Whether it tells of changes, and what came of that in all; `None` where it is not asked to.
+    pub wake_ups: Option<WakeUps>,
 }
 
 /// Sums and counts of one redis.

@@ -13,6 +13,9 @@ use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
 /// The user that is suggested where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
 
+/// The channel that makes a server bound what it keeps for who listens to wake-ups; nobody speaks on it.
+pub(crate) const WAKE_UPS_CHANNEL: &str = "lockwatch:wake-ups";
+
 /// What is sent to a Sentinel.
 const SENTINEL_COMMANDS: [&str; 7] =
     ["auth", "client|setname", "hello", "ping", "sentinel|get-master-addr-by-name", "sentinel|replicas", "subscribe"];
@@ -121,6 +124,9 @@ fn rule_for(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> AclRu
     words.extend(needs.commands.iter().map(|command| format!("+{command}").into_bytes()));
     let read = if version >= ServerVersion::V7_0 { "%R~" } else { "~" };
     words.extend(needs.patterns.iter().map(|pattern| [read.as_bytes(), pattern].concat()));
+    if redis.wake_ups && version >= ServerVersion::V6_2 {
+        words.push(format!("&{WAKE_UPS_CHANNEL}").into_bytes());
+    }
     AclRule { redis: Arc::clone(&redis.name), notes: notes(redis, version, needs), line: line(&words) }
 }
 
@@ -223,6 +229,9 @@ impl Needs {
         let sharded = in_cluster && version >= ServerVersion::V7_0;
         let mut needs = Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), sharded, widened: false };
         needs.send(&["auth", "client|setname", "echo", "hello", "info", "ping", "pttl", "role", "time"]);
+        if redis.wake_ups {
+            needs.send(&["client|tracking", "subscribe"]);
+        }
         if redis.db != 0 {
             needs.send(&["select"]);
         }

@@ -67,6 +67,7 @@ fn read_one(
     let interval = block.or("interval", INTERVAL, duration(INTERVAL_MIN));
     let timeout = block.or("timeout", TIMEOUT, duration(TIMEOUT_MIN));
     let assume_master = block.or("assume_master", false, flag);
+    let wake_ups = block.or("wake_ups", true, flag);
     let (servers, db) = servers?;
     let assume_master = assume_master?;
     if assume_master && servers.kind() != RedisKind::Standalone {
@@ -80,5 +81,6 @@ fn read_one(
         interval: interval?,
         timeout: timeout?,
         assume_master,
+        wake_ups: wake_ups?,
     })
 }

@@ -44,6 +44,7 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         "interval",
         "timeout",
         "assume_master",
+        "wake_ups",
     ],
     not_yet: &[("tls", "use a server that is reached by plain TCP")],
     otherwise: &[

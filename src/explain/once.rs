@@ -12,7 +12,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::{Explanation, Seen, Trace, Watched, explanation, no_such_task};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, RedisConfig};
 use crate::engine::{Engine, INPUTS};
 use crate::exchange::Desk;
 use crate::sampler::{self, Assignment};
@@ -40,7 +40,8 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let task = config.tasks.iter().find(|task| &*task.name == name);
     let task = Arc::clone(task.ok_or_else(|| no_such_task(name, names()))?);
     let redis = config.redises.get(usize::from(task.redis.0));
-    let redis = redis.ok_or_else(|| no_such_task(name, names()))?.clone();
+    // One look needs nobody to tell of changes.
+    let redis = RedisConfig { wake_ups: false, ..redis.ok_or_else(|| no_such_task(name, names()))?.clone() };
     let (kind, patience) = (redis.servers.kind(), (redis.timeout + SLACK).min(LOOK_MAX));
 
     let clock = Clock::start();

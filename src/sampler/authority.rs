@@ -207,7 +207,7 @@ fn planned(at: HostPort, duty: Duty) -> Planned {
 
 /// Whether connections made for one configuration serve the other too.
 pub(super) fn same_servers(a: &RedisConfig, b: &RedisConfig) -> bool {
-    let RedisConfig { name: _, servers, db, login, interval: _, timeout, assume_master } = a;
+    let RedisConfig { name: _, servers, db, login, interval: _, timeout, assume_master, wake_ups: _ } = a;
     (servers, db, login, timeout, assume_master) == (&b.servers, &b.db, &b.login, &b.timeout, &b.assume_master)
 }
 

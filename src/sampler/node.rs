@@ -25,6 +25,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::authority::Duty;
 use super::link::{Dialled, Link};
 use super::question::{Answer, Kept, Question};
+use super::wake_ups::{Filter, Hints, WakeUps};
 use super::{Gone, Out, spec, unreadable};
 use crate::clock::Clock;
 use crate::config::{Endpoint, RedisConfig, ms};
@@ -64,6 +65,7 @@ pub(super) struct Node {
     /// The batch that goes out with the greeting of the dial under way.
     opening: Option<Flying>,
     nonces: u64,
+    wake_ups: WakeUps,
 }
 
 /// Parts of tasks whose locks live on the server `of`.
@@ -106,6 +108,7 @@ pub(super) struct Landing {
 pub(super) enum News {
     Dialled(Dialled),
     Landed(Result<Landing, JoinError>),
+    Hinted(Hints),
 }
 
 /// What others have to know of it.
@@ -121,6 +124,8 @@ pub(super) struct Heard {
     pub(super) read: Option<Vec<TaskIndex>>,
     /// Switches of locks that live on another server: which, when they were asked for, of which task.
     pub(super) switches: Vec<(Arc<str>, Mono, TaskIndex, SwitchesReading)>,
+    /// It told of changes.
+    pub(super) hints: Option<Hints>,
 }
 
 async fn ask(connection: Arc<redis::Connection>, commands: Vec<Command>, clock: Clock) -> Landing {
@@ -149,6 +154,7 @@ impl Node {
             caps: None,
             opening: None,
             nonces: 0,
+            wake_ups: WakeUps::default(),
         }
     }
 
@@ -209,6 +215,27 @@ impl Node {
         self.duty.own.iter().map(watched).collect()
     }
 
+    /// Has the server tell of changes that `filter` lets through, if it decides.
+    pub(super) fn listen(&mut self, filter: Option<&Arc<Filter>>, clock: Clock) {
+        let filter = filter.filter(|_| self.duty.standing == Standing::Decides);
+        self.wake_ups.follow(&self.endpoint, filter, self.link.connection().is_some(), clock);
+    }
+
+    /// A key of `task` has changed, as some server says: if its lock is read here, it is read at once.
+    pub(super) fn hint(&mut self, task: TaskIndex, now: Mono) {
+        if self.duty.standing == Standing::Decides && self.owns(task) {
+            let hinted = self.schedule.hint(task, now);
+            self.wake_ups.count_hint(hinted);
+        }
+    }
+
+    /// Any key may have changed.
+    pub(super) fn hint_all(&mut self, now: Mono) {
+        if self.duty.standing == Standing::Decides {
+            self.schedule.hint_all(now);
+        }
+    }
+
     /// Takes in switches of one of its locks that live on another server.
     pub(super) fn observe_switches(&mut self, task: TaskIndex, sent: Mono, switches: &SwitchesReading) {
         self.schedule.observe_switches(task, sent, Some(switches));
@@ -243,6 +270,9 @@ impl Node {
     /// Does all that is due now.
     pub(super) async fn launch(&mut self, out: &Out) -> Result<(), Gone> {
         let now = out.clock.now();
+        if let Some(news) = self.wake_ups.take_news(now) {
+            out.news(&self.address, news).await?;
+        }
         if self.link.is_due(now) {
             let opening = self.opening(now, out);
             self.link.dial(&self.endpoint, opening, now);
@@ -319,10 +349,12 @@ impl Node {
         if let Poll::Ready(dialled) = self.link.poll_dialled(context) {
             return Poll::Ready(News::Dialled(dialled));
         }
-        match self.flights.front_mut() {
-            Some(flight) => Pin::new(&mut flight.reply).poll(context).map(News::Landed),
-            None => Poll::Pending,
+        if let Some(flight) = self.flights.front_mut()
+            && let Poll::Ready(landing) = Pin::new(&mut flight.reply).poll(context)
+        {
+            return Poll::Ready(News::Landed(landing));
         }
+        self.wake_ups.poll_hints(context).map(News::Hinted)
     }
 
     /// Takes in what came; says what others have to know of it.
@@ -330,6 +362,10 @@ impl Node {
         let heard = match news {
             News::Dialled(dialled) => self.greeted(dialled, out).await?,
             News::Landed(landing) => self.land(landing, out).await?,
+            News::Hinted(hints) => {
+                self.wake_ups.count(&hints);
+                return Ok(Heard { hints: Some(hints), ..Heard::default() });
+            }
         };
         if heard.role.is_some() && heard.role != self.role {
             self.role = heard.role;
@@ -532,6 +568,7 @@ impl Node {
     /// Gives the connection up, and with it all that is under way.
     async fn lose(&mut self, flying: Option<Flying>, why: Unknown, out: &Out) -> Result<Heard, Gone> {
         self.lost = Some(why);
+        self.wake_ups.is_up(false);
         self.link.give_up(out.clock.now());
         let others = self.flights.drain(..).map(|flight| flight.flying);
         let all: Vec<Flying> = flying.into_iter().chain(others).collect();
@@ -568,6 +605,7 @@ impl Node {
                     "connected"
                 );
                 self.link.made(connection, out.clock.now());
+                self.wake_ups.is_up(true);
                 out.news(&self.address, NodeNewsKind::Connected { version, role }).await?;
                 let as_before = self.caps.replace(caps) == Some(caps);
                 match (opening, opened) {

@@ -18,5 +18,6 @@ fn config(port: u16) -> RedisConfig {
         interval: Duration::from_millis(100),
         timeout: Duration::from_millis(500),
         assume_master: false,
+        wake_ups: false,
     }
 }

@@ -68,6 +68,7 @@ fn new_node(address: &str) -> NodeView {
         locks_behind: None,
         deadline_lag_ms: None,
         version: None,
+        wake_ups: None,
     }
 }
 

@@ -3,8 +3,11 @@ use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::entry::{DEADLINE_READS, GRACES_MAX};
 use super::*;
-use crate::reading::{Beside, Extras, Held, Holder, Mode, Unknown};
+use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, Unknown, User};
+
+mod hints;
 
 /// What the imagined server answers at an instant: the lock, and the switches that exist (with `+` in front: on).
 type Answer = (LockReading, &'static [&'static str]);

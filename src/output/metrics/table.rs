@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use lockwatch_model::event::{End, Fate, SplitKind};
 use lockwatch_model::histogram::Histogram;
-use lockwatch_model::input::Role;
+use lockwatch_model::input::{Role, WakeUpState};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, TaskView};
 use lockwatch_model::spec::RedisKind;
@@ -190,6 +190,26 @@ pub static TABLE: &[Metric] = &[
     nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if the configuration vouches for it.", |r, emit| each_node(r, emit, |n| n.role_verified.map(flag))),
     nodes("lockwatch_redis_locks_behind", "Watched locks whose newest deadline a replica does not have yet; absent where nothing was compared.", |r, emit| each_node(r, emit, |n| n.locks_behind.map(Count))),
     nodes("lockwatch_redis_deadline_lag_seconds", "How far a replica's deadline is behind, of the watched lock where it is farthest.", |r, emit| each_node(r, emit, |n| n.deadline_lag_ms.map(Ms))),
+    nodes("lockwatch_redis_wake_ups", "1 while this server tells of changed keys, 0 while it refuses or cannot, so that changes are seen by polling alone; absent where it is not asked to.", |r, emit| each_node(r, emit, |n| n.wake_ups.map(|it| flag(it.state == WakeUpState::On)))),
+    Metric {
+        name: "lockwatch_redis_hints_total",
+        help: "Changed keys that a server told of, by what came of it: a read, none because the task was to be read already, none because the key is no task's.",
+        source: Source::Redis(Reading::Counters(&["address", "outcome"], |r, emit| {
+            for (node, hints) in r.nodes.iter().filter_map(|node| Some((node, node.wake_ups?))) {
+                let address = escape(node.address.as_bytes());
+                for (outcome, count) in [("read", hints.read), ("coalesced", hints.coalesced), ("foreign", hints.foreign)] {
+                    emit(&[("address", &address), ("outcome", outcome)], Count(count));
+                }
+            }
+        })),
+    },
+    Metric {
+        name: "lockwatch_redis_wake_up_reconnects_total",
+        help: "Times it was begun anew to listen to a server's changes.",
+        source: Source::Redis(Reading::Counters(&["address"], |r, emit| {
+            each_node(r, emit, |n| n.wake_ups.map(|it| Count(it.connects.saturating_sub(1))));
+        })),
+    },
     Metric {
         name: "lockwatch_redis_sample_duration_seconds",
         help: "Round trips of batches.",

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::input::{self, Role};
+use lockwatch_model::input::{self, Role, WakeUpState};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::spec::RedisIndex;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,22 @@ enum NewsKind {
     Connected { version: Option<String>, role: Option<Word<Role>> },
     Failed { why: Word<Unknown> },
     TickSkipped,
+    WakeUps(Option<WakeUps>),
+}
+
+/// How a server's telling of changes stands, and what came of it since that was told last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WakeUps {
+    state: Word<WakeUpState>,
+    #[serde(default, skip_serializing_if = "is_default")]
+    connects: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    read: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    coalesced: u64,
+    #[serde(default, skip_serializing_if = "is_default")]
+    foreign: u64,
 }
 
 impl From<&input::NodeNews> for News {
@@ -35,6 +51,15 @@ impl From<&input::NodeNews> for News {
             },
             input::NodeNewsKind::Failed { why } => NewsKind::Failed { why: Word(*why) },
             input::NodeNewsKind::TickSkipped => NewsKind::TickSkipped,
+            input::NodeNewsKind::WakeUps(wake_ups) => NewsKind::WakeUps(wake_ups.map(
+                |input::WakeUps { state, connects, read, coalesced, foreign }| WakeUps {
+                    state: Word(state),
+                    connects,
+                    read,
+                    coalesced,
+                    foreign,
+                },
+            )),
         };
         News { redis: redis.0, node: node.to_string(), kind }
     }
@@ -49,6 +74,15 @@ impl News {
             }
             NewsKind::Failed { why } => input::NodeNewsKind::Failed { why: why.0 },
             NewsKind::TickSkipped => input::NodeNewsKind::TickSkipped,
+            NewsKind::WakeUps(wake_ups) => input::NodeNewsKind::WakeUps(wake_ups.map(
+                |WakeUps { state, connects, read, coalesced, foreign }| input::WakeUps {
+                    state: state.0,
+                    connects,
+                    read,
+                    coalesced,
+                    foreign,
+                },
+            )),
         };
         input::NodeNews { epoch, redis: RedisIndex(redis), node: node.into(), kind }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use lockwatch_model::input::{Role, Standing};
+use lockwatch_model::input::{Role, Standing, WakeUpState};
 use lockwatch_model::reading::{Mode, Unknown};
 use lockwatch_model::spec::{Codec, RedisKind, SchemeKind};
 use serde::de::{self, Deserializer, MapAccess, Visitor};
@@ -100,7 +100,7 @@ macro_rules! by_word {
     } };
 }
 
-by_list!(Unknown, Codec, SchemeKind);
+by_list!(Unknown, Codec, SchemeKind, WakeUpState);
 by_word!(RedisKind { Standalone = "standalone", Replicated = "replicated", Sentinel = "sentinel", Cluster = "cluster" });
 by_word!(Role { Master = "master", Replica = "replica" });
 by_word!(Standing { Decides = "decides", Witness = "witness" });

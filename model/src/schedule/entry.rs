@@ -1,0 +1,193 @@
+//! One task in the schedule: what is remembered of its readings, and when it is to be read beside its rhythm.
+
+use alloc::vec::Vec;
+
+use super::Watched;
+use crate::reading::{Deadline, Holder, LockReading, Switch, SwitchesReading, User};
+use crate::spec::TaskIndex;
+use crate::split::clients_meet;
+use crate::time::{Mono, ServerTime};
+use crate::wake_ups::Bucket;
+use crate::witness::PHANTOM_MS;
+
+/// An answer this much later than the first confirms it.
+const CONFIRMS_MS: u64 = 250;
+/// When the confirming read is sent: late enough even if it shares a batch with reads that are due a little later.
+const CONFIRM_AFTER_MS: u64 = 260;
+/// How long after a deadline the lock is looked at.
+const AFTER_DEADLINE_MS: u64 = 20;
+/// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its batch may be early.
+const AFTER_GRACE_MS: u64 = 20;
+/// How long after a new holder can be no phantom any more the lock is looked at.
+const AFTER_PHANTOM_MS: u64 = 20;
+/// Most beginnings of gaps that are remembered of one task.
+pub(super) const GRACES_MAX: usize = 4;
+/// Most reads after deadlines between two regular reads of a task: a lease far shorter than the interval is not chased.
+pub(super) const DEADLINE_READS: u8 = 8;
+/// So many hints about one task in quick succession are followed at once: a lock taken and released is two.
+const HINTS_AT_ONCE: u32 = 4;
+/// And so many more each second: whoever renews without a pause must not be read without a pause.
+const HINTS_PER_S: u64 = 4;
+
+/// What is remembered of a task.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) task: TaskIndex,
+    pub(super) grace_ms: Option<u64>,
+    pub(super) slot: usize,
+    pub(super) reading: bool,
+    /// Read apart from its slot: see [`Schedule::suspects`] and [`Schedule::too_large`].
+    pub(super) apart: Option<Apart>,
+    /// The lock was free when last read, with or without confirmation.
+    pub(super) free: bool,
+    /// When the lock was first seen free, until that is confirmed.
+    pub(super) free_since: Option<Mono>,
+    /// When a switch was first seen to have vanished, until that is confirmed.
+    pub(super) vanished_since: Option<Mono>,
+    /// The switches that were on, sorted.
+    pub(super) on: Vec<User>,
+    /// When the grace is over of a gap that may have begun: with the lock free, or with a switch on. Which of them began it
+    /// only the state knows, so there may be several.
+    pub(super) graces_over: Vec<Mono>,
+    /// Reads after deadlines since the last regular read.
+    pub(super) deadline_reads: u8,
+    /// When to look whether the lock is still held after its deadline.
+    pub(super) deadline_at: Option<Mono>,
+    pub(super) proves_holders: bool,
+    /// Who held it in the newest reading.
+    pub(super) holders: Vec<Holder>,
+    /// When a new holder cannot be a phantom any more.
+    pub(super) proof_at: Option<Mono>,
+    /// The next extra read.
+    pub(super) extra_at: Option<Mono>,
+    /// A hint says that a key of it changed: not read before this.
+    pub(super) hint_at: Option<Mono>,
+    pub(super) hints: Bucket,
+}
+
+/// Why a task is not read together with its slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Apart {
+    /// It may be the one with too large a reply.
+    Suspect,
+    /// It is.
+    TooLarge,
+}
+
+impl Entry {
+    pub(super) fn new(watched: Watched, slot: usize) -> Entry {
+        Entry {
+            task: watched.task,
+            grace_ms: watched.grace_ms,
+            slot,
+            reading: false,
+            apart: None,
+            free: false,
+            free_since: None,
+            vanished_since: None,
+            on: Vec::new(),
+            graces_over: Vec::new(),
+            deadline_reads: 0,
+            deadline_at: None,
+            proves_holders: watched.proves_holders,
+            holders: Vec::new(),
+            proof_at: None,
+            extra_at: None,
+            hint_at: None,
+            hints: Bucket::full(HINTS_AT_ONCE),
+        }
+    }
+
+    /// When to read again beside the rhythm, as of a read at `sent`.
+    pub(super) fn next_extra(&mut self, sent: Mono) -> Option<Mono> {
+        let grace = self.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
+        let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
+        let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
+        let deadline = self.deadline_at.filter(|at| *at > sent);
+        let proof = self.proof_at.filter(|at| *at > sent);
+        [confirmation, deadline, grace, proof].into_iter().flatten().min()
+    }
+
+    pub(super) fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
+        match lock {
+            LockReading::Held(held) => {
+                if self.proves_holders && !clients_meet(&self.holders, &held.holders) {
+                    self.holders.clone_from(&held.holders);
+                    self.proof_at = Some(sent.plus_ms(PHANTOM_MS + AFTER_PHANTOM_MS));
+                }
+                self.free = false;
+                self.free_since = None;
+                self.graces_over.clear();
+            }
+            LockReading::Free if !self.free => {
+                self.holders.clear();
+                self.proof_at = None;
+                self.free = true;
+                self.free_since = Some(sent);
+                self.gap_may_begin(sent);
+            }
+            LockReading::Free => self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS),
+            LockReading::Unknown(_) => {}
+        }
+    }
+
+    pub(super) fn observe_switches(&mut self, sent: Mono, switches: Option<&SwitchesReading>) {
+        let Some(SwitchesReading::Read { switches, .. }) = switches else { return };
+        let gone = |user: &User| switches.binary_search_by(|(other, _)| other.cmp(user)).is_err();
+        if self.on.iter().any(gone) {
+            self.vanished_since = Some(sent);
+        } else {
+            self.vanished_since = self.vanished_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS);
+        }
+        let on = || switches.iter().filter(|(_, switch)| *switch == Switch::On).map(|(user, _)| user);
+        if self.free && self.on.is_empty() && on().next().is_some() {
+            self.gap_may_begin(sent);
+        }
+        if !on().eq(self.on.iter()) {
+            self.on = on().cloned().collect();
+        }
+    }
+
+    /// When a hint that comes at `now` may be followed.
+    pub(super) fn next_hint(&self, now: Mono) -> Mono {
+        self.hints.ready_at(1, HINTS_PER_S, now)
+    }
+
+    /// A hint is followed.
+    pub(super) fn follow_hint(&mut self, now: Mono) {
+        self.hints.take(1, HINTS_PER_S, HINTS_AT_ONCE, now);
+        self.hint_at = None;
+    }
+
+    fn gap_may_begin(&mut self, at: Mono) {
+        let Some(grace_ms) = self.grace_ms else { return };
+        // Nothing is said before the lock is confirmed to be free.
+        let over = at.plus_ms(grace_ms.max(CONFIRMS_MS));
+        // Of too many, the first and the newest are kept: the gap that is over first, and the one that lasts.
+        self.graces_over.truncate(GRACES_MAX - 1);
+        if self.graces_over.last() != Some(&over) {
+            self.graces_over.push(over);
+        }
+    }
+
+    /// The next instant at which a grace is over, as of a read at `sent`. What that read could see is done with.
+    fn next_grace(&mut self, sent: Mono) -> Option<Mono> {
+        self.graces_over.retain(|over| *over >= sent);
+        self.graces_over.first().copied()
+    }
+
+    /// Counts a read after a deadline, as long as there were not too many.
+    pub(super) fn may_chase_deadline(&mut self) -> bool {
+        self.deadline_reads = self.deadline_reads.saturating_add(1);
+        self.deadline_reads <= DEADLINE_READS
+    }
+}
+
+/// When to look whether the lock is still held after its deadline.
+pub(super) fn deadline_read(sent: Mono, server: ServerTime, lock: &LockReading) -> Option<Mono> {
+    let LockReading::Held(held) = lock else { return None };
+    let Deadline::At(deadline) = held.deadline else { return None };
+    let left_ms = u64::try_from(deadline.since_ms(server)).ok().filter(|left_ms| *left_ms > 0)?;
+    Some(sent.plus_ms(left_ms).plus_ms(AFTER_DEADLINE_MS))
+}
+

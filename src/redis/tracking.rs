@@ -1,0 +1,205 @@
+//! A connection on which a server tells of changed keys (`CLIENT TRACKING … BCAST`, RESP3). What it tells is not evidence of
+//! anything: it says that it is worth asking now. Nothing is kept: each key is shown to the caller where it stands in the buffer.
+
+mod wire;
+
+use std::time::Duration;
+
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::{Command, ServerError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use self::wire::{BUFFER_BYTES, Item, Scanner};
+use super::connect::{dial, password};
+use super::{Failure, convert};
+use crate::config::{Endpoint, Secret};
+
+/// A channel on which nobody ever speaks. A client that has subscribed to one counts as a subscriber, and a server bounds
+/// what it keeps for a subscriber that does not read (`client-output-buffer-limit pubsub`); for any other client it would keep
+/// everything, for as long as an agent stands still.
+const CHANNEL: &str = crate::config::acl::WAKE_UPS_CHANNEL;
+
+/// One step of the greeting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Auth,
+    Hello,
+    /// For people who look at `CLIENT LIST`.
+    Name,
+    Subscribe,
+    Track,
+    Ping,
+}
+
+/// What a server tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// This key changed, expired or was deleted, in whatever database.
+    Changed(&'a [u8]),
+    /// Any key may have changed: everything was deleted.
+    AllChanged,
+    /// It answers a ping.
+    Alive,
+}
+
+/// A server that tells of changes.
+#[derive(Debug)]
+pub struct Tracking {
+    stream: TcpStream,
+    scanner: Scanner,
+    buffer: Vec<u8>,
+    timeout: Duration,
+}
+
+impl Tracking {
+    /// Connects, logs in, and asks to be told of all keys that begin with one of `prefixes`. Any change from now on will be told.
+    ///
+    /// # Errors
+    /// Why the server will not tell: a [`Unknown::NoPermission`] or [`Unknown::ServerError`] is a refusal.
+    pub async fn start(endpoint: &Endpoint, prefixes: &[Vec<u8>]) -> Result<Tracking, Failure> {
+        let password = password(endpoint.login.password.as_ref()).await?;
+        let password = password.as_ref().map(Secret::expose);
+        let steps = greeting(endpoint.login.username.as_deref(), password, prefixes);
+        let request: Vec<u8> = steps.iter().flat_map(|(_, command)| redis::pack_command(&command.args)).collect();
+        let stream = dial(endpoint).await?;
+        let mut tracking = Tracking {
+            stream,
+            scanner: Scanner::default(),
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            timeout: endpoint.timeout,
+        };
+        let greeted = async {
+            tracking.send(&request).await?;
+            tracking.greeted(steps.into_iter().map(|(step, _)| step).collect()).await
+        };
+        timeout(endpoint.timeout, greeted).await.map_err(|_| Failure::new(Unknown::Timeout, "no reply"))??;
+        Ok(tracking)
+    }
+
+    /// Waits until each step has its answer.
+    async fn greeted(&mut self, steps: Vec<Step>) -> Result<(), Failure> {
+        let mut steps = steps.into_iter();
+        while !steps.as_slice().is_empty() {
+            self.fill().await?;
+            let mut failure = None;
+            self.scan(|item| {
+                let answered = match item {
+                    // What is told while the greeting goes on is told too early to matter.
+                    Item::Changed(_) | Item::AllChanged => return,
+                    Item::Subscribed => (steps.next() == Some(Step::Subscribe)).then_some(()),
+                    Item::Pong => (steps.next() == Some(Step::Ping)).then_some(()),
+                    Item::Reply => steps.next().map(|_| ()),
+                    Item::Error(line) => {
+                        let failed = steps.next().map(|step| refused(step, line));
+                        failure = failure.take().or(failed);
+                        Some(())
+                    }
+                };
+                if answered.is_none() {
+                    let strange = Failure::new(Unknown::Protocol, "these are no answers to the greeting");
+                    failure.get_or_insert(strange);
+                }
+            })?;
+            if let Some(failure) = failure {
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for a sign of life. Whatever changed before it was asked is told before it is answered.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn ping(&mut self) -> Result<(), Failure> {
+        let ping = redis::pack_command(&Command::new(["PING"]).args);
+        let sent = timeout(self.timeout, self.send(&ping)).await;
+        sent.map_err(|_| Failure::new(Unknown::Timeout, "cannot send"))?
+    }
+
+    /// Waits until something comes; it is to be taken then. May be dropped while it waits.
+    ///
+    /// # Errors
+    /// The connection broke.
+    pub async fn ready(&mut self) -> Result<(), Failure> {
+        self.fill().await
+    }
+
+    /// Shows to `each` what has come, in order.
+    ///
+    /// # Errors
+    /// The connection is of no use any more.
+    pub fn take(&mut self, mut each: impl FnMut(Told<'_>)) -> Result<(), Failure> {
+        let mut failure = None;
+        self.scan(|item| match item {
+            Item::Changed(key) => each(Told::Changed(key)),
+            Item::AllChanged => each(Told::AllChanged),
+            Item::Pong => each(Told::Alive),
+            Item::Error(line) => failure = Some(refused(Step::Ping, line)),
+            Item::Subscribed | Item::Reply => {}
+        })?;
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Shows whole items to `each`; what is left of a cut one stays in the buffer.
+    fn scan(&mut self, each: impl FnMut(Item<'_>)) -> Result<(), Failure> {
+        let used = self.scanner.scan(&self.buffer, each);
+        let used = used.ok_or_else(|| Failure::new(Unknown::Protocol, "the peer does not speak RESP3"))?;
+        self.buffer.drain(..used);
+        Ok(())
+    }
+
+    async fn fill(&mut self) -> Result<(), Failure> {
+        match self.stream.read_buf(&mut self.buffer).await {
+            Ok(0) => Err(Failure::new(Unknown::Closed, "the peer closed the connection")),
+            Ok(_) => Ok(()),
+            Err(error) => Err(Failure::new(Unknown::Closed, error)),
+        }
+    }
+
+    async fn send(&mut self, request: &[u8]) -> Result<(), Failure> {
+        self.stream.write_all(request).await.map_err(|error| Failure::new(Unknown::Closed, error))
+    }
+}
+
+fn greeting(username: Option<&str>, password: Option<&str>, prefixes: &[Vec<u8>]) -> Vec<(Step, Command)> {
+    let mut steps = Vec::new();
+    match (username, password) {
+        (Some(username), password) => {
+            steps.push((Step::Auth, Command::new(["AUTH", username, password.unwrap_or_default()])));
+        }
+        (None, Some(password)) => steps.push((Step::Auth, Command::new(["AUTH", password]))),
+        (None, None) => {}
+    }
+    let mut track: Vec<&[u8]> = vec![b"CLIENT", b"TRACKING", b"ON", b"BCAST"];
+    track.extend(prefixes.iter().flat_map(|prefix| [b"PREFIX".as_slice(), prefix]));
+    steps.extend([
+        (Step::Hello, Command::new(["HELLO", "3"])),
+        (Step::Name, Command::new(["CLIENT", "SETNAME", "lockwatch-wake-ups"])),
+        (Step::Subscribe, Command::new(["SUBSCRIBE", CHANNEL])),
+        (Step::Track, Command::new(track)),
+        (Step::Ping, Command::new(["PING"])),
+    ]);
+    steps
+}
+
+/// Why the server refused a step. The line itself is told only where it cannot repeat a secret.
+fn refused(step: Step, line: &[u8]) -> Failure {
+    let (code, detail) = line.split_at(line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()));
+    let error = ServerError { code: code.to_vec(), detail: detail.trim_ascii().to_vec() };
+    let why = match (step, convert::refusal(&error)) {
+        (Step::Auth, Unknown::ServerError) => Unknown::Auth,
+        (_, why) => why,
+    };
+    let what = match step {
+        Step::Auth => return Failure::new(why, "the login was refused"),
+        Step::Hello => "HELLO 3",
+        Step::Name => "CLIENT SETNAME",
+        Step::Subscribe => "SUBSCRIBE",
+        Step::Track => "CLIENT TRACKING",
+        Step::Ping => "PING",
+    };
+    Failure::new(why, format_args!("{what} was refused: {}", String::from_utf8_lossy(line)))
+}

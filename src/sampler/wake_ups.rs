@@ -1,0 +1,129 @@
+//! Server-assisted wake-ups of one server: asks it to tell of changed keys, and collects which tasks that concerns.
+//!
+//! All of it may fail at any moment, and then the tasks are read at their pace, as they are anyway. What is told is a hint
+//! that makes a read due, with all the checks of any other read; it is never evidence.
+
+mod filter;
+mod inbox;
+mod listen;
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use lockwatch_model::input::{NodeNewsKind, WakeUpState};
+use lockwatch_model::schedule::Hinted;
+use lockwatch_model::time::Mono;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+pub(super) use self::filter::Filter;
+pub(super) use self::inbox::Hints;
+use self::inbox::{Inbox, Signal};
+use self::listen::{Gate, listen};
+use crate::clock::Clock;
+use crate::config::Endpoint;
+
+/// What was counted is told no more often than this.
+const NEWS_EVERY_MS: u64 = 1_000;
+
+/// The wake-ups of one server: listening, or not wanted.
+#[derive(Default)]
+pub(super) struct WakeUps {
+    listening: Option<Listening>,
+    /// What the engine has not been told yet.
+    news: lockwatch_model::input::WakeUps,
+    is_told: Option<WakeUpState>,
+    told_at: Mono,
+}
+
+struct Listening {
+    gate: watch::Sender<Gate>,
+    inbox: Arc<Inbox>,
+    signal: Signal,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl WakeUps {
+    /// Listens to `endpoint` for what concerns the tasks of `filter` from now on, while `is_up`: while the server is asked at
+    /// all. Without a filter it does not listen.
+    pub(super) fn follow(&mut self, endpoint: &Endpoint, filter: Option<&Arc<Filter>>, is_up: bool, clock: Clock) {
+        let Some(filter) = filter else {
+            self.listening = None;
+            return;
+        };
+        let gate = Gate { is_up, filter: Arc::clone(filter) };
+        match &self.listening {
+            Some(listening) => {
+                listening.gate.send_if_modified(|old| {
+                    let differs = *old != gate;
+                    *old = gate;
+                    differs
+                });
+            }
+            None => self.listening = Some(Listening::start(endpoint.clone(), gate, clock)),
+        }
+    }
+
+    /// The server is asked at present, or not.
+    pub(super) fn is_up(&self, is_up: bool) {
+        if let Some(listening) = &self.listening {
+            listening.gate.send_if_modified(|gate| std::mem::replace(&mut gate.is_up, is_up) != is_up);
+        }
+    }
+
+    /// Waits for hints, or for another state.
+    pub(super) fn poll_hints(&mut self, context: &mut Context<'_>) -> Poll<Hints> {
+        let Some(listening) = &mut self.listening else { return Poll::Pending };
+        listening.signal.poll(context).map(|()| listening.inbox.take())
+    }
+
+    /// Counts what came beside the hints themselves.
+    pub(super) fn count(&mut self, hints: &Hints) {
+        self.news.state = hints.state;
+        self.news.connects += hints.connects;
+        self.news.coalesced += hints.coalesced;
+        self.news.foreign += hints.foreign;
+    }
+
+    /// Counts what became of a hint.
+    pub(super) fn count_hint(&mut self, hinted: Hinted) {
+        match hinted {
+            Hinted::Planned => self.news.read += 1,
+            Hinted::Coalesced => self.news.coalesced += 1,
+            Hinted::Foreign => self.news.foreign += 1,
+        }
+    }
+
+    /// What the engine is to be told now: at once of another state, now and then of what was counted.
+    pub(super) fn take_news(&mut self, now: Mono) -> Option<NodeNewsKind> {
+        let state = self.listening.is_some().then_some(self.news.state);
+        let news = std::mem::take(&mut self.news);
+        self.news.state = news.state;
+        let counted = lockwatch_model::input::WakeUps { state: news.state, ..Default::default() } != news;
+        let is_due = counted && now.since_ms(self.told_at) >= NEWS_EVERY_MS;
+        match state {
+            Some(_) if state != self.is_told || is_due => {
+                (self.is_told, self.told_at) = (state, now);
+                Some(NodeNewsKind::WakeUps(Some(news)))
+            }
+            None if self.is_told.is_some() => {
+                self.is_told = None;
+                Some(NodeNewsKind::WakeUps(None))
+            }
+            _ => {
+                self.news = news;
+                None
+            }
+        }
+    }
+}
+
+impl Listening {
+    fn start(endpoint: Endpoint, gate: Gate, clock: Clock) -> Listening {
+        let (inbox, signal) = Inbox::new(&gate.filter);
+        let inbox = Arc::new(inbox);
+        let (gate, gates) = watch::channel(gate);
+        let task = tokio::spawn(listen(endpoint, gates, Arc::clone(&inbox), clock));
+        Listening { gate, inbox, signal, _task: AbortOnDropHandle::new(task) }
+    }
+}

@@ -1,0 +1,217 @@
+//! Listens to one server for as long as that is wanted and possible, and begins again when it breaks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch_model::input::WakeUpState;
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::time::Mono;
+use lockwatch_model::wake_ups::Flood;
+use tokio::sync::watch;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+
+use super::Filter;
+use super::inbox::Inbox;
+use crate::clock::Clock;
+use crate::config::Endpoint;
+use crate::redis::{Failure, Told, Tracking};
+use crate::sampler::pace::Pace;
+
+/// How often the server is asked for a sign of life. It tells nothing while nothing changes, and nothing when it is gone.
+const PING_EVERY: Duration = Duration::from_secs(1);
+/// A server that refuses is asked again so much later: somebody may have given the permission.
+const REFUSED_AGAIN: Duration = Duration::from_secs(600);
+/// One that cannot be reached for this, though it answers other questions, so much later.
+const LOST_AGAIN: Duration = Duration::from_secs(60);
+/// That is so after so many attempts.
+const ATTEMPTS: u32 = 5;
+
+/// Whether to listen, and for what.
+#[derive(Clone, Debug)]
+pub(super) struct Gate {
+    /// The server answers other questions.
+    pub(super) is_up: bool,
+    pub(super) filter: Arc<Filter>,
+}
+
+impl PartialEq for Gate {
+    fn eq(&self, other: &Gate) -> bool {
+        self.is_up == other.is_up && Arc::ptr_eq(&self.filter, &other.filter)
+    }
+}
+
+/// Why it does not listen any more.
+enum End {
+    /// Nobody wants it any more.
+    Over,
+    /// It is to begin anew at once, or when the gate opens.
+    Changed,
+    Failed(Failure),
+    /// The server told of too much; it is left alone for this long.
+    Flooded(Duration),
+}
+
+/// What was last said in the log about it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Said {
+    Nothing,
+    On,
+    Off(Unknown),
+}
+
+/// Listens until nobody wants it any more. What is told goes to `inbox`.
+pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>, inbox: Arc<Inbox>, clock: Clock) {
+    let mut pace = Pace::default();
+    let (mut failures, mut said) = (0, Said::Nothing);
+    let mut flood = Flood::new(0, 1);
+    loop {
+        let Ok(gate) = gates.wait_for(|gate| gate.is_up).await.map(|gate| gate.clone()) else { return };
+        flood.change(gate.filter.len(), gate.filter.interval_ms);
+        pace.dialled(clock.now());
+        let started = tokio::select! {
+            started = Tracking::start(&endpoint, &gate.filter.prefixes) => started,
+            changed = closed(&mut gates) => match changed {
+                Ok(()) => continue,
+                Err(_) => return,
+            },
+        };
+        let end = match started {
+            Ok(tracking) => {
+                pace.succeeded();
+                failures = 0;
+                if said != Said::On {
+                    let prefixes = gate.filter.prefixes.len();
+                    tracing::info!(node = %endpoint.at, prefixes, "the server tells of changes");
+                    said = Said::On;
+                }
+                inbox.refilter(&gate.filter);
+                inbox.stands(WakeUpState::On);
+                follow(tracking, gate.filter, &endpoint, &mut gates, &inbox, &mut flood, clock).await
+            }
+            Err(failure) => End::Failed(failure),
+        };
+        let again = match end {
+            End::Over => return,
+            End::Changed => {
+                inbox.stands(WakeUpState::Connecting);
+                continue;
+            }
+            End::Flooded(pause) => {
+                let limit = flood.per_s();
+                tracing::warn!(node = %endpoint.at, limit, ?pause, "the server tells of so many changes that polling costs less");
+                said = Said::Nothing;
+                inbox.stands(WakeUpState::Flooded);
+                Instant::now() + pause
+            }
+            End::Failed(failure) => {
+                failures += 1;
+                let refused = is_refusal(failure.why);
+                if said != Said::Off(failure.why) && (refused || said != Said::On || failures > 1) {
+                    let remedy = remedy(failure.why);
+                    tracing::warn!(node = %endpoint.at, %failure, remedy, "the server does not tell of changes: polling goes on");
+                    said = Said::Off(failure.why);
+                }
+                inbox.stands(if refused { WakeUpState::Refused } else { WakeUpState::Lost });
+                match (refused, failures) {
+                    (true, _) => Instant::now() + REFUSED_AGAIN,
+                    (false, ATTEMPTS..) => Instant::now() + LOST_AGAIN,
+                    (false, _) => clock.instant(pace.next_dial(clock.now(), fastrand::f64())),
+                }
+            }
+        };
+        sleep_until(again).await;
+    }
+}
+
+/// Takes in what the server tells, until that ends.
+async fn follow(
+    mut tracking: Tracking,
+    mut filter: Arc<Filter>,
+    endpoint: &Endpoint,
+    gates: &mut watch::Receiver<Gate>,
+    inbox: &Inbox,
+    flood: &mut Flood,
+    clock: Clock,
+) -> End {
+    let mut pings = interval(PING_EVERY);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut asked: Option<Mono> = None;
+    loop {
+        tokio::select! {
+            told = tracking.ready() => {
+                if let Err(failure) = told {
+                    return End::Failed(failure);
+                }
+                let mut changes = 0;
+                let taken = inbox.mark(|mark| tracking.take(|told| match told {
+                    Told::Changed(key) => {
+                        changes += 1;
+                        mark(Some(key));
+                    }
+                    Told::AllChanged => {
+                        changes += 1;
+                        mark(None);
+                    }
+                    Told::Alive => asked = None,
+                }));
+                if let Err(failure) = taken {
+                    return End::Failed(failure);
+                }
+                if let Some(pause_ms) = flood.told(changes, clock.now()) {
+                    return End::Flooded(Duration::from_millis(pause_ms));
+                }
+            }
+            _ = pings.tick() => {
+                let now = clock.now();
+                match asked {
+                    Some(since) if now.since_ms(since) > crate::config::ms(endpoint.timeout) => {
+                        let why = format!("no sign of life within {:?}", endpoint.timeout);
+                        return End::Failed(Failure { why: Unknown::Timeout, detail: why });
+                    }
+                    Some(_) => {}
+                    None => {
+                        asked = Some(now);
+                        if let Err(failure) = tracking.ping().await {
+                            return End::Failed(failure);
+                        }
+                    }
+                }
+            }
+            changed = gates.changed() => {
+                if changed.is_err() {
+                    return End::Over;
+                }
+                let gate = gates.borrow_and_update().clone();
+                if !gate.is_up || gate.filter.prefixes != filter.prefixes {
+                    return End::Changed;
+                }
+                filter = gate.filter;
+                flood.change(filter.len(), filter.interval_ms);
+                inbox.refilter(&filter);
+            }
+        }
+    }
+}
+
+/// Returns when the gate is shut, or an error when nobody wants to listen any more.
+async fn closed(gates: &mut watch::Receiver<Gate>) -> Result<(), watch::error::RecvError> {
+    gates.wait_for(|gate| !gate.is_up).await.map(|_| ())
+}
+
+/// Whether the server could answer, but will not.
+fn is_refusal(why: Unknown) -> bool {
+    matches!(why, Unknown::NoPermission | Unknown::ServerError | Unknown::Protocol | Unknown::Auth)
+}
+
+/// What a person can do about it.
+fn remedy(why: Unknown) -> &'static str {
+    match why {
+        Unknown::NoPermission => {
+            "give the user the ACL line that `lockwatch acl` prints, or set `wake_ups: false` for this redis"
+        }
+        Unknown::ServerError | Unknown::Protocol => {
+            "wake-ups need Redis 6.0 or later and no proxy that refuses RESP3; else set `wake_ups: false` for this redis"
+        }
+        other => other.remedy(),
+    }
+}
