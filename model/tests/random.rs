@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use lockwatch_model::event::{Event, EventKind, SplitKind};
 use lockwatch_model::input::{
-    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology, Vouch,
+    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology, Vouch, WakeUps,
 };
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
@@ -171,6 +171,7 @@ impl World {
         let kind = match self.dice.below(3) {
             0 => NodeNewsKind::Connected { version: None, role: Some(Role::Master) },
             1 => NodeNewsKind::Failed { why },
+            2 => NodeNewsKind::WakeUps(Some(WakeUps { read: 1, ..WakeUps::default() })),
             _ => NodeNewsKind::TickSkipped,
         };
         let node = Arc::from(NODES[self.any_server()]);

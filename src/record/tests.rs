@@ -7,7 +7,8 @@ use std::sync::mpsc;
 
 use fastrand::Rng;
 use lockwatch_model::input::{
-    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, SentinelWord, Standing, Topology, Vouch,
+    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, SentinelWord, Standing, Topology, Vouch, WakeUpState,
+    WakeUps,
 };
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
@@ -160,10 +161,17 @@ impl Source {
         self.random.bool().then_some(word)
     }
 
+    fn wake_ups(&mut self) -> NodeNewsKind {
+        let state = self.pick(&WakeUpState::ALL);
+        let mut count = || self.random.u64(..3);
+        let told = WakeUps { state, connects: count(), read: count(), coalesced: count(), foreign: count() };
+        NodeNewsKind::WakeUps(self.random.bool().then_some(told))
+    }
+
     fn news(&mut self) -> NodeNewsKind {
         let (version, role) = (self.maybe(Source::text), self.maybe(Source::role));
         let why = self.unknown();
-        self.pick(&[NodeNewsKind::Connected { version, role }, NodeNewsKind::Failed { why }, NodeNewsKind::TickSkipped])
+        self.pick(&[NodeNewsKind::Connected { version, role }, NodeNewsKind::Failed { why }, NodeNewsKind::TickSkipped, self.wake_ups()])
     }
 
     fn role(&mut self) -> Role {

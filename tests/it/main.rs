@@ -30,3 +30,4 @@ mod snapshots;
 mod status;
 mod support;
 mod topologies;
+mod wake_ups;

@@ -1,0 +1,60 @@
+//! Wake-ups by a server that tells of changed keys: what they bring, what they cost, and that they may fail in any way. The
+//! interval is so long that nothing that these tests wait for could have been seen by polling.
+
+mod changes;
+mod floods;
+mod servers;
+mod troubles;
+
+use crate::support::agent::{Agent, PATIENCE};
+use crate::support::page::Page;
+use crate::support::redis::RedisServer;
+
+/// No test waits so long.
+const NEVER: &str = "10m";
+
+/// A configuration of one redis with these tasks, each `name: key` of a string lock; `more`: further fields of the redis block.
+fn config(port: u16, interval: &str, more: &str, tasks: &[(&str, &str)]) -> String {
+    let task = |(name, key): &(&str, &str)| format!("  - {{name: {name}, lock: {{key: \"{key}\", scheme: string}}}}\n");
+    let tasks: String = tasks.iter().map(task).collect();
+    format!(
+        "redis:\n  main: {{url: \"redis://127.0.0.1:{port}\", interval: {interval}, timeout: 2s{more}}}\ntasks:\n{tasks}"
+    )
+}
+
+/// `lockwatch_redis_wake_ups` of the only server that is asked to tell.
+#[track_caller]
+fn wakes(page: &Page) -> Option<f64> {
+    page.get("lockwatch_redis_wake_ups", &[])
+}
+
+/// `lockwatch_redis_hints_total`, all servers added up.
+fn hints(page: &Page, outcome: &str) -> f64 {
+    page.series("lockwatch_redis_hints_total", &[("outcome", outcome)]).into_values().sum()
+}
+
+/// Waits until the server tells of changes.
+#[track_caller]
+fn until_listening(agent: &Agent) {
+    agent.until(PATIENCE, "the server tells of changes", |page| wakes(page) == Some(1.0));
+}
+
+/// Waits until the lock of a task is held, or free.
+#[track_caller]
+fn until_held(agent: &Agent, task: &str, held: bool) -> Page {
+    let expected = Some(if held { 1.0 } else { 0.0 });
+    agent.until(PATIENCE, &format!("{task} held: {held}"), |page| page.of(task, "lock_held") == expected)
+}
+
+/// How often a server was sent this command.
+fn calls(server: &RedisServer, command: &str) -> u64 {
+    let stats = server.cli(&["info", "commandstats"]);
+    let line = stats.lines().find_map(|line| line.trim_end().strip_prefix(&format!("cmdstat_{command}:calls=")));
+    line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
+}
+
+/// The line of the connection that listens, in `CLIENT LIST`.
+fn listener(server: &RedisServer) -> Option<String> {
+    let clients = server.cli(&["client", "list"]);
+    clients.lines().find(|line| line.contains("name=lockwatch-wake-ups")).map(str::to_owned)
+}

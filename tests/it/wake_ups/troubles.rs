@@ -1,0 +1,136 @@
+//! Servers that refuse, connections that die: polling goes on, and it is said once.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+
+use super::*;
+use crate::support::proxy::{Fault, Proxy};
+use crate::support::redis::Setup;
+use crate::support::wait_until;
+
+const SAID: &str = "does not tell of changes";
+
+/// What changed while nobody listened is read when somebody listens again.
+#[test]
+fn a_killed_connection_is_made_anew_and_everything_is_read() {
+    let Some(server) = RedisServer::start("a_killed_connection_is_made_anew_and_everything_is_read") else { return };
+    server.cli(&["set", "lock:one", "token", "px", "600000"]);
+    let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one")]));
+    until_listening(&agent);
+    until_held(&agent, "one", true);
+    for round in 1..=3 {
+        let line = listener(&server).expect("somebody listens");
+        let id = line.split([' ', '=']).nth(1).unwrap();
+        // In one go, so that nobody is told of the change.
+        let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+        stream.write_all(format!("CLIENT KILL ID {id}\r\nDEL lock:one\r\n").as_bytes()).unwrap();
+        until_held(&agent, "one", false);
+        agent.until(PATIENCE, "it listens again", |page| {
+            wakes(page) == Some(1.0)
+                && page.get("lockwatch_redis_wake_up_reconnects_total", &[]) >= Some(f64::from(round))
+        });
+        server.cli(&["set", "lock:one", "token", "px", "600000"]);
+        until_held(&agent, "one", true);
+    }
+    assert_eq!(agent.log_lines(&[SAID]).len(), 0, "a break that is mended at once is no news");
+}
+
+/// A network that has lost the way: nothing is closed, nothing comes.
+#[test]
+fn a_silent_connection_is_given_up() {
+    let Some(server) = RedisServer::start("a_silent_connection_is_given_up") else { return };
+    let proxy = Proxy::start(server.port);
+    let agent = Agent::start(&config(proxy.port, NEVER, "", &[("one", "lock:one")]));
+    until_listening(&agent);
+    until_held(&agent, "one", false);
+    proxy.set(Fault::SwallowReplies);
+    agent.until(PATIENCE, "it is silent", |page| wakes(page) == Some(0.0));
+    server.cli(&["set", "lock:one", "token", "px", "600000"]);
+    proxy.set(Fault::None);
+    proxy.cut();
+    agent.until(PATIENCE, "it listens again", |page| wakes(page) == Some(1.0));
+    until_held(&agent, "one", true);
+}
+
+/// Users who may not: the locks are read as ever.
+#[test]
+fn a_user_without_the_right_is_polled() {
+    let Some(server) = RedisServer::start("a_user_without_the_right_is_polled") else { return };
+    let rights = [
+        ("tracking", "+@all -client|tracking ~* &*", "CLIENT TRACKING was refused"),
+        ("channel", "+@all ~* resetchannels", "SUBSCRIBE was refused"),
+        ("subscribing", "+@all -subscribe ~* &*", "SUBSCRIBE was refused"),
+        ("hello", "+@all -hello ~* &*", "HELLO 3 was refused"),
+    ];
+    for (user, rights, refusal) in rights {
+        let words: Vec<&str> =
+            ["acl", "setuser", user, "reset", "on", "nopass"].into_iter().chain(rights.split(' ')).collect();
+        assert_eq!(server.cli(&words), "OK");
+        server.cli(&["del", "lock:one"]);
+        let agent = Agent::start(&config(server.port, "200ms", &format!(", username: {user}"), &[("one", "lock:one")]));
+        agent.until(PATIENCE, "it is refused", |page| wakes(page) == Some(0.0));
+        until_held(&agent, "one", false);
+        server.cli(&["set", "lock:one", "token", "px", "600000"]);
+        until_held(&agent, "one", true);
+        let said = agent.log_lines(&[SAID]);
+        assert!(said.len() == 1 && said[0].contains(refusal) && said[0].contains("lockwatch acl"), "{said:?}");
+        assert_eq!(agent.log_lines(&["level=error"]).len(), 0, "{user}");
+    }
+}
+
+/// The rule that `lockwatch acl` prints suffices.
+#[test]
+fn the_printed_rule_lets_it_listen() {
+    let Some(server) = RedisServer::start("the_printed_rule_lets_it_listen") else { return };
+    let config = config(server.port, NEVER, ", username: watcher", &[("one", "lock:one")]);
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("lockwatch.yml");
+    std::fs::write(&file, &config).unwrap();
+    let acl = crate::support::agent::program().arg("acl").arg("--config.file").arg(&file).output().unwrap();
+    let rule = String::from_utf8(acl.stdout).unwrap();
+    let rule = rule.lines().find(|line| line.starts_with("ACL")).unwrap().replace(">PASSWORD", "nopass");
+    let words: Vec<&str> = rule.split(' ').collect();
+    assert_eq!(server.cli(&words), "OK", "{rule}");
+    let agent = Agent::start(&config);
+    until_listening(&agent);
+    server.cli(&["set", "lock:one", "token", "px", "600000"]);
+    until_held(&agent, "one", true);
+    assert_eq!(server.cli(&["acl", "log"]), "", "nothing that it sent was refused");
+}
+
+/// Redis before 6.0, and proxies that know RESP2 only.
+#[test]
+fn a_server_without_resp3_is_polled() {
+    if !RedisServer::can_start("a_server_without_resp3_is_polled") {
+        return;
+    }
+    let arguments = ["--rename-command", "HELLO", ""].map(str::to_owned).to_vec();
+    let server = RedisServer::launch(|_| Setup { arguments: arguments.clone(), ..Setup::default() });
+    let agent = Agent::start(&config(server.port, "200ms", "", &[("one", "lock:one")]));
+    agent.until(PATIENCE, "it is refused", |page| wakes(page) == Some(0.0));
+    server.cli(&["set", "lock:one", "token", "px", "600000"]);
+    until_held(&agent, "one", true);
+    wait_until(PATIENCE, "nobody listens", || listener(&server).is_none());
+    let said = agent.log_lines(&[SAID]);
+    assert!(said.len() == 1 && said[0].contains("Redis 6.0"), "{said:?}");
+}
+
+/// A hint is a reason to ask, not an answer: what a demoted master tells of changes nothing.
+#[test]
+fn a_hint_of_a_demoted_master_proves_nothing() {
+    let Some(server) = RedisServer::start("a_hint_of_a_demoted_master_proves_nothing") else { return };
+    server.cli(&["set", "lock:one", "token", "px", "600000"]);
+    let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one")]));
+    until_listening(&agent);
+    let before = until_held(&agent, "one", true);
+    server.cli(&["config", "set", "replica-read-only", "no"]);
+    server.cli(&["replicaof", "127.0.0.1", "1"]);
+    server.cli(&["del", "lock:one"]);
+    let view = agent.until_view(PATIENCE, "it says that it is a replica", |view| view.reason("one") == Some("not_master"));
+    agent.check(&view, "the lock is unknown", view.held("one").is_none());
+    agent.check(&view, "no end", view.of_lock("one", "ends_total") == 0.0);
+    agent.check(&view, "the verdict stays", view.verdict("one") == before.verdict("one"));
+    server.cli(&["replicaof", "no", "one"]);
+    server.cli(&["set", "lock:one", "other", "px", "600000"]);
+    agent.until(PATIENCE, "it decides again", |page| page.of("one", "lock_held") == Some(1.0));
+}
