@@ -168,7 +168,7 @@ impl World {
 
     fn news(&mut self) -> NodeNews {
         let why = self.dice.of(&Unknown::ALL);
-        let kind = match self.dice.below(3) {
+        let kind = match self.dice.below(4) {
             0 => NodeNewsKind::Connected { version: None, role: Some(Role::Master) },
             1 => NodeNewsKind::Failed { why },
             2 => NodeNewsKind::WakeUps(Some(WakeUps { read: 1, ..WakeUps::default() })),

@@ -170,8 +170,9 @@ impl Source {
 
     fn news(&mut self) -> NodeNewsKind {
         let (version, role) = (self.maybe(Source::text), self.maybe(Source::role));
-        let why = self.unknown();
-        self.pick(&[NodeNewsKind::Connected { version, role }, NodeNewsKind::Failed { why }, NodeNewsKind::TickSkipped, self.wake_ups()])
+        let (why, wake_ups) = (self.unknown(), self.wake_ups());
+        let connected = NodeNewsKind::Connected { version, role };
+        self.pick(&[connected, NodeNewsKind::Failed { why }, NodeNewsKind::TickSkipped, wake_ups])
     }
 
     fn role(&mut self) -> Role {

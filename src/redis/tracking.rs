@@ -109,7 +109,7 @@ impl Tracking {
         Ok(())
     }
 
-    /// Asks for a sign of life. Whatever changed before it was asked is told before it is answered.
+    /// Asks for a sign of life.
     ///
     /// # Errors
     /// The connection broke.

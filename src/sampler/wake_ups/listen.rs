@@ -84,13 +84,19 @@ pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>,
                     tracing::info!(node = %endpoint.at, prefixes, "the server tells of changes");
                     said = Said::On;
                 }
-                inbox.refilter(&gate.filter);
-                inbox.stands(WakeUpState::On);
-                follow(tracking, gate.filter, &endpoint, &mut gates, &inbox, &mut flood, clock).await
+                let now = gates.borrow_and_update().clone();
+                if now.filter.prefixes == gate.filter.prefixes {
+                    inbox.refilter(&now.filter);
+                    inbox.stands(WakeUpState::On);
+                    follow(tracking, now.filter, &endpoint, &mut gates, &inbox, &mut flood, clock).await
+                } else {
+                    End::Changed
+                }
             }
             Err(failure) => End::Failed(failure),
         };
-        let again = match end {
+        // Whoever refuses is asked again at once when the other connection is made anew: it may be another server by now.
+        let (again, waits_for_gate) = match end {
             End::Over => return,
             End::Changed => {
                 inbox.stands(WakeUpState::Connecting);
@@ -101,7 +107,7 @@ pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>,
                 tracing::warn!(node = %endpoint.at, limit, ?pause, "the server tells of so many changes that polling costs less");
                 said = Said::Nothing;
                 inbox.stands(WakeUpState::Flooded);
-                Instant::now() + pause
+                (Instant::now() + pause, false)
             }
             End::Failed(failure) => {
                 failures += 1;
@@ -112,14 +118,18 @@ pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>,
                     said = Said::Off(failure.why);
                 }
                 inbox.stands(if refused { WakeUpState::Refused } else { WakeUpState::Lost });
-                match (refused, failures) {
+                let again = match (refused, failures) {
                     (true, _) => Instant::now() + REFUSED_AGAIN,
                     (false, ATTEMPTS..) => Instant::now() + LOST_AGAIN,
                     (false, _) => clock.instant(pace.next_dial(clock.now(), fastrand::f64())),
-                }
+                };
+                (again, refused)
             }
         };
-        sleep_until(again).await;
+        tokio::select! {
+            () = sleep_until(again) => {}
+            _changed_or_over = gates.changed(), if waits_for_gate => {}
+        }
     }
 }
 
