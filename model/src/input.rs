@@ -238,13 +238,8 @@ pub enum WakeUpState {
 
 impl WakeUpState {
     /// All states.
-    pub const ALL: [WakeUpState; 5] = [
-        WakeUpState::Connecting,
-        WakeUpState::On,
-        WakeUpState::Refused,
-        WakeUpState::Lost,
-        WakeUpState::Flooded,
-    ];
+    pub const ALL: [WakeUpState; 5] =
+        [WakeUpState::Connecting, WakeUpState::On, WakeUpState::Refused, WakeUpState::Lost, WakeUpState::Flooded];
 
     /// The name in recordings.
     pub fn name(self) -> &'static str {

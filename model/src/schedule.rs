@@ -20,8 +20,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use self::entry::{Apart, Entry, deadline_read};
-use self::hints::Hints;
 pub use self::hints::Hinted;
+use self::hints::Hints;
 use crate::reading::{SwitchesReading, TaskReading};
 use crate::spec::{TaskIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};

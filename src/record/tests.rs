@@ -7,8 +7,8 @@ use std::sync::mpsc;
 
 use fastrand::Rng;
 use lockwatch_model::input::{
-    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, SentinelWord, Standing, Topology, Vouch, WakeUpState,
-    WakeUps,
+    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, SentinelWord, Standing, Topology, Vouch,
+    WakeUpState, WakeUps,
 };
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,

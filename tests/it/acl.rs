@@ -150,6 +150,7 @@ fn must_allow(watcher: &mut Connection, config: &Config) {
         "HELLO 2",
         "CLIENT SETNAME lockwatch",
         "AUTH watcher PASSWORD",
+        "CLIENT TRACKING OFF",
     ];
     if config.redises[0].db != 0 {
         connecting.push("SELECT 3");
@@ -257,17 +258,17 @@ fn only_what_a_configuration_needs_is_allowed() {
                 tasks: [{name: a, redis: main, lock: {key: a, scheme: string}}]\n";
     let config = Config::parse(text, Path::new("x.yml")).unwrap();
     let lines: Vec<String> = rules(&config, "7.2".parse().unwrap()).into_iter().map(|rule| rule.line).collect();
-    let connecting = "+auth +client|no-touch +client|setinfo +client|setname +echo";
+    let connecting = "+auth +client|no-touch +client|setinfo +client|setname +client|tracking +echo";
     assert_eq!(
         lines,
         [
             format!(
                 "ACL SETUSER lockwatch reset on >PASSWORD resetchannels -@all {connecting} +hello +info +pexpiretime +ping \
-                 +pttl +role +time"
+                 +pttl +role +subscribe +time \"&lockwatch:wake-ups\""
             ),
             format!(
                 "ACL SETUSER watcher reset on >PASSWORD resetchannels -@all {connecting} +getrange +hello +info +pexpiretime \
-                 +ping +pttl +role +time %R~a"
+                 +ping +pttl +role +subscribe +time %R~a \"&lockwatch:wake-ups\""
             ),
         ]
     );

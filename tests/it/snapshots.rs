@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch::published::{Published, ReloadStatus};
-use lockwatch_model::input::{Generation, Role, SentinelWord};
+use lockwatch_model::input::{Generation, Role, SentinelWord, WakeUpState, WakeUps};
 use lockwatch_model::reading::{Holder, Mode, Unknown};
 use lockwatch_model::snapshot::{
     Durations, HoldView, NodeView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals, WitnessView,
@@ -68,7 +68,7 @@ fn new_node(address: &str) -> NodeView {
         locks_behind: None,
         deadline_lag_ms: None,
         version: None,
-        wake_ups: None,
+        wake_ups: Some(WakeUps::default()),
     }
 }
 
@@ -81,6 +81,7 @@ pub(crate) fn good_node(address: &str) -> NodeView {
         last_success: Some(ServerTime(1_800_000_000_000)),
         clock_offset_ms: Some(-12),
         version: Some("7.0.15".into()),
+        wake_ups: Some(WakeUps { state: WakeUpState::On, connects: 3, read: 40, coalesced: 500, foreign: 6 }),
         ..new_node(address)
     }
 }
@@ -93,6 +94,7 @@ pub(crate) fn replica(address: &str) -> NodeView {
         clock_offset_ms: Some(2_500),
         locks_behind: Some(2),
         deadline_lag_ms: Some(1_250),
+        wake_ups: None,
         ..good_node(address)
     }
 }

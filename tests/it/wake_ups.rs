@@ -17,7 +17,9 @@ const BLIND: &str = "blind_after: 1h";
 
 /// A configuration of one redis with these tasks, each `name: key` of a string lock; `more`: further fields of the redis block.
 fn config(port: u16, interval: &str, more: &str, tasks: &[(&str, &str)]) -> String {
-    let task = |(name, key): &(&str, &str)| format!("  - {{name: {name}, lock: {{key: \"{key}\", scheme: string}}, {BLIND}}}\n");
+    let task = |(name, key): &(&str, &str)| {
+        format!("  - {{name: {name}, lock: {{key: \"{key}\", scheme: string}}, {BLIND}}}\n")
+    };
     let tasks: String = tasks.iter().map(task).collect();
     format!(
         "redis:\n  main: {{url: \"redis://127.0.0.1:{port}\", interval: {interval}, timeout: 2s{more}}}\ntasks:\n{tasks}"

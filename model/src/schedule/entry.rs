@@ -190,4 +190,3 @@ pub(super) fn deadline_read(sent: Mono, server: ServerTime, lock: &LockReading) 
     let left_ms = u64::try_from(deadline.since_ms(server)).ok().filter(|left_ms| *left_ms > 0)?;
     Some(sent.plus_ms(left_ms).plus_ms(AFTER_DEADLINE_MS))
 }
-

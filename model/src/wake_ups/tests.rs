@@ -92,7 +92,8 @@ fn the_keys_that_matter_are_lock_switches_and_pause() {
     task.wanted = Some(WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw });
     task.paused_until = Some(b"pause".to_vec());
     assert_eq!(watched_keys(&task), [b"lock".as_slice(), b"users", b"pause"]);
-    task.wanted = Some(WantedSpec { source: WantedSource::Keys(vec![b"a".to_vec(), b"b".to_vec()]), codec: Codec::Raw });
+    task.wanted =
+        Some(WantedSpec { source: WantedSource::Keys(vec![b"a".to_vec(), b"b".to_vec()]), codec: Codec::Raw });
     assert_eq!(watched_keys(&task), [b"lock".as_slice(), b"a", b"b", b"pause"]);
 }
 
@@ -127,7 +128,8 @@ fn a_bucket_that_rested_holds_no_more_than_its_capacity() {
 fn a_flood_is_what_exceeds_the_rate_for_long() {
     let mut flood = Flood::new(100, 1_000);
     assert_eq!(flood.per_s(), 1_000);
-    let mut told = |second: u64, per_s: u32| (0..100).find_map(|n| flood.told(per_s / 100, Mono(second * 1_000 + n * 10)));
+    let mut told =
+        |second: u64, per_s: u32| (0..100).find_map(|n| flood.told(per_s / 100, Mono(second * 1_000 + n * 10)));
     for second in 1..100 {
         assert_eq!(told(second, 1_000), None, "in second {second}");
     }

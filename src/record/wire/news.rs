@@ -51,15 +51,11 @@ impl From<&input::NodeNews> for News {
             },
             input::NodeNewsKind::Failed { why } => NewsKind::Failed { why: Word(*why) },
             input::NodeNewsKind::TickSkipped => NewsKind::TickSkipped,
-            input::NodeNewsKind::WakeUps(wake_ups) => NewsKind::WakeUps(wake_ups.map(
-                |input::WakeUps { state, connects, read, coalesced, foreign }| WakeUps {
-                    state: Word(state),
-                    connects,
-                    read,
-                    coalesced,
-                    foreign,
-                },
-            )),
+            input::NodeNewsKind::WakeUps(wake_ups) => {
+                NewsKind::WakeUps(wake_ups.map(|input::WakeUps { state, connects, read, coalesced, foreign }| {
+                    WakeUps { state: Word(state), connects, read, coalesced, foreign }
+                }))
+            }
         };
         News { redis: redis.0, node: node.to_string(), kind }
     }
@@ -74,15 +70,11 @@ impl News {
             }
             NewsKind::Failed { why } => input::NodeNewsKind::Failed { why: why.0 },
             NewsKind::TickSkipped => input::NodeNewsKind::TickSkipped,
-            NewsKind::WakeUps(wake_ups) => input::NodeNewsKind::WakeUps(wake_ups.map(
-                |WakeUps { state, connects, read, coalesced, foreign }| input::WakeUps {
-                    state: state.0,
-                    connects,
-                    read,
-                    coalesced,
-                    foreign,
-                },
-            )),
+            NewsKind::WakeUps(wake_ups) => {
+                input::NodeNewsKind::WakeUps(wake_ups.map(|WakeUps { state, connects, read, coalesced, foreign }| {
+                    input::WakeUps { state: state.0, connects, read, coalesced, foreign }
+                }))
+            }
         };
         input::NodeNews { epoch, redis: RedisIndex(redis), node: node.into(), kind }
     }

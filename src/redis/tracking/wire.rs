@@ -83,7 +83,11 @@ impl Scanner {
                         let whole = usize::try_from(length).ok()?;
                         let Some(string) = rest.get(used..used + whole + 2) else { return Some(at) };
                         let string = string.strip_suffix(b"\r\n")?;
-                        if *kind == b'!' { self.error(string, &mut each) } else { self.string(string, &mut each) }
+                        if *kind == b'!' {
+                            self.error(string, &mut each)
+                        } else {
+                            self.string(string, &mut each)
+                        }
                         at += whole + 2;
                     }
                 },
@@ -258,11 +262,22 @@ mod tests {
     fn random_bytes_never_panic_and_are_never_kept() {
         let mut random = fastrand::Rng::with_seed(11);
         let words: [&[u8]; 12] = [
-            b">2\r\n", b"$10\r\ninvalidate\r\n", b"*2\r\n", b"$1\r\na\r\n", b"_\r\n", b"+PONG\r\n", b"-ERR\r\n", b"%1\r\n", b":1\r\n",
-            b"$2000\r\n", b"\xff", b"*0\r\n",
+            b">2\r\n",
+            b"$10\r\ninvalidate\r\n",
+            b"*2\r\n",
+            b"$1\r\na\r\n",
+            b"_\r\n",
+            b"+PONG\r\n",
+            b"-ERR\r\n",
+            b"%1\r\n",
+            b":1\r\n",
+            b"$2000\r\n",
+            b"\xff",
+            b"*0\r\n",
         ];
         for _ in 0..20_000 {
-            let bytes: Vec<u8> = (0..random.usize(1..12)).flat_map(|_| words[random.usize(..words.len())].to_vec()).collect();
+            let bytes: Vec<u8> =
+                (0..random.usize(1..12)).flat_map(|_| words[random.usize(..words.len())].to_vec()).collect();
             assert_eq!(see(&bytes, 1), see(&bytes, 1_000), "{}", bytes.escape_ascii());
         }
     }

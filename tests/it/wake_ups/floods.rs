@@ -41,7 +41,10 @@ fn a_hot_key_is_read_now_and_then() {
     let batches = calls(&server, "echo") - before;
     eprintln!("{changes} changes, {batches} batches in {seconds} s");
     // What was left of the sweep when it began to listen, four at once, four a second, and the confirmation of the end.
-    assert!(changes > 100 && batches <= 4 + 4 * (seconds + 1) + 4, "{changes} changes, {batches} batches in {seconds} s");
+    assert!(
+        changes > 100 && batches <= 4 + 4 * (seconds + 1) + 4,
+        "{changes} changes, {batches} batches in {seconds} s"
+    );
     agent.check(&page, "it goes on", wakes(&page) == Some(1.0));
     agent.until(PATIENCE, "the others are counted", |page| hints(page, "coalesced") + hints(page, "read") >= 50.0);
 }

@@ -90,7 +90,8 @@ fn the_printed_rule_lets_it_listen() {
     let mut acl = crate::support::agent::program();
     let acl = acl.arg("acl").arg("--config.file").arg(&file).stdout(Stdio::piped()).output().unwrap();
     let rule = String::from_utf8(acl.stdout).unwrap();
-    let rule = rule.lines().find(|line| line.starts_with("ACL")).unwrap().replace(">PASSWORD", "nopass").replace('"', "");
+    let rule =
+        rule.lines().find(|line| line.starts_with("ACL")).unwrap().replace(">PASSWORD", "nopass").replace('"', "");
     let words: Vec<&str> = rule.split(' ').collect();
     assert_eq!(server.cli(&words), "OK", "{rule}");
     let agent = Agent::start(&config);
@@ -129,7 +130,8 @@ fn a_hint_of_a_demoted_master_proves_nothing() {
     server.cli(&["config", "set", "replica-read-only", "no"]);
     server.cli(&["replicaof", "127.0.0.1", "1"]);
     server.cli(&["del", "lock:one"]);
-    let view = agent.until_view(PATIENCE, "it says that it is a replica", |view| view.reason("one") == Some("not_master"));
+    let view =
+        agent.until_view(PATIENCE, "it says that it is a replica", |view| view.reason("one") == Some("not_master"));
     agent.check(&view, "the lock is unknown", view.held("one").is_none());
     agent.check(&view, "no end", view.of_lock("one", "ends_total") == 0.0);
     agent.check(&view, "the verdict stays", view.verdict("one") == before.verdict("one"));

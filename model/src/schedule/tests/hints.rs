@@ -49,7 +49,8 @@ fn a_hint_is_followed_at_once_and_the_rhythm_goes_on() {
     let mut schedule = Schedule::new(tasks(3), INTERVAL_MS, Mono(0));
     let sent = reads(&mut schedule, 20_000, 5, [(2_000, 1), (2_000, 2)]);
     assert_eq!(extras(&sent), [(2_000, 2)]);
-    let regular: Vec<u64> = sent.iter().filter(|(_, batch)| batch.kind != BatchKind::Extra).map(|(at, _)| *at).collect();
+    let regular: Vec<u64> =
+        sent.iter().filter(|(_, batch)| batch.kind != BatchKind::Extra).map(|(at, _)| *at).collect();
     assert_eq!(regular, [0, 10_000, 20_000]);
 }
 
