@@ -78,8 +78,8 @@ fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
     server.cli(&["SET", "lock", "me", "PX", "600000"]);
     server.cli(&["HSET", "users", "anna", "1"]);
     let agent = Agent::start(&format!(
-        "redis:\n  main: {{url: \"redis://{}\", interval: {}s}}\ntasks:\n  - {{name: a, lock: {{key: lock, scheme: string}}, \
-         wanted: {{hash: users}}, grace: {}s}}\n",
+        "redis:\n  main: {{url: \"redis://{}\", interval: {}s, wake_ups: false}}\n\
+         tasks:\n  - {{name: a, lock: {{key: lock, scheme: string}}, wanted: {{hash: users}}, grace: {}s}}\n",
         server.address(),
         interval.as_secs(),
         grace.as_secs()

@@ -158,3 +158,76 @@ fn marks(filter: &Filter) -> Vec<u64> {
 fn word(position: u32) -> usize {
     usize::try_from(position / u64::BITS).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lockwatch_model::spec::{Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec};
+
+    /// A filter for so many tasks with the locks `lock:0`, …, all switched by the same key.
+    fn filter(count: u32) -> Arc<Filter> {
+        let task = |number: u32| {
+            let lock = LockSpec::new(format!("lock:{number}").as_bytes(), SchemeKind::String);
+            let mut spec = TaskSpec::new(&format!("t{number}"), RedisIndex(0), lock);
+            spec.wanted = Some(WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw });
+            (TaskIndex(number), Arc::new(spec))
+        };
+        Arc::new(Filter::new(&Arc::new((0..count).map(task).collect()), 1_000))
+    }
+
+    fn mark(inbox: &Inbox, keys: &[&str]) {
+        inbox.mark(|mark| keys.iter().for_each(|key| mark(Some(key.as_bytes()))));
+    }
+
+    fn tasks(hints: &Hints) -> Vec<u32> {
+        hints.tasks.iter().map(|task| task.0).collect()
+    }
+
+    #[test]
+    fn each_task_is_there_once_until_it_is_taken() {
+        let (inbox, _signal) = Inbox::new(&filter(200));
+        for _ in 0..1_000 {
+            mark(&inbox, &["lock:7", "lock:199", "foreign"]);
+        }
+        let hints = inbox.take();
+        assert_eq!((tasks(&hints), hints.all), (vec![7, 199], false));
+        assert_eq!((hints.coalesced, hints.foreign), (1_998, 1_000));
+        let hints = inbox.take();
+        assert_eq!((tasks(&hints), hints.coalesced, hints.foreign), (vec![], 0, 0));
+        mark(&inbox, &["lock:199"]);
+        assert_eq!(tasks(&inbox.take()), [199]);
+    }
+
+    #[test]
+    fn what_waits_is_bounded_by_the_tasks() {
+        let (inbox, _signal) = Inbox::new(&filter(100));
+        for number in 0..10_000 {
+            mark(&inbox, &["users", &format!("lock:{}", number % 100)]);
+        }
+        assert_eq!(inbox.take().tasks.len(), 100);
+    }
+
+    #[test]
+    fn other_tasks_begin_with_all_of_them() {
+        let (inbox, _signal) = Inbox::new(&filter(3));
+        mark(&inbox, &["lock:2"]);
+        inbox.refilter(&filter(1));
+        let hints = inbox.take();
+        assert_eq!((tasks(&hints), hints.all), (vec![], true));
+        mark(&inbox, &["lock:0", "lock:2"]);
+        assert_eq!(tasks(&inbox.take()), [0]);
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_is_told_once_for_many() {
+        let (inbox, mut signal) = Inbox::new(&filter(3));
+        mark(&inbox, &["lock:1"]);
+        inbox.mark(|mark| mark(None));
+        inbox.stands(WakeUpState::On);
+        std::future::poll_fn(|context| signal.poll(context)).await;
+        let hints = inbox.take();
+        assert_eq!((tasks(&hints), hints.all, hints.state, hints.connects), (vec![1], true, WakeUpState::On, 1));
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        assert!(signal.poll(&mut context).is_pending());
+    }
+}
