@@ -130,7 +130,8 @@ fn restricted(server: &RedisServer, config: &str) -> String {
     assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
     let rules = String::from_utf8(stdout).unwrap().replace(">PASSWORD", ">secret");
     let rule = rules.lines().find(|line| line.starts_with("ACL SETUSER")).unwrap();
-    let words: Vec<&str> = rule.split(' ').filter(|word| *word != "%R~forbidden").collect();
+    let words = rule.split(' ').map(|word| word.trim_matches('"'));
+    let words: Vec<&str> = words.filter(|word| *word != "%R~forbidden").collect();
     assert_eq!(words.len(), rule.split(' ').count() - 1, "{rule}");
     let mut cli = Command::new("redis-cli");
     let said = cli.arg("-s").arg(server.socket()).args(words).output().unwrap();
