@@ -502,11 +502,11 @@ fn what_finds_the_queue_full_is_counted_and_a_configuration_comes_late() {
 #[test]
 fn a_file_that_is_missing_in_between_is_a_hole_and_so_is_a_torn_end() {
     let folder = TempDir::new().unwrap();
-    let options = options(&folder, 1 << 20);
+    let options = options(&folder, 4 << 20);
     let mut writer = Writer::new(&options).unwrap();
     let mut source = Source::new(9);
     writer.take(message(0, Input::Config(Arc::clone(&source.config))));
-    for at in 1..2_000 {
+    for at in 1..3_000 {
         writer.take(message(at, source.input()));
     }
     writer.flush();
