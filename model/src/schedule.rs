@@ -105,6 +105,10 @@ pub struct Schedule {
     suspects: VecDeque<Vec<TaskIndex>>,
     /// Tasks whose replies were too large: when to try again.
     too_large: BTreeSet<(Mono, TaskIndex)>,
+    /// The slot that was read least recently.
+    oldest: usize,
+    /// A slot was read last: what else is due comes before the next one.
+    others_turn: bool,
     /// The newest sweep of which a tick was skipped.
     skipped_sweep: Option<u64>,
     skipped: u32,
@@ -154,6 +158,8 @@ impl Schedule {
             hints: Hints::new(tasks.len(), interval_ms),
             suspects: VecDeque::new(),
             too_large: BTreeSet::new(),
+            oldest: 0,
+            others_turn: false,
             skipped_sweep: None,
             skipped: 0,
         }
@@ -207,10 +213,25 @@ impl Schedule {
         self.slots.iter().filter(|slot| !slot.reading).map(|slot| slot.next_at).min()
     }
 
-    /// The next batch that is due at `now`, if there is one; the caller must report how it ended.
+    /// The next batch that is due at `now`, if there is one; the caller must report how it ended. Where more is due than can be
+    /// read, slots take turns among themselves and with everything else: no task waits for ever.
     pub fn due(&mut self, now: Mono) -> Option<Batch> {
-        let slot = (0..self.slots.len()).find_map(|slot| self.due_slot(slot, now));
-        slot.or_else(|| self.due_suspects(now)).or_else(|| self.due_extras(now))
+        let others_first = core::mem::take(&mut self.others_turn);
+        let others = if others_first { self.due_beside(now) } else { None };
+        others.or_else(|| self.due_regular(now)).or_else(|| self.due_beside(now))
+    }
+
+    fn due_regular(&mut self, now: Mono) -> Option<Batch> {
+        let count = self.slots.len();
+        let first = self.oldest;
+        let mut turns = (0..count).map(|turn| (first + turn) % count);
+        let (slot, batch) = turns.find_map(|slot| Some((slot, self.due_slot(slot, now)?)))?;
+        (self.oldest, self.others_turn) = (slot + 1, true);
+        Some(batch)
+    }
+
+    fn due_beside(&mut self, now: Mono) -> Option<Batch> {
+        self.due_suspects(now).or_else(|| self.due_extras(now))
     }
 
     /// The tasks whose regular tick passed by `now` while there is no connection. They are due as soon as there is one.

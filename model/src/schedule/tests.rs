@@ -524,6 +524,31 @@ fn changes_faster_than_the_interval_starve_nobody() {
     assert_eq!(read, [5, 5]);
 }
 
+/// A server so slow, or an agent so starved, that a sweep takes longer than the interval.
+#[test]
+fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
+    let count = 3_000;
+    let mut schedule = Schedule::new(tasks(count), 100, Mono(0));
+    let mut reads = vec![0; count as usize];
+    let (mut extras, mut slots) = (0, Vec::new());
+    for now in (0..6_000).step_by(60) {
+        let batch = schedule.due(Mono(now)).unwrap();
+        match batch.kind {
+            BatchKind::Regular { slot } => slots.push(slot),
+            BatchKind::Extra => extras += 1,
+            BatchKind::Suspects => {}
+        }
+        for task in &batch.tasks {
+            reads[task.0 as usize] += 1;
+            schedule.observe(*task, Mono(now), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+        }
+        schedule.finished(&batch);
+    }
+    let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());
+    assert!(*least >= 10 && most - least <= 4, "each task in turn: {least} to {most} times, slots {slots:?}");
+    assert!(extras >= 5, "each first free lock is confirmed: {extras}");
+}
+
 #[test]
 fn a_confirmation_outlives_a_change_of_tasks() {
     let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
