@@ -220,6 +220,13 @@ pub struct WakeUps {
     pub foreign: u64,
 }
 
+impl WakeUps {
+    /// How often it was begun anew to listen.
+    pub fn reconnects(&self) -> u64 {
+        self.connects.saturating_sub(1)
+    }
+}
+
 /// How a server's telling of changes stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WakeUpState {
@@ -241,7 +248,7 @@ impl WakeUpState {
     pub const ALL: [WakeUpState; 5] =
         [WakeUpState::Connecting, WakeUpState::On, WakeUpState::Refused, WakeUpState::Lost, WakeUpState::Flooded];
 
-    /// The name in recordings.
+    /// The name in recordings and in JSON.
     pub fn name(self) -> &'static str {
         match self {
             WakeUpState::Connecting => "connecting",

@@ -97,9 +97,10 @@ impl Leases {
     }
 }
 
-/// What lease a deadline has that was set between two readings: at least and at most so many milliseconds.
+/// What lease a deadline has that was set between two readings: at least and at most so many milliseconds. With room for noise:
+/// a reading right beside a renewal would else rule out the very lease that was set.
 fn lease_between(deadline: ServerTime, before: Seen, after: Seen) -> (i64, i64) {
-    (deadline.since_ms(after.last), deadline.since_ms(before.first))
+    (deadline.since_ms(after.last).saturating_sub(NOISE_MS), deadline.since_ms(before.first).saturating_add(NOISE_MS))
 }
 
 /// The whole second in a closed interval of milliseconds, if there is exactly one.
@@ -348,5 +349,16 @@ mod tests {
         assert_eq!(whole_second_within((-500, 900)), None);
         assert_eq!(whole_second_within((-500, 1_000)), Some(1_000));
         assert_eq!(whole_second_within((i64::MIN, i64::MAX)), None);
+    }
+
+    /// A server without `PEXPIRETIME` tells a deadline up to 2 ms too early; hints bring readings right beside renewals.
+    #[test]
+    fn noise_does_not_rule_out_the_lease() {
+        let seen = |at: i64| Seen { sent: Mono(at.unsigned_abs()), first: ServerTime(at), last: ServerTime(at) };
+        let mut leases = Leases::default();
+        for (before, after) in [(9_100, 10_500), (9_999, 10_000), (9_500, 10_000)] {
+            leases.learn(Mode::Exclusive, lease_between(ServerTime(39_998), seen(before), seen(after)));
+            assert_eq!(leases.of(Mode::Exclusive), Some(30_000), "between {before} and {after}");
+        }
     }
 }

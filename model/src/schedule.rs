@@ -198,13 +198,18 @@ impl Schedule {
         *self = Schedule { suspects, too_large, skipped_sweep: self.skipped_sweep, skipped: self.skipped, ..new };
     }
 
-    /// When to look again: the instant of the next tick or extra read, perhaps in the past.
+    /// When to look again for [`Schedule::due`]: the instant of the next tick or extra read, perhaps in the past.
     pub fn next_wake(&self) -> Option<Mono> {
         let ticks = self.slots.iter().map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
         let suspects = self.suspects.front().map(|_| Mono(0));
         let again = self.too_large.first().map(|(at, _)| *at);
         let extras = self.extras.first().map(|(at, _)| *at);
-        ticks.chain(extras).chain(suspects).chain(again).chain(self.hints.next_at()).min()
+        ticks.chain(extras).chain(suspects).chain(again).min()
+    }
+
+    /// When to look again for [`Schedule::due_hinted`], perhaps in the past.
+    pub fn next_hinted(&self) -> Option<Mono> {
+        self.hints.next_at()
     }
 
     /// The next instant at which [`Schedule::missed`] has something to say: when to look again while there is no connection.
@@ -213,12 +218,35 @@ impl Schedule {
         self.slots.iter().filter(|slot| !slot.reading).map(|slot| slot.next_at).min()
     }
 
-    /// The next batch that is due at `now`, if there is one; the caller must report how it ended. Where more is due than can be
-    /// read, slots take turns among themselves and with everything else: no task waits for ever.
+    /// The next batch that is due at `now`, hints apart, if there is one; the caller must report how it ended. Where more is due
+    /// than can be read, slots take turns among themselves and with everything else: no task waits for ever.
     pub fn due(&mut self, now: Mono) -> Option<Batch> {
         let others_first = core::mem::take(&mut self.others_turn);
         let others = if others_first { self.due_beside(now) } else { None };
         others.or_else(|| self.due_regular(now)).or_else(|| self.due_beside(now))
+    }
+
+    /// The next batch of tasks that are due at `now` because of hints alone, if there is one; the caller must report how it ended.
+    /// To be asked for when nothing else is due: hinted reads may wait, because what is due without them reads those tasks too.
+    pub fn due_hinted(&mut self, now: Mono) -> Option<Batch> {
+        if !self.hints.may_send(now) {
+            return None;
+        }
+        let mut tasks = Vec::new();
+        for position in self.hints.take_due(BATCH_TASKS, now) {
+            let Some(entry) = self.entries.get_mut(position) else { continue };
+            entry.reading = true;
+            entry.follow_hint(now);
+            if let Some(at) = entry.extra_at {
+                self.extras.remove(&(at, position));
+            }
+            tasks.push(entry.task);
+        }
+        if tasks.is_empty() {
+            return None;
+        }
+        self.hints.sent(now);
+        Some(Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new(), with_extras: false })
     }
 
     fn due_regular(&mut self, now: Mono) -> Option<Batch> {
@@ -403,40 +431,22 @@ impl Schedule {
     }
 
     fn due_extras(&mut self, now: Mono) -> Option<Batch> {
-        let are_due = self.extras.first().is_some_and(|(at, _)| *at <= now);
+        self.extras.first().filter(|(at, _)| *at <= now)?;
+        let until = now.plus_ms(GATHER_MS);
         let mut tasks = Vec::new();
-        if are_due {
-            let until = now.plus_ms(GATHER_MS);
-            while let Some((_, position)) = self.extras.first().copied().filter(|(at, _)| *at <= until)
-                && tasks.len() < BATCH_TASKS
-            {
-                self.extras.pop_first();
-                if let Some(entry) = self.entries.get_mut(position) {
-                    entry.reading = true;
-                    entry.extra_at = None;
-                    self.hints.answer(entry, position);
-                    tasks.push(entry.task);
-                }
-            }
-        }
-        // Where a batch goes out anyway, what was hinted at goes with it.
-        if are_due || self.hints.may_send(now) {
-            let hinted = self.hints.take_due(BATCH_TASKS - tasks.len(), now);
-            if !are_due && !hinted.is_empty() {
-                self.hints.sent(now);
-            }
-            for position in hinted {
-                let Some(entry) = self.entries.get_mut(position) else { continue };
+        while let Some((_, position)) = self.extras.first().copied().filter(|(at, _)| *at <= until)
+            && tasks.len() < BATCH_TASKS
+        {
+            self.extras.pop_first();
+            if let Some(entry) = self.entries.get_mut(position) {
                 entry.reading = true;
-                entry.follow_hint(now);
-                if let Some(at) = entry.extra_at {
-                    self.extras.remove(&(at, position));
-                }
+                entry.extra_at = None;
+                entry.chases_deadline(until);
+                self.hints.answer(entry, position);
                 tasks.push(entry.task);
             }
         }
-        let batch = Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new(), with_extras: false };
-        (!batch.tasks.is_empty()).then_some(batch)
+        Some(Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new(), with_extras: false })
     }
 
     /// Replaces the next extra read of an entry.

@@ -21,6 +21,9 @@ use crate::config::{Endpoint, Secret};
 /// everything, for as long as an agent stands still.
 const CHANNEL: &str = crate::config::acl::WAKE_UPS_CHANNEL;
 
+/// Most bytes that may come before the greeting is answered: the answers are short, but the server may tell of changes already.
+const GREETING_BYTES: usize = 4 << 20;
+
 /// One step of the greeting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
@@ -81,8 +84,12 @@ impl Tracking {
     /// Waits until each step has its answer.
     async fn greeted(&mut self, steps: Vec<Step>) -> Result<(), Failure> {
         let mut steps = steps.into_iter();
+        let mut bytes = 0;
         while !steps.as_slice().is_empty() {
-            self.fill().await?;
+            bytes += self.fill().await?;
+            if bytes > GREETING_BYTES {
+                return Err(Failure::new(Unknown::Protocol, "it tells too much before it answers the greeting"));
+            }
             let mut failure = None;
             self.scan(|item| {
                 let answered = match item {
@@ -119,11 +126,11 @@ impl Tracking {
         sent.map_err(|_| Failure::new(Unknown::Timeout, "cannot send"))?
     }
 
-    /// Waits until something comes; it is to be taken then. May be dropped while it waits.
+    /// Waits until something comes, which is to be taken then; says how many bytes. May be dropped while it waits.
     ///
     /// # Errors
     /// The connection broke.
-    pub async fn ready(&mut self) -> Result<(), Failure> {
+    pub async fn ready(&mut self) -> Result<usize, Failure> {
         self.fill().await
     }
 
@@ -151,10 +158,10 @@ impl Tracking {
         Ok(())
     }
 
-    async fn fill(&mut self) -> Result<(), Failure> {
+    async fn fill(&mut self) -> Result<usize, Failure> {
         match self.stream.read_buf(&mut self.buffer).await {
             Ok(0) => Err(Failure::new(Unknown::Closed, "the peer closed the connection")),
-            Ok(_) => Ok(()),
+            Ok(bytes) => Ok(bytes),
             Err(error) => Err(Failure::new(Unknown::Closed, error)),
         }
     }

@@ -182,6 +182,9 @@ fn redises_tell_how_they_are() {
                 "address": "10.0.0.5:6379", "decides": true, "up": true, "unknown": null, "role": "master",
                 "role_verified": true, "version": "7.0.15", "last_success": "2027-01-15T08:00:00.000Z",
                 "clock_offset_seconds": -0.012, "locks_behind": null, "deadline_lag_seconds": null,
+                "wake_ups": {"state": "on", "reconnects": 2, "hints": [
+                    {"name": "read", "count": 40}, {"name": "coalesced", "count": 500}, {"name": "foreign", "count": 6},
+                ]},
             }],
             "sentinels": [], "uncovered_slots": 0, "reconnects": 1, "skipped_ticks": 2, "generation_changes": 3,
             "locks_after_change": [
@@ -197,6 +200,7 @@ fn redises_tell_how_they_are() {
     let behind = &list["redises"][2];
     assert_eq!((&behind["kind"], &behind["masters"]), (&json!("sentinel"), &json!(2)));
     assert_eq!(behind["nodes"][2]["deadline_lag_seconds"], json!(1.25));
+    assert_eq!(behind["nodes"][2]["wake_ups"], Value::Null);
     assert_eq!(behind["nodes"][3]["unknown"]["reason"], json!("connect"));
     assert_eq!(
         behind["sentinels"][1],

@@ -3,6 +3,7 @@
 
 mod changes;
 mod floods;
+mod hostile;
 mod servers;
 mod troubles;
 

@@ -176,10 +176,16 @@ impl Entry {
         self.graces_over.first().copied()
     }
 
-    /// Counts a read after a deadline, as long as there were not too many.
-    pub(super) fn may_chase_deadline(&mut self) -> bool {
-        self.deadline_reads = self.deadline_reads.saturating_add(1);
-        self.deadline_reads <= DEADLINE_READS
+    /// It is being read beside its rhythm, by `until`. Only reads after deadlines count: a hint must not use up any of them.
+    pub(super) fn chases_deadline(&mut self, until: Mono) {
+        if self.deadline_at.is_some_and(|at| at <= until) {
+            self.deadline_reads = self.deadline_reads.saturating_add(1);
+        }
+    }
+
+    /// Whether it may be read after one more deadline before its next regular read.
+    pub(super) fn may_chase_deadline(&self) -> bool {
+        self.deadline_reads < DEADLINE_READS
     }
 }
 

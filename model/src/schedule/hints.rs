@@ -3,7 +3,7 @@
 //! A task that changes without a pause is read some times at once, then a few times a second. A hint about a task that is
 //! waiting to be read, or that is read for another reason, costs nothing. All hinted reads together share two budgets: one of
 //! batches, since each batch asks the server some questions of its own, and one of reads, which may at most double what
-//! the rhythm reads anyway. What exceeds a budget waits for it; while it waits, the rhythm may be first.
+//! the rhythm reads anyway. What exceeds a budget waits for it, and while anything else is due it waits too; the rhythm may be first.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

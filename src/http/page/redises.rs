@@ -4,13 +4,13 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use lockwatch_model::input::Role;
+use lockwatch_model::input::{Role, WakeUpState};
 use lockwatch_model::snapshot::{NodeView, RedisView};
 
 use super::html::Text;
 use crate::output::identity::escape;
 
-const COLUMNS: [&str; 5] = ["Name", "State", "Address", "Role", "What to do"];
+const COLUMNS: [&str; 6] = ["Name", "State", "Address", "Role", "Changes", "What to do"];
 
 /// How a server's state is marked.
 #[derive(Clone, Copy)]
@@ -38,7 +38,7 @@ pub(in crate::http) fn write(html: &mut String, redises: &[Arc<RedisView>]) {
                 html,
                 Mark::Bad,
                 &redis.spec.name,
-                [why.name().into(), "".into(), "".into(), why.remedy().into()],
+                [why.name().into(), "".into(), "".into(), "".into(), why.remedy().into()],
             );
         }
         for node in &redis.nodes {
@@ -59,12 +59,26 @@ fn write_node(html: &mut String, redis: &RedisView, node: &NodeView) {
         state.into(),
         escape(node.address.as_bytes()),
         node.role.map_or("unknown", Role::name).into(),
+        changes(node).into(),
         node.unknown.map_or("", |why| why.remedy()).into(),
     ];
     write_row(html, mark, &redis.spec.name, cells);
 }
 
-fn write_row(html: &mut String, mark: Mark, name: &str, cells: [Cow<'_, str>; 4]) {
+/// How changes of the keys on this server are seen; nothing where it does not decide.
+fn changes(node: &NodeView) -> &'static str {
+    match node.wake_ups.map(|wake_ups| wake_ups.state) {
+        Some(WakeUpState::On) => "told at once",
+        Some(WakeUpState::Connecting) => "polled",
+        Some(WakeUpState::Refused) => "polled: it refuses to tell",
+        Some(WakeUpState::Lost) => "polled: it does not tell",
+        Some(WakeUpState::Flooded) => "polled: too many to be told",
+        None if node.decides => "polled",
+        None => "",
+    }
+}
+
+fn write_row(html: &mut String, mark: Mark, name: &str, cells: [Cow<'_, str>; 5]) {
     let mark = match mark {
         Mark::Good => "good",
         Mark::Bad => "bad",

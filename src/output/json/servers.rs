@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lockwatch_model::event::Fate;
-use lockwatch_model::input::{Role, SentinelWord};
+use lockwatch_model::input::{Role, SentinelWord, WakeUps};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{NodeView, RedisView};
 use serde::Serialize;
@@ -50,6 +50,16 @@ struct NodeJson<'a> {
     clock_offset_seconds: Option<f64>,
     locks_behind: Option<u64>,
     deadline_lag_seconds: Option<f64>,
+    /// `null` where it is not asked to tell of changes.
+    wake_ups: Option<WakeUpsJson>,
+}
+
+/// How a server's telling of changes stands, and what came of it.
+#[derive(Serialize)]
+struct WakeUpsJson {
+    state: &'static str,
+    reconnects: u64,
+    hints: Vec<CountJson>,
 }
 
 /// What one configured Sentinel said last.
@@ -97,6 +107,16 @@ fn node_json(view: &NodeView) -> NodeJson<'_> {
         clock_offset_seconds: view.clock_offset_ms.map(signed_seconds),
         locks_behind: view.locks_behind,
         deadline_lag_seconds: view.deadline_lag_ms.map(seconds),
+        wake_ups: view.wake_ups.map(wake_ups_json),
+    }
+}
+
+fn wake_ups_json(wake_ups: WakeUps) -> WakeUpsJson {
+    let WakeUps { state, read, coalesced, foreign, .. } = wake_ups;
+    WakeUpsJson {
+        state: state.name(),
+        reconnects: wake_ups.reconnects(),
+        hints: counts(["read", "coalesced", "foreign"], [read, coalesced, foreign]),
     }
 }
 

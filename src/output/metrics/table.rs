@@ -207,7 +207,7 @@ pub static TABLE: &[Metric] = &[
         name: "lockwatch_redis_wake_up_reconnects_total",
         help: "Times it was begun anew to listen to a server's changes.",
         source: Source::Redis(Reading::Counters(&["address"], |r, emit| {
-            each_node(r, emit, |n| n.wake_ups.map(|it| Count(it.connects.saturating_sub(1))));
+            each_node(r, emit, |n| n.wake_ups.map(|it| Count(it.reconnects())));
         })),
     },
     Metric {

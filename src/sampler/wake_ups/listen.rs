@@ -25,6 +25,10 @@ const REFUSED_AGAIN: Duration = Duration::from_secs(600);
 const LOST_AGAIN: Duration = Duration::from_secs(60);
 /// That is so after so many attempts.
 const ATTEMPTS: u32 = 5;
+/// More bytes than the telling of one change has, unless its key is longer than any of ours.
+const CHANGE_BYTES: usize = 1_024;
+/// When everything may have changed, that is so much work for us: one change more for so many tasks.
+const TASKS_PER_CHANGE: usize = 100;
 
 /// Whether to listen, and for what.
 #[derive(Clone, Debug)]
@@ -67,6 +71,8 @@ pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>,
     loop {
         let Ok(gate) = gates.wait_for(|gate| gate.is_up).await.map(|gate| gate.clone()) else { return };
         flood.change(gate.filter.len(), gate.filter.interval_ms);
+        // However often the other connection comes and goes.
+        sleep_until(clock.instant(pace.next_dial(clock.now(), 0.0))).await;
         pace.dialled(clock.now());
         let started = tokio::select! {
             started = Tracking::start(&endpoint, &gate.filter.prefixes) => started,
@@ -149,17 +155,19 @@ async fn follow(
     loop {
         tokio::select! {
             told = tracking.ready() => {
-                if let Err(failure) = told {
-                    return End::Failed(failure);
-                }
-                let mut changes = 0;
+                let bytes = match told {
+                    Ok(bytes) => bytes,
+                    Err(failure) => return End::Failed(failure),
+                };
+                let sweep = 1 + u32::try_from(filter.len() / TASKS_PER_CHANGE).unwrap_or(u32::MAX);
+                let mut changes = 0_u32;
                 let taken = inbox.mark(|mark| tracking.take(|told| match told {
                     Told::Changed(key) => {
                         changes += 1;
                         mark(Some(key));
                     }
                     Told::AllChanged => {
-                        changes += 1;
+                        changes = changes.saturating_add(sweep);
                         mark(None);
                     }
                     Told::Alive => asked = None,
@@ -167,7 +175,7 @@ async fn follow(
                 if let Err(failure) = taken {
                     return End::Failed(failure);
                 }
-                if let Some(pause_ms) = flood.told(changes, clock.now()) {
+                if let Some(pause_ms) = flood.told(changes.max(burden(bytes)), clock.now()) {
                     return End::Flooded(Duration::from_millis(pause_ms));
                 }
             }
@@ -201,6 +209,11 @@ async fn follow(
             }
         }
     }
+}
+
+/// What came costs something whether or not it tells of a change: so many changes, by its bytes.
+fn burden(bytes: usize) -> u32 {
+    u32::try_from(bytes.div_ceil(CHANGE_BYTES)).unwrap_or(u32::MAX)
 }
 
 /// Returns when the gate is shut, or an error when nobody wants to listen any more.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lockwatch::output::events::{KINDS, LEVELS};
 use lockwatch_model::event::{End, Fate, SplitKind};
+use lockwatch_model::input::WakeUpState;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::spec::{Codec, SchemeKind};
 use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
@@ -46,7 +47,7 @@ fn closed_lists_are_those_of_the_code() {
         let values = values.unwrap_or_else(|| panic!("no list at {pointer}")).as_array().unwrap();
         values.iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
     };
-    let lists: [(&str, Vec<&str>); 15] = [
+    let lists: [(&str, Vec<&str>); 16] = [
         ("Verdict", Verdict::ALL.map(Verdict::name).to_vec()),
         ("Wanted", Wanted::ALL.map(Wanted::name).to_vec()),
         ("LockFact", LockFact::ALL.map(LockFact::name).to_vec()),
@@ -61,6 +62,7 @@ fn closed_lists_are_those_of_the_code() {
         ("Switch/properties/fits", Codec::ALL.map(Codec::name).to_vec()),
         ("Switch/properties/state", vec!["on", "off", "undecodable"]),
         ("EventKind", KINDS.to_vec()),
+        ("WakeUps/properties/state", WakeUpState::ALL.map(WakeUpState::name).to_vec()),
         ("Level", LEVELS.map(|(name, _)| name).to_vec()),
     ];
     for (pointer, names) in lists {

@@ -76,6 +76,19 @@ impl Client {
         }
     }
 
+    /// The next command, which stays the next one; waits for it.
+    pub(crate) fn peek(&mut self) -> Result<Vec<Vec<u8>>, Gone> {
+        let words = self.next()?;
+        self.asked.push_front(words.clone());
+        Ok(words)
+    }
+
+    /// Says this instead of the answer to the next command.
+    pub(crate) fn instead(&mut self, bytes: &[u8]) -> Result<(), Gone> {
+        self.next()?;
+        self.say(bytes)
+    }
+
     /// Answers one command honestly, and says which it was.
     pub(crate) fn answer(&mut self) -> Result<Vec<Vec<u8>>, Gone> {
         let words = self.next()?;

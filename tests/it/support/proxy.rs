@@ -28,6 +28,8 @@ pub(crate) enum Fault {
     SwallowReplies,
     /// Replies pass, requests do not.
     SwallowRequests,
+    /// Nothing passes on connections on which the server was asked to tell of changes; everything on the others.
+    SwallowTracking,
 }
 
 /// How often held bytes look whether they may go on.
@@ -145,12 +147,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         }
         // Whether the newest request on this connection is an even batch.
         let even = Arc::new(AtomicBool::new(false));
+        // Whether the server was asked to tell of changes.
+        let tracks = Arc::new(AtomicBool::new(false));
         let pairs = [(client.try_clone(), server.try_clone(), Way::Requests), (Ok(server), Ok(client), Way::Replies)];
         for (from, to, way) in pairs {
             let (from, to) = (from.unwrap(), to.unwrap());
-            let (shared, even) = (Arc::clone(shared), Arc::clone(&even));
+            let (shared, even, tracks) = (Arc::clone(shared), Arc::clone(&even), Arc::clone(&tracks));
             std::thread::spawn(move || {
-                let _closed = pump(&from, &to, way, source.ip(), &shared, &even);
+                let _closed = pump(&from, &to, way, source.ip(), &shared, (&even, &tracks));
                 let _closed_before = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
             });
         }
@@ -169,7 +173,7 @@ fn pump(
     way: Way,
     source: IpAddr,
     shared: &Shared,
-    even: &AtomicBool,
+    (even, tracks): (&AtomicBool, &AtomicBool),
 ) -> std::io::Result<()> {
     let mut buffer = vec![0; 1 << 20];
     let mut passed = 0;
@@ -188,13 +192,18 @@ fn pump(
                 _ => is_batch && shared.batches.fetch_add(1, Ordering::SeqCst) % 2 == 1,
             };
             even.store(is_even, Ordering::SeqCst);
-            if fault != Fault::SwallowRequests {
+            if bytes.windows(8).any(|word| word == b"TRACKING") {
+                tracks.store(true, Ordering::SeqCst);
+            }
+            let is_lost = fault == Fault::SwallowTracking && tracks.load(Ordering::SeqCst);
+            if fault != Fault::SwallowRequests && !is_lost {
                 to.write_all(bytes)?;
             }
             continue;
         }
         match fault {
-            Fault::None | Fault::SwallowRequests => to.write_all(bytes)?,
+            Fault::SwallowTracking if tracks.load(Ordering::SeqCst) => {}
+            Fault::None | Fault::SwallowRequests | Fault::SwallowTracking => to.write_all(bytes)?,
             Fault::SwallowReplies => {}
             Fault::DropEverySecondReply | Fault::DropEverySecondAnswer if even.load(Ordering::SeqCst) => {}
             Fault::DropEverySecondReply | Fault::DropEverySecondAnswer => to.write_all(bytes)?,

@@ -3,11 +3,15 @@
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::Setup;
 use crate::support::wait_until;
+
+/// What a test may need itself to see what can be seen.
+const LOOKING: Duration = Duration::from_millis(200);
 
 const SAID: &str = "does not tell of changes";
 
@@ -51,6 +55,39 @@ fn a_silent_connection_is_given_up() {
     proxy.cut();
     agent.until(PATIENCE, "it listens again", |page| wakes(page) == Some(1.0));
     until_held(&agent, "one", true);
+}
+
+/// Polling does not lean on being told: a listening connection that dies without a word costs nothing but the earliness.
+#[test]
+fn while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_polling() {
+    let test = "while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_polling";
+    let Some(server) = RedisServer::start(test) else { return };
+    let proxy = Proxy::start(server.port);
+    let interval = Duration::from_millis(500);
+    // Nobody finds out within this test that the connection is dead.
+    let config = config(proxy.port, "500ms", "", &[("one", "lock:one")]).replace("timeout: 2s", "timeout: 60s");
+    let agent = Agent::start(&config);
+    until_listening(&agent);
+    until_held(&agent, "one", false);
+    proxy.set(Fault::SwallowTracking);
+    let told = hints(&agent.page(), "read");
+    let mut slowest = Duration::ZERO;
+    for round in 1..=12_u32 {
+        // Spread over the interval.
+        std::thread::sleep(interval * round / 12);
+        let began = Instant::now();
+        let count = f64::from(round);
+        server.cli(&["set", "lock:one", "token", "px", "600000"]);
+        agent.until(PATIENCE, "the hold", |page| page.of("one", "lock_acquisitions_total") == Some(count));
+        slowest = slowest.max(began.elapsed());
+        server.cli(&["del", "lock:one"]);
+        agent.until(PATIENCE, "its end", |page| page.ends("one", "ended_early") == count);
+    }
+    let page = agent.page();
+    agent.check(&page, "nothing was told", hints(&page, "read") == told && wakes(&page) == Some(1.0));
+    eprintln!("seen after {slowest:?} at most");
+    // Looking takes its time too, on a machine under load above all.
+    assert!(slowest <= interval + Duration::from_millis(50) + LOOKING, "seen after {slowest:?}");
 }
 
 /// Users who may not: the locks are read as ever.

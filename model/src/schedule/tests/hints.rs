@@ -8,17 +8,18 @@ const INTERVAL_MS: u64 = 10_000;
 type Sent = Vec<(u64, Batch)>;
 
 /// Runs `schedule` to `until` with these hints, at instants in order; batches take `took_ms`. Gives the batches, and when they
-/// were sent.
+/// were sent; the last ones end a little later than that.
 fn reads(schedule: &mut Schedule, until: u64, took_ms: u64, hints: impl IntoIterator<Item = (u64, u32)>) -> Sent {
     let mut hints = hints.into_iter().peekable();
     let mut sent: Vec<(u64, Batch)> = Vec::new();
     let mut under_way: Vec<(u64, Batch)> = Vec::new();
     loop {
-        let wake = schedule.next_wake().map_or(u64::MAX, |at| at.0);
+        let wake = schedule.next_wake().into_iter().chain(schedule.next_hinted()).min().map_or(u64::MAX, |at| at.0);
         let done = under_way.iter().map(|(at, _)| *at).min().unwrap_or(u64::MAX);
         let hint = hints.peek().map_or(u64::MAX, |(at, _)| *at);
         let now = wake.min(done).min(hint);
         if now > until {
+            under_way.iter().for_each(|(_, batch)| schedule.finished(batch));
             return sent;
         }
         while let Some((_, task)) = hints.next_if(|(at, _)| *at <= now) {
@@ -28,7 +29,7 @@ fn reads(schedule: &mut Schedule, until: u64, took_ms: u64, hints: impl IntoIter
             let (_, batch) = under_way.remove(first);
             schedule.finished(&batch);
         }
-        while let Some(batch) = schedule.due(Mono(now)) {
+        while let Some(batch) = due(schedule, now) {
             for task in &batch.tasks {
                 let again = under_way.iter().any(|(_, other)| other.tasks.contains(task));
                 assert!(!again, "two reads of {task:?} under way at {now}");
@@ -37,6 +38,11 @@ fn reads(schedule: &mut Schedule, until: u64, took_ms: u64, hints: impl IntoIter
             sent.push((now, batch));
         }
     }
+}
+
+/// The next batch that is due, hinted ones last.
+fn due(schedule: &mut Schedule, now: u64) -> Option<Batch> {
+    schedule.due(Mono(now)).or_else(|| schedule.due_hinted(Mono(now)))
 }
 
 fn extras(reads: &Sent) -> Vec<(u64, usize)> {
@@ -120,14 +126,14 @@ fn a_change_of_tasks_forgets_no_hint() {
     let mut schedule = Schedule::new(tasks(3), INTERVAL_MS, Mono(0));
     let _first_sweep = reads(&mut schedule, 2_000, 1, []);
     schedule.hint(TaskIndex(2), Mono(2_001));
-    let mut reading = schedule.due(Mono(2_001)).unwrap();
+    let mut reading = due(&mut schedule, 2_001).unwrap();
     schedule.hint(TaskIndex(2), Mono(2_002));
     schedule.hint(TaskIndex(0), Mono(2_002));
     reading.detach();
     schedule.change(tasks(3).into_iter().filter(|watched| watched.task != TaskIndex(1)).collect(), Mono(2_003));
-    assert_eq!(schedule.due(Mono(2_003)).unwrap().tasks, [TaskIndex(0)]);
+    assert_eq!(due(&mut schedule, 2_003).unwrap().tasks, [TaskIndex(0)]);
     schedule.finished(&reading);
-    assert_eq!(schedule.due(Mono(2_004)).unwrap().tasks, [TaskIndex(2)]);
+    assert_eq!(due(&mut schedule, 2_004).unwrap().tasks, [TaskIndex(2)]);
 }
 
 #[test]
@@ -135,7 +141,7 @@ fn a_read_that_broke_is_done_again() {
     let mut schedule = Schedule::new(tasks(1), INTERVAL_MS, Mono(0));
     let _first_sweep = reads(&mut schedule, 2_000, 1, []);
     schedule.hint(TaskIndex(0), Mono(2_001));
-    let batch = schedule.due(Mono(2_001)).unwrap();
+    let batch = due(&mut schedule, 2_001).unwrap();
     schedule.broken(&batch);
     assert_eq!(extras(&reads(&mut schedule, 9_000, 1, [])).len(), 1);
 }
@@ -148,4 +154,46 @@ fn a_task_with_too_large_a_reply_is_left_to_its_own_pace() {
     assert_eq!(schedule.hint(TaskIndex(1), Mono(6)), Hinted::Coalesced);
     let sent = reads(&mut schedule, 9_000, 1, []);
     assert!(sent.iter().all(|(_, batch)| !batch.tasks.contains(&TaskIndex(1))), "{sent:?}");
+}
+
+/// A server so slow that a sweep takes longer than the interval, and tells of changes all the time.
+#[test]
+fn where_more_is_due_than_can_be_read_hints_wait() {
+    let count = 3_000;
+    let mut read = [0, 0];
+    for (hinted, reads) in read.iter_mut().enumerate() {
+        let mut schedule = Schedule::new(tasks(count), 100, Mono(0));
+        for now in (0..6_000).step_by(60) {
+            (0..count).filter(|_| hinted == 1).for_each(|task| {
+                schedule.hint(TaskIndex(task), Mono(now));
+            });
+            let batch = due(&mut schedule, now).unwrap();
+            *reads += usize::from(batch.kind != BatchKind::Extra);
+            schedule.finished(&batch);
+        }
+    }
+    assert_eq!(read, [100, 100], "all that can be read is read by the rhythm");
+}
+
+/// Where a hint is lost, the end of the lease is looked at as early as without any.
+#[test]
+fn hints_use_up_no_read_after_a_deadline() {
+    let mut schedule = Schedule::new(tasks(1), 60_000, Mono(0));
+    let mut observe = |now: u64| {
+        let Some(batch) = due(&mut schedule, now) else { return };
+        let reading = reading((held_until(i64::try_from(now).unwrap() + 3_000), &[]));
+        schedule.observe(TaskIndex(0), Mono(now), ServerTime(WORLD_MS + i64::try_from(now).unwrap()), &reading);
+        schedule.finished(&batch);
+        schedule.hint(TaskIndex(0), Mono(now + 1));
+    };
+    for now in (0..30_000).step_by(100) {
+        observe(now);
+    }
+    // The last renewal is told of, and then nothing any more.
+    let last = schedule.next_hinted().unwrap();
+    let batch = schedule.due_hinted(last).unwrap();
+    let at = ServerTime(WORLD_MS + i64::try_from(last.0).unwrap());
+    schedule.observe(TaskIndex(0), last, at, &reading((held_until(at.0 - WORLD_MS + 3_000), &[])));
+    schedule.finished(&batch);
+    assert_eq!(schedule.next_wake(), Some(last.plus_ms(3_020)));
 }

@@ -1,0 +1,273 @@
+//! What comes of what a server was asked: answers that may be believed, answers that may not, and connections that are lost.
+
+use std::sync::Arc;
+
+use lockwatch_model::accept::Timing;
+use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
+use lockwatch_model::reading::{
+    ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+};
+use lockwatch_model::reply::Reply;
+use lockwatch_model::spec::{TaskIndex, TaskSpec};
+use lockwatch_model::time::{Mono, ServerTime};
+use tokio::task::JoinError;
+
+use super::asking::{Flight, Flying, Landing, What};
+use super::{Heard, Node};
+use crate::config::ms;
+use crate::exchange::{self, Asked, Desk, Exchange, Worth};
+use crate::redis;
+use crate::sampler::link::Dialled;
+use crate::sampler::question::{Answer, Kept};
+use crate::sampler::{Gone, Out};
+
+/// Most rounds in which one task is read.
+const ROUNDS: u8 = 4;
+
+impl Node {
+    /// The oldest batch under way is over.
+    pub(super) async fn land(&mut self, landing: Result<Landing, JoinError>, out: &Out) -> Result<Heard, Gone> {
+        let Some(Flight { flying, .. }) = self.flights.pop_front() else { return Ok(Heard::default()) };
+        match landing {
+            Ok(landing) => self.landed(flying, landing, out).await,
+            Err(error) => {
+                tracing::error!(redis = &*self.redis, node = &*self.address, %error, "a batch was dropped");
+                self.lose(Some(flying), Unknown::Closed, out).await
+            }
+        }
+    }
+
+    /// What came of a batch.
+    async fn landed(&mut self, flying: Flying, landing: Landing, out: &Out) -> Result<Heard, Gone> {
+        let replies = match landing.replies {
+            Ok(replies) => replies,
+            Err(failure) => {
+                tracing::debug!(redis = &*self.redis, node = &*self.address, %failure, "a batch failed");
+                return self.lose(Some(flying), failure.why, out).await;
+            }
+        };
+        let Landing { sent, sent_wall, received, .. } = landing;
+        let timing = Timing { sent, received, sent_wall, timeout_ms: ms(self.endpoint.timeout) };
+        let Flying { what, mut question, round, .. } = flying;
+        let (tasks, kept) = (question.tasks(), question.take_kept());
+        let decoded = question.decode(timing, &replies);
+        let outcome = decoded.as_ref().map_err(|why| *why);
+        self.show(kept, (&what, round), (sent, received.since_ms(sent)), (&replies, outcome), &out.desk);
+        match decoded {
+            Ok(answer) => self.believe(what, round, timing, answer, out).await,
+            Err(why) => {
+                let instants = (sent, received.since_ms(sent));
+                self.report_failure(&what, tasks, instants, why, out).await?;
+                let role = (why == Unknown::NotMaster).then_some(Role::Replica);
+                if self.link.survives(why, received) {
+                    self.finished(&what);
+                    return Ok(Heard { role, failed: Some(why), ..Heard::default() });
+                }
+                self.broken(&what);
+                Ok(Heard { role, ..self.lose(None, why, out).await? })
+            }
+        }
+    }
+
+    async fn report_failure(
+        &self,
+        what: &What,
+        mut tasks: Vec<TaskIndex>,
+        instants: (Mono, u64),
+        why: Unknown,
+        out: &Out,
+    ) -> Result<(), Gone> {
+        match what {
+            What::Scheduled(_) | What::Pulse => {
+                tasks.retain(|task| self.owns(*task));
+                let outcome = Outcome::Failed { tasks, why };
+                out.sample(Some(&self.address), self.duty.standing, instants, outcome).await
+            }
+            What::Beside(read) => self.report_beside(read, instants.0, why, out).await,
+        }
+    }
+
+    /// The replies to a round of a batch may be believed.
+    async fn believe(
+        &mut self,
+        what: What,
+        round: u8,
+        timing: Timing,
+        answer: Answer,
+        out: &Out,
+    ) -> Result<Heard, Gone> {
+        self.link.succeeded(timing.received);
+        let Answer { vouch, mut done, mut again } = answer;
+        if matches!(what, What::Scheduled(_)) {
+            // Tasks may have gone to another server meanwhile, which has perhaps answered already.
+            done.retain(|(task, _)| self.owns(*task));
+            again.retain(|(task, _)| self.owns(*task));
+        }
+        let mut heard = Heard { role: Some(vouch.role), ..Heard::default() };
+        let standing = self.standing(&what);
+        // A witness may well be asked for what it never had.
+        heard.moved = standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
+        let instants = (timing.sent, timing.received.since_ms(timing.sent));
+        let outcome = match &what {
+            What::Scheduled(batch) => {
+                if self.duty.standing == Standing::Decides {
+                    heard.read = Some(self.observe(&done, timing.sent, vouch.first));
+                    if round == 1 {
+                        let withheld = batch.withheld.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
+                        done.extend(withheld.map(|(task, spec)| (task, self.too_large(task, &spec))));
+                    }
+                }
+                Outcome::Read { vouch, readings: done }
+            }
+            What::Pulse => Outcome::Read { vouch, readings: done },
+            What::Beside(read) => {
+                for (task, reading) in &done {
+                    let switches = reading.beside.switches.clone();
+                    heard.switches.extend(switches.map(|it| (Arc::clone(&read.of), timing.sent, *task, it)));
+                }
+                let readings = done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
+                Outcome::Beside { vouch: Some(vouch), readings }
+            }
+        };
+        out.sample(Some(&self.address), standing, instants, outcome).await?;
+        if again.is_empty() {
+            self.finished(&what);
+        } else if round < ROUNDS {
+            self.fly(what, again, round + 1, out);
+        } else {
+            self.finished(&what);
+            let tasks = again.into_iter().map(|(task, _)| task).collect();
+            self.report_failure(&what, tasks, instants, Unknown::Protocol, out).await?;
+        }
+        Ok(heard)
+    }
+
+    /// Plans what to read again soon; says whose locks were read.
+    fn observe(&mut self, done: &[(TaskIndex, TaskReading)], sent: Mono, server: ServerTime) -> Vec<TaskIndex> {
+        for (task, reading) in done {
+            self.schedule.observe(*task, sent, server, reading);
+        }
+        let known = done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
+        known.map(|(task, _)| *task).collect()
+    }
+
+    /// The reading of a task whose replies are too large.
+    fn too_large(&self, task: TaskIndex, spec: &TaskSpec) -> TaskReading {
+        let beside = self.duty.scope(task).unreadable(spec, Unknown::TooLarge);
+        TaskReading { lock: LockReading::Unknown(Unknown::TooLarge), extras: Default::default(), beside }
+    }
+
+    /// Gives the connection up, and with it all that is under way.
+    async fn lose(&mut self, flying: Option<Flying>, why: Unknown, out: &Out) -> Result<Heard, Gone> {
+        self.lost = Some(why);
+        self.wake_ups.is_up(false);
+        self.link.give_up(out.clock.now());
+        let others = self.flights.drain(..).map(|flight| flight.flying);
+        let all: Vec<Flying> = flying.into_iter().chain(others).collect();
+        for (position, Flying { what, mut question, launched, round }) in all.into_iter().enumerate() {
+            let (now, tasks) = (out.clock.now(), question.tasks());
+            let took = (launched, now.since_ms(launched));
+            self.show(question.take_kept(), (&what, round), took, (&[], Err(why)), &out.desk);
+            match (&what, why) {
+                // Replies come in order: the first batch is the one whose reply it was.
+                (What::Scheduled(batch), Unknown::TooLarge) if position == 0 => {
+                    self.schedule.too_large(batch, &tasks, now);
+                }
+                _ => self.broken(&what),
+            }
+            self.report_failure(&what, tasks, (launched, now.since_ms(launched)), why, out).await?;
+        }
+        Ok(Heard { failed: Some(why), ..Heard::default() })
+    }
+
+    /// A dial is over.
+    pub(super) async fn greeted(&mut self, dialled: Dialled, out: &Out) -> Result<Heard, Gone> {
+        let opening = self.opening.take();
+        match dialled {
+            Ok((connection, opened)) => {
+                self.lost = None;
+                let caps = connection.caps();
+                let (version, role) = (connection.version().cloned(), connection.role());
+                let told = role.map(Role::name);
+                tracing::info!(
+                    redis = &*self.redis,
+                    node = &*self.address,
+                    version = version.as_deref(),
+                    role = told,
+                    "connected"
+                );
+                self.link.made(connection, out.clock.now());
+                self.wake_ups.is_up(true);
+                out.news(&self.address, NodeNewsKind::Connected { version, role }).await?;
+                let as_before = self.caps.replace(caps) == Some(caps);
+                match (opening, opened) {
+                    (Some(flying), Some(redis::Opened { sent, sent_wall, received, replies })) if as_before => {
+                        self.landed(flying, Landing { sent, sent_wall, received, replies: Ok(replies) }, out).await
+                    }
+                    // It was made for another server.
+                    (Some(flying), _) => {
+                        self.broken(&flying.what);
+                        Ok(Heard { role, ..Heard::default() })
+                    }
+                    (None, _) => Ok(Heard { role, ..Heard::default() }),
+                }
+            }
+            Err(failure) => {
+                if self.lost != Some(failure.why) {
+                    tracing::warn!(redis = &*self.redis, node = &*self.address, %failure, "cannot connect");
+                }
+                out.news(&self.address, NodeNewsKind::Failed { why: failure.why }).await?;
+                self.lose(opening, failure.why, out).await
+            }
+        }
+    }
+
+    /// What the answers are good for: whatever lives beside a lock is read of a server that decides about it.
+    pub(super) fn standing(&self, what: &What) -> Standing {
+        if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
+    }
+
+    /// Puts what was kept of a batch where those find it who wait for it.
+    fn show(
+        &self,
+        kept: Vec<Kept>,
+        (what, round): (&What, u8),
+        (sent, took_ms): (Mono, u64),
+        (all, outcome): (&[Reply], Result<&Answer, Unknown>),
+        desk: &Desk,
+    ) {
+        let asked = match (what, self.duty.standing) {
+            (What::Beside(_), _) => Asked::Beside,
+            (_, Standing::Decides) => Asked::Decides,
+            (_, Standing::Witness) => Asked::Witness,
+        };
+        for Kept { task, commands, replies } in kept {
+            let Some(spec) = self.spec(task) else { continue };
+            let replies = all.get(replies).unwrap_or_default();
+            let reply = |position| replies.get(position);
+            let pairs = commands.iter().enumerate();
+            let said = pairs.map(|(position, command)| exchange::said(&spec, command, reply(position))).collect();
+            let outcome = outcome.map(|answer| Worth {
+                role: answer.vouch.role,
+                role_verified: answer.vouch.role_verified,
+                clock: answer.vouch.first,
+                reading: answer.reading(task).map(|reading| exchange::decoded(&spec, reading, asked)),
+            });
+            let node = Arc::clone(&self.address);
+            desk.put(&spec.name, Exchange { node, asked, round, sent, took_ms, said, outcome });
+        }
+    }
+}
+
+/// Whether a reading shows that a key is not where it was thought to be.
+fn has_moved(reading: &TaskReading) -> bool {
+    let TaskReading { lock, beside, .. } = reading;
+    let all = [
+        if let LockReading::Unknown(why) = lock { Some(why) } else { None },
+        if let Some(SwitchesReading::Unknown(why)) = &beside.switches { Some(why) } else { None },
+        if let Some(ProgressReading::Unknown(why)) = &beside.progress { Some(why) } else { None },
+        if let Some(ClaimsReading::Unknown(why)) = &beside.claims { Some(why) } else { None },
+        if let Some(PauseReading::Unknown(why)) = &beside.pause { Some(why) } else { None },
+    ];
+    all.into_iter().flatten().any(|why| matches!(why, Unknown::Moved | Unknown::ClusterDown))
+}

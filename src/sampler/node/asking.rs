@@ -1,0 +1,186 @@
+//! What a server is asked, and when: batches of its schedule, what lives beside locks of other servers, and its role.
+
+use std::sync::Arc;
+
+use lockwatch_model::accept::Caps;
+use lockwatch_model::input::{Outcome, Standing};
+use lockwatch_model::read::{Scope, TaskRead};
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::schedule::Batch;
+use lockwatch_model::spec::TaskIndex;
+use lockwatch_model::time::{AgentWall, Mono};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Node;
+use crate::clock::Clock;
+use crate::exchange::Desk;
+use crate::redis;
+use crate::sampler::question::Question;
+use crate::sampler::{Gone, Out, unreadable};
+
+/// Most batches under way on one connection.
+pub(super) const FLIGHTS: usize = 4;
+/// Most of them for hints alone: what is due anyway never waits for these.
+const HINTED_FLIGHTS: usize = FLIGHTS - 1;
+
+/// Parts of tasks whose locks live on the server `of`.
+pub(super) struct BesideRead {
+    pub(super) parts: Vec<(TaskIndex, Scope)>,
+    pub(super) of: Arc<str>,
+}
+
+/// A batch under way on the connection.
+pub(super) struct Flight {
+    pub(super) flying: Flying,
+    pub(super) reply: AbortOnDropHandle<Landing>,
+}
+
+/// A batch that was sent.
+pub(super) struct Flying {
+    pub(super) what: What,
+    pub(super) question: Question,
+    pub(super) round: u8,
+    pub(super) launched: Mono,
+}
+
+/// What a batch is about.
+pub(super) enum What {
+    Scheduled(Batch),
+    /// The server's role alone.
+    Pulse,
+    Beside(BesideRead),
+}
+
+/// The replies to a batch, and the instants around it.
+pub(in crate::sampler) struct Landing {
+    pub(super) sent: Mono,
+    pub(super) sent_wall: AgentWall,
+    pub(super) received: Mono,
+    pub(super) replies: Result<Vec<Reply>, redis::Failure>,
+}
+
+async fn ask(connection: Arc<redis::Connection>, commands: Vec<Command>, clock: Clock) -> Landing {
+    let (sent_wall, sent) = (clock.wall(), clock.now());
+    let replies = connection.exec(&commands).await;
+    Landing { sent, sent_wall, received: clock.now(), replies }
+}
+
+impl Node {
+    /// Reads `parts` of tasks whose locks live on `of`, as soon as possible.
+    pub(in crate::sampler) async fn read_beside(
+        &mut self,
+        parts: Vec<(TaskIndex, Scope)>,
+        of: &Arc<str>,
+        now: Mono,
+        out: &Out,
+    ) -> Result<(), Gone> {
+        let read = BesideRead { parts, of: Arc::clone(of) };
+        match (self.link.connection(), self.lost) {
+            (Some(_), _) => {
+                // Of a server that lags behind, only the newest question matters.
+                self.beside.retain(|waiting| waiting.of != read.of || waiting.parts != read.parts);
+                self.beside.push_back(read);
+                Ok(())
+            }
+            (None, why) => self.report_beside(&read, now, why.unwrap_or(Unknown::NotReadYet), out).await,
+        }
+    }
+
+    pub(super) async fn report_beside(&self, read: &BesideRead, now: Mono, why: Unknown, out: &Out) -> Result<(), Gone> {
+        let readings = unreadable(&read.parts, |task| self.spec(task), why);
+        let outcome = Outcome::Beside { vouch: None, readings };
+        out.sample(Some(&self.address), Standing::Decides, (now, 0), outcome).await
+    }
+
+    /// What is due at `now`, and how its tasks are read.
+    pub(super) fn next_batch(&mut self, now: Mono, caps: Caps) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
+        if let Some(read) = self.beside.pop_front() {
+            let reads = read
+                .parts
+                .iter()
+                .filter_map(|(task, scope)| Some((*task, TaskRead::new(self.spec(*task)?, caps, scope.hosts, *scope))));
+            let reads = reads.collect();
+            return Some((What::Beside(read), reads));
+        }
+        if let Some(batch) = self.schedule.due(now) {
+            self.pulse_at = now.plus_ms(self.interval_ms);
+            let reads = self.reads(&batch, caps);
+            return Some((What::Scheduled(batch), reads));
+        }
+        if self.pulses() && self.pulse_at <= now {
+            self.pulse_at = now.plus_ms(self.interval_ms);
+            return Some((What::Pulse, Vec::new()));
+        }
+        let batch = self.may_follow_hints().then(|| self.schedule.due_hinted(now)).flatten()?;
+        let reads = self.reads(&batch, caps);
+        Some((What::Scheduled(batch), reads))
+    }
+
+    /// Whether one more batch may go out because of hints alone.
+    pub(super) fn may_follow_hints(&self) -> bool {
+        self.flights.len() < HINTED_FLIGHTS
+    }
+
+    /// Whether its role is asked for more often than its locks.
+    pub(super) fn pulses(&self) -> bool {
+        self.duty.standing == Standing::Witness && self.role != Some(Role::Master)
+    }
+
+    /// How the tasks of `batch` are read.
+    fn reads(&self, batch: &Batch, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
+        let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
+        let read = |(task, spec)| match self.duty.standing {
+            Standing::Decides => (task, TaskRead::new(spec, caps, batch.with_extras, self.duty.scope(task))),
+            Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),
+        };
+        specs.map(read).collect()
+    }
+
+    fn question(
+        &mut self,
+        reads: Vec<(TaskIndex, TaskRead)>,
+        caps: Caps,
+        standing: Standing,
+        desk: &Desk,
+    ) -> (Question, Vec<Command>) {
+        self.nonces += 1;
+        let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
+        let (mut question, commands) = Question::new(reads, caps, standing, nonce);
+        if let Some(wanted) = desk.wanted() {
+            question.keep(|task| self.spec(task).is_some_and(|spec| wanted.contains(&spec.name)), &commands);
+        }
+        (question, commands)
+    }
+
+    /// The batch that shall go out with the next greeting: only after a reply was lost, see [`redis::Opening`].
+    pub(super) fn opening(&mut self, now: Mono, out: &Out) -> Option<redis::Opening> {
+        let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
+        let batch = self.schedule.due(now)?;
+        let reads = self.reads(&batch, caps);
+        let (question, commands) = self.question(reads, caps, self.duty.standing, &out.desk);
+        self.opening = Some(Flying { what: What::Scheduled(batch), question, round: 1, launched: now });
+        Some(redis::Opening { commands, clock: out.clock })
+    }
+
+    /// Sends a round of a batch.
+    pub(super) fn fly(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, round: u8, out: &Out) {
+        let Some(connection) = self.link.connection() else { return self.broken(&what) };
+        let standing = self.standing(&what);
+        let (question, commands) = self.question(reads, connection.caps(), standing, &out.desk);
+        let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, out.clock)));
+        self.flights.push_back(Flight { flying: Flying { what, question, round, launched: out.clock.now() }, reply });
+    }
+
+    pub(super) fn broken(&mut self, what: &What) {
+        if let What::Scheduled(batch) = what {
+            self.schedule.broken(batch);
+        }
+    }
+
+    pub(super) fn finished(&mut self, what: &What) {
+        if let What::Scheduled(batch) = what {
+            self.schedule.finished(batch);
+        }
+    }
+}
