@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lockwatch_model::accept::Caps;
-use lockwatch_model::input::{Outcome, Standing};
+use lockwatch_model::input::{Outcome, Role, Standing};
 use lockwatch_model::read::{Scope, TaskRead};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply};
