@@ -5,7 +5,10 @@ use serde_json::Value;
 use super::agent::{Agent, Shown};
 use super::page::Page;
 
-/// Page and JSON; the page is a little newer.
+/// How often page and JSON are asked for until no event falls between them.
+const LOOKS: usize = 5;
+
+/// Page and JSON; the page is a little newer, but knows of no event of which the JSON does not know, unless events never pause.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) page: Page,
@@ -15,7 +18,15 @@ pub(crate) struct View {
 impl Shown for View {
     #[track_caller]
     fn look(agent: &Agent) -> View {
-        let json = serde_json::from_str(&agent.text("/api/v1/tasks")).expect("JSON");
+        let ask = || -> Value { serde_json::from_str(&agent.text("/api/v1/tasks")).expect("JSON") };
+        let mut json = ask();
+        for _ in 1..LOOKS {
+            let (page, after) = (agent.page(), ask());
+            if after["sequence"] == json["sequence"] {
+                return View { page, json };
+            }
+            json = after;
+        }
         View { page: agent.page(), json }
     }
 
