@@ -192,7 +192,7 @@ fn greeting(username: Option<&str>, password: Option<&str>, prefixes: &[Vec<u8>]
     steps
 }
 
-/// Why the server refused a step. The line itself is told only where it cannot repeat a secret.
+/// Why the server refused a step. The line itself is never repeated: it may name what was sent, the password too.
 fn refused(step: Step, line: &[u8]) -> Failure {
     let (code, detail) = line.split_at(line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()));
     let error = ServerError { code: code.to_vec(), detail: detail.trim_ascii().to_vec() };
@@ -201,12 +201,12 @@ fn refused(step: Step, line: &[u8]) -> Failure {
         (_, why) => why,
     };
     let what = match step {
-        Step::Auth => return Failure::new(why, "the login was refused"),
+        Step::Auth => "the login",
         Step::Hello => "HELLO 3",
         Step::Name => "CLIENT SETNAME",
         Step::Subscribe => "SUBSCRIBE",
         Step::Track => "CLIENT TRACKING",
         Step::Ping => "PING",
     };
-    Failure::new(why, format_args!("{what} was refused: {}", String::from_utf8_lossy(line)))
+    Failure::new(why, format_args!("{what} was refused"))
 }

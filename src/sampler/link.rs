@@ -27,7 +27,7 @@ pub(super) struct Link {
 enum State {
     Waiting { until: Mono },
     Dialling(AbortOnDropHandle<Dialled>),
-    Up { connection: Arc<redis::Connection>, useful_at: Mono },
+    Up { connection: Arc<redis::Connection>, useful_at: Mono, is_believed: bool },
 }
 
 impl Link {
@@ -78,15 +78,21 @@ impl Link {
 
     /// The dial made a connection.
     pub(super) fn made(&mut self, connection: redis::Connection, now: Mono) {
-        self.state = State::Up { connection: Arc::new(connection), useful_at: now };
+        self.state = State::Up { connection: Arc::new(connection), useful_at: now, is_believed: false };
     }
 
     /// A batch was believed.
     pub(super) fn succeeded(&mut self, now: Mono) {
         self.pace.succeeded();
-        if let State::Up { useful_at, .. } = &mut self.state {
+        if let State::Up { useful_at, is_believed, .. } = &mut self.state {
             *useful_at = now;
+            *is_believed = true;
         }
+    }
+
+    /// Whether there is a connection on which a batch was believed.
+    pub(super) fn is_believed(&self) -> bool {
+        matches!(self.state, State::Up { is_believed: true, .. })
     }
 
     /// Whether a batch that failed with `why` leaves the connection in order: the server answered everything in time, but

@@ -168,7 +168,7 @@ impl Node {
     /// Has the server tell of changes that `filter` lets through, if it decides.
     pub(super) fn listen(&mut self, filter: Option<&Arc<Filter>>, clock: Clock) {
         let filter = filter.filter(|_| self.duty.standing == Standing::Decides);
-        self.wake_ups.follow(&self.endpoint, filter, self.link.connection().is_some(), clock);
+        self.wake_ups.follow(&self.endpoint, filter, self.link.is_believed(), clock);
     }
 
     /// A key of `task` has changed, as some server says: if its lock is read here, it is read at once.

@@ -44,8 +44,8 @@ struct Listening {
 }
 
 impl WakeUps {
-    /// Listens to `endpoint` for what concerns the tasks of `filter` from now on, while `is_up`: while the server is asked at
-    /// all. Without a filter it does not listen.
+    /// Listens to `endpoint` for what concerns the tasks of `filter` from now on, while `is_up`: while the server gives answers
+    /// that can be believed. Without a filter it does not listen.
     pub(super) fn follow(&mut self, endpoint: &Endpoint, filter: Option<&Arc<Filter>>, is_up: bool, clock: Clock) {
         let Some(filter) = filter else {
             self.listening = None;
@@ -64,7 +64,7 @@ impl WakeUps {
         }
     }
 
-    /// The server is asked at present, or not.
+    /// The server gives answers that can be believed, or not.
     pub(super) fn is_up(&self, is_up: bool) {
         if let Some(listening) = &self.listening {
             listening.gate.send_if_modified(|gate| std::mem::replace(&mut gate.is_up, is_up) != is_up);

@@ -97,6 +97,7 @@ impl Node {
         out: &Out,
     ) -> Result<Heard, Gone> {
         self.link.succeeded(timing.received);
+        self.wake_ups.is_up(true);
         let Answer { vouch, mut done, mut again } = answer;
         if matches!(what, What::Scheduled(_)) {
             // Tasks may have gone to another server meanwhile, which has perhaps answered already.
@@ -197,7 +198,6 @@ impl Node {
                     "connected"
                 );
                 self.link.made(connection, out.clock.now());
-                self.wake_ups.is_up(true);
                 out.news(&self.address, NodeNewsKind::Connected { version, role }).await?;
                 let as_before = self.caps.replace(caps) == Some(caps);
                 match (opening, opened) {

@@ -33,7 +33,7 @@ const TASKS_PER_CHANGE: usize = 100;
 /// Whether to listen, and for what.
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
-    /// The server answers other questions.
+    /// The server answers other questions, and is believed.
     pub(super) is_up: bool,
     pub(super) filter: Arc<Filter>,
 }
