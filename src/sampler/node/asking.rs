@@ -87,7 +87,13 @@ impl Node {
         }
     }
 
-    pub(super) async fn report_beside(&self, read: &BesideRead, now: Mono, why: Unknown, out: &Out) -> Result<(), Gone> {
+    pub(super) async fn report_beside(
+        &self,
+        read: &BesideRead,
+        now: Mono,
+        why: Unknown,
+        out: &Out,
+    ) -> Result<(), Gone> {
         let readings = unreadable(&read.parts, |task| self.spec(task), why);
         let outcome = Outcome::Beside { vouch: None, readings };
         out.sample(Some(&self.address), Standing::Decides, (now, 0), outcome).await

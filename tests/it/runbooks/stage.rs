@@ -63,7 +63,8 @@ impl Stage {
         let acl = acl.output().unwrap();
         let printed = String::from_utf8_lossy(&acl.stdout).replace("PASSWORD", PASSWORD);
         let rule = printed.lines().find(|line| line.starts_with("ACL")).unwrap_or_else(|| panic!("{acl:?}"));
-        assert_eq!(server.cli(&rule.split(' ').collect::<Vec<_>>()), "OK", "{rule}");
+        let words: Vec<&str> = rule.split(' ').map(|word| word.trim_matches('"')).collect();
+        assert_eq!(server.cli(&words), "OK", "{rule}");
 
         let alertmanager = Alertmanager::start();
         let prometheus = Prometheus::start(agent.port, &alertmanager);

@@ -37,9 +37,7 @@ const PLOTS: [Plot; 10] = [
         client.say(b">2\r\n$10\r\ninvalidate\r\n*999999999999\r\n")?;
         client.flood(b"$1\r\nx\r\n")
     }),
-    ("before_it_answers", |client| {
-        asked_to_track(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nxx\r\n")
-    }),
+    ("before_it_answers", |client| asked_to_track(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nxx\r\n")),
     ("repeats_the_password", |client| {
         let client = asked_to_track(client)?;
         client.instead(format!("-ERR unknown command, beginning with: {PASSWORD}\r\n").as_bytes())?;
@@ -73,7 +71,8 @@ fn configuration(good: u16, impostors: &[Impostor]) -> String {
     let mut tasks = format!("  - {{name: fine, redis: good, lock: {{key: \"lock:one\", scheme: string}}, {BLIND}}}\n");
     for ((name, _), impostor) in PLOTS.iter().zip(impostors) {
         let (port, login) = (impostor.port, "password_env: LW_TELLING_PASSWORD");
-        writeln!(redises, "  {name}: {{url: \"redis://127.0.0.1:{port}\", interval: 300ms, timeout: 1s, {login}}}").unwrap();
+        writeln!(redises, "  {name}: {{url: \"redis://127.0.0.1:{port}\", interval: 300ms, timeout: 1s, {login}}}")
+            .unwrap();
         writeln!(tasks, "  - {{name: {name}, redis: {name}, lock: {{key: \"{name}:lock\"}}}}").unwrap();
     }
     format!("redis:\n{redises}tasks:\n{tasks}")
