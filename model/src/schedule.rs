@@ -6,8 +6,8 @@
 //! right after a deadline passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is too
 //! old to be a phantom. A task never has two reads outstanding.
 //!
-//! A hint that a key of a task changed makes the task due at once, within a budget: see [`hints`]. It changes nothing else, least
-//! of all the rhythm: what is never hinted at is read no later than without any hints.
+//! A hint that a key of a task changed makes the task due at once, within a budget (`schedule/hints.rs`). It changes nothing
+//! else, least of all the rhythm: what is never hinted at is read no later than without any hints.
 //!
 //! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
 //! task is found; from then on it is left out, but for a new attempt now and then.
