@@ -1,0 +1,304 @@
+//! An agent: the real schedule, acceptance, decoding and state of the model, driven as `src/sampler.rs`, `src/sampler/node.rs` and
+//! `src/engine.rs` drive them, over virtual networks. It keeps beside each batch what the oracle may know of it.
+
+mod authority;
+mod link;
+mod node;
+mod question;
+mod serve;
+
+use std::sync::Arc;
+
+use lockwatch_model::event::Event as ModelEvent;
+use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::Reply;
+use lockwatch_model::snapshot::Snapshot;
+use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec};
+use lockwatch_model::state::State;
+use lockwatch_model::time::{AgentWall, Mono};
+
+use crate::plan::{Plan, address};
+use crate::queue::{Event, SentinelAnswer};
+use crate::server::EPOCH_MS;
+use crate::world::World;
+use authority::{Authority, Plan as Duties};
+pub(crate) use link::LONGEST_MS;
+use node::{Heard, Node};
+pub(crate) use serve::{BatchTruth, PartTruth, Request, send, serve};
+
+/// The agent's monotonic clock when the world begins.
+pub(crate) const MONO_MS: u64 = 7_000_000;
+
+/// The agent's monotonic clock at a true instant.
+pub(crate) fn mono(now: u64) -> Mono {
+    Mono(MONO_MS + now)
+}
+
+/// What an agent did, in order; the oracle follows it.
+#[derive(Debug)]
+pub(crate) enum Deed {
+    /// It learned, or failed to learn, something of these tasks.
+    Attempt(Attempt),
+    /// Its state takes something in.
+    Input(Mono, Input),
+}
+
+/// An attempt to read tasks, as it really was.
+#[derive(Debug)]
+pub(crate) struct Attempt {
+    /// Which server was asked; `None`: none.
+    pub(crate) server: Option<usize>,
+    pub(crate) standing: Standing,
+    pub(crate) sent: Mono,
+    pub(crate) took_ms: u64,
+    pub(crate) tasks: Vec<usize>,
+    /// What the server did with it; `None` if nothing complete came back.
+    pub(crate) truth: Option<BatchTruth>,
+    /// What was read of these tasks in the rounds before.
+    pub(crate) before: Vec<PartTruth>,
+}
+
+/// Where everything goes that comes of an agent.
+#[derive(Debug)]
+pub(crate) struct Out {
+    pub(crate) agent: usize,
+    pub(crate) life: u32,
+    pub(crate) now: Mono,
+    pub(crate) wall: AgentWall,
+    deeds: Vec<Deed>,
+    /// Batches that servers have answered completely.
+    truths: Vec<BatchTruth>,
+}
+
+impl Out {
+    fn send(&mut self, input: Input) {
+        self.deeds.push(Deed::Input(self.now, input));
+    }
+
+    fn sample(&mut self, node: Option<(usize, &Arc<str>)>, standing: Standing, (sent, took_ms): (Mono, u64), outcome: Outcome) {
+        let node = node.map(|(_, address)| Arc::clone(address));
+        self.send(Input::Sample(Sample { epoch: 1, redis: RedisIndex(0), node, standing, sent, took_ms, outcome }));
+    }
+
+    /// Nothing was learned; that is an attempt as well, unless the oracle was told of it with the replies.
+    fn failed(&mut self, node: Option<(usize, &Arc<str>)>, standing: Standing, instants: (Mono, u64), tasks: Vec<TaskIndex>, why: Unknown) {
+        let told = matches!(self.deeds.last(), Some(Deed::Attempt(_)));
+        if !told {
+            self.attempt_at(node.map(|(server, _)| server), standing, instants, &tasks, None, Vec::new());
+        }
+        self.sample(node, standing, instants, Outcome::Failed { tasks, why });
+    }
+
+    fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
+        self.send(Input::Node(NodeNews { epoch: 1, redis: RedisIndex(0), node: Arc::clone(node), kind }));
+    }
+
+    fn attempt(&mut self, server: usize, standing: Standing, instants: (Mono, u64), tasks: &[TaskIndex], truth: Option<BatchTruth>, before: Vec<PartTruth>) {
+        self.attempt_at(Some(server), standing, instants, tasks, truth, before);
+    }
+
+    fn attempt_at(
+        &mut self,
+        server: Option<usize>,
+        standing: Standing,
+        (sent, took_ms): (Mono, u64),
+        tasks: &[TaskIndex],
+        truth: Option<BatchTruth>,
+        before: Vec<PartTruth>,
+    ) {
+        let tasks = tasks.iter().map(|task| task.0 as usize).collect();
+        self.deeds.push(Deed::Attempt(Attempt { server, standing, sent, took_ms, tasks, truth, before }));
+    }
+
+    /// What a server did with a batch; nothing, if the replies are not all its own.
+    fn take_truth(&mut self, number: u64, own: bool) -> Option<BatchTruth> {
+        let position = self.truths.iter().position(|truth| truth.number == number)?;
+        let truth = self.truths.swap_remove(position);
+        own.then_some(truth)
+    }
+}
+
+/// An agent.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) state: State,
+    pub(crate) out: Out,
+    nodes: Vec<Node>,
+    authority: Authority,
+    duties: Duties,
+    told: Option<lockwatch_model::input::Topology>,
+    orphans_at: Mono,
+    specs: Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>,
+    plan: Arc<Plan>,
+    wake_at: Option<u64>,
+    /// Inputs, as they would be recorded.
+    pub(crate) recorded: Option<Vec<(Mono, AgentWall, Input)>>,
+}
+
+impl Agent {
+    pub(crate) fn new(plan: &Arc<Plan>, agent: usize, life: u32, records: bool, world: &mut World) -> Agent {
+        let specs: Vec<_> = plan.spec.tasks.iter().zip(0..).map(|(spec, index)| (TaskIndex(index), Arc::clone(spec))).collect();
+        let now = mono(world.now);
+        let mut new = Agent {
+            state: State::new(),
+            out: Out { agent, life, now, wall: wall(world, agent), deeds: Vec::new(), truths: Vec::new() },
+            nodes: Vec::new(),
+            authority: Authority::new(plan, agent, life, world),
+            duties: Duties::default(),
+            told: None,
+            orphans_at: now,
+            specs: Arc::new(specs),
+            plan: Arc::clone(plan),
+            wake_at: None,
+            recorded: records.then(Vec::new),
+        };
+        new.out.send(Input::Config(Arc::clone(&plan.spec)));
+        world.queue.push(world.now, Event::Wake { agent, life });
+        world.queue.push(world.now, Event::Tick { agent, life });
+        new
+    }
+
+    /// Something came for this agent.
+    pub(crate) fn take(&mut self, event: Event, world: &mut World) {
+        self.out.now = mono(world.now);
+        self.out.wall = wall(world, self.out.agent);
+        match event {
+            Event::Wake { .. } => self.wake_at = None,
+            Event::Tick { agent, life } => {
+                self.out.send(Input::Tick);
+                // Ticks that were slept through are not made up for.
+                world.queue.push(world.now + 1_000, Event::Tick { agent, life });
+                return;
+            }
+            Event::Arrive { server, connection, replies, .. } => {
+                if let Some(position) = self.position(server) {
+                    let heard = self.nodes[position].arrived(connection, replies, world, &mut self.out);
+                    heard.into_iter().for_each(|heard| self.heard(position, &heard));
+                }
+            }
+            Event::Break { server, connection, .. } => {
+                if let Some(position) = self.position(server) {
+                    let heard = self.nodes[position].broke(connection, world, &mut self.out);
+                    self.heard(position, &heard);
+                }
+            }
+            Event::Dialled { server, dial, outcome, opened, .. } => {
+                if let Some(position) = self.position(server) {
+                    let heard = self.nodes[position].greeted(dial, outcome, opened, world, &mut self.out);
+                    self.heard(position, &heard);
+                }
+            }
+            Event::Sentinel { sentinel, answer, .. } => self.authority.sentinel(sentinel, answer, self.out.agent, self.out.life, world),
+            _ => {}
+        }
+        self.launch(world);
+    }
+
+    /// Keeps what a server did with a batch, until its replies arrive.
+    pub(crate) fn keep_truth(&mut self, truth: BatchTruth) {
+        let oldest = truth.number.saturating_sub(100_000);
+        self.out.truths.retain(|other| other.number > oldest);
+        self.out.truths.push(truth);
+    }
+
+    /// What it did since the last call.
+    pub(crate) fn take_deeds(&mut self) -> Vec<Deed> {
+        std::mem::take(&mut self.out.deeds)
+    }
+
+    /// Its state takes something in.
+    pub(crate) fn step(&mut self, at: Mono, input: Input) -> Vec<ModelEvent> {
+        if let Some(recorded) = &mut self.recorded {
+            recorded.push((at, self.out.wall, input.clone()));
+        }
+        self.state.step(at, input)
+    }
+
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
+        self.state.snapshot(self.out.now)
+    }
+
+    fn position(&self, server: usize) -> Option<usize> {
+        self.nodes.iter().position(|node| node.server == server)
+    }
+
+    fn heard(&mut self, position: usize, heard: &Heard) {
+        let now = self.out.now;
+        let node = &mut self.nodes[position];
+        node.note_role(heard, now);
+        self.authority.heard(node.server, heard.role, heard.failed, now);
+    }
+
+    fn launch(&mut self, world: &mut World) {
+        self.follow_authority();
+        for node in &mut self.nodes {
+            node.launch(world, &mut self.out);
+        }
+        let now = self.out.now;
+        if let Some(why) = self.duties.orphaned
+            && self.orphans_at <= now
+        {
+            self.orphans_at = now.plus_ms(self.interval_ms());
+            let tasks = self.specs.iter().map(|(task, _)| *task).collect();
+            self.out.failed(None, Standing::Decides, (now, 0), tasks, why);
+        }
+        self.authority.ask_hurriedly(self.out.agent, self.out.life, world);
+        let orphans = self.duties.orphaned.map(|_| self.orphans_at);
+        let next = self.nodes.iter().filter_map(Node::next_wake).chain(self.authority.next_wake()).chain(orphans).min();
+        if let Some(next) = next {
+            let at = next.0.saturating_sub(MONO_MS).max(world.now + u64::from(next <= now));
+            if self.wake_at.is_none_or(|planned| at < planned || planned < world.now) {
+                self.wake_at = Some(at);
+                world.queue.push(at, Event::Wake { agent: self.out.agent, life: self.out.life });
+            }
+        }
+    }
+
+    fn interval_ms(&self) -> u64 {
+        self.plan.spec.redises.first().map_or(1_000, |redis| redis.interval_ms)
+    }
+
+    /// Puts the plan in force that follows from what is known of the servers.
+    fn follow_authority(&mut self) {
+        let now = self.out.now;
+        let Some(duties) = self.authority.plan(now) else { return };
+        if duties.knows_nothing() {
+            return;
+        }
+        self.duties = duties;
+        self.orphans_at = now;
+        let mut old: Vec<Node> = self.nodes.drain(..).collect();
+        let Some(redis) = self.plan.spec.redises.first() else { return };
+        for (server, duty) in &self.duties.nodes {
+            let known = old.iter().position(|node| node.server == *server);
+            let mut node = match known {
+                Some(position) => old.swap_remove(position),
+                None => Node::new(*server, &address(*server), redis, &self.specs, now),
+            };
+            node.assign(*duty, now);
+            self.nodes.push(node);
+        }
+        let topology = self.duties.topology();
+        if self.duties.is_told && self.told.as_ref() != Some(&topology) {
+            self.told = Some(topology.clone());
+            self.out.send(Input::Topology(topology));
+        }
+    }
+
+    /// Its connections, for those who break them.
+    #[allow(dead_code, reason = "for looking at a run by hand")]
+    pub(crate) fn connections(&self) -> Vec<(usize, Option<u64>)> {
+        self.nodes.iter().map(|node| (node.server, node.connection())).collect()
+    }
+}
+
+fn wall(world: &World, agent: usize) -> AgentWall {
+    AgentWall(EPOCH_MS + i64::try_from(world.now).unwrap_or(0) + world.wall_offset[agent])
+}
+
+/// Replies with the batch that they answer.
+pub(crate) type Tagged = Vec<(u64, Reply)>;
+
+/// What a Sentinel is asked, and when.
+pub(crate) type Asked = SentinelAnswer;

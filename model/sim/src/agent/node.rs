@@ -1,0 +1,466 @@
+//! One server of a redis: its connection, when it is asked what, and what comes of that. Mirrors `src/sampler/node.rs`, without
+//! what only a cluster needs.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use lockwatch_model::accept::{Caps, RoleCheck, Timing};
+use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
+use lockwatch_model::read::{Scope, TaskRead};
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::Reply;
+use lockwatch_model::schedule::{Batch, Schedule, Watched};
+use lockwatch_model::spec::{RedisKind, RedisSpec, TaskIndex, TaskSpec};
+use lockwatch_model::time::{AgentWall, Mono};
+
+use super::link::Link;
+use super::question::{Answer, Question};
+use super::{BatchTruth, Out, PartTruth, Request};
+use crate::queue::Event;
+use crate::world::{Cut, World};
+
+const FLIGHTS: usize = 4;
+const ROUNDS: u8 = 4;
+const REPLICA_EVERY: u64 = 5;
+/// Longest time for connecting.
+const DIAL_MS: u64 = 1_000;
+
+/// What a server is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Duty {
+    pub(super) standing: Standing,
+    /// Tasks are read here at all.
+    pub(super) owns: bool,
+}
+
+/// See above.
+#[derive(Debug)]
+pub(super) struct Node {
+    pub(super) server: usize,
+    pub(super) address: Arc<str>,
+    interval_ms: u64,
+    timeout_ms: u64,
+    has_others: bool,
+    duty: Duty,
+    schedule: Schedule,
+    role: Option<Role>,
+    pulse_at: Mono,
+    link: Link,
+    flights: VecDeque<Flight>,
+    /// What has come over the connection and was not taken yet: the batch that it answers, and the reply.
+    inbound: VecDeque<(u64, Reply)>,
+    /// Batches that were dropped while they were under way.
+    stale: Vec<u64>,
+    /// The server's process that the connection leads to.
+    process: u64,
+    lost: Option<Unknown>,
+    caps: Option<Caps>,
+    opening: Option<Flight>,
+    specs: Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>,
+}
+
+/// A batch under way.
+#[derive(Debug)]
+struct Flight {
+    number: u64,
+    what: What,
+    question: Question,
+    round: u8,
+    sent: Mono,
+    sent_wall: AgentWall,
+    /// What the oracle may know of the rounds before.
+    truth: Vec<PartTruth>,
+}
+
+#[derive(Debug)]
+enum What {
+    Scheduled(Batch),
+    Pulse,
+}
+
+/// What others have to know of it.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    pub(super) role: Option<Role>,
+    pub(super) failed: Option<Unknown>,
+}
+
+impl Node {
+    pub(super) fn new(server: usize, address: &Arc<str>, redis: &RedisSpec, specs: &Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>, now: Mono) -> Node {
+        Node {
+            server,
+            address: Arc::clone(address),
+            interval_ms: redis.interval_ms,
+            timeout_ms: redis.timeout_ms,
+            has_others: redis.kind != RedisKind::Standalone,
+            duty: Duty { standing: Standing::Witness, owns: false },
+            schedule: Schedule::new(Vec::new(), redis.interval_ms, now),
+            role: None,
+            pulse_at: now,
+            link: Link::new(now),
+            flights: VecDeque::new(),
+            inbound: VecDeque::new(),
+            stale: Vec::new(),
+            process: 0,
+            lost: None,
+            caps: None,
+            opening: None,
+            specs: Arc::clone(specs),
+        }
+    }
+
+    pub(super) fn connection(&self) -> Option<u64> {
+        self.link.connection()
+    }
+
+    pub(super) fn assign(&mut self, duty: Duty, now: Mono) {
+        if self.duty == duty {
+            return;
+        }
+        let old = std::mem::replace(&mut self.duty, duty);
+        if old.standing != duty.standing {
+            self.begin_anew(now);
+        } else if old.owns != duty.owns {
+            self.schedule.change(self.watched(), now);
+        }
+    }
+
+    fn begin_anew(&mut self, now: Mono) {
+        // What still comes of these is nobody's answer any more: the real sampler drops the waiting tasks, not the replies.
+        self.stale.extend(self.flights.drain(..).map(|flight| flight.number));
+        let stale = &self.stale;
+        self.inbound.retain(|(of, _)| !stale.contains(of));
+        if let Some(Flight { what: What::Scheduled(batch), .. }) = self.opening.take() {
+            self.schedule.broken(&batch);
+        }
+        let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
+        let every = if slowly { REPLICA_EVERY } else { 1 };
+        self.schedule = Schedule::new(self.watched(), self.interval_ms * every, now);
+        self.pulse_at = now.plus_ms(self.interval_ms);
+    }
+
+    fn watched(&self) -> Vec<Watched> {
+        if !self.duty.owns {
+            return Vec::new();
+        }
+        let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| Watched { proves_holders: self.has_others, ..Watched::new(*task, spec) };
+        self.specs.iter().map(watched).collect()
+    }
+
+    /// Does all that is due now.
+    pub(super) fn launch(&mut self, world: &mut World, out: &mut Out) {
+        let now = out.now;
+        if self.link.next_dial().is_some_and(|at| at <= now) {
+            self.dial(world, out);
+        }
+        if self.link.connection().is_none() {
+            return self.miss(out);
+        }
+        self.time_out(world, out);
+        while self.flights.len() < FLIGHTS
+            && self.link.connection().is_some()
+            && let Some(caps) = self.caps
+            && let Some((what, reads)) = self.next_batch(now, caps)
+        {
+            self.fly(what, reads, 1, Vec::new(), world, out);
+        }
+        for _ in 0..self.schedule.take_skipped() {
+            if self.duty.standing == Standing::Decides {
+                out.news(&self.address, NodeNewsKind::TickSkipped);
+            }
+        }
+    }
+
+    /// The oldest batch has waited too long.
+    fn time_out(&mut self, world: &mut World, out: &mut Out) {
+        let late = self.flights.front().is_some_and(|flight| out.now.since_ms(flight.sent) >= self.timeout_ms);
+        if late {
+            let flight = self.flights.pop_front();
+            self.lose(flight, Unknown::Timeout, world, out);
+        }
+    }
+
+    fn miss(&mut self, out: &mut Out) {
+        let tasks = self.schedule.missed(out.now);
+        let Some(why) = self.lost else { return };
+        if tasks.is_empty() || self.duty.standing == Standing::Witness {
+            return;
+        }
+        out.failed(Some((self.server, &self.address)), self.duty.standing, (out.now, 0), tasks, why);
+    }
+
+    fn next_batch(&mut self, now: Mono, caps: Caps) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
+        if let Some(batch) = self.schedule.due(now) {
+            self.pulse_at = now.plus_ms(self.interval_ms);
+            let reads = self.reads(&batch, caps);
+            return Some((What::Scheduled(batch), reads));
+        }
+        if self.pulses() && self.pulse_at <= now {
+            self.pulse_at = now.plus_ms(self.interval_ms);
+            return Some((What::Pulse, Vec::new()));
+        }
+        None
+    }
+
+    fn pulses(&self) -> bool {
+        self.duty.standing == Standing::Witness && self.role != Some(Role::Master)
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        let late = self.flights.front().map(|flight| flight.sent.plus_ms(self.timeout_ms));
+        let due = match self.link.connection() {
+            Some(_) if self.flights.len() >= FLIGHTS => None,
+            Some(_) => self.schedule.next_wake().into_iter().chain(self.pulses().then_some(self.pulse_at)).min(),
+            None => self.schedule.next_tick().into_iter().chain(self.link.next_dial()).min(),
+        };
+        due.into_iter().chain(late).min()
+    }
+
+    fn reads(&self, batch: &Batch, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
+        let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
+        let read = |(task, spec)| match self.duty.standing {
+            Standing::Decides => (task, TaskRead::new(spec, caps, batch.with_extras, Scope::ALL)),
+            Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),
+        };
+        specs.map(read).collect()
+    }
+
+    fn spec(&self, task: TaskIndex) -> Option<Arc<TaskSpec>> {
+        self.specs.get(task.0 as usize).map(|(_, spec)| Arc::clone(spec))
+    }
+
+    fn flight(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, caps: Caps, round: u8, world: &mut World, out: &Out) -> (Flight, Box<Request>) {
+        let number = world.id();
+        let nonce = format!("{number:016x}").into_bytes();
+        let (question, commands) = Question::new(reads, caps, self.duty.standing, nonce);
+        let request = Request::new(out.agent, out.life, self.server, number, commands, question.places());
+        let flight = Flight { number, what, question, round, sent: out.now, sent_wall: out.wall, truth: Vec::new() };
+        (flight, Box::new(request))
+    }
+
+    fn fly(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, round: u8, truth: Vec<PartTruth>, world: &mut World, out: &mut Out) {
+        let (Some(connection), Some(caps)) = (self.link.connection(), self.caps) else { return self.broken(&what) };
+        let (mut flight, mut request) = self.flight(what, reads, caps, round, world, out);
+        flight.truth = truth;
+        self.flights.push_back(flight);
+        request.connection = connection;
+        request.process = self.process;
+        super::send(request, world);
+    }
+
+    fn dial(&mut self, world: &mut World, out: &mut Out) {
+        let dial = world.id();
+        let opening = match self.caps.filter(|_| self.lost == Some(Unknown::Timeout)) {
+            Some(caps) => self.schedule.due(out.now).map(|batch| (self.reads(&batch, caps), batch, caps)),
+            None => None,
+        };
+        let opening = opening.map(|(reads, batch, caps)| self.flight(What::Scheduled(batch), reads, caps, 1, world, out));
+        self.link.dial(dial, out.now);
+        let (server, agent, life) = (self.server, out.agent, out.life);
+        let (now, delay) = (world.now, world.links[agent][server].each_way_ms);
+        let ended = |outcome| Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() };
+        let health = world.servers[server].health;
+        use crate::server::Health;
+        let (after, outcome) = match (world.links[agent][server].cut, health) {
+            (Some(Cut::Silently), _) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
+            (Some(Cut::Loudly), _) | (_, Health::Down) => (delay * 2, Err(Unknown::Connect)),
+            _ if delay * 2 > DIAL_MS.min(self.timeout_ms) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
+            (_, Health::Frozen) => (self.timeout_ms, Err(Unknown::Timeout)),
+            (_, Health::Loading) => (delay * 4 + 1, Err(Unknown::Loading)),
+            (_, Health::Busy) => (delay * 4 + 1, Err(Unknown::Busy)),
+            _ if world.servers[server].refuses == Some("noauth") => (delay * 4 + 1, Err(Unknown::Auth)),
+            _ if world.servers[server].refuses.is_some() => (delay * 4 + 1, Err(Unknown::MaxClients)),
+            _ => (delay * 4 + 1, Ok(())),
+        };
+        // A greeting is a batch of replies like any other.
+        let link = &mut world.links[agent][server];
+        let (after, outcome) = match outcome {
+            Ok(()) if link.tears && world.rng.percent(50) => (after, Err(Unknown::Closed)),
+            Ok(()) if link.drops => {
+                link.dropped = !link.dropped;
+                if link.dropped { (self.timeout_ms, Err(Unknown::Timeout)) } else { (after, Ok(())) }
+            }
+            other => (after, other),
+        };
+        match (opening, outcome) {
+            // The greeting and the first batch share their fate.
+            (Some((flight, mut request)), Ok(())) => {
+                request.connection = u64::MAX;
+                request.dial = Some(dial);
+                self.opening = Some(flight);
+                world.queue.push(now + delay * 3 + 1, Event::Request(request));
+            }
+            (Some((flight, _)), outcome) => {
+                self.opening = Some(flight);
+                world.queue.push(now + after, ended(outcome));
+            }
+            (None, outcome) => world.queue.push(now + after, ended(outcome)),
+        }
+    }
+
+    /// A dial is over.
+    pub(super) fn greeted(&mut self, dial: u64, outcome: Result<(), Unknown>, opened: Vec<(u64, Reply)>, world: &mut World, out: &mut Out) -> Heard {
+        if !self.link.dialling(dial) {
+            return Heard::default();
+        }
+        let opening = self.opening.take();
+        if let Err(why) = outcome {
+            out.news(&self.address, NodeNewsKind::Failed { why });
+            return self.lose(opening, why, world, out);
+        }
+        let server = &world.servers[self.server];
+        let caps = Caps { pexpiretime: server.has_pexpiretime, role: RoleCheck::Role, info: true, sharded: false };
+        let role = Some(if server.follows.is_none() { Role::Master } else { Role::Replica });
+        self.lost = None;
+        let connection = world.id();
+        self.link.made(connection, out.now);
+        self.process = world.lives[self.server];
+        self.inbound.clear();
+        self.stale.clear();
+        out.news(&self.address, NodeNewsKind::Connected { version: Some("7.0.15".into()), role });
+        let as_before = self.caps.replace(caps) == Some(caps);
+        match opening {
+            Some(flight) if as_before && !opened.is_empty() => {
+                let replies = opened.into_iter().map(|(_, reply)| reply).collect();
+                self.landed(flight, replies, true, world, out)
+            }
+            Some(flight) => {
+                self.broken(&flight.what);
+                Heard { role, ..Heard::default() }
+            }
+            None => Heard { role, ..Heard::default() },
+        }
+    }
+
+    /// Replies have come over the connection.
+    pub(super) fn arrived(&mut self, connection: u64, replies: Vec<(u64, Reply)>, world: &mut World, out: &mut Out) -> Vec<Heard> {
+        let mut heard = Vec::new();
+        if self.link.connection() != Some(connection) {
+            return heard;
+        }
+        self.inbound.extend(replies.into_iter().filter(|(of, _)| !self.stale.contains(of)));
+        while let Some(needed) = self.flights.front().map(|flight| flight.question.replies)
+            && self.inbound.len() >= needed
+            && self.link.connection() == Some(connection)
+        {
+            let Some(flight) = self.flights.pop_front() else { break };
+            let taken: Vec<(u64, Reply)> = self.inbound.drain(..needed).collect();
+            let own = taken.iter().all(|(of, _)| *of == flight.number);
+            let replies = taken.into_iter().map(|(_, reply)| reply).collect();
+            heard.push(self.landed(flight, replies, own, world, out));
+        }
+        heard
+    }
+
+    /// The connection broke.
+    pub(super) fn broke(&mut self, connection: u64, world: &mut World, out: &mut Out) -> Heard {
+        let current = self.link.connection();
+        if current.is_none() || (connection != u64::MAX && current != Some(connection)) {
+            return Heard::default();
+        }
+        // Without a batch under way nobody notices, until the next one is sent.
+        match self.flights.pop_front() {
+            Some(flight) => self.lose(Some(flight), Unknown::Closed, world, out),
+            None => Heard::default(),
+        }
+    }
+
+    fn landed(&mut self, flight: Flight, replies: Vec<Reply>, own: bool, world: &mut World, out: &mut Out) -> Heard {
+        let Flight { number, what, question, round, sent, sent_wall, truth } = flight;
+        let timing = Timing { sent, received: out.now, sent_wall, timeout_ms: self.timeout_ms };
+        let tasks = question.tasks();
+        let told = out.take_truth(number, own);
+        match question.decode(timing, &replies) {
+            Ok(answer) => self.believe(what, round, timing, answer, truth, told, world, out),
+            Err(why) => {
+                let instants = (sent, out.now.since_ms(sent));
+                out.attempt(self.server, self.duty.standing, instants, &tasks, told, truth);
+                out.failed(Some((self.server, &self.address)), self.duty.standing, instants, tasks, why);
+                let role = (why == Unknown::NotMaster).then_some(Role::Replica);
+                if self.link.survives(why, out.now) {
+                    self.finished(&what);
+                    return Heard { role, failed: Some(why) };
+                }
+                self.broken(&what);
+                Heard { role, ..self.lose(None, why, world, out) }
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a private step of landed, which has taken its arguments apart")]
+    fn believe(
+        &mut self,
+        what: What,
+        round: u8,
+        timing: Timing,
+        answer: Answer,
+        before: Vec<PartTruth>,
+        told: Option<BatchTruth>,
+        world: &mut World,
+        out: &mut Out,
+    ) -> Heard {
+        self.link.succeeded(timing.received);
+        let Answer { vouch, done, again } = answer;
+        let heard = Heard { role: Some(vouch.role), ..Heard::default() };
+        let instants = (timing.sent, timing.received.since_ms(timing.sent));
+        if self.duty.standing == Standing::Decides {
+            for (task, reading) in &done {
+                self.schedule.observe(*task, timing.sent, vouch.first, reading);
+            }
+        }
+        // What the next round builds on.
+        let open: Vec<usize> = again.iter().map(|(task, _)| task.0 as usize).collect();
+        let kept: Vec<PartTruth> = match &told {
+            Some(told) => told.parts.iter().filter(|part| open.contains(&part.task)).map(|part| part.at(timing.sent)).collect(),
+            None => Vec::new(),
+        };
+        let tasks: Vec<TaskIndex> = done.iter().map(|(task, _)| *task).collect();
+        out.attempt(self.server, self.duty.standing, instants, &tasks, told, before);
+        out.sample(Some((self.server, &self.address)), self.duty.standing, instants, Outcome::Read { vouch, readings: done });
+        if again.is_empty() {
+            self.finished(&what);
+        } else if round < ROUNDS {
+            self.fly(what, again, round + 1, kept, world, out);
+        } else {
+            self.finished(&what);
+            let tasks = again.into_iter().map(|(task, _)| task).collect();
+            out.failed(Some((self.server, &self.address)), self.duty.standing, instants, tasks, Unknown::Protocol);
+        }
+        heard
+    }
+
+    fn lose(&mut self, flight: Option<Flight>, why: Unknown, world: &mut World, out: &mut Out) -> Heard {
+        self.lost = Some(why);
+        self.link.give_up(out.now, &mut world.rng);
+        self.inbound.clear();
+        let all: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();
+        for Flight { what, question, sent, .. } in all {
+            self.broken(&what);
+            let tasks = question.tasks();
+            out.failed(Some((self.server, &self.address)), self.duty.standing, (sent, out.now.since_ms(sent)), tasks, why);
+        }
+        Heard { failed: Some(why), ..Heard::default() }
+    }
+
+    /// A new role may change how often a witness is asked.
+    pub(super) fn note_role(&mut self, heard: &Heard, now: Mono) {
+        if heard.role.is_some() && heard.role != self.role {
+            self.role = heard.role;
+            if self.duty.standing == Standing::Witness {
+                self.begin_anew(now);
+            }
+        }
+    }
+
+    fn broken(&mut self, what: &What) {
+        if let What::Scheduled(batch) = what {
+            self.schedule.broken(batch);
+        }
+    }
+
+    fn finished(&mut self, what: &What) {
+        if let What::Scheduled(batch) = what {
+            self.schedule.finished(batch);
+        }
+    }
+}

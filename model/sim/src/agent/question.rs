@@ -1,0 +1,87 @@
+//! One batch: what frames it, whose commands it holds, and what the replies say. Mirrors `src/sampler/question.rs`.
+
+use lockwatch_model::accept::{self, Caps, Timing};
+use lockwatch_model::input::{Standing, Vouch};
+use lockwatch_model::read::{Round, TaskRead};
+use lockwatch_model::reading::{TaskReading, Unknown};
+use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::spec::TaskIndex;
+
+/// What a batch asks, without the commands themselves.
+#[derive(Debug)]
+pub(super) struct Question {
+    caps: Caps,
+    standing: Standing,
+    nonce: Vec<u8>,
+    header: usize,
+    pub(super) parts: Vec<Part>,
+    /// How many replies there must be.
+    pub(super) replies: usize,
+}
+
+/// One task's part of it.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) task: TaskIndex,
+    read: TaskRead,
+    pub(super) commands: usize,
+}
+
+/// What came of it, if it may be believed.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) vouch: Vouch,
+    pub(super) done: Vec<(TaskIndex, TaskReading)>,
+    pub(super) again: Vec<(TaskIndex, TaskRead)>,
+}
+
+impl Question {
+    pub(super) fn new(reads: Vec<(TaskIndex, TaskRead)>, caps: Caps, standing: Standing, nonce: Vec<u8>) -> (Question, Vec<Command>) {
+        let mut commands = accept::header();
+        let header = commands.len();
+        let mut parts = Vec::with_capacity(reads.len());
+        for (task, read) in reads {
+            let before = commands.len();
+            read.commands(&mut commands);
+            parts.push(Part { task, read, commands: commands.len() - before });
+        }
+        commands.extend(accept::footer(caps, &nonce));
+        (Question { caps, standing, nonce, header, parts, replies: commands.len() }, commands)
+    }
+
+    pub(super) fn tasks(&self) -> Vec<TaskIndex> {
+        self.parts.iter().map(|part| part.task).collect()
+    }
+
+    /// Where each task's commands are.
+    pub(super) fn places(&self) -> Vec<(usize, usize, usize)> {
+        let mut at = self.header;
+        let place = |part: &Part| {
+            let from = at;
+            at += part.commands;
+            (part.task.0 as usize, from, at)
+        };
+        self.parts.iter().map(place).collect()
+    }
+
+    pub(super) fn decode(self, timing: Timing, replies: &[Reply]) -> Result<Answer, Unknown> {
+        let (header, rest) = replies.split_at_checked(self.header).ok_or(Unknown::Protocol)?;
+        let body: usize = self.parts.iter().map(|part| part.commands).sum();
+        let (mut body, footer) = rest.split_at_checked(body).ok_or(Unknown::Protocol)?;
+        let judge = match self.standing {
+            Standing::Decides => accept::vouch,
+            Standing::Witness => accept::witness,
+        };
+        let vouch = judge(self.caps, timing, &self.nonce, header, footer)?;
+        let mut answer = Answer { vouch, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
+        for part in self.parts {
+            let (own, others) = body.split_at_checked(part.commands).ok_or(Unknown::Protocol)?;
+            body = others;
+            match part.read.decode(own) {
+                Round::Done(reading) => answer.done.push((part.task, reading)),
+                Round::Again(read) => answer.again.push((part.task, read)),
+            }
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,295 @@
+//! A batch on its way: through the network to its server, there command by command, and back. What the server really had at each
+//! command is written down for the oracle.
+
+use lockwatch_model::reply::{Command, Reply};
+
+use super::Tagged;
+use crate::queue::Event;
+use crate::rng::Rng;
+use crate::server::{Health, Value};
+use crate::truth::LockState;
+use crate::world::{Cut, Says, Switches, World};
+use lockwatch_model::time::Mono;
+
+/// A batch on its way.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(super) agent: usize,
+    pub(super) life: u32,
+    pub(crate) server: usize,
+    number: u64,
+    pub(super) connection: u64,
+    pub(super) process: u64,
+    /// It goes with the greeting of this dial.
+    pub(super) dial: Option<u64>,
+    commands: Vec<Command>,
+    cursor: usize,
+    /// The task of each part, and where its commands are.
+    places: Vec<(usize, usize, usize)>,
+    replies: Tagged,
+    truth: BatchTruth,
+    /// Before this command other clients have their turn, for so long.
+    pause: Option<(usize, u64)>,
+}
+
+/// What a server did with a batch.
+#[derive(Debug, Default)]
+pub(crate) struct BatchTruth {
+    pub(crate) number: u64,
+    pub(crate) began_at: u64,
+    pub(crate) ended_at: u64,
+    /// It was the master when it was asked for its role.
+    pub(crate) master: bool,
+    /// It answered all that frames the batch.
+    pub(crate) whole: bool,
+    /// How often its clock had stepped, and by how much it is ahead of true time, when it began.
+    pub(crate) clock_ahead_ms: i64,
+    pub(crate) offset: u64,
+    pub(crate) parts: Vec<PartTruth>,
+}
+
+/// What a server really had of one task when it answered.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PartTruth {
+    pub(crate) task: usize,
+    /// When the round was sent in which the lock was read, if that is another one.
+    pub(crate) sent: Option<Mono>,
+    pub(crate) began_at: u64,
+    pub(crate) ended_at: u64,
+    /// The lock was asked for.
+    pub(crate) has_lock: bool,
+    /// All states of the lock while it was read; `None`: reading it was refused.
+    pub(crate) lock: Option<Vec<LockState>>,
+    /// What the server's clock showed at the end.
+    pub(crate) clock: i64,
+    /// The switches; `None`: reading them was refused.
+    pub(crate) switches: Option<Option<Switches>>,
+    pub(crate) says: Says,
+    /// Everything beside the lock was changed while it was read.
+    pub(crate) mixed: bool,
+    pub(crate) progress: Option<Option<Vec<u8>>>,
+    pub(crate) claims: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+}
+
+impl PartTruth {
+    /// The same, with the instant at which it was asked for.
+    pub(crate) fn at(&self, sent: Mono) -> PartTruth {
+        PartTruth { sent: Some(sent), ..self.clone() }
+    }
+}
+
+impl Request {
+    pub(super) fn new(agent: usize, life: u32, server: usize, number: u64, commands: Vec<Command>, places: Vec<(usize, usize, usize)>) -> Request {
+        Request {
+            agent,
+            life,
+            server,
+            number,
+            connection: 0,
+            process: 0,
+            dial: None,
+            replies: Vec::with_capacity(commands.len()),
+            commands,
+            cursor: 0,
+            places,
+            truth: BatchTruth { number, ..BatchTruth::default() },
+            pause: None,
+        }
+    }
+
+    fn draw_pause(&mut self, rng: &mut Rng) {
+        if !self.places.is_empty() && rng.percent(4) {
+            let (_, from, to) = self.places[rng.index(self.places.len())];
+            let within = u64::try_from(to - from).unwrap_or(1).min(4);
+            let at = from + usize::try_from(rng.below(within)).unwrap_or(0);
+            self.pause = Some((at, rng.within(1, 60)));
+        }
+    }
+
+    fn breaks(&self) -> Event {
+        Event::Break { agent: self.agent, life: self.life, server: self.server, connection: self.connection }
+    }
+}
+
+/// Sends a batch on its way.
+pub(crate) fn send(request: Box<Request>, world: &mut World) {
+    let link = &world.links[request.agent][request.server];
+    match link.cut {
+        Some(Cut::Silently) => {}
+        Some(Cut::Loudly) => world.queue.push(world.now, request.breaks()),
+        None => {
+            let ms = delay(link.each_way_ms, &mut world.rng) + world.rng.below(2);
+            world.queue.push(world.now + ms, Event::Request(request));
+        }
+    }
+}
+
+fn delay(each_way_ms: u64, rng: &mut Rng) -> u64 {
+    each_way_ms - rng.below(each_way_ms / 10 + 1)
+}
+
+/// A batch is at its server. Gives back what the server did with it once it has done all.
+pub(crate) fn serve(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
+    let server = request.server;
+    if request.dial.is_none() && request.process != world.lives[server] {
+        world.queue.push(world.now, request.breaks());
+        return None;
+    }
+    match world.servers[server].health {
+        Health::Down => {
+            world.queue.push(world.now, request.breaks());
+            return None;
+        }
+        Health::Frozen => {
+            world.waiting[server].push(request);
+            return None;
+        }
+        Health::Up | Health::Loading | Health::Busy => {}
+    }
+    world.catch_up(server);
+    if request.cursor == 0 {
+        let now = world.now;
+        request.truth.began_at = now;
+        let true_ms = i64::try_from(now).unwrap_or(0);
+        request.truth.clock_ahead_ms = world.servers[server].clock.at(now) - true_ms;
+        let rng = &mut world.rng;
+        request.draw_pause(rng);
+        request.truth.whole = true;
+    }
+    let slow_ms = world.servers[server].slow_ms;
+    while let Some(command) = request.commands.get(request.cursor) {
+        if let Some((at, ms)) = request.pause
+            && at == request.cursor
+        {
+            request.pause = None;
+            world.queue.push(world.now + ms, Event::Request(request));
+            return None;
+        }
+        let (cursor, now) = (request.cursor, world.now);
+        if let Some((task, from, _)) = request.places.iter().copied().find(|(_, from, _)| *from == cursor) {
+            let has_lock = command.args.get(1).is_some_and(|key| *key == *world.tasks[task].keys.lock) || command.args.first().is_some_and(|name| name == b"TIME");
+            let _ = from;
+            let mut part = capture(world, server, task);
+            part.has_lock = has_lock;
+            request.truth.parts.push(part);
+        }
+        let framing = !request.places.iter().any(|(_, from, to)| (*from..*to).contains(&cursor));
+        let reply = world.servers[server].execute(command, now);
+        if framing && matches!(reply, Reply::Error(_)) {
+            request.truth.whole = false;
+        }
+        if command.args.first().is_some_and(|name| name == b"ROLE") {
+            request.truth.master = world.servers[server].follows.is_none();
+            request.truth.offset = world.servers[server].history.offset;
+        }
+        let number = request.number;
+        request.replies.push((number, reply));
+        request.cursor += 1;
+        if let Some((task, ..)) = request.places.iter().copied().find(|(_, _, to)| *to == cursor + 1) {
+            finish(world, server, task, &mut request.truth);
+        }
+        if slow_ms > 0 {
+            world.queue.push(now + slow_ms, Event::Request(request));
+            return None;
+        }
+    }
+    if request.truth.whole && world.servers[server].health == Health::Loading {
+        request.truth.whole = false;
+    }
+    request.truth.ended_at = world.now;
+    Some(answer(request, world))
+}
+
+/// What a server has of a task now.
+fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
+    let now = world.now;
+    world.tasks[task].past[server].settle(&world.servers[server].clock, now);
+    let state = &world.servers[server];
+    let allowed = |key: &[u8]| state.forbids.as_deref().is_none_or(|ending| !key.ends_with(ending));
+    let keys = &world.tasks[task].keys;
+    let lock = allowed(&keys.lock).then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].redisson)]);
+    let readable = keys.switches.iter().all(|key| allowed(key));
+    let progress = keys.progress.as_ref().filter(|key| allowed(key)).map(|key| {
+        state.get(key, now).map(|entry| match &entry.value {
+            Value::Text(text) => text.clone(),
+            Value::Hash(fields) => fields.first().map(|(_, text)| text.clone()).unwrap_or_default(),
+            Value::List(length) => length.to_string().into_bytes(),
+            Value::Set(_) => Vec::new(),
+        })
+    });
+    let claims = keys.claims.as_ref().filter(|key| allowed(key)).map(|key| match state.get(key, now).map(|entry| &entry.value) {
+        Some(Value::Hash(fields)) => fields.clone(),
+        _ => Vec::new(),
+    });
+    PartTruth {
+        task,
+        sent: None,
+        began_at: now,
+        ended_at: now,
+        has_lock: true,
+        lock,
+        clock: state.clock.at(now),
+        switches: readable.then(|| world.switches(server, task)),
+        says: world.says(server, task),
+        mixed: false,
+        progress,
+        claims,
+    }
+}
+
+/// The last command about a task is answered: what changed since the first one?
+fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth) {
+    let Some(position) = truth.parts.iter().position(|part| part.task == task) else { return };
+    let began_at = truth.parts[position].began_at;
+    if began_at == world.now {
+        return;
+    }
+    let now = capture(world, server, task);
+    let states: Vec<LockState> = world.tasks[task].past[server].between(began_at, world.now).map(|since| since.state.clone()).collect();
+    let part = &mut truth.parts[position];
+    part.ended_at = world.now;
+    part.clock = now.clock;
+    if let (Some(lock), Some(last)) = (&mut part.lock, &now.lock) {
+        lock.extend(states);
+        lock.extend(last.iter().cloned());
+        lock.dedup();
+    } else {
+        part.lock = None;
+    }
+    part.mixed = part.switches != now.switches || part.progress != now.progress || part.claims != now.claims;
+}
+
+/// The replies go back.
+fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
+    let Request { agent, life, server, connection, dial, mut replies, truth, .. } = *request;
+    let link = &mut world.links[agent][server];
+    let lost = link.drops && {
+        link.dropped = !link.dropped;
+        link.dropped
+    };
+    let (cut, tears, each_way_ms) = (link.cut, link.tears, link.each_way_ms);
+    let at = world.now + delay(each_way_ms, &mut world.rng) + world.rng.below(2);
+    if let Some(dial) = dial {
+        let event = Event::Dialled { agent, life, server, dial, outcome: Ok(()), opened: replies };
+        if cut.is_none() && !lost {
+            world.queue.push(at, event);
+        } else {
+            let outcome = Err(lockwatch_model::reading::Unknown::Timeout);
+            let timeout_ms = world.plan.spec.redises.first().map_or(3_000, |redis| redis.timeout_ms);
+            world.queue.push(world.now + timeout_ms, Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() });
+        }
+        return (agent, truth);
+    }
+    match cut {
+        Some(Cut::Silently) => {}
+        Some(Cut::Loudly) => world.queue.push(world.now, Event::Break { agent, life, server, connection }),
+        None if lost => {}
+        None if tears && world.rng.percent(50) => {
+            replies.truncate(usize::try_from(world.rng.below(replies.len() as u64)).unwrap_or(0));
+            world.queue.push(at, Event::Arrive { agent, life, server, connection, replies });
+            world.queue.push(at, Event::Break { agent, life, server, connection });
+        }
+        None => world.queue.push(at, Event::Arrive { agent, life, server, connection, replies }),
+    }
+    (agent, truth)
+}

@@ -1,0 +1,106 @@
+//! What occurred: a run in which a verdict never occurs proves nothing about it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use lockwatch_model::event::{End, Event, EventKind, SplitKind};
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::verdict::Verdict;
+
+/// Reasons that cannot occur here: names are not resolved, no cluster is simulated, no server refuses to tell its role, nothing is too
+/// large, every announced address is allowed, and nobody's sampler falls so far behind.
+const IMPOSSIBLE: [Unknown; 8] = [
+    Unknown::Dns,
+    Unknown::Moved,
+    Unknown::ClusterDown,
+    Unknown::ForeignAddress,
+    Unknown::RoleRefused,
+    Unknown::TooLarge,
+    Unknown::ServerError,
+    Unknown::Stale,
+];
+
+/// Counts of what occurred.
+#[derive(Clone, Debug, Default)]
+pub struct Coverage {
+    verdicts: BTreeMap<Verdict, u64>,
+    unknowns: BTreeMap<Unknown, u64>,
+    ends: BTreeMap<End, u64>,
+    splits: BTreeMap<SplitKind, u64>,
+    /// Locks that were said to be lost although the holder lived.
+    lost: u64,
+    /// Switches that were said to be lost.
+    switches_lost: u64,
+    /// Snapshots that were checked.
+    pub snapshots: u64,
+    /// Readings that were checked.
+    pub answers: u64,
+    /// Attempts in vain.
+    pub failures: u64,
+}
+
+impl Coverage {
+    pub(crate) fn view(&mut self, view: &TaskView) {
+        *self.verdicts.entry(view.verdict).or_default() += 1;
+        if let Some(why) = view.unknown {
+            *self.unknowns.entry(why).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn event(&mut self, event: &Event) {
+        match &event.kind {
+            EventKind::HoldEnded { reason, .. } => *self.ends.entry(*reason).or_default() += 1,
+            EventKind::SplitBegan { kind, .. } => *self.splits.entry(*kind).or_default() += 1,
+            EventKind::LockLost { .. } => self.lost += 1,
+            EventKind::SwitchesLost { .. } => self.switches_lost += 1,
+            _ => {}
+        }
+    }
+
+    /// Adds what occurred in another run.
+    pub fn add(&mut self, other: &Coverage) {
+        fn add<K: Ord + Copy>(to: &mut BTreeMap<K, u64>, from: &BTreeMap<K, u64>) {
+            from.iter().for_each(|(key, count)| *to.entry(*key).or_default() += count);
+        }
+        add(&mut self.verdicts, &other.verdicts);
+        add(&mut self.unknowns, &other.unknowns);
+        add(&mut self.ends, &other.ends);
+        add(&mut self.splits, &other.splits);
+        self.lost += other.lost;
+        self.switches_lost += other.switches_lost;
+        self.snapshots += other.snapshots;
+        self.answers += other.answers;
+        self.failures += other.failures;
+    }
+
+    /// What should have occurred and did not.
+    pub fn missing(&self) -> Vec<String> {
+        let verdicts = Verdict::ALL.iter().filter(|it| !self.verdicts.contains_key(it)).map(|it| format!("verdict {}", it.name()));
+        let possible = Unknown::ALL.iter().filter(|it| !IMPOSSIBLE.contains(it));
+        let unknowns = possible.filter(|it| !self.unknowns.contains_key(it)).map(|it| format!("unknown {}", it.name()));
+        let ends = End::ALL.iter().filter(|it| !self.ends.contains_key(it)).map(|it| format!("end {}", it.name()));
+        let splits = SplitKind::ALL.iter().filter(|it| !self.splits.contains_key(it)).map(|it| format!("split {}", it.name()));
+        let mut missing: Vec<String> = verdicts.chain(unknowns).chain(ends).chain(splits).collect();
+        missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));
+        missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));
+        missing
+    }
+
+    /// A table for people.
+    pub fn table(&self) -> String {
+        let mut text = String::new();
+        let row = |name: &str, cells: Vec<String>| format!("{name:<10} {}\n", cells.join("  "));
+        text += &row("verdicts", self.verdicts.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
+        text += &row("unknown", self.unknowns.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
+        text += &row("ends", self.ends.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
+        text += &row("splits", self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
+        let written = writeln!(
+            text,
+            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}",
+            self.lost, self.switches_lost, self.snapshots, self.answers, self.failures
+        );
+        debug_assert!(written.is_ok(), "a String takes everything");
+        text
+    }
+}

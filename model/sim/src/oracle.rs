@@ -1,0 +1,408 @@
+//! Knows what is really so, and checks what an agent says: nothing that pages without a witness (safety), nothing that should page
+//! left out for too long (liveness). It calls nothing of the model but its time types, and reads its snapshots and events.
+//!
+//! Two kinds of checks: against what the agent's own readings really found ([`reference`]), where the rules leave no room; and
+//! against the truth itself, where they leave some, each time with the line that says how much and why.
+
+mod ends;
+mod live;
+mod reference;
+mod splits;
+
+use lockwatch_model::event::{Event, EventKind, Subject};
+use lockwatch_model::input::Standing;
+use lockwatch_model::snapshot::{Snapshot, TaskView};
+use lockwatch_model::spec::RedisKind;
+use lockwatch_model::time::Mono;
+
+use crate::agent::{Attempt, MONO_MS, PartTruth};
+use crate::coverage::Coverage;
+use crate::plan::Plan;
+use crate::truth::{LockState, What};
+use crate::world::{Says, World};
+use reference::{Changed, Found, Limits, Lost, Reference};
+
+/// A clock that moved this much more than the agent's has stepped, whatever the answers took: the rule says more than a second
+/// beyond what slow answers explain, two answers take at most 6 s, and no plan draws a step between 150 ms and 12 s.
+const STEP_MS: i64 = 8_000;
+/// Where a deadline is told as what is left, it may differ by this much.
+const NOISE_MS: i64 = 2;
+
+/// Something that must not be.
+#[derive(Clone, Debug)]
+pub struct Violation {
+    /// When, in milliseconds after the beginning.
+    pub at_ms: u64,
+    /// Which agent said it.
+    pub agent: usize,
+    /// Which check.
+    pub check: &'static str,
+    /// What was said, and what is so.
+    pub what: String,
+}
+
+/// What one agent's readings found of one task.
+#[derive(Debug)]
+pub(super) struct TaskFacts {
+    limits: Limits,
+    reference: Reference,
+    lost: Lost,
+    newest: Newest,
+    /// The newest answer, and the one before it.
+    last: Option<Answer>,
+    before: Option<Answer>,
+    blind: Option<Mono>,
+    good: Mono,
+    /// What the switches said, and what they count for.
+    says: Says,
+    switches_at: Option<(usize, u64)>,
+    overlap: splits::Overlap,
+}
+
+/// What came of the newest attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Newest {
+    Never,
+    Failed,
+    Answered,
+}
+
+/// What a reading found.
+#[derive(Clone, Debug)]
+pub(super) struct Answer {
+    pub(super) sent: Mono,
+    pub(super) server: usize,
+    /// The true instants between which the lock was read.
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// All states of the lock between them.
+    pub(super) states: Vec<LockState>,
+    pub(super) clock: i64,
+}
+
+/// Follows one life of one agent.
+#[derive(Debug)]
+pub(crate) struct Oracle {
+    agent: usize,
+    began: u64,
+    tasks: Vec<TaskFacts>,
+    /// By how much each server's clock was ahead at its newest good answer.
+    clocks: Vec<Option<i64>>,
+    ticked: Mono,
+    kind: RedisKind,
+    interval_ms: u64,
+    timeout_ms: u64,
+    exact: bool,
+    pub(crate) violations: Vec<Violation>,
+}
+
+impl Oracle {
+    pub(crate) fn new(plan: &Plan, agent: usize, now: u64) -> Oracle {
+        let redis = plan.spec.redises.first();
+        let facts = |spec: &std::sync::Arc<lockwatch_model::spec::TaskSpec>| TaskFacts {
+            limits: Limits {
+                settle_ms: spec.settle_ms,
+                blind_after_ms: spec.blind_after_ms,
+                stale_after_ms: spec.progress.as_ref().map(|progress| progress.stale_after_ms),
+            },
+            reference: Reference::default(),
+            lost: Lost::default(),
+            newest: Newest::Never,
+            last: None,
+            before: None,
+            blind: Some(Mono(MONO_MS + now)),
+            good: Mono(MONO_MS + now),
+            says: Says::Unclear,
+            switches_at: None,
+            overlap: splits::Overlap::default(),
+        };
+        Oracle {
+            agent,
+            began: now,
+            tasks: plan.spec.tasks.iter().map(facts).collect(),
+            clocks: vec![None; plan.servers],
+            ticked: Mono(MONO_MS + now),
+            kind: plan.kind(),
+            interval_ms: redis.map_or(1_000, |redis| redis.interval_ms),
+            timeout_ms: redis.map_or(3_000, |redis| redis.timeout_ms),
+            exact: plan.has_pexpiretime,
+            violations: Vec::new(),
+        }
+    }
+
+    fn blame(&mut self, world: &World, check: &'static str, what: String) {
+        self.violations.push(Violation { at_ms: world.now, agent: self.agent, check, what });
+    }
+
+    /// The agent tried to read something.
+    pub(crate) fn attempt(&mut self, attempt: &Attempt, world: &World) {
+        let good = self.believable(attempt);
+        if attempt.standing == Standing::Witness {
+            return;
+        }
+        if let Some(server) = attempt.server.filter(|_| good) {
+            self.check_ruler(server, world);
+        }
+        for task in &attempt.tasks {
+            let part = attempt.truth.as_ref().and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
+            match (good, part, attempt.server) {
+                (true, Some(part), Some(server)) => self.answered(*task, part, attempt, server, world),
+                _ => self.failed(*task, attempt),
+            }
+        }
+    }
+
+    /// Whether its answers may be believed: whole, in time, by a master where one is needed, and not in the round in which the
+    /// server's clock stepped.
+    fn believable(&mut self, attempt: &Attempt) -> bool {
+        let (Some(server), Some(truth)) = (attempt.server, &attempt.truth) else { return false };
+        let decides = attempt.standing == Standing::Decides;
+        if !truth.whole || attempt.took_ms > self.timeout_ms || (decides && !truth.master) {
+            return false;
+        }
+        let before = self.clocks[server].replace(truth.clock_ahead_ms);
+        before.is_none_or(|before| (truth.clock_ahead_ms - before).abs() <= STEP_MS)
+    }
+
+    fn failed(&mut self, task: usize, attempt: &Attempt) {
+        let facts = &mut self.tasks[task];
+        // What comes late of a server that decided before is no news.
+        let elsewhere = facts.last.as_ref().is_some_and(|last| attempt.server.is_some_and(|server| server != last.server) && last.sent > attempt.sent);
+        if elsewhere {
+            return;
+        }
+        facts.newest = Newest::Failed;
+        facts.blind.get_or_insert(facts.good);
+    }
+
+    fn answered(&mut self, task: usize, part: &PartTruth, attempt: &Attempt, server: usize, world: &World) {
+        let earlier = attempt.before.iter().find(|before| before.task == task).filter(|_| !part.has_lock);
+        let sent = earlier.and_then(|before| before.sent).unwrap_or(attempt.sent);
+        let main = earlier.unwrap_or(part);
+        let facts = &mut self.tasks[task];
+        if facts.last.as_ref().is_some_and(|last| last.server != server && last.sent > sent) {
+            return;
+        }
+        self.read_switches(task, main, sent, server, world);
+        let facts = &mut self.tasks[task];
+        if facts.limits.stale_after_ms.is_some() {
+            facts.reference.read_progress(attempt.sent, part.progress.as_ref());
+            facts.reference.progress.unsure |= part.mixed;
+        }
+        let says = if facts.lost.any() { Says::Yes } else { facts.says };
+        let found = match main.lock.as_deref() {
+            Some([state]) => Found::of(state),
+            Some([.., last]) => {
+                // It changed while it was read: what was found is one of these, and the next readings tell which.
+                facts.reference.unsure = true;
+                Found::of(last)
+            }
+            Some([]) | None => Found::Nothing,
+        };
+        facts.reference.unsure |= main.mixed;
+        if found == Found::Free && self.kind == RedisKind::Replicated && splits::held_elsewhere(world, task, server) {
+            // Where nobody but the servers says who is master, a free lock beside another master's held one says nothing.
+            facts.reference.unsure = true;
+        }
+        facts.reference.read(sent, &found, says, facts.limits);
+        if found == Found::Nothing {
+            facts.newest = Newest::Failed;
+            facts.blind.get_or_insert(facts.good);
+            return;
+        }
+        facts.newest = Newest::Answered;
+        facts.before = facts.last.take();
+        facts.last = Some(Answer {
+            sent,
+            server,
+            from: main.began_at,
+            to: main.ended_at,
+            states: main.lock.clone().unwrap_or_default(),
+            clock: main.clock,
+        });
+        if found == Found::Free && says == Says::Unclear {
+            facts.blind.get_or_insert(facts.good);
+        } else {
+            facts.blind = None;
+            facts.good = facts.good.max(attempt.sent);
+        }
+        self.follow_overlap(task, world);
+    }
+
+    fn read_switches(&mut self, task: usize, part: &PartTruth, sent: Mono, server: usize, world: &World) {
+        let facts = &mut self.tasks[task];
+        match &part.switches {
+            // Nobody is asked, or it is fixed.
+            Some(None) => facts.says = part.says,
+            None => facts.says = Says::Unclear,
+            Some(Some(switches)) => {
+                facts.says = part.says;
+                let changed = match facts.switches_at {
+                    Some((old, from)) => changed(world, (old, from), (server, part.ended_at)),
+                    None => Changed { began_anew: false, emptied: false, unsure: false },
+                };
+                facts.lost.read(sent, switches, changed);
+                facts.switches_at = Some((server, part.began_at));
+            }
+        }
+    }
+
+    /// Only a server that the majority of the Sentinels named lately may be believed. An answer of a Sentinel counts for two
+    /// intervals, and a batch may be under way for as long as the timeout; a word that was delayed adds a second.
+    fn check_ruler(&mut self, server: usize, world: &World) {
+        if self.kind != RedisKind::Sentinel {
+            return;
+        }
+        let grace = self.interval_ms * 2 + self.timeout_ms + 1_500;
+        let rulers = &world.rulers;
+        let reigns = rulers.iter().enumerate().any(|(position, (_, ruler))| {
+            let until = rulers.get(position + 1).map_or(u64::MAX, |(next, _)| *next);
+            *ruler == server && until.saturating_add(grace) >= world.now
+        });
+        if !reigns {
+            self.blame(world, "ruler", format!("believed server {server}, which no majority has named lately"));
+        }
+    }
+
+    /// Something happened, as the agent's state says.
+    pub(crate) fn event(&mut self, event: &Event, world: &World, coverage: &mut Coverage) {
+        coverage.event(event);
+        let Subject::Task(spec) = &event.subject else { return };
+        let Some(task) = world.plan.spec.tasks.iter().position(|other| other.name == spec.name) else { return };
+        match &event.kind {
+            EventKind::HoldEnded { holders, reason, .. } => self.check_end(task, holders, *reason, world),
+            EventKind::LockLost { holders, sign } => self.check_lost(task, holders, *sign, world),
+            EventKind::SplitBegan { kind, parties, .. } => self.check_split(task, *kind, parties, world),
+            _ => {}
+        }
+    }
+
+    /// The agent's engine ticked at `at`.
+    pub(crate) fn tick(&mut self, at: Mono) {
+        self.ticked = at;
+    }
+
+    /// What the agent shows now.
+    pub(crate) fn snapshot(&mut self, snapshot: &Snapshot, world: &World, coverage: &mut Coverage) {
+        for view in &snapshot.tasks {
+            let Some(task) = world.plan.spec.tasks.iter().position(|other| other.name == view.spec.name) else { continue };
+            coverage.view(view);
+            self.check_reading(task, view, world);
+            self.check_durations(task, view, snapshot.at, world);
+            self.check_live(task, view, snapshot.at, world);
+        }
+    }
+
+    /// What is shown of the lock is what the newest answer found, holder and deadline together, or nothing.
+    fn check_reading(&mut self, task: usize, view: &TaskView, world: &World) {
+        let facts = &self.tasks[task];
+        let shown = match (view.held, &view.hold) {
+            (None, _) => None,
+            (Some(false), _) => Some(Found::Free),
+            (Some(true), Some(hold)) => {
+                let holders = hold.holders.iter().map(|(holder, _)| (holder.client.clone(), holder.entries.unwrap_or(1)));
+                Some(Found::Held { holders: holders.collect(), deadline: hold.deadline.map(|deadline| deadline.0) })
+            }
+            (Some(true), None) => Some(Found::Nothing),
+        };
+        let is_answered = facts.newest == Newest::Answered;
+        let fits = match (&shown, &facts.last) {
+            (None, _) if !is_answered => true,
+            // A free lock beside another master's held one.
+            (None, Some(last)) => self.kind == RedisKind::Replicated && last.states.contains(&LockState::Free),
+            (Some(shown), Some(last)) if is_answered => last.states.iter().any(|state| self.shows(shown, &Found::of(state), last)),
+            _ => false,
+        };
+        if !fits {
+            let what = format!(
+                "{}: shows {}, but the newest attempt {:?} found {}",
+                view.spec.name,
+                told(shown.as_ref()),
+                facts.newest,
+                facts.last.as_ref().map_or(String::new(), |last| format!("{:?} on server {}", last.states.iter().map(|state| told(Some(&Found::of(state)))).collect::<Vec<_>>(), last.server)),
+            );
+            self.blame(world, "reading", what);
+        }
+    }
+
+    fn shows(&self, shown: &Found, found: &Found, last: &Answer) -> bool {
+        match (shown, found) {
+            (Found::Free, Found::Free) => true,
+            (Found::Held { holders, deadline }, Found::Held { holders: real, deadline: truly }) => {
+                let tolerance = if self.exact { 0 } else { NOISE_MS };
+                let same = match (deadline, truly) {
+                    (Some(shown), Some(real)) => (shown - real).abs() <= tolerance.max(if self.exact { NOISE_MS } else { 2 * NOISE_MS }),
+                    (None, None) => true,
+                    // It moved while it was read, or has none.
+                    (None, Some(_)) => last.states.len() > 1,
+                    (Some(_), None) => false,
+                };
+                holders.len() == real.len() && real.iter().all(|holder| holders.contains(holder)) && same
+            }
+            _ => false,
+        }
+    }
+
+    /// Durations are what the readings prove, to the millisecond: the rules say which instants count.
+    fn check_durations(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
+        let facts = &self.tasks[task];
+        let (shown, name) = (&view.durations, &view.spec.name);
+        let mut wrong = Vec::new();
+        let mut same = |check: &'static str, shown: u64, real: u64| {
+            if shown != real {
+                wrong.push((check, format!("{name}: {check} is shown as {shown} ms, the readings prove {real} ms")));
+            }
+        };
+        if !facts.reference.unsure && !facts.lost.unsure {
+            same("down", shown.down_ms, facts.reference.gap_ms());
+            same("unwanted", shown.unwanted_ms, facts.reference.unwanted_ms());
+            if !facts.reference.progress.unsure {
+                same("stalled", shown.stalled_ms, facts.reference.stalled_ms());
+            }
+        }
+        if !facts.lost.unsure {
+            same("switches_lost", shown.switches_lost_ms, facts.lost.ms());
+        }
+        let blind_ms = facts.blind.map_or(0, |_| at.since_ms(facts.good));
+        // Between two ticks it is what the newest attempt or tick said.
+        let least_ms = facts.blind.map_or(0, |_| self.ticked.since_ms(facts.good));
+        if self.kind != RedisKind::Replicated && !(least_ms..=blind_ms).contains(&shown.blind_ms) {
+            wrong.push(("blind", format!("{name}: blind is shown as {} ms, the last answer is {blind_ms} ms old", shown.blind_ms)));
+        }
+        for (check, what) in wrong {
+            self.blame(world, check, what);
+        }
+    }
+}
+
+/// A state of a lock for people.
+fn told(found: Option<&Found>) -> String {
+    match found {
+        None => "unknown".to_owned(),
+        Some(Found::Free) => "free".to_owned(),
+        Some(Found::Nothing) => "nothing".to_owned(),
+        Some(Found::Held { holders, deadline }) => {
+            let who: Vec<String> = holders.iter().map(|(who, count)| format!("{}x{count}", String::from_utf8_lossy(who))).collect();
+            format!("held by {} until {deadline:?}", who.join(" and "))
+        }
+    }
+}
+
+/// What may have happened to the data from one reading to another.
+fn changed(world: &World, (old, from): (usize, u64), (new, to): (usize, u64)) -> Changed {
+    let mut changed = Changed { began_anew: false, emptied: false, unsure: false };
+    if old != new || world.rulers.iter().any(|(at, _)| (from..=to).contains(at)) {
+        // What a failover proves is a matter of offsets: judged elsewhere.
+        return Changed { unsure: true, ..changed };
+    }
+    for generation in world.generations.iter().filter(|generation| generation.server == new && (from..=to).contains(&generation.at)) {
+        match generation.what {
+            What::Restart { .. } => changed.began_anew = true,
+            What::Flush | What::OtherFlush | What::Eviction => changed.emptied = true,
+            What::Promotion => changed.unsure = true,
+        }
+        // Where it happened while it was read, before or after matters.
+        changed.unsure |= generation.at == from || generation.at == to;
+    }
+    changed
+}

@@ -1,0 +1,98 @@
+//! How holds end, and which were lost although their holder lived.
+
+use lockwatch_model::event::{End, LossSign};
+use lockwatch_model::reading::Holder;
+
+use super::{Answer, Oracle};
+use crate::truth::{Cause, What};
+use crate::world::World;
+
+/// After so long without a reading, switches may be back that were lost.
+const REWRITTEN_MS: u64 = 15_000;
+
+impl Oracle {
+    /// The two answers between which something happened, on one server.
+    fn window(&self, task: usize) -> Option<(&Answer, &Answer)> {
+        let facts = &self.tasks[task];
+        facts.before.as_ref().zip(facts.last.as_ref()).filter(|(before, last)| before.server == last.server)
+    }
+
+    /// A hold ended, as the agent says; is it so, and for that reason?
+    pub(super) fn check_end(&mut self, task: usize, holders: &[Holder], reason: End, world: &World) {
+        let Some((before, last)) = self.window(task) else { return };
+        let [holder] = holders else { return };
+        let who = &holder.client;
+        let past: Vec<_> = world.tasks[task].past[last.server].between(before.from, last.to).collect();
+        let mut causes = past.windows(2).filter_map(|pair| match pair {
+            [one, next] => (one.state.held_by(who) && !next.state.held_by(who)).then_some((next.at, next.cause)),
+            _ => None,
+        });
+        let (first, more) = (causes.next(), causes.next());
+        let generation = world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
+        let deadline = before.states.last().and_then(|state| state.deadline());
+        let passed = deadline.is_some_and(|deadline| deadline <= last.clock);
+        let apart_ms = last.to - before.from;
+        let fits = match (first, more) {
+            (None, _) => false,
+            // More than one end: the readings cannot tell which.
+            (Some(_), Some(_)) => true,
+            (Some((_, cause)), None) => match (cause, reason) {
+                (_, End::Unknown) | (Cause::Odd, _) => true,
+                // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
+                (Cause::Expired, End::Expired) => true,
+                (Cause::Expired, _) => false,
+                (Cause::Worker | Cause::Deleted, End::EndedEarly | End::Replaced) => true,
+                (Cause::Worker | Cause::Deleted, End::Lost) => generation,
+                // Gone, and the deadline has passed by the server's own clock when it answered.
+                (_, End::Expired) => passed,
+                (Cause::Lost, End::Lost) => true,
+                // Evictions prove nothing; a flush beside switches that are there is another database's.
+                (Cause::Lost, End::EndedEarly | End::Replaced) => self.unproven(before, last, world) || apart_ms > REWRITTEN_MS,
+            },
+        };
+        if !fits {
+            let name = &world.plan.spec.tasks[task].name;
+            let what = format!(
+                "{name}: the hold of {} is said to have ended as {}, but on server {} it ended {:?} (readings {} ms apart, deadline passed: {passed})",
+                String::from_utf8_lossy(who),
+                reason.name(),
+                last.server,
+                first,
+                apart_ms
+            );
+            self.blame(world, "end", what);
+        }
+    }
+
+    /// Nothing but evictions happened that could have lost a lock.
+    fn unproven(&self, before: &Answer, last: &Answer, world: &World) -> bool {
+        let mut others = world.generations.iter().filter(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
+        !others.any(|it| it.what != What::Eviction)
+    }
+
+    /// A lock was lost although its holder lived, as the agent says.
+    pub(super) fn check_lost(&mut self, task: usize, holders: &[Holder], sign: LossSign, world: &World) {
+        let Some((before, last)) = self.window(task) else { return };
+        let [holder] = holders else { return };
+        let who = &holder.client;
+        let facts = &world.tasks[task];
+        let fits = match sign {
+            LossSign::Data => world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at)),
+            // The claim went on after the hold's time was over.
+            LossSign::Claim => {
+                let over = facts.past[last.server].between(0, last.to).filter(|it| it.cause == Cause::Expired).map(|it| it.at).last();
+                let newest = facts.claims.get(who).map(|(_, newest)| *newest);
+                newest.zip(over).is_none_or(|(newest, over)| newest >= over)
+            }
+            LossSign::Progress => {
+                let over = facts.past[last.server].between(0, last.to).filter(|it| it.cause == Cause::Expired).map(|it| it.at).last();
+                over.is_none_or(|over| facts.progress_at >= over)
+            }
+        };
+        if !fits {
+            let name = &world.plan.spec.tasks[task].name;
+            let what = format!("{name}: {} is said to have lost its lock by its {}, but it did not", String::from_utf8_lossy(who), sign.name());
+            self.blame(world, "lost", what);
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Liveness: what is really so, and can be seen, must be said in time. Here the truth itself counts, not what was read.
+
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::time::Mono;
+
+use super::Oracle;
+use crate::agent::{LONGEST_MS, MONO_MS};
+use crate::truth::LockState;
+use crate::world::{Says, World};
+
+/// The first free reading is confirmed 260 ms later; the rhythm of the engine adds a second, an answer some milliseconds.
+const CONFIRM_MS: u64 = 260 + 1_000 + 50;
+/// A lock is looked at once more 20 ms after its grace is over, and the answer takes some.
+const LOOK_MS: u64 = 50;
+
+impl Oracle {
+    /// How long the way to a server must have been good before everything counts as visible: a dial that began while it was
+    /// not may run into its timeout, the next one may wait for the longest pause, and then comes the first tick, and another.
+    fn recovery_ms(&self) -> u64 {
+        self.timeout_ms + LONGEST_MS + 2 * self.interval_ms + 1_100
+    }
+
+    /// Since when this agent can see the server that decides; `None`: it cannot.
+    fn visible_since(&self, world: &World) -> Option<u64> {
+        let server = world.master;
+        let (since, _) = world.rulers.last().copied().unwrap_or_default();
+        // After a failover there are two masters for a while, and Sentinels are asked: only a long calm counts.
+        let quiet = if world.servers.len() > 1 { 20_000 } else { 0 };
+        let others = (0..world.servers.len()).filter(|other| *other != server);
+        let alone = others.clone().all(|other| world.servers[other].follows == Some(server)) && world.sentinels.iter().all(|sentinel| sentinel.reachable && sentinel.names == server);
+        let clean = world.clean_since(self.agent, server).filter(|_| alone)?;
+        Some(clean.max(since + quiet).max(world.settled_at).max(self.began))
+    }
+
+    pub(super) fn check_live(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
+        self.check_split_due(task, view, world);
+        let Some(visible) = self.visible_since(world) else { return };
+        let now = at.0 - MONO_MS;
+        let server = world.master;
+        let real = &world.tasks[task];
+        let Some(lock) = real.past[server].newest() else { return };
+        let expired = lock.state.deadline().is_some_and(|deadline| world.servers[server].clock.at(now) >= deadline);
+        let odd = lock.state == LockState::Other;
+        let known_by = visible + self.recovery_ms();
+        if now < known_by || odd {
+            return;
+        }
+        let says = real.wanting[server];
+        let name = &view.spec.name;
+        let mut missing = Vec::new();
+        if view.held.is_none() {
+            let what = format!("{name}: all has been in order for {} ms, and the lock is unknown ({:?})", now - visible, view.unknown);
+            missing.push(("known", what));
+        }
+        let read = view.last_reading.map_or(u64::MAX, |read| at.since_ms(read));
+        if read > self.interval_ms + 50 {
+            missing.push(("known", format!("{name}: all has been in order for {} ms, and the newest reading is {read} ms old", now - visible)));
+        }
+        let spec = &view.spec;
+        // Free and wanted, without any hold between: shown as down once the first free reading (within an interval), its
+        // confirmation and the grace are over.
+        let free_since = match lock.state {
+            LockState::Free => Some(lock.at),
+            _ if expired => Some(world.servers[server].clock.when(lock.state.deadline().unwrap_or_default())),
+            _ => None,
+        };
+        if let (Some(free), Says::Yes) = (free_since, says.says) {
+            let since = free.max(says.since).max(known_by);
+            let due = since + self.interval_ms + spec.grace_ms.max(CONFIRM_MS) + CONFIRM_MS + LOOK_MS;
+            if now > due && view.durations.down_ms <= spec.grace_ms {
+                missing.push(("missed down", format!("{name}: free and wanted for {} ms, shown as down for {} ms", now - since, view.durations.down_ms)));
+            }
+        }
+        // Held though nobody wants it: each reading counts, so an interval more than the threshold, and the engine's second.
+        if let (LockState::Held { .. }, false, Says::No) = (&lock.state, expired, says.says) {
+            let held = real.past[server].held_since().max(says.since).max(known_by);
+            let due = held + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
+            if now > due && !self.tasks[task].lost.any() && view.durations.unwanted_ms <= spec.wind_down_ms {
+                missing.push(("missed unwanted", format!("{name}: held and not wanted for {} ms, shown as unwanted for {} ms", now - held, view.durations.unwanted_ms)));
+            }
+        }
+        // Held without progress: the same.
+        if let (Some(progress), LockState::Held { .. }, false) = (&spec.progress, &lock.state, expired) {
+            let held = real.past[server].held_since().max(real.progress_at).max(says.since).max(known_by);
+            let due = held + 2 * self.interval_ms + progress.stale_after_ms + CONFIRM_MS;
+            let there = real.keys.progress.as_ref().is_some_and(|key| world.servers[server].get(key, now).is_some());
+            let counts = matches!(says.says, Says::Yes | Says::Unset);
+            if now > due && there && counts && view.durations.stalled_ms <= progress.stale_after_ms {
+                missing.push(("missed stalled", format!("{name}: held without progress for {} ms, shown as stalled for {} ms", now - held, view.durations.stalled_ms)));
+            }
+        }
+        for (check, what) in missing {
+            self.blame(world, check, what);
+        }
+    }
+}

@@ -1,0 +1,289 @@
+//! What an agent may say of the durations of one task, counted from what its readings really found: the rules of
+//! `docs/how-it-decides.md` once more, from the other side. Nothing of the model is used but its instants.
+
+use lockwatch_model::time::Mono;
+
+use crate::truth::LockState;
+use crate::world::{Says, Switches};
+
+/// A first free reading is confirmed by another one this much later.
+const CONFIRM_MS: u64 = 250;
+/// Two readings of a deadline that is told as what is left may differ by this much.
+const NOISE_MS: i64 = 2;
+
+/// The thresholds of a task.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    pub(super) settle_ms: u64,
+    pub(super) blind_after_ms: u64,
+    pub(super) stale_after_ms: Option<u64>,
+}
+
+/// What one reading really found of the lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    Free,
+    Held { holders: Vec<(Vec<u8>, u32)>, deadline: Option<i64> },
+    /// It was refused, or is no lock.
+    Nothing,
+}
+
+impl Found {
+    pub(super) fn of(state: &LockState) -> Found {
+        match state {
+            LockState::Free => Found::Free,
+            LockState::Held { holders, deadline } => Found::Held { holders: holders.clone(), deadline: *deadline },
+            LockState::Other => Found::Nothing,
+        }
+    }
+
+    pub(super) fn holders(&self) -> &[(Vec<u8>, u32)] {
+        match self {
+            Found::Held { holders, .. } => holders,
+            Found::Free | Found::Nothing => &[],
+        }
+    }
+}
+
+/// A hold as the readings found it.
+#[derive(Clone, Debug)]
+struct Hold {
+    holders: Vec<(Vec<u8>, u32)>,
+    deadline: Option<i64>,
+    first: Mono,
+    renewed: bool,
+}
+
+/// See above.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reference {
+    hold: Option<Hold>,
+    free_first: Option<Mono>,
+    confirmed: bool,
+    newest: Option<Mono>,
+    gap: Option<(u64, Option<Mono>)>,
+    wanted_since: Option<Mono>,
+    wanted_newest: Option<Mono>,
+    unbroken: Option<Mono>,
+    unwanted: Option<(Mono, Mono)>,
+    pub(super) progress: Progress,
+    /// It cannot be told what the readings proved; until everything begins anew.
+    pub(super) unsure: bool,
+}
+
+/// The progress as the readings found it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Progress {
+    value: Option<Vec<u8>>,
+    first: Option<Mono>,
+    moved: Option<Mono>,
+    missing: Option<bool>,
+    stalled_ms: u64,
+    pub(super) unsure: bool,
+}
+
+impl Reference {
+    pub(super) fn gap_ms(&self) -> u64 {
+        self.gap.map_or(0, |(ms, _)| ms)
+    }
+
+    pub(super) fn unwanted_ms(&self) -> u64 {
+        self.unwanted.map_or(0, |(since, newest)| newest.since_ms(since))
+    }
+
+    pub(super) fn stalled_ms(&self) -> u64 {
+        self.progress.stalled_ms
+    }
+
+    /// Whether the newest answer found the lock free, and a second one too.
+    #[allow(dead_code, reason = "for looking at a run by hand")]
+    pub(super) fn free(&self) -> bool {
+        self.confirmed
+    }
+
+    /// A reading of lock and switches that was asked for at `at`.
+    pub(super) fn read(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
+        self.read_wanted(at, wanted, limits);
+        match found {
+            Found::Nothing => return,
+            Found::Held { holders, deadline } => self.read_held(at, holders, *deadline),
+            Found::Free => self.read_free(at, limits),
+        }
+        if wanted != Says::No {
+            self.read_gap(at, found, wanted, limits);
+        }
+        let held = matches!(found, Found::Held { .. });
+        match (held, wanted) {
+            (true, Says::No) => self.unwanted = Some((self.unwanted.map_or(at, |(since, _)| since), at)),
+            (true, Says::Unclear) => {}
+            _ => self.unwanted = None,
+        }
+        self.newest = Some(at);
+        self.judge_progress(at, wanted, limits);
+    }
+
+    fn read_wanted(&mut self, at: Mono, wanted: Says, limits: Limits) {
+        match wanted {
+            Says::Yes => {
+                let unbroken = self.wanted_newest.is_none_or(|newest| at.since_ms(newest) <= limits.blind_after_ms);
+                if !unbroken || self.unbroken.is_none() {
+                    self.unbroken = Some(at);
+                }
+                self.wanted_newest = Some(at);
+                self.wanted_since.get_or_insert(at);
+            }
+            Says::No => {
+                (self.gap, self.wanted_since, self.wanted_newest, self.unbroken) = (None, None, None, None);
+                self.unsure &= self.progress.unsure;
+            }
+            Says::Unclear | Says::Unset => {}
+        }
+    }
+
+    fn read_held(&mut self, at: Mono, holders: &[(Vec<u8>, u32)], deadline: Option<i64>) {
+        (self.free_first, self.confirmed) = (None, false);
+        let stays = |hold: &Hold| hold.holders.iter().any(|(who, _)| holders.iter().any(|(other, _)| who == other));
+        match &mut self.hold {
+            Some(hold) if stays(hold) => {
+                let entries = |holders: &[(Vec<u8>, u32)]| holders.iter().map(|(_, count)| count).sum::<u32>();
+                let re_entered = entries(&hold.holders) != entries(holders);
+                let forward = hold.deadline.zip(deadline).is_some_and(|(old, new)| new - old > NOISE_MS);
+                hold.renewed |= forward && !re_entered;
+                hold.holders = holders.to_vec();
+                hold.deadline = deadline;
+            }
+            _ => self.hold = Some(Hold { holders: holders.to_vec(), deadline, first: at, renewed: false }),
+        }
+    }
+
+    fn read_free(&mut self, at: Mono, limits: Limits) {
+        self.hold = None;
+        let across_blind = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
+        match self.free_first {
+            None => (self.free_first, self.confirmed) = (Some(at), false),
+            Some(_) if !self.confirmed && across_blind => self.free_first = Some(at),
+            Some(first) => self.confirmed |= at.since_ms(first) >= CONFIRM_MS,
+        }
+    }
+
+    fn read_gap(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
+        if let Found::Held { .. } = found {
+            let settled = self.hold.as_ref().is_some_and(|hold| hold.renewed || at.since_ms(hold.first) >= limits.settle_ms);
+            if settled {
+                self.gap = None;
+                self.unsure = false;
+            } else if let Some((_, newest)) = &mut self.gap {
+                *newest = None;
+            }
+            return;
+        }
+        let (Some(first), true, Says::Yes) = (self.free_first, self.confirmed, wanted) else { return };
+        let (ms, newest) = self.gap.unwrap_or((0, None));
+        let from = newest.unwrap_or(first).max(self.unbroken.unwrap_or(at));
+        let stretch = at.since_ms(from);
+        let counts = newest.is_none() || stretch <= limits.blind_after_ms;
+        self.gap = Some((ms + if counts { stretch } else { 0 }, Some(at)));
+    }
+
+    /// A reading of the progress; `None`: refused.
+    pub(super) fn read_progress(&mut self, at: Mono, found: Option<&Option<Vec<u8>>>) {
+        let progress = &mut self.progress;
+        match found {
+            None => progress.missing = Some(true),
+            Some(None) => {
+                progress.missing = Some(false);
+                if progress.value.is_some() || progress.first.is_none() {
+                    progress.value = Some(Vec::new());
+                }
+                progress.first.get_or_insert(at);
+            }
+            Some(Some(value)) => {
+                progress.missing = None;
+                progress.first.get_or_insert(at);
+                if progress.value.as_ref().is_some_and(|old| old != value) {
+                    progress.moved = Some(at);
+                }
+                progress.value = Some(value.clone());
+            }
+        }
+    }
+
+    fn judge_progress(&mut self, at: Mono, wanted: Says, limits: Limits) {
+        let Some(stale_after_ms) = limits.stale_after_ms else { return };
+        let progress = &mut self.progress;
+        let (Some(hold), false) = (&self.hold, wanted == Says::No) else {
+            progress.stalled_ms = 0;
+            progress.unsure = false;
+            return;
+        };
+        match progress.missing {
+            Some(false) => progress.stalled_ms = 0,
+            Some(true) => {}
+            None if wanted == Says::Unclear => {}
+            None => {
+                let from = [progress.moved, Some(hold.first), self.wanted_since, progress.first].into_iter().flatten().max().unwrap_or(at);
+                let still = at.since_ms(from);
+                progress.stalled_ms = if still > stale_after_ms { still } else { 0 };
+            }
+        }
+    }
+}
+
+/// Switches that were lost, as the readings found it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Lost {
+    last: Option<Switches>,
+    since: Option<Mono>,
+    newest: Mono,
+    confirmed: bool,
+    /// Somebody took his switch away in the same moment: nobody can tell.
+    pub(super) unsure: bool,
+}
+
+/// What may have happened to a server's data between two readings.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Changed {
+    /// Another process, or another server that does not surely have everything.
+    pub(super) began_anew: bool,
+    /// A flush or an eviction.
+    pub(super) emptied: bool,
+    /// It is not certain whether it may have lost anything.
+    pub(super) unsure: bool,
+}
+
+impl Lost {
+    /// Whether any switch that was on is lost, or seems to be.
+    pub(super) fn any(&self) -> bool {
+        self.since.is_some()
+    }
+
+    pub(super) fn ms(&self) -> u64 {
+        if self.confirmed { self.since.map_or(0, |since| self.newest.since_ms(since)) } else { 0 }
+    }
+
+    pub(super) fn read(&mut self, at: Mono, switches: &Switches, changed: Changed) {
+        let Some(old) = self.last.replace(switches.clone()) else { return };
+        let gone = old.iter().any(|(user, on)| *on == Some(true) && !switches.iter().any(|(other, _)| other == user));
+        let key_gone = switches.is_empty();
+        if gone && changed.unsure {
+            self.unsure = true;
+        }
+        let lost = changed.began_anew || (changed.emptied && key_gone);
+        if gone && lost {
+            self.since.get_or_insert(at);
+            self.newest = at;
+            return;
+        }
+        let written = switches.iter().any(|entry| !old.contains(entry));
+        if self.since.is_some() {
+            if written || (old != *switches && !lost) {
+                (self.since, self.confirmed, self.unsure) = (None, false, false);
+            } else {
+                self.newest = at;
+                self.confirmed |= self.since.is_some_and(|since| at.since_ms(since) >= CONFIRM_MS);
+            }
+        } else if written {
+            self.unsure = false;
+        }
+    }
+}

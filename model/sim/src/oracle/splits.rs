@@ -1,0 +1,136 @@
+//! Two holders: whoever is said to be one of them must really have lived with the lock beside the other; and a split that the
+//! evidence proves beyond doubt must be said.
+
+use lockwatch_model::event::{Party, SplitKind};
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::spec::RedisKind;
+
+use super::{Answer, Oracle};
+use crate::truth::{Cause, LockState, What};
+use crate::world::World;
+
+/// Another master shows a holder whose time is not over.
+pub(super) fn held_elsewhere(world: &World, task: usize, server: usize) -> bool {
+    (0..world.servers.len()).any(|other| {
+        let rules = other != server && world.servers[other].follows.is_none();
+        rules && world.tasks[task].past[other].newest().is_some_and(|since| since.state != LockState::Free)
+    })
+}
+
+/// A hold that was surely lost, as the readings show, until its deadline.
+#[derive(Debug, Default)]
+pub(super) struct Overlap {
+    lost: Option<(Vec<u8>, i64, usize)>,
+    /// Somebody else holds it before that: this must be said by now.
+    due: bool,
+}
+
+impl Oracle {
+    /// Notes that a hold was lost beyond doubt between the two newest answers, and that somebody else took the lock after it.
+    pub(super) fn follow_overlap(&mut self, task: usize, world: &World) {
+        let append_only = world.plan.append_only;
+        let facts = &mut self.tasks[task];
+        let Some(last) = &facts.last else { return };
+        let [state] = last.states.as_slice() else {
+            facts.overlap = Overlap::default();
+            return;
+        };
+        if self.kind != RedisKind::Standalone {
+            return;
+        }
+        if let Some(before) = &facts.before
+            && let [LockState::Held { holders, deadline: Some(deadline) }] = before.states.as_slice()
+            && let [(who, _)] = holders.as_slice()
+            && !state.held_by(who)
+        {
+            facts.overlap = Overlap::default();
+            let emptied = world.generations.iter().any(|it| {
+                let proven = match it.what {
+                    What::Flush => true,
+                    What::Restart { empty } => empty && !append_only,
+                    What::OtherFlush | What::Eviction | What::Promotion => false,
+                };
+                // While it was read, before or after matters.
+                proven && it.at > before.to && it.at < last.from
+            });
+            let past = world.tasks[task].past[last.server].between(before.from, last.to);
+            let only: Vec<Cause> = past.filter(|it| it.cause != Cause::Worker && it.at > before.to).map(|it| it.cause).collect();
+            let lost = only == [Cause::Lost];
+            // After a long time the switches may be back, as if nothing had been flushed; and a renewal may be missed.
+            let prompt = last.to - before.from < 15_000;
+            if emptied && lost && prompt {
+                facts.overlap.lost = Some((who.clone(), *deadline, last.server));
+            }
+        }
+        let Some((who, deadline, _)) = &facts.overlap.lost else { return };
+        match state {
+            _ if last.clock + 50 >= *deadline => facts.overlap = Overlap::default(),
+            state if state.held_by(who) => facts.overlap = Overlap::default(),
+            LockState::Held { .. } => facts.overlap.due = true,
+            LockState::Free | LockState::Other => {}
+        }
+    }
+
+    /// Splits that must be said.
+    pub(super) fn check_split_due(&mut self, task: usize, view: &TaskView, world: &World) {
+        let facts = &self.tasks[task];
+        let says = |kind| view.splits.iter().any(|split| split.kind == kind);
+        let several = |last: &Answer| matches!(last.states.as_slice(), [LockState::Held { holders, .. }] if holders.len() > 1);
+        if facts.last.as_ref().is_some_and(several) && view.held.is_some() && !says(SplitKind::Holders) {
+            self.blame(world, "split", format!("{}: two holders are in the lock, and it is not said", view.spec.name));
+            return;
+        }
+        if facts.overlap.due && view.held.is_some() && !says(SplitKind::Overlap) {
+            let who = facts.overlap.lost.as_ref().map(|(who, ..)| String::from_utf8_lossy(who).into_owned());
+            self.blame(world, "split", format!("{}: the hold of {who:?} was lost, somebody else holds the lock, and no overlap is said", view.spec.name));
+        }
+    }
+
+    /// A split began, as the agent says.
+    pub(super) fn check_split(&mut self, task: usize, kind: SplitKind, parties: &[Party], world: &World) {
+        let facts = &self.tasks[task];
+        let Some(last) = facts.last.as_ref() else { return };
+        let real = &world.tasks[task];
+        let witnessed = match kind {
+            SplitKind::Holders => last.states.iter().any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1)),
+            // Both wrote their claims while the other one did.
+            SplitKind::Claims => {
+                let spans: Vec<_> = parties.iter().map(|party| real.claims.get(&party.holder.client).copied()).collect();
+                spans.windows(2).all(|pair| match pair {
+                    [Some((first, newest)), Some((other_first, other_newest))] => first.max(other_first) <= newest.min(other_newest),
+                    _ => false,
+                })
+            }
+            SplitKind::Masters | SplitKind::Overlap => self.lived_beside(task, parties, world),
+        };
+        if !witnessed {
+            let who: Vec<_> = parties.iter().map(|party| format!("{} on {:?}", String::from_utf8_lossy(&party.holder.client), party.node)).collect();
+            let name = &world.plan.spec.tasks[task].name;
+            self.blame(world, "split", format!("{name}: a split of the kind {} is said of {}, who did not live side by side", kind.name(), who.join(" and ")));
+        }
+    }
+
+    /// Nobody of the parties but the last has given its lock back since it held it; or it works on beside the others.
+    fn lived_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
+        let real = &world.tasks[task];
+        let Some((newest, older)) = parties.split_last() else { return false };
+        older.iter().all(|party| {
+            let who = &party.holder.client;
+            if *who == newest.holder.client {
+                return false;
+            }
+            let of = |name: &[u8], task: &crate::world::World| {
+                let pasts = task.tasks[self.position(task, real)].past.iter();
+                pasts.flat_map(|past| past.between(0, world.now)).filter(|since| since.state.held_by(name)).map(|since| since.at).max()
+            };
+            let held_at = of(who, world);
+            let given_back = real.releases.iter().rev().find(|release| release.who == *who).map(|release| release.at);
+            let works = real.claims.get(who).is_some_and(|(_, claimed)| *claimed + 30_000 > world.now);
+            works || given_back.is_none_or(|given| held_at.is_some_and(|held| held > given))
+        })
+    }
+
+    fn position(&self, world: &World, task: &crate::world::Task) -> usize {
+        world.tasks.iter().position(|other| std::ptr::eq(other, task)).unwrap_or(0)
+    }
+}

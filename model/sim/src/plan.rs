@@ -1,0 +1,356 @@
+//! What a seed stands for: a little world, and a list of faults and switches with their instants. Leaving out a step leaves all
+//! others as they are, which is what a failing seed is minimised by.
+
+use std::sync::Arc;
+
+use lockwatch_model::spec::{
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec,
+    WantedSource, WantedSpec, WatchSpec,
+};
+
+use crate::rng::Rng;
+
+/// Mean time between two steps.
+const MEAN_GAP_MS: u64 = 85_000;
+/// After so many steps there is a calm, in which everything heals.
+const STEPS_TO_CALM: u64 = 14;
+/// How long that is.
+const CALM_MS: u64 = 240_000;
+
+/// A run, before anything happened in it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What everything follows from.
+    pub seed: u64,
+    /// How long it takes.
+    pub length_ms: u64,
+    /// What the agents watch.
+    pub spec: Arc<WatchSpec>,
+    /// The tasks, beyond their specs.
+    pub(crate) tasks: Vec<TaskPlan>,
+    /// How many agents watch.
+    pub(crate) agents: usize,
+    pub(crate) servers: usize,
+    pub(crate) sentinels: usize,
+    pub(crate) has_pexpiretime: bool,
+    pub(crate) append_only: bool,
+    /// What happens, in order.
+    pub steps: Vec<Step>,
+}
+
+/// One task's workers and users.
+#[derive(Clone, Debug)]
+pub(crate) struct TaskPlan {
+    pub(crate) workers: usize,
+    pub(crate) users: usize,
+    pub(crate) lease_ms: u64,
+    /// It is taken and released all the time.
+    pub(crate) churns: bool,
+    /// Nobody renews: each hold is for a fixed time.
+    pub(crate) fixed: bool,
+}
+
+/// Something that happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// When.
+    pub at: u64,
+    /// What.
+    pub act: Act,
+}
+
+/// What may happen. Numbers name tasks, servers, agents; `ms` is how long it lasts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it, and `docs/reliability.md` lists them")]
+pub enum Act {
+    Switch { task: usize, user: usize, on: bool },
+    SwitchAll { task: usize, on: bool },
+    RemoveSwitch { task: usize, user: usize },
+    GarbleSwitch { task: usize, user: usize, ms: u64 },
+    IgnoreOff { task: usize, ms: u64 },
+    Crash { task: usize, ms: u64 },
+    CrashAll { task: usize, ms: u64 },
+    PauseWorker { task: usize, ms: u64 },
+    DeadThread { task: usize, ms: u64 },
+    Release { task: usize },
+    ReEnter { task: usize, lease: bool, ms: u64 },
+    PileUp { task: usize, timers: u64 },
+    Phantoms { task: usize, count: u64 },
+    StopWatchdog { task: usize },
+    DeleteLock { task: usize },
+    SecondHolder { task: usize, ms: u64 },
+    StealBesideLiving { task: usize },
+    Persist { task: usize },
+    WrongType { task: usize, ms: u64 },
+    StrangeLayout { task: usize, ms: u64 },
+    RestartServer { server: usize, empty: bool, down_ms: u64, loading_ms: u64 },
+    Flush { server: usize },
+    FlushOther { server: usize },
+    EvictLock { task: usize },
+    EvictSwitches { task: usize },
+    Freeze { server: usize, ms: u64 },
+    Slow { server: usize, each_ms: u64, ms: u64 },
+    Busy { server: usize, ms: u64 },
+    Refuse { server: usize, why: &'static str, ms: u64 },
+    Forbid { server: usize, what: Forbidden, ms: u64 },
+    StepClock { server: usize, by_ms: i64 },
+    Cut { agent: usize, server: usize, silently: bool, ms: u64 },
+    Delay { agent: usize, server: usize, each_way_ms: u64, ms: u64 },
+    DropReplies { agent: usize, server: usize, ms: u64 },
+    Tear { agent: usize, server: usize, ms: u64 },
+    PauseAgent { agent: usize, ms: u64 },
+    RestartAgent { agent: usize },
+    StepAgentWall { agent: usize, by_ms: i64 },
+    Failover { lose_ms: u64, old: OldMaster, ms: u64 },
+    Partition { ms: u64 },
+    CutSentinels { count: usize, ms: u64 },
+    LyingSentinel { ms: u64 },
+    Lag { server: usize, lag_ms: u64, ms: u64 },
+}
+
+/// What a user of the server may not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Forbidden {
+    Locks,
+    Switches,
+    Progress,
+    Claims,
+}
+
+/// What becomes of the master that was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum OldMaster {
+    /// It was killed, and comes back as a replica.
+    Killed,
+    /// It was frozen, and thaws as a master that acknowledges writes, until it is told.
+    Frozen,
+    /// It goes on as a master for a while, then becomes a replica.
+    Alive,
+}
+
+/// Which worlds may be drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Any.
+    Any,
+    /// One of this kind.
+    Kind(RedisKind),
+}
+
+impl Plan {
+    /// The plan of `seed`, for `hours` hours.
+    pub fn new(seed: u64, hours: u64, shape: Shape) -> Plan {
+        let mut rng = Rng::new(seed, 1);
+        let kind = match shape {
+            Shape::Kind(kind) => kind,
+            Shape::Any => rng
+                .weighted(&[(50, RedisKind::Standalone), (30, RedisKind::Sentinel), (20, RedisKind::Replicated)])
+                .unwrap_or(RedisKind::Standalone),
+        };
+        let servers = match kind {
+            RedisKind::Standalone => 1,
+            RedisKind::Sentinel | RedisKind::Replicated | RedisKind::Cluster => usize::from(rng.percent(50)) + 2,
+        };
+        let sentinels = if kind == RedisKind::Sentinel { 3 } else { 0 };
+        let addresses = if sentinels > 0 { (0..sentinels).map(sentinel_address).collect() } else { (0..servers).map(address).collect() };
+        let redis = RedisSpec {
+            name: "main".into(),
+            kind,
+            addresses,
+            db: 0,
+            interval_ms: rng.weighted(&[(70, 1_000), (15, 500), (15, 2_000)]).unwrap_or(1_000),
+            timeout_ms: rng.weighted(&[(70, 3_000), (30, 1_000)]).unwrap_or(3_000),
+            assume_master: false,
+        };
+        let count = rng.within(4, 8);
+        let drawn: Vec<(TaskSpec, TaskPlan)> = (0..count).map(|task| draw_task(task, &mut rng)).collect();
+        let (specs, tasks): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
+        let mut plan = Plan {
+            seed,
+            length_ms: hours * 3_600_000,
+            spec: Arc::new(WatchSpec { redises: vec![redis], tasks: specs.into_iter().map(Arc::new).collect(), epoch: 1 }),
+            tasks,
+            agents: if rng.percent(30) { 2 } else { 1 },
+            servers,
+            sentinels,
+            has_pexpiretime: rng.percent(75),
+            append_only: rng.percent(20),
+            steps: Vec::new(),
+        };
+        plan.steps = draw_steps(&plan, kind);
+        plan
+    }
+
+    /// The kind of its redis.
+    pub fn kind(&self) -> RedisKind {
+        self.spec.redises.first().map_or(RedisKind::Standalone, |redis| redis.kind)
+    }
+
+    /// The same without all steps but those at these positions.
+    #[must_use]
+    pub fn keeping(&self, positions: &[usize]) -> Plan {
+        let steps = positions.iter().filter_map(|position| self.steps.get(*position).copied()).collect();
+        Plan { steps, ..self.clone() }
+    }
+}
+
+/// The address of a server.
+pub(crate) fn address(server: usize) -> Arc<str> {
+    format!("10.0.0.{}:6379", server + 1).into()
+}
+
+/// The address of a Sentinel.
+pub(crate) fn sentinel_address(sentinel: usize) -> Arc<str> {
+    format!("10.0.1.{}:26379", sentinel + 1).into()
+}
+
+fn draw_task(task: u64, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
+    let name = format!("task-{task}");
+    let scheme = if rng.percent(75) { SchemeKind::Redisson } else { SchemeKind::String };
+    let churns = rng.percent(12);
+    let fixed = !churns && rng.percent(10);
+    let lease_ms = if churns { 2_000 } else { rng.weighted(&[(60, 30_000), (25, 6_000), (15, 3_000)]).unwrap_or(30_000) };
+    let mut lock = LockSpec::new(format!("{name}:lock").as_bytes(), scheme);
+    if rng.percent(25) && !fixed {
+        lock.lease_ms = Some(lease_ms);
+    }
+    let mut spec = TaskSpec::new(&name, RedisIndex(0), lock);
+    let users = usize::try_from(rng.within(1, 3)).unwrap_or(1);
+    let key = |what: &str| format!("{name}:{what}").into_bytes();
+    let source = match rng.below(100) {
+        0..50 => Some(WantedSource::Hash(key("users"))),
+        50..62 => Some(WantedSource::Set(key("users"))),
+        62..72 => Some(WantedSource::Counter(key("users"))),
+        72..84 => Some(WantedSource::Keys((0..users).map(|user| format!("{name}:user-{user}").into_bytes()).collect())),
+        84..90 => Some(WantedSource::Always),
+        90..93 => Some(WantedSource::Never),
+        _ => None,
+    };
+    spec.wanted = source.map(|source| WantedSpec { source, codec: if rng.percent(85) { Codec::Raw } else { Codec::Json } });
+    if rng.percent(60) {
+        spec.progress = Some(ProgressSpec {
+            source: match rng.below(3) {
+                0 => ProgressSource::HashField { key: key("progress"), field: b"last_run".to_vec() },
+                1 => ProgressSource::Key(key("progress")),
+                _ => ProgressSource::Length(key("progress")),
+            },
+            stale_after_ms: rng.weighted(&[(50, 60_000), (50, 20_000)]).unwrap_or(60_000),
+        });
+    }
+    if rng.percent(50) {
+        spec.claims = Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 });
+    }
+    spec.grace_ms = rng.weighted(&[(50, 20_000), (30, 5_000), (20, 60_000)]).unwrap_or(20_000);
+    spec.wind_down_ms = rng.weighted(&[(60, 30_000), (40, 10_000)]).unwrap_or(30_000);
+    spec.blind_after_ms = rng.weighted(&[(60, 60_000), (40, 20_000)]).unwrap_or(60_000);
+    let workers = usize::try_from(rng.within(2, 3)).unwrap_or(2);
+    (spec, TaskPlan { workers, users, lease_ms, churns, fixed })
+}
+
+fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {
+    let mut rng = Rng::new(plan.seed, 2);
+    let (mut at, mut steps) = (30_000, Vec::new());
+    let mut to_calm = STEPS_TO_CALM;
+    while at < plan.length_ms {
+        let act = draw_act(plan, kind, &mut rng);
+        steps.extend(act.map(|act| Step { at, act }));
+        // Mostly one by one, now and then several at once.
+        at += if rng.percent(15) { rng.below(3_000) } else { rng.below(2 * MEAN_GAP_MS) + 1 };
+        to_calm -= 1;
+        if to_calm == 0 {
+            (at, to_calm) = (at + CALM_MS, STEPS_TO_CALM);
+        }
+    }
+    steps
+}
+
+/// How long something lasts: around the thresholds that decide whether it shall be told.
+fn draw_ms(rng: &mut Rng) -> u64 {
+    let base = rng.weighted(&[(30, 3_000), (30, 20_000), (30, 60_000), (10, 5_000)]).unwrap_or(20_000);
+    let percent = rng.weighted(&[(30, 30), (30, 90), (25, 130), (15, 250)]).unwrap_or(90);
+    base * percent / 100 + rng.below(1_000)
+}
+
+fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
+    let task = rng.index(plan.tasks.len());
+    let user = rng.index(plan.tasks.get(task).map_or(1, |task| task.users));
+    let server = rng.index(plan.servers);
+    let agent = rng.index(plan.agents);
+    let ms = draw_ms(rng);
+    let several = kind != RedisKind::Standalone;
+    let group = rng.weighted(&[(18, 0), (37, 1), (15, 2), (18, 3), (5, 4), (if several { 18 } else { 0 }, 5)])?;
+    Some(match group {
+        0 => match rng.below(10) {
+            0..5 => Act::Switch { task, user, on: rng.percent(60) },
+            5..8 => Act::SwitchAll { task, on: rng.percent(55) },
+            8 => Act::RemoveSwitch { task, user },
+            _ => Act::GarbleSwitch { task, user, ms },
+        },
+        1 => match rng.below(26) {
+            0..3 => Act::Crash { task, ms },
+            3..7 => Act::CrashAll { task, ms },
+            7..10 => Act::PauseWorker { task, ms },
+            10..13 => Act::DeadThread { task, ms: ms * 2 },
+            13 => Act::Release { task },
+            14 => Act::ReEnter { task, lease: false, ms: rng.within(100, 15_000) },
+            15 => Act::ReEnter { task, lease: true, ms: rng.within(100, 15_000) },
+            16 => Act::PileUp { task, timers: rng.within(1, 4) },
+            17..19 => Act::Phantoms { task, count: rng.within(1, 12) },
+            19 => Act::StopWatchdog { task },
+            20 => Act::DeleteLock { task },
+            21 => Act::SecondHolder { task, ms: ms.min(20_000) },
+            22 => Act::StealBesideLiving { task },
+            23 => Act::Persist { task },
+            24 => Act::WrongType { task, ms },
+            _ => if rng.percent(50) { Act::StrangeLayout { task, ms } } else { Act::IgnoreOff { task, ms: ms * 2 } },
+        },
+        2 => match rng.below(20) {
+            0..3 => Act::RestartServer { server, empty: true, down_ms: ms / 4, loading_ms: 0 },
+            3..6 => Act::RestartServer { server, empty: false, down_ms: ms / 4, loading_ms: ms / 6 },
+            6..8 => Act::Flush { server: 0 },
+            8 => Act::FlushOther { server: 0 },
+            9 => Act::EvictLock { task },
+            10 => Act::EvictSwitches { task },
+            11..13 => Act::Freeze { server, ms: ms.min(60_000) },
+            13 => Act::Slow { server, each_ms: rng.within(5, 60), ms },
+            14 => Act::Busy { server, ms: ms.min(30_000) },
+            15 => Act::Refuse { server, why: if rng.percent(50) { "maxclients" } else { "noauth" }, ms },
+            16..18 => {
+                let what = [Forbidden::Locks, Forbidden::Switches, Forbidden::Progress, Forbidden::Claims];
+                Act::Forbid { server, what: what[rng.index(what.len())], ms }
+            }
+            _ => Act::StepClock { server, by_ms: draw_step(rng) },
+        },
+        3 => match rng.below(10) {
+            0..2 => Act::Cut { agent, server, silently: false, ms },
+            2..4 => Act::Cut { agent, server, silently: true, ms },
+            4..7 => Act::Delay { agent, server, each_way_ms: [150, 600, 1_200, 2_000, 4_000][rng.index(5)], ms },
+            7..9 => Act::DropReplies { agent, server, ms },
+            _ => Act::Tear { agent, server, ms },
+        },
+        4 => match rng.below(5) {
+            0..3 => Act::PauseAgent { agent, ms },
+            3 => Act::RestartAgent { agent },
+            _ => Act::StepAgentWall { agent, by_ms: draw_step(rng) },
+        },
+        _ => match rng.below(10) {
+            0..6 => Act::Failover {
+                lose_ms: if rng.percent(60) { 0 } else { rng.within(500, 15_000) },
+                old: [OldMaster::Killed, OldMaster::Frozen, OldMaster::Alive][rng.index(3)],
+                ms: ms.min(40_000),
+            },
+            6 => Act::Partition { ms: ms.min(40_000) },
+            7 => Act::CutSentinels { count: rng.index(3) + 1, ms },
+            8 => Act::LyingSentinel { ms },
+            _ => Act::Lag { server, lag_ms: rng.within(10, 8_000), ms },
+        },
+    })
+}
+
+/// Steps that are small enough to be drift, or big enough to be a step whatever the answers took.
+fn draw_step(rng: &mut Rng) -> i64 {
+    let by = [150, 12_000, 120_000, 3_600_000][rng.index(4)];
+    if rng.percent(50) { by } else { -by }
+}

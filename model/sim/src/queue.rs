@@ -1,0 +1,91 @@
+//! What is to happen, by instant: time jumps from one entry to the next.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::Reply;
+
+use crate::agent::Request;
+use crate::world::{Heal, WorkerTurn};
+
+/// Something that happens at an instant.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// A step of the plan.
+    Step(usize),
+    /// A fault is over.
+    Heal(Heal),
+    /// A worker's timer.
+    Worker(WorkerTurn),
+    /// The free lock of a task may be taken.
+    Contend { task: usize },
+    /// Workers look whether they are wanted.
+    Poll { task: usize },
+    /// A batch reaches its server, or goes on there.
+    Request(Box<Request>),
+    /// Replies reach an agent.
+    Arrive { agent: usize, life: u32, server: usize, connection: u64, replies: Vec<(u64, Reply)> },
+    /// A connection breaks.
+    Break { agent: usize, life: u32, server: usize, connection: u64 },
+    /// A dial ends.
+    Dialled { agent: usize, life: u32, server: usize, dial: u64, outcome: Result<(), Unknown>, opened: Vec<(u64, Reply)> },
+    /// An agent has something to do.
+    Wake { agent: usize, life: u32 },
+    /// A second has passed for an agent's engine.
+    Tick { agent: usize, life: u32 },
+    /// A Sentinel is asked, or answers.
+    Sentinel { agent: usize, life: u32, sentinel: usize, answer: Option<SentinelAnswer> },
+}
+
+/// When a Sentinel was asked, and the replies; `None`: it could not be reached.
+#[derive(Debug)]
+pub(crate) struct SentinelAnswer {
+    pub(crate) asked: u64,
+    pub(crate) replies: Option<Vec<Reply>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: u64,
+    number: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+/// The entries, the next one first; of those at one instant, the one that was put in first.
+#[derive(Debug, Default)]
+pub(crate) struct Queue {
+    heap: BinaryHeap<Entry>,
+    number: u64,
+}
+
+impl Queue {
+    pub(crate) fn push(&mut self, at: u64, event: Event) {
+        self.number += 1;
+        self.heap.push(Entry { at, number: self.number, event });
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
+        self.heap.pop().map(|entry| (entry.at, entry.event))
+    }
+}

@@ -1,0 +1,147 @@
+//! One run: the loop that lets things happen in their order, and shows each to whom it concerns.
+
+use std::sync::Arc;
+
+use lockwatch_model::event::{Event as ModelEvent, EventKind};
+use lockwatch_model::input::Input;
+use lockwatch_model::time::{AgentWall, Mono};
+
+use crate::agent::{Agent, Deed, serve};
+use crate::coverage::Coverage;
+use crate::oracle::{Oracle, Violation};
+use crate::plan::Plan;
+use crate::queue::Event;
+use crate::world::World;
+
+/// What came of a run.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What must not be, the first one first; a run ends soon after the first.
+    pub violations: Vec<Violation>,
+    /// What occurred.
+    pub coverage: Coverage,
+    /// What each agent's newest process took in, if that was asked for.
+    pub inputs: Vec<Vec<(Mono, AgentWall, Input)>>,
+    /// Virtual hours times tasks times agents.
+    pub task_hours: f64,
+    /// Faults and switches in each virtual hour.
+    pub steps_per_hour: f64,
+}
+
+/// An agent's present life, and who follows it.
+struct Life {
+    number: u32,
+    agent: Agent,
+    oracle: Oracle,
+}
+
+/// Runs `plan` until its end or its first violation.
+pub fn run(plan: &Plan, records: bool) -> Outcome {
+    let plan = Arc::new(plan.clone());
+    let mut world = World::new(Arc::clone(&plan));
+    let mut coverage = Coverage::default();
+    let mut lives: Vec<Life> = (0..plan.agents).map(|agent| begin(&plan, agent, 1, records, &mut world)).collect();
+    let mut violations = Vec::new();
+    while let Some((at, event)) = world.queue.pop() {
+        if at > plan.length_ms || !violations.is_empty() {
+            break;
+        }
+        world.now = at;
+        match whose(&event) {
+            Some((agent, life)) => {
+                let Some(current) = lives.get_mut(agent) else { continue };
+                if life != current.number && life != u32::MAX {
+                    continue;
+                }
+                // A process that is stopped does nothing; what comes waits for it.
+                if world.paused_until[agent] > at {
+                    let until = world.paused_until[agent];
+                    world.queue.push(until, event);
+                    continue;
+                }
+                current.agent.take(event, &mut world);
+            }
+            None => match event {
+                Event::Request(request) => {
+                    if let Some((agent, truth)) = serve(request, &mut world)
+                        && let Some(current) = lives.get_mut(agent)
+                    {
+                        current.agent.keep_truth(truth);
+                    }
+                }
+                other => world.happen(other),
+            },
+        }
+        for agent in std::mem::take(&mut world.restarts) {
+            let Some(number) = lives.get(agent).map(|life| life.number + 1) else { continue };
+            let life = begin(&plan, agent, number, records, &mut world);
+            world.paused_until[agent] = 0;
+            world.dirty_at[agent].iter_mut().for_each(|dirty| *dirty = at);
+            lives[agent] = life;
+        }
+        for life in &mut lives {
+            life.follow(&world, &mut coverage);
+            violations.append(&mut life.oracle.violations);
+        }
+    }
+    let hours = world.now as f64 / 3_600_000.0;
+    Outcome {
+        violations,
+        coverage,
+        inputs: lives.into_iter().map(|life| life.agent.recorded.unwrap_or_default()).collect(),
+        task_hours: hours * plan.tasks.len() as f64 * plan.agents as f64,
+        steps_per_hour: plan.steps.len() as f64 / (plan.length_ms as f64 / 3_600_000.0),
+    }
+}
+
+fn begin(plan: &Arc<Plan>, agent: usize, number: u32, records: bool, world: &mut World) -> Life {
+    Life { number, agent: Agent::new(plan, agent, number, records, world), oracle: Oracle::new(plan, agent, world.now) }
+}
+
+/// The agent that an event is for, and in which life.
+fn whose(event: &Event) -> Option<(usize, u32)> {
+    match event {
+        Event::Arrive { agent, life, .. }
+        | Event::Break { agent, life, .. }
+        | Event::Dialled { agent, life, .. }
+        | Event::Wake { agent, life }
+        | Event::Tick { agent, life }
+        | Event::Sentinel { agent, life, .. } => Some((*agent, *life)),
+        Event::Step(_) | Event::Heal(_) | Event::Worker(_) | Event::Contend { .. } | Event::Poll { .. } | Event::Request(_) => None,
+    }
+}
+
+impl Life {
+    /// Shows the oracle what the agent did, and what it says now.
+    fn follow(&mut self, world: &World, coverage: &mut Coverage) {
+        let mut look = false;
+        for deed in self.agent.take_deeds() {
+            match deed {
+                Deed::Attempt(attempt) => {
+                    let count = attempt.tasks.len() as u64;
+                    *(if attempt.truth.is_some() { &mut coverage.answers } else { &mut coverage.failures }) += count;
+                    self.oracle.attempt(&attempt, world);
+                }
+                Deed::Input(at, input) => {
+                    if input == Input::Tick {
+                        self.oracle.tick(at);
+                        look = true;
+                    }
+                    let events = self.agent.step(at, input);
+                    look |= events.iter().any(matters);
+                    events.iter().for_each(|event| self.oracle.event(event, world, coverage));
+                }
+            }
+        }
+        if look {
+            coverage.snapshots += 1;
+            let snapshot = self.agent.snapshot();
+            self.oracle.snapshot(&snapshot, world, coverage);
+        }
+    }
+}
+
+/// What the engine would publish at once.
+fn matters(event: &ModelEvent) -> bool {
+    matches!(event.kind, EventKind::Verdict { .. } | EventKind::SplitBegan { .. } | EventKind::HoldEnded { .. } | EventKind::Acquired { .. })
+}

@@ -1,0 +1,299 @@
+//! A virtual Redis server: a wall clock of its own, data that expire by it, a replication history, and the answers to the commands
+//! that the model sends.
+
+mod commands;
+mod info;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// What all servers' clocks show about when a run begins.
+pub(crate) const EPOCH_MS: i64 = 1_790_000_000_000;
+/// Writes that are kept for replicas that lag behind.
+const BACKLOG: usize = 20_000;
+
+/// What a key holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Value {
+    Text(Vec<u8>),
+    /// In the order of insertion.
+    Hash(Vec<(Vec<u8>, Vec<u8>)>),
+    Set(Vec<Vec<u8>>),
+    List(u64),
+}
+
+/// A value and when it ends, on the server's clock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) value: Value,
+    pub(crate) deadline: Option<i64>,
+}
+
+/// A wall clock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// What it showed at the true instant `since`.
+    shown: i64,
+    since: u64,
+    /// How much faster than true time it runs, in millionths.
+    drift_ppm: i64,
+    /// How often it has stepped.
+    pub(crate) steps: u32,
+}
+
+impl Clock {
+    pub(crate) fn new(offset_ms: i64, drift_ppm: i64) -> Clock {
+        Clock { shown: EPOCH_MS + offset_ms, since: 0, drift_ppm, steps: 0 }
+    }
+
+    pub(crate) fn at(&self, now: u64) -> i64 {
+        let ran = i64::try_from(now - self.since).unwrap_or(0);
+        self.shown + ran + ran * self.drift_ppm / 1_000_000
+    }
+
+    pub(crate) fn step(&mut self, now: u64, by_ms: i64) {
+        self.shown = self.at(now) + by_ms;
+        self.since = now;
+        self.steps += 1;
+    }
+
+    /// The true instant at which it shows `instant`, if it does not step before; never before its newest step.
+    pub(crate) fn when(&self, instant: i64) -> u64 {
+        let left = instant - self.shown;
+        let Ok(mut ran) = u64::try_from(left - left * self.drift_ppm / 1_000_000 - 2) else { return self.since };
+        while self.at(self.since + ran) < instant {
+            ran += 1;
+        }
+        self.since + ran
+    }
+}
+
+/// A write, as it goes to replicas: the whole new entry.
+#[derive(Clone, Debug)]
+struct Write {
+    at: u64,
+    /// Bytes of the history after it.
+    offset: u64,
+    what: Change,
+}
+
+#[derive(Clone, Debug)]
+enum Change {
+    Put(Arc<[u8]>, Option<Arc<Entry>>),
+    Flush,
+}
+
+/// What a server is at present, apart from its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Health {
+    Up,
+    /// The process is gone.
+    Down,
+    /// It was stopped: what comes in waits.
+    Frozen,
+    Loading,
+    Busy,
+}
+
+/// The history of a process' data.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    pub(crate) run_id: u64,
+    pub(crate) replication_id: u64,
+    /// The history that this one continues, and the first byte that it does not share.
+    pub(crate) forked_from: Option<(u64, u64)>,
+    pub(crate) offset: u64,
+    pub(crate) flushes: u64,
+    pub(crate) evictions: u64,
+    pub(crate) loaded_keys: u64,
+}
+
+/// One server.
+#[derive(Debug)]
+pub(crate) struct Server {
+    pub(crate) address: Arc<str>,
+    pub(crate) clock: Clock,
+    pub(crate) health: Health,
+    /// Milliseconds that each command takes.
+    pub(crate) slow_ms: u64,
+    /// New connections are refused with this error.
+    pub(crate) refuses: Option<&'static str>,
+    /// Commands that name a key with this ending are refused.
+    pub(crate) forbids: Option<Vec<u8>>,
+    pub(crate) history: History,
+    /// It has an append-only file, so that nobody knows how much it loaded.
+    pub(crate) append_only: bool,
+    pub(crate) has_pexpiretime: bool,
+    /// Whom it follows; `None`: it is a master.
+    pub(crate) follows: Option<usize>,
+    /// How much it lags behind.
+    pub(crate) lag_ms: u64,
+    /// Nothing reaches it from its master.
+    pub(crate) link_cut: bool,
+    data: BTreeMap<Arc<[u8]>, Arc<Entry>>,
+    /// The newest writes, for replicas.
+    backlog: VecDeque<Write>,
+    /// Keys whose changes are told.
+    pub(crate) changed: Vec<(u64, Arc<[u8]>)>,
+    pub(crate) keeps_backlog: bool,
+    pub(crate) info_text: info::Cache,
+    pub(crate) replicas: Vec<Arc<str>>,
+}
+
+impl Server {
+    pub(crate) fn new(address: &str, clock: Clock, run_id: u64) -> Server {
+        Server {
+            address: address.into(),
+            clock,
+            health: Health::Up,
+            slow_ms: 0,
+            refuses: None,
+            forbids: None,
+            history: History {
+                run_id,
+                replication_id: run_id.rotate_left(7),
+                forked_from: None,
+                offset: 0,
+                flushes: 0,
+                evictions: 0,
+                loaded_keys: 0,
+            },
+            append_only: false,
+            has_pexpiretime: true,
+            follows: None,
+            lag_ms: 1,
+            link_cut: false,
+            data: BTreeMap::new(),
+            backlog: VecDeque::new(),
+            changed: Vec::new(),
+            keeps_backlog: false,
+            info_text: info::Cache::default(),
+            replicas: Vec::new(),
+        }
+    }
+
+    /// Whether it takes writes at all.
+    pub(crate) fn writable(&self) -> bool {
+        self.health == Health::Up && self.follows.is_none()
+    }
+
+    /// What a key holds at `now`, if its time is not over by this server's clock.
+    pub(crate) fn get(&self, key: &[u8], now: u64) -> Option<&Entry> {
+        let entry = self.data.get(key)?;
+        let over = entry.deadline.is_some_and(|deadline| deadline <= self.clock.at(now));
+        (!over).then_some(&**entry)
+    }
+
+    /// When a key's time is over, if nothing happens to it or the clock; `None`: never, or there is no such key.
+    pub(crate) fn ends_at(&self, key: &[u8]) -> Option<u64> {
+        Some(self.clock.when(self.data.get(key)?.deadline?))
+    }
+
+    /// Writes a key, or removes it.
+    pub(crate) fn put(&mut self, key: &Arc<[u8]>, entry: Option<Entry>, now: u64) {
+        let entry = entry.map(Arc::new);
+        self.apply(&Change::Put(Arc::clone(key), entry.clone()), now);
+        self.log(Change::Put(Arc::clone(key), entry), now, 60 + key.len() as u64);
+    }
+
+    /// Changes the value of a key, which is made if there is none; its time stays.
+    pub(crate) fn edit(&mut self, key: &Arc<[u8]>, now: u64, empty: Value, change: impl FnOnce(&mut Value)) {
+        let mut entry = self.get(key, now).cloned().unwrap_or(Entry { value: empty, deadline: None });
+        change(&mut entry.value);
+        let gone = match &entry.value {
+            Value::Hash(fields) => fields.is_empty(),
+            Value::Set(members) => members.is_empty(),
+            Value::Text(_) | Value::List(_) => false,
+        };
+        self.put(key, (!gone).then_some(entry), now);
+    }
+
+    /// `FLUSHALL`.
+    pub(crate) fn flush(&mut self, now: u64) {
+        self.history.flushes += 1;
+        self.apply(&Change::Flush, now);
+        self.log(Change::Flush, now, 18);
+    }
+
+    /// Removes a key for want of memory.
+    pub(crate) fn evict(&mut self, key: &Arc<[u8]>, now: u64) {
+        if self.get(key, now).is_some() {
+            self.history.evictions += 1;
+            self.put(key, None, now);
+        }
+    }
+
+    fn apply(&mut self, change: &Change, now: u64) {
+        match change {
+            Change::Put(key, Some(entry)) => {
+                self.data.insert(Arc::clone(key), Arc::clone(entry));
+                self.changed.push((now, Arc::clone(key)));
+            }
+            Change::Put(key, None) => {
+                self.data.remove(key);
+                self.changed.push((now, Arc::clone(key)));
+            }
+            Change::Flush => self.clear(now),
+        }
+    }
+
+    fn clear(&mut self, now: u64) {
+        self.changed.extend(self.data.keys().map(|key| (now, Arc::clone(key))));
+        self.data.clear();
+    }
+
+    fn log(&mut self, what: Change, now: u64, bytes: u64) {
+        self.history.offset += bytes;
+        if self.keeps_backlog {
+            if self.backlog.len() == BACKLOG {
+                self.backlog.pop_front();
+            }
+            self.backlog.push_back(Write { at: now, offset: self.history.offset, what });
+        }
+    }
+
+    /// A new process with the data that the old one left, or with none.
+    pub(crate) fn restart(&mut self, run_id: u64, empty: bool, now: u64) {
+        if empty {
+            self.clear(now);
+        }
+        let mut history = History { run_id, flushes: 0, evictions: 0, loaded_keys: self.data.len() as u64, ..self.history.clone() };
+        if self.follows.is_none() {
+            // A master that comes back begins a history of its own.
+            history = History { replication_id: run_id.rotate_left(7), forked_from: None, offset: 0, ..history };
+            self.backlog.clear();
+        }
+        self.history = history;
+    }
+
+    /// Takes over what its master has written long enough ago.
+    pub(crate) fn catch_up(&mut self, master: &Server, now: u64, lag_ms: u64) {
+        if self.history.replication_id != master.history.replication_id {
+            return;
+        }
+        let from = master.backlog.partition_point(|write| write.offset <= self.history.offset);
+        let due: Vec<Write> = master.backlog.range(from..).take_while(|write| write.at + lag_ms <= now).cloned().collect();
+        for write in due {
+            self.apply(&write.what, now);
+            self.history.offset = write.offset;
+        }
+    }
+
+    /// Copies everything of its master.
+    pub(crate) fn full_sync(&mut self, master: &Server, now: u64) {
+        self.clear(now);
+        self.data = master.data.clone();
+        self.changed.extend(self.data.keys().map(|key| (now, Arc::clone(key))));
+        self.history.replication_id = master.history.replication_id;
+        self.history.forked_from = master.history.forked_from;
+        self.history.offset = master.history.offset;
+    }
+
+    /// Becomes a master that continues the history of the one that it followed.
+    pub(crate) fn promote(&mut self, replication_id: u64) {
+        self.follows = None;
+        self.history.forked_from = Some((self.history.replication_id, self.history.offset + 1));
+        self.history.replication_id = replication_id;
+        self.backlog.clear();
+    }
+}

@@ -1,0 +1,131 @@
+//! What a server answers to the commands of the model, as Redis does.
+
+use lockwatch_model::reply::{Command, Reply, ServerError};
+
+use super::{Entry, Health, Server, Value};
+
+impl Server {
+    /// The answer to one command at `now`.
+    pub(crate) fn execute(&mut self, command: &Command, now: u64) -> Reply {
+        let words = &command.args;
+        let name = words.first().map(Vec::as_slice).unwrap_or_default();
+        if let Some(refusal) = self.refusal(name, words) {
+            return refusal;
+        }
+        let key = words.get(1).map(Vec::as_slice).unwrap_or_default();
+        let entry = |server: &Server| server.get(key, now).cloned();
+        match name {
+            b"TIME" => {
+                let shown = self.clock.at(now);
+                Reply::Array(vec![number(shown.div_euclid(1_000)), number(shown.rem_euclid(1_000) * 1_000 + 417)])
+            }
+            b"ECHO" => Reply::Bytes(key.to_vec()),
+            b"INFO" => self.info(key),
+            b"ROLE" => self.role(),
+            b"PEXPIRETIME" if self.has_pexpiretime => Reply::Int(match self.get(key, now) {
+                None => -2,
+                Some(Entry { deadline: None, .. }) => -1,
+                Some(Entry { deadline: Some(at), .. }) => *at,
+            }),
+            b"PTTL" => Reply::Int(match self.get(key, now) {
+                None => -2,
+                Some(Entry { deadline: None, .. }) => -1,
+                Some(Entry { deadline: Some(at), .. }) => at - self.clock.at(now),
+            }),
+            b"EXISTS" => {
+                let there = words.iter().skip(1).filter(|key| self.get(key, now).is_some()).count();
+                Reply::Int(i64::try_from(there).unwrap_or(i64::MAX))
+            }
+            b"HSCAN" => match self.get(key, now).map(|entry| &entry.value) {
+                None => scanned(Vec::new()),
+                Some(Value::Hash(fields)) => {
+                    scanned(fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect())
+                }
+                Some(_) => wrong_type(),
+            },
+            b"SSCAN" => match self.get(key, now).map(|entry| &entry.value) {
+                None => scanned(Vec::new()),
+                Some(Value::Set(members)) => scanned(members.iter().map(|member| bytes(member)).collect()),
+                Some(_) => wrong_type(),
+            },
+            b"HGET" => match self.get(key, now).map(|entry| &entry.value) {
+                None => Reply::Nil,
+                Some(Value::Hash(fields)) => {
+                    let field = words.get(2).map(Vec::as_slice).unwrap_or_default();
+                    fields.iter().find(|(name, _)| name == field).map_or(Reply::Nil, |(_, value)| bytes(value))
+                }
+                Some(_) => wrong_type(),
+            },
+            b"GETRANGE" => match entry(self).map(|entry| entry.value) {
+                None => Reply::Bytes(Vec::new()),
+                Some(Value::Text(mut text)) => {
+                    let last = words.get(3).and_then(|last| std::str::from_utf8(last).ok()?.parse().ok());
+                    text.truncate(last.map_or(usize::MAX, |last: usize| last.saturating_add(1)));
+                    Reply::Bytes(text)
+                }
+                Some(_) => wrong_type(),
+            },
+            b"STRLEN" => match entry(self).map(|entry| entry.value) {
+                None => Reply::Int(0),
+                Some(Value::Text(text)) => Reply::Int(i64::try_from(text.len()).unwrap_or(i64::MAX)),
+                Some(_) => wrong_type(),
+            },
+            b"TYPE" => Reply::Bytes(
+                match entry(self).map(|entry| entry.value) {
+                    None => &b"none"[..],
+                    Some(Value::Text(_)) => b"string",
+                    Some(Value::Hash(_)) => b"hash",
+                    Some(Value::Set(_)) => b"set",
+                    Some(Value::List(_)) => b"list",
+                }
+                .to_vec(),
+            ),
+            b"LLEN" => match entry(self).map(|entry| entry.value) {
+                None => Reply::Int(0),
+                Some(Value::List(length)) => Reply::Int(i64::try_from(length).unwrap_or(i64::MAX)),
+                Some(_) => wrong_type(),
+            },
+            b"PUBSUB" => {
+                let channels = words.iter().skip(2).flat_map(|channel| [bytes(channel), Reply::Int(0)]);
+                Reply::Array(channels.collect())
+            }
+            _ => error("ERR", "unknown command"),
+        }
+    }
+
+    /// Why a command is refused before anybody looks at it.
+    fn refusal(&self, name: &[u8], words: &[Vec<u8>]) -> Option<Reply> {
+        // What Redis answers while it loads, or while a script runs.
+        let always = [&b"INFO"[..], b"ROLE", b"TIME"].contains(&name);
+        match self.health {
+            Health::Loading if !always => return Some(error("LOADING", "Redis is loading the dataset in memory")),
+            Health::Busy => return Some(error("BUSY", "Redis is busy running a script.")),
+            _ => {}
+        }
+        let ending = self.forbids.as_deref()?;
+        let named = words.iter().skip(1).any(|word| word.ends_with(ending));
+        (named && name != b"ECHO").then(|| error("NOPERM", "No permissions to access a key"))
+    }
+}
+
+/// An error reply.
+pub(crate) fn error(code: &str, detail: &str) -> Reply {
+    Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: detail.as_bytes().to_vec() })
+}
+
+fn wrong_type() -> Reply {
+    error("WRONGTYPE", "Operation against a key holding the wrong kind of value")
+}
+
+fn scanned(items: Vec<Reply>) -> Reply {
+    Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(items)])
+}
+
+fn bytes(bytes: &[u8]) -> Reply {
+    Reply::Bytes(bytes.to_vec())
+}
+
+/// As `TIME` tells them: as text.
+fn number(value: i64) -> Reply {
+    Reply::Bytes(value.to_string().into_bytes())
+}

@@ -1,0 +1,78 @@
+//! Which keys a task has, and how its workers name themselves.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use lockwatch_model::spec::{Codec, ProgressSource, SchemeKind, TaskSpec, WantedSource};
+
+use super::{Task, Worker};
+use crate::plan::Plan;
+use crate::rng::Rng;
+use crate::truth::Past;
+use crate::world::Wanting;
+
+/// A task's keys.
+#[derive(Clone, Debug)]
+pub(crate) struct Keys {
+    pub(crate) lock: Arc<[u8]>,
+    /// One for all users, or one each.
+    pub(crate) switches: Vec<Arc<[u8]>>,
+    pub(crate) progress: Option<Arc<[u8]>>,
+    pub(crate) claims: Option<Arc<[u8]>>,
+}
+
+impl Keys {
+    fn of(spec: &TaskSpec) -> Keys {
+        let switches: Vec<Arc<[u8]>> = match spec.wanted.as_ref().map(|wanted| &wanted.source) {
+            Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => vec![key.as_slice().into()],
+            Some(WantedSource::Keys(keys)) => keys.iter().map(|key| key.as_slice().into()).collect(),
+            Some(WantedSource::Always | WantedSource::Never) | None => Vec::new(),
+        };
+        let progress = spec.progress.as_ref().map(|progress| match &progress.source {
+            ProgressSource::HashField { key, .. } | ProgressSource::Key(key) | ProgressSource::Length(key) => key.as_slice().into(),
+        });
+        Keys {
+            lock: spec.lock.key.as_slice().into(),
+            switches,
+            progress,
+            claims: spec.claims.as_ref().map(|claims| claims.key.as_slice().into()),
+        }
+    }
+}
+
+impl Task {
+    pub(super) fn new(plan: &Plan, task: usize) -> Task {
+        let (spec, shape) = (&plan.spec.tasks[task], &plan.tasks[task]);
+        let mut rng = Rng::new(plan.seed, 100 + task as u64);
+        Task {
+            keys: Keys::of(spec),
+            redisson: spec.lock.scheme == SchemeKind::Redisson,
+            workers: (0..shape.workers).map(|worker| Worker::new(task, worker)).collect(),
+            wishes: (0..shape.users).map(|_| rng.percent(60)).collect(),
+            wanting: vec![Wanting::default(); plan.servers],
+            past: vec![Past::default(); plan.servers],
+            progress: 0,
+            progress_at: 0,
+            odd: None,
+            contends_at: None,
+            claims: BTreeMap::new(),
+            releases: VecDeque::new(),
+            rng,
+        }
+    }
+}
+
+/// A user's name.
+pub(crate) fn user(user: usize) -> Vec<u8> {
+    format!("user-{user}").into_bytes()
+}
+
+/// How a switch is stored.
+pub(crate) fn switch_text(codec: Codec, on: bool) -> Vec<u8> {
+    match (codec, on) {
+        (Codec::Json, true) => b"true".to_vec(),
+        (Codec::Json, false) => b"false".to_vec(),
+        (_, true) => b"1".to_vec(),
+        (_, false) => b"off".to_vec(),
+    }
+}

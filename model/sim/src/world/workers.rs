@@ -1,0 +1,404 @@
+//! Workers: they take a lock, renew it, work, and come to harm. What they do follows Redisson where the lock is one of its.
+
+use std::sync::Arc;
+
+use lockwatch_model::spec::{ProgressSource, WantedSource};
+
+use super::users::Says;
+use super::{Task, World};
+use crate::queue::Event;
+use crate::server::{Entry, Value};
+
+/// Pause between two changes of a claim.
+const CLAIM_MS: u64 = 2_000;
+
+/// One worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Worker {
+    name: (usize, usize),
+    /// Counts its processes.
+    pub(crate) life: u32,
+    pub(crate) alive: bool,
+    pub(crate) paused_until: u64,
+    /// What it believes to hold.
+    pub(crate) hold: Option<Hold>,
+    /// Its script runs.
+    pub(crate) working: bool,
+    /// It does not stop when nobody wants it, until then.
+    pub(crate) ignores_off_until: u64,
+    /// The server that it talks to, where that is not the master that all others take it for.
+    pub(crate) sticks_to: Option<usize>,
+    claim: u64,
+    pub(crate) holds: u64,
+}
+
+/// What a worker believes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Hold {
+    pub(crate) number: u64,
+    pub(crate) entries: u32,
+    pub(crate) lease_ms: u64,
+    pub(crate) renews: bool,
+    #[allow(dead_code, reason = "for looking at a run by hand")]
+    pub(crate) since: u64,
+}
+
+/// A worker's timer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkerTurn {
+    pub(crate) task: usize,
+    pub(crate) worker: usize,
+    pub(crate) life: u32,
+    pub(crate) job: Job,
+}
+
+/// What it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Job {
+    /// The watchdog of the hold of this number.
+    Renew(u64),
+    Claim(u64),
+    Progress(u64),
+    /// It gives the lock back, and stops.
+    Leave(u64),
+    /// It gives back one of several entries.
+    Exit(u64),
+    /// It notices that it works without the lock, and ends.
+    GiveUp,
+    /// Its process is started again.
+    Start,
+    /// The thread of a hold is restarted.
+    Mend(u64),
+}
+
+impl Worker {
+    pub(super) fn new(task: usize, worker: usize) -> Worker {
+        Worker {
+            name: (task, worker),
+            life: 0,
+            alive: true,
+            paused_until: 0,
+            hold: None,
+            working: false,
+            ignores_off_until: 0,
+            sticks_to: None,
+            claim: 0,
+            holds: 0,
+        }
+    }
+
+    /// What identifies it, in locks of Redisson and in claims.
+    pub(crate) fn instance(&self) -> Vec<u8> {
+        let (task, worker) = self.name;
+        format!("c0ffee00-{task:04x}-4000-8000-{worker:04x}{:08x}", self.life).into_bytes()
+    }
+
+    /// What stands in a string lock.
+    fn token(&self) -> Vec<u8> {
+        self.instance()
+    }
+
+    fn field(&self) -> Vec<u8> {
+        let mut field = self.instance();
+        field.extend_from_slice(b":47");
+        field
+    }
+
+    pub(crate) fn runs(&self, now: u64) -> bool {
+        self.alive && self.paused_until <= now
+    }
+}
+
+impl World {
+    /// The server that a worker talks to, if that takes writes.
+    fn server_of(&self, task: usize, worker: usize) -> Option<usize> {
+        let server = self.tasks[task].workers[worker].sticks_to.unwrap_or(self.master);
+        self.servers[server].writable().then_some(server)
+    }
+
+    /// Whether workers shall run, by what that server says.
+    fn wanted_at(&self, server: usize, task: usize) -> bool {
+        match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
+            None | Some(WantedSource::Always) => true,
+            Some(WantedSource::Never) => false,
+            Some(_) => self.says(server, task) == Says::Yes,
+        }
+    }
+
+    /// The first of those who wait takes the lock, if it is free.
+    pub(super) fn take_lock(&mut self, task: usize) {
+        let count = self.tasks[task].workers.len();
+        let first = self.tasks[task].rng.index(count);
+        for worker in (0..count).map(|worker| (worker + first) % count) {
+            let now = self.now;
+            let who = &self.tasks[task].workers[worker];
+            if !who.runs(now) || who.hold.is_some() || who.working {
+                continue;
+            }
+            let ignores = who.ignores_off_until > now;
+            let Some(server) = self.server_of(task, worker) else { continue };
+            if !ignores && !self.wanted_at(server, task) {
+                continue;
+            }
+            if self.acquire(task, worker, server) {
+                return;
+            }
+        }
+    }
+
+    /// Takes the lock, if it is free on that server.
+    pub(super) fn acquire(&mut self, task: usize, worker: usize, server: usize) -> bool {
+        let key = Arc::clone(&self.tasks[task].keys.lock);
+        if self.servers[server].get(&key, self.now).is_some() {
+            return false;
+        }
+        let shape = self.plan.tasks[task].clone();
+        let (lease_ms, renews) = (shape.lease_ms, !shape.fixed && !shape.churns);
+        self.write_lock(task, worker, server, lease_ms, 1);
+        let now = self.now;
+        let Task { workers, rng, .. } = &mut self.tasks[task];
+        let who = &mut workers[worker];
+        who.holds += 1;
+        let number = who.holds;
+        who.hold = Some(Hold { number, entries: 1, lease_ms, renews, since: now });
+        who.working = true;
+        let (first_renewal, first_progress) = (rng.within(1, lease_ms / 3), rng.within(5, 4_000));
+        let leaves = match (shape.churns, shape.fixed) {
+            (true, _) => Some(rng.within(3, 1_500)),
+            (_, true) => Some(rng.within(lease_ms / 4, lease_ms * 12 / 10)),
+            _ => None,
+        };
+        if renews {
+            self.later(task, worker, first_renewal, Job::Renew(number));
+        }
+        if self.tasks[task].keys.claims.is_some() {
+            self.later(task, worker, 1, Job::Claim(number));
+        }
+        if self.tasks[task].keys.progress.is_some() {
+            self.later(task, worker, first_progress, Job::Progress(number));
+        }
+        if let Some(ms) = leaves {
+            self.later(task, worker, ms, Job::Leave(number));
+        }
+        true
+    }
+
+    pub(super) fn later(&mut self, task: usize, worker: usize, ms: u64, job: Job) {
+        let life = self.tasks[task].workers[worker].life;
+        self.queue.push(self.now + ms, Event::Worker(WorkerTurn { task, worker, life, job }));
+    }
+
+    /// Writes the lock as its holder has it.
+    pub(super) fn write_lock(&mut self, task: usize, worker: usize, server: usize, lease_ms: u64, entries: u32) {
+        let who = &self.tasks[task].workers[worker];
+        let value = match self.tasks[task].redisson {
+            true => Value::Hash(vec![(who.field(), entries.to_string().into_bytes())]),
+            false => Value::Text(who.token()),
+        };
+        let deadline = self.servers[server].clock.at(self.now) + i64::try_from(lease_ms).unwrap_or(0);
+        let key = Arc::clone(&self.tasks[task].keys.lock);
+        self.servers[server].put(&key, Some(Entry { value, deadline: Some(deadline) }), self.now);
+        self.note_changes();
+    }
+
+    /// Whether the lock on that server is this worker's.
+    pub(super) fn owns(&self, task: usize, worker: usize, server: usize) -> bool {
+        let who = &self.tasks[task].workers[worker];
+        match self.servers[server].get(&self.tasks[task].keys.lock, self.now).map(|entry| &entry.value) {
+            Some(Value::Hash(fields)) => fields.iter().any(|(field, _)| *field == who.field()),
+            Some(Value::Text(token)) => *token == who.token(),
+            _ => false,
+        }
+    }
+
+    /// A worker's timer.
+    pub(super) fn work(&mut self, turn: WorkerTurn) {
+        let WorkerTurn { task, worker, life, job } = turn;
+        let who = &self.tasks[task].workers[worker];
+        if job == Job::Start {
+            return self.start(task, worker, life);
+        }
+        if who.life != life || !who.alive {
+            return;
+        }
+        if who.paused_until > self.now {
+            // It goes on where it stood still.
+            let at = who.paused_until;
+            return self.queue.push(at, Event::Worker(turn));
+        }
+        let number = who.hold.map(|hold| hold.number);
+        match job {
+            Job::Renew(of) if number == Some(of) => self.renew(task, worker, of),
+            Job::Claim(of) if who.working && who.holds == of => {
+                self.claim(task, worker);
+                self.later(task, worker, CLAIM_MS, job);
+            }
+            Job::Progress(of) if who.working && who.holds == of => {
+                self.progress(task, worker);
+                let ms = self.tasks[task].rng.within(1_500, 4_500);
+                self.later(task, worker, ms, job);
+            }
+            Job::Leave(of) if who.holds == of => self.leave(task, worker),
+            Job::Exit(of) if number == Some(of) => self.exit(task, worker),
+            Job::GiveUp if who.hold.is_none() => self.stop_work(task, worker),
+            Job::Mend(of) if who.holds == of && number == Some(of) => {
+                self.tasks[task].workers[worker].working = true;
+                if self.tasks[task].keys.progress.is_some() {
+                    self.later(task, worker, 1, Job::Progress(of));
+                }
+                if self.tasks[task].keys.claims.is_some() {
+                    self.later(task, worker, 1, Job::Claim(of));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, task: usize, worker: usize, life: u32) {
+        let who = &mut self.tasks[task].workers[worker];
+        if who.life == life && !who.alive {
+            *who = Worker { life: life + 1, ..Worker::new(task, worker) };
+            self.contend(task, 20);
+        }
+    }
+
+    fn renew(&mut self, task: usize, worker: usize, number: u64) {
+        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.renews) else { return };
+        let late = self.tasks[task].rng.within(5, 15);
+        let Some(server) = self.server_of(task, worker) else {
+            return self.later(task, worker, hold.lease_ms / 3 + late, Job::Renew(number));
+        };
+        if self.owns(task, worker, server) {
+            let key = Arc::clone(&self.tasks[task].keys.lock);
+            let deadline = self.servers[server].clock.at(self.now) + i64::try_from(hold.lease_ms).unwrap_or(0);
+            let entry = self.servers[server].get(&key, self.now).cloned();
+            let entry = entry.map(|entry| Entry { deadline: Some(deadline), ..entry });
+            self.servers[server].put(&key, entry, self.now);
+            self.later(task, worker, hold.lease_ms / 3 + late, Job::Renew(number));
+        } else {
+            // The watchdog lets go; nobody tells the script.
+            self.tasks[task].workers[worker].hold = None;
+            let ms = if self.tasks[task].rng.percent(50) { 300 } else { self.tasks[task].rng.within(1_000, 60_000) };
+            self.later(task, worker, ms, Job::GiveUp);
+        }
+    }
+
+    fn claim(&mut self, task: usize, worker: usize) {
+        let (Some(key), Some(server)) = (self.tasks[task].keys.claims.clone(), self.server_of(task, worker)) else { return };
+        let who = &mut self.tasks[task].workers[worker];
+        who.claim += 1;
+        let (instance, claim) = (who.instance(), who.claim.to_string().into_bytes());
+        self.note_claim(task, &instance);
+        self.servers[server].edit(&key, self.now, Value::Hash(Vec::new()), |value| {
+            if let Value::Hash(fields) = value {
+                fields.retain(|(field, _)| *field != instance);
+                fields.push((instance, claim));
+            }
+        });
+    }
+
+    fn progress(&mut self, task: usize, worker: usize) {
+        let (Some(key), Some(server)) = (self.tasks[task].keys.progress.clone(), self.server_of(task, worker)) else { return };
+        self.tasks[task].progress += 1;
+        self.tasks[task].progress_at = self.now;
+        let count = self.tasks[task].progress;
+        let text = count.to_string().into_bytes();
+        let now = self.now;
+        match self.plan.spec.tasks[task].progress.as_ref().map(|progress| progress.source.clone()) {
+            Some(ProgressSource::HashField { field, .. }) => {
+                self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| *value = Value::Hash(vec![(field, text)]));
+            }
+            Some(ProgressSource::Key(_)) => {
+                self.servers[server].put(&key, Some(Entry { value: Value::Text(text), deadline: None }), now);
+            }
+            Some(ProgressSource::Length(_)) => {
+                self.servers[server].edit(&key, now, Value::List(0), |value| *value = Value::List(count));
+            }
+            None => {}
+        }
+    }
+
+    /// Gives the lock back, if it is still its, and stops.
+    fn leave(&mut self, task: usize, worker: usize) {
+        let Some(server) = self.server_of(task, worker) else {
+            let number = self.tasks[task].workers[worker].holds;
+            return self.later(task, worker, 2_000, Job::Leave(number));
+        };
+        if self.tasks[task].workers[worker].hold.is_some() && self.owns(task, worker, server) {
+            self.note_release(task, worker, server);
+            self.remove_holder(task, worker, server);
+        }
+        self.tasks[task].workers[worker].hold = None;
+        self.stop_work(task, worker);
+        if self.plan.tasks[task].churns || self.plan.tasks[task].fixed {
+            let ms = self.tasks[task].rng.within(0, 400);
+            self.contend(task, ms);
+        }
+    }
+
+    /// Takes its field out of the lock.
+    pub(super) fn remove_holder(&mut self, task: usize, worker: usize, server: usize) {
+        let key = Arc::clone(&self.tasks[task].keys.lock);
+        let field = self.tasks[task].workers[worker].field();
+        match self.tasks[task].redisson {
+            true => self.servers[server].edit(&key, self.now, Value::Hash(Vec::new()), |value| {
+                if let Value::Hash(fields) = value {
+                    fields.retain(|(name, _)| *name != field);
+                }
+            }),
+            false => self.servers[server].put(&key, None, self.now),
+        }
+        self.note_changes();
+    }
+
+    fn exit(&mut self, task: usize, worker: usize) {
+        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.entries > 1) else { return };
+        let Some(server) = self.server_of(task, worker) else { return };
+        if self.owns(task, worker, server) {
+            self.write_lock(task, worker, server, self.plan.tasks[task].lease_ms, hold.entries - 1);
+        }
+        if let Some(hold) = &mut self.tasks[task].workers[worker].hold {
+            hold.entries -= 1;
+        }
+    }
+
+    /// Its script ends.
+    pub(super) fn stop_work(&mut self, task: usize, worker: usize) {
+        let was = std::mem::replace(&mut self.tasks[task].workers[worker].working, false);
+        let tidy = was && self.tasks[task].rng.percent(60);
+        if let (true, Some(key), Some(server)) = (tidy, self.tasks[task].keys.claims.clone(), self.server_of(task, worker)) {
+            let instance = self.tasks[task].workers[worker].instance();
+            self.servers[server].edit(&key, self.now, Value::Hash(Vec::new()), |value| {
+                if let Value::Hash(fields) = value {
+                    fields.retain(|(field, _)| *field != instance);
+                }
+            });
+        }
+        self.contend(task, 30);
+    }
+
+    /// Something about the switches changed: workers notice soon.
+    pub(super) fn look_soon(&mut self, task: usize) {
+        let ms = self.tasks[task].rng.within(50, 900);
+        self.contend(task, ms);
+        let ms = self.tasks[task].rng.within(100, 3_000);
+        self.queue.push(self.now + ms, Event::Heal(super::Heal::Look { task }));
+    }
+
+    /// Workers look whether they are still wanted, and for the lock.
+    pub(super) fn poll(&mut self, task: usize) {
+        for worker in 0..self.tasks[task].workers.len() {
+            let who = &self.tasks[task].workers[worker];
+            let (number, working) = (who.holds, who.working || who.hold.is_some());
+            if !who.runs(self.now) || !working || who.ignores_off_until > self.now {
+                continue;
+            }
+            let Some(server) = self.server_of(task, worker) else { continue };
+            if !self.wanted_at(server, task) {
+                let ms = self.tasks[task].rng.within(10, 2_000);
+                self.later(task, worker, ms, Job::Leave(number));
+            }
+        }
+        self.take_lock(task);
+    }
+}
