@@ -86,8 +86,18 @@ pub struct TaskRead {
 enum Stage {
     /// Everything that can be asked without knowing an answer; `again` after a torn bracket.
     Main { again: bool },
-    /// What could only be asked with the answers of the first round.
-    Details { reading: Box<TaskReading>, length_of: Option<&'static str> },
+    /// Everything once more, and what could only be asked with the answers of the round before: what is read counts for the
+    /// instant at which its batch was sent, so a lock's answer must not wait for a later one.
+    Details(Box<Details>),
+}
+
+/// What the round before told.
+#[derive(Clone, Debug)]
+struct Details {
+    readers: Vec<Holder>,
+    length_of: Option<&'static str>,
+    extras: Extras,
+    hosts: Option<Vec<(Vec<u8>, Vec<u8>)>>,
 }
 
 /// What a round of replies led to.
@@ -107,21 +117,24 @@ impl TaskRead {
 
     /// Appends this round's commands.
     pub fn commands(&self, out: &mut Vec<Command>) {
-        match &self.stage {
-            Stage::Main { .. } => self.main_commands(out),
-            Stage::Details { reading, length_of } => self.detail_commands(reading, *length_of, out),
+        self.main_commands(out);
+        if let Stage::Details(details) = &self.stage {
+            self.detail_commands(details, out);
         }
     }
 
     /// Reads this round's replies: exactly as many as [`TaskRead::commands`] appended.
     pub fn decode(self, replies: &[Reply]) -> Round {
+        let mut replies = Replies(replies.iter());
         match &self.stage {
-            Stage::Main { again } => self.decode_main(*again, &mut Replies(replies.iter())),
-            Stage::Details { reading, length_of } => {
-                let reading = self.decode_details((**reading).clone(), *length_of, &mut Replies(replies.iter()));
-                Round::Done(reading)
-            }
+            Stage::Main { again } => self.decode_main(*again, &mut replies),
+            Stage::Details(details) => Round::Done(self.decode_details(details, &mut replies)),
         }
+    }
+
+    /// Waiters, token and hosts are asked for in the first round alone.
+    fn asks_extras(&self) -> bool {
+        self.with_extras && matches!(self.stage, Stage::Main { .. })
     }
 
     fn main_commands(&self, out: &mut Vec<Command>) {
@@ -150,24 +163,35 @@ impl TaskRead {
         if let (Some(key), true) = (&spec.paused_until, scope.pause) {
             out.push(command!("GETRANGE", key, "0", "63"));
         }
-        if self.with_extras && scope.lock {
+        if self.asks_extras() && scope.lock {
             out.extend(self.extras());
         }
-        if let (Some(key), true) = (&spec.hosts, self.with_extras && scope.hosts) {
+        if let (Some(key), true) = (&spec.hosts, self.asks_extras() && scope.hosts) {
             out.push(command!("HSCAN", key, "0", "COUNT", MAX_ENTRIES));
         }
     }
 
     fn decode_main(&self, again: bool, replies: &mut Replies<'_>) -> Round {
-        let (spec, scope) = (&*self.spec, self.scope);
-        let scheme = scheme::of(spec.lock.scheme);
-        let lock = match scope.lock.then(|| self.take_bracket(replies)) {
+        let lock = match self.scope.lock.then(|| self.take_bracket(replies)) {
             None => LockReading::Unknown(Unknown::NotReadYet),
             Some(Bracket::Torn(_)) if !again => {
                 return Round::Again(TaskRead { stage: Stage::Main { again: true }, ..self.clone() });
             }
             Some(Bracket::Whole(lock) | Bracket::Torn(lock)) => lock,
         };
+        let (reading, length_of) = self.decode_beside(lock, replies);
+        if length_of.is_none() && readers(&reading).is_empty() {
+            return Round::Done(reading);
+        }
+        let readers = readers(&reading).to_vec();
+        let details = Details { readers, length_of, extras: reading.extras, hosts: reading.beside.hosts };
+        Round::Again(TaskRead { stage: Stage::Details(Box::new(details)), ..self.clone() })
+    }
+
+    /// What follows the lock; and the command that tells the progress, where that is a length.
+    fn decode_beside(&self, lock: LockReading, replies: &mut Replies<'_>) -> (TaskReading, Option<&'static str>) {
+        let (spec, scope) = (&*self.spec, self.scope);
+        let scheme = scheme::of(spec.lock.scheme);
         let mut length_of = None;
         let beside = Beside {
             switches: spec
@@ -190,22 +214,15 @@ impl TaskRead {
             pause: spec.paused_until.as_ref().filter(|_| scope.pause).map(|_| pause::decode(replies.next())),
             hosts: None,
         };
-        let extras = match self.with_extras && scope.lock {
+        let extras = match self.asks_extras() && scope.lock {
             true => scheme.decode_extras(replies.take(self.extras().len())),
             false => Extras::default(),
         };
-        let hosts = match (&spec.hosts, self.with_extras && scope.hosts) {
+        let hosts = match (&spec.hosts, self.asks_extras() && scope.hosts) {
             (Some(_), true) => scanned_pairs(replies.next()).ok().map(owned_pairs),
             _ => None,
         };
-        let reading = TaskReading { lock, extras, beside: Beside { hosts, ..beside } };
-        match length_of.is_some() || !readers(&reading).is_empty() {
-            true => Round::Again(TaskRead {
-                stage: Stage::Details { reading: Box::new(reading), length_of },
-                ..self.clone()
-            }),
-            false => Round::Done(reading),
-        }
+        (TaskReading { lock, extras, beside: Beside { hosts, ..beside } }, length_of)
     }
 
     fn extras(&self) -> Vec<Command> {
@@ -219,34 +236,43 @@ impl TaskRead {
         bracket(before, value, after, self.tolerance_ms(), scheme::of(self.spec.lock.scheme))
     }
 
-    fn detail_commands(&self, reading: &TaskReading, length_of: Option<&'static str>, out: &mut Vec<Command>) {
-        out.extend(scheme::of(self.spec.lock.scheme).liveness(&self.spec.lock.key, readers(reading)));
-        if let (Some(command), Some(ProgressSource::Length(key))) = (length_of, self.progress_source()) {
+    fn detail_commands(&self, details: &Details, out: &mut Vec<Command>) {
+        out.extend(scheme::of(self.spec.lock.scheme).liveness(&self.spec.lock.key, &details.readers));
+        if let (Some(command), Some(ProgressSource::Length(key))) = (details.length_of, self.progress_source()) {
             out.push(command!(command, key));
         }
     }
 
-    fn decode_details(
-        &self,
-        mut reading: TaskReading,
-        length_of: Option<&'static str>,
-        replies: &mut Replies<'_>,
-    ) -> TaskReading {
+    fn decode_details(&self, details: &Details, replies: &mut Replies<'_>) -> TaskReading {
+        let lock = match self.scope.lock.then(|| self.take_bracket(replies)) {
+            None => LockReading::Unknown(Unknown::NotReadYet),
+            Some(Bracket::Whole(lock) | Bracket::Torn(lock)) => lock,
+        };
+        let (mut reading, length_of) = self.decode_beside(lock, replies);
+        reading.extras = details.extras;
+        reading.beside.hosts.clone_from(&details.hosts);
         let scheme = scheme::of(self.spec.lock.scheme);
-        let asked = scheme.liveness(&self.spec.lock.key, readers(&reading)).len();
-        let living: Vec<bool> = replies.take(asked).iter().map(|reply| *reply != Reply::Int(0)).collect();
-        if let LockReading::Held(held) = &mut reading.lock {
-            let mut verdicts = living.iter();
-            // Those that were not asked for, or whose answer was refused, are believed.
-            held.holders.retain(|_| verdicts.next().copied().unwrap_or(true));
-            held.ghosts = u32::try_from(living.iter().filter(|lives| !**lives).count()).unwrap_or(u32::MAX);
+        let asked = scheme.liveness(&self.spec.lock.key, &details.readers).len();
+        let answers = details.readers.iter().zip(replies.take(asked));
+        let dead: Vec<&Holder> = answers.filter(|(_, reply)| **reply == Reply::Int(0)).map(|(reader, _)| reader).collect();
+        if let LockReading::Held(held) = &mut reading.lock
+            && held.mode == Mode::Read
+        {
+            let before = held.holders.len();
+            // Those that were not asked for, or whose answer was refused, are believed; so are those that entered since.
+            held.holders.retain(|holder| !dead.contains(&holder));
+            held.ghosts = u32::try_from(before - held.holders.len()).unwrap_or(u32::MAX);
         }
-        if length_of.is_some() {
-            reading.beside.progress = Some(match replies.next() {
-                Reply::Int(length) => ProgressReading::Value(alloc::format!("{length}").into_bytes()),
-                Reply::Error(error) => ProgressReading::Unknown(error.into()),
-                _ => ProgressReading::Unknown(Unknown::Protocol),
-            });
+        if details.length_of.is_some() {
+            let told = replies.next();
+            // Between the rounds the key may have gone, or changed its type.
+            if length_of.is_some() {
+                reading.beside.progress = Some(match told {
+                    Reply::Int(length) => ProgressReading::Value(alloc::format!("{length}").into_bytes()),
+                    Reply::Error(error) => ProgressReading::Unknown(error.into()),
+                    _ => ProgressReading::Unknown(Unknown::Protocol),
+                });
+            }
         }
         reading
     }

@@ -15,6 +15,7 @@ fn main() {
         if let Some(v) = outcome.violations.first() {
             failed += 1;
             println!("seed {seed} {:?} at {} agent {} [{}] {}", plan.kind(), v.at_ms, v.agent, v.check, v.what);
+            if std::env::var("SPEC").is_ok() { let name = v.what.split(":").next().unwrap(); for (s, t) in plan.spec.tasks.iter().zip(0..) { if &*s.name == name { println!("  {t} {s:?}"); } } }
             if mini {
                 let (kept, v) = minimise(&plan, v);
                 println!("  -> at {} {}", v.at_ms, v.what);

@@ -9,8 +9,8 @@ use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
 
 /// Reasons that cannot occur here: names are not resolved, no cluster is simulated, no server refuses to tell its role, nothing is too
-/// large, every announced address is allowed, and nobody's sampler falls so far behind.
-const IMPOSSIBLE: [Unknown; 8] = [
+/// large, and every announced address is allowed.
+const IMPOSSIBLE: [Unknown; 7] = [
     Unknown::Dns,
     Unknown::Moved,
     Unknown::ClusterDown,
@@ -18,7 +18,6 @@ const IMPOSSIBLE: [Unknown; 8] = [
     Unknown::RoleRefused,
     Unknown::TooLarge,
     Unknown::ServerError,
-    Unknown::Stale,
 ];
 
 /// Counts of what occurred.

@@ -278,8 +278,17 @@ impl Oracle {
     }
 
     /// The agent's engine ticked at `at`.
+    ///
+    /// Where nobody has even tried for two intervals and two timeouts, the newest answer is no timely one any more.
     pub(crate) fn tick(&mut self, at: Mono) {
         self.ticked = at;
+        let stale_ms = 2 * (self.interval_ms + self.timeout_ms);
+        for facts in &mut self.tasks {
+            if facts.newest == Newest::Answered && facts.last.as_ref().is_some_and(|last| at.since_ms(last.sent) > stale_ms) {
+                facts.newest = Newest::Failed;
+                facts.blind.get_or_insert(facts.good);
+            }
+        }
     }
 
     /// What the agent shows now.
@@ -329,12 +338,14 @@ impl Oracle {
         match (shown, found) {
             (Found::Free, Found::Free) => true,
             (Found::Held { holders, deadline }, Found::Held { holders: real, deadline: truly }) => {
-                let tolerance = if self.exact { 0 } else { NOISE_MS };
+                // A server that only tells what is left tells its clock a command before: that much too early, twice the noise.
+                let tolerance = if self.exact { NOISE_MS } else { 2 * NOISE_MS + i64::try_from(last.to - last.from).unwrap_or(0) };
                 let same = match (deadline, truly) {
-                    (Some(shown), Some(real)) => (shown - real).abs() <= tolerance.max(if self.exact { NOISE_MS } else { 2 * NOISE_MS }),
+                    (Some(shown), Some(real)) => (shown - real).abs() <= tolerance,
                     (None, None) => true,
                     // It moved while it was read, or has none.
-                    (None, Some(_)) => last.states.len() > 1,
+                    // Where the server tells what is left, also when others had their turn between clock and rest.
+                    (None, Some(_)) => last.states.len() > 1 || (!self.exact && last.from != last.to),
                     (Some(_), None) => false,
                 };
                 holders.len() == real.len() && real.iter().all(|holder| holders.contains(holder)) && same

@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) servers: Vec<Server>,
     /// Counts the processes of each server: connections to one that is gone are broken.
     pub(crate) lives: Vec<u64>,
+    /// Batches of each agent at each server whose turn comes after the one that it is at.
+    pub(crate) behind: Vec<Vec<VecDeque<Box<Request>>>>,
     /// What reached a frozen server.
     pub(crate) waiting: Vec<Vec<Box<Request>>>,
     /// The server that workers and users take for the master.
@@ -70,6 +72,11 @@ pub(crate) struct Link {
     pub(crate) tears: bool,
     /// The faults that made it so.
     pub(crate) faults: [u64; 4],
+    /// What goes one way arrives in the order in which it was sent: no earlier than this, there and back.
+    pub(crate) there_at: u64,
+    pub(crate) back_at: u64,
+    /// The batch that the server is at: its connection, and its number.
+    pub(crate) serving: Option<(u64, u64)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +119,8 @@ pub(crate) struct Task {
     pub(crate) progress_at: u64,
     /// The key holds something odd until this fault is over.
     pub(crate) odd: Option<u64>,
+    /// When it last did.
+    pub(crate) odd_at: u64,
     pub(crate) contends_at: Option<u64>,
     /// Each instance's claims: when they began, and the newest.
     pub(crate) claims: BTreeMap<Vec<u8>, (u64, u64)>,
@@ -177,6 +186,7 @@ impl World {
             now: 0,
             queue: Queue::default(),
             lives: vec![0; plan.servers],
+            behind: (0..agents).map(|_| (0..plan.servers).map(|_| VecDeque::new()).collect()).collect(),
             waiting: (0..plan.servers).map(|_| Vec::new()).collect(),
             master: 0,
             tasks: (0..plan.tasks.len()).map(|task| Task::new(&plan, task)).collect(),
@@ -260,6 +270,9 @@ impl World {
 
     fn note_lock(&mut self, server: usize, task: usize, key: &Arc<[u8]>, at: u64) {
         let state = LockState::of(self.servers[server].get(key, at), self.tasks[task].redisson);
+        if self.tasks[task].past[server].newest().is_some_and(|old| old.state == LockState::Other) {
+            self.tasks[task].odd_at = at;
+        }
         let free = state == LockState::Free;
         let ends_at = self.servers[server].ends_at(key);
         self.tasks[task].past[server].note(state, self.cause, &self.servers[server].clock, at);

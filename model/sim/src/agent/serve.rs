@@ -119,7 +119,10 @@ pub(crate) fn send(request: Box<Request>, world: &mut World) {
         Some(Cut::Loudly) => world.queue.push(world.now, request.breaks()),
         None => {
             let ms = delay(link.each_way_ms, &mut world.rng) + world.rng.below(2);
-            world.queue.push(world.now + ms, Event::Request(request));
+            let link = &mut world.links[request.agent][request.server];
+            link.there_at = link.there_at.max(world.now + ms);
+            let at = link.there_at;
+            world.queue.push(at, Event::Request(request));
         }
     }
 }
@@ -129,23 +132,40 @@ fn delay(each_way_ms: u64, rng: &mut Rng) -> u64 {
 }
 
 /// A batch is at its server. Gives back what the server did with it once it has done all.
-pub(crate) fn serve(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
-    let server = request.server;
-    if request.dial.is_none() && request.process != world.lives[server] {
-        world.queue.push(world.now, request.breaks());
+pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
+    let (agent, server, own) = (request.agent, request.server, (request.connection, request.number));
+    let serving = world.links[agent][server].serving;
+    if serving.is_some_and(|(connection, number)| connection == own.0 && number != own.1) {
+        world.behind[agent][server].push_back(request);
         return None;
     }
-    match world.servers[server].health {
-        Health::Down => {
+    world.links[agent][server].serving = Some(own);
+    let gone = (request.dial.is_none() && request.process != world.lives[server]) || world.servers[server].health == Health::Down;
+    let done = match (gone, world.servers[server].health) {
+        (true, _) => {
             world.queue.push(world.now, request.breaks());
-            return None;
+            Some(None)
         }
-        Health::Frozen => {
+        (false, Health::Frozen) => {
             world.waiting[server].push(request);
-            return None;
+            None
         }
-        Health::Up | Health::Loading | Health::Busy => {}
+        (false, _) => go_on(request, world).map(Some),
+    };
+    let done = done?;
+    // The next one of this connection has its turn.
+    if world.links[agent][server].serving == Some(own) {
+        world.links[agent][server].serving = None;
+        if let Some(next) = world.behind[agent][server].pop_front() {
+            world.queue.push(world.now, Event::Request(next));
+        }
     }
+    done
+}
+
+/// Does as many commands of a batch as have their turn now; `None`: there are more.
+fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
+    let server = request.server;
     world.catch_up(server);
     if request.cursor == 0 {
         let now = world.now;
@@ -269,6 +289,9 @@ fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
     };
     let (cut, tears, each_way_ms) = (link.cut, link.tears, link.each_way_ms);
     let at = world.now + delay(each_way_ms, &mut world.rng) + world.rng.below(2);
+    let link = &mut world.links[agent][server];
+    link.back_at = link.back_at.max(at);
+    let at = link.back_at;
     if let Some(dial) = dial {
         let event = Event::Dialled { agent, life, server, dial, outcome: Ok(()), opened: replies };
         if cut.is_none() && !lost {

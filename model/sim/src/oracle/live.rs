@@ -9,9 +9,11 @@ use crate::truth::LockState;
 use crate::world::{Says, World};
 
 /// The first free reading is confirmed 260 ms later; the rhythm of the engine adds a second, an answer some milliseconds.
-const CONFIRM_MS: u64 = 260 + 1_000 + 50;
+const CONFIRM_MS: u64 = 260 + 1_000 + ANSWER_MS;
 /// A lock is looked at once more 20 ms after its grace is over, and the answer takes some.
-const LOOK_MS: u64 = 50;
+const LOOK_MS: u64 = 20 + ANSWER_MS;
+/// An answer takes a few milliseconds, and in each of two rounds another client may have its turn for 60 ms.
+const ANSWER_MS: u64 = 150;
 
 impl Oracle {
     /// How long the way to a server must have been good before everything counts as visible: a dial that began while it was
@@ -41,7 +43,7 @@ impl Oracle {
         let Some(lock) = real.past[server].newest() else { return };
         let expired = lock.state.deadline().is_some_and(|deadline| world.servers[server].clock.at(now) >= deadline);
         let odd = lock.state == LockState::Other;
-        let known_by = visible + self.recovery_ms();
+        let known_by = (visible + self.recovery_ms()).max(real.odd_at + 2 * self.interval_ms + 1_100);
         if now < known_by || odd {
             return;
         }
@@ -53,7 +55,7 @@ impl Oracle {
             missing.push(("known", what));
         }
         let read = view.last_reading.map_or(u64::MAX, |read| at.since_ms(read));
-        if read > self.interval_ms + 50 {
+        if read > self.interval_ms + ANSWER_MS {
             missing.push(("known", format!("{name}: all has been in order for {} ms, and the newest reading is {read} ms old", now - visible)));
         }
         let spec = &view.spec;

@@ -54,6 +54,7 @@ impl Task {
             progress: 0,
             progress_at: 0,
             odd: None,
+            odd_at: 0,
             contends_at: None,
             claims: BTreeMap::new(),
             releases: VecDeque::new(),
