@@ -4,13 +4,14 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test fuzz pager-bench page-bench sabotage campaign hostile churn soak build dashboards lint fmt docs
+.PHONY: help demo test simulate fuzz pager-bench page-bench sabotage campaign hostile churn soak build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
 	@echo "make test                all tests, and which rules of docs/rules.md broke"
 	@echo "make fuzz                inputs made up for everything that eats foreign bytes (ARGS=\"all 60\", ARGS=\"session 600\")"
+	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
@@ -35,6 +36,9 @@ test:
 fuzz:
 	@scripts/setup fuzz
 	scripts/fuzz $(ARGS)
+
+simulate:
+	$(CARGO) run --package lockwatch-lab --release --locked -- simulate $(ARGS)
 
 pager-bench:
 	@scripts/setup pager-bench

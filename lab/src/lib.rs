@@ -12,5 +12,6 @@ pub mod pager;
 mod report;
 pub mod sabotage;
 pub mod soak;
+pub mod simulate;
 pub mod stack;
 mod visitor;

@@ -11,6 +11,7 @@ use lockwatch_lab::page::{self, PageArgs};
 use lockwatch_lab::pager::{self, PagerArgs};
 use lockwatch_lab::sabotage::{self, SabotageArgs};
 use lockwatch_lab::soak::{self, SoakArgs};
+use lockwatch_lab::simulate::{self, SimulateArgs};
 use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -39,6 +40,8 @@ enum Line {
     /// An attacker; `hostile` starts it
     #[command(hide = true)]
     Attack(AttackArgs),
+    /// Run the model through virtual hours of faults, under an oracle that knows the truth
+    Simulate(SimulateArgs),
     /// A worker; the other commands start it
     #[command(hide = true)]
     Worker(WorkerArgs),
@@ -74,6 +77,7 @@ fn run(line: Line) -> anyhow::Result<ExitCode> {
         Line::Hostile(args) => bench(async { hostile::run(args).await.map(code) }),
         Line::Attack(args) => bench(async { hostile::attack(args).await.map(code) }),
         Line::Soak(args) => bench(async { soak::run(args).await.map(code) }),
+        Line::Simulate(args) => simulate::run(&args).map(code),
     }
 }
 

@@ -392,8 +392,10 @@ fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen
 /// `before_deadline`: what the end is called if it came before the deadline, and no data were lost.
 fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: Context, unseen: Unseen) -> Ended {
     let after_deadline = after_deadline && hold.held.deadline != Deadline::Never;
+    // What was known of the deadline when it moved under the last reading is no longer so.
+    let moved = hold.held.deadline == Deadline::Torn;
     let reason = match () {
-        () if after_deadline && !unseen.may_have_renewed => End::Expired,
+        () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
         () if after_deadline || unseen.across_blind => End::Unknown,
         () if hold.may_be_lost(context.delta, context.seen.sent) => End::Lost,

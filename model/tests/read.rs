@@ -150,11 +150,27 @@ fn a_token_may_be_empty_but_not_absent() {
 #[test]
 fn dead_readers_are_ghosts() {
     let main = lock(30_000, &["mode", "read", "a:1", "1", "b:2", "2"]);
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), vec![Reply::Int(1), Reply::Int(0)]]);
+    // Everything is read again beside what only the first answers could ask for.
+    let with = |answers: [Reply; 2]| [main.clone(), answers.to_vec()].concat();
+    let living = with([Reply::Int(1), Reply::Int(0)]);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), living]);
     assert_eq!(held(&reading), (Mode::Read, 1, 1, Deadline::At(ServerTime(30_000))));
     // A refusal proves nothing against a reader.
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main, vec![error("NOPERM"), error("NOPERM")]]);
+    let refused = with([error("NOPERM"), error("NOPERM")]);
+    let reading = read(spec(SchemeKind::Redisson), CAPS, &[main.clone(), refused]);
     assert_eq!(held(&reading), (Mode::Read, 2, 0, Deadline::At(ServerTime(30_000))));
+}
+
+/// What is read counts for the instant at which its batch was sent: no part of an earlier batch may go with a later one.
+#[test]
+fn a_second_round_reads_the_lock_again() {
+    let source = ProgressSource::Length(b"q".to_vec());
+    let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
+    let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
+    let second = [free(), vec![text("list"), Reply::Int(3)]].concat();
+    let reading = read(spec, CAPS, &[first, second]);
+    assert_eq!(reading.lock, LockReading::Free);
+    assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"3".to_vec())));
 }
 
 #[test]
@@ -241,7 +257,7 @@ fn members_counters_and_named_keys_are_switches_too() {
 /// What the progress says when its parts of the rounds are these.
 fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
-    rounds[0].splice(0..0, free());
+    rounds.iter_mut().for_each(|round| drop(round.splice(0..0, free())));
     let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
     read(spec, CAPS, &rounds).beside.progress.expect("progress")
 }
@@ -260,7 +276,7 @@ fn progress_is_whatever_bytes_change() {
     assert_eq!(key(0, ""), ProgressReading::Absent);
     assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
     let length = |parts: &[Vec<Reply>]| progress(ProgressSource::Length(b"q".to_vec()), parts);
-    assert_eq!(length(&[vec![text("stream")], vec![Reply::Int(9)]]), ProgressReading::Value(b"9".to_vec()));
+    assert_eq!(length(&[vec![text("stream")], vec![text("stream"), Reply::Int(9)]]), ProgressReading::Value(b"9".to_vec()));
     assert_eq!(length(&[vec![text("none")]]), ProgressReading::Absent);
     assert_eq!(length(&[vec![text("string")]]), ProgressReading::Unknown(Unknown::WrongType));
 }

@@ -197,7 +197,8 @@ fn nothing_depends_on_the_lab() {
 fn the_model_depends_on_nothing() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = fs::read_to_string(root.join("model/Cargo.toml")).expect("the model's manifest");
-    let dependencies = manifest.split("[dependencies]").nth(1).expect("a dependencies section");
+    // Not the section of what only its tests use.
+    let dependencies = manifest.split("\n[dependencies]").nth(1).expect("a dependencies section");
     let named = dependencies.lines().take_while(|line| !line.starts_with('[')).filter(|line| line.contains('='));
     assert_eq!(named.count(), 0, "the model names a dependency");
     let library = fs::read_to_string(root.join("model/src/lib.rs")).expect("the model's root");
@@ -206,5 +207,34 @@ fn the_model_depends_on_nothing() {
     sources(&root.join("model/src"), &mut files);
     for path in files {
         assert!(!code(&path).contains("extern crate std"), "{} brings the standard library back", path.display());
+    }
+}
+
+#[test]
+fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = |name: &str| fs::read_to_string(root.join(name)).expect("a manifest");
+    let own = manifest("model/sim/Cargo.toml");
+    let dependencies = own.split("\n[dependencies]").nth(1).expect("a dependencies section");
+    let named: Vec<&str> = dependencies.lines().filter(|line| line.contains('=')).collect();
+    assert_eq!(named, ["lockwatch-model = { path = \"..\" }"], "the simulator depends on the model alone");
+    assert!(own.contains("publish = false"), "the simulator must not be published");
+    // Before the section of what only tests use, the model does not name it; the program never does.
+    let model = manifest("model/Cargo.toml");
+    let before = model.split("[dev-dependencies]").next().expect("a manifest");
+    assert!(!before.contains("lockwatch-sim"), "the model's library names the simulator");
+    let program = manifest("Cargo.toml");
+    let dependencies = program.split("\n[dependencies]").nth(1).expect("a dependencies section");
+    let dependencies = dependencies.split("\n[profile").next().expect("dependencies");
+    assert!(!dependencies.contains("lockwatch-sim"), "the program names the simulator");
+    // The oracle knows of the model its instants and what it shows, and none of its judgements.
+    let mut files = Vec::new();
+    sources(&root.join("model/sim/src/oracle"), &mut files);
+    files.push(root.join("model/sim/src/oracle.rs"));
+    for path in files {
+        let code = code(&path);
+        for word in ["lockwatch_model::state", "lockwatch_model::verdict", "lockwatch_model::read::", "lockwatch_model::accept", "lockwatch_model::schedule"] {
+            assert!(!code.contains(word), "{} names `{word}`: the oracle calls nothing of the model", path.display());
+        }
     }
 }

@@ -57,6 +57,8 @@ pub(super) struct TaskFacts {
     says: Says,
     switches_at: Option<(usize, u64)>,
     overlap: splits::Overlap,
+    /// A free lock was found beside another master's held one: when a hold ended is not told by these answers.
+    contradicted: bool,
 }
 
 /// What came of the newest attempt.
@@ -115,6 +117,7 @@ impl Oracle {
             says: Says::Unclear,
             switches_at: None,
             overlap: splits::Overlap::default(),
+            contradicted: false,
         };
         Oracle {
             agent,
@@ -203,12 +206,16 @@ impl Oracle {
         if found == Found::Free && self.kind == RedisKind::Replicated && splits::held_elsewhere(world, task, server) {
             // Where nobody but the servers says who is master, a free lock beside another master's held one says nothing.
             facts.reference.unsure = true;
+            facts.contradicted = true;
         }
         facts.reference.read(sent, &found, says, facts.limits);
         if found == Found::Nothing {
             facts.newest = Newest::Failed;
             facts.blind.get_or_insert(facts.good);
             return;
+        }
+        if matches!(found, Found::Held { .. }) && !facts.reference.unsure {
+            facts.contradicted = false;
         }
         facts.newest = Newest::Answered;
         facts.before = facts.last.take();

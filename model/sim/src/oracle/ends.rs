@@ -14,6 +14,9 @@ impl Oracle {
     /// The two answers between which something happened, on one server.
     fn window(&self, task: usize) -> Option<(&Answer, &Answer)> {
         let facts = &self.tasks[task];
+        if facts.contradicted {
+            return None;
+        }
         facts.before.as_ref().zip(facts.last.as_ref()).filter(|(before, last)| before.server == last.server)
     }
 

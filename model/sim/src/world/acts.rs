@@ -548,6 +548,7 @@ impl World {
             Heal::Follow { server } => self.follow(server),
             Heal::Names { sentinel, server } => self.sentinels[sentinel].names = server,
             Heal::Sentinel { sentinel, fault } => {
+                self.settled_at = now;
                 if self.sentinels[sentinel].fault == fault {
                     self.sentinels[sentinel].reachable = true;
                     self.sentinels[sentinel].names = self.master;
@@ -694,6 +695,7 @@ impl World {
         }
         self.servers[server].follows = Some(self.master);
         self.follow_now(server);
+        self.settled_at = self.now;
     }
 }
 

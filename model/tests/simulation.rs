@@ -1,0 +1,84 @@
+//! The model between virtual servers, workers and networks, under an oracle that knows the truth: fixed seeds, and fresh ones.
+//!
+//! `SIM_SEED=… [SIM_HOURS=…] [SIM_KEEP=…]` runs one seed alone, as a failure prints it.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use lockwatch_model::spec::RedisKind;
+use lockwatch_sim::{Coverage, Plan, Shape, minimise, run};
+
+/// Virtual hours of each seed.
+const HOURS: u64 = 10;
+/// These run each time.
+const FIXED: std::ops::RangeInclusive<u64> = 1..=6;
+/// So many more, of the clock's choice.
+const FRESH: u64 = 2;
+
+fn number(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
+}
+
+/// Runs a plan; what failed is made small first, so that the line below is what somebody wants to look at.
+fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
+    let outcome = run(plan, false);
+    coverage.add(&outcome.coverage);
+    assert!(outcome.steps_per_hour >= 20.0, "seed {}: only {:.1} faults and switches an hour", plan.seed, outcome.steps_per_hour);
+    if let Some(violation) = outcome.violations.first() {
+        let (kept, small) = minimise(plan, violation);
+        let steps: Vec<String> = kept.iter().map(|step| step.to_string()).collect();
+        let shown: Vec<String> = kept.iter().filter_map(|step| plan.steps.get(*step)).map(|step| format!("{step:?}")).collect();
+        panic!(
+            "seed {} fails after {} ms, agent {}, {}: {}\nwith these steps alone:\n  {}\nit says after {} ms: {}\nagain:  \
+             SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-model --test simulation\nrecord: \
+             lockwatch-lab simulate --seed {} --hours {hours} --keep {} --record FILE",
+            plan.seed,
+            violation.at_ms,
+            violation.agent,
+            violation.check,
+            violation.what,
+            shown.join("\n  "),
+            small.at_ms,
+            small.what,
+            plan.seed,
+            steps.join(","),
+            plan.seed,
+            steps.join(","),
+        );
+    }
+    outcome.task_hours
+}
+
+#[test]
+fn what_the_model_says_is_true_and_in_time() {
+    if let Some(seed) = number("SIM_SEED") {
+        let hours = number("SIM_HOURS").unwrap_or(HOURS);
+        let plan = Plan::new(seed, hours, Shape::Any);
+        let outcome = match std::env::var("SIM_KEEP") {
+            Ok(kept) => run(&plan.keeping(&kept.split(',').filter_map(|step| step.parse().ok()).collect::<Vec<_>>()), false),
+            Err(_) => run(&plan, false),
+        };
+        assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
+        return;
+    }
+    let (mut coverage, mut hours) = (Coverage::default(), 0.0);
+    // The first ones bring every kind of redis; what the coverage demands is there with them.
+    for seed in FIXED {
+        hours += check(&Plan::new(seed, HOURS, Shape::Any), HOURS, &mut coverage);
+    }
+    println!("{}{hours:.0} task-hours", coverage.table());
+    assert!(coverage.missing().is_empty(), "never occurred: {:?}", coverage.missing());
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    for seed in clock..clock + FRESH {
+        println!("fresh seed {seed}");
+        check(&Plan::new(seed, HOURS, Shape::Any), HOURS, &mut coverage);
+    }
+}
+
+#[test]
+fn a_seed_decides_everything() {
+    let plan = Plan::new(4, 1, Shape::Kind(RedisKind::Sentinel));
+    let [one, other] = [run(&plan, true), run(&plan, true)];
+    assert!(one.inputs == other.inputs, "two runs of one seed differ");
+    assert!(one.inputs.iter().any(|inputs| inputs.len() > 1_000));
+}
