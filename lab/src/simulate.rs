@@ -52,7 +52,8 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         Some(seed) => seed..seed.saturating_add(1),
         None => args.from..args.from.saturating_add(args.seeds),
     };
-    let (began, mut coverage, mut hours, mut failures, mut to_record) = (Instant::now(), Coverage::default(), 0.0, 0, None);
+    let (began, mut coverage, mut hours, mut failures, mut to_record) =
+        (Instant::now(), Coverage::default(), 0.0, 0, None);
     for seed in seeds.clone() {
         let whole = Plan::new(seed, args.hours, Shape::Any);
         let plan = args.keep.as_ref().map_or_else(|| whole.clone(), |kept| whole.keeping(kept));
@@ -102,7 +103,9 @@ fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (Plan, usize
     }
     println!("  with these alone, after {} ms: {}", small.at_ms, small.what);
     let (seed, hours, kept_text) = (plan.seed, args.hours, positions.join(","));
-    println!("  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p lockwatch-model --test simulation");
+    println!(
+        "  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p lockwatch-model --test simulation"
+    );
     println!("  again: lockwatch-lab simulate --seed {seed} --hours {hours} --keep {kept_text}");
     (Plan { length_ms: small.at_ms, ..plan.keeping(&kept) }, small.agent)
 }
@@ -118,7 +121,8 @@ fn record(outcome: &Outcome, agent: usize, file: &Path) -> anyhow::Result<()> {
         recorder.keep(*at, *wall, input);
     }
     drop(recorder);
-    let mut files: Vec<PathBuf> = fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     files.sort();
     match files.as_slice() {
         [only] => fs::rename(only, file).with_context(|| format!("cannot write {}", file.display()))?,

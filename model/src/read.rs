@@ -254,7 +254,8 @@ impl TaskRead {
         let scheme = scheme::of(self.spec.lock.scheme);
         let asked = scheme.liveness(&self.spec.lock.key, &details.readers).len();
         let answers = details.readers.iter().zip(replies.take(asked));
-        let dead: Vec<&Holder> = answers.filter(|(_, reply)| **reply == Reply::Int(0)).map(|(reader, _)| reader).collect();
+        let dead: Vec<&Holder> =
+            answers.filter(|(_, reply)| **reply == Reply::Int(0)).map(|(reader, _)| reader).collect();
         if let LockReading::Held(held) = &mut reading.lock
             && held.mode == Mode::Read
         {

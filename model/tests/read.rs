@@ -276,7 +276,10 @@ fn progress_is_whatever_bytes_change() {
     assert_eq!(key(0, ""), ProgressReading::Absent);
     assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
     let length = |parts: &[Vec<Reply>]| progress(ProgressSource::Length(b"q".to_vec()), parts);
-    assert_eq!(length(&[vec![text("stream")], vec![text("stream"), Reply::Int(9)]]), ProgressReading::Value(b"9".to_vec()));
+    assert_eq!(
+        length(&[vec![text("stream")], vec![text("stream"), Reply::Int(9)]]),
+        ProgressReading::Value(b"9".to_vec())
+    );
     assert_eq!(length(&[vec![text("none")]]), ProgressReading::Absent);
     assert_eq!(length(&[vec![text("string")]]), ProgressReading::Unknown(Unknown::WrongType));
 }

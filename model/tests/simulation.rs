@@ -23,11 +23,17 @@ fn number(name: &str) -> Option<u64> {
 fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
     let outcome = run(plan, false);
     coverage.add(&outcome.coverage);
-    assert!(outcome.steps_per_hour >= 20.0, "seed {}: only {:.1} faults and switches an hour", plan.seed, outcome.steps_per_hour);
+    assert!(
+        outcome.steps_per_hour >= 20.0,
+        "seed {}: only {:.1} faults and switches an hour",
+        plan.seed,
+        outcome.steps_per_hour
+    );
     if let Some(violation) = outcome.violations.first() {
         let (kept, small) = minimise(plan, violation);
         let steps: Vec<String> = kept.iter().map(|step| step.to_string()).collect();
-        let shown: Vec<String> = kept.iter().filter_map(|step| plan.steps.get(*step)).map(|step| format!("{step:?}")).collect();
+        let shown: Vec<String> =
+            kept.iter().filter_map(|step| plan.steps.get(*step)).map(|step| format!("{step:?}")).collect();
         panic!(
             "seed {} fails after {} ms, agent {}, {}: {}\nwith these steps alone:\n  {}\nit says after {} ms: {}\nagain:  \
              SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-model --test simulation\nrecord: \
@@ -55,7 +61,9 @@ fn what_the_model_says_is_true_and_in_time() {
         let hours = number("SIM_HOURS").unwrap_or(HOURS);
         let plan = Plan::new(seed, hours, Shape::Any);
         let outcome = match std::env::var("SIM_KEEP") {
-            Ok(kept) => run(&plan.keeping(&kept.split(',').filter_map(|step| step.parse().ok()).collect::<Vec<_>>()), false),
+            Ok(kept) => {
+                run(&plan.keeping(&kept.split(',').filter_map(|step| step.parse().ok()).collect::<Vec<_>>()), false)
+            }
             Err(_) => run(&plan, false),
         };
         assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);

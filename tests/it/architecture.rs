@@ -233,7 +233,13 @@ fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
     files.push(root.join("model/sim/src/oracle.rs"));
     for path in files {
         let code = code(&path);
-        for word in ["lockwatch_model::state", "lockwatch_model::verdict", "lockwatch_model::read::", "lockwatch_model::accept", "lockwatch_model::schedule"] {
+        for word in [
+            "lockwatch_model::state",
+            "lockwatch_model::verdict",
+            "lockwatch_model::read::",
+            "lockwatch_model::accept",
+            "lockwatch_model::schedule",
+        ] {
             assert!(!code.contains(word), "{} names `{word}`: the oracle calls nothing of the model", path.display());
         }
     }

@@ -76,13 +76,26 @@ impl Out {
         self.deeds.push(Deed::Input(self.now, input));
     }
 
-    fn sample(&mut self, node: Option<(usize, &Arc<str>)>, standing: Standing, (sent, took_ms): (Mono, u64), outcome: Outcome) {
+    fn sample(
+        &mut self,
+        node: Option<(usize, &Arc<str>)>,
+        standing: Standing,
+        (sent, took_ms): (Mono, u64),
+        outcome: Outcome,
+    ) {
         let node = node.map(|(_, address)| Arc::clone(address));
         self.send(Input::Sample(Sample { epoch: 1, redis: RedisIndex(0), node, standing, sent, took_ms, outcome }));
     }
 
     /// Nothing was learned; that is an attempt as well, unless the oracle was told of it with the replies.
-    fn failed(&mut self, node: Option<(usize, &Arc<str>)>, standing: Standing, instants: (Mono, u64), tasks: Vec<TaskIndex>, why: Unknown) {
+    fn failed(
+        &mut self,
+        node: Option<(usize, &Arc<str>)>,
+        standing: Standing,
+        instants: (Mono, u64),
+        tasks: Vec<TaskIndex>,
+        why: Unknown,
+    ) {
         let told = matches!(self.deeds.last(), Some(Deed::Attempt(_)));
         if !told {
             self.attempt_at(node.map(|(server, _)| server), standing, instants, &tasks, None, Vec::new());
@@ -94,7 +107,15 @@ impl Out {
         self.send(Input::Node(NodeNews { epoch: 1, redis: RedisIndex(0), node: Arc::clone(node), kind }));
     }
 
-    fn attempt(&mut self, server: usize, standing: Standing, instants: (Mono, u64), tasks: &[TaskIndex], truth: Option<BatchTruth>, before: Vec<PartTruth>) {
+    fn attempt(
+        &mut self,
+        server: usize,
+        standing: Standing,
+        instants: (Mono, u64),
+        tasks: &[TaskIndex],
+        truth: Option<BatchTruth>,
+        before: Vec<PartTruth>,
+    ) {
         self.attempt_at(Some(server), standing, instants, tasks, truth, before);
     }
 
@@ -138,7 +159,8 @@ pub(crate) struct Agent {
 
 impl Agent {
     pub(crate) fn new(plan: &Arc<Plan>, agent: usize, life: u32, records: bool, world: &mut World) -> Agent {
-        let specs: Vec<_> = plan.spec.tasks.iter().zip(0..).map(|(spec, index)| (TaskIndex(index), Arc::clone(spec))).collect();
+        let specs: Vec<_> =
+            plan.spec.tasks.iter().zip(0..).map(|(spec, index)| (TaskIndex(index), Arc::clone(spec))).collect();
         let now = mono(world.now);
         let mut new = Agent {
             state: State::new(),
@@ -189,7 +211,9 @@ impl Agent {
                     self.heard(position, &heard);
                 }
             }
-            Event::Sentinel { sentinel, answer, .. } => self.authority.sentinel(sentinel, answer, self.out.agent, self.out.life, world),
+            Event::Sentinel { sentinel, answer, .. } => {
+                self.authority.sentinel(sentinel, answer, self.out.agent, self.out.life, world)
+            }
             _ => {}
         }
         self.launch(world);

@@ -75,11 +75,13 @@ impl Coverage {
 
     /// What should have occurred and did not.
     pub fn missing(&self) -> Vec<String> {
-        let verdicts = Verdict::ALL.iter().filter(|it| !self.verdicts.contains_key(it)).map(|it| format!("verdict {}", it.name()));
+        let verdicts =
+            Verdict::ALL.iter().filter(|it| !self.verdicts.contains_key(it)).map(|it| format!("verdict {}", it.name()));
         let possible = Unknown::ALL.iter().filter(|it| !IMPOSSIBLE.contains(it));
         let unknowns = possible.filter(|it| !self.unknowns.contains_key(it)).map(|it| format!("unknown {}", it.name()));
         let ends = End::ALL.iter().filter(|it| !self.ends.contains_key(it)).map(|it| format!("end {}", it.name()));
-        let splits = SplitKind::ALL.iter().filter(|it| !self.splits.contains_key(it)).map(|it| format!("split {}", it.name()));
+        let splits =
+            SplitKind::ALL.iter().filter(|it| !self.splits.contains_key(it)).map(|it| format!("split {}", it.name()));
         let mut missing: Vec<String> = verdicts.chain(unknowns).chain(ends).chain(splits).collect();
         missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));
         missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));

@@ -15,12 +15,18 @@ pub fn minimise(plan: &Plan, violation: &Violation) -> (Vec<usize>, Violation) {
     };
     let mut left = RUNS;
     let mut found = violation.clone();
-    let mut kept: Vec<usize> = (0..plan.steps.len()).filter(|position| plan.steps[*position].at <= violation.at_ms).collect();
+    let mut kept: Vec<usize> =
+        (0..plan.steps.len()).filter(|position| plan.steps[*position].at <= violation.at_ms).collect();
     let mut chunk = kept.len().div_ceil(2).max(1);
     loop {
         let mut from = 0;
         while from < kept.len() && left > 0 {
-            let rest: Vec<usize> = kept.iter().enumerate().filter(|(at, _)| !(from..from + chunk).contains(at)).map(|(_, step)| *step).collect();
+            let rest: Vec<usize> = kept
+                .iter()
+                .enumerate()
+                .filter(|(at, _)| !(from..from + chunk).contains(at))
+                .map(|(_, step)| *step)
+                .collect();
             left -= 1;
             // It may come a little later with other steps gone, but not much.
             match fails(&rest, found.at_ms + 120_000) {

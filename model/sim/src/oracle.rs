@@ -59,6 +59,8 @@ pub(super) struct TaskFacts {
     overlap: splits::Overlap,
     /// A free lock was found beside another master's held one: when a hold ended is not told by these answers.
     contradicted: bool,
+    /// What is beside the lock changed while it was read: before or after, nobody can tell until the next answer.
+    mixed: bool,
 }
 
 /// What came of the newest attempt.
@@ -95,6 +97,8 @@ pub(crate) struct Oracle {
     interval_ms: u64,
     timeout_ms: u64,
     exact: bool,
+    /// When another server than the one that answered last was a master, too.
+    rivals_at: Option<u64>,
     pub(crate) violations: Vec<Violation>,
 }
 
@@ -118,6 +122,7 @@ impl Oracle {
             switches_at: None,
             overlap: splits::Overlap::default(),
             contradicted: false,
+            mixed: false,
         };
         Oracle {
             agent,
@@ -129,6 +134,7 @@ impl Oracle {
             interval_ms: redis.map_or(1_000, |redis| redis.interval_ms),
             timeout_ms: redis.map_or(3_000, |redis| redis.timeout_ms),
             exact: plan.has_pexpiretime,
+            rivals_at: None,
             violations: Vec::new(),
         }
     }
@@ -170,7 +176,10 @@ impl Oracle {
     fn failed(&mut self, task: usize, attempt: &Attempt) {
         let facts = &mut self.tasks[task];
         // What comes late of a server that decided before is no news.
-        let elsewhere = facts.last.as_ref().is_some_and(|last| attempt.server.is_some_and(|server| server != last.server) && last.sent > attempt.sent);
+        let elsewhere = facts
+            .last
+            .as_ref()
+            .is_some_and(|last| attempt.server.is_some_and(|server| server != last.server) && last.sent > attempt.sent);
         if elsewhere {
             return;
         }
@@ -203,7 +212,14 @@ impl Oracle {
             Some([]) | None => Found::Nothing,
         };
         facts.reference.unsure |= main.mixed;
-        if found == Found::Free && self.kind == RedisKind::Replicated && splits::held_elsewhere(world, task, server) {
+        facts.lost.unsure |= main.mixed;
+        facts.mixed = main.mixed;
+        if self.kind == RedisKind::Replicated && splits::rivals(world, server) {
+            self.rivals_at = Some(world.now);
+        }
+        // What the other one showed counts for two intervals and a second, and may have been under way for as long as the timeout.
+        let lately_ms = 2 * self.interval_ms + 1_000 + self.timeout_ms;
+        if found == Found::Free && self.rivals_at.is_some_and(|at| world.now <= at + lately_ms) {
             // Where nobody but the servers says who is master, a free lock beside another master's held one says nothing.
             facts.reference.unsure = true;
             facts.contradicted = true;
@@ -291,7 +307,9 @@ impl Oracle {
         self.ticked = at;
         let stale_ms = 2 * (self.interval_ms + self.timeout_ms);
         for facts in &mut self.tasks {
-            if facts.newest == Newest::Answered && facts.last.as_ref().is_some_and(|last| at.since_ms(last.sent) > stale_ms) {
+            if facts.newest == Newest::Answered
+                && facts.last.as_ref().is_some_and(|last| at.since_ms(last.sent) > stale_ms)
+            {
                 facts.newest = Newest::Failed;
                 facts.blind.get_or_insert(facts.good);
             }
@@ -301,7 +319,9 @@ impl Oracle {
     /// What the agent shows now.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot, world: &World, coverage: &mut Coverage) {
         for view in &snapshot.tasks {
-            let Some(task) = world.plan.spec.tasks.iter().position(|other| other.name == view.spec.name) else { continue };
+            let Some(task) = world.plan.spec.tasks.iter().position(|other| other.name == view.spec.name) else {
+                continue;
+            };
             coverage.view(view);
             self.check_reading(task, view, world);
             self.check_durations(task, view, snapshot.at, world);
@@ -316,7 +336,8 @@ impl Oracle {
             (None, _) => None,
             (Some(false), _) => Some(Found::Free),
             (Some(true), Some(hold)) => {
-                let holders = hold.holders.iter().map(|(holder, _)| (holder.client.clone(), holder.entries.unwrap_or(1)));
+                let holders =
+                    hold.holders.iter().map(|(holder, _)| (holder.client.clone(), holder.entries.unwrap_or(1)));
                 Some(Found::Held { holders: holders.collect(), deadline: hold.deadline.map(|deadline| deadline.0) })
             }
             (Some(true), None) => Some(Found::Nothing),
@@ -326,7 +347,9 @@ impl Oracle {
             (None, _) if !is_answered => true,
             // A free lock beside another master's held one.
             (None, Some(last)) => self.kind == RedisKind::Replicated && last.states.contains(&LockState::Free),
-            (Some(shown), Some(last)) if is_answered => last.states.iter().any(|state| self.shows(shown, &Found::of(state), last)),
+            (Some(shown), Some(last)) if is_answered => {
+                last.states.iter().any(|state| self.shows(shown, &Found::of(state), last))
+            }
             _ => false,
         };
         if !fits {
@@ -335,7 +358,11 @@ impl Oracle {
                 view.spec.name,
                 told(shown.as_ref()),
                 facts.newest,
-                facts.last.as_ref().map_or(String::new(), |last| format!("{:?} on server {}", last.states.iter().map(|state| told(Some(&Found::of(state)))).collect::<Vec<_>>(), last.server)),
+                facts.last.as_ref().map_or(String::new(), |last| format!(
+                    "{:?} on server {}",
+                    last.states.iter().map(|state| told(Some(&Found::of(state)))).collect::<Vec<_>>(),
+                    last.server
+                )),
             );
             self.blame(world, "reading", what);
         }
@@ -346,7 +373,8 @@ impl Oracle {
             (Found::Free, Found::Free) => true,
             (Found::Held { holders, deadline }, Found::Held { holders: real, deadline: truly }) => {
                 // A server that only tells what is left tells its clock a command before: that much too early, twice the noise.
-                let tolerance = if self.exact { NOISE_MS } else { 2 * NOISE_MS + i64::try_from(last.to - last.from).unwrap_or(0) };
+                let tolerance =
+                    if self.exact { NOISE_MS } else { 2 * NOISE_MS + i64::try_from(last.to - last.from).unwrap_or(0) };
                 let same = match (deadline, truly) {
                     (Some(shown), Some(real)) => (shown - real).abs() <= tolerance,
                     (None, None) => true,
@@ -384,8 +412,11 @@ impl Oracle {
         let blind_ms = facts.blind.map_or(0, |_| at.since_ms(facts.good));
         // Between two ticks it is what the newest attempt or tick said.
         let least_ms = facts.blind.map_or(0, |_| self.ticked.since_ms(facts.good));
-        if self.kind != RedisKind::Replicated && !(least_ms..=blind_ms).contains(&shown.blind_ms) {
-            wrong.push(("blind", format!("{name}: blind is shown as {} ms, the last answer is {blind_ms} ms old", shown.blind_ms)));
+        if !facts.mixed && self.kind != RedisKind::Replicated && !(least_ms..=blind_ms).contains(&shown.blind_ms) {
+            wrong.push((
+                "blind",
+                format!("{name}: blind is shown as {} ms, the last answer is {blind_ms} ms old", shown.blind_ms),
+            ));
         }
         for (check, what) in wrong {
             self.blame(world, check, what);
@@ -400,7 +431,8 @@ fn told(found: Option<&Found>) -> String {
         Some(Found::Free) => "free".to_owned(),
         Some(Found::Nothing) => "nothing".to_owned(),
         Some(Found::Held { holders, deadline }) => {
-            let who: Vec<String> = holders.iter().map(|(who, count)| format!("{}x{count}", String::from_utf8_lossy(who))).collect();
+            let who: Vec<String> =
+                holders.iter().map(|(who, count)| format!("{}x{count}", String::from_utf8_lossy(who))).collect();
             format!("held by {} until {deadline:?}", who.join(" and "))
         }
     }
@@ -413,7 +445,9 @@ fn changed(world: &World, (old, from): (usize, u64), (new, to): (usize, u64)) ->
         // What a failover proves is a matter of offsets: judged elsewhere.
         return Changed { unsure: true, ..changed };
     }
-    for generation in world.generations.iter().filter(|generation| generation.server == new && (from..=to).contains(&generation.at)) {
+    for generation in
+        world.generations.iter().filter(|generation| generation.server == new && (from..=to).contains(&generation.at))
+    {
         match generation.what {
             What::Restart { .. } => changed.began_anew = true,
             What::Flush | What::OtherFlush | What::Eviction => changed.emptied = true,

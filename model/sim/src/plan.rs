@@ -154,7 +154,11 @@ impl Plan {
             RedisKind::Sentinel | RedisKind::Replicated | RedisKind::Cluster => usize::from(rng.percent(50)) + 2,
         };
         let sentinels = if kind == RedisKind::Sentinel { 3 } else { 0 };
-        let addresses = if sentinels > 0 { (0..sentinels).map(sentinel_address).collect() } else { (0..servers).map(address).collect() };
+        let addresses = if sentinels > 0 {
+            (0..sentinels).map(sentinel_address).collect()
+        } else {
+            (0..servers).map(address).collect()
+        };
         let redis = RedisSpec {
             name: "main".into(),
             kind,
@@ -170,7 +174,11 @@ impl Plan {
         let mut plan = Plan {
             seed,
             length_ms: hours * 3_600_000,
-            spec: Arc::new(WatchSpec { redises: vec![redis], tasks: specs.into_iter().map(Arc::new).collect(), epoch: 1 }),
+            spec: Arc::new(WatchSpec {
+                redises: vec![redis],
+                tasks: specs.into_iter().map(Arc::new).collect(),
+                epoch: 1,
+            }),
             tasks,
             agents: if rng.percent(30) { 2 } else { 1 },
             servers,
@@ -211,7 +219,8 @@ fn draw_task(task: u64, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
     let scheme = if rng.percent(75) { SchemeKind::Redisson } else { SchemeKind::String };
     let churns = rng.percent(12);
     let fixed = !churns && rng.percent(10);
-    let lease_ms = if churns { 2_000 } else { rng.weighted(&[(60, 30_000), (25, 6_000), (15, 3_000)]).unwrap_or(30_000) };
+    let lease_ms =
+        if churns { 2_000 } else { rng.weighted(&[(60, 30_000), (25, 6_000), (15, 3_000)]).unwrap_or(30_000) };
     let mut lock = LockSpec::new(format!("{name}:lock").as_bytes(), scheme);
     if rng.percent(25) && !fixed {
         lock.lease_ms = Some(lease_ms);
@@ -228,7 +237,8 @@ fn draw_task(task: u64, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
         90..93 => Some(WantedSource::Never),
         _ => None,
     };
-    spec.wanted = source.map(|source| WantedSpec { source, codec: if rng.percent(85) { Codec::Raw } else { Codec::Json } });
+    spec.wanted =
+        source.map(|source| WantedSpec { source, codec: if rng.percent(85) { Codec::Raw } else { Codec::Json } });
     if rng.percent(60) {
         spec.progress = Some(ProgressSpec {
             source: match rng.below(3) {
@@ -304,7 +314,13 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             22 => Act::StealBesideLiving { task },
             23 => Act::Persist { task },
             24 => Act::WrongType { task, ms },
-            _ => if rng.percent(50) { Act::StrangeLayout { task, ms } } else { Act::IgnoreOff { task, ms: ms * 2 } },
+            _ => {
+                if rng.percent(50) {
+                    Act::StrangeLayout { task, ms }
+                } else {
+                    Act::IgnoreOff { task, ms: ms * 2 }
+                }
+            }
         },
         2 => match rng.below(20) {
             0..3 => Act::RestartServer { server, empty: true, down_ms: ms / 4, loading_ms: 0 },

@@ -29,7 +29,14 @@ pub(crate) enum Event {
     /// A connection breaks.
     Break { agent: usize, life: u32, server: usize, connection: u64 },
     /// A dial ends.
-    Dialled { agent: usize, life: u32, server: usize, dial: u64, outcome: Result<(), Unknown>, opened: Vec<(u64, Reply)> },
+    Dialled {
+        agent: usize,
+        life: u32,
+        server: usize,
+        dial: u64,
+        outcome: Result<(), Unknown>,
+        opened: Vec<(u64, Reply)>,
+    },
     /// An agent has something to do.
     Wake { agent: usize, life: u32 },
     /// A second has passed for an agent's engine.

@@ -107,7 +107,12 @@ fn whose(event: &Event) -> Option<(usize, u32)> {
         | Event::Wake { agent, life }
         | Event::Tick { agent, life }
         | Event::Sentinel { agent, life, .. } => Some((*agent, *life)),
-        Event::Step(_) | Event::Heal(_) | Event::Worker(_) | Event::Contend { .. } | Event::Poll { .. } | Event::Request(_) => None,
+        Event::Step(_)
+        | Event::Heal(_)
+        | Event::Worker(_)
+        | Event::Contend { .. }
+        | Event::Poll { .. }
+        | Event::Request(_) => None,
     }
 }
 
@@ -118,7 +123,6 @@ impl Life {
         for deed in self.agent.take_deeds() {
             match deed {
                 Deed::Attempt(attempt) => {
-                    if debug(world) { eprintln!("{} attempt {:?} sent {} took {} truth {:?} before {:?}", world.now, attempt.tasks, attempt.sent.0 - 7_000_000, attempt.took_ms, attempt.truth, attempt.before); }
                     let count = attempt.tasks.len() as u64;
                     *(if attempt.truth.is_some() { &mut coverage.answers } else { &mut coverage.failures }) += count;
                     self.oracle.attempt(&attempt, world);
@@ -128,7 +132,6 @@ impl Life {
                         self.oracle.tick(at);
                         look = true;
                     }
-                    if debug(world) { eprintln!("{} input {input:?}", world.now); }
                     let events = self.agent.step(at, input);
                     look |= events.iter().any(matters);
                     events.iter().for_each(|event| self.oracle.event(event, world, coverage));
@@ -145,15 +148,11 @@ impl Life {
 
 /// What the engine would publish at once.
 fn matters(event: &ModelEvent) -> bool {
-    matches!(event.kind, EventKind::Verdict { .. } | EventKind::SplitBegan { .. } | EventKind::HoldEnded { .. } | EventKind::Acquired { .. })
-}
-
-fn debug(world: &World) -> bool {
-    static AT: std::sync::OnceLock<(u64, u64)> = std::sync::OnceLock::new();
-    let (from, to) = *AT.get_or_init(|| {
-        let text = std::env::var("SIM_SHOW").unwrap_or_default();
-        let mut parts = text.split('-').map(|part| part.parse().unwrap_or(0));
-        (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
-    });
-    (from..to).contains(&world.now)
+    matches!(
+        event.kind,
+        EventKind::Verdict { .. }
+            | EventKind::SplitBegan { .. }
+            | EventKind::HoldEnded { .. }
+            | EventKind::Acquired { .. }
+    )
 }

@@ -257,7 +257,8 @@ impl Server {
         if empty {
             self.clear(now);
         }
-        let mut history = History { run_id, flushes: 0, evictions: 0, loaded_keys: self.data.len() as u64, ..self.history.clone() };
+        let mut history =
+            History { run_id, flushes: 0, evictions: 0, loaded_keys: self.data.len() as u64, ..self.history.clone() };
         if self.follows.is_none() {
             // A master that comes back begins a history of its own.
             history = History { replication_id: run_id.rotate_left(7), forked_from: None, offset: 0, ..history };
@@ -272,7 +273,8 @@ impl Server {
             return;
         }
         let from = master.backlog.partition_point(|write| write.offset <= self.history.offset);
-        let due: Vec<Write> = master.backlog.range(from..).take_while(|write| write.at + lag_ms <= now).cloned().collect();
+        let due: Vec<Write> =
+            master.backlog.range(from..).take_while(|write| write.at + lag_ms <= now).cloned().collect();
         for write in due {
             self.apply(&write.what, now);
             self.history.offset = write.offset;

@@ -26,7 +26,9 @@ impl LockState {
     pub(crate) fn of(entry: Option<&Entry>, redisson: bool) -> LockState {
         let Some(entry) = entry else { return LockState::Free };
         match &entry.value {
-            Value::Text(token) if !redisson => LockState::Held { holders: vec![(token.clone(), 1)], deadline: entry.deadline },
+            Value::Text(token) if !redisson => {
+                LockState::Held { holders: vec![(token.clone(), 1)], deadline: entry.deadline }
+            }
             Value::Hash(fields) if redisson => {
                 let mut holders = Vec::with_capacity(fields.len());
                 for (field, count) in fields {
@@ -137,7 +139,9 @@ pub(crate) struct Generation {
 /// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    Restart { empty: bool },
+    Restart {
+        empty: bool,
+    },
     Flush,
     /// Of another database.
     OtherFlush,

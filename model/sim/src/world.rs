@@ -241,7 +241,8 @@ impl World {
             return;
         }
         let (now, lag_ms) = (self.now, self.servers[server].lag_ms);
-        let [own, other] = self.servers.get_disjoint_mut([server, master]).unwrap_or_else(|_| unreachable!("nobody follows itself"));
+        let [own, other] =
+            self.servers.get_disjoint_mut([server, master]).unwrap_or_else(|_| unreachable!("nobody follows itself"));
         own.catch_up(other, now, lag_ms);
         if self.servers[server].changed.is_empty() {
             return;
@@ -367,7 +368,8 @@ impl World {
     /// The masters tell who follows them.
     pub(crate) fn list_replicas(&mut self) {
         for server in 0..self.servers.len() {
-            let follows = |other: &&Server| other.follows == Some(server) && !other.link_cut && other.health != Health::Down;
+            let follows =
+                |other: &&Server| other.follows == Some(server) && !other.link_cut && other.health != Health::Down;
             let replicas = self.servers.iter().filter(follows).map(|other| Arc::clone(&other.address)).collect();
             self.servers[server].replicas = replicas;
         }

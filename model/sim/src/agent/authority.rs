@@ -68,7 +68,8 @@ fn duty(decides: bool) -> Duty {
 
 impl Authority {
     pub(super) fn new(story: &Story, agent: usize, life: u32, world: &mut World) -> Authority {
-        let (interval_ms, timeout_ms) = story.spec.redises.first().map_or((1_000, 3_000), |redis| (redis.interval_ms, redis.timeout_ms));
+        let (interval_ms, timeout_ms) =
+            story.spec.redises.first().map_or((1_000, 3_000), |redis| (redis.interval_ms, redis.timeout_ms));
         let kind = match story.kind() {
             RedisKind::Standalone | RedisKind::Cluster => Kind::Standalone,
             RedisKind::Replicated => Kind::Replicated(Replicated {
@@ -132,7 +133,14 @@ impl Authority {
     }
 
     /// A Sentinel is to be asked, or has answered.
-    pub(super) fn sentinel(&mut self, position: usize, answer: Option<Asked>, agent: usize, life: u32, world: &mut World) {
+    pub(super) fn sentinel(
+        &mut self,
+        position: usize,
+        answer: Option<Asked>,
+        agent: usize,
+        life: u32,
+        world: &mut World,
+    ) {
         let Kind::Sentinel(sentinels) = &mut self.kind else { return };
         let now = world.now;
         match answer {
@@ -271,7 +279,12 @@ impl Sentinels {
             known.append(&mut self.known);
         }
         let mut seen = Vec::new();
-        known.retain(|server| !seen.contains(server) && { seen.push(*server); true });
+        known.retain(|server| {
+            !seen.contains(server) && {
+                seen.push(*server);
+                true
+            }
+        });
         let nodes = known.iter().map(|server| (*server, duty(master == Ok(*server)))).collect();
         self.master = match master {
             Err(_) if early => Err(Unknown::NotReadYet),

@@ -86,7 +86,13 @@ pub(super) struct Heard {
 }
 
 impl Node {
-    pub(super) fn new(server: usize, address: &Arc<str>, redis: &RedisSpec, specs: &Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>, now: Mono) -> Node {
+    pub(super) fn new(
+        server: usize,
+        address: &Arc<str>,
+        redis: &RedisSpec,
+        specs: &Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>,
+        now: Mono,
+    ) -> Node {
         Node {
             server,
             address: Arc::clone(address),
@@ -143,7 +149,10 @@ impl Node {
         if !self.duty.owns {
             return Vec::new();
         }
-        let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| Watched { proves_holders: self.has_others, ..Watched::new(*task, spec) };
+        let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| Watched {
+            proves_holders: self.has_others,
+            ..Watched::new(*task, spec)
+        };
         self.specs.iter().map(watched).collect()
     }
 
@@ -229,7 +238,15 @@ impl Node {
         self.specs.get(task.0 as usize).map(|(_, spec)| Arc::clone(spec))
     }
 
-    fn flight(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, caps: Caps, round: u8, world: &mut World, out: &Out) -> (Flight, Box<Request>) {
+    fn flight(
+        &mut self,
+        what: What,
+        reads: Vec<(TaskIndex, TaskRead)>,
+        caps: Caps,
+        round: u8,
+        world: &mut World,
+        out: &Out,
+    ) -> (Flight, Box<Request>) {
         let number = world.id();
         let nonce = format!("{number:016x}").into_bytes();
         let (question, commands) = Question::new(reads, caps, self.duty.standing, nonce);
@@ -238,7 +255,15 @@ impl Node {
         (flight, Box::new(request))
     }
 
-    fn fly(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, round: u8, truth: Vec<PartTruth>, world: &mut World, out: &mut Out) {
+    fn fly(
+        &mut self,
+        what: What,
+        reads: Vec<(TaskIndex, TaskRead)>,
+        round: u8,
+        truth: Vec<PartTruth>,
+        world: &mut World,
+        out: &mut Out,
+    ) {
         let (Some(connection), Some(caps)) = (self.link.connection(), self.caps) else { return self.broken(&what) };
         let (mut flight, mut request) = self.flight(what, reads, caps, round, world, out);
         flight.truth = truth;
@@ -254,7 +279,8 @@ impl Node {
             Some(caps) => self.schedule.due(out.now).map(|batch| (self.reads(&batch, caps), batch, caps)),
             None => None,
         };
-        let opening = opening.map(|(reads, batch, caps)| self.flight(What::Scheduled(batch), reads, caps, 1, world, out));
+        let opening =
+            opening.map(|(reads, batch, caps)| self.flight(What::Scheduled(batch), reads, caps, 1, world, out));
         self.link.dial(dial, out.now);
         let (server, agent, life) = (self.server, out.agent, out.life);
         let (now, delay) = (world.now, world.links[agent][server].each_way_ms);
@@ -299,7 +325,14 @@ impl Node {
     }
 
     /// A dial is over.
-    pub(super) fn greeted(&mut self, dial: u64, outcome: Result<(), Unknown>, opened: Vec<(u64, Reply)>, world: &mut World, out: &mut Out) -> Heard {
+    pub(super) fn greeted(
+        &mut self,
+        dial: u64,
+        outcome: Result<(), Unknown>,
+        opened: Vec<(u64, Reply)>,
+        world: &mut World,
+        out: &mut Out,
+    ) -> Heard {
         if !self.link.dialling(dial) {
             return Heard::default();
         }
@@ -333,7 +366,13 @@ impl Node {
     }
 
     /// Replies have come over the connection.
-    pub(super) fn arrived(&mut self, connection: u64, replies: Vec<(u64, Reply)>, world: &mut World, out: &mut Out) -> Vec<Heard> {
+    pub(super) fn arrived(
+        &mut self,
+        connection: u64,
+        replies: Vec<(u64, Reply)>,
+        world: &mut World,
+        out: &mut Out,
+    ) -> Vec<Heard> {
         let mut heard = Vec::new();
         if self.link.connection() != Some(connection) {
             return heard;
@@ -411,12 +450,19 @@ impl Node {
         // What the next round builds on.
         let open: Vec<usize> = again.iter().map(|(task, _)| task.0 as usize).collect();
         let kept: Vec<PartTruth> = match &told {
-            Some(told) => told.parts.iter().filter(|part| open.contains(&part.task)).map(|part| part.at(timing.sent)).collect(),
+            Some(told) => {
+                told.parts.iter().filter(|part| open.contains(&part.task)).map(|part| part.at(timing.sent)).collect()
+            }
             None => Vec::new(),
         };
         let tasks: Vec<TaskIndex> = done.iter().map(|(task, _)| *task).collect();
         out.attempt(self.server, self.duty.standing, instants, &tasks, told, before);
-        out.sample(Some((self.server, &self.address)), self.duty.standing, instants, Outcome::Read { vouch, readings: done });
+        out.sample(
+            Some((self.server, &self.address)),
+            self.duty.standing,
+            instants,
+            Outcome::Read { vouch, readings: done },
+        );
         if again.is_empty() {
             self.finished(&what);
         } else if round < ROUNDS {
@@ -437,7 +483,13 @@ impl Node {
         for Flight { what, question, sent, .. } in all {
             self.broken(&what);
             let tasks = question.tasks();
-            out.failed(Some((self.server, &self.address)), self.duty.standing, (sent, out.now.since_ms(sent)), tasks, why);
+            out.failed(
+                Some((self.server, &self.address)),
+                self.duty.standing,
+                (sent, out.now.since_ms(sent)),
+                tasks,
+                why,
+            );
         }
         Heard { failed: Some(why), ..Heard::default() }
     }

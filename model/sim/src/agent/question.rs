@@ -36,7 +36,12 @@ pub(super) struct Answer {
 }
 
 impl Question {
-    pub(super) fn new(reads: Vec<(TaskIndex, TaskRead)>, caps: Caps, standing: Standing, nonce: Vec<u8>) -> (Question, Vec<Command>) {
+    pub(super) fn new(
+        reads: Vec<(TaskIndex, TaskRead)>,
+        caps: Caps,
+        standing: Standing,
+        nonce: Vec<u8>,
+    ) -> (Question, Vec<Command>) {
         let mut commands = accept::header();
         let header = commands.len();
         let mut parts = Vec::with_capacity(reads.len());

@@ -79,7 +79,14 @@ impl PartTruth {
 }
 
 impl Request {
-    pub(super) fn new(agent: usize, life: u32, server: usize, number: u64, commands: Vec<Command>, places: Vec<(usize, usize, usize)>) -> Request {
+    pub(super) fn new(
+        agent: usize,
+        life: u32,
+        server: usize,
+        number: u64,
+        commands: Vec<Command>,
+        places: Vec<(usize, usize, usize)>,
+    ) -> Request {
         Request {
             agent,
             life,
@@ -140,7 +147,8 @@ pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, 
         return None;
     }
     world.links[agent][server].serving = Some(own);
-    let gone = (request.dial.is_none() && request.process != world.lives[server]) || world.servers[server].health == Health::Down;
+    let gone = (request.dial.is_none() && request.process != world.lives[server])
+        || world.servers[server].health == Health::Down;
     let done = match (gone, world.servers[server].health) {
         (true, _) => {
             world.queue.push(world.now, request.breaks());
@@ -187,7 +195,8 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
         }
         let (cursor, now) = (request.cursor, world.now);
         if let Some((task, from, _)) = request.places.iter().copied().find(|(_, from, _)| *from == cursor) {
-            let has_lock = command.args.get(1).is_some_and(|key| *key == *world.tasks[task].keys.lock) || command.args.first().is_some_and(|name| name == b"TIME");
+            let has_lock = command.args.get(1).is_some_and(|key| *key == *world.tasks[task].keys.lock)
+                || command.args.first().is_some_and(|name| name == b"TIME");
             let _ = from;
             let mut part = capture(world, server, task);
             part.has_lock = has_lock;
@@ -237,9 +246,11 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
             Value::Set(_) => Vec::new(),
         })
     });
-    let claims = keys.claims.as_ref().filter(|key| allowed(key)).map(|key| match state.get(key, now).map(|entry| &entry.value) {
-        Some(Value::Hash(fields)) => fields.clone(),
-        _ => Vec::new(),
+    let claims = keys.claims.as_ref().filter(|key| allowed(key)).map(|key| {
+        match state.get(key, now).map(|entry| &entry.value) {
+            Some(Value::Hash(fields)) => fields.clone(),
+            _ => Vec::new(),
+        }
     });
     PartTruth {
         task,
@@ -265,7 +276,8 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
         return;
     }
     let now = capture(world, server, task);
-    let states: Vec<LockState> = world.tasks[task].past[server].between(began_at, world.now).map(|since| since.state.clone()).collect();
+    let states: Vec<LockState> =
+        world.tasks[task].past[server].between(began_at, world.now).map(|since| since.state.clone()).collect();
     let part = &mut truth.parts[position];
     part.ended_at = world.now;
     part.clock = now.clock;
@@ -299,7 +311,10 @@ fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
         } else {
             let outcome = Err(lockwatch_model::reading::Unknown::Timeout);
             let timeout_ms = world.plan.spec.redises.first().map_or(3_000, |redis| redis.timeout_ms);
-            world.queue.push(world.now + timeout_ms, Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() });
+            world.queue.push(
+                world.now + timeout_ms,
+                Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() },
+            );
         }
         return (agent, truth);
     }

@@ -31,7 +31,8 @@ impl Oracle {
             _ => None,
         });
         let (first, more) = (causes.next(), causes.next());
-        let generation = world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
+        let generation =
+            world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
         let deadline = before.states.last().and_then(|state| state.deadline());
         let passed = deadline.is_some_and(|deadline| deadline <= last.clock);
         let apart_ms = last.to - before.from;
@@ -50,7 +51,9 @@ impl Oracle {
                 (_, End::Expired) => passed,
                 (Cause::Lost, End::Lost) => true,
                 // Evictions prove nothing; a flush beside switches that are there is another database's.
-                (Cause::Lost, End::EndedEarly | End::Replaced) => self.unproven(before, last, world) || apart_ms > REWRITTEN_MS,
+                (Cause::Lost, End::EndedEarly | End::Replaced) => {
+                    self.unproven(before, last, world) || apart_ms > REWRITTEN_MS
+                }
             },
         };
         if !fits {
@@ -69,7 +72,8 @@ impl Oracle {
 
     /// Nothing but evictions happened that could have lost a lock.
     fn unproven(&self, before: &Answer, last: &Answer, world: &World) -> bool {
-        let mut others = world.generations.iter().filter(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
+        let mut others =
+            world.generations.iter().filter(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
         !others.any(|it| it.what != What::Eviction)
     }
 
@@ -80,21 +84,35 @@ impl Oracle {
         let who = &holder.client;
         let facts = &world.tasks[task];
         let fits = match sign {
-            LossSign::Data => world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at)),
+            LossSign::Data => {
+                world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at))
+            }
             // The claim went on after the hold's time was over.
             LossSign::Claim => {
-                let over = facts.past[last.server].between(0, last.to).filter(|it| it.cause == Cause::Expired).map(|it| it.at).last();
+                let over = facts.past[last.server]
+                    .between(0, last.to)
+                    .filter(|it| it.cause == Cause::Expired)
+                    .map(|it| it.at)
+                    .last();
                 let newest = facts.claims.get(who).map(|(_, newest)| *newest);
                 newest.zip(over).is_none_or(|(newest, over)| newest >= over)
             }
             LossSign::Progress => {
-                let over = facts.past[last.server].between(0, last.to).filter(|it| it.cause == Cause::Expired).map(|it| it.at).last();
+                let over = facts.past[last.server]
+                    .between(0, last.to)
+                    .filter(|it| it.cause == Cause::Expired)
+                    .map(|it| it.at)
+                    .last();
                 over.is_none_or(|over| facts.progress_at >= over)
             }
         };
         if !fits {
             let name = &world.plan.spec.tasks[task].name;
-            let what = format!("{name}: {} is said to have lost its lock by its {}, but it did not", String::from_utf8_lossy(who), sign.name());
+            let what = format!(
+                "{name}: {} is said to have lost its lock by its {}, but it did not",
+                String::from_utf8_lossy(who),
+                sign.name()
+            );
             self.blame(world, "lost", what);
         }
     }

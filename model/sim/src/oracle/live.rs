@@ -29,7 +29,8 @@ impl Oracle {
         // After a failover there are two masters for a while, and Sentinels are asked: only a long calm counts.
         let quiet = if world.servers.len() > 1 { 20_000 } else { 0 };
         let others = (0..world.servers.len()).filter(|other| *other != server);
-        let alone = others.clone().all(|other| world.servers[other].follows == Some(server)) && world.sentinels.iter().all(|sentinel| sentinel.reachable && sentinel.names == server);
+        let alone = others.clone().all(|other| world.servers[other].follows == Some(server))
+            && world.sentinels.iter().all(|sentinel| sentinel.reachable && sentinel.names == server);
         let clean = world.clean_since(self.agent, server).filter(|_| alone)?;
         Some(clean.max(since + quiet).max(world.settled_at).max(self.began))
     }
@@ -51,12 +52,22 @@ impl Oracle {
         let name = &view.spec.name;
         let mut missing = Vec::new();
         if view.held.is_none() {
-            let what = format!("{name}: all has been in order for {} ms, and the lock is unknown ({:?})", now - visible, view.unknown);
+            let what = format!(
+                "{name}: all has been in order for {} ms, and the lock is unknown ({:?})",
+                now - visible,
+                view.unknown
+            );
             missing.push(("known", what));
         }
         let read = view.last_reading.map_or(u64::MAX, |read| at.since_ms(read));
         if read > self.interval_ms + ANSWER_MS {
-            missing.push(("known", format!("{name}: all has been in order for {} ms, and the newest reading is {read} ms old", now - visible)));
+            missing.push((
+                "known",
+                format!(
+                    "{name}: all has been in order for {} ms, and the newest reading is {read} ms old",
+                    now - visible
+                ),
+            ));
         }
         let spec = &view.spec;
         // Free and wanted, without any hold between: shown as down once the first free reading (within an interval), its
@@ -70,7 +81,14 @@ impl Oracle {
             let since = free.max(says.since).max(known_by);
             let due = since + self.interval_ms + spec.grace_ms.max(CONFIRM_MS) + CONFIRM_MS + LOOK_MS;
             if now > due && view.durations.down_ms <= spec.grace_ms {
-                missing.push(("missed down", format!("{name}: free and wanted for {} ms, shown as down for {} ms", now - since, view.durations.down_ms)));
+                missing.push((
+                    "missed down",
+                    format!(
+                        "{name}: free and wanted for {} ms, shown as down for {} ms",
+                        now - since,
+                        view.durations.down_ms
+                    ),
+                ));
             }
         }
         // Held though nobody wants it: each reading counts, so an interval more than the threshold, and the engine's second.
@@ -78,7 +96,14 @@ impl Oracle {
             let held = real.past[server].held_since().max(says.since).max(known_by);
             let due = held + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
             if now > due && !self.tasks[task].lost.any() && view.durations.unwanted_ms <= spec.wind_down_ms {
-                missing.push(("missed unwanted", format!("{name}: held and not wanted for {} ms, shown as unwanted for {} ms", now - held, view.durations.unwanted_ms)));
+                missing.push((
+                    "missed unwanted",
+                    format!(
+                        "{name}: held and not wanted for {} ms, shown as unwanted for {} ms",
+                        now - held,
+                        view.durations.unwanted_ms
+                    ),
+                ));
             }
         }
         // Held without progress: the same.
@@ -88,7 +113,14 @@ impl Oracle {
             let there = real.keys.progress.as_ref().is_some_and(|key| world.servers[server].get(key, now).is_some());
             let counts = matches!(says.says, Says::Yes | Says::Unset);
             if now > due && there && counts && view.durations.stalled_ms <= progress.stale_after_ms {
-                missing.push(("missed stalled", format!("{name}: held without progress for {} ms, shown as stalled for {} ms", now - held, view.durations.stalled_ms)));
+                missing.push((
+                    "missed stalled",
+                    format!(
+                        "{name}: held without progress for {} ms, shown as stalled for {} ms",
+                        now - held,
+                        view.durations.stalled_ms
+                    ),
+                ));
             }
         }
         for (check, what) in missing {

@@ -23,7 +23,10 @@ pub(super) struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Free,
-    Held { holders: Vec<(Vec<u8>, u32)>, deadline: Option<i64> },
+    Held {
+        holders: Vec<(Vec<u8>, u32)>,
+        deadline: Option<i64>,
+    },
     /// It was refused, or is no lock.
     Nothing,
 }
@@ -34,13 +37,6 @@ impl Found {
             LockState::Free => Found::Free,
             LockState::Held { holders, deadline } => Found::Held { holders: holders.clone(), deadline: *deadline },
             LockState::Other => Found::Nothing,
-        }
-    }
-
-    pub(super) fn holders(&self) -> &[(Vec<u8>, u32)] {
-        match self {
-            Found::Held { holders, .. } => holders,
-            Found::Free | Found::Nothing => &[],
         }
     }
 }
@@ -168,7 +164,8 @@ impl Reference {
 
     fn read_gap(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
         if let Found::Held { .. } = found {
-            let settled = self.hold.as_ref().is_some_and(|hold| hold.renewed || at.since_ms(hold.first) >= limits.settle_ms);
+            let settled =
+                self.hold.as_ref().is_some_and(|hold| hold.renewed || at.since_ms(hold.first) >= limits.settle_ms);
             if settled {
                 self.gap = None;
                 self.unsure = false;
@@ -221,7 +218,11 @@ impl Reference {
             Some(true) => {}
             None if wanted == Says::Unclear => {}
             None => {
-                let from = [progress.moved, Some(hold.first), self.wanted_since, progress.first].into_iter().flatten().max().unwrap_or(at);
+                let from = [progress.moved, Some(hold.first), self.wanted_since, progress.first]
+                    .into_iter()
+                    .flatten()
+                    .max()
+                    .unwrap_or(at);
                 let still = at.since_ms(from);
                 progress.stalled_ms = if still > stale_after_ms { still } else { 0 };
             }
@@ -282,7 +283,7 @@ impl Lost {
                 self.newest = at;
                 self.confirmed |= self.since.is_some_and(|since| at.since_ms(since) >= CONFIRM_MS);
             }
-        } else if written {
+        } else if written || !gone {
             self.unsure = false;
         }
     }

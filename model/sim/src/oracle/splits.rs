@@ -9,12 +9,9 @@ use super::{Answer, Oracle};
 use crate::truth::{Cause, LockState, What};
 use crate::world::World;
 
-/// Another master shows a holder whose time is not over.
-pub(super) fn held_elsewhere(world: &World, task: usize, server: usize) -> bool {
-    (0..world.servers.len()).any(|other| {
-        let rules = other != server && world.servers[other].follows.is_none();
-        rules && world.tasks[task].past[other].newest().is_some_and(|since| since.state != LockState::Free)
-    })
+/// Another server is a master, too.
+pub(super) fn rivals(world: &World, server: usize) -> bool {
+    (0..world.servers.len()).any(|other| other != server && world.servers[other].follows.is_none())
 }
 
 /// A hold that was surely lost, as the readings show, until its deadline.
@@ -54,7 +51,8 @@ impl Oracle {
                 proven && it.at > before.to && it.at < last.from
             });
             let past = world.tasks[task].past[last.server].between(before.from, last.to);
-            let only: Vec<Cause> = past.filter(|it| it.cause != Cause::Worker && it.at > before.to).map(|it| it.cause).collect();
+            let only: Vec<Cause> =
+                past.filter(|it| it.cause != Cause::Worker && it.at > before.to).map(|it| it.cause).collect();
             let lost = only == [Cause::Lost];
             // After a long time the switches may be back, as if nothing had been flushed; and a renewal may be missed.
             let prompt = last.to - before.from < 15_000;
@@ -75,14 +73,22 @@ impl Oracle {
     pub(super) fn check_split_due(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &self.tasks[task];
         let says = |kind| view.splits.iter().any(|split| split.kind == kind);
-        let several = |last: &Answer| matches!(last.states.as_slice(), [LockState::Held { holders, .. }] if holders.len() > 1);
+        let several =
+            |last: &Answer| matches!(last.states.as_slice(), [LockState::Held { holders, .. }] if holders.len() > 1);
         if facts.last.as_ref().is_some_and(several) && view.held.is_some() && !says(SplitKind::Holders) {
             self.blame(world, "split", format!("{}: two holders are in the lock, and it is not said", view.spec.name));
             return;
         }
         if facts.overlap.due && view.held.is_some() && !says(SplitKind::Overlap) {
             let who = facts.overlap.lost.as_ref().map(|(who, ..)| String::from_utf8_lossy(who).into_owned());
-            self.blame(world, "split", format!("{}: the hold of {who:?} was lost, somebody else holds the lock, and no overlap is said", view.spec.name));
+            self.blame(
+                world,
+                "split",
+                format!(
+                    "{}: the hold of {who:?} was lost, somebody else holds the lock, and no overlap is said",
+                    view.spec.name
+                ),
+            );
         }
     }
 
@@ -92,21 +98,37 @@ impl Oracle {
         let Some(last) = facts.last.as_ref() else { return };
         let real = &world.tasks[task];
         let witnessed = match kind {
-            SplitKind::Holders => last.states.iter().any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1)),
+            SplitKind::Holders => {
+                last.states.iter().any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1))
+            }
             // Both wrote their claims while the other one did.
             SplitKind::Claims => {
-                let spans: Vec<_> = parties.iter().map(|party| real.claims.get(&party.holder.client).copied()).collect();
+                let spans: Vec<_> =
+                    parties.iter().map(|party| real.claims.get(&party.holder.client).copied()).collect();
                 spans.windows(2).all(|pair| match pair {
-                    [Some((first, newest)), Some((other_first, other_newest))] => first.max(other_first) <= newest.min(other_newest),
+                    [Some((first, newest)), Some((other_first, other_newest))] => {
+                        first.max(other_first) <= newest.min(other_newest)
+                    }
                     _ => false,
                 })
             }
             SplitKind::Masters | SplitKind::Overlap => self.lived_beside(task, parties, world),
         };
         if !witnessed {
-            let who: Vec<_> = parties.iter().map(|party| format!("{} on {:?}", String::from_utf8_lossy(&party.holder.client), party.node)).collect();
+            let who: Vec<_> = parties
+                .iter()
+                .map(|party| format!("{} on {:?}", String::from_utf8_lossy(&party.holder.client), party.node))
+                .collect();
             let name = &world.plan.spec.tasks[task].name;
-            self.blame(world, "split", format!("{name}: a split of the kind {} is said of {}, who did not live side by side", kind.name(), who.join(" and ")));
+            self.blame(
+                world,
+                "split",
+                format!(
+                    "{name}: a split of the kind {} is said of {}, who did not live side by side",
+                    kind.name(),
+                    who.join(" and ")
+                ),
+            );
         }
     }
 
@@ -121,7 +143,11 @@ impl Oracle {
             }
             let of = |name: &[u8], task: &crate::world::World| {
                 let pasts = task.tasks[self.position(task, real)].past.iter();
-                pasts.flat_map(|past| past.between(0, world.now)).filter(|since| since.state.held_by(name)).map(|since| since.at).max()
+                pasts
+                    .flat_map(|past| past.between(0, world.now))
+                    .filter(|since| since.state.held_by(name))
+                    .map(|since| since.at)
+                    .max()
             };
             let held_at = of(who, world);
             let given_back = real.releases.iter().rev().find(|release| release.who == *who).map(|release| release.at);

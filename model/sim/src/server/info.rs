@@ -20,7 +20,10 @@ impl Server {
             b"server" => {
                 if self.info_text.server.0 != history.run_id {
                     let version = if self.has_pexpiretime { "7.0.15" } else { "6.2.14" };
-                    let told = format!("# Server\r\nredis_version:{version}\r\nrun_id:{:040x}\r\ntcp_port:6379\r\n", history.run_id);
+                    let told = format!(
+                        "# Server\r\nredis_version:{version}\r\nrun_id:{:040x}\r\ntcp_port:6379\r\n",
+                        history.run_id
+                    );
                     self.info_text.server = (history.run_id, told.into_bytes());
                 }
                 return Reply::Bytes(self.info_text.server.1.clone());
@@ -33,9 +36,15 @@ impl Server {
                 u8::from(self.append_only),
                 history.loaded_keys
             ),
-            b"stats" => write!(text, "# Stats\r\ntotal_connections_received:9\r\nevicted_keys:{}\r\n", history.evictions),
+            b"stats" => {
+                write!(text, "# Stats\r\ntotal_connections_received:9\r\nevicted_keys:{}\r\n", history.evictions)
+            }
             b"commandstats" if history.flushes > 0 => {
-                write!(text, "# Commandstats\r\ncmdstat_flushall:calls={},usec=9,usec_per_call=9.00\r\n", history.flushes)
+                write!(
+                    text,
+                    "# Commandstats\r\ncmdstat_flushall:calls={},usec=9,usec_per_call=9.00\r\n",
+                    history.flushes
+                )
             }
             b"commandstats" => write!(text, "# Commandstats\r\ncmdstat_time:calls=7,usec=9,usec_per_call=1.00\r\n"),
             _ => Ok(()),

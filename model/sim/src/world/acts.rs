@@ -19,9 +19,9 @@ pub(crate) enum Heal {
     Loaded { server: usize },
     Thaw { server: usize },
     Ready { server: usize },
-    Quick { server: usize, fault: u64 },
-    Accepts { server: usize, fault: u64 },
-    Allows { server: usize, fault: u64 },
+    Quick { server: usize },
+    Accepts { server: usize },
+    Allows { server: usize },
     Link { agent: usize, server: usize, what: usize, fault: u64 },
     Phantom { task: usize, left: u64 },
     GiveBack { task: usize, number: u64 },
@@ -47,7 +47,10 @@ impl World {
 
     /// A worker that waits.
     fn idle(&self, task: usize) -> Option<usize> {
-        self.tasks[task].workers.iter().position(|worker| worker.runs(self.now) && worker.hold.is_none() && !worker.working)
+        self.tasks[task]
+            .workers
+            .iter()
+            .position(|worker| worker.runs(self.now) && worker.hold.is_none() && !worker.working)
     }
 
     pub(super) fn act(&mut self, act: Act) {
@@ -153,12 +156,12 @@ impl World {
             }
             Act::Slow { server, each_ms, ms } => {
                 self.servers[server].slow_ms = each_ms;
-                self.after(ms, Heal::Quick { server, fault: self.fault });
+                self.after(ms, Heal::Quick { server });
             }
             Act::Refuse { server, why, ms } => {
                 self.servers[server].refuses = Some(why);
                 self.drop_connections(server);
-                self.after(ms, Heal::Accepts { server, fault: self.fault });
+                self.after(ms, Heal::Accepts { server });
             }
             Act::Forbid { server, what, ms } => {
                 let ending: &[u8] = match what {
@@ -168,7 +171,7 @@ impl World {
                     Forbidden::Claims => b":claims",
                 };
                 self.servers[server].forbids = Some(ending.to_vec());
-                self.after(ms, Heal::Allows { server, fault: self.fault });
+                self.after(ms, Heal::Allows { server });
             }
             Act::StepClock { server, by_ms } => {
                 self.settle(server);
@@ -204,7 +207,11 @@ impl World {
             }
             Act::RestartAgent { agent } => self.restarts.push(agent),
             Act::StepAgentWall { agent, by_ms } => self.wall_offset[agent] += by_ms,
-            Act::Failover { .. } | Act::Partition { .. } | Act::CutSentinels { .. } | Act::LyingSentinel { .. } | Act::Lag { .. } => {
+            Act::Failover { .. }
+            | Act::Partition { .. }
+            | Act::CutSentinels { .. }
+            | Act::LyingSentinel { .. }
+            | Act::Lag { .. } => {
                 self.act_on_servers(act);
             }
         }
@@ -276,7 +283,9 @@ impl World {
             Act::Persist { task } => {
                 let (server, now) = (self.master, self.now);
                 let key = Arc::clone(&self.tasks[task].keys.lock);
-                if let (Some(entry), true) = (self.servers[server].get(&key, now).cloned(), self.servers[server].writable()) {
+                if let (Some(entry), true) =
+                    (self.servers[server].get(&key, now).cloned(), self.servers[server].writable())
+                {
                     self.cause = Cause::Odd;
                     self.servers[server].put(&key, Some(Entry { deadline: None, ..entry }), now);
                 }
@@ -311,10 +320,15 @@ impl World {
 
     fn re_enter(&mut self, task: usize, lease: bool, ms: u64) {
         let (Some(worker), true, server) = (self.holder(task), self.tasks[task].redisson, self.master) else { return };
-        if !self.servers[server].writable() || !self.owns(task, worker, server) || self.tasks[task].workers[worker].sticks_to.is_some() {
+        if !self.servers[server].writable()
+            || !self.owns(task, worker, server)
+            || self.tasks[task].workers[worker].sticks_to.is_some()
+        {
             return;
         }
-        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.renews && hold.entries < 3) else { return };
+        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.renews && hold.entries < 3) else {
+            return;
+        };
         let lease_ms = if lease { hold.lease_ms * 2 } else { hold.lease_ms };
         self.write_lock(task, worker, server, lease_ms, hold.entries + 1);
         if let Some(hold) = &mut self.tasks[task].workers[worker].hold {
@@ -368,7 +382,9 @@ impl World {
         let master = self.master;
         match act {
             Act::Failover { lose_ms, old, ms } => {
-                let fit = |server: &usize| self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up;
+                let fit = |server: &usize| {
+                    self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up
+                };
                 let Some(to) = (0..self.servers.len()).find(fit) else { return };
                 if self.servers[master].health != Health::Up {
                     return;
@@ -391,7 +407,9 @@ impl World {
             }
             Act::Partition { ms } => {
                 // The master and the workers that hold are on one side, everybody else on the other.
-                let fit = |server: &usize| self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up;
+                let fit = |server: &usize| {
+                    self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up
+                };
                 let Some(to) = (0..self.servers.len()).find(fit) else { return };
                 for task in 0..self.tasks.len() {
                     if let Some(worker) = self.holder(task)
@@ -493,9 +511,9 @@ impl World {
                     self.servers[server].health = Health::Up;
                 }
             }
-            Heal::Quick { server, .. } => self.servers[server].slow_ms = 0,
-            Heal::Accepts { server, .. } => self.servers[server].refuses = None,
-            Heal::Allows { server, .. } => self.servers[server].forbids = None,
+            Heal::Quick { server } => self.servers[server].slow_ms = 0,
+            Heal::Accepts { server } => self.servers[server].refuses = None,
+            Heal::Allows { server } => self.servers[server].forbids = None,
             Heal::Link { agent, server, what, fault } => {
                 let link = &mut self.links[agent][server];
                 if link.faults[what] == fault {
@@ -525,7 +543,10 @@ impl World {
             Heal::SecondGone { task } => {
                 let key = Arc::clone(&self.tasks[task].keys.lock);
                 let server = self.master;
-                if self.tasks[task].odd.is_none() && self.servers[server].writable() && self.servers[server].get(&key, now).is_some() {
+                if self.tasks[task].odd.is_none()
+                    && self.servers[server].writable()
+                    && self.servers[server].get(&key, now).is_some()
+                {
                     self.cause = Cause::Odd;
                     self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| {
                         if let Value::Hash(fields) = value {
@@ -626,7 +647,8 @@ impl World {
         }
         let now = self.now;
         self.settle(server);
-        let [own, other] = self.servers.get_disjoint_mut([server, master]).unwrap_or_else(|_| unreachable!("nobody follows itself"));
+        let [own, other] =
+            self.servers.get_disjoint_mut([server, master]).unwrap_or_else(|_| unreachable!("nobody follows itself"));
         if own.history.replication_id != other.history.replication_id {
             own.full_sync(other, now);
         }

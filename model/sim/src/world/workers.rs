@@ -284,7 +284,9 @@ impl World {
     }
 
     fn claim(&mut self, task: usize, worker: usize) {
-        let (Some(key), Some(server)) = (self.tasks[task].keys.claims.clone(), self.server_of(task, worker)) else { return };
+        let (Some(key), Some(server)) = (self.tasks[task].keys.claims.clone(), self.server_of(task, worker)) else {
+            return;
+        };
         let who = &mut self.tasks[task].workers[worker];
         who.claim += 1;
         let (instance, claim) = (who.instance(), who.claim.to_string().into_bytes());
@@ -298,7 +300,9 @@ impl World {
     }
 
     fn progress(&mut self, task: usize, worker: usize) {
-        let (Some(key), Some(server)) = (self.tasks[task].keys.progress.clone(), self.server_of(task, worker)) else { return };
+        let (Some(key), Some(server)) = (self.tasks[task].keys.progress.clone(), self.server_of(task, worker)) else {
+            return;
+        };
         self.tasks[task].progress += 1;
         self.tasks[task].progress_at = self.now;
         let count = self.tasks[task].progress;
@@ -306,7 +310,8 @@ impl World {
         let now = self.now;
         match self.plan.spec.tasks[task].progress.as_ref().map(|progress| progress.source.clone()) {
             Some(ProgressSource::HashField { field, .. }) => {
-                self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| *value = Value::Hash(vec![(field, text)]));
+                self.servers[server]
+                    .edit(&key, now, Value::Hash(Vec::new()), |value| *value = Value::Hash(vec![(field, text)]));
             }
             Some(ProgressSource::Key(_)) => {
                 self.servers[server].put(&key, Some(Entry { value: Value::Text(text), deadline: None }), now);
@@ -366,7 +371,9 @@ impl World {
     pub(super) fn stop_work(&mut self, task: usize, worker: usize) {
         let was = std::mem::replace(&mut self.tasks[task].workers[worker].working, false);
         let tidy = was && self.tasks[task].rng.percent(60);
-        if let (true, Some(key), Some(server)) = (tidy, self.tasks[task].keys.claims.clone(), self.server_of(task, worker)) {
+        if let (true, Some(key), Some(server)) =
+            (tidy, self.tasks[task].keys.claims.clone(), self.server_of(task, worker))
+        {
             let instance = self.tasks[task].workers[worker].instance();
             self.servers[server].edit(&key, self.now, Value::Hash(Vec::new()), |value| {
                 if let Value::Hash(fields) = value {
