@@ -186,6 +186,8 @@ impl Agent {
         self.out.now = mono(world.now);
         self.out.wall = wall(world, self.out.agent);
         match event {
+            // It was planned before something nearer came up, which has planned anew.
+            Event::Wake { .. } if self.wake_at.is_some_and(|at| at > world.now) => return,
             Event::Wake { .. } => self.wake_at = None,
             Event::Tick { agent, life } => {
                 self.out.send(Input::Tick);
@@ -212,7 +214,7 @@ impl Agent {
                 }
             }
             Event::Sentinel { sentinel, answer, .. } => {
-                self.authority.sentinel(sentinel, answer, self.out.agent, self.out.life, world)
+                self.authority.asked(sentinel, answer, self.out.agent, self.out.life, world)
             }
             _ => {}
         }
@@ -251,7 +253,7 @@ impl Agent {
         let now = self.out.now;
         let node = &mut self.nodes[position];
         node.note_role(heard, now);
-        self.authority.heard(node.server, heard.role, heard.failed, now);
+        self.authority.heard(node.server, heard, now);
     }
 
     fn launch(&mut self, world: &mut World) {
@@ -260,15 +262,14 @@ impl Agent {
             node.launch(world, &mut self.out);
         }
         let now = self.out.now;
-        if let Some(why) = self.duties.orphaned
-            && self.orphans_at <= now
-        {
+        if !self.duties.orphans.is_empty() && self.orphans_at <= now {
             self.orphans_at = now.plus_ms(self.interval_ms());
-            let tasks = self.specs.iter().map(|(task, _)| *task).collect();
-            self.out.failed(None, Standing::Decides, (now, 0), tasks, why);
+            for (tasks, why) in &self.duties.orphans {
+                self.out.failed(None, Standing::Decides, (now, 0), tasks.clone(), *why);
+            }
         }
         self.authority.ask_hurriedly(self.out.agent, self.out.life, world);
-        let orphans = self.duties.orphaned.map(|_| self.orphans_at);
+        let orphans = (!self.duties.orphans.is_empty()).then_some(self.orphans_at);
         let next = self.nodes.iter().filter_map(Node::next_wake).chain(self.authority.next_wake()).chain(orphans).min();
         if let Some(next) = next {
             let at = next.0.saturating_sub(MONO_MS).max(world.now + u64::from(next <= now));
@@ -300,7 +301,7 @@ impl Agent {
                 Some(position) => old.swap_remove(position),
                 None => Node::new(*server, &address(*server), redis, &self.specs, now),
             };
-            node.assign(*duty, now);
+            node.assign(duty, now);
             self.nodes.push(node);
         }
         let topology = self.duties.topology();

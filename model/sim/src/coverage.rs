@@ -8,17 +8,10 @@ use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
 
-/// Reasons that cannot occur here: names are not resolved, no cluster is simulated, no server refuses to tell its role, nothing is too
-/// large, and every announced address is allowed.
-const IMPOSSIBLE: [Unknown; 7] = [
-    Unknown::Dns,
-    Unknown::Moved,
-    Unknown::ClusterDown,
-    Unknown::ForeignAddress,
-    Unknown::RoleRefused,
-    Unknown::TooLarge,
-    Unknown::ServerError,
-];
+/// Reasons that cannot occur here: names are not resolved, no server refuses to tell its role, nothing is too large, and every announced
+/// address is allowed.
+const IMPOSSIBLE: [Unknown; 5] =
+    [Unknown::Dns, Unknown::ForeignAddress, Unknown::RoleRefused, Unknown::TooLarge, Unknown::ServerError];
 
 /// Counts of what occurred.
 #[derive(Clone, Debug, Default)]

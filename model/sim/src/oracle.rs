@@ -8,6 +8,8 @@ mod ends;
 mod live;
 mod reference;
 mod splits;
+mod unsaid;
+mod verdict;
 
 use lockwatch_model::event::{Event, EventKind, Subject};
 use lockwatch_model::input::Standing;
@@ -61,6 +63,9 @@ pub(super) struct TaskFacts {
     contradicted: bool,
     /// What is beside the lock changed while it was read: before or after, nobody can tell until the next answer.
     mixed: bool,
+    grace_ms: u64,
+    wind_down_ms: u64,
+    said: verdict::Said,
 }
 
 /// What came of the newest attempt.
@@ -69,6 +74,8 @@ enum Newest {
     Never,
     Failed,
     Answered,
+    /// It cannot be told whether it found anything.
+    Open,
 }
 
 /// What a reading found.
@@ -123,6 +130,9 @@ impl Oracle {
             overlap: splits::Overlap::default(),
             contradicted: false,
             mixed: false,
+            grace_ms: spec.grace_ms,
+            wind_down_ms: spec.wind_down_ms,
+            said: verdict::Said::default(),
         };
         Oracle {
             agent,
@@ -158,6 +168,7 @@ impl Oracle {
                 (true, Some(part), Some(server)) => self.answered(*task, part, attempt, server, world),
                 _ => self.failed(*task, attempt),
             }
+            self.tasks[*task].follow_verdict();
         }
     }
 
@@ -188,6 +199,9 @@ impl Oracle {
     }
 
     fn answered(&mut self, task: usize, part: &PartTruth, attempt: &Attempt, server: usize, world: &World) {
+        if part.moved {
+            return self.open(task);
+        }
         let earlier = attempt.before.iter().find(|before| before.task == task).filter(|_| !part.has_lock);
         let sent = earlier.and_then(|before| before.sent).unwrap_or(attempt.sent);
         let main = earlier.unwrap_or(part);
@@ -252,6 +266,13 @@ impl Oracle {
         self.follow_overlap(task, world);
     }
 
+    /// The keys went to another server while they were read: what was found before that, and what not, nobody can tell.
+    fn open(&mut self, task: usize) {
+        let facts = &mut self.tasks[task];
+        facts.newest = Newest::Open;
+        (facts.reference.unsure, facts.lost.unsure, facts.mixed) = (true, true, true);
+    }
+
     fn read_switches(&mut self, task: usize, part: &PartTruth, sent: Mono, server: usize, world: &World) {
         let facts = &mut self.tasks[task];
         match &part.switches {
@@ -295,8 +316,21 @@ impl Oracle {
         match &event.kind {
             EventKind::HoldEnded { holders, reason, .. } => self.check_end(task, holders, *reason, world),
             EventKind::LockLost { holders, sign } => self.check_lost(task, holders, *sign, world),
+            EventKind::GapEnded { gap_ms } => self.check_handover(task, *gap_ms, world),
             EventKind::SplitBegan { kind, parties, .. } => self.check_split(task, *kind, parties, world),
             _ => {}
+        }
+    }
+
+    /// A handover is over, as the agent says: it was as long as its gap, and nobody was blind when it ended.
+    fn check_handover(&mut self, task: usize, gap_ms: u64, world: &World) {
+        let facts = &self.tasks[task];
+        let open = facts.mixed || facts.newest != Newest::Answered;
+        let Some(handover) = facts.reference.ended().filter(|_| !open) else { return };
+        if handover.unseen || handover.ms != gap_ms {
+            let name = &world.plan.spec.tasks[task].name;
+            let what = format!("{name}: a handover of {gap_ms} ms is said, the readings prove {handover:?}");
+            self.blame(world, "handover", what);
         }
     }
 
@@ -307,7 +341,7 @@ impl Oracle {
         self.ticked = at;
         let stale_ms = 2 * (self.interval_ms + self.timeout_ms);
         for facts in &mut self.tasks {
-            if facts.newest == Newest::Answered
+            if matches!(facts.newest, Newest::Answered | Newest::Open)
                 && facts.last.as_ref().is_some_and(|last| at.since_ms(last.sent) > stale_ms)
             {
                 facts.newest = Newest::Failed;
@@ -325,6 +359,7 @@ impl Oracle {
             coverage.view(view);
             self.check_reading(task, view, world);
             self.check_durations(task, view, snapshot.at, world);
+            self.check_verdict(task, view, world);
             self.check_live(task, view, snapshot.at, world);
         }
     }
@@ -344,6 +379,7 @@ impl Oracle {
         };
         let is_answered = facts.newest == Newest::Answered;
         let fits = match (&shown, &facts.last) {
+            _ if facts.newest == Newest::Open => true,
             (None, _) if !is_answered => true,
             // A free lock beside another master's held one.
             (None, Some(last)) => self.kind == RedisKind::Replicated && last.states.contains(&LockState::Free),

@@ -106,6 +106,7 @@ pub enum Act {
     CutSentinels { count: usize, ms: u64 },
     LyingSentinel { ms: u64 },
     Lag { server: usize, lag_ms: u64, ms: u64 },
+    MoveSlot { task: usize, to: usize, ms: u64 },
 }
 
 /// What a user of the server may not read.
@@ -146,7 +147,12 @@ impl Plan {
         let kind = match shape {
             Shape::Kind(kind) => kind,
             Shape::Any => rng
-                .weighted(&[(50, RedisKind::Standalone), (30, RedisKind::Sentinel), (20, RedisKind::Replicated)])
+                .weighted(&[
+                    (45, RedisKind::Standalone),
+                    (25, RedisKind::Sentinel),
+                    (15, RedisKind::Replicated),
+                    (15, RedisKind::Cluster),
+                ])
                 .unwrap_or(RedisKind::Standalone),
         };
         let servers = match kind {
@@ -169,7 +175,7 @@ impl Plan {
             assume_master: false,
         };
         let count = rng.within(4, 8);
-        let drawn: Vec<(TaskSpec, TaskPlan)> = (0..count).map(|task| draw_task(task, &mut rng)).collect();
+        let drawn: Vec<(TaskSpec, TaskPlan)> = (0..count).map(|task| draw_task(task, kind, &mut rng)).collect();
         let (specs, tasks): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
         let mut plan = Plan {
             seed,
@@ -214,25 +220,29 @@ pub(crate) fn sentinel_address(sentinel: usize) -> Arc<str> {
     format!("10.0.1.{}:26379", sentinel + 1).into()
 }
 
-fn draw_task(task: u64, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
+fn draw_task(task: u64, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
     let name = format!("task-{task}");
+    // In a cluster, what belongs to a task shares a slot.
+    let prefix = if kind == RedisKind::Cluster { format!("{{{name}}}") } else { name.clone() };
     let scheme = if rng.percent(75) { SchemeKind::Redisson } else { SchemeKind::String };
     let churns = rng.percent(12);
     let fixed = !churns && rng.percent(10);
     let lease_ms =
         if churns { 2_000 } else { rng.weighted(&[(60, 30_000), (25, 6_000), (15, 3_000)]).unwrap_or(30_000) };
-    let mut lock = LockSpec::new(format!("{name}:lock").as_bytes(), scheme);
+    let mut lock = LockSpec::new(format!("{prefix}:lock").as_bytes(), scheme);
     if rng.percent(25) && !fixed {
         lock.lease_ms = Some(lease_ms);
     }
     let mut spec = TaskSpec::new(&name, RedisIndex(0), lock);
     let users = usize::try_from(rng.within(1, 3)).unwrap_or(1);
-    let key = |what: &str| format!("{name}:{what}").into_bytes();
+    let key = |what: &str| format!("{prefix}:{what}").into_bytes();
     let source = match rng.below(100) {
         0..50 => Some(WantedSource::Hash(key("users"))),
         50..62 => Some(WantedSource::Set(key("users"))),
         62..72 => Some(WantedSource::Counter(key("users"))),
-        72..84 => Some(WantedSource::Keys((0..users).map(|user| format!("{name}:user-{user}").into_bytes()).collect())),
+        72..84 => {
+            Some(WantedSource::Keys((0..users).map(|user| format!("{prefix}:user-{user}").into_bytes()).collect()))
+        }
         84..90 => Some(WantedSource::Always),
         90..93 => Some(WantedSource::Never),
         _ => None,
@@ -325,8 +335,8 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
         2 => match rng.below(20) {
             0..3 => Act::RestartServer { server, empty: true, down_ms: ms / 4, loading_ms: 0 },
             3..6 => Act::RestartServer { server, empty: false, down_ms: ms / 4, loading_ms: ms / 6 },
-            6..8 => Act::Flush { server: 0 },
-            8 => Act::FlushOther { server: 0 },
+            6..8 => Act::Flush { server },
+            8 => Act::FlushOther { server },
             9 => Act::EvictLock { task },
             10 => Act::EvictSwitches { task },
             11..13 => Act::Freeze { server, ms: ms.min(60_000) },
@@ -351,6 +361,7 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             3 => Act::RestartAgent { agent },
             _ => Act::StepAgentWall { agent, by_ms: draw_step(rng) },
         },
+        _ if kind == RedisKind::Cluster => Act::MoveSlot { task, to: server, ms: rng.within(10, 4_000) },
         _ => match rng.below(10) {
             0..6 => Act::Failover {
                 lose_ms: if rng.percent(60) { 0 } else { rng.within(500, 15_000) },

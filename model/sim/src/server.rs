@@ -138,6 +138,8 @@ pub(crate) struct Server {
     pub(crate) keeps_backlog: bool,
     pub(crate) info_text: info::Cache,
     pub(crate) replicas: Vec<Arc<str>>,
+    /// Keys with these beginnings live on another server of the cluster.
+    pub(crate) away: Vec<Vec<u8>>,
 }
 
 impl Server {
@@ -169,6 +171,7 @@ impl Server {
             keeps_backlog: false,
             info_text: info::Cache::default(),
             replicas: Vec::new(),
+            away: Vec::new(),
         }
     }
 

@@ -2,12 +2,17 @@
 //! its types it uses specs, commands and replies.
 
 mod acts;
+mod cluster;
+mod failover;
+mod harm;
 mod keys;
 mod users;
 mod workers;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+
+use lockwatch_model::spec::RedisKind;
 
 use crate::agent::Request;
 use crate::plan::{Plan, address};
@@ -33,8 +38,14 @@ pub(crate) struct World {
     pub(crate) behind: Vec<Vec<VecDeque<Box<Request>>>>,
     /// What reached a frozen server.
     pub(crate) waiting: Vec<Vec<Box<Request>>>,
-    /// The server that workers and users take for the master.
+    /// The server that workers and users take for the master; in a cluster, see `homes`.
     pub(crate) master: usize,
+    /// The server that has the keys of each task.
+    pub(crate) homes: Vec<usize>,
+    /// When they moved there.
+    pub(crate) moved_at: Vec<u64>,
+    /// What each server of a cluster tells of that.
+    pub(crate) layouts: Vec<Vec<usize>>,
     pub(crate) tasks: Vec<Task>,
     /// Between each agent and each server.
     pub(crate) links: Vec<Vec<Link>>,
@@ -122,8 +133,8 @@ pub(crate) struct Task {
     /// When it last did.
     pub(crate) odd_at: u64,
     pub(crate) contends_at: Option<u64>,
-    /// Each instance's claims: when they began, and the newest.
-    pub(crate) claims: BTreeMap<Vec<u8>, (u64, u64)>,
+    /// Each instance's claims.
+    pub(crate) claims: BTreeMap<Vec<u8>, Claiming>,
     /// Who gave the lock back, on which server, and when.
     pub(crate) releases: VecDeque<Release>,
     pub(crate) rng: Rng,
@@ -138,20 +149,35 @@ pub(crate) struct Release {
     pub(crate) who: Vec<u8>,
 }
 
+/// When an instance wrote its claims.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claiming {
+    /// The first one; after a long rest it begins anew.
+    pub(crate) first: u64,
+    pub(crate) newest: u64,
+    /// Since when there was hardly a pause between two.
+    pub(crate) steady: u64,
+}
+
 /// A claim that rests for so long begins anew.
 const CLAIM_RESTS_MS: u64 = 30_000;
+/// Claims of a worker that is well come closer together than this.
+const CLAIM_STEADY_MS: u64 = 3_000;
 
 impl World {
     /// A worker changes its claim.
     pub(crate) fn note_claim(&mut self, task: usize, instance: &[u8]) {
         let now = self.now;
         let claims = &mut self.tasks[task].claims;
-        claims.retain(|_, (_, newest)| *newest + 300_000 > now);
-        let claim = claims.entry(instance.to_vec()).or_insert((now, now));
-        if claim.1 + CLAIM_RESTS_MS < now {
-            claim.0 = now;
+        claims.retain(|_, claim| claim.newest + 300_000 > now);
+        let claim = claims.entry(instance.to_vec()).or_insert(Claiming { first: now, newest: now, steady: now });
+        if claim.newest + CLAIM_RESTS_MS < now {
+            claim.first = now;
         }
-        claim.1 = now;
+        if claim.newest + CLAIM_STEADY_MS < now {
+            claim.steady = now;
+        }
+        claim.newest = now;
     }
 
     /// A worker gives its lock back.
@@ -175,7 +201,7 @@ impl World {
             new.append_only = plan.append_only;
             new.keeps_backlog = plan.servers > 1;
             new.lag_ms = rng.within(0, 30);
-            if let Some(master) = servers.first() {
+            if let Some(master) = servers.first().filter(|_| plan.kind() != RedisKind::Cluster) {
                 new.follows = Some(0);
                 new.history.replication_id = master.history.replication_id;
             }
@@ -189,6 +215,9 @@ impl World {
             behind: (0..agents).map(|_| (0..plan.servers).map(|_| VecDeque::new()).collect()).collect(),
             waiting: (0..plan.servers).map(|_| Vec::new()).collect(),
             master: 0,
+            homes: vec![0; plan.tasks.len()],
+            moved_at: vec![0; plan.tasks.len()],
+            layouts: Vec::new(),
             tasks: (0..plan.tasks.len()).map(|task| Task::new(&plan, task)).collect(),
             links: vec![vec![Link::default(); plan.servers]; agents],
             sentinels: vec![Sentinel { names: 0, reachable: true, fault: 0 }; plan.sentinels],
@@ -215,6 +244,7 @@ impl World {
                 world.beside_keys.insert(key, task);
             }
         }
+        world.lay_out();
         world.list_replicas();
         for (position, step) in world.plan.steps.iter().enumerate() {
             world.queue.push(step.at, Event::Step(position));
@@ -277,7 +307,7 @@ impl World {
         let free = state == LockState::Free;
         let ends_at = self.servers[server].ends_at(key);
         self.tasks[task].past[server].note(state, self.cause, &self.servers[server].clock, at);
-        if server == self.master {
+        if server == self.homes[task] {
             if free {
                 self.contend(task, 2);
             } else if let Some(ends_at) = ends_at {

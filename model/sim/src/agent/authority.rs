@@ -1,17 +1,20 @@
 //! Who decides, from what Sentinels or the servers themselves say. Mirrors `src/sampler/authority.rs`, `sentinel.rs` and `urgency.rs`.
 
+mod cluster;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockwatch_model::input::{Role, SentinelWord, Standing, Topology};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::Reply;
-use lockwatch_model::spec::{RedisIndex, RedisKind};
+use lockwatch_model::spec::{RedisIndex, RedisKind, TaskIndex};
 use lockwatch_model::time::Mono;
 use lockwatch_model::topology::replicated::Lead;
 use lockwatch_model::topology::sentinel::{self, Quorum};
 
-use super::node::Duty;
+use self::cluster::Cluster;
+use super::node::{Duty, Heard};
 use super::{Asked, mono};
 use crate::plan::{Plan as Story, address, sentinel_address};
 use crate::queue::Event;
@@ -24,11 +27,12 @@ const FORMER_MS: u64 = 300_000;
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) nodes: Vec<(usize, Duty)>,
-    /// Nobody decides, and why.
-    pub(super) orphaned: Option<Unknown>,
+    /// Tasks about which nobody decides, and why.
+    pub(super) orphans: Vec<(Vec<TaskIndex>, Unknown)>,
     pub(super) is_told: bool,
     masters: Option<Result<Vec<Arc<str>>, Unknown>>,
     sentinels: Vec<SentinelWord>,
+    uncovered_slots: u32,
 }
 
 impl Plan {
@@ -43,7 +47,7 @@ impl Plan {
             masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
             nodes: self.nodes.iter().map(|(server, _)| address(*server)).collect(),
             sentinels: self.sentinels.clone(),
-            uncovered_slots: 0,
+            uncovered_slots: self.uncovered_slots,
         }
     }
 }
@@ -53,6 +57,11 @@ impl Plan {
 pub(super) struct Authority {
     kind: Kind,
     changed: bool,
+    all: Arc<[TaskIndex]>,
+    /// When each Sentinel, or the cluster, is asked next: what was planned for an earlier instant is void.
+    due: Vec<u64>,
+    asking: Vec<bool>,
+    hurried: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -60,10 +69,15 @@ enum Kind {
     Standalone,
     Replicated(Replicated),
     Sentinel(Sentinels),
+    Cluster(Cluster),
 }
 
-fn duty(decides: bool) -> Duty {
-    Duty { standing: if decides { Standing::Decides } else { Standing::Witness }, owns: true }
+fn duty(decides: bool, all: &Arc<[TaskIndex]>) -> Duty {
+    Duty { standing: if decides { Standing::Decides } else { Standing::Witness }, own: Arc::clone(all) }
+}
+
+fn orphans(all: &[TaskIndex], why: Option<Unknown>) -> Vec<(Vec<TaskIndex>, Unknown)> {
+    why.map(|why| (all.to_vec(), why)).into_iter().collect()
 }
 
 impl Authority {
@@ -71,37 +85,50 @@ impl Authority {
         let (interval_ms, timeout_ms) =
             story.spec.redises.first().map_or((1_000, 3_000), |redis| (redis.interval_ms, redis.timeout_ms));
         let kind = match story.kind() {
-            RedisKind::Standalone | RedisKind::Cluster => Kind::Standalone,
+            RedisKind::Standalone => Kind::Standalone,
+            RedisKind::Cluster => Kind::Cluster(Cluster::new(story, interval_ms, timeout_ms)),
             RedisKind::Replicated => Kind::Replicated(Replicated {
                 lead: Lead::new(story.servers),
                 answered: vec![None; story.servers],
                 silence_ms: timeout_ms + interval_ms * 2,
                 failing: false,
             }),
-            RedisKind::Sentinel => {
-                for sentinel in 0..story.sentinels {
-                    world.queue.push(world.now, Event::Sentinel { agent, life, sentinel, answer: None });
-                }
-                Kind::Sentinel(Sentinels {
-                    quorum: Quorum::new(story.sentinels, interval_ms * QUORUM_INTERVALS),
-                    count: story.sentinels,
-                    interval_ms,
-                    hurry: false,
-                    asking: vec![false; story.sentinels],
-                    master: Err(Unknown::NotReadYet),
-                    newest: None,
-                    former: BTreeMap::new(),
-                    known: Vec::new(),
-                })
-            }
+            RedisKind::Sentinel => Kind::Sentinel(Sentinels {
+                quorum: Quorum::new(story.sentinels, interval_ms * QUORUM_INTERVALS),
+                count: story.sentinels,
+                interval_ms,
+                hurry: false,
+                master: Err(Unknown::NotReadYet),
+                newest: None,
+                former: BTreeMap::new(),
+                known: Vec::new(),
+            }),
         };
-        Authority { kind, changed: true }
+        let asked = match story.kind() {
+            RedisKind::Standalone | RedisKind::Replicated => 0,
+            RedisKind::Sentinel => story.sentinels,
+            RedisKind::Cluster => 1,
+        };
+        for sentinel in 0..asked {
+            world.queue.push(world.now, Event::Sentinel { agent, life, sentinel, answer: None });
+        }
+        let all = (0..).take(story.spec.tasks.len()).map(TaskIndex).collect();
+        Authority {
+            kind,
+            changed: true,
+            all,
+            due: vec![world.now; asked],
+            asking: vec![false; asked],
+            hurried: vec![false; asked],
+        }
     }
 
     /// A server told something, or failed to.
-    pub(super) fn heard(&mut self, server: usize, role: Option<Role>, failed: Option<Unknown>, now: Mono) {
+    pub(super) fn heard(&mut self, server: usize, heard: &Heard, now: Mono) {
+        let Heard { role, failed, moved } = *heard;
         match &mut self.kind {
             Kind::Standalone => {}
+            Kind::Cluster(cluster) => cluster.heard(server, role, failed, moved),
             Kind::Replicated(replicated) => self.changed |= replicated.heard(server, role, failed, now),
             Kind::Sentinel(sentinels) => {
                 let decides = sentinels.master == Ok(server);
@@ -117,6 +144,7 @@ impl Authority {
             Kind::Standalone => None,
             Kind::Replicated(replicated) => replicated.silent_at(),
             Kind::Sentinel(sentinels) => sentinels.next_wake(),
+            Kind::Cluster(cluster) => cluster.next_wake(),
         }
     }
 
@@ -126,56 +154,79 @@ impl Authority {
             return None;
         }
         Some(match &mut self.kind {
-            Kind::Standalone => Plan { nodes: vec![(0, duty(true))], ..Plan::default() },
-            Kind::Replicated(replicated) => replicated.plan(now),
-            Kind::Sentinel(sentinels) => sentinels.plan(now),
+            Kind::Standalone => Plan { nodes: vec![(0, duty(true, &self.all))], ..Plan::default() },
+            Kind::Replicated(replicated) => replicated.plan(now, &self.all),
+            Kind::Sentinel(sentinels) => sentinels.plan(now, &self.all),
+            Kind::Cluster(cluster) => cluster.plan(now),
         })
     }
 
-    /// A Sentinel is to be asked, or has answered.
-    pub(super) fn sentinel(
-        &mut self,
-        position: usize,
-        answer: Option<Asked>,
-        agent: usize,
-        life: u32,
-        world: &mut World,
-    ) {
-        let Kind::Sentinel(sentinels) = &mut self.kind else { return };
+    /// A Sentinel, or the cluster, is to be asked, or has answered.
+    pub(super) fn asked(&mut self, position: usize, answer: Option<Asked>, agent: usize, life: u32, world: &mut World) {
         let now = world.now;
-        match answer {
+        let at = match (&mut self.kind, answer) {
+            (Kind::Standalone | Kind::Replicated(_), _) => return,
             // Time to ask.
-            None => {
-                if !std::mem::replace(&mut sentinels.asking[position], true) {
-                    let told = world.sentinels[position];
-                    let (after, replies) = match told.reachable {
-                        true => (2, Some(replies(told.names, world))),
-                        false => (1_000, None),
-                    };
-                    let answer = Some(Asked { asked: now, replies });
-                    world.queue.push(now + after, Event::Sentinel { agent, life, sentinel: position, answer });
+            (kind, None) => {
+                if self.due[position] > now || self.asking[position] {
+                    return;
                 }
+                self.asking[position] = true;
+                let (after, replies) = match kind {
+                    Kind::Cluster(cluster) => cluster.ask(agent, world),
+                    _ => match world.sentinels[position] {
+                        told if told.reachable => (2, Some(replies(told.names, world))),
+                        _ => (1_000, None),
+                    },
+                };
+                let answer = Some(Asked { asked: now, replies });
+                world.queue.push(now + after, Event::Sentinel { agent, life, sentinel: position, answer });
+                return;
             }
-            Some(Asked { asked, replies }) => {
-                sentinels.asking[position] = false;
+            (Kind::Sentinel(sentinels), Some(Asked { asked, replies })) => {
                 let answer = match replies {
                     Some(replies) => sentinel::decode(&replies),
                     None => Err(Unknown::Timeout),
                 };
                 sentinels.quorum.answered(position, mono(asked), answer);
-                let at = (asked + sentinels.interval_ms).max(now + 1);
-                world.queue.push(at, Event::Sentinel { agent, life, sentinel: position, answer: None });
                 self.changed = true;
+                (asked + sentinels.interval_ms).max(now + 1)
             }
-        }
+            (Kind::Cluster(cluster), Some(Asked { asked, replies })) => {
+                self.changed |= cluster.learn(cluster::decode(replies));
+                (now + cluster.pause_ms()).max(asked + cluster.hurry_ms())
+            }
+        };
+        self.asking[position] = false;
+        let at = if std::mem::take(&mut self.hurried[position]) { now + 1 } else { at };
+        self.ask_at(position, at, agent, life, world);
     }
 
-    /// Asks the Sentinels at once, where somebody said to hurry.
+    fn ask_at(&mut self, position: usize, at: u64, agent: usize, life: u32, world: &mut World) {
+        self.due[position] = at;
+        world.queue.push(at, Event::Sentinel { agent, life, sentinel: position, answer: None });
+    }
+
+    /// Asks at once, where somebody said to hurry.
     pub(super) fn ask_hurriedly(&mut self, agent: usize, life: u32, world: &mut World) {
-        let Kind::Sentinel(sentinels) = &mut self.kind else { return };
-        if std::mem::take(&mut sentinels.hurry) {
-            for sentinel in 0..sentinels.count {
-                world.queue.push(world.now + 1, Event::Sentinel { agent, life, sentinel, answer: None });
+        let (hurry, pause_ms) = match &mut self.kind {
+            Kind::Standalone | Kind::Replicated(_) => return,
+            Kind::Sentinel(sentinels) => (&mut sentinels.hurry, 1),
+            Kind::Cluster(cluster) => {
+                let pause_ms = cluster.hurry_ms();
+                (&mut cluster.hurry, pause_ms)
+            }
+        };
+        if !std::mem::take(hurry) {
+            return;
+        }
+        let at = world.now + pause_ms;
+        for position in 0..self.due.len() {
+            // What is being asked already may be from before; it is asked again after that.
+            if self.asking[position] {
+                self.hurried[position] = true;
+            } else if self.due[position] > at {
+                self.ask_at(position, at, agent, life, world);
             }
         }
     }
@@ -227,7 +278,7 @@ impl Replicated {
         Some(self.answered.get(lead).copied().flatten()?.plus_ms(self.silence_ms))
     }
 
-    fn plan(&mut self, now: Mono) -> Plan {
+    fn plan(&mut self, now: Mono, all: &Arc<[TaskIndex]>) -> Plan {
         if let (Some(at), Ok(lead)) = (self.silent_at(), self.lead.master())
             && at <= now
         {
@@ -235,10 +286,10 @@ impl Replicated {
             self.lead.heard(lead, now, None);
         }
         let lead = self.lead.master();
-        let nodes = (0..self.answered.len()).map(|node| (node, duty(lead == Ok(node)))).collect();
+        let nodes = (0..self.answered.len()).map(|node| (node, duty(lead == Ok(node), all))).collect();
         Plan {
             nodes,
-            orphaned: lead.err(),
+            orphans: orphans(all, lead.err()),
             is_told: lead != Err(Unknown::NotReadYet),
             masters: Some(lead.map(|lead| vec![address(lead)])),
             ..Plan::default()
@@ -253,7 +304,6 @@ struct Sentinels {
     count: usize,
     interval_ms: u64,
     hurry: bool,
-    asking: Vec<bool>,
     master: Result<usize, Unknown>,
     newest: Option<usize>,
     former: BTreeMap<usize, Mono>,
@@ -261,7 +311,7 @@ struct Sentinels {
 }
 
 impl Sentinels {
-    fn plan(&mut self, now: Mono) -> Plan {
+    fn plan(&mut self, now: Mono, all: &Arc<[TaskIndex]>) -> Plan {
         let number = |host: &str| host.rsplit('.').next().and_then(|last| last.parse::<usize>().ok()?.checked_sub(1));
         let master = self.quorum.master(now).and_then(|named| number(&named.host).ok_or(Unknown::ForeignAddress));
         let unheard = (0..self.count).any(|sentinel| self.quorum.word(sentinel).is_none());
@@ -285,7 +335,7 @@ impl Sentinels {
                 true
             }
         });
-        let nodes = known.iter().map(|server| (*server, duty(master == Ok(*server)))).collect();
+        let nodes = known.iter().map(|server| (*server, duty(master == Ok(*server), all))).collect();
         self.master = match master {
             Err(_) if early => Err(Unknown::NotReadYet),
             other => other,
@@ -297,10 +347,11 @@ impl Sentinels {
         };
         Plan {
             nodes,
-            orphaned: if early { None } else { master.err() },
+            orphans: if early { Vec::new() } else { orphans(all, master.err()) },
             is_told: !early,
             masters: Some(self.master.map(|master| vec![address(master)])),
             sentinels: (0..self.count).map(word).collect(),
+            ..Plan::default()
         }
     }
 

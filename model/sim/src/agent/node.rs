@@ -1,13 +1,15 @@
 //! One server of a redis: its connection, when it is asked what, and what comes of that. Mirrors `src/sampler/node.rs`, without
 //! what only a cluster needs.
 
+mod greeting;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use lockwatch_model::accept::{Caps, RoleCheck, Timing};
+use lockwatch_model::accept::{Caps, Timing};
 use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reading::Unknown;
+use lockwatch_model::reading::{ClaimsReading, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown};
 use lockwatch_model::reply::Reply;
 use lockwatch_model::schedule::{Batch, Schedule, Watched};
 use lockwatch_model::spec::{RedisKind, RedisSpec, TaskIndex, TaskSpec};
@@ -16,21 +18,18 @@ use lockwatch_model::time::{AgentWall, Mono};
 use super::link::Link;
 use super::question::{Answer, Question};
 use super::{BatchTruth, Out, PartTruth, Request};
-use crate::queue::Event;
-use crate::world::{Cut, World};
+use crate::world::World;
 
 const FLIGHTS: usize = 4;
 const ROUNDS: u8 = 4;
 const REPLICA_EVERY: u64 = 5;
-/// Longest time for connecting.
-const DIAL_MS: u64 = 1_000;
 
 /// What a server is asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Duty {
     pub(super) standing: Standing,
-    /// Tasks are read here at all.
-    pub(super) owns: bool,
+    /// Tasks whose lock is read here.
+    pub(super) own: Arc<[TaskIndex]>,
 }
 
 /// See above.
@@ -83,6 +82,8 @@ enum What {
 pub(super) struct Heard {
     pub(super) role: Option<Role>,
     pub(super) failed: Option<Unknown>,
+    /// A key is not where it was thought to be.
+    pub(super) moved: bool,
 }
 
 impl Node {
@@ -99,7 +100,7 @@ impl Node {
             interval_ms: redis.interval_ms,
             timeout_ms: redis.timeout_ms,
             has_others: redis.kind != RedisKind::Standalone,
-            duty: Duty { standing: Standing::Witness, owns: false },
+            duty: Duty { standing: Standing::Witness, own: Arc::default() },
             schedule: Schedule::new(Vec::new(), redis.interval_ms, now),
             role: None,
             pulse_at: now,
@@ -119,14 +120,19 @@ impl Node {
         self.link.connection()
     }
 
-    pub(super) fn assign(&mut self, duty: Duty, now: Mono) {
-        if self.duty == duty {
+    pub(super) fn assign(&mut self, duty: &Duty, now: Mono) {
+        if self.duty == *duty {
             return;
         }
-        let old = std::mem::replace(&mut self.duty, duty);
-        if old.standing != duty.standing {
+        let old = std::mem::replace(&mut self.duty, duty.clone());
+        if old.standing != self.duty.standing {
             self.begin_anew(now);
-        } else if old.owns != duty.owns {
+        } else if old.own != self.duty.own {
+            for Flight { what, .. } in self.flights.iter_mut().chain(&mut self.opening) {
+                if let What::Scheduled(batch) = what {
+                    batch.detach();
+                }
+            }
             self.schedule.change(self.watched(), now);
         }
     }
@@ -146,14 +152,16 @@ impl Node {
     }
 
     fn watched(&self) -> Vec<Watched> {
-        if !self.duty.owns {
-            return Vec::new();
-        }
         let watched = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| Watched {
             proves_holders: self.has_others,
             ..Watched::new(*task, spec)
         };
-        self.specs.iter().map(watched).collect()
+        self.specs.iter().filter(|(task, _)| self.owns(*task)).map(watched).collect()
+    }
+
+    /// Whether the lock of a task is read here.
+    fn owns(&self, task: TaskIndex) -> bool {
+        self.duty.own.contains(&task)
     }
 
     /// Does all that is due now.
@@ -273,98 +281,6 @@ impl Node {
         super::send(request, world);
     }
 
-    fn dial(&mut self, world: &mut World, out: &mut Out) {
-        let dial = world.id();
-        let opening = match self.caps.filter(|_| self.lost == Some(Unknown::Timeout)) {
-            Some(caps) => self.schedule.due(out.now).map(|batch| (self.reads(&batch, caps), batch, caps)),
-            None => None,
-        };
-        let opening =
-            opening.map(|(reads, batch, caps)| self.flight(What::Scheduled(batch), reads, caps, 1, world, out));
-        self.link.dial(dial, out.now);
-        let (server, agent, life) = (self.server, out.agent, out.life);
-        let (now, delay) = (world.now, world.links[agent][server].each_way_ms);
-        let ended = |outcome| Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() };
-        let health = world.servers[server].health;
-        use crate::server::Health;
-        let (after, outcome) = match (world.links[agent][server].cut, health) {
-            (Some(Cut::Silently), _) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
-            (Some(Cut::Loudly), _) | (_, Health::Down) => (delay * 2, Err(Unknown::Connect)),
-            _ if delay * 2 > DIAL_MS.min(self.timeout_ms) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
-            (_, Health::Frozen) => (self.timeout_ms, Err(Unknown::Timeout)),
-            (_, Health::Loading) => (delay * 4 + 1, Err(Unknown::Loading)),
-            (_, Health::Busy) => (delay * 4 + 1, Err(Unknown::Busy)),
-            _ if world.servers[server].refuses == Some("noauth") => (delay * 4 + 1, Err(Unknown::Auth)),
-            _ if world.servers[server].refuses.is_some() => (delay * 4 + 1, Err(Unknown::MaxClients)),
-            _ => (delay * 4 + 1, Ok(())),
-        };
-        // A greeting is a batch of replies like any other.
-        let link = &mut world.links[agent][server];
-        let (after, outcome) = match outcome {
-            Ok(()) if link.tears && world.rng.percent(50) => (after, Err(Unknown::Closed)),
-            Ok(()) if link.drops => {
-                link.dropped = !link.dropped;
-                if link.dropped { (self.timeout_ms, Err(Unknown::Timeout)) } else { (after, Ok(())) }
-            }
-            other => (after, other),
-        };
-        match (opening, outcome) {
-            // The greeting and the first batch share their fate.
-            (Some((flight, mut request)), Ok(())) => {
-                request.connection = u64::MAX;
-                request.dial = Some(dial);
-                self.opening = Some(flight);
-                world.queue.push(now + delay * 3 + 1, Event::Request(request));
-            }
-            (Some((flight, _)), outcome) => {
-                self.opening = Some(flight);
-                world.queue.push(now + after, ended(outcome));
-            }
-            (None, outcome) => world.queue.push(now + after, ended(outcome)),
-        }
-    }
-
-    /// A dial is over.
-    pub(super) fn greeted(
-        &mut self,
-        dial: u64,
-        outcome: Result<(), Unknown>,
-        opened: Vec<(u64, Reply)>,
-        world: &mut World,
-        out: &mut Out,
-    ) -> Heard {
-        if !self.link.dialling(dial) {
-            return Heard::default();
-        }
-        let opening = self.opening.take();
-        if let Err(why) = outcome {
-            out.news(&self.address, NodeNewsKind::Failed { why });
-            return self.lose(opening, why, world, out);
-        }
-        let server = &world.servers[self.server];
-        let caps = Caps { pexpiretime: server.has_pexpiretime, role: RoleCheck::Role, info: true, sharded: false };
-        let role = Some(if server.follows.is_none() { Role::Master } else { Role::Replica });
-        self.lost = None;
-        let connection = world.id();
-        self.link.made(connection, out.now);
-        self.process = world.lives[self.server];
-        self.inbound.clear();
-        self.stale.clear();
-        out.news(&self.address, NodeNewsKind::Connected { version: Some("7.0.15".into()), role });
-        let as_before = self.caps.replace(caps) == Some(caps);
-        match opening {
-            Some(flight) if as_before && !opened.is_empty() => {
-                let replies = opened.into_iter().map(|(_, reply)| reply).collect();
-                self.landed(flight, replies, true, world, out)
-            }
-            Some(flight) => {
-                self.broken(&flight.what);
-                Heard { role, ..Heard::default() }
-            }
-            None => Heard { role, ..Heard::default() },
-        }
-    }
-
     /// Replies have come over the connection.
     pub(super) fn arrived(
         &mut self,
@@ -407,7 +323,7 @@ impl Node {
     fn landed(&mut self, flight: Flight, replies: Vec<Reply>, own: bool, world: &mut World, out: &mut Out) -> Heard {
         let Flight { number, what, question, round, sent, sent_wall, truth } = flight;
         let timing = Timing { sent, received: out.now, sent_wall, timeout_ms: self.timeout_ms };
-        let tasks = question.tasks();
+        let tasks = self.own_of(question.tasks());
         let told = out.take_truth(number, own);
         match question.decode(timing, &replies) {
             Ok(answer) => self.believe(what, round, timing, answer, truth, told, world, out),
@@ -418,7 +334,7 @@ impl Node {
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
                 if self.link.survives(why, out.now) {
                     self.finished(&what);
-                    return Heard { role, failed: Some(why) };
+                    return Heard { role, failed: Some(why), ..Heard::default() };
                 }
                 self.broken(&what);
                 Heard { role, ..self.lose(None, why, world, out) }
@@ -439,8 +355,12 @@ impl Node {
         out: &mut Out,
     ) -> Heard {
         self.link.succeeded(timing.received);
-        let Answer { vouch, done, again } = answer;
-        let heard = Heard { role: Some(vouch.role), ..Heard::default() };
+        let Answer { vouch, mut done, mut again } = answer;
+        // Tasks may have gone to another server meanwhile, which has perhaps answered already.
+        done.retain(|(task, _)| self.owns(*task));
+        again.retain(|(task, _)| self.owns(*task));
+        let moved = self.duty.standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
+        let heard = Heard { role: Some(vouch.role), failed: None, moved };
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         if self.duty.standing == Standing::Decides {
             for (task, reading) in &done {
@@ -482,7 +402,7 @@ impl Node {
         let all: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();
         for Flight { what, question, sent, .. } in all {
             self.broken(&what);
-            let tasks = question.tasks();
+            let tasks = self.own_of(question.tasks());
             out.failed(
                 Some((self.server, &self.address)),
                 self.duty.standing,
@@ -504,6 +424,11 @@ impl Node {
         }
     }
 
+    fn own_of(&self, mut tasks: Vec<TaskIndex>) -> Vec<TaskIndex> {
+        tasks.retain(|task| self.owns(*task));
+        tasks
+    }
+
     fn broken(&mut self, what: &What) {
         if let What::Scheduled(batch) = what {
             self.schedule.broken(batch);
@@ -515,4 +440,16 @@ impl Node {
             self.schedule.finished(batch);
         }
     }
+}
+
+/// Whether a reading shows that a key is not where it was thought to be.
+fn has_moved(reading: &TaskReading) -> bool {
+    let TaskReading { lock, beside, .. } = reading;
+    let all = [
+        if let LockReading::Unknown(why) = lock { Some(why) } else { None },
+        if let Some(SwitchesReading::Unknown(why)) = &beside.switches { Some(why) } else { None },
+        if let Some(ProgressReading::Unknown(why)) = &beside.progress { Some(why) } else { None },
+        if let Some(ClaimsReading::Unknown(why)) = &beside.claims { Some(why) } else { None },
+    ];
+    all.into_iter().flatten().any(|why| matches!(why, Unknown::Moved | Unknown::ClusterDown))
 }

@@ -67,6 +67,8 @@ pub(crate) struct PartTruth {
     pub(crate) says: Says,
     /// Everything beside the lock was changed while it was read.
     pub(crate) mixed: bool,
+    /// The keys went to another server while they were read.
+    pub(crate) moved: bool,
     pub(crate) progress: Option<Option<Vec<u8>>>,
     pub(crate) claims: Option<Vec<(Vec<u8>, Vec<u8>)>>,
 }
@@ -234,7 +236,8 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
     let now = world.now;
     world.tasks[task].past[server].settle(&world.servers[server].clock, now);
     let state = &world.servers[server];
-    let allowed = |key: &[u8]| state.forbids.as_deref().is_none_or(|ending| !key.ends_with(ending));
+    let moved = |key: &[u8]| state.away.iter().any(|tag| key.starts_with(tag));
+    let allowed = |key: &[u8]| state.forbids.as_deref().is_none_or(|ending| !key.ends_with(ending)) && !moved(key);
     let keys = &world.tasks[task].keys;
     let lock = allowed(&keys.lock).then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].redisson)]);
     let readable = keys.switches.iter().all(|key| allowed(key));
@@ -263,6 +266,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         switches: readable.then(|| world.switches(server, task)),
         says: world.says(server, task),
         mixed: false,
+        moved: false,
         progress,
         claims,
     }
@@ -275,12 +279,14 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
     if began_at == world.now {
         return;
     }
+    let moved = world.moved_at[task] > began_at;
     let now = capture(world, server, task);
     let states: Vec<LockState> =
         world.tasks[task].past[server].between(began_at, world.now).map(|since| since.state.clone()).collect();
     let part = &mut truth.parts[position];
     part.ended_at = world.now;
     part.clock = now.clock;
+    part.moved = moved;
     if let (Some(lock), Some(last)) = (&mut part.lock, &now.lock) {
         lock.extend(states);
         lock.extend(last.iter().cloned());

@@ -94,7 +94,7 @@ impl Oracle {
                     .filter(|it| it.cause == Cause::Expired)
                     .map(|it| it.at)
                     .last();
-                let newest = facts.claims.get(who).map(|(_, newest)| *newest);
+                let newest = facts.claims.get(who).map(|claim| claim.newest);
                 newest.zip(over).is_none_or(|(newest, over)| newest >= over)
             }
             LossSign::Progress => {

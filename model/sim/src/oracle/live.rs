@@ -1,6 +1,7 @@
 //! Liveness: what is really so, and can be seen, must be said in time. Here the truth itself counts, not what was read.
 
 use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::spec::RedisKind;
 use lockwatch_model::time::Mono;
 
 use super::Oracle;
@@ -18,13 +19,20 @@ const ANSWER_MS: u64 = 150;
 impl Oracle {
     /// How long the way to a server must have been good before everything counts as visible: a dial that began while it was
     /// not may run into its timeout, the next one may wait for the longest pause, and then comes the first tick, and another.
-    fn recovery_ms(&self) -> u64 {
+    pub(super) fn recovery_ms(&self) -> u64 {
         self.timeout_ms + LONGEST_MS + 2 * self.interval_ms + 1_100
     }
 
     /// Since when this agent can see the server that decides; `None`: it cannot.
-    fn visible_since(&self, world: &World) -> Option<u64> {
-        let server = world.master;
+    fn visible_since(&self, task: usize, world: &World) -> Option<u64> {
+        let server = world.homes[task];
+        if self.kind == RedisKind::Cluster {
+            // Whoever asks in vain asks for the layout at once; who was not asked hears of it at the next turn.
+            let laid_out = world.moved_at[task] + 6 * self.interval_ms + self.timeout_ms;
+            let others = (0..world.servers.len()).map(|other| world.clean_since(self.agent, other));
+            let clean = others.collect::<Option<Vec<u64>>>()?.into_iter().max()?;
+            return Some(clean.max(laid_out).max(world.settled_at).max(self.began));
+        }
         let (since, _) = world.rulers.last().copied().unwrap_or_default();
         // After a failover there are two masters for a while, and Sentinels are asked: only a long calm counts.
         let quiet = if world.servers.len() > 1 { 20_000 } else { 0 };
@@ -37,9 +45,9 @@ impl Oracle {
 
     pub(super) fn check_live(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
         self.check_split_due(task, view, world);
-        let Some(visible) = self.visible_since(world) else { return };
+        let Some(visible) = self.visible_since(task, world) else { return };
         let now = at.0 - MONO_MS;
-        let server = world.master;
+        let server = world.homes[task];
         let real = &world.tasks[task];
         let Some(lock) = real.past[server].newest() else { return };
         let expired = lock.state.deadline().is_some_and(|deadline| world.servers[server].clock.at(now) >= deadline);

@@ -48,6 +48,8 @@ struct Hold {
     deadline: Option<i64>,
     first: Mono,
     renewed: bool,
+    /// Nobody looked for too long when it began.
+    unseen: bool,
 }
 
 /// See above.
@@ -61,10 +63,20 @@ pub(super) struct Reference {
     wanted_since: Option<Mono>,
     wanted_newest: Option<Mono>,
     unbroken: Option<Mono>,
+    /// The gap that the newest reading ended.
+    ended: Option<Handover>,
     unwanted: Option<(Mono, Mono)>,
     pub(super) progress: Progress,
     /// It cannot be told what the readings proved; until everything begins anew.
     pub(super) unsure: bool,
+}
+
+/// A gap that ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Handover {
+    pub(super) ms: u64,
+    /// The hold that ended it began while nobody looked.
+    pub(super) unseen: bool,
 }
 
 /// The progress as the readings found it.
@@ -83,6 +95,11 @@ impl Reference {
         self.gap.map_or(0, |(ms, _)| ms)
     }
 
+    /// The gap that the newest reading ended; `None`: it ended none, or it cannot be told.
+    pub(super) fn ended(&self) -> Option<Handover> {
+        self.ended
+    }
+
     pub(super) fn unwanted_ms(&self) -> u64 {
         self.unwanted.map_or(0, |(since, newest)| newest.since_ms(since))
     }
@@ -92,17 +109,17 @@ impl Reference {
     }
 
     /// Whether the newest answer found the lock free, and a second one too.
-    #[allow(dead_code, reason = "for looking at a run by hand")]
     pub(super) fn free(&self) -> bool {
         self.confirmed
     }
 
     /// A reading of lock and switches that was asked for at `at`.
     pub(super) fn read(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
+        self.ended = None;
         self.read_wanted(at, wanted, limits);
         match found {
             Found::Nothing => return,
-            Found::Held { holders, deadline } => self.read_held(at, holders, *deadline),
+            Found::Held { holders, deadline } => self.read_held(at, holders, *deadline, limits),
             Found::Free => self.read_free(at, limits),
         }
         if wanted != Says::No {
@@ -136,7 +153,7 @@ impl Reference {
         }
     }
 
-    fn read_held(&mut self, at: Mono, holders: &[(Vec<u8>, u32)], deadline: Option<i64>) {
+    fn read_held(&mut self, at: Mono, holders: &[(Vec<u8>, u32)], deadline: Option<i64>, limits: Limits) {
         (self.free_first, self.confirmed) = (None, false);
         let stays = |hold: &Hold| hold.holders.iter().any(|(who, _)| holders.iter().any(|(other, _)| who == other));
         match &mut self.hold {
@@ -148,7 +165,10 @@ impl Reference {
                 hold.holders = holders.to_vec();
                 hold.deadline = deadline;
             }
-            _ => self.hold = Some(Hold { holders: holders.to_vec(), deadline, first: at, renewed: false }),
+            _ => {
+                let unseen = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
+                self.hold = Some(Hold { holders: holders.to_vec(), deadline, first: at, renewed: false, unseen });
+            }
         }
     }
 
@@ -167,6 +187,8 @@ impl Reference {
             let settled =
                 self.hold.as_ref().is_some_and(|hold| hold.renewed || at.since_ms(hold.first) >= limits.settle_ms);
             if settled {
+                let (unseen, ms) = (self.hold.as_ref().is_some_and(|hold| hold.unseen), self.gap_ms());
+                self.ended = (!self.unsure).then_some(Handover { ms, unseen });
                 self.gap = None;
                 self.unsure = false;
             } else if let Some((_, newest)) = &mut self.gap {

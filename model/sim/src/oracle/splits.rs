@@ -1,11 +1,9 @@
-//! Two holders: whoever is said to be one of them must really have lived with the lock beside the other; and a split that the
-//! evidence proves beyond doubt must be said.
+//! Two holders: whoever is said to be one of them must really have lived with the lock beside the other.
 
 use lockwatch_model::event::{Party, SplitKind};
-use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::spec::RedisKind;
 
-use super::{Answer, Oracle};
+use super::Oracle;
 use crate::truth::{Cause, LockState, What};
 use crate::world::World;
 
@@ -17,9 +15,9 @@ pub(super) fn rivals(world: &World, server: usize) -> bool {
 /// A hold that was surely lost, as the readings show, until its deadline.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
-    lost: Option<(Vec<u8>, i64, usize)>,
+    pub(super) lost: Option<(Vec<u8>, i64, usize)>,
     /// Somebody else holds it before that: this must be said by now.
-    due: bool,
+    pub(super) due: bool,
 }
 
 impl Oracle {
@@ -69,29 +67,6 @@ impl Oracle {
         }
     }
 
-    /// Splits that must be said.
-    pub(super) fn check_split_due(&mut self, task: usize, view: &TaskView, world: &World) {
-        let facts = &self.tasks[task];
-        let says = |kind| view.splits.iter().any(|split| split.kind == kind);
-        let several =
-            |last: &Answer| matches!(last.states.as_slice(), [LockState::Held { holders, .. }] if holders.len() > 1);
-        if facts.last.as_ref().is_some_and(several) && view.held.is_some() && !says(SplitKind::Holders) {
-            self.blame(world, "split", format!("{}: two holders are in the lock, and it is not said", view.spec.name));
-            return;
-        }
-        if facts.overlap.due && view.held.is_some() && !says(SplitKind::Overlap) {
-            let who = facts.overlap.lost.as_ref().map(|(who, ..)| String::from_utf8_lossy(who).into_owned());
-            self.blame(
-                world,
-                "split",
-                format!(
-                    "{}: the hold of {who:?} was lost, somebody else holds the lock, and no overlap is said",
-                    view.spec.name
-                ),
-            );
-        }
-    }
-
     /// A split began, as the agent says.
     pub(super) fn check_split(&mut self, task: usize, kind: SplitKind, parties: &[Party], world: &World) {
         let facts = &self.tasks[task];
@@ -106,9 +81,7 @@ impl Oracle {
                 let spans: Vec<_> =
                     parties.iter().map(|party| real.claims.get(&party.holder.client).copied()).collect();
                 spans.windows(2).all(|pair| match pair {
-                    [Some((first, newest)), Some((other_first, other_newest))] => {
-                        first.max(other_first) <= newest.min(other_newest)
-                    }
+                    [Some(one), Some(other)] => one.first.max(other.first) <= one.newest.min(other.newest),
                     _ => false,
                 })
             }
@@ -151,7 +124,7 @@ impl Oracle {
             };
             let held_at = of(who, world);
             let given_back = real.releases.iter().rev().find(|release| release.who == *who).map(|release| release.at);
-            let works = real.claims.get(who).is_some_and(|(_, claimed)| *claimed + 30_000 > world.now);
+            let works = real.claims.get(who).is_some_and(|claim| claim.newest + 30_000 > world.now);
             works || given_back.is_none_or(|given| held_at.is_some_and(|held| held > given))
         })
     }

@@ -102,6 +102,10 @@ impl Server {
             Health::Busy => return Some(error("BUSY", "Redis is busy running a script.")),
             _ => {}
         }
+        let moved = |word: &Vec<u8>| self.away.iter().any(|tag| word.starts_with(tag));
+        if !always && !self.away.is_empty() && words.get(1).is_some_and(moved) {
+            return Some(error("MOVED", "1234 10.0.0.9:6379"));
+        }
         let ending = self.forbids.as_deref()?;
         let named = words.iter().skip(1).any(|word| word.ends_with(ending));
         (named && name != b"ECHO").then(|| error("NOPERM", "No permissions to access a key"))

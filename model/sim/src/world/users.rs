@@ -107,7 +107,7 @@ impl World {
 
     /// Writes what a user wishes, if the server takes it.
     pub(super) fn write_switch(&mut self, task: usize, number: usize) {
-        let server = self.master;
+        let server = self.homes[task];
         let (now, on) = (self.now, self.tasks[task].wishes[number]);
         let Some(wanted) = self.plan.spec.tasks[task].wanted.clone() else { return };
         if !self.servers[server].writable() {
@@ -143,7 +143,7 @@ impl World {
 
     /// Removes a user's switch.
     pub(super) fn remove_switch(&mut self, task: usize, number: usize) {
-        let (server, now) = (self.master, self.now);
+        let (server, now) = (self.homes[task], self.now);
         if !self.servers[server].writable() {
             return;
         }
@@ -166,7 +166,7 @@ impl World {
 
     /// Writes something that says neither on nor off.
     pub(super) fn garble_switch(&mut self, task: usize, number: usize) {
-        let (server, now) = (self.master, self.now);
+        let (server, now) = (self.homes[task], self.now);
         if !self.servers[server].writable() {
             return;
         }

@@ -112,7 +112,7 @@ impl Worker {
 impl World {
     /// The server that a worker talks to, if that takes writes.
     fn server_of(&self, task: usize, worker: usize) -> Option<usize> {
-        let server = self.tasks[task].workers[worker].sticks_to.unwrap_or(self.master);
+        let server = self.tasks[task].workers[worker].sticks_to.unwrap_or(self.homes[task]);
         self.servers[server].writable().then_some(server)
     }
 

@@ -1,0 +1,198 @@
+//! A cluster: each master decides about the keys in its slots. Mirrors `src/sampler/authority/cluster.rs` and, in what comes of it,
+//! `src/sampler/seeker.rs`. Everything that belongs to a task shares a slot here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lockwatch_model::input::{Role, Standing};
+use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::Reply;
+use lockwatch_model::spec::TaskIndex;
+use lockwatch_model::time::Mono;
+use lockwatch_model::topology::cluster::{self, SLOTS, SlotMap, slot};
+
+use super::{Duty, FORMER_MS, Plan};
+use crate::plan::{Plan as Story, address};
+use crate::server::Health;
+use crate::world::World;
+
+/// Without a reason to hurry, the layout is asked for once in so many intervals.
+const EVERY: u64 = 5;
+/// However many reasons to hurry there are, at most so often in an interval.
+const HURRIES: u64 = 10;
+
+/// What is known of the cluster.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    map: Result<SlotMap, Unknown>,
+    /// Who had a slot before, and until when it is looked at.
+    former: BTreeMap<u16, (usize, Mono)>,
+    moved: Vec<(u16, usize)>,
+    deciding: BTreeSet<usize>,
+    /// The slot of each task.
+    slots: Vec<u16>,
+    pub(super) hurry: bool,
+    pub(super) interval_ms: u64,
+    timeout_ms: u64,
+}
+
+impl Cluster {
+    pub(super) fn new(story: &Story, interval_ms: u64, timeout_ms: u64) -> Cluster {
+        Cluster {
+            map: Err(Unknown::NotReadYet),
+            former: BTreeMap::new(),
+            moved: Vec::new(),
+            deciding: BTreeSet::new(),
+            slots: story.spec.tasks.iter().map(|task| slot(&task.lock.key)).collect(),
+            hurry: false,
+            interval_ms,
+            timeout_ms,
+        }
+    }
+
+    /// How long the next question may wait after this answer.
+    pub(super) fn pause_ms(&self) -> u64 {
+        let calm = self.map.as_ref().is_ok_and(|map| map.uncovered() == 0);
+        if calm { self.interval_ms * EVERY } else { self.interval_ms }
+    }
+
+    pub(super) fn hurry_ms(&self) -> u64 {
+        self.interval_ms / HURRIES
+    }
+
+    /// What the servers that can be reached tell, and when: the layout that most of them know.
+    pub(super) fn ask(&self, agent: usize, world: &World) -> (u64, Option<Vec<Reply>>) {
+        let reached: Vec<usize> = (0..world.servers.len())
+            .filter(|server| {
+                let (told, link) = (&world.servers[*server], &world.links[agent][*server]);
+                let serves = told.health == Health::Up && told.refuses.is_none();
+                serves && link.cut.is_none() && link.each_way_ms * 4 < self.interval_ms
+            })
+            .collect();
+        let votes = |server: usize| reached.iter().filter(|it| world.layouts[**it] == world.layouts[server]).count();
+        match reached.iter().copied().max_by_key(|server| (votes(*server), usize::MAX - *server)) {
+            Some(server) => (2, Some(layout(server, world))),
+            None => (self.timeout_ms, None),
+        }
+    }
+
+    /// Takes in a layout. One that is not told leaves the newest in force.
+    pub(super) fn learn(&mut self, told: Result<SlotMap, Unknown>) -> bool {
+        if self.map == told || (told.is_err() && self.map.is_ok()) {
+            return false;
+        }
+        if let (Ok(new), Ok(old)) = (&told, &self.map)
+            && !old.same_owners(new)
+        {
+            let owner = |map: &SlotMap, slot: u16| map.owner(slot).and_then(|owner| number(&owner.host));
+            let owners = (0..SLOTS).filter_map(|slot| Some((slot, owner(old, slot)?)));
+            self.moved.extend(owners.filter(|(slot, before)| owner(new, *slot) != Some(*before)));
+        }
+        self.map = told;
+        true
+    }
+
+    pub(super) fn heard(&mut self, server: usize, role: Option<Role>, failed: Option<Unknown>, moved: bool) {
+        let deposed = failed.is_some() || role == Some(Role::Replica);
+        self.hurry |= moved || (deposed && self.deciding.contains(&server));
+    }
+
+    pub(super) fn next_wake(&self) -> Option<Mono> {
+        self.former.values().map(|(_, until)| *until).min()
+    }
+
+    pub(super) fn plan(&mut self, now: Mono) -> Plan {
+        let until = now.plus_ms(FORMER_MS);
+        self.former.extend(self.moved.drain(..).map(|(slot, before)| (slot, (before, until))));
+        self.former.retain(|_, (_, until)| *until > now);
+        let all = (0..self.slots.len()).map(index);
+        let map = match &self.map {
+            Ok(map) => map,
+            Err(why) => {
+                let told = *why != Unknown::NotReadYet;
+                let orphans = if told { vec![(all.collect(), *why)] } else { Vec::new() };
+                return Plan { orphans, is_told: told, masters: Some(Err(*why)), ..Plan::default() };
+            }
+        };
+        let mut own: BTreeMap<usize, Vec<TaskIndex>> = BTreeMap::new();
+        let mut witnessed: BTreeMap<usize, Vec<TaskIndex>> = BTreeMap::new();
+        let mut unserved = Vec::new();
+        for (task, slot) in self.slots.iter().enumerate() {
+            let at = map.owner(*slot).and_then(|owner| number(&owner.host));
+            if let Some((former, _)) = self.former.get(slot).filter(|(former, _)| at != Some(*former)) {
+                witnessed.entry(*former).or_default().push(index(task));
+            }
+            match at {
+                Some(at) => own.entry(at).or_default().push(index(task)),
+                None => unserved.push(index(task)),
+            }
+        }
+        self.deciding = own.keys().copied().collect();
+        let masters = map.masters();
+        let masters: BTreeSet<usize> = masters.iter().filter_map(|master| number(&master.host)).collect();
+        let known: BTreeSet<usize> = masters.iter().chain(own.keys()).chain(witnessed.keys()).copied().collect();
+        let mut duty = |server: usize| match own.remove(&server) {
+            Some(own) => Duty { standing: Standing::Decides, own: own.into() },
+            None => Duty { standing: Standing::Witness, own: witnessed.remove(&server).unwrap_or_default().into() },
+        };
+        Plan {
+            nodes: known.into_iter().map(|server| (server, duty(server))).collect(),
+            orphans: if unserved.is_empty() { Vec::new() } else { vec![(unserved, Unknown::ClusterDown)] },
+            is_told: true,
+            masters: Some(Ok(self.deciding.iter().map(|server| address(*server)).collect())),
+            sentinels: Vec::new(),
+            uncovered_slots: map.uncovered(),
+        }
+    }
+}
+
+/// What an answer says, or why there is none.
+pub(super) fn decode(replies: Option<Vec<Reply>>) -> Result<SlotMap, Unknown> {
+    cluster::decode(&replies.ok_or(Unknown::Connect)?, "10.0.0.1")
+}
+
+fn index(task: usize) -> TaskIndex {
+    TaskIndex(u32::try_from(task).unwrap_or(u32::MAX))
+}
+
+fn number(host: &str) -> Option<usize> {
+    host.rsplit('.').next()?.parse::<usize>().ok()?.checked_sub(1)
+}
+
+/// The layout as a server knows it: `CLUSTER SHARDS` where it has that, which also tells who failed, else `CLUSTER SLOTS`.
+fn layout(server: usize, world: &World) -> Vec<Reply> {
+    let mut owners: Vec<usize> = (0..SLOTS).map(|slot| world.first_home(slot)).collect();
+    for (task, home) in world.tasks.iter().zip(&world.layouts[server]) {
+        owners[usize::from(slot(&task.keys.lock))] = *home;
+    }
+    let mut ranges: Vec<(i64, i64, usize)> = Vec::new();
+    for (slot, owner) in (0..).zip(owners) {
+        match ranges.last_mut() {
+            Some((_, last, same)) if *same == owner => *last = slot,
+            _ => ranges.push((slot, slot, owner)),
+        }
+    }
+    let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
+    let host = |server: usize| text(address(server).split_once(':').map_or("", |(host, _)| host));
+    if !world.servers[server].has_pexpiretime {
+        let told = |(first, last, owner): (i64, i64, usize)| {
+            let server = Reply::Array(vec![host(owner), Reply::Int(6_379), text("id")]);
+            Reply::Array(vec![Reply::Int(first), Reply::Int(last), server])
+        };
+        return vec![Reply::Array(ranges.into_iter().map(told).collect())];
+    }
+    let shard = |owner: usize| {
+        let own = ranges.iter().filter(|(_, _, other)| *other == owner);
+        let slots = own.flat_map(|(first, last, _)| [Reply::Int(*first), Reply::Int(*last)]).collect();
+        let health = if world.servers[owner].health == Health::Down { "fail" } else { "online" };
+        let node = vec![
+            (text("id"), text("id")),
+            (text("port"), Reply::Int(6_379)),
+            (text("endpoint"), host(owner)),
+            (text("role"), text("master")),
+            (text("health"), text(health)),
+        ];
+        let node = node.into_iter().flat_map(|(name, value)| [name, value]).collect();
+        Reply::Array(vec![text("slots"), Reply::Array(slots), text("nodes"), Reply::Array(vec![Reply::Array(node)])])
+    };
+    vec![Reply::Array((0..world.servers.len()).map(shard).collect())]
+}

@@ -1,0 +1,110 @@
+//! Two holders that are proven beyond doubt, and that the agent could see: a split must be said.
+
+use lockwatch_model::event::SplitKind;
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::spec::RedisKind;
+
+use super::{Answer, Oracle};
+use crate::truth::LockState;
+use crate::world::World;
+
+/// Claims are written each 2 s. Both must be seen alive, and change twice after that: four of them, an interval each to be seen,
+/// and some time for the answers.
+const CLAIMS_MS: u64 = 8_000 + ANSWER_MS;
+/// Two rounds in which others may have their turn.
+const ANSWER_MS: u64 = 300;
+/// A hold that was held for so long by a worker is no phantom, whatever the rule for that is.
+const PROVEN_MS: u64 = 6_000;
+
+impl Oracle {
+    /// Splits that must be said.
+    pub(super) fn check_split_due(&mut self, task: usize, view: &TaskView, world: &World) {
+        let facts = &self.tasks[task];
+        let says = |kind| view.splits.iter().any(|split| split.kind == kind);
+        let several =
+            |last: &Answer| matches!(last.states.as_slice(), [LockState::Held { holders, .. }] if holders.len() > 1);
+        let name = &view.spec.name;
+        let known = view.held.is_some();
+        let mut unsaid = Vec::new();
+        if facts.last.as_ref().is_some_and(several) && known && !says(SplitKind::Holders) {
+            unsaid.push(format!("{name}: two holders are in the lock, and it is not said"));
+        }
+        if facts.overlap.due && known && !says(SplitKind::Overlap) {
+            let who = facts.overlap.lost.as_ref().map(|(who, ..)| String::from_utf8_lossy(who).into_owned());
+            unsaid.push(format!(
+                "{name}: the hold of {who:?} was lost, somebody else holds the lock, and no overlap is said"
+            ));
+        }
+        if let Some((one, other)) = self.masters_due(task, world).filter(|_| !says(SplitKind::Masters)) {
+            unsaid.push(format!(
+                "{name}: {one} and {other} both live with the lock, each on a master of its own, and no split of masters is said"
+            ));
+        }
+        if let Some((one, other)) = self.claims_due(task, world).filter(|_| !says(SplitKind::Claims)) {
+            unsaid.push(format!("{name}: {one} and {other} both claim to run it, and no split of claims is said"));
+        }
+        for what in unsaid {
+            self.blame(world, "missed split", what);
+        }
+    }
+
+    /// Two masters show two holders, and the older of them has been renewed while the younger one held it, all of it in plain
+    /// sight of this agent.
+    fn masters_due(&self, task: usize, world: &World) -> Option<(String, String)> {
+        let masters: Vec<usize> = (0..world.servers.len()).filter(|server| world.servers[*server].writable()).collect();
+        let [a, b] = masters.as_slice() else { return None };
+        let (last_ruler_at, _) = world.rulers.last().copied().unwrap_or_default();
+        // An agent that began later may not know of the one that ruled before.
+        if matches!(self.kind, RedisKind::Standalone | RedisKind::Cluster)
+            || (self.kind == RedisKind::Sentinel && self.began >= last_ruler_at)
+        {
+            return None;
+        }
+        let seen = [a, b].map(|server| world.clean_since(self.agent, *server));
+        let [Some(seen_a), Some(seen_b)] = seen else { return None };
+        let seen = seen_a.max(seen_b).max(world.settled_at).max(self.began) + self.recovery_ms();
+        let real = &world.tasks[task];
+        let name = |server: usize| match real.past[server].newest().map(|since| &since.state) {
+            Some(LockState::Held { holders, deadline: Some(deadline) }) => match holders.as_slice() {
+                [(who, _)] if world.servers[server].clock.at(world.now) < *deadline => Some(who),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (one, other) = (name(*a)?, name(*b)?);
+        let since = [a, b].map(|server| real.past[*server].held_since());
+        let [since_a, since_b] = since;
+        let (older, younger_since) = if since_a <= since_b { (*a, since_b) } else { (*b, since_a) };
+        let interval_ms = self.interval_ms;
+        // The readings before and after the renewal must both lie behind the beginning of the younger hold, and in sight.
+        let from = younger_since.max(seen) + 2 * interval_ms + ANSWER_MS;
+        let renewed = real.past[older].between(from, world.now).skip(1).map(|renewal| renewal.at).min()?;
+        let due = (renewed + 2 * interval_ms + ANSWER_MS).max(younger_since + PROVEN_MS + 2 * interval_ms);
+        let told = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
+        (one != other && world.now > due + 1_000).then(|| (told(one), told(other)))
+    }
+
+    /// Two instances that have both written claims all the time, in plain sight of this agent.
+    fn claims_due(&self, task: usize, world: &World) -> Option<(String, String)> {
+        let server = world.homes[task];
+        let key = world.tasks[task].keys.claims.as_ref()?;
+        if self.kind != RedisKind::Standalone || !world.servers[server].writable() {
+            return None;
+        }
+        let entry = world.servers[server].get(key, world.now)?;
+        let seen = world.clean_since(self.agent, server)?.max(world.settled_at).max(self.began) + self.recovery_ms();
+        let quiet = world.generations.back().map_or(0, |generation| generation.at);
+        let needed = CLAIMS_MS + 5 * self.interval_ms;
+        let lives = |claim: &crate::world::Claiming| {
+            claim.newest + 2_000 + self.interval_ms >= world.now
+                && claim.steady.max(seen).max(quiet) + needed < world.now
+        };
+        let crate::server::Value::Hash(fields) = &entry.value else { return None };
+        let mut alive = world.tasks[task]
+            .claims
+            .iter()
+            .filter(|(who, claim)| lives(claim) && fields.iter().any(|(field, _)| field == *who));
+        let told = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
+        Some((told(alive.next()?.0), told(alive.next()?.0)))
+    }
+}

@@ -1,0 +1,114 @@
+//! The verdict that follows from what the readings found, by the table of `docs/how-it-decides.md`; where that says that the verdict
+//! stays, it must stay.
+
+use lockwatch_model::snapshot::TaskView;
+use lockwatch_model::verdict::{Verdict, Wanted};
+
+use super::{Newest, Oracle, TaskFacts};
+use crate::truth::LockState;
+use crate::world::{Says, World};
+
+/// What was said, or must have been.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Nothing yet.
+    #[default]
+    Nothing,
+    This(Verdict),
+    /// The readings leave it open; what the next snapshot shows counts.
+    Open,
+}
+
+/// What the newest answer leads to.
+enum Leads {
+    To(Verdict),
+    /// It proves nothing: what was said stays.
+    Nowhere,
+    /// It was read while something changed.
+    Open,
+}
+
+impl TaskFacts {
+    /// What the switches say, lost ones included.
+    fn wanted(&self) -> Says {
+        if self.lost.any() { Says::Yes } else { self.says }
+    }
+
+    fn leads(&self) -> Leads {
+        if self.newest == Newest::Open {
+            return Leads::Open;
+        }
+        let Some(last) = self.last.as_ref().filter(|_| self.newest == Newest::Answered) else { return Leads::Nowhere };
+        let [state] = last.states.as_slice() else { return Leads::Open };
+        if self.reference.unsure || self.reference.progress.unsure || self.lost.unsure || self.mixed {
+            return Leads::Open;
+        }
+        let verdict = match (state, self.wanted()) {
+            (LockState::Held { .. }, Says::Yes | Says::Unset) if self.reference.stalled_ms() > 0 => Verdict::Stalled,
+            (LockState::Held { .. }, Says::No) if self.reference.unwanted_ms() > self.wind_down_ms => Verdict::Unwanted,
+            (LockState::Held { .. }, _) => Verdict::Running,
+            (LockState::Free, _) if !self.reference.free() => return Leads::Nowhere,
+            (LockState::Free, Says::Yes) if self.reference.gap_ms() > self.grace_ms => Verdict::Down,
+            (LockState::Free, Says::Yes) => Verdict::Pending,
+            (LockState::Free, Says::No | Says::Unset) => Verdict::Stopped,
+            (LockState::Free, Says::Unclear) | (LockState::Other, _) => return Leads::Nowhere,
+        };
+        Leads::To(verdict)
+    }
+
+    /// Follows each answer, so that it is known what was said before one that proves nothing.
+    pub(super) fn follow_verdict(&mut self) {
+        match self.leads() {
+            Leads::To(verdict) => self.said = Said::This(verdict),
+            Leads::Open => self.said = Said::Open,
+            Leads::Nowhere => {}
+        }
+    }
+}
+
+impl Oracle {
+    pub(super) fn check_verdict(&mut self, task: usize, view: &TaskView, world: &World) {
+        let facts = &mut self.tasks[task];
+        let blind = view.durations.blind_ms > view.spec.blind_after_ms;
+        let expected = match (facts.leads(), facts.said) {
+            _ if !view.splits.is_empty() => Some(Verdict::Split),
+            (Leads::To(verdict), _) => Some(verdict),
+            (Leads::Open, _) => None,
+            (Leads::Nowhere, _) if blind => Some(Verdict::Unknown),
+            (Leads::Nowhere, Said::Nothing) => Some(Verdict::Unknown),
+            (Leads::Nowhere, Said::This(verdict)) => Some(verdict),
+            (Leads::Nowhere, Said::Open) => None,
+        };
+        if !(expected == Some(Verdict::Unknown) && facts.said == Said::Nothing && !blind) {
+            facts.said = Said::This(expected.unwrap_or(view.verdict));
+        }
+        let sure = facts.newest == Newest::Answered && !facts.mixed && !facts.lost.unsure;
+        let wanted = match facts.wanted() {
+            Says::Yes => Wanted::Yes,
+            Says::No => Wanted::No,
+            Says::Unclear => Wanted::Unknown,
+            Says::Unset => Wanted::Unset,
+        };
+        let mut wrong = Vec::new();
+        if let Some(expected) = expected.filter(|expected| *expected != view.verdict) {
+            wrong.push((
+                "verdict",
+                format!("{}: {} is said, the readings prove {}", view.spec.name, view.verdict.name(), expected.name()),
+            ));
+        }
+        if sure && view.wanted != wanted {
+            wrong.push((
+                "wanted",
+                format!(
+                    "{}: wanted is shown as {}, the switches say {}",
+                    view.spec.name,
+                    view.wanted.name(),
+                    wanted.name()
+                ),
+            ));
+        }
+        for (check, what) in wrong {
+            self.blame(world, check, what);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! What happens to servers: they stop and start, follow one another, and take over.
+
+use super::World;
+use super::acts::Heal;
+use crate::plan::{Act, OldMaster};
+use crate::server::Health;
+use crate::truth::{Cause, What};
+
+impl World {
+    pub(super) fn act_on_servers(&mut self, act: Act) {
+        let master = self.master;
+        match act {
+            Act::Failover { lose_ms, old, ms } => {
+                let fit = |server: &usize| {
+                    self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up
+                };
+                let Some(to) = (0..self.servers.len()).find(fit) else { return };
+                if self.servers[master].health != Health::Up {
+                    return;
+                }
+                if lose_ms > 0 {
+                    for server in 0..self.servers.len() {
+                        if self.servers[server].follows == Some(master) {
+                            self.catch_up(server);
+                            self.servers[server].link_cut = true;
+                        }
+                    }
+                }
+                match old {
+                    OldMaster::Killed => self.after(lose_ms, Heal::Kill { server: master }),
+                    OldMaster::Frozen => self.after(lose_ms, Heal::Freeze { server: master }),
+                    OldMaster::Alive => {}
+                }
+                let detect = if old == OldMaster::Alive { 5 } else { 1_500 + self.rng.below(2_000) };
+                self.after(lose_ms + detect, Heal::Promote { to, old, ms });
+            }
+            Act::Partition { ms } => {
+                // The master and the workers that hold are on one side, everybody else on the other.
+                let fit = |server: &usize| {
+                    self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up
+                };
+                let Some(to) = (0..self.servers.len()).find(fit) else { return };
+                for task in 0..self.tasks.len() {
+                    if let Some(worker) = self.holder(task)
+                        && self.tasks[task].rng.percent(70)
+                    {
+                        self.tasks[task].workers[worker].sticks_to = Some(master);
+                    }
+                }
+                for server in 0..self.servers.len() {
+                    if self.servers[server].follows == Some(master) {
+                        self.catch_up(server);
+                        self.servers[server].link_cut = true;
+                    }
+                }
+                self.after(1_500, Heal::Promote { to, old: OldMaster::Alive, ms });
+            }
+            Act::CutSentinels { count, ms } => {
+                for sentinel in 0..count.min(self.sentinels.len()) {
+                    self.sentinels[sentinel].reachable = false;
+                    self.sentinels[sentinel].fault = self.fault;
+                    self.after(ms, Heal::Sentinel { sentinel, fault: self.fault });
+                }
+            }
+            Act::LyingSentinel { ms } => {
+                if let Some(last) = self.sentinels.len().checked_sub(1) {
+                    self.sentinels[last].names = (master + 1) % self.servers.len();
+                    self.sentinels[last].fault = self.fault;
+                    self.after(ms, Heal::Sentinel { sentinel: last, fault: self.fault });
+                }
+            }
+            Act::Lag { server, lag_ms, ms } => {
+                let usual = self.servers[server].lag_ms.min(30);
+                self.servers[server].lag_ms = lag_ms;
+                self.after(ms, Heal::Lag { server, lag_ms: usual });
+            }
+            _ => {}
+        }
+    }
+
+    /// The process is gone; its connections break.
+    pub(super) fn stop_server(&mut self, server: usize) {
+        self.settle(server);
+        self.servers[server].health = Health::Down;
+        self.waiting[server].clear();
+        self.drop_connections(server);
+        self.list_replicas();
+    }
+
+    /// Every connection to a server ends; nobody new is kept out by this.
+    pub(super) fn drop_connections(&mut self, server: usize) {
+        self.lives[server] += 1;
+        for agent in 0..self.links.len() {
+            self.reset_link(agent, server);
+        }
+    }
+
+    pub(super) fn start_server(&mut self, server: usize, empty: bool, loading_ms: u64) {
+        let run_id = self.rng.next();
+        let now = self.now;
+        self.settle(server);
+        self.cause = if empty { Cause::Lost } else { Cause::Worker };
+        self.servers[server].restart(run_id, empty, now);
+        self.note_generation(server, What::Restart { empty });
+        self.note_changes();
+        self.lives[server] += 1;
+        if loading_ms > 0 {
+            self.servers[server].health = Health::Loading;
+            self.after(loading_ms, Heal::Loaded { server });
+        } else {
+            self.servers[server].health = Health::Up;
+            self.resync(server);
+        }
+        if empty && (server == self.master || self.is_cluster()) {
+            self.rewrite_later(20_000, 150_000);
+        }
+    }
+
+    /// Those who follow a server copy it; it copies whom it follows.
+    pub(super) fn resync(&mut self, server: usize) {
+        if self.servers[server].follows.is_some() {
+            self.follow_now(server);
+        }
+        for other in 0..self.servers.len() {
+            if self.servers[other].follows == Some(server) {
+                self.follow_now(other);
+            }
+        }
+        for task in 0..self.tasks.len() {
+            self.contend(task, 50);
+        }
+        self.list_replicas();
+    }
+
+    pub(super) fn follow_now(&mut self, server: usize) {
+        let Some(master) = self.servers[server].follows else { return };
+        self.servers[server].link_cut = false;
+        if self.servers[master].health == Health::Down || self.servers[server].health != Health::Up {
+            return;
+        }
+        let now = self.now;
+        self.settle(server);
+        let [own, other] =
+            self.servers.get_disjoint_mut([server, master]).unwrap_or_else(|_| unreachable!("nobody follows itself"));
+        if own.history.replication_id != other.history.replication_id {
+            own.full_sync(other, now);
+        }
+        self.cause = Cause::Odd;
+        self.note_changes();
+        self.list_replicas();
+    }
+
+    pub(super) fn promote(&mut self, to: usize, old: OldMaster, ms: u64) {
+        let before = self.master;
+        if self.servers[to].health != Health::Up || self.servers[to].follows.is_none() {
+            return;
+        }
+        if self.servers[before].health != Health::Down && !self.servers[to].link_cut && old == OldMaster::Alive {
+            // An orderly one waits until everything has arrived.
+            let lag_ms = std::mem::replace(&mut self.servers[to].lag_ms, 0);
+            self.catch_up(to);
+            self.servers[to].lag_ms = lag_ms;
+        } else {
+            self.catch_up(to);
+        }
+        let id = self.rng.next();
+        self.settle(to);
+        self.servers[to].promote(id);
+        self.servers[to].link_cut = false;
+        self.note_generation(to, What::Promotion);
+        self.master = to;
+        self.homes.fill(to);
+        self.note_ruler(to);
+        for sentinel in 0..self.sentinels.len() {
+            let ms = 1 + self.rng.below(300);
+            self.after(ms, Heal::Names { sentinel, server: to });
+        }
+        for server in 0..self.servers.len() {
+            if server != to && server != before {
+                self.servers[server].follows = Some(to);
+                self.after(700, Heal::Follow { server });
+            }
+        }
+        match old {
+            OldMaster::Killed => self.after(ms, Heal::Start { server: before, empty: false, loading_ms: 0 }),
+            OldMaster::Frozen => self.after(ms, Heal::Thaw { server: before }),
+            OldMaster::Alive => {}
+        }
+        self.after(ms + 800 + self.fault % 9_000, Heal::Follow { server: before });
+        for task in 0..self.tasks.len() {
+            self.contend(task, 100);
+        }
+        self.list_replicas();
+        for server in 0..self.servers.len() {
+            for task in 0..self.tasks.len() {
+                self.note_wanting(server, task);
+            }
+        }
+        self.rewrite_later(60_000, 150_000);
+    }
+
+    /// It learns whom it has to follow.
+    pub(super) fn follow(&mut self, server: usize) {
+        if server == self.master {
+            return;
+        }
+        for worker in self.tasks.iter_mut().flat_map(|task| &mut task.workers) {
+            if worker.sticks_to == Some(server) {
+                worker.sticks_to = None;
+            }
+        }
+        self.servers[server].follows = Some(self.master);
+        self.follow_now(server);
+        self.settled_at = self.now;
+    }
+}
