@@ -41,6 +41,8 @@ pub struct Violation {
     pub check: &'static str,
     /// What was said, and what is so.
     pub what: String,
+    /// What really happened shortly before, line by line.
+    pub truth: Vec<String>,
 }
 
 /// What one agent's readings found of one task.
@@ -66,6 +68,8 @@ pub(super) struct TaskFacts {
     grace_ms: u64,
     wind_down_ms: u64,
     said: verdict::Said,
+    /// The newest snapshot showed a split.
+    is_split: bool,
 }
 
 /// What came of the newest attempt.
@@ -89,6 +93,8 @@ pub(super) struct Answer {
     /// All states of the lock between them.
     pub(super) states: Vec<LockState>,
     pub(super) clock: i64,
+    /// What it showed when the whole batch was answered: by that is judged whether a deadline had passed.
+    pub(super) clock_after: i64,
 }
 
 /// Follows one life of one agent.
@@ -133,6 +139,7 @@ impl Oracle {
             grace_ms: spec.grace_ms,
             wind_down_ms: spec.wind_down_ms,
             said: verdict::Said::default(),
+            is_split: false,
         };
         Oracle {
             agent,
@@ -150,7 +157,10 @@ impl Oracle {
     }
 
     fn blame(&mut self, world: &World, check: &'static str, what: String) {
-        self.violations.push(Violation { at_ms: world.now, agent: self.agent, check, what });
+        let names = world.plan.spec.tasks.iter();
+        let task = names.enumerate().find(|(_, spec)| what.starts_with(&format!("{}:", spec.name)));
+        let truth = world.tell(task.map(|(task, _)| task));
+        self.violations.push(Violation { at_ms: world.now, agent: self.agent, check, what, truth });
     }
 
     /// The agent tried to read something.
@@ -256,6 +266,7 @@ impl Oracle {
             to: main.ended_at,
             states: main.lock.clone().unwrap_or_default(),
             clock: main.clock,
+            clock_after: attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after),
         });
         if found == Found::Free && says == Says::Unclear {
             facts.blind.get_or_insert(facts.good);
@@ -454,6 +465,7 @@ impl Oracle {
                 format!("{name}: blind is shown as {} ms, the last answer is {blind_ms} ms old", shown.blind_ms),
             ));
         }
+        if !wrong.is_empty() && std::env::var("SIM_DBG").is_ok() { eprintln!("{:#?}\n{:?}", self.tasks[task], view); }
         for (check, what) in wrong {
             self.blame(world, check, what);
         }

@@ -218,6 +218,14 @@ impl Server {
         self.log(Change::Flush, now, 18);
     }
 
+    /// Removes what has expired: a server does that long before its clock may step back.
+    pub(crate) fn expire(&mut self, now: u64) {
+        let shown = self.clock.at(now);
+        let over = |entry: &Entry| entry.deadline.is_some_and(|deadline| deadline <= shown);
+        let keys: Vec<_> = self.data.iter().filter(|(_, entry)| over(entry)).map(|(key, _)| Arc::clone(key)).collect();
+        keys.iter().for_each(|key| self.put(key, None, now));
+    }
+
     /// Removes a key for want of memory.
     pub(crate) fn evict(&mut self, key: &Arc<[u8]>, now: u64) {
         if self.get(key, now).is_some() {

@@ -6,6 +6,7 @@ mod cluster;
 mod failover;
 mod harm;
 mod keys;
+mod tell;
 mod users;
 mod workers;
 

@@ -44,6 +44,8 @@ pub(crate) struct BatchTruth {
     pub(crate) whole: bool,
     /// How often its clock had stepped, and by how much it is ahead of true time, when it began.
     pub(crate) clock_ahead_ms: i64,
+    /// What its clock showed when it had answered everything.
+    pub(crate) clock_after: i64,
     pub(crate) offset: u64,
     pub(crate) parts: Vec<PartTruth>,
 }
@@ -228,6 +230,7 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
         request.truth.whole = false;
     }
     request.truth.ended_at = world.now;
+    request.truth.clock_after = world.servers[server].clock.at(world.now);
     Some(answer(request, world))
 }
 

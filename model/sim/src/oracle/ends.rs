@@ -3,7 +3,7 @@
 use lockwatch_model::event::{End, LossSign};
 use lockwatch_model::reading::Holder;
 
-use super::{Answer, Oracle};
+use super::{Answer, NOISE_MS, Oracle};
 use crate::truth::{Cause, What};
 use crate::world::World;
 
@@ -33,8 +33,10 @@ impl Oracle {
         let (first, more) = (causes.next(), causes.next());
         let generation =
             world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
+        // What is only told as what is left may be taken to end a little early.
+        let noise_ms = if self.exact { 0 } else { 2 * NOISE_MS };
         let deadline = before.states.last().and_then(|state| state.deadline());
-        let passed = deadline.is_some_and(|deadline| deadline <= last.clock);
+        let passed = deadline.is_some_and(|deadline| deadline - noise_ms <= last.clock_after);
         let apart_ms = last.to - before.from;
         let fits = match (first, more) {
             (None, _) => false,

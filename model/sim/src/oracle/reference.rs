@@ -305,7 +305,7 @@ impl Lost {
                 self.newest = at;
                 self.confirmed |= self.since.is_some_and(|since| at.since_ms(since) >= CONFIRM_MS);
             }
-        } else if written || !gone {
+        } else if old != *switches && !(gone && changed.unsure) {
             self.unsure = false;
         }
     }

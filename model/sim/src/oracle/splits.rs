@@ -7,6 +7,9 @@ use super::Oracle;
 use crate::truth::{Cause, LockState, What};
 use crate::world::World;
 
+/// How old the evidence for a split may be when it is told: some intervals, and a batch that took its time.
+const MET_MS: u64 = 15_000;
+
 /// Another server is a master, too.
 pub(super) fn rivals(world: &World, server: usize) -> bool {
     (0..world.servers.len()).any(|other| other != server && world.servers[other].follows.is_none())
@@ -105,7 +108,7 @@ impl Oracle {
         }
     }
 
-    /// Nobody of the parties but the last has given its lock back since it held it; or it works on beside the others.
+    /// Nobody of the parties but the last has given its lock back since it held it; or it held it beside the last one, or works on.
     fn lived_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let real = &world.tasks[task];
         let Some((newest, older)) = parties.split_last() else { return false };
@@ -125,8 +128,31 @@ impl Oracle {
             let held_at = of(who, world);
             let given_back = real.releases.iter().rev().find(|release| release.who == *who).map(|release| release.at);
             let works = real.claims.get(who).is_some_and(|claim| claim.newest + 30_000 > world.now);
-            works || given_back.is_none_or(|given| held_at.is_some_and(|held| held > given))
+            works
+                || given_back.is_none_or(|given| held_at.is_some_and(|held| held > given))
+                || self.met(who, &newest.holder.client, task, world)
         })
+    }
+
+    /// Whether two have held the lock at one time, on whichever servers, shortly before now; what was given back somewhere is held
+    /// nowhere any more.
+    fn met(&self, one: &[u8], other: &[u8], task: usize, world: &World) -> bool {
+        let from = world.now.saturating_sub(MET_MS);
+        let spans = |who: &[u8]| -> Vec<(u64, u64)> {
+            let pasts = world.tasks[task].past.iter();
+            let spans = pasts.flat_map(|past| {
+                let states: Vec<_> = past.between(from, world.now).collect();
+                let ends = states.iter().skip(1).map(|since| since.at).chain([world.now]);
+                let spans: Vec<_> =
+                    states.iter().zip(ends).map(|(since, end)| (since.at, end, since.state.held_by(who))).collect();
+                spans
+            });
+            let releases = &world.tasks[task].releases;
+            let given = |at: u64| releases.iter().find(|it| it.who == who && it.at >= at).map_or(u64::MAX, |it| it.at);
+            spans.filter(|(.., held)| *held).map(|(begin, end, _)| (begin, end.min(given(begin)))).collect()
+        };
+        let others = spans(other);
+        spans(one).iter().any(|(from, to)| others.iter().any(|(begin, end)| from.max(begin) < to.min(end)))
     }
 
     fn position(&self, world: &World, task: &crate::world::Task) -> usize {

@@ -59,6 +59,8 @@ impl TaskFacts {
     /// Follows each answer, so that it is known what was said before one that proves nothing.
     pub(super) fn follow_verdict(&mut self) {
         match self.leads() {
+            // Whether this ended the split is not known here.
+            Leads::To(_) if self.is_split => self.said = Said::Open,
             Leads::To(verdict) => self.said = Said::This(verdict),
             Leads::Open => self.said = Said::Open,
             Leads::Nowhere => {}
@@ -69,6 +71,7 @@ impl TaskFacts {
 impl Oracle {
     pub(super) fn check_verdict(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &mut self.tasks[task];
+        facts.is_split = !view.splits.is_empty();
         let blind = view.durations.blind_ms > view.spec.blind_after_ms;
         let expected = match (facts.leads(), facts.said) {
             _ if !view.splits.is_empty() => Some(Verdict::Split),

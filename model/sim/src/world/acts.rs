@@ -163,6 +163,8 @@ impl World {
             Act::StepClock { server, by_ms } => {
                 self.settle(server);
                 let now = self.now;
+                self.servers[server].expire(now);
+                self.note_changes();
                 self.servers[server].clock.step(now, by_ms);
                 self.settle(server);
                 self.settled_at = now;
