@@ -356,7 +356,9 @@ fn bracket(
     };
     let calm = before.agrees_with(after, tolerance_ms);
     let held = |mode, holders, deadline| LockReading::Held(Held { mode, holders, ghosts: 0, deadline });
-    match (scheme.decode(value, after != Expiry::Absent), after) {
+    // A value that is empty says "there, but empty" only of a key that was there all the time.
+    let stayed = calm && after != Expiry::Absent;
+    match (scheme.decode(value, stayed), after) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
         (Value::Absent, Expiry::Absent) if calm => Bracket::Whole(LockReading::Free),
         (Value::Present { mode, holders }, Expiry::At(at)) if calm => {

@@ -147,6 +147,19 @@ fn a_token_may_be_empty_but_not_absent() {
     assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "t")])).1, 1);
 }
 
+/// `GETRANGE` answers an absent key and an empty value alike: a lock that was taken, or handed over, while it was read has no holder without
+/// a name.
+#[test]
+fn a_token_that_was_read_between_two_holds_is_nobodys() {
+    let _rule = rule("4 bracket");
+    let taken_within = vec![Reply::Int(-2), text(""), Reply::Int(30_000)];
+    let handed_over_within = vec![Reply::Int(20_000), text(""), Reply::Int(30_000)];
+    for torn in [taken_within, handed_over_within] {
+        let reading = read(spec(SchemeKind::String), CAPS, &[torn.clone(), torn]);
+        assert_eq!(reading.lock, LockReading::Free);
+    }
+}
+
 #[test]
 fn dead_readers_are_ghosts() {
     let main = lock(30_000, &["mode", "read", "a:1", "1", "b:2", "2"]);

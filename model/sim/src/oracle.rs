@@ -248,7 +248,17 @@ impl Oracle {
             facts.reference.unsure = true;
             facts.contradicted = true;
         }
+        // What is left, told before and after others had their turn, makes two deadlines of one.
+        let found = match found {
+            Found::Held { holders, .. } if !self.exact && main.began_at != main.ended_at => {
+                facts.reference.unsure = true;
+                Found::Held { holders, deadline: None }
+            }
+            other => other,
+        };
         facts.reference.read(sent, &found, says, facts.limits);
+        // A lost "on" would stay in force.
+        facts.reference.unsure |= facts.lost.unsure;
         if found == Found::Nothing {
             facts.newest = Newest::Failed;
             facts.blind.get_or_insert(facts.good);
@@ -465,7 +475,6 @@ impl Oracle {
                 format!("{name}: blind is shown as {} ms, the last answer is {blind_ms} ms old", shown.blind_ms),
             ));
         }
-        if !wrong.is_empty() && std::env::var("SIM_DBG").is_ok() { eprintln!("{:#?}\n{:?}", self.tasks[task], view); }
         for (check, what) in wrong {
             self.blame(world, check, what);
         }

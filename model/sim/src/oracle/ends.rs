@@ -4,7 +4,7 @@ use lockwatch_model::event::{End, LossSign};
 use lockwatch_model::reading::Holder;
 
 use super::{Answer, NOISE_MS, Oracle};
-use crate::truth::{Cause, What};
+use crate::truth::{Cause, Generation, What};
 use crate::world::World;
 
 /// After so long without a reading, switches may be back that were lost.
@@ -33,9 +33,11 @@ impl Oracle {
         let (first, more) = (causes.next(), causes.next());
         let generation =
             world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
-        // What is only told as what is left may be taken to end a little early.
-        let noise_ms = if self.exact { 0 } else { 2 * NOISE_MS };
-        let deadline = before.states.last().and_then(|state| state.deadline());
+        // What somebody took over within the noise of the deadline counts as expired; what is only told as what is left may be taken to
+        // end a little earlier.
+        let noise_ms = if self.exact { NOISE_MS } else { 3 * NOISE_MS };
+        let held = before.states.iter().filter(|state| state.held_by(who));
+        let deadline = held.filter_map(|state| state.deadline()).min();
         let passed = deadline.is_some_and(|deadline| deadline - noise_ms <= last.clock_after);
         let apart_ms = last.to - before.from;
         let fits = match (first, more) {
@@ -54,7 +56,9 @@ impl Oracle {
                 (Cause::Lost, End::Lost) => true,
                 // Evictions prove nothing; a flush beside switches that are there is another database's.
                 (Cause::Lost, End::EndedEarly | End::Replaced) => {
-                    self.unproven(before, last, world) || apart_ms > REWRITTEN_MS
+                    self.unproven(before, last, world)
+                        || self.rewritten(task, before, last, world)
+                        || apart_ms > REWRITTEN_MS
                 }
             },
         };
@@ -70,6 +74,13 @@ impl Oracle {
             );
             self.blame(world, "end", what);
         }
+    }
+
+    /// A switch was written after the data had gone, as if nothing had been flushed.
+    fn rewritten(&self, task: usize, before: &Answer, last: &Answer, world: &World) -> bool {
+        let within = |it: &&Generation| it.server == last.server && (before.from..=last.to).contains(&it.at);
+        let lost = world.generations.iter().rfind(within);
+        lost.is_some_and(|lost| world.tasks[task].wanting[last.server].written > lost.at)
     }
 
     /// Nothing but evictions happened that could have lost a lock.

@@ -4,7 +4,7 @@ use lockwatch_model::event::{Party, SplitKind};
 use lockwatch_model::spec::RedisKind;
 
 use super::Oracle;
-use crate::truth::{Cause, LockState, What};
+use crate::truth::{Cause, Generation, LockState, What};
 use crate::world::World;
 
 /// How old the evidence for a split may be when it is told: some intervals, and a batch that took its time.
@@ -51,6 +51,9 @@ impl Oracle {
                 // While it was read, before or after matters.
                 proven && it.at > before.to && it.at < last.from
             });
+            // A process that began after a flush does not tell of it any more.
+            let begun = |it: &Generation| matches!(it.what, What::Restart { empty: false }) && it.at > before.to;
+            let emptied = emptied && !world.generations.iter().any(begun);
             let past = world.tasks[task].past[last.server].between(before.from, last.to);
             let only: Vec<Cause> =
                 past.filter(|it| it.cause != Cause::Worker && it.at > before.to).map(|it| it.cause).collect();
@@ -88,7 +91,8 @@ impl Oracle {
                     _ => false,
                 })
             }
-            SplitKind::Masters | SplitKind::Overlap => self.lived_beside(task, parties, world),
+            SplitKind::Masters => self.lived_beside(task, parties, world),
+            SplitKind::Overlap => self.lived_beside(task, parties, world) || self.looked_lost(task, parties, world),
         };
         if !witnessed {
             let who: Vec<_> = parties
@@ -132,6 +136,22 @@ impl Oracle {
                 || given_back.is_none_or(|given| held_at.is_some_and(|held| held > given))
                 || self.met(who, &newest.holder.client, task, world)
         })
+    }
+
+    /// Whether the readings of one server cannot tell it from a loss: another database was flushed in the moment of a handover; or the
+    /// release was lost in a failover, and what was left of the hold was lost later.
+    fn looked_lost(&self, task: usize, parties: &[Party], world: &World) -> bool {
+        let Some(last) = &self.tasks[task].last else { return false };
+        let server = last.server;
+        let lately = |it: &&Generation| it.server == server && it.at + MET_MS > world.now;
+        let elsewhere = world.generations.iter().filter(lately).any(|it| it.what == What::OtherFlush);
+        let past = &world.tasks[task].past[server];
+        let promoted = |since: u64| world.generations.iter().any(|it| it.what == What::Promotion && it.at > since);
+        let copied = parties.iter().any(|party| {
+            let held = past.between(0, world.now).filter(|since| since.state.held_by(&party.holder.client));
+            held.map(|since| since.at).max().is_some_and(promoted)
+        });
+        elsewhere || copied
     }
 
     /// Whether two have held the lock at one time, on whichever servers, shortly before now; what was given back somewhere is held

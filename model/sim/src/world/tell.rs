@@ -4,7 +4,7 @@ use super::World;
 use crate::truth::{LockState, Since};
 
 /// How far back it is told.
-const TOLD_MS: u64 = 90_000;
+const TOLD_MS: u64 = 120_000;
 
 impl World {
     /// Faults and changes of the data; and of one task, how its lock came to be what it is.
