@@ -83,13 +83,15 @@ impl Claims {
         self.claims.iter().any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
     }
 
-    /// Two claims that each changed in two different samples after both were alive.
+    /// Two claims that each changed in two different samples after both were alive, and neither of them only before the other:
+    /// that is how a lock that is handed over and soon back looks.
     fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
         let live: Vec<&Claim> = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
         for (position, a) in live.iter().enumerate() {
             for b in live.iter().skip(position + 1) {
                 let both_since = a.alive_since.max(b.alive_since);
-                if a.changed_before > both_since && b.changed_before > both_since {
+                let side_by_side = a.changed_before < b.changed && b.changed_before < a.changed;
+                if a.changed_before > both_since && b.changed_before > both_since && side_by_side {
                     return Some([a.instance.clone(), b.instance.clone()]);
                 }
             }

@@ -257,8 +257,10 @@ impl Oracle {
             other => other,
         };
         facts.reference.read(sent, &found, says, facts.limits);
-        // A lost "on" would stay in force.
-        facts.reference.unsure |= facts.lost.unsure;
+        // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.
+        let changing = main.lock.as_ref().is_some_and(|states| states.len() > 1);
+        facts.reference.unsure |= facts.lost.unsure || main.mixed || changing;
+        facts.reference.progress.unsure |= part.mixed;
         if found == Found::Nothing {
             facts.newest = Newest::Failed;
             facts.blind.get_or_insert(facts.good);
