@@ -90,7 +90,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
 
 /// Tells how a plan fails; gives back what is worth a recording, and of which agent.
 fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (Plan, usize) {
-    let Violation { at_ms, agent, check, what } = violation;
+    let Violation { at_ms, agent, check, what, .. } = violation;
     println!("seed {} fails after {at_ms} ms, agent {agent}, {check}: {what}", plan.seed);
     if !args.minimise || args.keep.is_some() {
         println!("  again: lockwatch-lab simulate --seed {} --hours {} --minimise", plan.seed, args.hours);
@@ -102,6 +102,10 @@ fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (Plan, usize
         println!("  {step:?}");
     }
     println!("  with these alone, after {} ms: {}", small.at_ms, small.what);
+    println!("  what really happened before that:");
+    for line in &small.truth {
+        println!("    {line}");
+    }
     let (seed, hours, kept_text) = (plan.seed, args.hours, positions.join(","));
     println!(
         "  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p lockwatch-model --test simulation"

@@ -43,7 +43,7 @@ fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
         let shown: Vec<String> =
             kept.iter().filter_map(|step| plan.steps.get(*step)).map(|step| format!("{step:?}")).collect();
         panic!(
-            "seed {} fails after {} ms, agent {}, {}: {}\nwith these steps alone:\n  {}\nit says after {} ms: {}\nagain:  \
+            "seed {} fails after {} ms, agent {}, {}: {}\nwith these steps alone:\n  {}\nit says after {} ms: {}\nwhat really happened before that:\n  {}\nagain:  \
              SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-model --test simulation\nrecord: \
              lockwatch-lab simulate --seed {} --hours {hours} --keep {} --record FILE",
             plan.seed,
@@ -54,6 +54,7 @@ fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
             shown.join("\n  "),
             small.at_ms,
             small.what,
+            small.truth.join("\n  "),
             plan.seed,
             steps.join(","),
             plan.seed,

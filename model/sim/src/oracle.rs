@@ -65,6 +65,8 @@ pub(super) struct TaskFacts {
     contradicted: bool,
     /// What is beside the lock changed while it was read: before or after, nobody can tell until the next answer.
     mixed: bool,
+    /// Whether an answer was good enough to see by is not certain, until the next one that surely is.
+    hazy: bool,
     grace_ms: u64,
     wind_down_ms: u64,
     said: verdict::Said,
@@ -136,6 +138,7 @@ impl Oracle {
             overlap: splits::Overlap::default(),
             contradicted: false,
             mixed: false,
+            hazy: false,
             grace_ms: spec.grace_ms,
             wind_down_ms: spec.wind_down_ms,
             said: verdict::Said::default(),
@@ -224,6 +227,7 @@ impl Oracle {
         if facts.limits.stale_after_ms.is_some() {
             facts.reference.read_progress(attempt.sent, part.progress.as_ref());
             facts.reference.progress.unsure |= part.mixed;
+            facts.hazy |= main.mixed || changing;
         }
         let says = if facts.lost.any() { Says::Yes } else { facts.says };
         let found = match main.lock.as_deref() {
@@ -285,6 +289,7 @@ impl Oracle {
         } else {
             facts.blind = None;
             facts.good = facts.good.max(attempt.sent);
+            facts.hazy = main.mixed || changing;
         }
         self.follow_overlap(task, world);
     }
@@ -293,7 +298,7 @@ impl Oracle {
     fn open(&mut self, task: usize) {
         let facts = &mut self.tasks[task];
         facts.newest = Newest::Open;
-        (facts.reference.unsure, facts.lost.unsure, facts.mixed) = (true, true, true);
+        (facts.reference.unsure, facts.lost.unsure, facts.mixed, facts.hazy) = (true, true, true, true);
     }
 
     fn read_switches(&mut self, task: usize, part: &PartTruth, sent: Mono, server: usize, world: &World) {
@@ -471,7 +476,7 @@ impl Oracle {
         let blind_ms = facts.blind.map_or(0, |_| at.since_ms(facts.good));
         // Between two ticks it is what the newest attempt or tick said.
         let least_ms = facts.blind.map_or(0, |_| self.ticked.since_ms(facts.good));
-        if !facts.mixed && self.kind != RedisKind::Replicated && !(least_ms..=blind_ms).contains(&shown.blind_ms) {
+        if !facts.hazy && self.kind != RedisKind::Replicated && !(least_ms..=blind_ms).contains(&shown.blind_ms) {
             wrong.push((
                 "blind",
                 format!("{name}: blind is shown as {} ms, the last answer is {blind_ms} ms old", shown.blind_ms),
