@@ -227,7 +227,6 @@ impl Oracle {
         if facts.limits.stale_after_ms.is_some() {
             facts.reference.read_progress(attempt.sent, part.progress.as_ref());
             facts.reference.progress.unsure |= part.mixed;
-            facts.hazy |= main.mixed || changing;
         }
         let says = if facts.lost.any() { Says::Yes } else { facts.says };
         let found = match main.lock.as_deref() {
@@ -265,6 +264,7 @@ impl Oracle {
         let changing = main.lock.as_ref().is_some_and(|states| states.len() > 1);
         facts.reference.unsure |= facts.lost.unsure || main.mixed || changing;
         facts.reference.progress.unsure |= part.mixed;
+        facts.hazy |= main.mixed || changing;
         if found == Found::Nothing {
             facts.newest = Newest::Failed;
             facts.blind.get_or_insert(facts.good);
