@@ -1,6 +1,8 @@
 //! A batch on its way: through the network to its server, there command by command, and back. What the server really had at each
 //! command is written down for the oracle.
 
+use std::sync::Arc;
+
 use lockwatch_model::reply::{Command, Reply};
 
 use super::Tagged;
@@ -65,7 +67,7 @@ pub(crate) struct PartTruth {
     /// What the server's clock showed at the end.
     pub(crate) clock: i64,
     /// The switches; `None`: reading them was refused.
-    pub(crate) switches: Option<Option<Switches>>,
+    pub(crate) switches: Option<Option<Arc<Switches>>>,
     pub(crate) says: Says,
     /// Everything beside the lock was changed while it was read.
     pub(crate) mixed: bool,
@@ -266,7 +268,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         has_lock: true,
         lock,
         clock: state.clock.at(now),
-        switches: readable.then(|| world.switches(server, task)),
+        switches: readable.then(|| world.tasks[task].wanting[server].switches.clone()),
         says: world.says(server, task),
         mixed: false,
         moved: false,

@@ -56,7 +56,7 @@ impl Oracle {
         if now < known_by || odd {
             return;
         }
-        let says = real.wanting[server];
+        let says = &real.wanting[server];
         let name = &view.spec.name;
         let mut missing = Vec::new();
         if view.held.is_none() {

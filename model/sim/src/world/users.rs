@@ -1,5 +1,7 @@
 //! Users and their switches: what they wish, and what a server's data say of it.
 
+use std::sync::Arc;
+
 use lockwatch_model::spec::{Codec, WantedSource};
 
 use super::World;
@@ -9,9 +11,11 @@ use crate::server::{Entry, Value};
 use crate::world::Heal;
 
 /// What the switches in one server's data say.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanting {
     pub(crate) says: Says,
+    /// Every switch that exists; `None` where there are none to be read.
+    pub(crate) switches: Option<Arc<Switches>>,
     /// Since when.
     pub(crate) since: u64,
     /// When any switch was last written.
@@ -44,7 +48,7 @@ fn reads(codec: Codec, text: &[u8]) -> Option<bool> {
 
 impl World {
     /// The switches of a task in a server's data; `None` where there are none to be read.
-    pub(crate) fn switches(&self, server: usize, task: usize) -> Option<Switches> {
+    fn switches(&self, server: usize, task: usize) -> Option<Switches> {
         let wanted = self.plan.spec.tasks[task].wanted.as_ref()?;
         let get = |key: &[u8]| self.servers[server].get(key, self.now).map(|entry| &entry.value);
         let mut found = Switches::new();
@@ -80,19 +84,21 @@ impl World {
 
     /// What they say together.
     pub(crate) fn says(&self, server: usize, task: usize) -> Says {
-        match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
-            None => Says::Unset,
-            Some(WantedSource::Always) => Says::Yes,
-            Some(WantedSource::Never) => Says::No,
-            Some(_) => says(&self.switches(server, task).unwrap_or_default()),
-        }
+        self.tasks[task].wanting[server].says
     }
 
     pub(super) fn note_wanting(&mut self, server: usize, task: usize) {
-        let (says, now) = (self.says(server, task), self.now);
+        let now = self.now;
+        let switches = self.switches(server, task).map(Arc::new);
+        let says = match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
+            None => Says::Unset,
+            Some(WantedSource::Always) => Says::Yes,
+            Some(WantedSource::Never) => Says::No,
+            Some(_) => says(switches.as_ref().map_or(&[], |switches| switches.as_slice())),
+        };
         let wanting = &mut self.tasks[task].wanting[server];
         let since = if wanting.says == says { wanting.since } else { now };
-        *wanting = Wanting { says, since, written: now };
+        *wanting = Wanting { says, switches, since, written: now };
     }
 
     /// The switches as they are when everything begins.

@@ -26,6 +26,8 @@ pub(super) struct Cluster {
     map: Result<SlotMap, Unknown>,
     /// Who had a slot before, and until when it is looked at.
     former: BTreeMap<u16, (usize, Mono)>,
+    /// When the first of them is looked at no more.
+    former_until: Option<Mono>,
     moved: Vec<(u16, usize)>,
     deciding: BTreeSet<usize>,
     /// The slot of each task.
@@ -40,6 +42,7 @@ impl Cluster {
         Cluster {
             map: Err(Unknown::NotReadYet),
             former: BTreeMap::new(),
+            former_until: None,
             moved: Vec::new(),
             deciding: BTreeSet::new(),
             slots: story.spec.tasks.iter().map(|task| slot(&task.lock.key)).collect(),
@@ -97,13 +100,14 @@ impl Cluster {
     }
 
     pub(super) fn next_wake(&self) -> Option<Mono> {
-        self.former.values().map(|(_, until)| *until).min()
+        self.former_until
     }
 
     pub(super) fn plan(&mut self, now: Mono) -> Plan {
         let until = now.plus_ms(FORMER_MS);
         self.former.extend(self.moved.drain(..).map(|(slot, before)| (slot, (before, until))));
         self.former.retain(|_, (_, until)| *until > now);
+        self.former_until = self.former.values().map(|(_, until)| *until).min();
         let all = (0..self.slots.len()).map(index);
         let map = match &self.map {
             Ok(map) => map,
