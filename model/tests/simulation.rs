@@ -11,8 +11,8 @@ use lockwatch_sim::{Coverage, Plan, Shape, minimise, run};
 
 /// Virtual hours of each seed.
 const HOURS: u64 = 10;
-/// These run each time.
-const FIXED: std::ops::RangeInclusive<u64> = 1..=6;
+/// These run each time: every kind of redis is among them.
+const FIXED: [u64; 6] = [1, 3, 6, 9, 16, 17];
 /// So many more, drawn anew for each run.
 const FRESH: u64 = 2;
 

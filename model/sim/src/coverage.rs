@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use lockwatch_model::event::{End, Event, EventKind, SplitKind};
-use lockwatch_model::reading::Unknown;
+use lockwatch_model::input::{Input, Outcome};
+use lockwatch_model::reading::{LockReading, Unknown};
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
 
@@ -36,8 +37,29 @@ impl Coverage {
     pub(crate) fn view(&mut self, view: &TaskView) {
         *self.verdicts.entry(view.verdict).or_default() += 1;
         if let Some(why) = view.unknown {
-            *self.unknowns.entry(why).or_default() += 1;
+            self.shown(why);
         }
+    }
+
+    /// What an agent takes in: mostly, nothing can be read for less than a snapshot.
+    pub(crate) fn input(&mut self, input: &Input) {
+        let Input::Sample(sample) = input else { return };
+        let mut add = |why: Unknown, tasks: usize| *self.unknowns.entry(why).or_default() += tasks as u64;
+        match &sample.outcome {
+            Outcome::Failed { tasks, why } => add(*why, tasks.len()),
+            Outcome::Read { readings, .. } => {
+                for (_, reading) in readings {
+                    if let LockReading::Unknown(why) = reading.lock {
+                        add(why, 1);
+                    }
+                }
+            }
+            Outcome::Beside { .. } => {}
+        }
+    }
+
+    fn shown(&mut self, why: Unknown) {
+        *self.unknowns.entry(why).or_default() += 1;
     }
 
     pub(crate) fn event(&mut self, event: &Event) {

@@ -20,9 +20,9 @@ use lockwatch_model::time::Mono;
 use crate::agent::{Attempt, MONO_MS, PartTruth};
 use crate::coverage::Coverage;
 use crate::plan::Plan;
-use crate::truth::{LockState, What};
+use crate::truth::LockState;
 use crate::world::{Says, World};
-use reference::{Changed, Found, Limits, Lost, Reference};
+use reference::{Asked, Changed, Found, Limits, Lost, Reference};
 
 /// A clock that moved this much more than the agent's has stepped, whatever the answers took: the rule says more than a second
 /// beyond what slow answers explain, two answers take at most 6 s, and no plan draws a step between 150 ms and 12 s.
@@ -59,7 +59,7 @@ pub(super) struct TaskFacts {
     good: Mono,
     /// What the switches said, and what they count for.
     says: Says,
-    switches_at: Option<(usize, u64)>,
+    switches_at: Option<Asked>,
     overlap: splits::Overlap,
     /// A free lock was found beside another master's held one: when a hold ended is not told by these answers.
     contradicted: bool,
@@ -92,6 +92,8 @@ pub(super) struct Answer {
     /// The true instants between which the lock was read.
     pub(super) from: u64,
     pub(super) to: u64,
+    /// When the batch was answered, at whose end the server tells what became of its data.
+    pub(super) whole: u64,
     /// All states of the lock between them.
     pub(super) states: Vec<LockState>,
     pub(super) clock: i64,
@@ -280,6 +282,7 @@ impl Oracle {
             server,
             from: main.began_at,
             to: main.ended_at,
+            whole: main.answered_at.max(main.ended_at),
             states: main.lock.clone().unwrap_or_default(),
             clock: main.clock,
             clock_after: attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after),
@@ -303,6 +306,7 @@ impl Oracle {
 
     fn read_switches(&mut self, task: usize, part: &PartTruth, sent: Mono, server: usize, world: &World) {
         let facts = &mut self.tasks[task];
+        let now = Asked { server, from: part.began_at, to: part.ended_at, whole: part.answered_at.max(part.ended_at) };
         match &part.switches {
             // Nobody is asked, or it is fixed.
             Some(None) => facts.says = part.says,
@@ -310,29 +314,12 @@ impl Oracle {
             Some(Some(switches)) => {
                 facts.says = part.says;
                 let changed = match facts.switches_at {
-                    Some((old, from)) => changed(world, (old, from), (server, part.ended_at)),
+                    Some(before) => Changed::between(before, now, world),
                     None => Changed { began_anew: false, emptied: false, unsure: false },
                 };
                 facts.lost.read(sent, switches, changed);
-                facts.switches_at = Some((server, part.began_at));
+                facts.switches_at = Some(now);
             }
-        }
-    }
-
-    /// Only a server that the majority of the Sentinels named lately may be believed. An answer of a Sentinel counts for two
-    /// intervals, and a batch may be under way for as long as the timeout; a word that was delayed adds a second.
-    fn check_ruler(&mut self, server: usize, world: &World) {
-        if self.kind != RedisKind::Sentinel {
-            return;
-        }
-        let grace = self.interval_ms * 2 + self.timeout_ms + 1_500;
-        let rulers = &world.rulers;
-        let reigns = rulers.iter().enumerate().any(|(position, (_, ruler))| {
-            let until = rulers.get(position + 1).map_or(u64::MAX, |(next, _)| *next);
-            *ruler == server && until.saturating_add(grace) >= world.now
-        });
-        if !reigns {
-            self.blame(world, "ruler", format!("believed server {server}, which no majority has named lately"));
         }
     }
 
@@ -347,18 +334,6 @@ impl Oracle {
             EventKind::GapEnded { gap_ms } => self.check_handover(task, *gap_ms, world),
             EventKind::SplitBegan { kind, parties, .. } => self.check_split(task, *kind, parties, world),
             _ => {}
-        }
-    }
-
-    /// A handover is over, as the agent says: it was as long as its gap, and nobody was blind when it ended.
-    fn check_handover(&mut self, task: usize, gap_ms: u64, world: &World) {
-        let facts = &self.tasks[task];
-        let open = facts.mixed || facts.newest != Newest::Answered;
-        let Some(handover) = facts.reference.ended().filter(|_| !open) else { return };
-        if handover.unseen || handover.ms != gap_ms {
-            let name = &world.plan.spec.tasks[task].name;
-            let what = format!("{name}: a handover of {gap_ms} ms is said, the readings prove {handover:?}");
-            self.blame(world, "handover", what);
         }
     }
 
@@ -500,25 +475,4 @@ fn told(found: Option<&Found>) -> String {
             format!("held by {} until {deadline:?}", who.join(" and "))
         }
     }
-}
-
-/// What may have happened to the data from one reading to another.
-fn changed(world: &World, (old, from): (usize, u64), (new, to): (usize, u64)) -> Changed {
-    let mut changed = Changed { began_anew: false, emptied: false, unsure: false };
-    if old != new || world.rulers.iter().any(|(at, _)| (from..=to).contains(at)) {
-        // What a failover proves is a matter of offsets: judged elsewhere.
-        return Changed { unsure: true, ..changed };
-    }
-    for generation in
-        world.generations.iter().filter(|generation| generation.server == new && (from..=to).contains(&generation.at))
-    {
-        match generation.what {
-            What::Restart { .. } => changed.began_anew = true,
-            What::Flush | What::OtherFlush | What::Eviction => changed.emptied = true,
-            What::Promotion => changed.unsure = true,
-        }
-        // Where it happened while it was read, before or after matters.
-        changed.unsure |= generation.at == from || generation.at == to;
-    }
-    changed
 }

@@ -132,6 +132,7 @@ impl Life {
                         self.oracle.tick(at);
                         look = true;
                     }
+                    coverage.input(&input);
                     let events = self.agent.step(at, input);
                     look |= events.iter().any(matters);
                     events.iter().for_each(|event| self.oracle.event(event, world, coverage));

@@ -53,6 +53,8 @@ pub(crate) struct World {
     pub(crate) sentinels: Vec<Sentinel>,
     /// When each agent is paused until.
     pub(crate) paused_until: Vec<u64>,
+    /// Agents that stand still for so long as soon as they have asked something: what comes then is read too late.
+    pub(crate) pauses: Vec<Option<u64>>,
     /// How far each agent's wall clock is off.
     pub(crate) wall_offset: Vec<i64>,
     /// Agents that are to begin anew.
@@ -223,6 +225,7 @@ impl World {
             links: vec![vec![Link::default(); plan.servers]; agents],
             sentinels: vec![Sentinel { names: 0, reachable: true, fault: 0 }; plan.sentinels],
             paused_until: vec![0; agents],
+            pauses: vec![None; agents],
             wall_offset: vec![0; agents],
             restarts: Vec::new(),
             dirty_at: vec![vec![0; plan.servers]; agents],

@@ -60,6 +60,8 @@ pub(crate) struct PartTruth {
     pub(crate) sent: Option<Mono>,
     pub(crate) began_at: u64,
     pub(crate) ended_at: u64,
+    /// When the whole batch was.
+    pub(crate) answered_at: u64,
     /// The lock was asked for.
     pub(crate) has_lock: bool,
     /// All states of the lock while it was read; `None`: reading it was refused.
@@ -126,6 +128,9 @@ impl Request {
 
 /// Sends a batch on its way.
 pub(crate) fn send(request: Box<Request>, world: &mut World) {
+    if let Some(ms) = world.pauses[request.agent].take() {
+        world.paused_until[request.agent] = world.now + ms;
+    }
     let link = &world.links[request.agent][request.server];
     match link.cut {
         Some(Cut::Silently) => {}
@@ -232,6 +237,7 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
         request.truth.whole = false;
     }
     request.truth.ended_at = world.now;
+    request.truth.parts.iter_mut().for_each(|part| part.answered_at = world.now);
     request.truth.clock_after = world.servers[server].clock.at(world.now);
     Some(answer(request, world))
 }
@@ -265,6 +271,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         sent: None,
         began_at: now,
         ended_at: now,
+        answered_at: now,
         has_lock: true,
         lock,
         clock: state.clock.at(now),

@@ -1,14 +1,21 @@
-//! How holds end, and which were lost although their holder lived.
+//! How holds and gaps end, which holds were lost although their holder lived, and who may be believed.
 
 use lockwatch_model::event::{End, LossSign};
 use lockwatch_model::reading::Holder;
+use lockwatch_model::spec::RedisKind;
 
-use super::{Answer, NOISE_MS, Oracle};
+use super::{Answer, NOISE_MS, Newest, Oracle};
 use crate::truth::{Cause, Generation, What};
 use crate::world::World;
 
 /// After so long without a reading, switches may be back that were lost.
 const REWRITTEN_MS: u64 = 15_000;
+
+/// The data went after the lock was read, but before the same batch told what became of them: the next one tells nothing new.
+fn told_early(before: &Answer, world: &World) -> bool {
+    let within = |it: &Generation| it.server == before.server && (before.from..=before.whole).contains(&it.at);
+    world.generations.iter().any(within)
+}
 
 impl Oracle {
     /// The two answers between which something happened, on one server.
@@ -57,6 +64,7 @@ impl Oracle {
                 // Evictions prove nothing; a flush beside switches that are there is another database's.
                 (Cause::Lost, End::EndedEarly | End::Replaced) => {
                     self.unproven(before, last, world)
+                        || told_early(before, world)
                         || self.rewritten(task, before, last, world)
                         || apart_ms > REWRITTEN_MS
                 }
@@ -127,6 +135,35 @@ impl Oracle {
                 sign.name()
             );
             self.blame(world, "lost", what);
+        }
+    }
+
+    /// Only a server that the majority of the Sentinels named lately may be believed. An answer of a Sentinel counts for two
+    /// intervals, and a batch may be under way for as long as the timeout; a word that was delayed adds a second.
+    pub(super) fn check_ruler(&mut self, server: usize, world: &World) {
+        if self.kind != RedisKind::Sentinel {
+            return;
+        }
+        let grace = self.interval_ms * 2 + self.timeout_ms + 1_500;
+        let rulers = &world.rulers;
+        let reigns = rulers.iter().enumerate().any(|(position, (_, ruler))| {
+            let until = rulers.get(position + 1).map_or(u64::MAX, |(next, _)| *next);
+            *ruler == server && until.saturating_add(grace) >= world.now
+        });
+        if !reigns {
+            self.blame(world, "ruler", format!("believed server {server}, which no majority has named lately"));
+        }
+    }
+
+    /// A handover is over, as the agent says: it was as long as its gap, and nobody was blind when it ended.
+    pub(super) fn check_handover(&mut self, task: usize, gap_ms: u64, world: &World) {
+        let facts = &self.tasks[task];
+        let open = facts.mixed || facts.newest != Newest::Answered;
+        let Some(handover) = facts.reference.ended().filter(|_| !open) else { return };
+        if handover.unseen || handover.ms != gap_ms {
+            let name = &world.plan.spec.tasks[task].name;
+            let what = format!("{name}: a handover of {gap_ms} ms is said, the readings prove {handover:?}");
+            self.blame(world, "handover", what);
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use lockwatch_model::time::Mono;
 
-use crate::truth::LockState;
-use crate::world::{Says, Switches};
+use crate::truth::{LockState, What};
+use crate::world::{Says, Switches, World};
 
 /// A first free reading is confirmed by another one this much later.
 const CONFIRM_MS: u64 = 250;
@@ -272,6 +272,39 @@ pub(super) struct Changed {
     pub(super) emptied: bool,
     /// It is not certain whether it may have lost anything.
     pub(super) unsure: bool,
+}
+
+/// When switches were read, and of whom.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) server: usize,
+    pub(super) from: u64,
+    pub(super) to: u64,
+    /// When the whole batch was answered.
+    pub(super) whole: u64,
+}
+
+impl Changed {
+    /// What may have happened to the data from one reading to another.
+    pub(super) fn between(before: Asked, now: Asked, world: &World) -> Changed {
+        let mut changed = Changed { began_anew: false, emptied: false, unsure: false };
+        if before.server != now.server || world.rulers.iter().any(|(at, _)| (before.from..=now.to).contains(at)) {
+            // What a failover proves is a matter of offsets: judged elsewhere.
+            return Changed { unsure: true, ..changed };
+        }
+        let here = world.generations.iter().filter(|it| it.server == now.server);
+        for generation in here.filter(|it| (before.from..=now.to).contains(&it.at)) {
+            match generation.what {
+                What::Restart { .. } => changed.began_anew = true,
+                What::Flush | What::OtherFlush | What::Eviction => changed.emptied = true,
+                What::Promotion => changed.unsure = true,
+            }
+            // Where it happened while it was read, before or after matters; and a batch that tells of it at its end may have
+            // read the switches before it.
+            changed.unsure |= generation.at <= before.whole || generation.at >= now.from;
+        }
+        changed
+    }
 }
 
 impl Lost {

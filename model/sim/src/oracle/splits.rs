@@ -49,7 +49,7 @@ impl Oracle {
                     What::OtherFlush | What::Eviction | What::Promotion => false,
                 };
                 // While it was read, before or after matters.
-                proven && it.at > before.to && it.at < last.from
+                proven && it.at > before.whole && it.at < last.from
             });
             // A process that began after a flush does not tell of it any more.
             let begun = |it: &Generation| matches!(it.what, What::Restart { empty: false }) && it.at > before.to;

@@ -191,9 +191,10 @@ impl World {
                 self.links[agent][server].tears = true;
                 self.heal_link(agent, server, 3, ms);
             }
-            Act::PauseAgent { agent, ms } => {
-                self.paused_until[agent] = self.paused_until[agent].max(self.now + ms);
-            }
+            Act::PauseAgent { agent, ms } => match self.rng.percent(50) {
+                true => self.pauses[agent] = Some(ms),
+                false => self.paused_until[agent] = self.paused_until[agent].max(self.now + ms),
+            },
             Act::RestartAgent { agent } => self.restarts.push(agent),
             Act::StepAgentWall { agent, by_ms } => self.wall_offset[agent] += by_ms,
             Act::MoveSlot { task, to, ms } => self.move_slot(task, to, ms),
