@@ -11,7 +11,7 @@ pub mod page;
 pub mod pager;
 mod report;
 pub mod sabotage;
-pub mod soak;
 pub mod simulate;
+pub mod soak;
 pub mod stack;
 mod visitor;

@@ -38,6 +38,7 @@ pub(crate) struct World {
     /// Batches of each agent at each server whose turn comes after the one that it is at.
     pub(crate) behind: Vec<Vec<VecDeque<Box<Request>>>>,
     /// What reached a frozen server.
+    #[allow(clippy::vec_box, reason = "they go on as they came")]
     pub(crate) waiting: Vec<Vec<Box<Request>>>,
     /// The server that workers and users take for the master; in a cluster, see `homes`.
     pub(crate) master: usize,
