@@ -57,6 +57,8 @@ pub(super) struct TaskFacts {
     before: Option<Answer>,
     blind: Option<Mono>,
     good: Mono,
+    /// When the newest attempt was sent.
+    tried: Mono,
     /// What the switches said, and what they count for.
     says: Says,
     switches_at: Option<Asked>,
@@ -135,6 +137,7 @@ impl Oracle {
             before: None,
             blind: Some(Mono(MONO_MS + now)),
             good: Mono(MONO_MS + now),
+            tried: Mono(MONO_MS + now),
             says: Says::Unclear,
             switches_at: None,
             overlap: splits::Overlap::default(),
@@ -183,6 +186,7 @@ impl Oracle {
                 (true, Some(part), Some(server)) => self.answered(*task, part, attempt, server, world),
                 _ => self.failed(*task, attempt),
             }
+            self.tasks[*task].tried = attempt.sent;
             self.tasks[*task].follow_verdict();
         }
     }
@@ -449,8 +453,8 @@ impl Oracle {
             same("switches_lost", shown.switches_lost_ms, facts.lost.ms());
         }
         let blind_ms = facts.blind.map_or(0, |_| at.since_ms(facts.good));
-        // Between two ticks it is what the newest attempt or tick said.
-        let least_ms = facts.blind.map_or(0, |_| self.ticked.since_ms(facts.good));
+        // Between two ticks it is what the newest attempt or tick said; an attempt counts for the instant at which it was sent.
+        let least_ms = facts.blind.map_or(0, |_| self.ticked.min(facts.tried).since_ms(facts.good));
         if !facts.hazy && self.kind != RedisKind::Replicated && !(least_ms..=blind_ms).contains(&shown.blind_ms) {
             wrong.push((
                 "blind",
