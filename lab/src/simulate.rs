@@ -94,7 +94,7 @@ fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (Plan, usize
     println!("seed {} fails after {at_ms} ms, agent {agent}, {check}: {what}", plan.seed);
     if !args.minimise || args.keep.is_some() {
         println!("  again: lockwatch-lab simulate --seed {} --hours {} --minimise", plan.seed, args.hours);
-        return (Plan { length_ms: *at_ms, ..plan.clone() }, *agent);
+        return (plan.until(*at_ms), *agent);
     }
     let (kept, small) = minimise(plan, violation);
     let positions: Vec<String> = kept.iter().map(ToString::to_string).collect();
@@ -111,7 +111,7 @@ fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (Plan, usize
         "  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p lockwatch-model --test simulation"
     );
     println!("  again: lockwatch-lab simulate --seed {seed} --hours {hours} --keep {kept_text}");
-    (Plan { length_ms: small.at_ms, ..plan.keeping(&kept) }, small.agent)
+    (plan.keeping(&kept).until(small.at_ms), small.agent)
 }
 
 /// Writes what an agent took in as the agent itself would have.

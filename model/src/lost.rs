@@ -65,10 +65,10 @@ impl Expired {
         self.watched = None;
     }
 
-    /// The lock could not be read: somebody may hold it, and work.
+    /// The lock could not be read: somebody may hold it, and work; also the one whose hold has expired.
     pub(crate) fn unseen(&mut self) {
         if let Some(watched) = &mut self.watched {
-            watched.read.progress = false;
+            watched.read = Parts::default();
         }
     }
 

@@ -202,6 +202,12 @@ impl Plan {
         self.spec.redises.first().map_or(RedisKind::Standalone, |redis| redis.kind)
     }
 
+    /// The same, but over after `ms`.
+    #[must_use]
+    pub fn until(&self, ms: u64) -> Plan {
+        Plan { length_ms: ms, ..self.clone() }
+    }
+
     /// The same without all steps but those at these positions.
     #[must_use]
     pub fn keeping(&self, positions: &[usize]) -> Plan {
