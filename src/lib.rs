@@ -14,6 +14,7 @@ pub mod discover;
 pub mod engine;
 pub mod exchange;
 pub mod explain;
+pub mod heap;
 pub mod http;
 pub mod lease;
 pub mod man;

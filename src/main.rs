@@ -10,7 +10,7 @@ use lockwatch::http::{self, HttpContext, Limits};
 use lockwatch::output::events::EventLog;
 use lockwatch::output::history::History;
 use lockwatch::record::Recorder;
-use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry, terminal};
+use lockwatch::{agent, demo, discover, explain, heap, man, replay, status, telemetry, terminal};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -67,6 +67,7 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
 }
 
 fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
+    heap::share();
     telemetry::start(options.log);
     let config = options.source.load()?;
     for warning in check::warnings(&config) {

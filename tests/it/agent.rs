@@ -245,3 +245,19 @@ fn an_engine_that_stands_still_does_not_look_healthy() {
     std::fs::remove_file(&stall).unwrap();
     wait_until(SOON, "200 again", || status("/metrics") == 200 && status("/-/healthy") == 200);
 }
+
+/// With a heap for each thread its memory would grow for hours. Whoever wants several says so.
+#[test]
+fn its_threads_share_one_heap_unless_told_otherwise() {
+    let Some(server) = RedisServer::start("agent::its_threads_share_one_heap_unless_told_otherwise") else { return };
+    for (told, heaps) in [(None, "1"), (Some("3"), "3")] {
+        let agent = start_with(&server, |command| {
+            command.env_remove("MALLOC_ARENA_MAX").envs(told.map(|heaps| ("MALLOC_ARENA_MAX", heaps)));
+        });
+        let process = std::path::Path::new("/proc").join(agent.process().to_string());
+        let environment = std::fs::read(process.join("environ")).unwrap();
+        let wanted = format!("MALLOC_ARENA_MAX={heaps}");
+        assert!(environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()));
+        assert_eq!(std::fs::read_to_string(process.join("comm")).unwrap().trim(), "lockwatch");
+    }
+}
