@@ -4,7 +4,7 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test simulate fuzz pager-bench page-bench sabotage campaign hostile churn soak build dashboards lint fmt docs
+.PHONY: help demo test simulate fuzz pager-bench page-bench bench sabotage campaign hostile churn soak build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
@@ -14,6 +14,7 @@ help:
 	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
+	@echo "make bench               what watching costs and how late it is, beside the peer, into docs/benchmarks.md (12 minutes; ARGS=--short: 3)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
 	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"
 	@echo "make hostile             attackers of every kind while the agent is scraped (10 minutes; ARGS=\"--minutes 3\")"
@@ -49,6 +50,11 @@ page-bench:
 	@scripts/setup page-bench
 	$(CARGO) build --workspace --release --locked
 	$(CARGO) run --package lockwatch-lab --release --locked -- page $(ARGS)
+
+bench:
+	@scripts/setup bench
+	$(CARGO) build --package lockwatch --package lockwatch-lab --release --locked
+	$(CARGO) run --package lockwatch-lab --release --locked -- bench --out docs/benchmarks.md $(ARGS)
 
 sabotage:
 	@scripts/setup test

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use anyhow::Context;
 
+use crate::numbers::quantile;
 use crate::page::Crowd;
-use crate::report::{Figure, Report, quantile};
+use crate::report::{Figure, Report};
 use attack::Attack;
 use phase::{Outcome, Phase};
 

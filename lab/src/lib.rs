@@ -4,9 +4,11 @@
     warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::unreachable)
 )]
 
+pub mod bench;
 pub mod campaign;
 pub mod churn;
 pub mod hostile;
+mod numbers;
 pub mod page;
 pub mod pager;
 mod report;

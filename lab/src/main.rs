@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::Parser;
+use lockwatch_lab::bench::{self as benchmarks, BenchArgs};
 use lockwatch_lab::campaign::{self, CampaignArgs, HostArgs};
 use lockwatch_lab::churn::{self, ChurnArgs};
 use lockwatch_lab::hostile::{self, AttackArgs, HostileArgs};
@@ -24,6 +25,8 @@ enum Line {
     Pager(PagerArgs),
     /// Open the page in a real browser, and report how late it is, how heavy, and what it costs
     Page(PageArgs),
+    /// Measure what watching costs and how late it is, beside the peer
+    Bench(BenchArgs),
     /// Try deliberate mistakes in a copy of the work tree, and report which check catches each
     Sabotage(SabotageArgs),
     /// Inject faults for minutes or hours while a second witness looks, and report every page that was missed or false
@@ -71,6 +74,7 @@ fn run(line: Line) -> anyhow::Result<ExitCode> {
         }
         Line::Pager(args) => bench(async { pager::run(args).await.map(code) }),
         Line::Page(args) => bench(async { page::run(args).await.map(code) }),
+        Line::Bench(args) => bench(async { benchmarks::run(args).await.map(code) }),
         Line::Sabotage(args) => bench(async { sabotage::run(args).await.map(code) }),
         Line::Campaign(args) => bench(campaign::run(args)),
         Line::Churn(args) => bench(async { churn::run(args).await.map(code) }),

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::report::{Figure, Report, quantile};
+use crate::numbers::quantile;
+use crate::report::{Figure, Report};
 use crate::stack::Browser;
 
 pub use crowd::{Crowd, Renewals};

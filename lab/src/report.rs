@@ -66,24 +66,3 @@ impl fmt::Display for Report {
         Ok(())
     }
 }
-
-/// The value below or at which `share` (0 to 1) of the values are.
-pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position in a short list")]
-    let position = (share * sorted.len() as f64).ceil() as usize;
-    sorted.get(position.saturating_sub(1)).copied().unwrap_or(f64::NAN)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::quantile;
-
-    #[test]
-    fn quantiles_are_values_that_were_measured() {
-        let values: Vec<f64> = (1..=200).rev().map(f64::from).collect();
-        assert_eq!([0.5, 0.99, 1.0].map(|share| quantile(&values, share)), [100.0, 198.0, 200.0]);
-        assert!(quantile(&[], 0.5).is_nan());
-    }
-}

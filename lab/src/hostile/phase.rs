@@ -12,8 +12,8 @@ use tokio::time::{sleep, timeout};
 use super::attack::Attack;
 use super::neighbour::{Neighbours, Seen};
 use super::{MB, SCRAPER};
+use crate::numbers::quantile;
 use crate::page::Crowd;
-use crate::report::quantile;
 use crate::stack::Program;
 
 /// How long is looked before the first attack.

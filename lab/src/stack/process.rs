@@ -153,7 +153,7 @@ pub(super) fn parents() -> anyhow::Result<Vec<(u32, u32)>> {
 }
 
 /// How long a process has kept a core busy; `None` when it has ended.
-pub(super) fn cpu_time(id: u32) -> Option<Duration> {
+pub fn cpu_time(id: u32) -> Option<Duration> {
     let fields = stat(id)?;
     let ticks: u64 = [11, 12].iter().filter_map(|at| fields.get(*at)?.parse::<u64>().ok()).sum();
     Some(TICK * u32::try_from(ticks).ok()?)

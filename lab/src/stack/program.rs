@@ -19,6 +19,10 @@ pub enum Program {
     Amtool,
     /// `chromedriver`, which starts a Chromium.
     Chromedriver,
+    /// `redis-benchmark`.
+    RedisBenchmark,
+    /// `redis_exporter`: the peer of the benchmarks, as `scripts/setup bench` builds it.
+    RedisExporter,
     /// The agent: beside this program.
     Lockwatch,
     /// This lab's own program: beside the tests, or this very program.
@@ -40,6 +44,8 @@ impl Program {
         }
         match self {
             Program::Lockwatch | Program::Lab => self.beside_this_program(),
+            // Never one from PATH: figures are of the pinned version.
+            Program::RedisExporter => pinned_exporter(),
             _ => self.on_path(),
         }
     }
@@ -52,6 +58,8 @@ impl Program {
             Program::Alertmanager => "ALERTMANAGER",
             Program::Amtool => "AMTOOL",
             Program::Chromedriver => "CHROMEDRIVER",
+            Program::RedisBenchmark => "REDIS_BENCHMARK",
+            Program::RedisExporter => "REDIS_EXPORTER",
             Program::Lockwatch => "LOCKWATCH",
             Program::Lab => "LOCKWATCH_LAB",
         }
@@ -65,6 +73,8 @@ impl Program {
             Program::Alertmanager => &["prometheus-alertmanager", "alertmanager"],
             Program::Amtool => &["amtool"],
             Program::Chromedriver => &["chromedriver"],
+            Program::RedisBenchmark => &["redis-benchmark"],
+            Program::RedisExporter => &["redis_exporter"],
             Program::Lockwatch => &["lockwatch"],
             Program::Lab => &["lockwatch-lab"],
         }
@@ -100,6 +110,14 @@ impl Program {
         }
         Ok(expected)
     }
+}
+
+fn pinned_exporter() -> anyhow::Result<PathBuf> {
+    let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers/redis_exporter");
+    if !is_file(&built) {
+        bail!("redis_exporter is not built: run `scripts/setup bench`, which needs Go, or name it with REDIS_EXPORTER");
+    }
+    Ok(built)
 }
 
 fn is_file(path: &Path) -> bool {

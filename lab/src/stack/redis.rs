@@ -53,6 +53,11 @@ impl Redis {
         self.address
     }
 
+    /// Its process id; `None` when it does not run.
+    pub fn id(&self) -> Option<u32> {
+        self.process.as_ref().and_then(Process::id)
+    }
+
     /// Access to its database 0.
     ///
     /// # Errors

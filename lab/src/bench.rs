@@ -1,0 +1,116 @@
+//! The benchmarks: what watching costs and how late it is, each figure beside its peer in the same run. Rows of docs/benchmarks.md.
+
+mod bed;
+mod census;
+mod cluster;
+mod cost;
+mod fetch;
+mod freshness;
+mod load;
+mod machine;
+mod page;
+mod renewal;
+mod report;
+mod sampling;
+mod usage;
+mod wire;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::ValueEnum;
+use report::{Table, splice};
+
+/// What `bench` takes.
+#[derive(Clone, Debug, clap::Args)]
+pub struct BenchArgs {
+    /// Only these rows; all if none is named
+    rows: Vec<Row>,
+    /// Less of everything: three minutes instead of twelve, and figures that are worth less
+    #[arg(long)]
+    short: bool,
+    /// Put the tables into this page, between its marks; what is written by hand stays
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+/// What is measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Row {
+    /// How fast locks are read
+    Sampling,
+    /// What 10 to 100,000 locks cost: CPU, memory, scrapes, Redis, a bystander
+    Cost,
+    /// How fast a page of 100,000 series is
+    Page,
+    /// From a change in Redis to /metrics, by polling
+    Polling,
+    /// The same by whatever wakes the agent up
+    WakeUps,
+    /// How exact the instants of renewals are
+    Renewals,
+    /// A cluster of six nodes beside one server
+    Cluster,
+}
+
+impl Row {
+    fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+
+    async fn measure(self, short: bool) -> anyhow::Result<Table> {
+        match self {
+            Row::Sampling => sampling::run(short).await,
+            Row::Cost => cost::run(short).await,
+            Row::Page => page::run(short).await,
+            Row::Polling => freshness::polling(short).await,
+            Row::WakeUps => freshness::wake_ups(short).await,
+            Row::Renewals => renewal::run(short).await,
+            Row::Cluster => cluster::run(short).await,
+        }
+    }
+}
+
+/// Runs the benchmarks. A goal that is missed is no failure: it is said in the table.
+///
+/// # Errors
+/// When something cannot be measured, after all rows that can be.
+pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
+    let rows = if args.rows.is_empty() { Row::value_variants().to_vec() } else { args.rows.clone() };
+    let (began, all) = (Instant::now(), args.rows.is_empty());
+    let machine = machine::machine().await;
+    println!("{machine}\n");
+    let (mut missed, mut failed) = (Vec::new(), Vec::new());
+    let kind = if args.short { "A short run: the figures are rough.\n" } else { "" };
+    for row in rows {
+        let name = row.name();
+        eprintln!("{:>4} s  {name}", began.elapsed().as_secs());
+        match row.measure(args.short).await.with_context(|| name.clone()) {
+            Ok(table) => {
+                let text = table.markdown();
+                println!("{name}\n\n{text}");
+                missed.extend(table.missed().map(str::to_owned));
+                let note = if all { String::new() } else { format!("\nMeasured by itself: {machine}\n{kind}") };
+                put(&args, &name, &format!("{text}{note}"))?;
+            }
+            Err(error) => failed.push(format!("{error:#}")),
+        }
+    }
+    let minutes = began.elapsed().as_secs_f64() / 60.0;
+    if all {
+        put(&args, "machine", &format!("{machine}\n{kind}All of it took {minutes:.0} minutes."))?;
+    }
+    println!(
+        "{minutes:.1} minutes; missed: {}",
+        if missed.is_empty() { "nothing".to_owned() } else { missed.join("; ") }
+    );
+    anyhow::ensure!(failed.is_empty(), "not measured: {}", failed.join("; "));
+    Ok(true)
+}
+
+fn put(args: &BenchArgs, name: &str, text: &str) -> anyhow::Result<()> {
+    let Some(file) = &args.out else { return Ok(()) };
+    let page = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    std::fs::write(file, splice(&page, name, text)).with_context(|| format!("cannot write {}", file.display()))
+}

@@ -1,0 +1,133 @@
+//! Many locks on one Redis, and what that says of itself.
+
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::Context;
+use tokio::task::block_in_place;
+
+use super::fetch::{Client, lines_of};
+use super::load::{LEASE_MS, hold, key, name};
+use super::wire::{Wire, number};
+use crate::stack::{Agent, Redis, until};
+
+/// How long an agent may take until it has read everything.
+const READ_WITHIN: Duration = Duration::from_secs(120);
+
+/// Lease of a lock that nobody renews.
+const AT_REST_MS: u64 = 3_600_000;
+
+/// Held locks on a Redis of its own.
+#[derive(Debug)]
+pub(super) struct Bed {
+    pub(super) redis: Redis,
+    pub(super) count: usize,
+}
+
+/// Counters of a Redis at one instant.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Counters {
+    pub(super) commands: f64,
+    /// Entries ever written to the slow log.
+    pub(super) slow: f64,
+}
+
+impl Bed {
+    /// Starts a Redis with so many locks that somebody must renew.
+    pub(super) async fn start(count: usize) -> anyhow::Result<Bed> {
+        Bed::with_lease(count, LEASE_MS).await
+    }
+
+    /// The same with locks that nobody needs to renew.
+    pub(super) async fn at_rest(count: usize) -> anyhow::Result<Bed> {
+        Bed::with_lease(count, AT_REST_MS).await
+    }
+
+    async fn with_lease(count: usize, lease_ms: u64) -> anyhow::Result<Bed> {
+        let redis = Redis::start().await?;
+        block_in_place(|| {
+            // Its slow log shall forget nothing.
+            Wire::connect(redis.address())?.ask(&["CONFIG", "SET", "slowlog-max-len", "1000000"])?;
+            lay_out(redis.address(), 0..count, lease_ms)
+        })?;
+        Ok(Bed { redis, count })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.redis.address()
+    }
+
+    /// The process that is Redis.
+    pub(super) fn id(&self) -> anyhow::Result<u32> {
+        self.redis.id().context("redis-server does not run")
+    }
+
+    /// Starts an agent that watches all of them, and waits until it has read each.
+    pub(super) async fn agent(&self, interval: &str) -> anyhow::Result<Agent> {
+        let agent = self.busy_agent(interval).await?;
+        all_read(&agent, self.count).await?;
+        Ok(agent)
+    }
+
+    /// Starts one that may have more to do than it can, so that it is not told when it has read all of them, if ever.
+    pub(super) async fn busy_agent(&self, interval: &str) -> anyhow::Result<Agent> {
+        let servers = format!("url: \"redis://{}\"", self.address());
+        Agent::start_with(&config(&servers, interval, self.count), &["--log.level", "error"]).await
+    }
+
+    pub(super) fn counters(&self) -> anyhow::Result<Counters> {
+        block_in_place(|| {
+            let mut wire = Wire::connect(self.address())?;
+            let commands = number(&wire.ask(&["INFO", "stats"])?, "total_commands_processed");
+            Ok(Counters { commands, slow: wire.ask(&["SLOWLOG", "LEN"])?.parse()? })
+        })
+    }
+}
+
+/// Writes locks as Redisson lays them out.
+pub(super) fn lay_out(redis: SocketAddr, locks: impl IntoIterator<Item = usize>, lease_ms: u64) -> anyhow::Result<()> {
+    let mut wire = Wire::connect(redis)?;
+    let commands: Vec<Vec<u8>> =
+        locks.into_iter().flat_map(|at| hold(at, &super::load::holder(at), lease_ms)).collect();
+    wire.send(&commands)
+}
+
+/// A configuration for so many locks.
+pub(super) fn config(servers: &str, interval: &str, count: usize) -> String {
+    let mut text =
+        format!("redis:\n  main: {{{servers}, interval: {interval}}}\nmax_tasks: {}\ntasks:\n", count.max(1));
+    for at in 0..count {
+        let _written = writeln!(text, "- {{name: {}, lock: {{key: '{}'}}}}", name(at), key(at));
+    }
+    text
+}
+
+/// Waits until so many locks are seen held.
+pub(super) async fn all_read(agent: &Agent, count: usize) -> anyhow::Result<()> {
+    let address = agent.address();
+    // A page tells it at once for few, and costs too much for many.
+    if count <= 1000 {
+        return until(READ_WITHIN, "the agent has read all locks", async || {
+            block_in_place(|| {
+                let mut client = Client::connect(address)?;
+                anyhow::Ok(lines_of(client.get("/metrics")?.body, "lockwatch_lock_holder{") == count)
+            })
+            .unwrap_or(false)
+        })
+        .await;
+    }
+    until(READ_WITHIN, "the agent has read all locks", async || {
+        block_in_place(|| {
+            let path = format!("/api/v1/tasks/{}", name(count - 1));
+            let mut client = Client::connect(address)?;
+            let page = String::from_utf8_lossy(client.get(&path)?.body).into_owned();
+            anyhow::Ok(page.contains("\"held\":true") || page.contains("\"held\": true"))
+        })
+        .unwrap_or(false)
+    })
+    .await?;
+    // The others are read within the same interval.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    Ok(())
+}
