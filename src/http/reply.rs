@@ -158,7 +158,10 @@ impl Body for ReplyBody {
         match self {
             ReplyBody::Whole(body) => body.size_hint(),
             // Asked before the first piece is taken.
-            ReplyBody::Page(page, _) => SizeHint::with_exact(u64::try_from(page.length()).unwrap_or(u64::MAX)),
+            ReplyBody::Page(page, _) => page
+                .length()
+                .and_then(|length| u64::try_from(length).ok())
+                .map_or_else(SizeHint::default, SizeHint::with_exact),
             ReplyBody::Pieces(_) | ReplyBody::Stream(_) => SizeHint::default(),
         }
     }

@@ -1,30 +1,31 @@
-//! The metrics page as OpenMetrics text. This is the only file that knows prometheus-client.
+//! The metrics page as text. This is the only file that knows prometheus-client.
 //!
-//! One collector writes straight from the published snapshot: series of a task that left the configuration, and of a
-//! holder that is gone, vanish by construction, and the order is that of the table and the snapshot.
+//! Collectors write straight from the published snapshot: series of a task that left the configuration, and of a holder that is
+//! gone, vanish by construction, and the order is that of the table and the snapshot. A page of many tasks has millions of series, so
+//! it is written part by part, and the labels that all series of a task begin with are encoded once.
 
+mod part;
 mod table;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Range;
 
 use lockwatch_model::histogram::Histogram;
-use lockwatch_model::snapshot::{RedisView, TaskView};
-use prometheus_client::collector::Collector;
+use lockwatch_model::snapshot::TaskView;
 use prometheus_client::encoding::{
     CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel, EncodeLabelSet,
     GaugeValueEncoder, LabelSetEncoder, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Registry;
 
 use super::clock::{seconds, signed_seconds};
 use super::identity::{escape, holder_label};
 use super::process::Process;
 use crate::published::{Published, ReloadStatus};
-use table::{Emit, Number, Reading, Source};
+pub use part::Page;
+use table::{Emit, Number, Reading};
 pub use table::{Metric, TABLE};
 
 /// Most series of `lockwatch_lock_holder` for one task, so that no task has more than 95 series in all. A read lock may
@@ -33,31 +34,10 @@ pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.
 const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
 
-/// The whole page as OpenMetrics text, `# EOF` included.
-///
-/// # Errors
-/// None that is known; the encoder's interface has one.
-pub fn encode(published: Arc<Published>, reload: ReloadStatus) -> Result<String, fmt::Error> {
-    let mut text = String::with_capacity(page_size(&published));
-    write(published, reload, &mut text)?;
-    Ok(text)
-}
-
-/// Writes the whole page as OpenMetrics text, `# EOF` included, in many small pieces.
-///
-/// # Errors
-/// Those of `out`.
-pub fn write(published: Arc<Published>, reload: ReloadStatus, out: &mut impl fmt::Write) -> fmt::Result {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(Page { published, agent: Agent { reload, process: Process::read() } }));
-    prometheus_client::encoding::text::encode(out, &registry)
-}
-
-/// A guess at the length of a page, so that its buffer need not be moved often.
+/// A guess at the length of a page.
 pub fn page_size(published: &Published) -> usize {
     const BYTES_PER_TASK: usize = 6 << 10;
-    const GUESS_MAX: usize = 64 << 20;
-    published.snapshot.tasks.len().saturating_add(4).saturating_mul(BYTES_PER_TASK).min(GUESS_MAX)
+    published.snapshot.tasks.len().saturating_add(4).saturating_mul(BYTES_PER_TASK)
 }
 
 /// What the agent tells of itself.
@@ -67,67 +47,18 @@ struct Agent {
     process: Process,
 }
 
-/// One page to be written.
-#[derive(Debug)]
-struct Page {
-    published: Arc<Published>,
-    agent: Agent,
-}
-
-/// Somebody whose figures are shown, with the labels that say whose they are.
+/// Somebody whose figures are shown, with the labels that say whose they are, as they are written.
 struct Labelled<'a, T> {
-    labels: Vec<(&'static str, Cow<'a, str>)>,
+    labels: &'a str,
     of: &'a T,
 }
 
-impl Collector for Page {
-    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
-        let agents = [Labelled { labels: Vec::new(), of: &self.agent }];
-        let redises = self.redises();
-        let tasks = self.tasks();
-        for metric in TABLE {
-            match &metric.source {
-                Source::Agent(reading) if reading.is_absent(&self.agent) => {}
-                Source::Agent(reading) => write_family(&mut encoder, metric, reading, &agents)?,
-                Source::Redis(reading) => write_family(&mut encoder, metric, reading, &redises)?,
-                Source::Task(reading) => write_family(&mut encoder, metric, reading, &tasks)?,
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Page {
-    /// The redises, each name once: two alike would make the whole page invalid.
-    fn redises(&self) -> Vec<Labelled<'_, RedisView>> {
-        let mut seen = HashSet::new();
-        let redises = self.published.snapshot.redises.iter();
-        redises
-            .map(|redis| Labelled { labels: vec![("redis", escape(redis.spec.name.as_bytes()))], of: &**redis })
-            .filter(|redis| seen.insert(redis.labels.clone()))
-            .collect()
-    }
-
-    /// The tasks, each name once.
-    fn tasks(&self) -> Vec<Labelled<'_, TaskView>> {
-        let mut seen = HashSet::new();
-        let tasks = self.published.snapshot.tasks.iter();
-        tasks
-            .map(|task| Labelled {
-                labels: vec![("task", escape(task.spec.name.as_bytes())), ("redis", escape(task.redis.as_bytes()))],
-                of: &**task,
-            })
-            .filter(|task| seen.insert(task.labels.clone()))
-            .collect()
-    }
-}
-
-/// Writes the description of a metric and all its series.
-fn write_family<T>(
-    encoder: &mut DescriptorEncoder,
+/// Writes the description of a metric and its series of `all`.
+fn write_family<'a, T: 'a>(
+    encoder: &mut DescriptorEncoder<'_>,
     metric: &Metric,
     reading: &Reading<T>,
-    all: &[Labelled<'_, T>],
+    all: impl Iterator<Item = Labelled<'a, T>>,
 ) -> fmt::Result {
     let (name, kind) = match reading {
         Reading::Gauge(_) | Reading::Gauges(..) => (metric.name, MetricType::Gauge),
@@ -139,13 +70,13 @@ fn write_family<T>(
     };
     let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
     for item in all {
-        write_series(&mut family, reading, item)?;
+        write_series(&mut family, reading, &item)?;
     }
     Ok(())
 }
 
 fn write_series<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, item: &Labelled<'_, T>) -> fmt::Result {
-    let base = item.labels.as_slice();
+    let base = item.labels;
     match reading {
         Reading::Gauge(get) => match get(item.of) {
             Some(number) => write_gauge(family, &Labels { base, further: &[] }, number),
@@ -188,15 +119,20 @@ fn write_counter(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, number: Nu
 }
 
 fn write_histogram(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
-    let bounds = histogram.bounds_ms.iter().map(|bound| seconds(*bound)).chain([f64::INFINITY]);
-    let buckets: Vec<(f64, u64)> = bounds.zip(histogram.counts).collect();
+    let mut buckets = [(f64::INFINITY, 0); Histogram::BUCKETS + 1];
+    for (bucket, bound) in buckets.iter_mut().zip(histogram.bounds_ms) {
+        bucket.0 = seconds(*bound);
+    }
+    for (bucket, count) in buckets.iter_mut().zip(histogram.counts) {
+        bucket.1 = count;
+    }
     let (sum, count) = (seconds(histogram.sum_ms), histogram.count());
     family.encode_family(labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)
 }
 
-/// The labels of one series: whose it is, then the metric's own.
+/// The labels of one series: whose it is, as it is written, then the metric's own.
 struct Labels<'a> {
-    base: &'a [(&'static str, Cow<'a, str>)],
+    base: &'a str,
     further: &'a [(&'a str, &'a str)],
 }
 
@@ -208,13 +144,42 @@ impl Labels<'_> {
 
 impl EncodeLabelSet for Labels<'_> {
     fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
-        for (name, value) in self.base {
-            (*name, value.as_ref()).encode(encoder.encode_label())?;
+        if !self.base.is_empty() {
+            // The names, values and marks of all of them take the place of one name; what comes after a name is not asked for.
+            fmt::Write::write_str(&mut encoder.encode_label().encode_label_key()?, self.base)?;
         }
         for label in self.further {
             label.encode(encoder.encode_label())?;
         }
         Ok(())
+    }
+}
+
+/// What the encoder makes of the labels of each of many, as one text.
+#[derive(Debug, Default)]
+struct Bases {
+    text: String,
+    /// Where each one's are; `None` for one that another has already: two alike would make the whole page invalid.
+    ranges: Vec<Option<Range<usize>>>,
+}
+
+impl Bases {
+    fn get(&self, position: usize) -> Option<&str> {
+        self.text.get(self.ranges.get(position)?.clone()?)
+    }
+
+    /// Takes in a series of each one, a line each, which has nothing but these labels.
+    fn of_series(text: String) -> Bases {
+        let mut ranges = Vec::new();
+        let mut seen = HashSet::new();
+        let mut start = 0;
+        for line in text.split_inclusive('\n') {
+            let labels = line.find('{').zip(line.rfind('}')).map(|(open, close)| start + open + 1..start + close);
+            ranges.push(labels.filter(|range| text.get(range.clone()).is_some_and(|labels| seen.insert(labels))));
+            start += line.len();
+        }
+        drop(seen);
+        Bases { text, ranges }
     }
 }
 
@@ -255,7 +220,7 @@ impl<T> Reading<T> {
 fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
     let Some(hold) = task.hold.as_ref().filter(|_| task.held == Some(true)) else { return };
     let mut seen = HashSet::new();
-    for (holder, host) in &hold.holders {
+    for (holder, host) in hold.holders.iter() {
         let labels = (holder_label(holder), escape(host.as_deref().unwrap_or_default()));
         if seen.len() < HOLDER_SERIES_MAX && !seen.contains(&labels) {
             emit(&[("holder", &labels.0), ("host", &labels.1)], Number::Count(1));

@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use lockwatch::output::exposition::{Variant, classic, make};
-use lockwatch::output::metrics::{HOLDER_SERIES_MAX, TABLE, encode};
+use lockwatch::output::exposition::{Pages, Variant, make};
+use lockwatch::output::metrics::{HOLDER_SERIES_MAX, TABLE};
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::Published;
 use lockwatch_model::reading::{Holder, Mode};
@@ -128,8 +128,12 @@ fn read_value(text: &str) -> (String, &str) {
     panic!("no closing quote");
 }
 
+fn text(published: Arc<Published>, format: Format) -> String {
+    String::from_utf8(make(published, RELOAD, Variant { format, coding: Coding::Identity }).unwrap()).unwrap()
+}
+
 fn page(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Read {
-    read(&encode(published(tasks, redises), RELOAD).unwrap())
+    read(&text(published(tasks, redises), Format::OpenMetrics))
 }
 
 fn fixed() -> Arc<Published> {
@@ -204,7 +208,7 @@ fn promtool_finds_nothing_to_say() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let text = classic(&encode(fixed(), RELOAD).unwrap());
+    let text = text(fixed(), Format::Classic);
     child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     let said = [output.stdout, output.stderr].concat();
@@ -354,7 +358,7 @@ fn a_secret_token_is_never_shown() {
     let mut task = full_task("outbound");
     let secret = Holder { client: b"s3cr3t-token".to_vec(), thread: None, entries: None, secret: true };
     task.hold = Some(hold(vec![(secret, None)]));
-    let text = encode(published(vec![task], vec![]), RELOAD).unwrap();
+    let text = text(published(vec![task], vec![]), Format::OpenMetrics);
     assert!(!text.contains("s3cr3t"), "{text}");
     let digest = read(&text).labels("lockwatch_lock_holder", "holder").pop_first().unwrap();
     assert!(digest.len() == 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
@@ -453,4 +457,22 @@ fn packed_pages_hold_the_same_text() {
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut text).unwrap();
     assert_eq!(steady(&text), steady(&String::from_utf8(variant(Coding::Identity)).unwrap()));
+}
+
+#[tokio::test]
+async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
+    let tasks = (0..5_500).map(|at| full_task(&format!("job-{at:04}"))).collect();
+    let published = published(tasks, vec![good_redis("main")]);
+    for format in [Format::Classic, Format::OpenMetrics] {
+        let variant = Variant { format, coding: Coding::Identity };
+        let page = Pages::default().page(Arc::clone(&published), RELOAD, variant).await.unwrap();
+        assert_eq!(page.length(), None, "it is not big enough to be made piece by piece");
+        let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
+        assert!(pieces.iter().all(|piece| piece.len() < 1 << 20));
+        let whole = String::from_utf8(make(Arc::clone(&published), RELOAD, variant).unwrap()).unwrap();
+        assert!(steady(&String::from_utf8(pieces.concat()).unwrap()) == steady(&whole));
+        // Any piece again, as another reader takes it.
+        let again = pieces.len() / 2;
+        assert_eq!(page.piece(again).unwrap().as_ref(), pieces.get(again));
+    }
 }

@@ -2,14 +2,16 @@
 //! not keep a thousand pages alive. So a page is lent: where old pages take too much memory, the one that was read from the longest
 //! time ago is taken back, and its readers get no more of it. The newest page of each form is never taken back.
 
-use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 use bytes::Bytes;
 
-use super::Variant;
+use super::{PageError, Variant};
+use crate::output::metrics;
+use crate::output::negotiate::Format;
+use crate::published::{Published, ReloadStatus};
 
 /// A page is cut into pieces of so many bytes: as much of it stays in memory for a reader who stalls.
 const PIECE_BYTES: usize = 64 << 10;
@@ -17,19 +19,31 @@ const PIECE_BYTES: usize = 64 << 10;
 /// reads at an ordinary pace can finish.
 const OLD_BYTES_MAX: usize = 4 << 20;
 
+/// About what a snapshot keeps in memory for each task.
+const TASK_BYTES: usize = 1 << 10;
+
 /// A page, as long as it is not taken back.
 #[derive(Debug)]
 pub struct Page {
-    length: usize,
+    length: Option<usize>,
+    /// Bytes of memory.
+    weight: usize,
     body: Mutex<Body>,
 }
 
 #[derive(Debug)]
 struct Body {
     /// `None` once it was taken back.
-    pieces: Option<Vec<Bytes>>,
+    pieces: Option<Pieces>,
     /// When somebody took a piece last.
     read: Instant,
+}
+
+#[derive(Clone, Debug)]
+enum Pieces {
+    Made(Arc<[Bytes]>),
+    /// What each piece is made of whenever it is taken.
+    Unmade(metrics::Page, Format),
 }
 
 /// The page was taken back, because its reader is too slow.
@@ -40,22 +54,51 @@ pub struct TakenBack;
 impl Page {
     pub(super) fn new(pieces: Vec<Bytes>) -> Page {
         let length = pieces.iter().map(Bytes::len).sum();
-        Page { length, body: Mutex::new(Body { pieces: Some(pieces), read: Instant::now() }) }
+        Page::of(Pieces::Made(pieces.into()), Some(length), length)
     }
 
-    /// Bytes of the whole page.
-    pub fn length(&self) -> usize {
+    /// A page that is made while it is read.
+    pub(super) fn unmade(published: Arc<Published>, reload: ReloadStatus, format: Format) -> Result<Page, PageError> {
+        let weight = published.snapshot.tasks.len().saturating_mul(TASK_BYTES);
+        let page = metrics::Page::new(published, reload).map_err(|_| PageError)?;
+        Ok(Page::of(Pieces::Unmade(page, format), None, weight))
+    }
+
+    fn of(pieces: Pieces, length: Option<usize>, weight: usize) -> Page {
+        Page { length, weight, body: Mutex::new(Body { pieces: Some(pieces), read: Instant::now() }) }
+    }
+
+    /// Bytes of the whole page, where that is known.
+    pub fn length(&self) -> Option<usize> {
         self.length
     }
 
-    /// The piece of this number, from 0; `None` after the last.
+    /// Bytes of memory that it takes.
+    pub(super) fn weight(&self) -> usize {
+        self.weight
+    }
+
+    /// The piece of this number, from 0; `None` after the last. There may be nothing in it.
     ///
     /// # Errors
     /// It was taken back.
     pub fn piece(&self, at: usize) -> Result<Option<Bytes>, TakenBack> {
+        match self.pieces()? {
+            Pieces::Made(pieces) => Ok(pieces.get(at).cloned()),
+            Pieces::Unmade(page, _) if at >= page.parts() => Ok(None),
+            Pieces::Unmade(page, format) => {
+                let mut text = String::new();
+                // A string takes everything.
+                let _written = page.write(at, format, &mut text);
+                Ok(Some(text.into()))
+            }
+        }
+    }
+
+    fn pieces(&self) -> Result<Pieces, TakenBack> {
         let mut body = self.body();
         body.read = Instant::now();
-        body.pieces.as_ref().map(|pieces| pieces.get(at).cloned()).ok_or(TakenBack)
+        body.pieces.clone().ok_or(TakenBack)
     }
 
     /// Whether there still are pieces, and when one was taken last.
@@ -89,13 +132,13 @@ impl Lent {
         let old = old.filter_map(|(_, (_, page))| page.upgrade());
         let mut old: Vec<(Instant, Arc<Page>)> = old.filter_map(|page| Some((page.read()?, page))).collect();
         old.sort_by_key(|(read, _)| *read);
-        let mut bytes: usize = old.iter().map(|(_, page)| page.length).sum();
-        let most = OLD_BYTES_MAX.max(page.length);
+        let mut bytes: usize = old.iter().map(|(_, page)| page.weight).sum();
+        let most = OLD_BYTES_MAX.max(page.weight);
         for (_, page) in old {
             if bytes <= most {
                 break;
             }
-            bytes = bytes.saturating_sub(page.length);
+            bytes = bytes.saturating_sub(page.weight);
             page.take_back();
         }
     }
@@ -109,7 +152,7 @@ pub(super) struct Cutter {
 }
 
 impl Cutter {
-    fn add(&mut self, mut bytes: &[u8]) {
+    pub(super) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
             if self.rest.capacity() == 0 {
                 self.rest.reserve_exact(PIECE_BYTES);
@@ -130,13 +173,6 @@ impl Cutter {
             self.whole.push(self.rest.into());
         }
         self.whole
-    }
-}
-
-impl fmt::Write for Cutter {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.add(text.as_bytes());
-        Ok(())
     }
 }
 
@@ -176,7 +212,7 @@ mod tests {
             let page = page(bytes);
             let pieces: Vec<Bytes> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
             let expected: Vec<u8> = (0..bytes).map(|at| at.to_le_bytes()[0]).collect();
-            assert_eq!((page.length(), pieces.concat()), (bytes, expected));
+            assert_eq!((page.length(), pieces.concat()), (Some(bytes), expected));
             assert!(pieces.iter().all(|piece| piece.len() <= PIECE_BYTES));
         }
     }

@@ -15,6 +15,7 @@ use super::{Agent, holder_series, info_labels};
 use crate::output::identity::{escape, fingerprint};
 
 /// One row of the table.
+#[derive(Debug)]
 pub struct Metric {
     /// The name as scraped (of a histogram: without `_bucket`, `_sum`, `_count`).
     pub name: &'static str,
@@ -24,6 +25,7 @@ pub struct Metric {
 }
 
 /// Whose figure it is: it decides the first labels.
+#[derive(Debug)]
 pub(super) enum Source {
     /// The agent's: no labels.
     Agent(Reading<Agent>),
@@ -34,6 +36,7 @@ pub(super) enum Source {
 }
 
 /// How to get the figure out of a `T`.
+#[derive(Debug)]
 pub(super) enum Reading<T> {
     /// A gauge; `None`: no series.
     Gauge(fn(&T) -> Option<Number>),

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use lockwatch::output::exposition::classic;
-use lockwatch::output::metrics::encode;
+use lockwatch::output::exposition::{Variant, make};
+use lockwatch::output::negotiate::{Coding, Format};
 
 use super::{Rule, Rules, promql, test_file};
 use crate::snapshots::{RELOAD, cluster_redis, published, sentinel_redis};
@@ -125,7 +125,8 @@ fn config(server: &RedisServer) -> String {
 /// What can be read: the page of a real agent, what it would say of several servers, and what Prometheus adds.
 fn of_page(page: &Page) -> Catalogue {
     let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
-    let several = Page::parse(&classic(&encode(several, RELOAD).unwrap())).unwrap();
+    let plain = Variant { format: Format::Classic, coding: Coding::Identity };
+    let several = Page::parse(&String::from_utf8(make(several, RELOAD, plain).unwrap()).unwrap()).unwrap();
     let mut catalogue = Catalogue::new();
     let more = several.names().filter(|(name, _)| OF_SEVERAL_SERVERS.contains(name));
     for (name, labels) in page.names().chain(more) {

@@ -1,0 +1,283 @@
+//! A page part by part: a metric of some tasks. Any part can be written at any time, so that a big page need not be held.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::{encode_eof, encode_registry};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabel as _, EncodeLabelSet, LabelSetEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Registry;
+
+use super::table::{Metric, Source, TABLE};
+use super::{Agent, Bases, Labelled, write_family};
+use crate::output::identity::escape;
+use crate::output::negotiate::Format;
+use crate::output::process::Process;
+use crate::published::{Published, ReloadStatus};
+
+/// Most tasks in one part.
+const PART_TASKS: usize = 128;
+
+/// A page to be written.
+#[derive(Clone, Debug)]
+pub struct Page {
+    content: Arc<Content>,
+    parts: Arc<[Part]>,
+}
+
+/// What it is written from.
+#[derive(Debug)]
+struct Content {
+    published: Arc<Published>,
+    agent: Agent,
+    redises: Bases,
+    tasks: Bases,
+}
+
+/// A metric of those at some positions.
+#[derive(Clone, Debug)]
+struct Part {
+    metric: &'static Metric,
+    positions: Range<usize>,
+}
+
+impl Page {
+    /// A page of which nothing was written yet.
+    ///
+    /// # Errors
+    /// None that is known; the encoder's interface has one.
+    pub fn new(published: Arc<Published>, reload: ReloadStatus) -> Result<Page, fmt::Error> {
+        let redises = bases(&published, |published, encode| {
+            published.snapshot.redises.iter().try_for_each(|redis| encode(&[("redis", escaped(&redis.spec.name))]))
+        })?;
+        let tasks = bases(&published, |published, encode| {
+            published
+                .snapshot
+                .tasks
+                .iter()
+                .try_for_each(|task| encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))]))
+        })?;
+        let agent = Agent { reload, process: Process::read() };
+        let counts = (published.snapshot.redises.len(), published.snapshot.tasks.len());
+        let parts = TABLE.iter().flat_map(|metric| parts(metric, counts)).collect();
+        Ok(Page { content: Arc::new(Content { published, agent, redises, tasks }), parts })
+    }
+
+    /// How many parts it has.
+    pub fn parts(&self) -> usize {
+        // The last one is the end mark.
+        self.parts.len() + 1
+    }
+
+    /// Writes the part of this number, from 0; perhaps there is nothing in it.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn write(&self, part: usize, format: Format, out: &mut impl fmt::Write) -> fmt::Result {
+        let Some(Part { metric, positions }) = self.parts.get(part) else {
+            return match format {
+                Format::OpenMetrics if part == self.parts.len() => encode_eof(out),
+                Format::OpenMetrics | Format::Classic => Ok(()),
+            };
+        };
+        let description = if positions.start == 0 { Description::Of(format) } else { Description::Left };
+        let mut registry = Registry::default();
+        let series = Series { content: Arc::clone(&self.content), metric, positions: positions.clone() };
+        registry.register_collector(Box::new(series));
+        encode_registry(&mut Described { description, head: Some(String::new()), out }, &registry)
+    }
+}
+
+fn escaped(name: &str) -> Cow<'_, str> {
+    escape(name.as_bytes())
+}
+
+fn parts(metric: &'static Metric, (redises, tasks): (usize, usize)) -> impl Iterator<Item = Part> {
+    let count = match metric.source {
+        Source::Agent(_) => 1,
+        Source::Redis(_) => redises,
+        Source::Task(_) => tasks,
+    };
+    // Also a metric of nobody has a description.
+    (0..count.max(1)).step_by(PART_TASKS).map(move |start| Part { metric, positions: start..start + PART_TASKS })
+}
+
+/// The series of a part.
+#[derive(Debug)]
+struct Series {
+    content: Arc<Content>,
+    metric: &'static Metric,
+    positions: Range<usize>,
+}
+
+impl Collector for Series {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let Content { published, agent, redises, tasks } = &*self.content;
+        match &self.metric.source {
+            Source::Agent(reading) if reading.is_absent(agent) => Ok(()),
+            Source::Agent(reading) => {
+                let all = [Labelled { labels: "", of: agent }];
+                write_family(&mut encoder, self.metric, reading, all.into_iter())
+            }
+            Source::Redis(reading) => {
+                let all = self.some(&published.snapshot.redises, redises);
+                write_family(&mut encoder, self.metric, reading, all)
+            }
+            Source::Task(reading) => {
+                let all = self.some(&published.snapshot.tasks, tasks);
+                write_family(&mut encoder, self.metric, reading, all)
+            }
+        }
+    }
+}
+
+impl Series {
+    fn some<'a, T>(&self, all: &'a [Arc<T>], bases: &'a Bases) -> impl Iterator<Item = Labelled<'a, T>> {
+        let end = self.positions.end.min(all.len());
+        (self.positions.start..end).filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
+    }
+}
+
+/// Takes what the encoder writes of a part, and hands it on with the description that the format wants.
+struct Described<'a, W> {
+    description: Description,
+    /// The description as far as it was written; `None` once it is complete.
+    head: Option<String>,
+    out: &'a mut W,
+}
+
+#[derive(Clone, Copy)]
+enum Description {
+    /// Of this format.
+    Of(Format),
+    /// An earlier part has it.
+    Left,
+}
+
+impl<W: fmt::Write> fmt::Write for Described<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        match self.head {
+            None => self.out.write_str(text),
+            Some(_) => self.describe(text),
+        }
+    }
+}
+
+impl<W: fmt::Write> Described<'_, W> {
+    #[cold]
+    fn describe(&mut self, text: &str) -> fmt::Result {
+        let Some(head) = &mut self.head else { return Ok(()) };
+        head.push_str(text);
+        // What it is, and of which type.
+        if head.bytes().filter(|byte| *byte == b'\n').count() < 2 {
+            return Ok(());
+        }
+        let head = self.head.take().unwrap_or_default();
+        match self.description {
+            Description::Left => Ok(()),
+            Description::Of(Format::OpenMetrics) => self.out.write_str(&head),
+            Description::Of(Format::Classic) => write_classic(&head, self.out),
+        }
+    }
+}
+
+/// The description of a metric in classic text: a counter is described under the name of its samples.
+fn write_classic(open_metrics: &str, out: &mut impl fmt::Write) -> fmt::Result {
+    let suffix = if open_metrics.ends_with(" counter\n") { "_total" } else { "" };
+    for line in open_metrics.split_inclusive('\n') {
+        let mut words = line.splitn(4, ' ');
+        let (mark, kind, name) = (words.next(), words.next(), words.next());
+        let (Some(mark), Some(kind), Some(name), Some(rest)) = (mark, kind, name, words.next()) else { continue };
+        write!(out, "{mark} {kind} {name}{suffix} {rest}")?;
+    }
+    Ok(())
+}
+
+type Pairs<'a> = [(&'static str, Cow<'a, str>)];
+/// Hands the labels of each one to what encodes them.
+type EachLabels = fn(&Published, &mut dyn FnMut(&Pairs<'_>) -> fmt::Result) -> fmt::Result;
+
+/// Has the encoder write the labels of each one.
+fn bases(published: &Arc<Published>, each: EachLabels) -> Result<Bases, fmt::Error> {
+    let mut text = String::new();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(OnlyLabels { published: Arc::clone(published), each }));
+    encode_registry(
+        &mut Described { description: Description::Left, head: Some(String::new()), out: &mut text },
+        &registry,
+    )?;
+    text.shrink_to_fit();
+    Ok(Bases::of_series(text))
+}
+
+/// A series for each one that has nothing but labels.
+struct OnlyLabels {
+    published: Arc<Published>,
+    each: EachLabels,
+}
+
+impl fmt::Debug for OnlyLabels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OnlyLabels")
+    }
+}
+
+impl Collector for OnlyLabels {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        let mut family = encoder.encode_descriptor("", "", None, MetricType::Gauge)?;
+        (self.each)(&self.published, &mut |pairs| family.encode_family(&OwnLabels(pairs))?.encode_gauge(&0_i64))
+    }
+}
+
+struct OwnLabels<'a>(&'a Pairs<'a>);
+
+impl EncodeLabelSet for OwnLabels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
+        self.0.iter().try_for_each(|(name, value)| (*name, value.as_ref()).encode(encoder.encode_label()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classic_text_differs_only_in_descriptions() {
+        let described = |head: &str| {
+            let mut text = String::new();
+            write_classic(head, &mut text).unwrap();
+            text
+        };
+        assert_eq!(
+            described("# HELP a_b The a counter.\n# TYPE a_b counter\n"),
+            "# HELP a_b_total The a counter.\n# TYPE a_b_total counter\n"
+        );
+        let gauge = "# HELP g The g of a counter\n# TYPE g gauge\n";
+        assert_eq!(described(gauge), gauge);
+    }
+
+    #[test]
+    fn a_description_may_come_in_any_pieces() {
+        let whole = "# HELP a A.\n# TYPE a counter\na_total{x=\"# HELP\"} 1\n";
+        for (description, expected) in [
+            (Description::Of(Format::OpenMetrics), whole),
+            (Description::Of(Format::Classic), "# HELP a_total A.\n# TYPE a_total counter\na_total{x=\"# HELP\"} 1\n"),
+            (Description::Left, "a_total{x=\"# HELP\"} 1\n"),
+        ] {
+            let mut text = String::new();
+            let mut out = Described { description, head: Some(String::new()), out: &mut text };
+            whole.split_inclusive(['_', ' ', '\n']).for_each(|piece| fmt::Write::write_str(&mut out, piece).unwrap());
+            assert_eq!(text, expected);
+        }
+    }
+
+    #[test]
+    fn labels_that_are_alike_are_found() {
+        let series = "{a=\"1\",b=\"}\"} 0\n{a=\"2\"} 0\n{a=\"1\",b=\"}\"} 0\n";
+        let bases = Bases::of_series(series.to_owned());
+        assert_eq!([0, 1, 2, 3].map(|at| bases.get(at)), [Some("a=\"1\",b=\"}\""), Some("a=\"2\""), None, None]);
+    }
+}
