@@ -70,7 +70,6 @@ where
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, published) = Engine::new(clock, config.watch_spec(0));
-    let engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, observer)));
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let (status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
     let desk = Desk::default();
@@ -78,27 +77,37 @@ where
     watching.assign(&config);
     let outlets = Outlets { published, reload_status, reload, desk };
     let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
-    loop {
-        let request = tokio::select! {
-            () = stop.cancelled() => break,
-            _ = terminate.recv() => break,
-            _ = interrupt.recv() => break,
-            _ = hangup.recv() => None,
-            Some(request) = reloads.recv() => Some(request),
-        };
-        let outcome = reload_with(&mut watching, Arc::clone(&load), &status).await;
-        if let Some(request) = request {
-            let _nobody_waits = request.send(outcome);
+    let control = async {
+        loop {
+            let request = tokio::select! {
+                () = stop.cancelled() => break,
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+                _ = hangup.recv() => None,
+                Some(request) = reloads.recv() => Some(request),
+            };
+            let outcome = reload_with(&mut watching, Arc::clone(&load), &status).await;
+            if let Some(request) = request {
+                let _nobody_waits = request.send(outcome);
+            }
         }
+        tracing::info!("stopping");
+        stop.cancel();
+        drop(watching);
+        if tokio::time::timeout(DRAIN, http).await.is_err() {
+            tracing::info!("clients took too long to finish");
+        }
+    };
+    // Here and not as a task of its own, so that all that is known is on one thread: on that which read the configuration, and what
+    // this left of its memory is used again.
+    let engine = async {
+        engine.run(engine_inputs, observer).await;
+        std::future::pending().await
+    };
+    tokio::select! {
+        () = control => Ok(()),
+        outcome = engine => outcome,
     }
-    tracing::info!("stopping");
-    stop.cancel();
-    drop(watching);
-    if tokio::time::timeout(DRAIN, http).await.is_err() {
-        tracing::info!("clients took too long to finish");
-    }
-    drop(engine);
-    Ok(())
 }
 
 /// Loads the configuration anew and puts it in force, or keeps the old one.
