@@ -348,7 +348,9 @@ impl Hold {
             Deadline::Never => 0,
             Deadline::At(_) | Deadline::Torn => self.deadlines.overdue_ms(seen.last, period_ms),
         };
-        self.held = held.clone();
+        if self.held != *held {
+            self.held.clone_from(held);
+        }
         self.last_seen = seen.sent;
         if moved.is_some() || self.written.is_empty() {
             self.note_written(context);

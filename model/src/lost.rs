@@ -3,6 +3,7 @@
 //! Only what is surely later than the expiry counts: a difference between two readings that were both made after the end was
 //! seen. What the reading that showed the end shows for the first time may have been written before.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use crate::event::LossSign;
@@ -17,7 +18,7 @@ const WATCHED_MS: u64 = 60_000;
 /// The newest hold that expired, while signs of life of its holder are waited for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expired {
-    watched: Option<Watched>,
+    watched: Option<Box<Watched>>,
 }
 
 #[derive(Clone, Debug)]
@@ -57,7 +58,7 @@ impl Expired {
     /// A hold expired; `look` showed that.
     pub(crate) fn watch(&mut self, holders: Vec<Holder>, look: Look<'_>) {
         let free = look.held.is_none();
-        self.watched = Some(Watched { holders, since: look.at, read: look.read, free });
+        self.watched = Some(Box::new(Watched { holders, since: look.at, read: look.read, free }));
     }
 
     /// Nobody is waited for any more.

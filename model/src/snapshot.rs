@@ -84,15 +84,15 @@ pub struct TaskView {
     /// Pages of this task shall wait; `None` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
     /// When the newest renewals of this lock landed, by any holder, oldest first; at most [`RENEWALS_KEPT`].
-    pub renewals: Vec<Mono>,
+    pub renewals: Arc<[Mono]>,
     /// The gap that ended last.
     pub last_handover: Option<Past>,
     /// The outage that ended last.
     pub last_outage: Option<Past>,
     /// Current durations.
     pub durations: Durations,
-    /// Sums and counts since the task was configured.
-    pub totals: Totals,
+    /// Sums and counts since the task was configured; one copy for all views between which they did not change.
+    pub totals: Arc<Totals>,
 }
 
 /// What a verdict was judged by: [`crate::verdict::trace`] of it tells every rule that was considered.
@@ -152,13 +152,16 @@ pub struct SwitchView {
     pub fits: Option<Codec>,
 }
 
+/// Holders, each with its host where that is known.
+pub type HeldBy = Arc<[(Holder, Option<Vec<u8>>)]>;
+
 /// The present hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HoldView {
     /// Whether holders exclude each other.
     pub mode: Mode,
-    /// Who holds it, and on which host, where that is known.
-    pub holders: Vec<(Holder, Option<Vec<u8>>)>,
+    /// Who holds it, and on which host, where that is known; one copy for all views of the hold.
+    pub holders: HeldBy,
     /// Readers that died but still block writers.
     pub ghosts: u32,
     /// When it was acquired, server's clock; `None` when its start was not seen.

@@ -1,5 +1,6 @@
 //! Evidence for two holders. Each kind has its own beginning and its own end; nothing here guesses.
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -141,7 +142,7 @@ impl EndedBefore {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Splits {
     active: Vec<Active>,
-    pub(crate) before: Option<EndedBefore>,
+    pub(crate) before: Option<Box<EndedBefore>>,
     /// The newer holder of the rivalry that was told to be in doubt.
     doubted: Vec<Vec<u8>>,
     newest: Mono,

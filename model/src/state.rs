@@ -83,6 +83,8 @@ impl State {
                 known.insert(identity(&redis.spec, &entry.task.spec), entry.task);
             }
         }
+        // A task takes more than a kilobyte: there shall be room for as many as there are, and no more.
+        self.tasks = Vec::with_capacity(spec.tasks.len());
         let mut old = core::mem::take(&mut self.redises);
         self.redises = spec.redises.iter().map(|redis| renewed_redis(&mut old, redis)).collect();
         let mut events = Vec::new();

@@ -3,7 +3,7 @@
 mod follow;
 mod view;
 
-use alloc::collections::VecDeque;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -18,7 +18,7 @@ use crate::reading::{
     Beside, Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use crate::renewal::Seen;
-use crate::snapshot::{Judged, Past, Totals};
+use crate::snapshot::{HeldBy, Judged, Past, Totals};
 use crate::spec::{RedisKind, TaskSpec};
 use crate::split::{Claims, Splits};
 use crate::switches::{self, Switches};
@@ -59,7 +59,7 @@ pub(crate) struct Task {
     outage: OutageClock,
     blind: BlindClock,
     /// Whose hold ended just now, while no gap has begun since.
-    handed_over_by: Option<Held>,
+    handed_over_by: Option<Box<Held>>,
     /// The present hold took over from somebody else without a gap between; counted when it settles.
     direct_handover: bool,
     /// The present hold has settled, and that was taken note of.
@@ -73,10 +73,13 @@ pub(crate) struct Task {
     newest_attempt: Mono,
     verdict: Option<(Verdict, Rule, Mono)>,
     judged: Option<Judged>,
-    renewals: VecDeque<Mono>,
+    renewals: Arc<[Mono]>,
     last_handover: Option<Past>,
     last_outage: Option<Past>,
-    totals: Totals,
+    /// Shared with the views.
+    totals: Arc<Totals>,
+    /// Who was shown to hold it last; shared with the views.
+    shown: HeldBy,
     ttl_ms: Option<u64>,
 }
 
@@ -162,10 +165,11 @@ impl Task {
             newest_attempt: at,
             verdict: None,
             judged: None,
-            renewals: VecDeque::new(),
+            renewals: Arc::default(),
             last_handover: None,
             last_outage: None,
-            totals: Totals::default(),
+            totals: Arc::default(),
+            shown: Arc::default(),
             ttl_ms: None,
         }
     }
@@ -217,8 +221,20 @@ impl Task {
         self.lock.unknown(why);
         self.expired.unseen();
         self.switches.unknown(why);
-        self.totals.blind_ms += self.blind.bad(at);
+        let grew_ms = self.blind.bad(at);
+        self.count_blind(grew_ms);
         self.judge(log);
+    }
+
+    /// The totals, to be changed.
+    fn totals(&mut self) -> &mut Totals {
+        Arc::make_mut(&mut self.totals)
+    }
+
+    fn count_blind(&mut self, grew_ms: u64) {
+        if grew_ms > 0 {
+            self.totals().blind_ms += grew_ms;
+        }
     }
 
     /// Time has passed; `stale_after_ms` without any attempt means that nothing is known any more.
@@ -228,11 +244,12 @@ impl Task {
             self.lock.unknown(Unknown::Stale);
             self.expired.unseen();
             self.switches.unknown(Unknown::Stale);
-            self.totals.blind_ms += self.blind.bad(now);
+            let grew_ms = self.blind.bad(now);
+            self.count_blind(grew_ms);
         }
         let before = self.verdict;
         let grew_ms = self.blind.tick(now);
-        self.totals.blind_ms += grew_ms;
+        self.count_blind(grew_ms);
         let pausing = self.pause.until.is_some();
         if self.pause.until.is_some_and(|until| now >= until) {
             self.pause.until = None;
@@ -480,7 +497,7 @@ impl Task {
         }
         if let Some(token) = reading.extras.fencing_token {
             if let Some(from) = self.fencing_token.filter(|from| token < *from) {
-                self.totals.token_resets += 1;
+                self.totals().token_resets += 1;
                 log.push(EventKind::TokenReset { from, to: token });
             }
             self.fencing_token = Some(token);
@@ -512,7 +529,8 @@ impl Task {
         if lock && !(needs_wanted && self.switches.wanted() == Wanted::Unknown) {
             self.blind.good(at);
         } else {
-            self.totals.blind_ms += self.blind.bad(at);
+            let grew_ms = self.blind.bad(at);
+            self.count_blind(grew_ms);
         }
     }
 

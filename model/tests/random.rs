@@ -558,7 +558,7 @@ fn known(view: &TaskView) -> impl PartialEq + use<> {
 /// What was measured and counted of the lock, but for blindness and splits.
 fn counted(view: &TaskView) -> impl PartialEq + use<> {
     let durations = Durations { split_ms: 0, blind_ms: 0, ..view.durations };
-    let totals = Totals { splits: Totals::default().splits, split_ms: 0, blind_ms: 0, ..view.totals };
+    let totals = Totals { splits: Totals::default().splits, split_ms: 0, blind_ms: 0, ..*view.totals };
     (durations, totals)
 }
 

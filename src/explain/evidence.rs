@@ -126,7 +126,7 @@ fn progress(view: &TaskView) -> String {
 }
 
 fn hosts(seen: Seen<'_>) -> String {
-    let holders = seen.view.hold.as_ref().map(|hold| hold.holders.as_slice()).unwrap_or_default();
+    let holders = seen.view.hold.as_ref().map(|hold| &*hold.holders).unwrap_or_default();
     let known = holders.iter().filter(|(_, host)| host.is_some());
     let known: Vec<Cow<'_, str>> = known.map(|(holder, host)| named(holder, host.as_deref())).collect();
     match (known.is_empty(), holders.is_empty()) {

@@ -386,7 +386,7 @@ fn hostile_names_stay_valid_and_different() {
         let tasks: Vec<TaskView> = names.iter().map(|name| hostile_task(&mut random, name, &mut keys)).collect();
         let shown_keys: BTreeSet<Vec<u8>> = tasks.iter().map(|task| task.spec.lock.key.clone()).collect();
         let holders: BTreeSet<_> =
-            tasks.iter().filter_map(|task| task.hold.as_ref()).flat_map(|hold| hold.holders.clone()).collect();
+            tasks.iter().filter_map(|task| task.hold.as_ref()).flat_map(|hold| hold.holders.to_vec()).collect();
         let mut redis = good_redis(&hostile_text(&mut random));
         let addresses: BTreeSet<String> = (0..4).map(|_| hostile_text(&mut random)).collect();
         redis.nodes = addresses.iter().map(|address| replica(address)).collect();
@@ -443,8 +443,9 @@ fn extreme_figures_can_be_read() {
     task.fencing_token = Some(i64::MIN);
     task.lease_ms = Some(u64::MAX);
     task.waiters = Some(u64::MAX);
-    task.totals.renewals = u64::MAX;
-    task.totals.handovers.sum_ms = u64::MAX;
+    let totals = Arc::make_mut(&mut task.totals);
+    totals.renewals = u64::MAX;
+    totals.handovers.sum_ms = u64::MAX;
     task.hold.as_mut().unwrap().deadline = Some(lockwatch_model::time::ServerTime(i64::MAX));
     let read = page(vec![task], vec![]);
     assert_eq!(read.value("lockwatch_lock_lease_seconds", &[]), Some(u64::MAX as f64 / 1000.0));

@@ -372,7 +372,7 @@ fn unescaped(text: &str) -> String {
 #[tokio::test]
 async fn the_page_of_one_task_says_all_that_is_known() {
     let mut task = full_task("outbound");
-    task.renewals = vec![Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)];
+    task.renewals = [Mono(NOW.0 - 20_000), Mono(NOW.0 - 10_000)].into();
     let server = start(published(vec![task.clone()], vec![good_redis("main")])).await;
     keep_events(&server.history, &task, "srv-b");
     let page = page(&server, "/tasks/outbound").await;
@@ -440,7 +440,7 @@ fn place(bar: &Element) -> (u32, u32) {
 #[tokio::test]
 async fn the_timeline_is_drawn_to_scale() {
     let mut task = full_task("outbound");
-    task.renewals = vec![Mono(NOW.0 - 60_000)];
+    task.renewals = [Mono(NOW.0 - 60_000)].into();
     let server = start(published(vec![task.clone()], vec![])).await;
     keep_events(&server.history, &task, "srv-b");
     let bars = async |path: &str| {

@@ -213,11 +213,11 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         live_claims: Vec::new(),
         splits: Vec::new(),
         paused: None,
-        renewals: Vec::new(),
+        renewals: Arc::default(),
         last_handover: None,
         last_outage: None,
         durations: Durations::default(),
-        totals: Totals::default(),
+        totals: Arc::default(),
     }
 }
 
@@ -279,7 +279,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
         live_claims: vec![holder(b"srv-a")],
         paused: Some(false),
         durations: durations(),
-        totals: totals(),
+        totals: Arc::new(totals()),
         ..view
     }
 }
@@ -287,7 +287,7 @@ pub(crate) fn full_task(name: &str) -> TaskView {
 pub(crate) fn hold(holders: Vec<(Holder, Option<Vec<u8>>)>) -> HoldView {
     HoldView {
         mode: Mode::Exclusive,
-        holders,
+        holders: holders.into(),
         ghosts: 0,
         acquired: Some(ServerTime(1_799_999_939_000)),
         held_ms: 61_123,

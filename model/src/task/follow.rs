@@ -1,5 +1,7 @@
 //! What a reading of the lock leads to: ends and losses, gaps and outages, splits.
 
+use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::{Accepted, Log, Task, Turn, proven};
@@ -48,7 +50,7 @@ impl Task {
             _ => None,
         };
         for (holders, sign) in late.into_iter().chain(at_once) {
-            self.totals.holds_lost += 1;
+            self.totals().holds_lost += 1;
             log.push(EventKind::LockLost { holders, sign });
         }
     }
@@ -72,7 +74,7 @@ impl Task {
         if news.acquired
             && let Some(hold) = self.lock.hold()
         {
-            self.totals.acquisitions += 1;
+            Arc::make_mut(&mut self.totals).acquisitions += 1;
             log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
             // Nobody hands over what nobody wanted when it was last seen.
             let was_wanted = self.gap.wanted_since().is_some();
@@ -85,20 +87,18 @@ impl Task {
         }
         match news.moved {
             Some(Move::Renewed { latency_ms, learned_ms, at }) => {
-                self.totals.renewals += 1;
-                if self.renewals.len() == RENEWALS_KEPT {
-                    self.renewals.pop_front();
-                }
-                self.renewals.push_back(at);
+                self.totals().renewals += 1;
+                let kept = self.renewals.len().saturating_sub(RENEWALS_KEPT - 1);
+                self.renewals = self.renewals.iter().skip(kept).copied().chain([at]).collect();
                 if let Some(latency_ms) = latency_ms {
-                    self.totals.renewal_latency.observe(latency_ms);
+                    self.totals().renewal_latency.observe(latency_ms);
                 }
                 if let Some(lease_ms) = learned_ms {
                     log.push(EventKind::LeaseLearned { lease_ms });
                 }
             }
             Some(Move::Shortened { by_ms }) => {
-                self.totals.shortened += 1;
+                self.totals().shortened += 1;
                 log.push(EventKind::Shortened { by_ms });
             }
             Some(Move::Reset) | None => {}
@@ -106,7 +106,7 @@ impl Task {
     }
 
     pub(super) fn follow_end(&mut self, ended: &Ended, across_blind: bool, turn: &Turn<'_>, log: &mut Log<'_>) {
-        if let Some(count) = self.totals.ends.get_mut(ended.reason as usize) {
+        if let Some(count) = self.totals().ends.get_mut(ended.reason as usize) {
             *count += 1;
         }
         let hold = &ended.hold;
@@ -118,7 +118,7 @@ impl Task {
         if !self.settled {
             self.outage.lost_again();
             if self.gap.open() {
-                self.totals.phantom_holds += 1;
+                self.totals().phantom_holds += 1;
                 log.push(EventKind::PhantomHold { held_ms: hold.held_ms() });
             }
         }
@@ -128,21 +128,23 @@ impl Task {
             _ if self.settled => self.outage.forget(),
             _ => {}
         }
-        self.handed_over_by = (!across_blind).then(|| hold.held.clone());
+        self.handed_over_by = (!across_blind).then(|| Box::new(hold.held.clone()));
         let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
         let phantom = !proven(hold, hold.last_seen, turn.batch.origin.kind);
         if phantom && self.splits.before.as_ref().is_some_and(|before| before.awaits_successor(turn.batch.sent)) {
             return; // It changed nothing: the hold before it is still the one that may be lived on with.
         }
-        self.splits.before = early.then(|| EndedBefore {
-            holders: hold.held.holders.clone(),
-            deadline: hold.deadlines.newest_mono(),
-            surely_lost: turn.delta.surely_lost_after(hold.offset_before),
-            perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
-            node: turn.node_before.clone(),
-            successor_seen: None,
-            judged: false,
-            moved_since: 0,
+        self.splits.before = early.then(|| {
+            Box::new(EndedBefore {
+                holders: hold.held.holders.clone(),
+                deadline: hold.deadlines.newest_mono(),
+                surely_lost: turn.delta.surely_lost_after(hold.offset_before),
+                perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
+                node: turn.node_before.clone(),
+                successor_seen: None,
+                judged: false,
+                moved_since: 0,
+            })
         });
     }
 
@@ -187,13 +189,16 @@ impl Task {
             self.handed_over_by = None;
         }
         let gap = self.gap.observe(at, holding, wanted, self.spec.blind_after_ms);
-        self.totals.wanted_ms += gap.wanted_ms;
-        self.totals.down_ms += gap.grew_ms;
+        if gap.wanted_ms > 0 || gap.grew_ms > 0 {
+            let totals = self.totals();
+            totals.wanted_ms += gap.wanted_ms;
+            totals.down_ms += gap.grew_ms;
+        }
         if gap.began {
             log.push(EventKind::GapBegan);
         }
         if let Some(Some(gap_ms)) = gap.ended {
-            self.totals.handovers.observe(gap_ms);
+            self.totals().handovers.observe(gap_ms);
             self.last_handover = Some(Past { at, ms: gap_ms });
             log.push(EventKind::GapEnded { gap_ms });
         }
@@ -203,14 +208,14 @@ impl Task {
     /// The present hold has lasted: what led to it may be counted.
     pub(super) fn follow_settled(&mut self, ended_gap: bool, log: &mut Log<'_>) {
         if self.direct_handover && !ended_gap && self.switches.wanted() == Wanted::Yes {
-            self.totals.handovers.observe(0);
+            self.totals().handovers.observe(0);
             self.last_handover = Some(Past { at: log.at, ms: 0 });
         }
         self.direct_handover = false;
         if let Some(outage_ms) = self.outage.settled() {
-            self.totals.outages.observe(outage_ms);
+            self.totals().outages.observe(outage_ms);
             self.last_outage = Some(Past { at: log.at, ms: outage_ms });
-            self.totals.outage_ms += outage_ms;
+            self.totals().outage_ms += outage_ms;
             log.push(EventKind::Outage { outage_ms });
         }
     }
@@ -254,12 +259,14 @@ impl Task {
     }
 
     pub(super) fn tell_splits(&mut self, news: SplitNews, log: &mut Log<'_>) {
-        self.totals.split_ms += news.grew_ms;
+        if news.grew_ms > 0 {
+            self.totals().split_ms += news.grew_ms;
+        }
         for (kind, lasted_ms) in news.ended {
             log.push(EventKind::SplitEnded { kind, lasted_ms });
         }
         for Began { kind, parties, left_ms } in news.began {
-            if let Some(count) = self.totals.splits.get_mut(kind as usize) {
+            if let Some(count) = self.totals().splits.get_mut(kind as usize) {
                 *count += 1;
             }
             log.push(EventKind::SplitBegan { kind, parties, left_ms });

@@ -6,13 +6,14 @@ use super::Task;
 use crate::lock;
 use crate::reading::{Deadline, Switch};
 use crate::scheme;
-use crate::snapshot::{Durations, HoldView, SwitchView, TaskView};
+use crate::snapshot::{Durations, HeldBy, HoldView, SwitchView, TaskView};
 use crate::time::Mono;
 use crate::verdict::{Rule, Verdict};
 
 impl Task {
     /// The view for outputs.
-    pub(crate) fn view(&self, now: Mono) -> TaskView {
+    pub(crate) fn view(&mut self, now: Mono) -> TaskView {
+        self.show_holders();
         let (verdict, rule, verdict_since) = self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
         let held = self.lock.held();
         let hold = self.lock.hold().filter(|_| held == Some(true));
@@ -48,7 +49,7 @@ impl Task {
             splits: self.splits.view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),
-            renewals: self.renewals.iter().copied().collect(),
+            renewals: self.renewals.clone(),
             last_handover: self.last_handover,
             last_outage: self.last_outage,
             durations: Durations {
@@ -59,15 +60,29 @@ impl Task {
                 blind_ms: self.blind.ms(),
                 switches_lost_ms: self.switches.lost_ms(),
             },
-            totals: self.totals,
+            totals: self.totals.clone(),
+        }
+    }
+
+    /// Has the present holders shown; where they are the same as before, the views share one copy.
+    fn show_holders(&mut self) {
+        let Some(hold) = self.lock.hold() else {
+            if !self.shown.is_empty() {
+                self.shown = HeldBy::default();
+            }
+            return;
+        };
+        let host_of = |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host);
+        let now = hold.held.holders.iter().map(|holder| (holder, host_of(&holder.client)));
+        if !now.clone().eq(self.shown.iter().map(|(holder, host)| (holder, host.as_ref()))) {
+            self.shown = now.map(|(holder, host)| (holder.clone(), host.cloned())).collect();
         }
     }
 
     fn hold_view(&self, hold: &lock::Hold) -> HoldView {
-        let host_of = |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host.clone());
         HoldView {
             mode: hold.held.mode,
-            holders: hold.held.holders.iter().map(|holder| (holder.clone(), host_of(&holder.client))).collect(),
+            holders: self.shown.clone(),
             ghosts: hold.held.ghosts,
             acquired: hold.acquired,
             held_ms: hold.held_ms(),

@@ -74,7 +74,7 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
 fn of_hold(hold: Option<&HoldView>, name: &str) -> Option<Found> {
     let of = |read: fn(&HoldView) -> Option<i64>| optional(hold.and_then(read));
     Some(match name {
-        "holders" => joined(hold.iter().flat_map(|hold| &hold.holders).map(|(holder, _)| text(&holder.client))),
+        "holders" => joined(hold.iter().flat_map(|hold| hold.holders.iter()).map(|(holder, _)| text(&holder.client))),
         "mode" => hold.map_or(word("none"), |hold| word(&format!("{:?}", hold.mode).to_lowercase())),
         "entries" => {
             let entries = hold.and_then(|hold| hold.holders.first()).and_then(|(holder, _)| holder.entries);

@@ -41,7 +41,7 @@ impl Invariants {
             if let Some((_, totals)) = before.get(&name).filter(|(old, _)| *old == key) {
                 broken.extend(fallen(totals, &view.totals).into_iter().map(|what| format!("{name}: {what} fell")));
             }
-            self.totals.insert(name, (key, view.totals));
+            self.totals.insert(name, (key, *view.totals));
         }
         self.sequence = Some(snapshot.sequence);
         self.at = snapshot.at;

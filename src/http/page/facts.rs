@@ -266,7 +266,7 @@ pub(super) fn totals(view: &TaskView) -> String {
         handovers,
         outages,
         renewal_latency: _,
-    } = &view.totals;
+    } = &*view.totals;
     let counted = |names: &[&str], counts: &[u64]| {
         let parts = names.iter().zip(counts).filter(|(_, count)| **count > 0);
         let parts: Vec<String> = parts.map(|(name, count)| format!("{count} {name}")).collect();

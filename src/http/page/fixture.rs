@@ -56,11 +56,11 @@ pub(in crate::http) fn free(read_at: u64) -> TaskView {
         live_claims: Vec::new(),
         splits: Vec::new(),
         paused: None,
-        renewals: Vec::new(),
+        renewals: Arc::default(),
         last_handover: None,
         last_outage: None,
         durations: Durations::default(),
-        totals: Totals::default(),
+        totals: Arc::default(),
     }
 }
 
@@ -68,7 +68,7 @@ pub(in crate::http) fn free(read_at: u64) -> TaskView {
 pub(super) fn held(client: &str, since: u64, read_at: u64, ttl_ms: u64) -> TaskView {
     let hold = HoldView {
         mode: Mode::Exclusive,
-        holders: vec![(holder(client), None)],
+        holders: [(holder(client), None)].into(),
         ghosts: 0,
         acquired: None,
         held_ms: read_at - since,

@@ -187,7 +187,7 @@ fn write_why(markup: &mut Markup, _published: &Published, view: &TaskView) {
 /// Who holds the lock and where, and who does so at servers that say they are master though they do not decide.
 fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
     let hold = present(view);
-    let own: Vec<&Holder> = hold.iter().flat_map(|hold| &hold.holders).map(|(holder, _)| holder).collect();
+    let own: Vec<&Holder> = hold.iter().flat_map(|hold| hold.holders.iter()).map(|(holder, _)| holder).collect();
     let mut parts = Vec::new();
     if let Some(hold) = hold {
         for (position, holder) in hold.holders.iter().take(NAMED_MAX).enumerate() {
@@ -400,7 +400,7 @@ mod tests {
             |view| view.verdict_since = Mono(7),
             |view| view.lost_users = vec![b"anna".to_vec()],
             |view| view.paused = Some(true),
-            |view| view.hold.as_mut().unwrap().holders.push((holder("b"), None)),
+            |view| view.hold.as_mut().unwrap().holders = [(holder("a"), None), (holder("b"), None)].into(),
             |view| view.hold.as_mut().unwrap().held_ms += 5_000,
             |view| view.hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
             |view| view.last_outage = Some(Past { at: Mono(1), ms: 31_000 }),

@@ -105,7 +105,7 @@ fn version(published: &Published, view: &TaskView, still: &[String]) -> u64 {
 
 fn write_timeline(html: &mut String, published: &Published, view: &TaskView, events: &[Arc<Kept>], query: TaskQuery) {
     let timeline = timeline(view, events.iter().map(|kept| &kept.event), published.snapshot.at, query.window_ms);
-    let holders = view.hold.iter().flat_map(|hold| &hold.holders);
+    let holders = view.hold.iter().flat_map(|hold| hold.holders.iter());
     let hosts = holders.filter_map(|(holder, host)| Some((holder.client.as_slice(), host.as_deref()?))).collect();
     let scale = Scale { wall: published.wall, hosts };
     html.push_str("<section aria-labelledby=\"timeline\"><h2 id=\"timeline\">Timeline</h2><nav id=\"windows\" aria-label=\"Window of time\">");

@@ -433,7 +433,7 @@ mod tests {
             acquired(300, "a"),
         ];
         let mut view = held_view("a", 300_000, 600_000, 1);
-        view.renewals = vec![Mono(590_000)];
+        view.renewals = [Mono(590_000)].into();
         view.hold.as_mut().unwrap().acquired = Some(lockwatch_model::time::ServerTime(1));
         let expected = [
             "0-100 a at least expired",

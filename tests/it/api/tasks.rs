@@ -205,7 +205,7 @@ async fn one_task_tells_what_its_verdict_rests_on() {
         rule: Rule::SplitEvidence,
         judged: Some(Judged { facts, previous: Some(Verdict::Running) }),
         splits: vec![SplitView { kind: SplitKind::Masters, parties, since: Mono(NOW.0 - 2_000), lasted_ms: 1_500 }],
-        renewals: vec![Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)],
+        renewals: [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into(),
         last_handover: Some(Past { at: Mono(NOW.0 - 61_123), ms: 400 }),
         last_outage: Some(Past { at: Mono(NOW.0 - 600_123), ms: 33_000 }),
         ..full_task("outbound")
