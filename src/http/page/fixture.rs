@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch_model::reading::{Holder, Mode};
-use lockwatch_model::snapshot::{Durations, HoldView, Snapshot, TaskView, Totals};
+use lockwatch_model::snapshot::{Durations, HoldView, Snapshot, TaskView};
 use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono};
 use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
