@@ -472,6 +472,12 @@ async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
         assert!(pieces.iter().all(|piece| piece.len() < 1 << 20));
         let whole = String::from_utf8(make(Arc::clone(&published), RELOAD, variant).unwrap()).unwrap();
         assert!(steady(&String::from_utf8(pieces.concat()).unwrap()) == steady(&whole));
+        // Each metric is described once, and has each task once, whatever it is cut into.
+        let count = |text: &str| whole.matches(text).count();
+        assert_eq!(count("# TYPE lockwatch_task_paused "), 1);
+        assert_eq!(count("# HELP lockwatch_task_paused "), 1);
+        assert_eq!(count("\nlockwatch_task_paused{task=\"job-"), 5_500);
+        assert!(count("\nlockwatch_task_paused{task=\"job-5499\",redis=\"main\"} ") == 1);
         // Any piece again, as another reader takes it.
         let again = pieces.len() / 2;
         assert_eq!(page.piece(again).unwrap().as_ref(), pieces.get(again));
