@@ -83,7 +83,8 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     scene.server.cli(&["config", "resetstat"]);
     scene.agent.until(SOON, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(3.0));
     scene.agent.until(SOON, "twelve renewals", |page| page.of(TASK, "lock_renewals_total") >= Some(12.0));
-    assert!(pexpires(&scene.server) > 15, "the timers have not piled up");
+    // More than one timer could make in that time: hints may show the first twelve as soon as they are made.
+    scene.agent.until(SOON, "piled up timers", |_| pexpires(&scene.server) > 15);
     let pages = watch.stop();
     let last = pages.last().unwrap();
     assert_eq!(last.of(TASK, "lock_renewal_period_seconds"), Some(1.0));
