@@ -44,7 +44,7 @@ simulate:
 pager-bench:
 	@scripts/setup pager-bench
 	$(CARGO) build --workspace --locked
-	$(CARGO) run --package lockwatch-lab --locked -- pager $(ARGS)
+	target/debug/lockwatch-lab pager $(ARGS)
 
 page-bench:
 	@scripts/setup page-bench
@@ -58,12 +58,13 @@ bench:
 
 sabotage:
 	@scripts/setup test
-	$(CARGO) run --package lockwatch-lab --locked -- sabotage --table docs/sabotages.md $(ARGS)
+	$(CARGO) build --workspace --locked
+	target/debug/lockwatch-lab sabotage --table docs/sabotages.md $(ARGS)
 
 campaign:
 	@scripts/setup campaign
 	$(CARGO) build --workspace --locked
-	$(CARGO) run --package lockwatch-lab --locked -- campaign $(ARGS)
+	target/debug/lockwatch-lab campaign $(ARGS)
 
 hostile churn soak:
 	@scripts/setup demo
