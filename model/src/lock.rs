@@ -54,6 +54,8 @@ pub(crate) struct Hold {
     /// When it was acquired, on the server's clock.
     pub(crate) acquired: Option<ServerTime>,
     pub(crate) deadlines: Deadlines,
+    /// Since when its deadline stands still: nobody else can have held the lock since then, however briefly.
+    pub(crate) still_since: Mono,
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
@@ -311,6 +313,7 @@ impl Lock {
             start_seen: watched,
             acquired: exact.or(watched.then_some(seen.last)),
             deadlines: Deadlines::new(deadline, seen, exact, regular),
+            still_since: seen.sent,
             overdue_ms: 0,
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
@@ -342,6 +345,9 @@ impl Hold {
             Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
             Some(Move::Shortened { .. } | Move::Reset) => self.last_life = self.last_life.max(seen.sent),
             None => {}
+        }
+        if moved.is_some() || !context.same_clock {
+            self.still_since = seen.sent;
         }
         let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
         self.overdue_ms = match held.deadline {

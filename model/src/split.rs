@@ -11,7 +11,7 @@ use crate::snapshot::SplitView;
 use crate::time::Mono;
 use crate::witness::{Limits, Rivalry, Witnesses};
 
-/// Samples in which an old holder's claim must have changed beside its successor: a single change may be its farewell.
+/// Samples in which a claim must have changed beside one and the same hold: a single change may be a farewell.
 const CLAIM_GOES_ON: u32 = 2;
 
 /// The workers' claims over time.
@@ -31,6 +31,10 @@ struct Claim {
     /// The newest change and the one before it, in different samples.
     changed: Option<Mono>,
     changed_before: Option<Mono>,
+    /// When the claims were read before its newest change, until the lock tells whether it is a change beside one hold.
+    unweighed: Option<Mono>,
+    /// Changes while the present hold surely went on: nobody else can have held the lock for a moment and said so.
+    beside: u32,
 }
 
 impl Claim {
@@ -51,7 +55,7 @@ impl Claims {
                 Some(claim) if claim.value == *value => claim.clone(),
                 Some(claim) => {
                     changed.push(instance.clone());
-                    changed_claim(claim, value, at, fresh_for_ms)
+                    changed_claim(claim, value, at, self.newest, fresh_for_ms)
                 }
                 // A field that was there before we looked may be an old one; one that is new was just written.
                 None => {
@@ -63,6 +67,8 @@ impl Claims {
                         alive_since: written,
                         changed: written,
                         changed_before: None,
+                        unweighed: written.map(|_| self.newest),
+                        beside: 0,
                     }
                 }
             };
@@ -72,6 +78,25 @@ impl Claims {
         self.read_before = true;
         self.newest = self.newest.max(at);
         changed
+    }
+
+    /// Another hold began, or the lock is free: what was claimed beside the one before says nothing of this one.
+    pub(crate) fn hold_changed(&mut self) {
+        self.claims.iter_mut().for_each(|claim| claim.beside = 0);
+    }
+
+    /// Takes in since when the deadline of the present hold stands still, as of a reading of the lock: until then that hold surely
+    /// went on. Says which claims changed meanwhile.
+    pub(crate) fn weigh(&mut self, still_since: Option<Mono>) -> Vec<Vec<u8>> {
+        let mut beside = Vec::new();
+        for claim in &mut self.claims {
+            let before = claim.unweighed.take();
+            if before.zip(still_since).is_some_and(|(before, still_since)| still_since <= before) {
+                claim.beside += 1;
+                beside.push(claim.instance.clone());
+            }
+        }
+        beside
     }
 
     /// Instances whose claim is alive, as of the newest reading.
@@ -84,15 +109,16 @@ impl Claims {
         self.claims.iter().any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
     }
 
-    /// Two claims that each changed in two different samples after both were alive, and neither of them only before the other:
-    /// that is how a lock that is handed over and soon back looks.
+    /// Two claims that each changed in two different samples after both were alive, beside one and the same hold, and neither of them
+    /// only before the other: that is how a lock looks that is handed over and soon back.
     fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
         let live: Vec<&Claim> = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
         for (position, a) in live.iter().enumerate() {
             for b in live.iter().skip(position + 1) {
                 let both_since = a.alive_since.max(b.alive_since);
                 let side_by_side = a.changed_before < b.changed && b.changed_before < a.changed;
-                if a.changed_before > both_since && b.changed_before > both_since && side_by_side {
+                let one_hold = a.beside.min(b.beside) >= CLAIM_GOES_ON;
+                if a.changed_before > both_since && b.changed_before > both_since && side_by_side && one_hold {
                     return Some([a.instance.clone(), b.instance.clone()]);
                 }
             }
@@ -101,7 +127,8 @@ impl Claims {
     }
 }
 
-fn changed_claim(claim: &Claim, value: &[u8], at: Mono, fresh_for_ms: u64) -> Claim {
+/// A claim that changed between two readings of the claims, at `before` and `at`.
+fn changed_claim(claim: &Claim, value: &[u8], at: Mono, before: Mono, fresh_for_ms: u64) -> Claim {
     let was_alive = claim.alive(at, fresh_for_ms);
     Claim {
         instance: claim.instance.clone(),
@@ -109,6 +136,8 @@ fn changed_claim(claim: &Claim, value: &[u8], at: Mono, fresh_for_ms: u64) -> Cl
         alive_since: if was_alive { claim.alive_since } else { Some(at) },
         changed: Some(at),
         changed_before: if was_alive { claim.changed } else { None },
+        unweighed: Some(before),
+        beside: if was_alive { claim.beside } else { 0 },
     }
 }
 
@@ -210,8 +239,8 @@ pub(crate) struct View<'a> {
     pub(crate) acquired: bool,
     /// The present hold cannot be a phantom.
     pub(crate) proven: bool,
-    /// Claims that changed with this reading.
-    pub(crate) claims_changed: &'a [Vec<u8>],
+    /// Claims that changed while the present hold surely went on.
+    pub(crate) claims_beside: &'a [Vec<u8>],
     pub(crate) fresh_for_ms: u64,
     pub(crate) scheme: &'static dyn Scheme,
 }
@@ -341,7 +370,7 @@ impl Splits {
                 _ => {}
             }
         } else if before.successor_seen.is_some_and(|seen| view.at > seen) {
-            let moved = before.holders.iter().find(|holder| view.claims_changed.contains(&holder.client));
+            let moved = before.holders.iter().find(|holder| view.claims_beside.contains(&holder.client));
             before.moved_since += u32::from(moved.is_some());
             let goes_on = moved.filter(|_| before.moved_since >= CLAIM_GOES_ON);
             evidence = goes_on.map(|holder| Evidence::OverlapClaimed(holder.client.clone()));

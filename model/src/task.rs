@@ -296,7 +296,7 @@ impl Task {
                 self.follow_losses(&reading.beside, sent, &news, &claims_changed, progress_moved, log);
                 self.follow_lock(&news, &turn, log);
                 self.follow_clocks(seen, &news, log);
-                self.follow_splits(batch, &news, &claims_changed, log);
+                self.follow_splits(batch, &news, log);
                 self.ttl_ms = ttl_ms(&lock, seen.first);
             }
         }

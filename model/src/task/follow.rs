@@ -224,9 +224,12 @@ impl Task {
         &mut self,
         batch: Accepted<'_>,
         news: &lock::News,
-        claims_changed: &[Vec<u8>],
         log: &mut Log<'_>,
     ) {
+        if news.acquired || news.ended.is_some() {
+            self.claims.hold_changed();
+        }
+        let claims_beside = self.claims.weigh(self.lock.hold().map(|hold| hold.still_since));
         let hold = self.lock.hold();
         let held: Option<&Held> = hold.map(|hold| &hold.held);
         let fresh_for_ms = self.fresh_for_ms();
@@ -235,7 +238,7 @@ impl Task {
             held,
             acquired: news.acquired,
             proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.kind)),
-            claims_changed,
+            claims_beside: &claims_beside,
             fresh_for_ms,
             scheme: scheme::of(self.spec.lock.scheme),
         };
