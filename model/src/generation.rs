@@ -86,10 +86,12 @@ impl Delta {
         if kept_switches { Delta { flushed: false, emptied: false, ..self } } else { self }
     }
 
-    /// Whether what was first written after `written` bytes of the old history surely never reached the new one.
-    pub(crate) fn surely_lost_after(self, written: Option<u64>) -> bool {
+    /// Whether what was first written after `written` bytes of the old history surely never reached the new one, nor anything of the
+    /// same name from before, which was over at `earlier`.
+    pub(crate) fn surely_lost_after(self, written: Option<u64>, earlier: Option<u64>) -> bool {
+        let beyond = |shared: u64, written: u64| written >= shared && earlier.is_none_or(|over| over <= shared);
         // Where all that was read is shared, nothing of it can be lost: the offset is told a moment after the lock.
-        self.emptied || (!self.kept && self.shared.zip(written).is_some_and(|(shared, written)| written >= shared))
+        self.emptied || (!self.kept && self.shared.zip(written).is_some_and(|(shared, written)| beyond(shared, written)))
     }
 
     /// The changes to report.
@@ -151,10 +153,12 @@ mod tests {
             let delta = delta(offset);
             assert!(delta.failover && delta.may_lose_locks() == may_lose, "{offset:?}");
         }
-        assert!(delta(Some(120)).surely_lost_after(Some(100)));
-        assert!(!delta(Some(100)).surely_lost_after(Some(100)), "it was written while it was read");
-        assert!(!delta(Some(120)).surely_lost_after(Some(99)));
-        assert!(!delta(Some(120)).surely_lost_after(None));
+        assert!(delta(Some(120)).surely_lost_after(Some(100), None));
+        assert!(!delta(Some(100)).surely_lost_after(Some(100), None), "it was written while it was read");
+        assert!(!delta(Some(120)).surely_lost_after(Some(99), None));
+        assert!(!delta(Some(120)).surely_lost_after(None, None));
+        assert!(delta(Some(120)).surely_lost_after(Some(110), Some(100)), "an earlier hold was over in both histories");
+        assert!(!delta(Some(120)).surely_lost_after(Some(110), Some(101)), "an earlier hold may have been left over");
         let unrelated = history("b", "y", Some(("z", 101)));
         let delta = |kind| Delta::between(&old, Some(1), &unrelated, true, kind);
         assert!(delta(RedisKind::Sentinel).may_lose_locks());

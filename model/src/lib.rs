@@ -22,6 +22,7 @@ pub mod accept;
 mod aftermath;
 mod clocks;
 pub mod codec;
+mod earlier;
 pub mod event;
 mod evidence;
 mod generation;

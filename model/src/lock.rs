@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use crate::earlier::Earlier;
 use crate::event::End;
 use crate::generation::Delta;
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
@@ -30,6 +31,7 @@ pub(crate) struct Lock {
     last: Option<Seen>,
     /// Where the server's replication stood then.
     last_offset: Option<u64>,
+    earlier: Earlier,
 }
 
 #[derive(Clone, Debug)]
@@ -62,6 +64,8 @@ pub(crate) struct Hold {
     /// Where the server's replication stood when this hold surely had not begun; `None` where that is not known, or counts in
     /// another history than the present one.
     pub(crate) offset_before: Option<u64>,
+    /// And when the one was surely over that its holder had before, if any.
+    pub(crate) earlier_over: Option<u64>,
     /// The newest deadlines, and where the replication stood when they had surely been written, in the present history.
     written: Vec<(u64, Mono)>,
 }
@@ -151,6 +155,7 @@ impl Lock {
             newest: Err(Unknown::NotReadYet),
             last: None,
             last_offset: None,
+            earlier: Earlier::default(),
         }
     }
 
@@ -231,6 +236,9 @@ impl Lock {
                 .hold()
                 .is_some_and(|hold| hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms())),
         };
+        if context.delta.new_history() && !matches!(reading, LockReading::Unknown(_)) {
+            self.earlier.new_history();
+        }
         let mut news = match reading {
             LockReading::Unknown(why) => {
                 self.newest = Err(*why);
@@ -240,6 +248,9 @@ impl Lock {
             LockReading::Held(held) => self.observe_held(held, context, unseen),
         };
         news.across_blind = unseen.across_blind;
+        if let Some(ended) = &news.ended {
+            self.earlier.over(&ended.hold.held.holders, context.offset);
+        }
         self.newest = Ok(());
         self.last = Some(seen);
         self.last_offset = context.offset;
@@ -317,6 +328,7 @@ impl Lock {
             overdue_ms: 0,
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
+            earlier_over: self.earlier.of(&held.holders),
             written: Vec::new(),
         };
         hold.note_written(context);

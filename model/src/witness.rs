@@ -7,6 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::earlier::Earlier;
 use crate::event::Party;
 use crate::evidence::Origin;
 use crate::generation;
@@ -38,6 +39,7 @@ struct Server {
     steady: bool,
     shown: Shown,
     expired: Option<RanOut>,
+    earlier: Earlier,
 }
 
 /// A hold that ran out on one server, as was seen there.
@@ -67,6 +69,8 @@ struct Hold {
     not_before: Option<Mono>,
     /// Where this server's replication stood when it surely had not begun.
     offset_before: Option<u64>,
+    /// And when the one was surely over that its holder had here before, if any.
+    earlier_over: Option<u64>,
     /// When the deadline was last seen to have moved forward.
     moved: Option<Mono>,
     /// After when its holder surely moved it forward on this server, as a master.
@@ -213,6 +217,7 @@ impl Server {
             (Shown::Nothing, Some(before)) if expired.is_none() && before.hold().is_none() => before.expired.clone(),
             _ => expired,
         };
+        let earlier = before.map(|before| before.earlier_at(&shown, word)).unwrap_or_default();
         Server {
             origin: word.origin.clone(),
             standing: word.standing,
@@ -221,7 +226,21 @@ impl Server {
             steady: before.is_some_and(|before| word.seen.sent.since_ms(before.seen.sent) < word.steady_ms),
             shown,
             expired,
+            earlier,
         }
+    }
+
+    /// The holds that were over here when this word was said.
+    fn earlier_at(&self, shown: &Shown, word: Word<'_>) -> Earlier {
+        let mut earlier = self.earlier.clone();
+        if !one_history(&self.origin, word.origin) {
+            earlier.new_history();
+        }
+        let goes_on = |old: &Hold| matches!(shown, Shown::Hold(new) if clients_meet(&old.held.holders, &new.held.holders));
+        if let Some(over) = self.hold().filter(|old| !goes_on(old)) {
+            earlier.over(&over.held.holders, word.origin.offset);
+        }
+        earlier
     }
 
     fn hold(&self) -> Option<&Hold> {
@@ -302,6 +321,7 @@ impl Hold {
             offset_before: before
                 .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
                 .and_then(|before| before.origin.offset),
+            earlier_over: before.and_then(|before| before.earlier.of(&held.holders)),
             moved: None,
             lived_after: None,
         }
@@ -388,7 +408,9 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: Red
         // The offset is told a moment after the lock, so it must have grown since.
         Some(shared) => {
             let grew = older.origin.offset.is_some_and(|now| now > shared);
-            grew && old.offset_before.is_some_and(|written| written >= shared)
+            // Nor had the other server an earlier hold of the same client left, which that one may have given back instead.
+            let nothing_left = old.earlier_over.is_none_or(|over| over <= shared);
+            grew && nothing_left && old.offset_before.is_some_and(|written| written >= shared)
         }
         // It began on a server that nothing ever joined to the other one.
         None => {
@@ -448,7 +470,16 @@ mod tests {
         };
         let seen = Seen { sent: Mono(9_000), first: ServerTime(9_000), last: ServerTime(9_000) };
         let (standing, role) = (Standing::Decides, Role::Master);
-        Server { origin, standing, role, seen, steady: true, shown: Shown::Nothing, expired: None }
+        Server {
+            origin,
+            standing,
+            role,
+            seen,
+            steady: true,
+            shown: Shown::Nothing,
+            expired: None,
+            earlier: Earlier::default(),
+        }
     }
 
     fn hold(who: &str, since: u64) -> Hold {
@@ -461,6 +492,7 @@ mod tests {
             steady: false,
             not_before: None,
             offset_before: None,
+            earlier_over: None,
             moved: None,
             lived_after: None,
         }

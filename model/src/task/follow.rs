@@ -138,7 +138,7 @@ impl Task {
             Box::new(EndedBefore {
                 holders: hold.held.holders.clone(),
                 deadline: hold.deadlines.newest_mono(),
-                surely_lost: turn.delta.surely_lost_after(hold.offset_before),
+                surely_lost: turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over),
                 perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
                 node: turn.node_before.clone(),
                 successor_seen: None,
