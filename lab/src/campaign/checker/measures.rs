@@ -158,14 +158,14 @@ impl Case<'_> {
         let mut found = Vec::new();
         for at in &self.truth.lost {
             let known = self.truth.wanted.and(&self.sight.clear).longer_than(self.tolerance.sees);
-            // It knew of the switch, nothing kept it from that until the loss, and it did not begin anew.
+            // It knew of the switch, nothing kept it from that until the loss, and it did not begin anew until it had to say so.
             let since = known.last_before(*at).unwrap_or(0);
-            let remembers =
-                since + 20 * SECOND > *at && self.sight.runs.iter().any(|(from, to)| from < since && at < &to);
             let Some(sees) = self.sight.clear.first_from(*at) else { continue };
             let by = sees + delay;
+            let remembers =
+                since + 20 * SECOND > *at && self.sight.runs.iter().any(|(from, to)| from < since && by < to);
             let written = writes.iter().any(|write| since < *write && *write < by);
-            if since == 0 || !remembers || written || by > self.whole.1 || !self.sight.runs.contains(by) {
+            if since == 0 || !remembers || written || by > self.whole.1 {
                 count.grey += 1;
                 continue;
             }

@@ -135,8 +135,10 @@ pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) ->
     });
     let ends = scrapes.iter().map(|scrape| scrape.received);
     let (froms, tos) = (ends.clone(), ends.skip(1).chain([logs.end]));
-    let asked = Spans::new(froms.zip(tos).filter(|(from, to)| to - from <= UNASKED));
     let (gone, frozen) = (Spans::new(gone), Spans::new(frozen));
+    // What one process said is nothing that the next one says, before that was asked.
+    let asked = froms.zip(tos).filter(|(from, to)| to - from <= UNASKED && !gone.touches(*from, *to));
+    let asked = Spans::new(asked);
     let unasked = asked.within(whole).minus(&gone).minus(&frozen.padded(0, CATCH_UP));
     let of = |sets: &[Spans]| sets.get(redis).cloned().unwrap_or_default();
     let reasons = [

@@ -322,6 +322,22 @@ fn lost_switches_are_told_and_nothing_else_is() {
 }
 
 #[test]
+fn a_new_process_owes_nothing_of_what_the_one_before_knew() {
+    let killed = |at, lasts| {
+        let mut story = Story::new().fault(Kind::AgentKill, at, lasts);
+        story.unasked = Spans::one(at, at + lasts + 20_000);
+        story
+    };
+    let mut lost = killed(20 * S + 700_000, 3 * S).fault(Kind::KillEmpty, 20 * S - 10_000, 5_000);
+    lost.switch.push((20 * S, SwitchSeen::Absent));
+    assert_eq!(found(lost), (0, 0), "killed before it had to say that switches are lost");
+    // It is there again before it was missed: what was shown last is what the old process said, until the new one is asked.
+    let back = |until| killed(30 * S + 20_000, S / 2).free(20 * S, 40 * S).pages('d', 26 * S + 200_000, until);
+    assert_eq!(found(back(30 * S + 600_000)), (0, 0));
+    assert_eq!(found(back(32 * S)), (0, 1), "the new one cannot know for how long");
+}
+
+#[test]
 fn a_run_that_nobody_could_judge_is_refused() {
     let mut unseen = Story::new();
     unseen.unseen = Spans::one(10 * S, 20 * S);
