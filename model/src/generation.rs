@@ -91,7 +91,8 @@ impl Delta {
     pub(crate) fn surely_lost_after(self, written: Option<u64>, earlier: Option<u64>) -> bool {
         let beyond = |shared: u64, written: u64| written >= shared && earlier.is_none_or(|over| over <= shared);
         // Where all that was read is shared, nothing of it can be lost: the offset is told a moment after the lock.
-        self.emptied || (!self.kept && self.shared.zip(written).is_some_and(|(shared, written)| beyond(shared, written)))
+        self.emptied
+            || (!self.kept && self.shared.zip(written).is_some_and(|(shared, written)| beyond(shared, written)))
     }
 
     /// The changes to report.

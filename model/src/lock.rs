@@ -56,8 +56,9 @@ pub(crate) struct Hold {
     /// When it was acquired, on the server's clock.
     pub(crate) acquired: Option<ServerTime>,
     pub(crate) deadlines: Deadlines,
-    /// Since when its deadline stands still: nobody else can have held the lock since then, however briefly.
-    pub(crate) still_since: Mono,
+    /// Since when its deadline stands still but for the rhythm of its watchdog: nobody else has held the lock since then, however
+    /// briefly.
+    pub(crate) sure_since: Mono,
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
@@ -324,7 +325,7 @@ impl Lock {
             start_seen: watched,
             acquired: exact.or(watched.then_some(seen.last)),
             deadlines: Deadlines::new(deadline, seen, exact, regular),
-            still_since: seen.sent,
+            sure_since: seen.sent,
             overdue_ms: 0,
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
@@ -358,8 +359,9 @@ impl Hold {
             Some(Move::Shortened { .. } | Move::Reset) => self.last_life = self.last_life.max(seen.sent),
             None => {}
         }
-        if moved.is_some() || !context.same_clock {
-            self.still_since = seen.sent;
+        let goes_on = matches!(moved, None | Some(Move::Renewed { in_time: true, .. }));
+        if !goes_on || !context.same_clock {
+            self.sure_since = seen.sent;
         }
         let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
         self.overdue_ms = match held.deadline {

@@ -129,6 +129,9 @@ pub(crate) struct Deadlines {
     pub(crate) last_margin_ms: Option<u64>,
 }
 
+/// A rhythm is recognised over so many periods.
+const RHYTHM_UNSEEN_MAX: u64 = 3;
+
 /// What a movement of the deadline was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Move {
@@ -140,6 +143,8 @@ pub(crate) enum Move {
         at: Mono,
         /// The lease, if it became known or changed with this.
         learned_ms: Option<u64>,
+        /// In the rhythm of its watchdog: nobody else has had the lock for a moment in between.
+        in_time: bool,
     },
     /// Back.
     Shortened {
@@ -238,7 +243,11 @@ impl Deadlines {
         self.set = Some(seen.last);
         let forward = by_instant_ms > 0 && by_rest_ms > 0;
         self.renewed |= forward;
-        Some(if forward { Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None } } else { Move::Reset })
+        Some(if forward {
+            Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None, in_time: false }
+        } else {
+            Move::Reset
+        })
     }
 
     /// Takes in the deadline of a later reading of the same hold.
@@ -313,7 +322,8 @@ impl Deadlines {
         }
         self.moves_ms.push_back(delta_ms);
         let at = self.last_renewal.map_or(seen.sent, |instant| seen.mono_of(instant));
-        Move::Renewed { latency_ms, at, learned_ms }
+        let in_time = period_ms.is_some_and(|period_ms| is_rhythm(delta_ms, period_ms));
+        Move::Renewed { latency_ms, at, learned_ms, in_time }
     }
 
     /// A deadline that was set after `before` and no later than `seen`.
@@ -330,6 +340,11 @@ pub(crate) fn set_between(deadline: ServerTime, lease_ms: u64, before: Seen, aft
     let instant = deadline.plus_ms(-to_i64(lease_ms));
     let possible = before.first.plus_ms(-NOISE_MS)..=after.last.plus_ms(NOISE_MS);
     possible.contains(&instant).then_some(instant)
+}
+
+/// Whether a deadline that moved by so much was renewed once, or up to so often between two readings, and nothing else.
+fn is_rhythm(delta_ms: u64, period_ms: u64) -> bool {
+    (1..=RHYTHM_UNSEEN_MAX).any(|periods| delta_ms.abs_diff(period_ms.saturating_mul(periods)) <= period_ms / 8)
 }
 
 fn to_i64(ms: u64) -> i64 {

@@ -85,13 +85,12 @@ impl Claims {
         self.claims.iter_mut().for_each(|claim| claim.beside = 0);
     }
 
-    /// Takes in since when the deadline of the present hold stands still, as of a reading of the lock: until then that hold surely
-    /// went on. Says which claims changed meanwhile.
-    pub(crate) fn weigh(&mut self, still_since: Option<Mono>) -> Vec<Vec<u8>> {
+    /// Takes in since when the present hold surely goes on, as of a reading of the lock. Says which claims changed meanwhile.
+    pub(crate) fn weigh(&mut self, sure_since: Option<Mono>) -> Vec<Vec<u8>> {
         let mut beside = Vec::new();
         for claim in &mut self.claims {
             let before = claim.unweighed.take();
-            if before.zip(still_since).is_some_and(|(before, still_since)| still_since <= before) {
+            if before.zip(sure_since).is_some_and(|(before, sure_since)| sure_since <= before) {
                 claim.beside += 1;
                 beside.push(claim.instance.clone());
             }

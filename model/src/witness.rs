@@ -236,7 +236,8 @@ impl Server {
         if !one_history(&self.origin, word.origin) {
             earlier.new_history();
         }
-        let goes_on = |old: &Hold| matches!(shown, Shown::Hold(new) if clients_meet(&old.held.holders, &new.held.holders));
+        let goes_on =
+            |old: &Hold| matches!(shown, Shown::Hold(new) if clients_meet(&old.held.holders, &new.held.holders));
         if let Some(over) = self.hold().filter(|old| !goes_on(old)) {
             earlier.over(&over.held.holders, word.origin.offset);
         }

@@ -265,9 +265,10 @@ impl Oracle {
             }
             other => other,
         };
-        facts.reference.read(sent, &found, says, facts.limits);
-        // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.
         let changing = main.lock.as_ref().is_some_and(|states| states.len() > 1);
+        let sure = !changing && !main.mixed && !facts.lost.unsure;
+        facts.reference.read(sent, &found, says, sure, facts.limits);
+        // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.
         facts.reference.unsure |= facts.lost.unsure || main.mixed || changing;
         facts.reference.progress.unsure |= part.mixed;
         facts.hazy |= main.mixed || changing;
@@ -305,7 +306,8 @@ impl Oracle {
     fn open(&mut self, task: usize) {
         let facts = &mut self.tasks[task];
         facts.newest = Newest::Open;
-        (facts.reference.unsure, facts.lost.unsure, facts.mixed, facts.hazy) = (true, true, true, true);
+        (facts.reference.unsure, facts.reference.unwanted_unsure) = (true, true);
+        (facts.lost.unsure, facts.mixed, facts.hazy) = (true, true, true);
     }
 
     fn read_switches(&mut self, task: usize, part: &PartTruth, sent: Mono, server: usize, world: &World) {
@@ -444,7 +446,9 @@ impl Oracle {
         };
         if !facts.reference.unsure && !facts.lost.unsure {
             same("down", shown.down_ms, facts.reference.gap_ms());
-            same("unwanted", shown.unwanted_ms, facts.reference.unwanted_ms());
+            if !facts.reference.unwanted_unsure {
+                same("unwanted", shown.unwanted_ms, facts.reference.unwanted_ms());
+            }
             if !facts.reference.progress.unsure {
                 same("stalled", shown.stalled_ms, facts.reference.stalled_ms());
             }

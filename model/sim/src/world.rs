@@ -161,6 +161,8 @@ pub(crate) struct Claiming {
     pub(crate) newest: u64,
     /// Since when there was hardly a pause between two.
     pub(crate) steady: u64,
+    /// The newest one while another instance worked, too.
+    pub(crate) beside: Option<u64>,
 }
 
 /// A claim that rests for so long begins anew.
@@ -172,9 +174,12 @@ impl World {
     /// A worker changes its claim.
     pub(crate) fn note_claim(&mut self, task: usize, instance: &[u8]) {
         let now = self.now;
+        let mut others = self.tasks[task].workers.iter().filter(|worker| worker.instance() != instance);
+        let beside = others.any(|worker| worker.alive && worker.working);
         let claims = &mut self.tasks[task].claims;
         claims.retain(|_, claim| claim.newest + 300_000 > now);
-        let claim = claims.entry(instance.to_vec()).or_insert(Claiming { first: now, newest: now, steady: now });
+        let claim =
+            claims.entry(instance.to_vec()).or_insert(Claiming { first: now, newest: now, steady: now, beside: None });
         if claim.newest + CLAIM_RESTS_MS < now {
             claim.first = now;
         }
@@ -182,6 +187,9 @@ impl World {
             claim.steady = now;
         }
         claim.newest = now;
+        if beside {
+            claim.beside = Some(now);
+        }
     }
 
     /// A worker gives its lock back.

@@ -86,7 +86,7 @@ impl Task {
             self.settled = false;
         }
         match news.moved {
-            Some(Move::Renewed { latency_ms, learned_ms, at }) => {
+            Some(Move::Renewed { latency_ms, learned_ms, at, .. }) => {
                 self.totals().renewals += 1;
                 let kept = self.renewals.len().saturating_sub(RENEWALS_KEPT - 1);
                 self.renewals = self.renewals.iter().skip(kept).copied().chain([at]).collect();
@@ -220,16 +220,11 @@ impl Task {
         }
     }
 
-    pub(super) fn follow_splits(
-        &mut self,
-        batch: Accepted<'_>,
-        news: &lock::News,
-        log: &mut Log<'_>,
-    ) {
+    pub(super) fn follow_splits(&mut self, batch: Accepted<'_>, news: &lock::News, log: &mut Log<'_>) {
         if news.acquired || news.ended.is_some() {
             self.claims.hold_changed();
         }
-        let claims_beside = self.claims.weigh(self.lock.hold().map(|hold| hold.still_since));
+        let claims_beside = self.claims.weigh(self.lock.hold().map(|hold| hold.sure_since));
         let hold = self.lock.hold();
         let held: Option<&Held> = hold.map(|hold| &hold.held);
         let fresh_for_ms = self.fresh_for_ms();

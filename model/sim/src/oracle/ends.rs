@@ -33,10 +33,15 @@ impl Oracle {
         let [holder] = holders else { return };
         let who = &holder.client;
         let past: Vec<_> = world.tasks[task].past[last.server].between(before.from, last.to).collect();
-        let mut causes = past.windows(2).filter_map(|pair| match pair {
+        let causes = past.windows(2).filter_map(|pair| match pair {
             [one, next] => (one.state.held_by(who) && !next.state.held_by(who)).then_some((next.at, next.cause)),
             _ => None,
         });
+        // It was over in the millisecond in which it was read.
+        let at_once = past
+            .first()
+            .filter(|since| !since.state.held_by(who) && before.states.last().is_some_and(|read| read.held_by(who)));
+        let mut causes = at_once.map(|since| (since.at, since.cause)).into_iter().chain(causes);
         let (first, more) = (causes.next(), causes.next());
         let generation =
             world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));

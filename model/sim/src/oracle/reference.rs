@@ -47,6 +47,8 @@ struct Hold {
     holders: Vec<(Vec<u8>, u32)>,
     deadline: Option<i64>,
     first: Mono,
+    /// The first reading that surely found it.
+    surely: Option<Mono>,
     renewed: bool,
     /// Nobody looked for too long when it began.
     unseen: bool,
@@ -66,6 +68,8 @@ pub(super) struct Reference {
     /// The gap that the newest reading ended.
     ended: Option<Handover>,
     unwanted: Option<(Mono, Mono)>,
+    /// Since when it is unwanted cannot be told, until a reading surely finds that it is not.
+    pub(super) unwanted_unsure: bool,
     pub(super) progress: Progress,
     /// It cannot be told what the readings proved; until everything begins anew.
     pub(super) unsure: bool,
@@ -113,13 +117,14 @@ impl Reference {
         self.confirmed
     }
 
-    /// A reading of lock and switches that was asked for at `at`.
-    pub(super) fn read(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
+    /// A reading of lock and switches that was asked for at `at`; not `sure`: it may have found something else.
+    pub(super) fn read(&mut self, at: Mono, found: &Found, wanted: Says, sure: bool, limits: Limits) {
+        self.unwanted_unsure |= !sure;
         self.ended = None;
         self.read_wanted(at, wanted, limits);
         match found {
             Found::Nothing => return,
-            Found::Held { holders, deadline } => self.read_held(at, holders, *deadline, limits),
+            Found::Held { holders, deadline } => self.read_held(at, holders, *deadline, sure, limits),
             Found::Free => self.read_free(at, limits),
         }
         if wanted != Says::No {
@@ -129,7 +134,10 @@ impl Reference {
         match (held, wanted) {
             (true, Says::No) => self.unwanted = Some((self.unwanted.map_or(at, |(since, _)| since), at)),
             (true, Says::Unclear) => {}
-            _ => self.unwanted = None,
+            _ => {
+                self.unwanted = None;
+                self.unwanted_unsure = !sure;
+            }
         }
         self.newest = Some(at);
         self.judge_progress(at, wanted, limits);
@@ -153,7 +161,7 @@ impl Reference {
         }
     }
 
-    fn read_held(&mut self, at: Mono, holders: &[(Vec<u8>, u32)], deadline: Option<i64>, limits: Limits) {
+    fn read_held(&mut self, at: Mono, holders: &[(Vec<u8>, u32)], deadline: Option<i64>, sure: bool, limits: Limits) {
         (self.free_first, self.confirmed) = (None, false);
         let stays = |hold: &Hold| hold.holders.iter().any(|(who, _)| holders.iter().any(|(other, _)| who == other));
         match &mut self.hold {
@@ -167,8 +175,12 @@ impl Reference {
             }
             _ => {
                 let unseen = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
-                self.hold = Some(Hold { holders: holders.to_vec(), deadline, first: at, renewed: false, unseen });
+                let holders = holders.to_vec();
+                self.hold = Some(Hold { holders, deadline, first: at, surely: None, renewed: false, unseen });
             }
+        }
+        if let Some(hold) = self.hold.as_mut().filter(|_| sure) {
+            hold.surely.get_or_insert(at);
         }
     }
 
@@ -184,8 +196,8 @@ impl Reference {
 
     fn read_gap(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
         if let Found::Held { .. } = found {
-            let settled =
-                self.hold.as_ref().is_some_and(|hold| hold.renewed || at.since_ms(hold.first) >= limits.settle_ms);
+            let lasted = |hold: &Hold| hold.surely.is_some_and(|first| at.since_ms(first) >= limits.settle_ms);
+            let settled = self.hold.as_ref().is_some_and(|hold| hold.renewed || lasted(hold));
             if settled {
                 let (unseen, ms) = (self.hold.as_ref().is_some_and(|hold| hold.unseen), self.gap_ms());
                 self.ended = (!self.unsure).then_some(Handover { ms, unseen });

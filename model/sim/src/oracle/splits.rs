@@ -5,7 +5,7 @@ use lockwatch_model::spec::RedisKind;
 
 use super::Oracle;
 use crate::truth::{Cause, Generation, LockState, What};
-use crate::world::World;
+use crate::world::{Claiming, World};
 
 /// How old the evidence for a split may be when it is told: some intervals, and a batch that took its time.
 const MET_MS: u64 = 15_000;
@@ -18,7 +18,7 @@ pub(super) fn rivals(world: &World, server: usize) -> bool {
 /// A hold that was surely lost, as the readings show, until its deadline.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
-    pub(super) lost: Option<(Vec<u8>, i64, usize)>,
+    pub(super) lost: Option<(Vec<u8>, u64)>,
     /// Somebody else holds it before that: this must be said by now.
     pub(super) due: bool,
 }
@@ -61,12 +61,14 @@ impl Oracle {
             // After a long time the switches may be back, as if nothing had been flushed; and a renewal may be missed.
             let prompt = last.to - before.from < 15_000;
             if emptied && lost && prompt {
-                facts.overlap.lost = Some((who.clone(), *deadline, last.server));
+                // Its clock may have stepped since.
+                let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
+                facts.overlap.lost = Some((who.clone(), before.to + left_ms));
             }
         }
-        let Some((who, deadline, _)) = &facts.overlap.lost else { return };
+        let Some((who, until)) = &facts.overlap.lost else { return };
         match state {
-            _ if last.clock + 50 >= *deadline => facts.overlap = Overlap::default(),
+            _ if last.to + 50 >= *until => facts.overlap = Overlap::default(),
             state if state.held_by(who) => facts.overlap = Overlap::default(),
             LockState::Held { .. } => facts.overlap.due = true,
             LockState::Free | LockState::Other => {}
@@ -82,14 +84,11 @@ impl Oracle {
             SplitKind::Holders => {
                 last.states.iter().any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1))
             }
-            // Both wrote their claims while the other one did.
+            // Both claim it, and one of them did while the other one worked.
             SplitKind::Claims => {
-                let spans: Vec<_> =
-                    parties.iter().map(|party| real.claims.get(&party.holder.client).copied()).collect();
-                spans.windows(2).all(|pair| match pair {
-                    [Some(one), Some(other)] => one.first.max(other.first) <= one.newest.min(other.newest),
-                    _ => false,
-                })
+                let claims: Vec<_> = parties.iter().map(|party| real.claims.get(&party.holder.client)).collect();
+                let beside = |claim: &Claiming| claim.beside.is_some_and(|at| at + 2 * MET_MS > world.now);
+                claims.iter().all(Option::is_some) && claims.iter().flatten().any(|claim| beside(claim))
             }
             SplitKind::Masters => self.lived_beside(task, parties, world),
             SplitKind::Overlap => self.lived_beside(task, parties, world) || self.looked_lost(task, parties, world),
@@ -121,20 +120,18 @@ impl Oracle {
             if *who == newest.holder.client {
                 return false;
             }
-            let of = |name: &[u8], task: &crate::world::World| {
-                let pasts = task.tasks[self.position(task, real)].past.iter();
-                pasts
-                    .flat_map(|past| past.between(0, world.now))
-                    .filter(|since| since.state.held_by(name))
-                    .map(|since| since.at)
-                    .max()
-            };
-            let held_at = of(who, world);
             let given_back = real.releases.iter().rev().find(|release| release.who == *who).map(|release| release.at);
+            // It has taken the lock again since, perhaps in the same millisecond.
+            let holds_since = |given: u64| {
+                real.past.iter().any(|past| {
+                    let states: Vec<_> = past.between(0, world.now).collect();
+                    let ends = states.iter().skip(1).map(|since| since.at).chain([u64::MAX]);
+                    let held = states.iter().zip(ends).filter(|(since, _)| since.state.held_by(who));
+                    held.into_iter().any(|(since, end)| since.at > given || (since.at == given && end > given))
+                })
+            };
             let works = real.claims.get(who).is_some_and(|claim| claim.newest + 30_000 > world.now);
-            works
-                || given_back.is_none_or(|given| held_at.is_some_and(|held| held > given))
-                || self.met(who, &newest.holder.client, task, world)
+            works || given_back.is_none_or(holds_since) || self.met(who, &newest.holder.client, task, world)
         })
     }
 
@@ -168,14 +165,10 @@ impl Oracle {
                 spans
             });
             let releases = &world.tasks[task].releases;
-            let given = |at: u64| releases.iter().find(|it| it.who == who && it.at >= at).map_or(u64::MAX, |it| it.at);
+            let given = |at: u64| releases.iter().find(|it| it.who == who && it.at > at).map_or(u64::MAX, |it| it.at);
             spans.filter(|(.., held)| *held).map(|(begin, end, _)| (begin, end.min(given(begin)))).collect()
         };
         let others = spans(other);
         spans(one).iter().any(|(from, to)| others.iter().any(|(begin, end)| from.max(begin) < to.min(end)))
-    }
-
-    fn position(&self, world: &World, task: &crate::world::Task) -> usize {
-        world.tasks.iter().position(|other| std::ptr::eq(other, task)).unwrap_or(0)
     }
 }

@@ -44,6 +44,7 @@ impl TaskFacts {
             return Leads::Open;
         }
         let verdict = match (state, self.wanted()) {
+            (LockState::Held { .. }, Says::No) if self.reference.unwanted_unsure => return Leads::Open,
             (LockState::Held { .. }, Says::Yes | Says::Unset) if self.reference.stalled_ms() > 0 => Verdict::Stalled,
             (LockState::Held { .. }, Says::No) if self.reference.unwanted_ms() > self.wind_down_ms => Verdict::Unwanted,
             (LockState::Held { .. }, _) => Verdict::Running,
