@@ -124,13 +124,20 @@ pub(crate) struct Deadlines {
     pub(crate) renewed: bool,
     /// The newest renewal did not fit the lease of the ones before it.
     misfit: bool,
+    /// Renewals in a row that came in the rhythm of a watchdog.
+    in_a_row: u32,
     pub(crate) last_renewal: Option<ServerTime>,
     pub(crate) last_latency_ms: Option<u64>,
     pub(crate) last_margin_ms: Option<u64>,
 }
 
-/// A rhythm is recognised over so many periods.
-const RHYTHM_UNSEEN_MAX: u64 = 3;
+/// A watchdog is known by so many renewals in a row of which each comes a period after the last, or two or three where some were not
+/// seen. Chance seldom makes a lock that is released and taken again look so.
+const RHYTHM: u32 = 5;
+const RHYTHM_PERIODS_MAX: u64 = 3;
+/// How exact each must be: a timer's delay, or a part of the period.
+const RHYTHM_EXACT_MS: u64 = 20;
+const RHYTHM_EXACT_PERCENT: u64 = 3;
 
 /// What a movement of the deadline was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,6 +186,7 @@ impl Deadlines {
             base_is_regular: regular,
             set,
             moves_ms: VecDeque::new(),
+            in_a_row: 0,
             renewed: false,
             misfit: false,
             last_renewal: None,
@@ -322,7 +330,11 @@ impl Deadlines {
         }
         self.moves_ms.push_back(delta_ms);
         let at = self.last_renewal.map_or(seen.sent, |instant| seen.mono_of(instant));
-        let in_time = period_ms.is_some_and(|period_ms| is_rhythm(delta_ms, period_ms));
+        self.in_a_row = match period_ms {
+            Some(period_ms) if in_rhythm(delta_ms, period_ms) => self.in_a_row.saturating_add(1),
+            _ => 0,
+        };
+        let in_time = self.in_a_row >= RHYTHM;
         Move::Renewed { latency_ms, at, learned_ms, in_time }
     }
 
@@ -342,9 +354,11 @@ pub(crate) fn set_between(deadline: ServerTime, lease_ms: u64, before: Seen, aft
     possible.contains(&instant).then_some(instant)
 }
 
-/// Whether a deadline that moved by so much was renewed once, or up to so often between two readings, and nothing else.
-fn is_rhythm(delta_ms: u64, period_ms: u64) -> bool {
-    (1..=RHYTHM_UNSEEN_MAX).any(|periods| delta_ms.abs_diff(period_ms.saturating_mul(periods)) <= period_ms / 8)
+/// Whether a deadline that moved by so much was renewed once, or a few times between two readings, and nothing else.
+fn in_rhythm(delta_ms: u64, period_ms: u64) -> bool {
+    let exact_ms = RHYTHM_EXACT_MS.max(period_ms.saturating_mul(RHYTHM_EXACT_PERCENT) / 100);
+    (1..=RHYTHM_PERIODS_MAX)
+        .any(|periods| delta_ms.abs_diff(period_ms.saturating_mul(periods)) <= exact_ms.saturating_mul(periods))
 }
 
 fn to_i64(ms: u64) -> i64 {

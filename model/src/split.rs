@@ -33,7 +33,8 @@ struct Claim {
     changed_before: Option<Mono>,
     /// When the claims were read before its newest change, until the lock tells whether it is a change beside one hold.
     unweighed: Option<Mono>,
-    /// Changes while the present hold surely went on: nobody else can have held the lock for a moment and said so.
+    /// Changes since the present hold began, by its holder, or while it surely went on: nobody else can have held the lock for a moment
+    /// and said so.
     beside: u32,
 }
 
@@ -85,12 +86,15 @@ impl Claims {
         self.claims.iter_mut().for_each(|claim| claim.beside = 0);
     }
 
-    /// Takes in since when the present hold surely goes on, as of a reading of the lock. Says which claims changed meanwhile.
-    pub(crate) fn weigh(&mut self, sure_since: Option<Mono>) -> Vec<Vec<u8>> {
+    /// Takes in who holds the lock, and since when that hold surely goes on, as of a reading of the lock. Says which claims changed beside
+    /// it.
+    pub(crate) fn weigh(&mut self, hold: Option<(&Held, Mono)>) -> Vec<Vec<u8>> {
         let mut beside = Vec::new();
         for claim in &mut self.claims {
-            let before = claim.unweighed.take();
-            if before.zip(sure_since).is_some_and(|(before, sure_since)| sure_since <= before) {
+            let (Some(before), Some((held, sure_since))) = (claim.unweighed.take(), hold) else { continue };
+            if held.holders.iter().any(|holder| holder.client == claim.instance) {
+                claim.beside += 1;
+            } else if sure_since <= before {
                 claim.beside += 1;
                 beside.push(claim.instance.clone());
             }

@@ -224,7 +224,7 @@ impl Task {
         if news.acquired || news.ended.is_some() {
             self.claims.hold_changed();
         }
-        let claims_beside = self.claims.weigh(self.lock.hold().map(|hold| hold.sure_since));
+        let claims_beside = self.claims.weigh(self.lock.hold().map(|hold| (&hold.held, hold.sure_since)));
         let hold = self.lock.hold();
         let held: Option<&Held> = hold.map(|hold| &hold.held);
         let fresh_for_ms = self.fresh_for_ms();

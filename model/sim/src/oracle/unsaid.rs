@@ -97,7 +97,11 @@ impl Oracle {
         let entry = world.servers[server].get(key, world.now)?;
         let seen = world.clean_since(self.agent, server)?.max(world.settled_at).max(self.began) + self.recovery_ms();
         let quiet = world.generations.back().map_or(0, |generation| generation.at);
-        let needed = CLAIMS_MS + 5 * self.interval_ms;
+        // Where the lock is renewed as often as claims are written, its rhythm must be recognised first.
+        let period_ms = shape.lease_ms / 3;
+        let is_quick = period_ms < 4_000 + 3 * self.interval_ms;
+        let rhythm_ms = if is_quick { 6 * period_ms.max(self.interval_ms) + 4_000 } else { 0 };
+        let needed = CLAIMS_MS + 5 * self.interval_ms + rhythm_ms;
         let lives = |claim: &crate::world::Claiming| {
             claim.newest + 2_000 + self.interval_ms >= world.now
                 && claim.steady.max(seen).max(quiet) + needed < world.now
