@@ -267,6 +267,7 @@ impl Oracle {
         };
         let changing = main.lock.as_ref().is_some_and(|states| states.len() > 1);
         let sure = !changing && !main.mixed && !facts.lost.unsure;
+        facts.reference.server = server;
         facts.reference.read(sent, &found, says, sure, facts.limits);
         // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.
         facts.reference.unsure |= facts.lost.unsure || main.mixed || changing;

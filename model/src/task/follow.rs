@@ -134,11 +134,14 @@ impl Task {
         if phantom && self.splits.before.as_ref().is_some_and(|before| before.awaits_successor(turn.batch.sent)) {
             return; // It changed nothing: the hold before it is still the one that may be lived on with.
         }
+        // Where holds are short, one may have been given back just before everything was lost, without anybody having seen that.
+        let may_be_over = turn.delta.emptied && !hold.settled(self.spec.settle_ms);
+        let surely_lost = !may_be_over && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {
                 holders: hold.held.holders.clone(),
                 deadline: hold.deadlines.newest_mono(),
-                surely_lost: turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over),
+                surely_lost,
                 perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
                 node: turn.node_before.clone(),
                 successor_seen: None,

@@ -4,7 +4,7 @@ use lockwatch_model::event::{End, LossSign};
 use lockwatch_model::reading::Holder;
 use lockwatch_model::spec::RedisKind;
 
-use super::{Answer, NOISE_MS, Newest, Oracle};
+use super::{Answer, NOISE_MS, Newest, Oracle, STEP_MS};
 use crate::truth::{Cause, Generation, What};
 use crate::world::World;
 
@@ -52,12 +52,16 @@ impl Oracle {
         let deadline = held.filter_map(|state| state.deadline()).min();
         let passed = deadline.is_some_and(|deadline| deadline - noise_ms <= last.clock_after);
         let apart_ms = last.to - before.from;
+        // A deadline that has passed has not, by a clock that was put back since.
+        let true_ms = i64::try_from(last.to - before.to).unwrap_or(0);
+        let stepped = ((last.clock - before.clock) - true_ms).abs() > STEP_MS;
         let fits = match (first, more) {
             (None, _) => false,
             // More than one end: the readings cannot tell which.
             (Some(_), Some(_)) => true,
             (Some((_, cause)), None) => match (cause, reason) {
                 (_, End::Unknown) | (Cause::Odd, _) => true,
+                (Cause::Expired, End::Lost) if stepped && generation => true,
                 // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
                 (Cause::Expired, End::Expired) => true,
                 (Cause::Expired, _) => false,

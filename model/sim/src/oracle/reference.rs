@@ -46,6 +46,8 @@ impl Found {
 struct Hold {
     holders: Vec<(Vec<u8>, u32)>,
     deadline: Option<i64>,
+    /// Whose clock told it.
+    server: usize,
     first: Mono,
     /// The first reading that surely found it.
     surely: Option<Mono>,
@@ -71,6 +73,8 @@ pub(super) struct Reference {
     /// Since when it is unwanted cannot be told, until a reading surely finds that it is not.
     pub(super) unwanted_unsure: bool,
     pub(super) progress: Progress,
+    /// Which server answered last: deadlines that are told by two clocks say nothing of a renewal.
+    pub(super) server: usize,
     /// It cannot be told what the readings proved; until everything begins anew.
     pub(super) unsure: bool,
 }
@@ -169,14 +173,16 @@ impl Reference {
                 let entries = |holders: &[(Vec<u8>, u32)]| holders.iter().map(|(_, count)| count).sum::<u32>();
                 let re_entered = entries(&hold.holders) != entries(holders);
                 let forward = hold.deadline.zip(deadline).is_some_and(|(old, new)| new - old > NOISE_MS);
+                let forward = forward && hold.server == self.server;
+                hold.server = self.server;
                 hold.renewed |= forward && !re_entered;
                 hold.holders = holders.to_vec();
                 hold.deadline = deadline;
             }
             _ => {
                 let unseen = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
-                let holders = holders.to_vec();
-                self.hold = Some(Hold { holders, deadline, first: at, surely: None, renewed: false, unseen });
+                let (holders, server) = (holders.to_vec(), self.server);
+                self.hold = Some(Hold { holders, deadline, server, first: at, surely: None, renewed: false, unseen });
             }
         }
         if let Some(hold) = self.hold.as_mut().filter(|_| sure) {
