@@ -265,8 +265,10 @@ impl Splits {
             since: active.since,
             lasted_ms: self.newest.since_ms(active.since),
         };
-        let mut views: Vec<SplitView> = self.active.iter().map(view).collect();
-        views.sort_unstable_by_key(|split| split.kind);
+        // Of several of one kind, the newest.
+        let mut views: Vec<SplitView> = self.active.iter().rev().map(view).collect();
+        views.sort_by_key(|split| split.kind);
+        views.dedup_by_key(|split| split.kind);
         views
     }
 
@@ -298,13 +300,9 @@ impl Splits {
     /// Takes in what the servers show of the lock, after a reading of any of them at `at`.
     pub(crate) fn observe_masters(&mut self, witnesses: &Witnesses, limits: Limits, at: Mono) -> SplitNews {
         let mut news = SplitNews::default();
-        self.active.retain(|active| {
-            let Evidence::Masters(nodes) = &active.evidence else { return true };
-            let goes_on = witnesses.contradict(nodes, at);
-            if !goes_on {
-                news.ended.push((SplitKind::Masters, at.since_ms(active.since)));
-            }
-            goes_on
+        self.end(at, &mut news, |evidence| match evidence {
+            Evidence::Masters(nodes) => !witnesses.contradict(nodes, at),
+            _ => false,
         });
         match witnesses.rivalry(limits, at) {
             Some(Rivalry { nodes, older, newer, left_ms, proven: true }) => {
@@ -328,11 +326,33 @@ impl Splits {
 
     fn begin(&mut self, evidence: Evidence, parties: Vec<Party>, left_ms: Option<u64>, at: Mono, news: &mut SplitNews) {
         let kind = evidence.kind();
-        if self.active.iter().any(|active| active.evidence.kind() == kind) {
+        // Of overlaps there may be several: each hold that was lost may be lived on with.
+        let older = |parties: &[Party]| parties.first().map(|party| party.holder.client.clone());
+        let of_kind = |active: &&Active| active.evidence.kind() == kind;
+        let is_told = |active: &Active| kind != SplitKind::Overlap || older(&active.parties) == older(&parties);
+        if self.active.iter().filter(of_kind).any(is_told) {
             return;
         }
-        self.active.push(Active { evidence, parties: parties.clone(), since: at });
-        news.began.push(Began { kind, parties, left_ms });
+        let goes_on = self.active.iter().find(of_kind).map(|active| active.since);
+        self.active.push(Active { evidence, parties: parties.clone(), since: goes_on.unwrap_or(at) });
+        if goes_on.is_none() {
+            news.began.push(Began { kind, parties, left_ms });
+        }
+    }
+
+    /// Ends what is over by `at`; a kind has ended with the last of it.
+    fn end(&mut self, at: Mono, news: &mut SplitNews, over: impl Fn(&Evidence) -> bool) {
+        let mut ended: Vec<(SplitKind, Mono)> = Vec::new();
+        self.active.retain(|active| {
+            let ends = over(&active.evidence);
+            if ends {
+                ended.push((active.evidence.kind(), active.since));
+            }
+            !ends
+        });
+        ended.dedup();
+        ended.retain(|(kind, _)| !self.active.iter().any(|active| active.evidence.kind() == *kind));
+        news.ended.extend(ended.into_iter().map(|(kind, since)| (kind, at.since_ms(since))));
     }
 
     fn end_what_is_over(&mut self, claims: &Claims, view: View<'_>, news: &mut SplitNews) {
@@ -344,13 +364,7 @@ impl Splits {
             Evidence::OverlapUntil(deadline) => view.at >= *deadline,
             Evidence::OverlapClaimed(instance) => !claims.is_live(instance, view.fresh_for_ms),
         };
-        self.active.retain(|active| {
-            let ends = over(&active.evidence);
-            if ends {
-                news.ended.push((active.evidence.kind(), view.at.since_ms(active.since)));
-            }
-            !ends
-        });
+        self.end(view.at, news, over);
     }
 
     fn look_for_overlap(&mut self, view: View<'_>, news: &mut SplitNews) {

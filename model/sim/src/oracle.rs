@@ -252,11 +252,10 @@ impl Oracle {
         }
         // What the other one showed counts for two intervals and a second, and may have been under way for as long as the timeout.
         let lately_ms = 2 * self.interval_ms + 1_000 + self.timeout_ms;
-        if found == Found::Free && self.rivals_at.is_some_and(|at| world.now <= at + lately_ms) {
-            // Where nobody but the servers says who is master, a free lock beside another master's held one says nothing.
-            facts.reference.unsure = true;
-            facts.contradicted = true;
-        }
+        // Where nobody but the servers says who is master, a free lock beside another master's held one says nothing.
+        let contradicts = found == Found::Free && self.rivals_at.is_some_and(|at| world.now <= at + lately_ms);
+        facts.reference.unsure |= contradicts;
+        facts.contradicted |= contradicts;
         // What is left, told before and after others had their turn, makes two deadlines of one.
         let found = match found {
             Found::Held { holders, .. } if !self.exact && main.began_at != main.ended_at => {
@@ -266,7 +265,7 @@ impl Oracle {
             other => other,
         };
         let changing = main.lock.as_ref().is_some_and(|states| states.len() > 1);
-        let sure = !changing && !main.mixed && !facts.lost.unsure;
+        let sure = !changing && !main.mixed && !contradicts && !facts.lost.unsure;
         facts.reference.server = server;
         facts.reference.read(sent, &found, says, sure, facts.limits);
         // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.

@@ -103,7 +103,9 @@ impl Oracle {
         if let (LockState::Held { .. }, false, Says::No) = (&lock.state, expired, says.says) {
             let held = real.past[server].held_since().max(says.since).max(known_by);
             let due = held + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
-            if now > due && !self.tasks[task].lost.any() && view.durations.unwanted_ms <= spec.wind_down_ms {
+            // A switch that was on and went with a failover may be in force: what proves that is judged elsewhere.
+            let lost = &self.tasks[task].lost;
+            if now > due && !lost.any() && !lost.unsure && view.durations.unwanted_ms <= spec.wind_down_ms {
                 missing.push((
                     "missed unwanted",
                     format!(

@@ -40,7 +40,12 @@ impl TaskFacts {
         }
         let Some(last) = self.last.as_ref().filter(|_| self.newest == Newest::Answered) else { return Leads::Nowhere };
         let [state] = last.states.as_slice() else { return Leads::Open };
-        if self.reference.unsure || self.reference.progress.unsure || self.lost.unsure || self.mixed {
+        if self.reference.unsure
+            || self.reference.progress.unsure
+            || self.lost.unsure
+            || self.mixed
+            || self.contradicted
+        {
             return Leads::Open;
         }
         let verdict = match (state, self.wanted()) {
