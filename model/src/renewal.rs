@@ -249,8 +249,8 @@ impl Deadlines {
             return None;
         }
         self.set = Some(seen.last);
+        // It may have been given back and taken anew meanwhile: that is no watchdog's sign.
         let forward = by_instant_ms > 0 && by_rest_ms > 0;
-        self.renewed |= forward;
         Some(if forward {
             Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None, in_time: false }
         } else {

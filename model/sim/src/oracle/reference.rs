@@ -175,13 +175,13 @@ impl Reference {
                 let forward = hold.deadline.zip(deadline).is_some_and(|(old, new)| new - old > NOISE_MS);
                 let forward = forward && hold.server == self.server;
                 hold.server = self.server;
-                hold.renewed |= forward && !re_entered;
+                hold.renewed |= forward && !re_entered && sure;
                 hold.holders = holders.to_vec();
-                hold.deadline = deadline;
+                hold.deadline = deadline.filter(|_| sure);
             }
             _ => {
                 let unseen = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
-                let (holders, server) = (holders.to_vec(), self.server);
+                let (holders, server, deadline) = (holders.to_vec(), self.server, deadline.filter(|_| sure));
                 self.hold = Some(Hold { holders, deadline, server, first: at, surely: None, renewed: false, unseen });
             }
         }

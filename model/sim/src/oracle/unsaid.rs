@@ -53,6 +53,10 @@ impl Oracle {
     fn masters_due(&self, task: usize, world: &World) -> Option<(String, String)> {
         let masters: Vec<usize> = (0..world.servers.len()).filter(|server| world.servers[*server].writable()).collect();
         let [a, b] = masters.as_slice() else { return None };
+        // What is left of a lease must last from one reading to the next: a hold that has run out for all that is known ends the split.
+        if world.plan.tasks[task].lease_ms * 2 / 3 < self.interval_ms + 500 {
+            return None;
+        }
         let (last_ruler_at, _) = world.rulers.last().copied().unwrap_or_default();
         // An agent that began later may not know of the one that ruled before.
         if matches!(self.kind, RedisKind::Standalone | RedisKind::Cluster)
@@ -95,6 +99,10 @@ impl Oracle {
             return None;
         }
         let entry = world.servers[server].get(key, world.now)?;
+        // They prove it beside one and the same hold: beside a free lock each of them is told, and it is down.
+        let held =
+            world.tasks[task].past[server].newest().filter(|since| matches!(since.state, LockState::Held { .. }))?;
+        let held_since = world.tasks[task].past[server].held_since().min(held.at);
         let seen = world.clean_since(self.agent, server)?.max(world.settled_at).max(self.began) + self.recovery_ms();
         let quiet = world.generations.back().map_or(0, |generation| generation.at);
         // Where the lock is renewed as often as claims are written, its rhythm must be recognised first.
@@ -104,7 +112,7 @@ impl Oracle {
         let needed = CLAIMS_MS + 5 * self.interval_ms + rhythm_ms;
         let lives = |claim: &crate::world::Claiming| {
             claim.newest + 2_000 + self.interval_ms >= world.now
-                && claim.steady.max(seen).max(quiet) + needed < world.now
+                && claim.steady.max(seen).max(quiet).max(held_since) + needed < world.now
         };
         let crate::server::Value::Hash(fields) = &entry.value else { return None };
         let mut alive = world.tasks[task]
