@@ -113,28 +113,25 @@ impl Oracle {
         let [holder] = holders else { return };
         let who = &holder.client;
         let facts = &world.tasks[task];
+        // When its time was over, the last time.
+        let over = || {
+            let past: Vec<_> = facts.past[last.server].between(0, last.to).collect();
+            let ends = past.windows(2).filter_map(|pair| match pair {
+                [one, next] => (one.state.held_by(who) && next.cause == Cause::Expired).then_some(next.at),
+                _ => None,
+            });
+            ends.last()
+        };
         let fits = match sign {
             LossSign::Data => {
                 world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at))
             }
             // The claim went on after the hold's time was over.
             LossSign::Claim => {
-                let over = facts.past[last.server]
-                    .between(0, last.to)
-                    .filter(|it| it.cause == Cause::Expired)
-                    .map(|it| it.at)
-                    .last();
                 let newest = facts.claims.get(who).map(|claim| claim.newest);
-                newest.zip(over).is_none_or(|(newest, over)| newest >= over)
+                newest.zip(over()).is_none_or(|(newest, over)| newest >= over)
             }
-            LossSign::Progress => {
-                let over = facts.past[last.server]
-                    .between(0, last.to)
-                    .filter(|it| it.cause == Cause::Expired)
-                    .map(|it| it.at)
-                    .last();
-                over.is_none_or(|over| facts.progress_at >= over)
-            }
+            LossSign::Progress => over().is_none_or(|over| facts.progress_at >= over),
         };
         if !fits {
             let name = &world.plan.spec.tasks[task].name;

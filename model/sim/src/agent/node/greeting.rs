@@ -56,6 +56,8 @@ impl Node {
                 request.dial = Some(dial);
                 self.opening = Some(flight);
                 world.queue.push(now + delay * 3 + 1, Event::Request(request));
+                // Whatever the server makes of it.
+                world.queue.push(now + self.timeout_ms, ended(Err(Unknown::Timeout)));
             }
             (Some((flight, _)), outcome) => {
                 self.opening = Some(flight);
