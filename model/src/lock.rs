@@ -7,7 +7,7 @@ use crate::earlier::Earlier;
 use crate::event::End;
 use crate::generation::Delta;
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
-use crate::renewal::{Deadlines, Leases, Move, NOISE_MS, PeriodRule, Seen, set_between};
+use crate::renewal::{Deadlines, Leases, Move, NOISE_MS, PeriodRule, RHYTHM, Seen, set_between};
 use crate::spec::LockSpec;
 use crate::time::{Mono, ServerTime};
 use crate::verdict::LockFact;
@@ -59,6 +59,8 @@ pub(crate) struct Hold {
     /// Since when its deadline stands still but for the rhythm of its watchdog: nobody else has held the lock since then, however
     /// briefly.
     pub(crate) sure_since: Mono,
+    /// Since when nothing but a renewal in the right moment moved it: hardly anybody else has.
+    whole_since: Mono,
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
@@ -95,6 +97,11 @@ impl Hold {
             self.written.remove(0);
         }
         self.written.push((offset, until));
+    }
+
+    /// Whether it is one hold that lasted long enough, not several short ones of one client.
+    pub(crate) fn lasted(&self, settle_ms: u64) -> bool {
+        self.last_seen.since_ms(self.whole_since) >= settle_ms
     }
 
     /// Whether it lasted long enough to end a gap.
@@ -326,6 +333,7 @@ impl Lock {
             acquired: exact.or(watched.then_some(seen.last)),
             deadlines: Deadlines::new(deadline, seen, exact, regular),
             sure_since: seen.sent,
+            whole_since: seen.sent,
             overdue_ms: 0,
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
@@ -359,9 +367,17 @@ impl Hold {
             Some(Move::Shortened { .. } | Move::Reset) => self.last_life = self.last_life.max(seen.sent),
             None => {}
         }
-        let goes_on = matches!(moved, None | Some(Move::Renewed { in_time: true, .. }));
-        if !goes_on || !context.same_clock {
+        let in_a_row = match moved {
+            _ if !context.same_clock => 0,
+            None => u32::MAX,
+            Some(Move::Renewed { in_a_row, .. }) => in_a_row,
+            Some(Move::Shortened { .. } | Move::Reset) => 0,
+        };
+        if in_a_row < RHYTHM {
             self.sure_since = seen.sent;
+        }
+        if in_a_row == 0 {
+            self.whole_since = seen.sent;
         }
         let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
         self.overdue_ms = match held.deadline {

@@ -133,7 +133,7 @@ pub(crate) struct Deadlines {
 
 /// A watchdog is known by so many renewals in a row of which each comes a period after the last, or two or three where some were not
 /// seen. Chance seldom makes a lock that is released and taken again look so.
-const RHYTHM: u32 = 5;
+pub(crate) const RHYTHM: u32 = 5;
 const RHYTHM_PERIODS_MAX: u64 = 3;
 /// How exact each must be: a timer's delay, or a part of the period.
 const RHYTHM_EXACT_MS: u64 = 20;
@@ -150,8 +150,8 @@ pub(crate) enum Move {
         at: Mono,
         /// The lease, if it became known or changed with this.
         learned_ms: Option<u64>,
-        /// In the rhythm of its watchdog: nobody else has had the lock for a moment in between.
-        in_time: bool,
+        /// So many in a row came in the rhythm of a watchdog; from [`RHYTHM`] on nobody else can have had the lock in between.
+        in_a_row: u32,
     },
     /// Back.
     Shortened {
@@ -252,7 +252,7 @@ impl Deadlines {
         // It may have been given back and taken anew meanwhile: that is no watchdog's sign.
         let forward = by_instant_ms > 0 && by_rest_ms > 0;
         Some(if forward {
-            Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None, in_time: false }
+            Move::Renewed { latency_ms: None, at: seen.sent, learned_ms: None, in_a_row: 0 }
         } else {
             Move::Reset
         })
@@ -334,8 +334,7 @@ impl Deadlines {
             Some(period_ms) if in_rhythm(delta_ms, period_ms) => self.in_a_row.saturating_add(1),
             _ => 0,
         };
-        let in_time = self.in_a_row >= RHYTHM;
-        Move::Renewed { latency_ms, at, learned_ms, in_time }
+        Move::Renewed { latency_ms, at, learned_ms, in_a_row: self.in_a_row }
     }
 
     /// A deadline that was set after `before` and no later than `seen`.

@@ -135,7 +135,7 @@ impl Task {
             return; // It changed nothing: the hold before it is still the one that may be lived on with.
         }
         // Where holds are short, one may have been given back just before everything was lost, without anybody having seen that.
-        let may_be_over = turn.delta.emptied && !hold.settled(self.spec.settle_ms);
+        let may_be_over = turn.delta.emptied && !hold.lasted(self.spec.settle_ms);
         let surely_lost = !may_be_over && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {

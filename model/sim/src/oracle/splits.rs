@@ -61,10 +61,10 @@ impl Oracle {
             // After a long time the switches may be back, as if nothing had been flushed; and a renewal may be missed.
             let prompt = last.to - before.from < 15_000;
             // A short one may have been given back just before, for all that anybody has seen.
-            let earlier: Vec<_> = world.tasks[task].past[last.server].between(0, before.from).collect();
-            let held = earlier.iter().rev().take_while(|since| since.state.held_by(who));
             let long_ms = facts.limits.settle_ms + 3 * self.interval_ms + self.timeout_ms;
-            let settled = held.last().is_some_and(|since| since.at + long_ms < before.from);
+            let mut lately =
+                world.tasks[task].past[last.server].between(before.from.saturating_sub(long_ms), before.from);
+            let settled = lately.all(|since| since.state == before.states[0]);
             if emptied && lost && prompt && settled {
                 // Its clock may have stepped since.
                 let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
