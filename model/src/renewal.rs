@@ -325,15 +325,18 @@ impl Deadlines {
         self.last_margin_ms = lease_ms
             .filter(|_| measurable)
             .map_or(self.last_margin_ms, |lease_ms| Some(lease_ms.saturating_sub(delta_ms)));
+        // Where the period is not known, each renewal is as long after the last as that was after the one before.
+        let in_time = match (period_ms, self.moves_ms.back().copied()) {
+            (Some(period_ms), _) => in_rhythm(delta_ms, period_ms),
+            (None, Some(last_ms)) => in_rhythm(delta_ms, last_ms) || in_rhythm(last_ms, delta_ms),
+            (None, None) => false,
+        };
+        self.in_a_row = if in_time { self.in_a_row.saturating_add(1) } else { 0 };
         if self.moves_ms.len() == REMEMBERED_MOVES {
             self.moves_ms.pop_front();
         }
         self.moves_ms.push_back(delta_ms);
         let at = self.last_renewal.map_or(seen.sent, |instant| seen.mono_of(instant));
-        self.in_a_row = match period_ms {
-            Some(period_ms) if in_rhythm(delta_ms, period_ms) => self.in_a_row.saturating_add(1),
-            _ => 0,
-        };
         Move::Renewed { latency_ms, at, learned_ms, in_a_row: self.in_a_row }
     }
 
