@@ -116,11 +116,11 @@ impl Oracle {
         // When its time was over, the last time.
         let over = || {
             let past: Vec<_> = facts.past[last.server].between(0, last.to).collect();
-            let ends = past.windows(2).filter_map(|pair| match pair {
+            let mut ends = past.windows(2).filter_map(|pair| match pair {
                 [one, next] => (one.state.held_by(who) && next.cause == Cause::Expired).then_some(next.at),
                 _ => None,
             });
-            ends.last()
+            ends.next_back()
         };
         let fits = match sign {
             LossSign::Data => {
