@@ -161,9 +161,15 @@ impl Redis {
                 other.standing() == Standing::Decides
                     && other.generation().map(|g| &g.run_id) == node.generation().map(|g| &g.run_id)
             };
+            let first = |other: &Node| {
+                other.address != node.address
+                    && (other.standing() == Standing::Decides || other.role() == Some(Role::Master))
+            };
             node.witnesses()
                 && node.role() == Some(Role::Master)
                 && !self.nodes.iter().any(|other| same_process(&other))
+                // While nobody decides, a master alone is no second one.
+                && self.nodes.iter().any(first)
         });
         // One that cannot be read has taken nothing back.
         let silent = self.nodes.iter().find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
