@@ -135,7 +135,7 @@ pub(crate) struct Deadlines {
 /// seen. Chance seldom makes a lock that is released and taken again look so.
 pub(crate) const RHYTHM: u32 = 5;
 const RHYTHM_PERIODS_MAX: u64 = 3;
-/// How exact each must be: a timer's delay, or a part of the period.
+/// How exact each must be: a timer's delay, or a part of the period; where that is very short, little of it.
 const RHYTHM_EXACT_MS: u64 = 20;
 const RHYTHM_EXACT_PERCENT: u64 = 3;
 
@@ -358,7 +358,7 @@ pub(crate) fn set_between(deadline: ServerTime, lease_ms: u64, before: Seen, aft
 
 /// Whether a deadline that moved by so much was renewed once, or a few times between two readings, and nothing else.
 fn in_rhythm(delta_ms: u64, period_ms: u64) -> bool {
-    let exact_ms = RHYTHM_EXACT_MS.max(period_ms.saturating_mul(RHYTHM_EXACT_PERCENT) / 100);
+    let exact_ms = RHYTHM_EXACT_MS.max(period_ms.saturating_mul(RHYTHM_EXACT_PERCENT) / 100).min(period_ms / 16);
     (1..=RHYTHM_PERIODS_MAX)
         .any(|periods| delta_ms.abs_diff(period_ms.saturating_mul(periods)) <= exact_ms.saturating_mul(periods))
 }
