@@ -248,8 +248,6 @@ impl Reference {
     fn judge_progress(&mut self, at: Mono, wanted: Says, limits: Limits) {
         let Some(stale_after_ms) = limits.stale_after_ms else { return };
         let progress = &mut self.progress;
-        // When the hold was first found counts.
-        progress.unsure |= self.hold.as_ref().is_some_and(|hold| hold.surely != Some(hold.first));
         let (Some(hold), false) = (&self.hold, wanted == Says::No) else {
             progress.stalled_ms = 0;
             progress.unsure = false;

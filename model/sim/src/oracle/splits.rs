@@ -131,8 +131,8 @@ impl Oracle {
                 real.past.iter().any(|past| {
                     let states: Vec<_> = past.between(0, world.now).collect();
                     let ends = states.iter().skip(1).map(|since| since.at).chain([u64::MAX]);
-                    let held = states.iter().zip(ends).filter(|(since, _)| since.state.held_by(who));
-                    held.into_iter().any(|(since, end)| since.at > given || (since.at == given && end > given))
+                    let mut held = states.iter().zip(ends).filter(|(since, _)| since.state.held_by(who));
+                    held.any(|(since, end)| since.at > given || (since.at == given && end > given))
                 })
             };
             let works = real.claims.get(who).is_some_and(|claim| claim.newest + 30_000 > world.now);

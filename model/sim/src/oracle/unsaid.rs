@@ -100,9 +100,9 @@ impl Oracle {
         }
         let entry = world.servers[server].get(key, world.now)?;
         // They prove it beside one and the same hold: beside a free lock each of them is told, and it is down.
-        let held =
-            world.tasks[task].past[server].newest().filter(|since| matches!(since.state, LockState::Held { .. }))?;
-        let held_since = world.tasks[task].past[server].held_since().min(held.at);
+        let past = &world.tasks[task].past[server];
+        past.newest().filter(|since| matches!(since.state, LockState::Held { .. }))?;
+        let held_since = past.held_since();
         let seen = world.clean_since(self.agent, server)?.max(world.settled_at).max(self.began) + self.recovery_ms();
         let quiet = world.generations.back().map_or(0, |generation| generation.at);
         // Where the lock is renewed as often as claims are written, its rhythm must be recognised first.
