@@ -86,11 +86,17 @@ fn greatest(pages: &[Page], task: &str, name: &str) -> f64 {
     pages.iter().filter_map(|page| page.of(task, name)).fold(0.0, f64::max)
 }
 
-/// Panics if anything in these pages is a reason to alert about this task, except for renewals.
+/// Panics if anything in these pages is a reason to alert about this task, except for renewals, or if a gap is to be seen.
 #[track_caller]
 fn check_calm(agent: &Agent, pages: &[Page], task: &str) {
+    check_calm_but_for_gaps(agent, pages, task, 0.0);
+}
+
+/// The same where gaps of up to so many seconds are real.
+#[track_caller]
+fn check_calm_but_for_gaps(agent: &Agent, pages: &[Page], task: &str, longest_gap_seconds: f64) {
     // Winding down takes a moment; a second of it is none.
-    let limits = [("down", 0.0), ("split", 0.0), ("stalled", 0.0), ("unwanted", 1.0)];
+    let limits = [("down", longest_gap_seconds), ("split", 0.0), ("stalled", 0.0), ("unwanted", 1.0)];
     for (name, limit) in limits {
         let name = format!("task_{name}_seconds");
         let worst = pages.iter().find(|page| page.of(task, &name).is_none_or(|seconds| seconds > limit));

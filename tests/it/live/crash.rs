@@ -29,6 +29,7 @@ fn after_a_kill_the_hold_expires_and_the_task_is_pending_then_down_then_running_
     scene.agent.until(SOON, "expired", |page| page.ends(TASK, "expired") == 1.0);
     scene.agent.until(SOON, "down", |page| page.verdict(TASK) == "down");
     eprintln!("down {:?} after the kill", killed.elapsed());
+    watch.until_seen("down", |page| page.verdict(TASK) == "down");
     second.run(&format!("lock c2 t1 {LOCK}"));
     let held = Duration::from_millis(1500);
     let page = scene.agent.until(held, "running", |page| page.verdict(TASK) == "running");

@@ -1,6 +1,6 @@
 //! Ordinary handovers.
 
-use super::{LOCK, SOON, Scene, TASK, check_calm, one_task};
+use super::{LOCK, SOON, Scene, TASK, check_calm_but_for_gaps, one_task};
 use crate::support::truth::rule;
 
 /// By unlock, while the other client waits in `lock()`: milliseconds lie between the holds.
@@ -8,8 +8,10 @@ use crate::support::truth::rule;
 fn a_thousand_handovers_are_neither_a_split_nor_down() {
     let _rule = rule("12 two holders");
     const HANDOVERS: f64 = 1_000.0;
+    const GRACE_SECONDS: f64 = 2.0;
     let test = "live::take_over: a thousand handovers";
-    let Some(mut scene) = Scene::open(test, "100ms", &one_task("grace: 1s, settle: 1s")) else { return };
+    let thresholds = format!("grace: {GRACE_SECONDS}s, settle: 1s");
+    let Some(mut scene) = Scene::open(test, "100ms", &one_task(&thresholds)) else { return };
     let clients = [scene.connect("c1", 3_000), scene.connect("c2", 3_000)];
     scene.redisson.run(&format!("lock c1 t1 {LOCK}"));
     scene.switch("anna", "1");
@@ -28,7 +30,8 @@ fn a_thousand_handovers_are_neither_a_split_nor_down() {
     for kind in ["holders", "claims", "overlap"] {
         assert_eq!(last.get("lockwatch_task_splits_total", &[("task", TASK), ("kind", kind)]), Some(0.0));
     }
-    check_calm(&scene.agent, &pages, TASK);
+    // On a busy machine a reading may well find the lock between two holders.
+    check_calm_but_for_gaps(&scene.agent, &pages, TASK, GRACE_SECONDS);
     for page in &pages {
         let holder = page.label(TASK, "lock_holder", "holder");
         assert!(holder.is_none_or(|holder| clients.contains(&holder)), "{}", page.text());

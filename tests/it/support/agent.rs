@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -227,23 +227,25 @@ impl Agent {
     /// Looks at the metrics all the time from now on.
     pub(crate) fn watch(&self) -> Watch {
         let ended = Arc::new(AtomicBool::new(false));
-        let (port, told) = (self.port, Arc::clone(&ended));
+        let pages = Arc::new(Mutex::new(Vec::<(Instant, Page)>::new()));
+        let (port, told, kept) = (self.port, Arc::clone(&ended), Arc::clone(&pages));
         let looking = thread::spawn(move || {
-            let mut pages: Vec<(Instant, Page)> = Vec::new();
             loop {
                 let last = told.load(Ordering::SeqCst);
                 let page = scrape(port);
+                let mut pages = kept.lock().unwrap();
                 if let Some(fallen) = pages.last().and_then(|(_, before)| page.fallen_since(before)) {
                     panic!("{fallen}\n{}", page.text());
                 }
                 pages.push((Instant::now(), page));
+                drop(pages);
                 if last {
-                    return pages;
+                    return;
                 }
                 thread::sleep(WATCH);
             }
         });
-        Watch { ended, looking }
+        Watch { ended, pages, looking }
     }
 }
 
@@ -275,10 +277,19 @@ impl Response {
 /// A thread that scrapes all the time, and finds any counter or histogram that falls.
 pub(crate) struct Watch {
     ended: Arc<AtomicBool>,
-    looking: JoinHandle<Vec<(Instant, Page)>>,
+    pages: Arc<Mutex<Vec<(Instant, Page)>>>,
+    looking: JoinHandle<()>,
 }
 
 impl Watch {
+    /// Waits until it saw such a page too: what one scrape sees can be over before the next.
+    #[track_caller]
+    pub(crate) fn until_seen(&self, what: &str, condition: impl Fn(&Page) -> bool) {
+        wait_until(PATIENCE, &format!("the watch sees {what}"), || {
+            self.pages.lock().unwrap().iter().any(|(_, page)| condition(page))
+        });
+    }
+
     /// Ends it with a last look; everything that it saw, in order.
     pub(crate) fn stop(self) -> Vec<Page> {
         self.stop_timed().into_iter().map(|(_, page)| page).collect()
@@ -287,7 +298,8 @@ impl Watch {
     /// The same, each page with the instant at which it was there.
     pub(crate) fn stop_timed(self) -> Vec<(Instant, Page)> {
         self.ended.store(true, Ordering::SeqCst);
-        self.looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        self.looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        std::mem::take(&mut *self.pages.lock().unwrap())
     }
 }
 
