@@ -387,6 +387,7 @@ impl Task {
             seen: batch.seen(),
             lease_ms,
             steady_ms: batch.interval_ms.saturating_mul(5) / 2,
+            steady_replica_ms: batch.interval_ms.saturating_mul(15) / 2,
             fresh_ms: self.limits(batch).fresh_ms,
         };
         match batch.origin.kind {

@@ -107,10 +107,20 @@ pub(crate) struct Word<'a> {
     pub(crate) role: Role,
     pub(crate) seen: Seen,
     pub(crate) lease_ms: Option<u64>,
-    /// A server that was asked again so soon has not stood still.
+    /// A master that was asked again so soon has not stood still.
     pub(crate) steady_ms: u64,
+    /// Nor has a replica, which is asked less often: nobody is promoted who stands still.
+    pub(crate) steady_replica_ms: u64,
     /// A server that was asked again so soon can hardly have shown anything else between.
     pub(crate) fresh_ms: u64,
+}
+
+impl Word<'_> {
+    /// So soon that the server has not stood still between.
+    fn comes_soon_after(&self, before: &Server) -> bool {
+        let steady_ms = if before.role == Role::Replica { self.steady_replica_ms } else { self.steady_ms };
+        self.seen.sent.since_ms(before.seen.sent) < steady_ms
+    }
 }
 
 impl Witnesses {
@@ -223,7 +233,7 @@ impl Server {
             standing: word.standing,
             role: word.role,
             seen: word.seen,
-            steady: before.is_some_and(|before| word.seen.sent.since_ms(before.seen.sent) < word.steady_ms),
+            steady: before.is_some_and(|before| word.comes_soon_after(before)),
             shown,
             expired,
             earlier,
@@ -317,7 +327,7 @@ impl Hold {
             held: held.clone(),
             since: at,
             began: exact.unwrap_or(at),
-            steady: before.is_some_and(|before| at.since_ms(before.seen.sent) < word.steady_ms),
+            steady: before.is_some_and(|before| word.comes_soon_after(before)),
             not_before: before.map(|before| before.seen.sent),
             offset_before: before
                 .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
@@ -349,16 +359,16 @@ impl Hold {
 }
 
 /// The hold that ran out between two readings of one server. One that was not seen shortly before its end may have been renewed
-/// unseen, and released.
+/// unseen, and released; one that had much of its lease left then, beside what had been seen of it, may have been released before
+/// its end.
 fn expired(before: Option<&Server>, word: Word<'_>) -> Option<RanOut> {
     let before = before.filter(|before| word.seen.sent.since_ms(before.seen.sent) <= word.fresh_ms)?;
     let hold = before.hold()?;
-    match hold.held.deadline {
-        Deadline::At(deadline) if word.origin.same_clock(&before.origin) && word.seen.last >= deadline => {
-            Some(RanOut { holders: hold.held.holders.clone(), at: word.seen.sent })
-        }
-        _ => None,
-    }
+    let Deadline::At(deadline) = hold.held.deadline else { return None };
+    let unrenewed_ms = before.seen.sent.since_ms(hold.moved.unwrap_or(hold.since));
+    let unrenewed = before.left_ms(hold, before.seen.sent)? <= unrenewed_ms;
+    let over = word.origin.same_clock(&before.origin) && word.seen.last >= deadline;
+    (unrenewed && over).then(|| RanOut { holders: hold.held.holders.clone(), at: word.seen.sent })
 }
 
 fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> {
@@ -404,7 +414,8 @@ fn newer_lives(old: &Hold, new: &Hold) -> bool {
 /// Whether the older hold cannot have been released on the other server.
 fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: RedisKind) -> bool {
     let ran_out = newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
-    let ran_out_there = ran_out.is_some_and(|ran_out| ran_out.at > old.since);
+    // Whoever renews its lock would have done so there, too; a lock with a fixed lease is released at any time.
+    let ran_out_there = old.moved.is_some() && ran_out.is_some_and(|ran_out| ran_out.at > old.since);
     let never_there = match fork(&older.origin, &newer.origin) {
         // The offset is told a moment after the lock, so it must have grown since.
         Some(shared) => {
@@ -503,7 +514,7 @@ mod tests {
     #[test]
     fn only_a_hold_that_ran_out_after_it_was_seen_here_ran_out_there() {
         let (older, mut newer) = (server("a"), server("b"));
-        let (old, new) = (hold("A", 5_000), hold("B", 8_000));
+        let (old, new) = (Hold { moved: Some(Mono(5_500)), ..hold("A", 5_000) }, hold("B", 8_000));
         for (at, lives) in [(4_000, false), (6_000, true)] {
             newer.expired = Some(RanOut { holders: old.held.holders.clone(), at: Mono(at) });
             assert_eq!(older_lives(&older, &old, &newer, &new, RedisKind::Sentinel), lives, "{at}");
