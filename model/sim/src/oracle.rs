@@ -224,6 +224,11 @@ impl Oracle {
         let earlier = attempt.before.iter().find(|before| before.task == task).filter(|_| !part.has_lock);
         let sent = earlier.and_then(|before| before.sent).unwrap_or(attempt.sent);
         let main = earlier.unwrap_or(part);
+        // It became something else, or was that no more, while it was read.
+        let odd = |states: &Vec<LockState>| states.len() > 1 && states.iter().any(|it| Found::of(it) == Found::Nothing);
+        if main.lock.as_ref().is_some_and(odd) {
+            return self.open(task);
+        }
         let facts = &mut self.tasks[task];
         if facts.last.as_ref().is_some_and(|last| last.server != server && last.sent > sent) {
             return;
@@ -302,7 +307,8 @@ impl Oracle {
         self.follow_overlap(task, world);
     }
 
-    /// The keys went to another server while they were read: what was found before that, and what not, nobody can tell.
+    /// The keys went to another server, or became something else, while they were read: what was found before that, and what not,
+    /// nobody can tell.
     fn open(&mut self, task: usize) {
         let facts = &mut self.tasks[task];
         facts.newest = Newest::Open;
@@ -323,7 +329,7 @@ impl Oracle {
                     Some(before) => Changed::between(before, now, world),
                     None => Changed { began_anew: false, emptied: false, unsure: false },
                 };
-                facts.lost.read(sent, switches, changed);
+                facts.lost.read(sent, switches, changed, part.mixed);
                 facts.switches_at = Some(now);
             }
         }

@@ -174,8 +174,10 @@ pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, 
     let done = done?;
     // The next one of this connection has its turn.
     if world.links[agent][server].serving == Some(own) {
-        world.links[agent][server].serving = None;
-        if let Some(next) = world.behind[agent][server].pop_front() {
+        let next = world.behind[agent][server].pop_front();
+        // Nothing that arrives at this very instant comes before it.
+        world.links[agent][server].serving = next.as_ref().map(|next| (next.connection, next.number));
+        if let Some(next) = next {
             world.queue.push(world.now, Event::Request(next));
         }
     }
@@ -298,7 +300,8 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
     let part = &mut truth.parts[position];
     part.ended_at = world.now;
     part.clock = now.clock;
-    part.moved = moved;
+    // What was refused at one moment only may have been read at the other.
+    part.moved = moved || part.lock.is_some() != now.lock.is_some();
     if let (Some(lock), Some(last)) = (&mut part.lock, &now.lock) {
         lock.extend(states);
         lock.extend(last.iter().cloned());

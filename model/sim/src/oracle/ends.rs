@@ -5,7 +5,7 @@ use lockwatch_model::reading::Holder;
 use lockwatch_model::spec::RedisKind;
 
 use super::{Answer, NOISE_MS, Newest, Oracle, STEP_MS};
-use crate::truth::{Cause, Generation, What};
+use crate::truth::{Cause, Generation, LockState, What};
 use crate::world::World;
 
 /// After so long without a reading, switches may be back that were lost.
@@ -43,8 +43,13 @@ impl Oracle {
             .filter(|since| !since.state.held_by(who) && before.states.last().is_some_and(|read| read.held_by(who)));
         let mut causes = at_once.map(|since| (since.at, since.cause)).into_iter().chain(causes);
         let (first, more) = (causes.next(), causes.next());
-        let generation =
-            world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
+        let mut deadlines = past.iter().filter(|since| since.state.held_by(who)).map(|since| since.state.deadline());
+        let shortened = deadlines.next_back() != before.states.last().map(LockState::deadline);
+        let began = |until: u64| {
+            world.generations.iter().any(|it| it.server == last.server && (before.from..=until).contains(&it.at))
+        };
+        // A batch tells of its data at its end.
+        let (generation, told) = (began(last.to), began(last.whole));
         // What somebody took over within the noise of the deadline counts as expired; what is only told as what is left may be taken to
         // end a little earlier.
         let noise_ms = if self.exact { NOISE_MS } else { 3 * NOISE_MS };
@@ -52,6 +57,7 @@ impl Oracle {
         let deadline = held.filter_map(|state| state.deadline()).min();
         let passed = deadline.is_some_and(|deadline| deadline - noise_ms <= last.clock_after);
         let apart_ms = last.to - before.from;
+        let shape = &world.plan.tasks[task];
         // A deadline that has passed has not, by a clock that was put back since.
         let true_ms = i64::try_from(last.to - before.to).unwrap_or(0);
         let stepped = ((last.clock - before.clock) - true_ms).abs() > STEP_MS;
@@ -64,9 +70,13 @@ impl Oracle {
                 (Cause::Expired, End::Lost) if stepped && generation => true,
                 // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
                 (Cause::Expired, End::Expired) => true,
+                // Where it took time to tell what is left, or each lease is another one, the next hold seems to have begun earlier.
+                (Cause::Expired, End::Replaced) => (!self.exact && last.from != last.to) || shape.churns || shape.fixed,
+                // It was given less time after it was read.
+                (Cause::Expired, End::EndedEarly) => !passed && shortened,
                 (Cause::Expired, _) => false,
                 (Cause::Worker | Cause::Deleted, End::EndedEarly | End::Replaced) => true,
-                (Cause::Worker | Cause::Deleted, End::Lost) => generation,
+                (Cause::Worker | Cause::Deleted, End::Lost) => told,
                 // Gone, and the deadline has passed by the server's own clock when it answered.
                 (_, End::Expired) => passed,
                 (Cause::Lost, End::Lost) => true,
@@ -113,25 +123,27 @@ impl Oracle {
         let [holder] = holders else { return };
         let who = &holder.client;
         let facts = &world.tasks[task];
-        // When its time was over, the last time.
-        let over = || {
+        // Whether its time was over before this, at any time: its newest hold was perhaps never seen.
+        let was_over = |instant: u64| {
             let past: Vec<_> = facts.past[last.server].between(0, last.to).collect();
             let mut ends = past.windows(2).filter_map(|pair| match pair {
                 [one, next] => (one.state.held_by(who) && next.cause == Cause::Expired).then_some(next.at),
                 _ => None,
             });
-            ends.next_back()
+            let first = ends.next();
+            first.is_none_or(|first| first <= instant)
         };
         let fits = match sign {
-            LossSign::Data => {
-                world.generations.iter().any(|it| it.server == last.server && (before.from..=last.to).contains(&it.at))
-            }
+            LossSign::Data => world
+                .generations
+                .iter()
+                .any(|it| it.server == last.server && (before.from..=last.whole).contains(&it.at)),
             // The claim went on after the hold's time was over.
             LossSign::Claim => {
                 let newest = facts.claims.get(who).map(|claim| claim.newest);
-                newest.zip(over()).is_none_or(|(newest, over)| newest >= over)
+                newest.is_none_or(was_over)
             }
-            LossSign::Progress => over().is_none_or(|over| facts.progress_at >= over),
+            LossSign::Progress => was_over(facts.progress_at),
         };
         if !fits {
             let name = &world.plan.spec.tasks[task].name;

@@ -101,10 +101,11 @@ impl Oracle {
         }
         // Held though nobody wants it: each reading counts, so an interval more than the threshold, and the engine's second.
         if let (LockState::Held { .. }, false, Says::No) = (&lock.state, expired, says.says) {
-            let held = real.past[server].held_since().max(says.since).max(known_by);
-            let due = held + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
             // A switch that was on and went with a failover may be in force: what proves that is judged elsewhere.
             let lost = &self.tasks[task].lost;
+            let in_force = lost.over().map_or(0, |over| over.0.saturating_sub(MONO_MS));
+            let held = real.past[server].held_since().max(says.since).max(known_by).max(in_force);
+            let due = held + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
             if now > due && !lost.any() && !lost.unsure && view.durations.unwanted_ms <= spec.wind_down_ms {
                 missing.push((
                     "missed unwanted",

@@ -61,6 +61,7 @@ struct Hold {
 pub(super) struct Reference {
     hold: Option<Hold>,
     free_first: Option<Mono>,
+    surely_free: Option<Mono>,
     confirmed: bool,
     newest: Option<Mono>,
     gap: Option<(u64, Option<Mono>)>,
@@ -121,6 +122,11 @@ impl Reference {
         self.confirmed
     }
 
+    /// Whether that is so too without a reading that may have found something else.
+    pub(super) fn surely_free(&self) -> bool {
+        self.surely_free.zip(self.newest).is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
+    }
+
     /// A reading of lock and switches that was asked for at `at`; not `sure`: it may have found something else.
     pub(super) fn read(&mut self, at: Mono, found: &Found, wanted: Says, sure: bool, limits: Limits) {
         self.unwanted_unsure |= !sure;
@@ -129,7 +135,7 @@ impl Reference {
         match found {
             Found::Nothing => return,
             Found::Held { holders, deadline } => self.read_held(at, holders, *deadline, sure, limits),
-            Found::Free => self.read_free(at, limits),
+            Found::Free => self.read_free(at, sure, limits),
         }
         if wanted != Says::No {
             self.read_gap(at, found, wanted, limits);
@@ -190,8 +196,14 @@ impl Reference {
         }
     }
 
-    fn read_free(&mut self, at: Mono, limits: Limits) {
+    fn read_free(&mut self, at: Mono, sure: bool, limits: Limits) {
         self.hold = None;
+        if self.free_first.is_none() {
+            self.surely_free = None;
+        }
+        if sure {
+            self.surely_free.get_or_insert(at);
+        }
         let across_blind = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
         match self.free_first {
             None => (self.free_first, self.confirmed) = (Some(at), false),
@@ -277,6 +289,10 @@ pub(super) struct Lost {
     since: Option<Mono>,
     newest: Mono,
     confirmed: bool,
+    /// When it was over, the last time.
+    over: Option<Mono>,
+    /// The newest reading may have found something else.
+    mixed: bool,
     /// Somebody took his switch away in the same moment: nobody can tell.
     pub(super) unsure: bool,
 }
@@ -335,7 +351,14 @@ impl Lost {
         if self.confirmed { self.since.map_or(0, |since| self.newest.since_ms(since)) } else { 0 }
     }
 
-    pub(super) fn read(&mut self, at: Mono, switches: &Switches, changed: Changed) {
+    /// When lost switches were last in force no more.
+    pub(super) fn over(&self) -> Option<Mono> {
+        self.over
+    }
+
+    /// A reading that was asked for at `at`; `mixed`: it may have found something else.
+    pub(super) fn read(&mut self, at: Mono, switches: &Switches, changed: Changed, mixed: bool) {
+        let was_mixed = std::mem::replace(&mut self.mixed, mixed);
         let Some(old) = self.last.replace(switches.clone()) else { return };
         let gone = old.iter().any(|(user, on)| *on == Some(true) && !switches.iter().any(|(other, _)| other == user));
         let key_gone = switches.is_empty();
@@ -351,7 +374,8 @@ impl Lost {
         let written = switches.iter().any(|entry| !old.contains(entry));
         if self.since.is_some() {
             if written || (old != *switches && !lost) {
-                (self.since, self.confirmed, self.unsure) = (None, false, false);
+                // What seems to be written now may have been found before.
+                (self.since, self.confirmed, self.unsure, self.over) = (None, false, was_mixed, Some(at));
             } else {
                 self.newest = at;
                 self.confirmed |= self.since.is_some_and(|since| at.since_ms(since) >= CONFIRM_MS);

@@ -4,6 +4,7 @@ use lockwatch_model::event::{Party, SplitKind};
 use lockwatch_model::spec::RedisKind;
 
 use super::Oracle;
+use crate::agent::MONO_MS;
 use crate::truth::{Cause, Generation, LockState, What};
 use crate::world::{Claiming, World};
 
@@ -68,7 +69,8 @@ impl Oracle {
             if emptied && lost && prompt && settled {
                 // Its clock may have stepped since.
                 let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
-                facts.overlap.lost = Some((who.clone(), before.to + left_ms));
+                // The agent counts it from when it asked.
+                facts.overlap.lost = Some((who.clone(), before.sent.0.saturating_sub(MONO_MS) + left_ms));
             }
         }
         let Some((who, until)) = &facts.overlap.lost else { return };
@@ -149,9 +151,11 @@ impl Oracle {
         let elsewhere = world.generations.iter().filter(lately).any(|it| it.what == What::OtherFlush);
         let past = &world.tasks[task].past[server];
         let promoted = |since: u64| world.generations.iter().any(|it| it.what == What::Promotion && it.at > since);
+        let states: Vec<_> = past.between(0, world.now).collect();
         let copied = parties.iter().any(|party| {
-            let held = past.between(0, world.now).filter(|since| since.state.held_by(&party.holder.client));
-            held.map(|since| since.at).max().is_some_and(promoted)
+            let held = states.iter().enumerate().filter(|(_, since)| since.state.held_by(&party.holder.client));
+            let lost = |position: usize| states.get(position + 1).is_none_or(|next| next.cause == Cause::Lost);
+            held.filter(|(position, _)| lost(*position)).any(|(_, since)| promoted(since.at))
         });
         elsewhere || copied
     }

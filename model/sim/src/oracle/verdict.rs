@@ -54,6 +54,7 @@ impl TaskFacts {
             (LockState::Held { .. }, Says::No) if self.reference.unwanted_ms() > self.wind_down_ms => Verdict::Unwanted,
             (LockState::Held { .. }, _) => Verdict::Running,
             (LockState::Free, _) if !self.reference.free() => return Leads::Nowhere,
+            (LockState::Free, _) if !self.reference.surely_free() => return Leads::Open,
             (LockState::Free, Says::Yes) if self.reference.gap_ms() > self.grace_ms => Verdict::Down,
             (LockState::Free, Says::Yes) => Verdict::Pending,
             (LockState::Free, Says::No | Says::Unset) => Verdict::Stopped,
