@@ -114,17 +114,20 @@ fn count(codec: Codec, value: &[u8]) -> Option<u64> {
 
 fn named_keys(codec: Codec, keys: &[Vec<u8>], replies: &mut Replies<'_>) -> SwitchesReading {
     let mut switches = Vec::with_capacity(keys.len());
+    let mut unanswered = None;
     for key in keys {
         match text(replies) {
             Ok(Some(value)) => switches.push((key.clone(), codec::switch(codec, value))),
             Ok(None) => {}
             // One key that cannot be read is one user who is unknown; the others count.
-            Err(why) => {
+            Err(why @ (Unknown::WrongType | Unknown::NoPermission)) => {
                 switches.push((key.clone(), Switch::Undecodable { value: why.name().as_bytes().to_vec(), fits: None }));
             }
+            // All keys lie in one slot: this is no answer about any of them, and nobody has written anything.
+            Err(why) => unanswered = unanswered.or(Some(why)),
         }
     }
-    read(switches, true)
+    unanswered.map_or_else(|| read(switches, true), SwitchesReading::Unknown)
 }
 
 /// The value of a string, `None` when there is no such key.

@@ -267,6 +267,25 @@ fn members_counters_and_named_keys_are_switches_too() {
     assert_eq!(states(&switches(keys, &replies)), [("k1".to_owned(), Some(true)), ("k3".to_owned(), None)]);
 }
 
+/// The slot is on its way, or the server cannot answer: nobody has written anything, so nothing that was lost is found again.
+#[test]
+fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {
+    let keys = || WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
+    let on = [Reply::Int(1), text("1")];
+    let cases = [("MOVED", Unknown::Moved), ("CLUSTERDOWN", Unknown::ClusterDown)];
+    for (refusal, why) in cases.map(|(refusal, why)| ([error(refusal), error(refusal)], why)) {
+        for replies in [[on.clone(), refusal.clone()], [refusal.clone(), on.clone()], [refusal.clone(), refusal]] {
+            assert_eq!(switches(keys(), &replies.concat()), SwitchesReading::Unknown(why));
+        }
+    }
+    // What may not be read, or holds something else, is one user's.
+    let denied = [error("NOPERM"), error("NOPERM")];
+    assert_eq!(
+        states(&switches(keys(), &[on, denied].concat())),
+        [("k1".to_owned(), Some(true)), ("k2".to_owned(), None)]
+    );
+}
+
 /// What the progress says when its parts of the rounds are these.
 fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     let mut rounds: Vec<Vec<Reply>> = parts.to_vec();

@@ -70,10 +70,10 @@ impl Oracle {
                 (Cause::Expired, End::Lost) if stepped && generation => true,
                 // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
                 (Cause::Expired, End::Expired) => true,
+                // It was given less time after it was read.
+                (Cause::Expired, End::EndedEarly | End::Replaced) if !passed && shortened => true,
                 // Where it took time to tell what is left, or each lease is another one, the next hold seems to have begun earlier.
                 (Cause::Expired, End::Replaced) => (!self.exact && last.from != last.to) || shape.churns || shape.fixed,
-                // It was given less time after it was read.
-                (Cause::Expired, End::EndedEarly) => !passed && shortened,
                 (Cause::Expired, _) => false,
                 (Cause::Worker | Cause::Deleted, End::EndedEarly | End::Replaced) => true,
                 (Cause::Worker | Cause::Deleted, End::Lost) => told,

@@ -180,6 +180,8 @@ impl Reference {
                 let re_entered = entries(&hold.holders) != entries(holders);
                 let forward = hold.deadline.zip(deadline).is_some_and(|(old, new)| new - old > NOISE_MS);
                 let forward = forward && hold.server == self.server;
+                // What the other server has may be an earlier hold of the same client, as old as that one.
+                self.progress.unsure |= hold.server != self.server;
                 hold.server = self.server;
                 hold.renewed |= forward && !re_entered && sure;
                 hold.holders = holders.to_vec();
@@ -198,12 +200,9 @@ impl Reference {
 
     fn read_free(&mut self, at: Mono, sure: bool, limits: Limits) {
         self.hold = None;
-        if self.free_first.is_none() {
-            self.surely_free = None;
-        }
-        if sure {
-            self.surely_free.get_or_insert(at);
-        }
+        // It may have been held when it was read, and was perhaps not free before.
+        let unbroken = sure && self.free_first.is_some();
+        self.surely_free = self.surely_free.filter(|_| unbroken).or(sure.then_some(at));
         let across_blind = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
         match self.free_first {
             None => (self.free_first, self.confirmed) = (Some(at), false),

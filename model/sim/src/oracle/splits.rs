@@ -65,7 +65,8 @@ impl Oracle {
             let long_ms = facts.limits.settle_ms + 3 * self.interval_ms + self.timeout_ms;
             let mut lately =
                 world.tasks[task].past[last.server].between(before.from.saturating_sub(long_ms), before.from);
-            let settled = lately.all(|since| since.state == before.states[0]);
+            // Or had seen: an agent that has just begun saw no more of it.
+            let settled = lately.all(|since| since.state == before.states[0]) && self.began + long_ms < before.from;
             if emptied && lost && prompt && settled {
                 // Its clock may have stepped since.
                 let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
@@ -149,13 +150,14 @@ impl Oracle {
         let server = last.server;
         let lately = |it: &&Generation| it.server == server && it.at + MET_MS > world.now;
         let elsewhere = world.generations.iter().filter(lately).any(|it| it.what == What::OtherFlush);
-        let past = &world.tasks[task].past[server];
         let promoted = |since: u64| world.generations.iter().any(|it| it.what == What::Promotion && it.at > since);
-        let states: Vec<_> = past.between(0, world.now).collect();
         let copied = parties.iter().any(|party| {
-            let held = states.iter().enumerate().filter(|(_, since)| since.state.held_by(&party.holder.client));
-            let lost = |position: usize| states.get(position + 1).is_none_or(|next| next.cause == Cause::Lost);
-            held.filter(|(position, _)| lost(*position)).any(|(_, since)| promoted(since.at))
+            world.tasks[task].past.iter().any(|past| {
+                let states: Vec<_> = past.between(0, world.now).collect();
+                let held = states.iter().enumerate().filter(|(_, since)| since.state.held_by(&party.holder.client));
+                let lost = |position: usize| states.get(position + 1).is_none_or(|next| next.cause == Cause::Lost);
+                held.filter(|(position, _)| lost(*position)).any(|(_, since)| promoted(since.at))
+            })
         });
         elsewhere || copied
     }
