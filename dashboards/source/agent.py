@@ -277,6 +277,20 @@ def sampling():
             query(rate("lockwatch_redis_skipped_ticks_total", REDIS), OF_REDIS),
             unit=units.CountsPerSecond,
         ),
+        timeline(
+            "Wake-ups",
+            "Whether each server tells of changed keys. Where it does not, changes are seen at the pace of the interval.",
+            query(series("lockwatch_redis_wake_ups", REDIS), OF_SERVER),
+            mappings=house.WAKES,
+            height=8,
+            width=12,
+        ),
+        graph(
+            "Hints",
+            "Changed keys that the servers told of, per second, by what came of it.",
+            query(rate("lockwatch_redis_hints_total", REDIS), f"{{{{outcome}}}}: {OF_SERVER}"),
+            unit=units.CountsPerSecond,
+        ),
     ]
 
 

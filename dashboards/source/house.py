@@ -79,6 +79,8 @@ UP_DOWN = mapping({1: ("up", "green"), 0: ("down", "red")})
 READABLE = mapping({1: ("readable", "green"), 0: ("blind", "red")})
 # A server that only witnesses is no fault.
 DECIDES = mapping({1: ("decides", "green"), 0: ("witness", "blue")})
+# By polling alone changes are seen later, but seen.
+WAKES = mapping({1: ("tells of changes", "green"), 0: ("polled alone", "orange")})
 HOLDS = mapping({1: ("holds", "green")})
 SUCCEEDED = mapping({1: ("succeeded", "green"), 0: ("failed", "red")})
 PAGES = mapping({1: ("wait", "orange"), 0: ("go out", "green")})

@@ -120,7 +120,7 @@ async fn the_list_says_what_script_and_visitors_need() {
     assert!(row.with("data-since").iter().any(|time| time.attribute("data-since") == Some(&since)));
     assert_eq!(row.with("data-progress").len(), 1);
     assert!(page.named("style").is_empty() && page.named("script")[0].attribute("src") == Some("/app.js"));
-    assert!(page.id("lock-only").text().contains("lock only: a stuck worker would look healthy"));
+    assert!(page.id("lock-only").text().contains("lock only beside a task: a stuck worker would look healthy"));
     assert_eq!(row.all().iter().filter(|element| element.attribute("class") == Some("mark")).count(), 0);
 }
 

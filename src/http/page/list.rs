@@ -144,8 +144,8 @@ fn write_after(html: &mut String, published: &Published, matching: usize) {
     let hidden = if matching > 0 { " hidden" } else { "" };
     let _ = write!(html, "<p id=\"none\" class=\"note\"{hidden}>{nothing}</p>");
     html.push_str(
-        "<p id=\"lock-only\" class=\"note\"><span class=\"mark\">lock only</span>: a stuck worker would look healthy, \
-         because neither <code>progress</code> nor <code>claims</code> are configured for the task.</p>",
+        "<p id=\"lock-only\" class=\"note\"><span class=\"mark\">lock only</span> beside a task: a stuck worker would look \
+         healthy, because neither <code>progress</code> nor <code>claims</code> are configured for it.</p>",
     );
     redises::write(html, &published.snapshot.redises);
     html.push_str("</main>");
