@@ -62,6 +62,8 @@ pub(super) struct Reference {
     hold: Option<Hold>,
     free_first: Option<Mono>,
     surely_free: Option<Mono>,
+    /// The server that gave the newest answer.
+    read_of: Option<usize>,
     confirmed: bool,
     newest: Option<Mono>,
     gap: Option<(u64, Option<Mono>)>,
@@ -150,6 +152,7 @@ impl Reference {
             }
         }
         self.newest = Some(at);
+        self.read_of = Some(self.server);
         self.judge_progress(at, wanted, limits);
     }
 
@@ -188,6 +191,8 @@ impl Reference {
                 hold.deadline = deadline.filter(|_| sure);
             }
             _ => {
+                // So it may here, where another server was read before.
+                self.progress.unsure |= self.read_of.is_some_and(|server| server != self.server);
                 let unseen = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
                 let (holders, server, deadline) = (holders.to_vec(), self.server, deadline.filter(|_| sure));
                 self.hold = Some(Hold { holders, deadline, server, first: at, surely: None, renewed: false, unseen });

@@ -144,7 +144,7 @@ impl Oracle {
     }
 
     /// Whether the readings of one server cannot tell it from a loss: another database was flushed in the moment of a handover; or the
-    /// release was lost in a failover, and what was left of the hold was lost later.
+    /// release was lost in a failover, and what was left of the hold was lost later; or it was followed by a flush at once.
     fn looked_lost(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let Some(last) = &self.tasks[task].last else { return false };
         let server = last.server;
@@ -159,7 +159,15 @@ impl Oracle {
                 held.filter(|(position, _)| lost(*position)).any(|(_, since)| promoted(since.at))
             })
         });
-        elsewhere || copied
+        // What was given back between the last reading and a flush is gone with it, for all that anybody has seen.
+        let unseen_ms = 2 * self.interval_ms + self.timeout_ms;
+        let unseen = parties.iter().any(|party| {
+            let given = world.tasks[task].releases.iter().filter(|release| release.who == party.holder.client);
+            given.map(|release| release.at).any(|given| {
+                world.generations.iter().any(|it| it.server == server && (given..=given + unseen_ms).contains(&it.at))
+            })
+        });
+        elsewhere || copied || unseen
     }
 
     /// Whether two have held the lock at one time, on whichever servers, shortly before now; what was given back somewhere is held
