@@ -94,7 +94,7 @@ fn what_the_model_says_is_true_and_in_time() {
         if strict {
             check(&plan, HOURS, &mut coverage);
         } else if let Some(violation) = run(&plan, false).violations.first() {
-            // Of seeds that nobody has looked at yet, about three in a hundred fail, mostly because the oracle is too strict: whoever sees
+            // Of seeds that nobody has looked at yet, about one in two hundred fails, mostly because the oracle is too strict: whoever sees
             // this shall look into it, but it says nothing of the change that is being tested.
             tell(&format!(
                 "seed {seed} fails after {} ms, agent {}, {}: {}\nagain: SIM_SEED={seed} cargo test -p lockwatch-model --test simulation\n",

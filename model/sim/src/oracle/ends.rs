@@ -67,7 +67,7 @@ impl Oracle {
             (Some(_), Some(_)) => true,
             (Some((_, cause)), None) => match (cause, reason) {
                 (_, End::Unknown) | (Cause::Odd, _) => true,
-                (Cause::Expired, End::Lost) if stepped && generation => true,
+                (Cause::Expired, End::Lost) if (stepped || shortened) && generation => true,
                 // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
                 (Cause::Expired, End::Expired) => true,
                 // It was given less time after it was read.
