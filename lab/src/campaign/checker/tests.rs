@@ -23,6 +23,8 @@ struct Story {
     switch: Vec<(Micros, SwitchSeen)>,
     /// The agent's words: measure, from, to.
     shown: Vec<(char, Micros, Micros)>,
+    /// When the agent shows it as held, whatever is true.
+    shown_held: Spans,
     /// The server is stopped: an answer takes so long.
     stopped: Spans,
     /// When nobody looked, or asked.
@@ -71,6 +73,7 @@ impl Story {
             lock: vec![(0, Some("a"))],
             switch: vec![(0, SwitchSeen::On)],
             shown: Vec::new(),
+            shown_held: Spans::default(),
             stopped: Spans::default(),
             unseen: Spans::default(),
             unasked: Spans::default(),
@@ -139,7 +142,7 @@ impl Story {
                     .rev()
                     .find(|(from, _)| from + SECOND / 2 <= at)
                     .is_some_and(|(_, who)| who.is_none());
-                let held = if free { '0' } else { '1' };
+                let held = if free && !self.shown_held.contains(at) { '0' } else { '1' };
                 let pages = ['d', 'u', 't', 'b', 'x', 'o'].map(|measure| {
                     let on = self.shown.iter().any(|(of, from, to)| *of == measure && *from <= at && at < *to);
                     (measure, if on { '1' } else { '0' })
@@ -270,6 +273,24 @@ fn blindness_must_page_and_only_if_it_lasts() {
     assert_eq!(found(short().pages('b', 22 * S, 23 * S)), (0, 1));
     assert_eq!(found(Story::new().pages('b', 22 * S, 23 * S)), (0, 1));
     assert_eq!(found(long().pages('b', 26 * S + 200_000, 58 * S)), (0, 1), "it stays though all is well");
+}
+
+/// The witness' last look was just before somebody took the lock, and when it can look again the lease is over.
+#[test]
+fn a_lock_may_be_taken_just_before_a_server_stops_for_longer_than_its_lease() {
+    let stopped = |lasts: Micros| {
+        let mut story = Story::new().free(10 * S, 40 * S).pages('d', 16 * S + 200_000, 41 * S);
+        story.stopped = Spans::one(20 * S, 20 * S + lasts);
+        story.shown_held = Spans::one(20 * S + 100_000, 20 * S + lasts);
+        story
+    };
+    let lease = Times::COMPRESSED.lease * 1_000;
+    let report = stopped(lease + S).report();
+    assert_eq!((report.missed, report.false_pages), (0, 0), "{report}");
+    // What ended earlier would be there still.
+    let mut short = stopped(lease - S / 2);
+    short.shown_held = Spans::one(20 * S + 100_000, 20 * S + lease + S);
+    assert_eq!(found(short), (0, 1));
 }
 
 #[test]

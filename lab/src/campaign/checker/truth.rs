@@ -191,6 +191,9 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
     for pair in between(server, &locks) {
         let (from, to, long) = (pair.before.received, pair.after.sent, pair.is_unseen());
         let (was, is) = (pair.was, pair.is);
+        // What was taken just before the server stopped, and ran out before it went on, was seen by nobody.
+        let outlasts = |since: Micros, until: Micros| until >= since + lease_ms * 1_000;
+        let free_from = if outlasts(pair.before.sent, pair.before.received) { from } else { pair.before.sent };
         match (was.holder.as_ref(), is.holder.as_ref()) {
             (Some(one), Some(other)) if one == other && renewed_in_time(pair.was, pair.is, lease_ms) => {
                 held.push((pair.before.sent, pair.after.received));
@@ -204,8 +207,10 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
                 let until = if pair.is_stopped() { over.min(pair.after.sent) } else { from };
                 held.push((pair.before.sent, until.max(from)));
             }
-            (None, None) if !long || pair.is_stopped() => free.push((pair.before.sent, pair.after.received)),
-            (None, _) => free.push((pair.before.sent, if long { from } else { from.min(to) })),
+            (None, None) if !long || (pair.is_stopped() && !outlasts(pair.before.received, pair.after.received)) => {
+                free.push((free_from, pair.after.received));
+            }
+            (None, _) => free.push((free_from, if long { from } else { from.min(to) })),
         }
     }
     (truth.held, truth.free, truth.doubled) = (Spans::new(held), Spans::new(free), Spans::new(doubled));
