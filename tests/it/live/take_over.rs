@@ -8,7 +8,7 @@ use crate::support::truth::rule;
 fn a_thousand_handovers_are_neither_a_split_nor_down() {
     let _rule = rule("12 two holders");
     const HANDOVERS: f64 = 1_000.0;
-    const GRACE_SECONDS: f64 = 2.0;
+    const GRACE_SECONDS: f64 = 1.0;
     let test = "live::take_over: a thousand handovers";
     let thresholds = format!("grace: {GRACE_SECONDS}s, settle: 1s");
     let Some(mut scene) = Scene::open(test, "100ms", &one_task(&thresholds)) else { return };

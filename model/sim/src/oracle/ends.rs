@@ -1,5 +1,7 @@
 //! How holds and gaps end, which holds were lost although their holder lived, and who may be believed.
 
+use std::ops::RangeInclusive;
+
 use lockwatch_model::event::{End, LossSign};
 use lockwatch_model::reading::Holder;
 use lockwatch_model::spec::RedisKind;
@@ -11,10 +13,14 @@ use crate::world::World;
 /// After so long without a reading, switches may be back that were lost.
 const REWRITTEN_MS: u64 = 15_000;
 
+/// Whether anything happened to a server's data within a range of instants.
+fn data_changed(world: &World, server: usize, within: RangeInclusive<u64>) -> bool {
+    world.generations.iter().any(|it| it.server == server && within.contains(&it.at))
+}
+
 /// The data went after the lock was read, but before the same batch told what became of them: the next one tells nothing new.
 fn told_early(before: &Answer, world: &World) -> bool {
-    let within = |it: &Generation| it.server == before.server && (before.from..=before.whole).contains(&it.at);
-    world.generations.iter().any(within)
+    data_changed(world, before.server, before.from..=before.whole)
 }
 
 impl Oracle {
@@ -45,11 +51,11 @@ impl Oracle {
         let (first, more) = (causes.next(), causes.next());
         let mut deadlines = past.iter().filter(|since| since.state.held_by(who)).map(|since| since.state.deadline());
         let shortened = deadlines.next_back() != before.states.last().map(LockState::deadline);
-        let began = |until: u64| {
-            world.generations.iter().any(|it| it.server == last.server && (before.from..=until).contains(&it.at))
-        };
         // A batch tells of its data at its end.
-        let (generation, told) = (began(last.to), began(last.whole));
+        let (generation, told) = (
+            data_changed(world, last.server, before.from..=last.to),
+            data_changed(world, last.server, before.from..=last.whole),
+        );
         // What somebody took over within the noise of the deadline counts as expired; what is only told as what is left may be taken to
         // end a little earlier.
         let noise_ms = if self.exact { NOISE_MS } else { 3 * NOISE_MS };
@@ -134,10 +140,7 @@ impl Oracle {
             first.is_none_or(|first| first <= instant)
         };
         let fits = match sign {
-            LossSign::Data => world
-                .generations
-                .iter()
-                .any(|it| it.server == last.server && (before.from..=last.whole).contains(&it.at)),
+            LossSign::Data => data_changed(world, last.server, before.from..=last.whole),
             // The claim went on after the hold's time was over.
             LossSign::Claim => {
                 let newest = facts.claims.get(who).map(|claim| claim.newest);
