@@ -16,6 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 /// The configuration or the command line is wrong; clap uses the same.
 const USAGE: u8 = 2;
+/// Threads beside the main one.
+const WORKERS: usize = 2;
 
 fn main() -> ExitCode {
     let invocation = match cli::parse(std::env::args_os()) {
@@ -67,7 +69,7 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
 }
 
 fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
-    heap::share();
+    heap::arrange(WORKERS + 1);
     telemetry::start(options.log);
     let config = options.source.load()?;
     for warning in check::warnings(&config) {
@@ -124,7 +126,7 @@ fn print(text: impl AsRef<[u8]>) -> anyhow::Result<ExitCode> {
 
 fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+        .worker_threads(WORKERS)
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
