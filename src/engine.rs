@@ -26,7 +26,7 @@ const COALESCE: Duration = Duration::from_millis(1);
 const EVENT_SHOWS: Duration = Duration::from_millis(20);
 /// No more than one part in so many of the time goes into snapshots: because of events, and without any.
 const EVENT_SHARE: u32 = 5;
-const SNAPSHOT_SHARE: u32 = 20;
+const SNAPSHOT_SHARE: u32 = 100;
 
 /// Whoever follows the engine: what goes in, and what happened.
 pub trait Observer {

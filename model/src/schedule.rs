@@ -14,6 +14,7 @@
 
 mod entry;
 mod hints;
+mod routine;
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -27,7 +28,7 @@ use crate::spec::{TaskIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};
 
 /// Most tasks in one batch.
-pub const BATCH_TASKS: usize = 500;
+pub const BATCH_TASKS: usize = 250;
 /// Extra reads that are due this close together share a batch.
 const GATHER_MS: u64 = 5;
 /// A task whose replies are too large is tried again after this time.
@@ -303,28 +304,33 @@ impl Schedule {
         self.plan_extra(position, at);
     }
 
-    /// A key of `task` may have changed: it is due at once, or as soon as the budget of hints allows. A hint is no evidence of
-    /// anything.
+    /// A key of `task` may have changed: it is due at once, or as soon as the budget of hints allows, or a moment later if a
+    /// renewal is expected (`schedule/routine.rs`). A hint is no evidence of anything.
     pub fn hint(&mut self, task: TaskIndex, now: Mono) -> Hinted {
-        let Some(position) = self.position(task) else { return Hinted::Foreign };
+        match self.position(task) {
+            Some(position) => self.hint_at(position, |entry| entry.next_own_hint(now)),
+            None => Hinted::Foreign,
+        }
+    }
+
+    /// Any key may have changed.
+    pub fn hint_all(&mut self, now: Mono) {
+        for position in 0..self.entries.len() {
+            self.hint_at(position, |entry| entry.next_hint(now));
+        }
+    }
+
+    fn hint_at(&mut self, position: usize, at: impl Fn(&mut Entry) -> Mono) -> Hinted {
         let Some(entry) = self.entries.get_mut(position) else { return Hinted::Foreign };
         if entry.hint_at.is_some() || entry.apart.is_some() {
             return Hinted::Coalesced;
         }
-        let at = entry.next_hint(now);
+        let at = at(entry);
         entry.hint_at = Some(at);
         if !entry.reading {
             self.hints.insert(at, position);
         }
         Hinted::Planned
-    }
-
-    /// Any key may have changed.
-    pub fn hint_all(&mut self, now: Mono) {
-        let tasks: Vec<TaskIndex> = self.entries.iter().map(|entry| entry.task).collect();
-        for task in tasks {
-            self.hint(task, now);
-        }
     }
 
     /// `batch` is over, and there is no reason to hurry.

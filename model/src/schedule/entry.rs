@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 
 use super::Watched;
+use super::routine::Routine;
 use crate::reading::{Deadline, Holder, LockReading, Switch, SwitchesReading, User};
 use crate::spec::TaskIndex;
 use crate::split::clients_meet;
@@ -63,6 +64,7 @@ pub(super) struct Entry {
     /// A hint says that a key of it changed: not read before this.
     pub(super) hint_at: Option<Mono>,
     pub(super) hints: Bucket,
+    pub(super) routine: Routine,
 }
 
 /// Why a task is not read together with its slot.
@@ -95,6 +97,7 @@ impl Entry {
             extra_at: None,
             hint_at: None,
             hints: Bucket::full(HINTS_AT_ONCE),
+            routine: Routine::default(),
         }
     }
 
@@ -109,6 +112,7 @@ impl Entry {
     }
 
     pub(super) fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
+        self.routine.observe(sent, lock);
         match lock {
             LockReading::Held(held) => {
                 if self.proves_holders && !clients_meet(&self.holders, &held.holders) {
@@ -148,7 +152,13 @@ impl Entry {
         }
     }
 
-    /// When a hint that comes at `now` may be followed.
+    /// When a hint that comes at `now` may be followed, if it is about its own keys: what is expected can wait.
+    pub(super) fn next_own_hint(&mut self, now: Mono) -> Mono {
+        let at = self.next_hint(now);
+        self.routine.told(now).map_or(at, |gathered| gathered.max(at))
+    }
+
+    /// When any other may be.
     pub(super) fn next_hint(&self, now: Mono) -> Mono {
         self.hints.ready_at(1, HINTS_PER_S, now)
     }

@@ -14,6 +14,9 @@ type Answer = (LockReading, &'static [&'static str]);
 
 const WORLD_MS: i64 = 1_700_000_000_000;
 
+/// So many tasks fill a slot.
+const FULL: u32 = BATCH_TASKS as u32;
+
 fn tasks(count: u32) -> Vec<Watched> {
     (0..count).map(|task| Watched { task: TaskIndex(task), grace_ms: None, proves_holders: false }).collect()
 }
@@ -95,8 +98,8 @@ fn a_redis_without_tasks_is_still_asked_how_it_is() {
 
 #[test]
 fn many_tasks_are_spread_over_the_interval_and_each_is_read_once() {
-    let mut schedule = Schedule::new(tasks(10_000), 1_000, Mono(0));
-    let mut seen = vec![0; 10_000];
+    let mut schedule = Schedule::new(tasks(20 * FULL), 1_000, Mono(0));
+    let mut seen = vec![0; 20 * BATCH_TASKS];
     for now in 0..1_000 {
         while let Some(batch) = schedule.due(Mono(now)) {
             assert_eq!(now % 50, 0, "a batch beside the grid");
@@ -118,7 +121,7 @@ fn slots_are_even() {
 
 #[test]
 fn waiters_and_tokens_are_asked_for_less_often_where_there_are_many_tasks() {
-    for (count, sweeps, expected) in [(1, 10, 10), (500, 10, 10), (501, 10, 10), (10_000, 20, 40)] {
+    for (count, sweeps, expected) in [(1, 10, 10), (FULL, 10, 10), (FULL + 1, 10, 10), (20 * FULL, 20, 40)] {
         let mut schedule = Schedule::new(tasks(count), 1_000, Mono(0));
         let mut asked = 0;
         for now in 0..sweeps * 1_000 {
@@ -282,29 +285,29 @@ fn a_broken_confirmation_is_due_again_at_once() {
 
 #[test]
 fn without_a_connection_each_tick_names_its_tasks_and_then_all_are_due() {
-    let mut schedule = Schedule::new(tasks(600), 1_000, Mono(0));
-    assert_eq!(schedule.missed(Mono(0)).len(), 300);
+    let mut schedule = Schedule::new(tasks(2 * (FULL - 50)), 1_000, Mono(0));
+    assert_eq!(schedule.missed(Mono(0)).len(), BATCH_TASKS - 50);
     assert_eq!(schedule.missed(Mono(499)).len(), 0);
-    assert_eq!(schedule.missed(Mono(500)).len(), 300);
-    assert_eq!(schedule.missed(Mono(5_100)).len(), 600, "long blocked: each task once");
+    assert_eq!(schedule.missed(Mono(500)).len(), BATCH_TASKS - 50);
+    assert_eq!(schedule.missed(Mono(5_100)).len(), 2 * (BATCH_TASKS - 50), "long blocked: each task once");
     assert_eq!(schedule.take_skipped(), 0, "these are failures, not skipped ticks");
-    assert_eq!(schedule.due(Mono(5_200)).unwrap().tasks.len(), 300);
-    assert_eq!(schedule.due(Mono(5_200)).unwrap().tasks.len(), 300);
+    assert_eq!(schedule.due(Mono(5_200)).unwrap().tasks.len(), BATCH_TASKS - 50);
+    assert_eq!(schedule.due(Mono(5_200)).unwrap().tasks.len(), BATCH_TASKS - 50);
     assert_eq!(schedule.due(Mono(5_200)), None);
 }
 
 #[test]
 fn a_batch_that_goes_out_with_the_greeting_is_not_waited_for_in_a_loop() {
-    let mut schedule = Schedule::new(tasks(600), 1_000, Mono(0));
+    let mut schedule = Schedule::new(tasks(2 * (FULL - 50)), 1_000, Mono(0));
     let greeting = schedule.due(Mono(0)).unwrap();
-    assert_eq!(schedule.missed(Mono(500)).len(), 300);
+    assert_eq!(schedule.missed(Mono(500)).len(), BATCH_TASKS - 50);
     // Were the first slot's tick at 1,000 named, the sampler would look again and again until the dial is over.
     for now in [1_000, 1_400, 2_000] {
         schedule.missed(Mono(now));
         assert!(schedule.next_tick() > Some(Mono(now)));
     }
     schedule.broken(&greeting);
-    assert_eq!(schedule.missed(Mono(3_000)).len(), 600);
+    assert_eq!(schedule.missed(Mono(3_000)).len(), 2 * (BATCH_TASKS - 50));
     assert_eq!(schedule.next_tick(), Some(Mono(3_500)));
 }
 
@@ -322,9 +325,9 @@ fn a_task_never_has_two_reads_outstanding() {
 
 #[test]
 fn extra_reads_that_are_due_together_share_a_batch() {
-    let mut schedule = Schedule::new(tasks(300), 1_000, Mono(0));
+    let mut schedule = Schedule::new(tasks(200), 1_000, Mono(0));
     let log = run(&mut schedule, 999, 5, |_| (LockReading::Free, &[]));
-    assert_eq!(log, ["0 regular 300", "260 extra 300"]);
+    assert_eq!(log, ["0 regular 200", "260 extra 200"]);
 }
 
 #[test]
@@ -417,7 +420,7 @@ fn at(line: &str) -> u64 {
 
 #[test]
 fn many_gaps_that_begin_together_share_the_read_after_the_grace() {
-    let mut schedule = with_grace(10_000, 2_000, 1_000);
+    let mut schedule = with_grace(20 * FULL, 2_000, 1_000);
     let log = run(&mut schedule, 5_999, 1, |now| {
         (if now < 1_000 { held_until(100_000) } else { LockReading::Free }, &["+ann"][..])
     });
@@ -443,15 +446,15 @@ fn read_all(schedule: &mut Schedule, now: u64, large: u32) -> (Vec<u32>, Vec<u32
 
 #[test]
 fn a_task_with_too_large_replies_does_not_blind_the_others() {
-    let mut schedule = Schedule::new(tasks(500), 1_000, Mono(0));
-    let others: Vec<u32> = (0..500).filter(|task| *task != 123).collect();
+    let mut schedule = Schedule::new(tasks(FULL), 1_000, Mono(0));
+    let others: Vec<u32> = (0..FULL).filter(|task| *task != 123).collect();
     assert_eq!(read_all(&mut schedule, 0, 123), (others.clone(), vec![]), "found by halving");
     for now in [1_000, 2_000, 59_000] {
         assert_eq!(read_all(&mut schedule, now, 123), (others.clone(), vec![123]), "left out, and said so");
     }
     assert_eq!(read_all(&mut schedule, 60_000, 123), (others, vec![123]), "tried again, still too large");
-    assert_eq!(read_all(&mut schedule, 120_000, u32::MAX).0.len(), 500, "tried again, and no longer too large");
-    assert_eq!(read_all(&mut schedule, 121_000, u32::MAX), ((0..500).collect(), vec![]), "back in its slot");
+    assert_eq!(read_all(&mut schedule, 120_000, u32::MAX).0.len(), BATCH_TASKS, "tried again, and no longer too large");
+    assert_eq!(read_all(&mut schedule, 121_000, u32::MAX), ((0..FULL).collect(), vec![]), "back in its slot");
 }
 
 #[test]
@@ -527,7 +530,7 @@ fn changes_faster_than_the_interval_starve_nobody() {
 /// A server so slow, or an agent so starved, that a sweep takes longer than the interval.
 #[test]
 fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
-    let count = 3_000;
+    let count = 6 * FULL;
     let mut schedule = Schedule::new(tasks(count), 100, Mono(0));
     let mut reads = vec![0; count as usize];
     let (mut extras, mut slots) = (0, Vec::new());

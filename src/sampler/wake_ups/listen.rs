@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwatch_model::input::WakeUpState;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::time::Mono;
-use lockwatch_model::wake_ups::Flood;
+use lockwatch_model::wake_ups::{Bucket, Flood};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -27,6 +27,9 @@ const LOST_AGAIN: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 5;
 /// More bytes than the telling of one change has, unless its key is longer than any of ours.
 const CHANGE_BYTES: usize = 1_024;
+/// What is told is taken in so often at once, and then so often each second: each time costs as much as many changes.
+const TAKES_AT_ONCE: u32 = 16;
+const TAKES_PER_S: u64 = 250;
 /// When everything may have changed, that is so much work for us: one change more for so many tasks.
 const TASKS_PER_CHANGE: usize = 100;
 
@@ -152,9 +155,12 @@ async fn follow(
     let mut pings = interval(PING_EVERY);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked: Option<Mono> = None;
+    let mut takes = Bucket::full(TAKES_AT_ONCE);
     loop {
+        let next_take = clock.instant(takes.ready_at(1, TAKES_PER_S, clock.now()));
         tokio::select! {
-            told = tracking.ready() => {
+            told = ready(&mut tracking, next_take) => {
+                takes.take(1, TAKES_PER_S, TAKES_AT_ONCE, clock.now());
                 let bytes = match told {
                     Ok(bytes) => bytes,
                     Err(failure) => return End::Failed(failure),
@@ -209,6 +215,14 @@ async fn follow(
             }
         }
     }
+}
+
+/// Waits until something is told, and for `earliest`.
+async fn ready(tracking: &mut Tracking, earliest: Instant) -> Result<usize, Failure> {
+    if earliest > Instant::now() {
+        sleep_until(earliest).await;
+    }
+    tracking.ready().await
 }
 
 /// What came costs something whether or not it tells of a change: so many changes, by its bytes.

@@ -118,7 +118,7 @@ fn when_anything_may_have_changed_everything_is_read_within_the_budget() {
     read.sort_unstable();
     read.dedup();
     assert_eq!(read.len(), 3_000);
-    assert_eq!(extras(&sent)[0], (12_001, 500));
+    assert_eq!(extras(&sent)[0], (12_001, BATCH_TASKS));
 }
 
 #[test]
@@ -196,4 +196,82 @@ fn hints_use_up_no_read_after_a_deadline() {
     schedule.observe(TaskIndex(0), last, at, &reading((held_until(at.0 - WORLD_MS + 3_000), &[])));
     schedule.finished(&batch);
     assert_eq!(schedule.next_wake(), Some(last.plus_ms(3_020)));
+}
+
+/// A lock whose lease somebody renews at these instants: each renewal is told of, and read as the schedule wants it. Gives when it
+/// was read because of hints, and stops before the rhythm's next turn.
+fn follow(schedule: &mut Schedule, renewals: &[u64]) -> Vec<u64> {
+    let mut read_at = Vec::new();
+    for renewed in renewals {
+        schedule.hint(TaskIndex(0), Mono(*renewed));
+        let at = schedule.next_hinted().unwrap();
+        let batch = schedule.due_hinted(at).unwrap();
+        let reading = reading((held_until(i64::try_from(renewed + 30_000).unwrap()), &[]));
+        schedule.observe(TaskIndex(0), at, ServerTime(WORLD_MS + i64::try_from(at.0).unwrap()), &reading);
+        schedule.finished(&batch);
+        read_at.push(at.0);
+    }
+    read_at
+}
+
+#[test]
+fn renewals_at_an_even_pace_wait_for_each_other() {
+    let mut schedule = Schedule::new(tasks(2), 600_000, Mono(0));
+    let first = schedule.due(Mono(0)).unwrap();
+    schedule.finished(&first);
+    let read = follow(&mut schedule, &[1_001, 11_003, 21_009, 31_060, 41_399]);
+    assert_eq!(read, [1_001, 11_003, 21_009, 31_250, 41_500], "the first ones show the pace");
+    let neighbour = schedule.hint(TaskIndex(1), Mono(41_505));
+    assert_eq!((neighbour, schedule.next_hinted()), (Hinted::Planned, Some(Mono(41_505))));
+}
+
+#[test]
+fn what_no_renewal_explains_is_read_at_once() {
+    let pace = [1_001, 11_001, 21_001, 31_001];
+    let after = |hints: &[u64]| {
+        let mut schedule = Schedule::new(tasks(1), 600_000, Mono(0));
+        let first = schedule.due(Mono(0)).unwrap();
+        schedule.finished(&first);
+        follow(&mut schedule, &pace);
+        follow(&mut schedule, hints)
+    };
+    assert_eq!(after(&[40_950]), [41_000], "just before a renewal is due");
+    assert_eq!(after(&[31_317]), [31_317], "right after one");
+    assert_eq!(after(&[36_017]), [36_017], "between two");
+    assert_eq!(after(&[36_017, 41_017, 46_017]), [36_017, 41_017, 46_250], "at another pace, until that is known");
+    assert_eq!(after(&[51_017]), [51_250], "one was not told of");
+}
+
+#[test]
+fn a_free_lock_has_no_pace() {
+    let mut schedule = Schedule::new(tasks(1), 600_000, Mono(0));
+    let first = schedule.due(Mono(0)).unwrap();
+    schedule.finished(&first);
+    follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
+    schedule.hint(TaskIndex(0), Mono(35_001));
+    let batch = schedule.due_hinted(Mono(35_001)).unwrap();
+    schedule.observe(TaskIndex(0), Mono(35_001), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+    schedule.finished(&batch);
+    schedule.hint(TaskIndex(0), Mono(41_017));
+    assert_eq!(schedule.next_hinted(), Some(Mono(41_017)));
+}
+
+/// Somebody who takes a lock again and again, a second each, is told of at once.
+#[test]
+fn quick_changes_are_no_pace() {
+    let mut schedule = Schedule::new(tasks(1), 600_000, Mono(0));
+    let first = schedule.due(Mono(0)).unwrap();
+    schedule.finished(&first);
+    let changes: Vec<u64> = (1..12).map(|turn| 1_001 + turn * 900).collect();
+    assert_eq!(follow(&mut schedule, &changes), changes);
+}
+
+#[test]
+fn when_anything_may_have_changed_nothing_waits_for_a_renewal() {
+    let mut schedule = Schedule::new(tasks(1), 600_000, Mono(0));
+    let first = schedule.due(Mono(0)).unwrap();
+    schedule.finished(&first);
+    follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
+    schedule.hint_all(Mono(41_003));
+    assert_eq!(schedule.next_hinted(), Some(Mono(41_003)));
 }
