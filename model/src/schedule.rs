@@ -287,7 +287,7 @@ impl Schedule {
         let Some(position) = self.position(task) else { return };
         let Some(entry) = self.entries.get_mut(position) else { return };
         let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
-        entry.observe_lock(sent, &reading.lock);
+        entry.observe_lock(sent, server, &reading.lock);
         entry.observe_switches(sent, reading.beside.switches.as_ref());
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
         entry.deadline_at = deadline.filter(|_| entry.may_chase_deadline());
@@ -320,7 +320,7 @@ impl Schedule {
         }
     }
 
-    fn hint_at(&mut self, position: usize, at: impl Fn(&mut Entry) -> Mono) -> Hinted {
+    fn hint_at(&mut self, position: usize, at: impl Fn(&Entry) -> Mono) -> Hinted {
         let Some(entry) = self.entries.get_mut(position) else { return Hinted::Foreign };
         if entry.hint_at.is_some() || entry.apart.is_some() {
             return Hinted::Coalesced;

@@ -111,8 +111,8 @@ impl Entry {
         [confirmation, deadline, grace, proof].into_iter().flatten().min()
     }
 
-    pub(super) fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
-        self.routine.observe(sent, lock);
+    pub(super) fn observe_lock(&mut self, sent: Mono, server: ServerTime, lock: &LockReading) {
+        self.routine.observe(sent, server, lock);
         match lock {
             LockReading::Held(held) => {
                 if self.proves_holders && !clients_meet(&self.holders, &held.holders) {
@@ -153,7 +153,7 @@ impl Entry {
     }
 
     /// When a hint that comes at `now` may be followed, if it is about its own keys: what is expected can wait.
-    pub(super) fn next_own_hint(&mut self, now: Mono) -> Mono {
+    pub(super) fn next_own_hint(&self, now: Mono) -> Mono {
         let at = self.next_hint(now);
         self.routine.told(now).map_or(at, |gathered| gathered.max(at))
     }

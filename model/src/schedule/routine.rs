@@ -1,7 +1,7 @@
 //! Which hints about a lock are routine: those that come when its holder renews its lease again, as it has been doing at an even
 //! pace. Nothing of interest is behind nearly all of them, and where there are many locks nearly all hints are such.
 //!
-//! What is expected may be wrong and nothing is concluded from it: such a hint only waits a moment, so that many share a batch.
+//! What is expected may be wrong, and nothing is concluded from it: such a hint only waits a moment, so that many share a batch.
 
 use crate::reading::{Deadline, LockReading};
 use crate::time::{Mono, ServerTime};
@@ -10,27 +10,28 @@ use crate::time::{Mono, ServerTime};
 const GATHER_MS: u64 = 250;
 /// Whoever renews more often than this is not waited for.
 const PERIOD_MIN_MS: u64 = 1_000;
-/// Two periods are even if they differ by no more than one part in so many, and by no more than this.
-const UNEVEN: (u64, u64) = (20, 500);
+/// A pace is even if periods differ by no more than one part in so many, within these bounds. The more is allowed, the more changes are
+/// taken for a renewal that are none.
+const UNEVEN: u64 = 400;
+const UNEVEN_MS: (u64, u64) = (10, 50);
 
 /// How the lease of one lock was renewed so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Routine {
     deadline: Option<ServerTime>,
-    /// By how much the deadline moved at the newest renewal: the time since the one before.
+    /// The time between two renewals: by how much the deadline moved.
     period_ms: u64,
-    /// The one before was as long.
+    /// It moved as far before, or as far as some renewals that were not seen explain.
     is_even: bool,
-    /// When the newest renewal was told of.
+    /// What a renewal gives: the most that was ever seen to be left since the pace changed.
+    lease_ms: u64,
+    /// When the newest renewal was.
     renewed_at: Mono,
-    /// When it was told of something that has not been read yet.
-    told_at: Option<Mono>,
 }
 
 impl Routine {
     /// It is told at `now` that something changed. Gives when to look at it, if that can wait.
-    pub(super) fn told(&mut self, now: Mono) -> Option<Mono> {
-        self.told_at.get_or_insert(now);
+    pub(super) fn told(&self, now: Mono) -> Option<Mono> {
         self.expects(now).then(|| Mono((now.0 / GATHER_MS + 1) * GATHER_MS))
     }
 
@@ -38,11 +39,11 @@ impl Routine {
     fn expects(&self, now: Mono) -> bool {
         let since_ms = now.since_ms(self.renewed_at);
         let uneven_ms = uneven_ms(self.period_ms);
-        self.is_even && (since_ms + uneven_ms) % self.period_ms <= 2 * uneven_ms && since_ms > uneven_ms
+        self.is_even && since_ms > uneven_ms && (since_ms + uneven_ms) % self.period_ms <= 2 * uneven_ms
     }
 
-    /// Takes in what was read of the lock: asked at `sent`.
-    pub(super) fn observe(&mut self, sent: Mono, lock: &LockReading) {
+    /// Takes in what was read of the lock: asked at `sent`, when the server's clock stood at `server`.
+    pub(super) fn observe(&mut self, sent: Mono, server: ServerTime, lock: &LockReading) {
         let deadline = match lock {
             LockReading::Held(held) => match held.deadline {
                 Deadline::At(deadline) => deadline,
@@ -53,17 +54,29 @@ impl Routine {
             LockReading::Unknown(_) => return,
         };
         let moved_ms = self.deadline.replace(deadline).map_or(0, |old| deadline.since_ms(old));
-        if moved_ms != 0 {
-            let period_ms = u64::try_from(moved_ms).unwrap_or(0);
-            let unlike_ms = period_ms.abs_diff(self.period_ms);
-            self.is_even = period_ms >= PERIOD_MIN_MS && unlike_ms <= uneven_ms(period_ms);
-            self.period_ms = period_ms;
-            self.renewed_at = self.told_at.unwrap_or(sent);
+        if moved_ms == 0 {
+            return;
         }
-        self.told_at = self.told_at.filter(|told| moved_ms == 0 && *told > sent);
+        let left_ms = u64::try_from(deadline.since_ms(server)).unwrap_or(0);
+        let step_ms = u64::try_from(moved_ms).unwrap_or(0);
+        self.is_even = self.continues(step_ms);
+        if self.is_even {
+            self.lease_ms = self.lease_ms.max(left_ms);
+        } else {
+            (self.period_ms, self.lease_ms) = (step_ms, left_ms);
+        }
+        self.renewed_at = Mono((sent.0 + left_ms).saturating_sub(self.lease_ms));
+    }
+
+    /// Whether the deadline moved by one period, or by several.
+    fn continues(&self, step_ms: u64) -> bool {
+        let uneven_ms = uneven_ms(self.period_ms);
+        self.period_ms >= PERIOD_MIN_MS
+            && step_ms > uneven_ms
+            && (step_ms + uneven_ms) % self.period_ms <= 2 * uneven_ms
     }
 }
 
 fn uneven_ms(period_ms: u64) -> u64 {
-    (period_ms / UNEVEN.0).min(UNEVEN.1)
+    (period_ms / UNEVEN).clamp(UNEVEN_MS.0, UNEVEN_MS.1)
 }

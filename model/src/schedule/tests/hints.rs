@@ -219,10 +219,10 @@ fn renewals_at_an_even_pace_wait_for_each_other() {
     let mut schedule = Schedule::new(tasks(2), 600_000, Mono(0));
     let first = schedule.due(Mono(0)).unwrap();
     schedule.finished(&first);
-    let read = follow(&mut schedule, &[1_001, 11_003, 21_009, 31_060, 41_399]);
-    assert_eq!(read, [1_001, 11_003, 21_009, 31_250, 41_500], "the first ones show the pace");
-    let neighbour = schedule.hint(TaskIndex(1), Mono(41_505));
-    assert_eq!((neighbour, schedule.next_hinted()), (Hinted::Planned, Some(Mono(41_505))));
+    let read = follow(&mut schedule, &[1_001, 11_003, 21_009, 31_015, 41_035]);
+    assert_eq!(read, [1_001, 11_003, 21_009, 31_250, 41_250], "the first ones show the pace");
+    let neighbour = schedule.hint(TaskIndex(1), Mono(41_255));
+    assert_eq!((neighbour, schedule.next_hinted()), (Hinted::Planned, Some(Mono(41_255))));
 }
 
 #[test]
@@ -235,11 +235,13 @@ fn what_no_renewal_explains_is_read_at_once() {
         follow(&mut schedule, &pace);
         follow(&mut schedule, hints)
     };
-    assert_eq!(after(&[40_950]), [41_000], "just before a renewal is due");
+    assert_eq!(after(&[40_980]), [41_000], "just before a renewal is due");
     assert_eq!(after(&[31_317]), [31_317], "right after one");
     assert_eq!(after(&[36_017]), [36_017], "between two");
-    assert_eq!(after(&[36_017, 41_017, 46_017]), [36_017, 41_017, 46_250], "at another pace, until that is known");
-    assert_eq!(after(&[51_017]), [51_250], "one was not told of");
+    assert_eq!(after(&[40_950]), [40_950], "too early");
+    let other_pace = [36_017, 41_017, 46_017, 51_017];
+    assert_eq!(after(&other_pace), [36_017, 41_017, 46_017, 51_250], "at another pace, until that is known");
+    assert_eq!(after(&[51_017, 61_017]), [51_250, 61_250], "one was not told of");
 }
 
 #[test]
