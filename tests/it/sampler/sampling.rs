@@ -10,6 +10,7 @@ use lockwatch::exchange::Desk;
 use lockwatch::sampler::{Assignment, run};
 use lockwatch_model::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_model::reading::{LockReading, Unknown};
+use lockwatch_model::schedule::BATCH_TASKS;
 use lockwatch_model::spec::{Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec};
 use lockwatch_model::time::Mono;
 use tokio::sync::{mpsc, watch};
@@ -415,11 +416,12 @@ async fn thousands_of_locks_are_read_in_slots_spread_over_the_interval() {
     for input in bench.all_within(Duration::from_millis(2_950)).await {
         let Input::Sample(sample) = input else { continue };
         let readings = readings(&sample);
-        assert!(readings.len() <= 500 && readings.iter().all(|(number, lock)| is_own(*number, lock)));
+        assert!(readings.len() <= BATCH_TASKS && readings.iter().all(|(number, lock)| is_own(*number, lock)));
         readings.iter().for_each(|(number, _)| *reads.entry(*number).or_default() += 1);
         batches += 1;
     }
     assert_eq!(reads.len(), 5_000);
     assert!(reads.values().all(|count| (2..=3).contains(count)), "{reads:?}");
-    assert!((25..=31).contains(&batches), "{batches}");
+    let slots = 5_000 / BATCH_TASKS;
+    assert!((slots * 5 / 2..=slots * 3 + 1).contains(&batches), "{batches}");
 }

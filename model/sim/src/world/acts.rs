@@ -117,10 +117,12 @@ impl World {
             }
             Act::EvictSwitches { task } => {
                 let (server, now) = (self.homes[task], self.now);
-                let keys = self.tasks[task].keys.switches.clone();
-                if let (Some(key), true) = (keys.first(), self.servers[server].writable()) {
+                let key = self.tasks[task].keys.switches.first().cloned();
+                let kept =
+                    key.filter(|key| self.servers[server].writable() && self.servers[server].get(key, now).is_some());
+                if let Some(key) = kept {
                     self.note_generation(server, What::Eviction);
-                    self.servers[server].evict(key, now);
+                    self.servers[server].evict(&key, now);
                     self.note_changes();
                     self.look_soon(task);
                     for user in 0..self.tasks[task].wishes.len() {
