@@ -39,6 +39,8 @@ use log::Log;
 use stage::Stage;
 use witness::Witnesses;
 
+use crate::stack::{enter_own_network, has_own_network};
+
 pub use host::{HostArgs, run as run_host};
 
 /// Faults are injected until so long before the end.
@@ -64,6 +66,9 @@ pub struct CampaignArgs {
     /// Without the real Redisson client, which needs Java and Maven
     #[arg(long, conflicts_with = "check")]
     no_redisson: bool,
+    /// Without machines of their own, whose network can be cut, for servers and Sentinels; they need network namespaces and nft
+    #[arg(long, conflicts_with = "check")]
+    no_network: bool,
     /// Leaves the logs there; else they are deleted unless something is wrong
     #[arg(long, value_name = "DIR", conflicts_with = "check")]
     keep: Option<PathBuf>,
@@ -84,6 +89,13 @@ fn kind(text: &str) -> Result<Kind, String> {
 pub async fn run(args: CampaignArgs) -> anyhow::Result<ExitCode> {
     if let Some(folder) = &args.check {
         return judge(folder);
+    }
+    if !args.no_redisson {
+        redisson::build().await?;
+    }
+    if !args.no_network && !has_own_network() {
+        let why = enter_own_network();
+        eprintln!("campaign: without partitions: {why:#}");
     }
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(0..1_000_000));
     let temporary = TempDir::with_prefix("lockwatch-campaign-")?;
@@ -112,9 +124,6 @@ fn judge(folder: &Path) -> anyhow::Result<ExitCode> {
 }
 
 async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<()> {
-    if !args.no_redisson {
-        redisson::build().await?;
-    }
     let stage = Stage::start(folder, seed, args.locks, Times::COMPRESSED, !args.no_redisson).await?;
     let stage = Arc::new(stage);
     let header = Arc::clone(&stage.header);

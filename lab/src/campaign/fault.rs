@@ -29,6 +29,12 @@ pub(super) enum Kind {
     Failover,
     KillMaster,
     FreezeMaster,
+    // The network of its machine.
+    PartitionMaster,
+    PartitionMasterIn,
+    PartitionMasterOut,
+    PartitionMasterPeers,
+    PartitionReplica,
     // The others of a set with Sentinels.
     FreezeReplica,
     KillReplica,

@@ -3,6 +3,7 @@
 
 mod agents;
 mod network;
+mod partition;
 mod servers;
 
 use std::sync::Arc;
@@ -113,6 +114,8 @@ impl Injector {
         self.meant.fetch_add(1, Ordering::SeqCst);
         let done = if network::is_of_cable(kind) {
             network::inject(self, &fault).await
+        } else if partition::KINDS.contains(&kind) {
+            partition::inject(self, &fault, random).await
         } else if redis.is_some() {
             servers::inject(self, &fault, random).await
         } else {
@@ -151,6 +154,7 @@ impl Injector {
     /// Waits until everything that the fault may have struck is well.
     async fn heal(&self, fault: &Fault) -> anyhow::Result<()> {
         if let Some(redis) = fault.redis {
+            partition::heal(self, redis).await?;
             servers::heal(self, redis).await?;
             let entry = self.stage.redis(redis)?;
             let settled = async {
@@ -185,7 +189,9 @@ fn menu(lane: Lane, stage: &Stage, only: &[Kind]) -> Vec<Kind> {
         Lane::Redis(index) => {
             let has_sentinels = stage.redis(index).is_ok_and(|redis| !redis.sentinels.is_empty());
             let own: &[Kind] = if has_sentinels { &servers::OF_SENTINELS } else { &servers::ALONE };
-            own.iter().chain(&network::KINDS).copied().collect()
+            let machines = has_sentinels && stage.machines.is_some();
+            let partitions: &[Kind] = if machines { &partition::KINDS } else { &[] };
+            own.iter().chain(partitions).chain(&network::KINDS).copied().collect()
         }
     };
     all.into_iter().filter(|kind| only.is_empty() || only.contains(kind)).collect()

@@ -1,5 +1,6 @@
 //! A redis-server or Sentinel of the campaign: with a Unix socket for the witness and the injector, and a user for the agents.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::header::ServerEntry;
 use super::resp::{Socket, Value};
-use crate::stack::{Process, Program, Signal};
+use crate::stack::{Door, Process, Program, Signal};
 
 /// The user that the agents log in as, and its password.
 pub(super) const USER: &str = "lockwatch";
@@ -25,6 +26,8 @@ pub(super) struct Server {
     folder: PathBuf,
     process: Option<Process>,
     kind: Kind,
+    /// To its machine, if that is another one than this.
+    door: Option<Door>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,8 +48,13 @@ pub(super) enum Start {
 }
 
 impl Server {
-    /// A server that holds keys; `master` is the port that it follows.
-    pub(super) fn data(folder: &Path, entry: &ServerEntry, master: Option<u16>) -> anyhow::Result<Server> {
+    /// A server that holds keys; `master` is the one that it follows.
+    pub(super) fn data(
+        folder: &Path,
+        entry: &ServerEntry,
+        door: Option<Door>,
+        master: Option<SocketAddr>,
+    ) -> anyhow::Result<Server> {
         let mut lines = vec![
             "save \"\"".to_owned(),
             "appendonly no".to_owned(),
@@ -58,34 +66,46 @@ impl Server {
             "loading-process-events-interval-bytes 1024".to_owned(),
             format!("user {USER} on >{PASSWORD} ~* &* +@all -@write -@admin +role"),
         ];
-        lines.extend(master.map(|port| format!("replicaof 127.0.0.1 {port}")));
-        Server::new(folder, entry, lines, Kind::Data)
+        lines.extend(master.map(|master| format!("replicaof {} {}", master.ip(), master.port())));
+        Server::new(folder, entry, door, lines, Kind::Data)
     }
 
-    /// A Sentinel of three that watches the server on this port.
-    pub(super) fn sentinel(folder: &Path, entry: &ServerEntry, master: u16) -> anyhow::Result<Server> {
+    /// A Sentinel of three that watches the server there.
+    pub(super) fn sentinel(
+        folder: &Path,
+        entry: &ServerEntry,
+        door: Option<Door>,
+        master: SocketAddr,
+    ) -> anyhow::Result<Server> {
         let name = super::master::MASTER;
         let lines = vec![
-            format!("sentinel monitor {name} 127.0.0.1 {master} 2"),
+            format!("sentinel monitor {name} {} {} 2", master.ip(), master.port()),
             format!("sentinel down-after-milliseconds {name} 1500"),
             format!("sentinel failover-timeout {name} 4000"),
             format!("sentinel parallel-syncs {name} 3"),
         ];
-        Server::new(folder, entry, lines, Kind::Sentinel)
+        Server::new(folder, entry, door, lines, Kind::Sentinel)
     }
 
-    fn new(folder: &Path, entry: &ServerEntry, lines: Vec<String>, kind: Kind) -> anyhow::Result<Server> {
+    fn new(
+        folder: &Path,
+        entry: &ServerEntry,
+        door: Option<Door>,
+        lines: Vec<String>,
+        kind: Kind,
+    ) -> anyhow::Result<Server> {
         let folder = folder.join(&entry.name);
         std::fs::create_dir_all(&folder)?;
         let mut text = format!(
-            "port {}\nbind 127.0.0.1\nunixsocket {}\ndaemonize no\ndir {}\n",
+            "port {}\nbind {}\nprotected-mode no\nunixsocket {}\ndaemonize no\ndir {}\n",
             entry.address.port(),
+            entry.address.ip(),
             entry.socket.display(),
             folder.display()
         );
         lines.iter().for_each(|line| text.extend([line, "\n"]));
         std::fs::write(folder.join("redis.conf"), text).context("cannot write a server's configuration")?;
-        Ok(Server { entry: entry.clone(), folder, process: None, kind })
+        Ok(Server { entry: entry.clone(), folder, process: None, kind, door })
     }
 
     /// Starts the process; it may still be loading when this returns.
@@ -94,7 +114,11 @@ impl Server {
             let _there_may_be_none = std::fs::remove_file(self.folder.join(DUMP));
         }
         let _from_before = std::fs::remove_file(&self.entry.socket);
-        let mut command = Command::new(Program::RedisServer.find()?);
+        let program = Program::RedisServer.find()?;
+        let mut command = match self.door {
+            Some(door) => door.command(program)?,
+            None => Command::new(program),
+        };
         command.arg(self.folder.join("redis.conf"));
         if self.kind == Kind::Sentinel {
             command.arg("--sentinel");

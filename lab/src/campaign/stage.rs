@@ -16,14 +16,17 @@ use super::clock::{SECOND, now, wall_ahead};
 use super::header::{Header, RedisEntry, Scheme, ServerEntry, TaskEntry, Times};
 use super::master::MASTER;
 use super::server::{PASSWORD, Server, Start, USER, breathe};
-use crate::stack::{Agent, Cable, Program, Signal, free_address};
+use crate::stack::{Agent, Cable, Machines, Program, Signal, free_address, has_own_network};
 
 /// How many agents watch.
 pub(super) const AGENTS: usize = 2;
 /// How many worker processes there are.
 pub(super) const HOSTS: usize = 3;
-/// Name, servers, Sentinels, and share of the tasks in tenths.
+/// Name, servers, Sentinels, and share of the tasks in tenths. Where there is a network for it, each server of a set with Sentinels has
+/// a machine of its own together with one of the Sentinels.
 const REDISES: [(&str, usize, usize, usize); 3] = [("alpha", 1, 0, 4), ("beta", 1, 0, 3), ("gamma", 3, 3, 3)];
+/// How many of them the largest redis needs.
+const MACHINES: u8 = 3;
 /// How long servers and Sentinels may take to know each other.
 const SETTLES_WITHIN: Duration = Duration::from_secs(60);
 
@@ -39,6 +42,8 @@ pub(super) struct Stage {
     /// By agent and server.
     pub(super) cables: BTreeMap<(usize, String), Cable>,
     pub(super) hosts: Vec<Mutex<Host>>,
+    /// On which the servers are of the redis that has Sentinels, in their order.
+    pub(super) machines: Option<Machines>,
     _sockets: TempDir,
 }
 
@@ -85,8 +90,9 @@ impl Stage {
         redisson: bool,
     ) -> anyhow::Result<Stage> {
         let sockets = TempDir::with_prefix("lw")?;
-        let redises =
-            REDISES.iter().map(|redis| redis_entry(redis, sockets.path())).collect::<anyhow::Result<Vec<_>>>()?;
+        let machines = if has_own_network() { Some(Machines::start(MACHINES).await?) } else { None };
+        let entry = |redis| redis_entry(redis, sockets.path(), machines.as_ref());
+        let redises = REDISES.iter().map(entry).collect::<anyhow::Result<Vec<_>>>()?;
         let header = Header {
             seed,
             began_us: now() + 15 * SECOND,
@@ -97,7 +103,7 @@ impl Stage {
             agents: AGENTS,
             hosts: HOSTS,
         };
-        let servers = start_servers(folder, &header).await?;
+        let servers = start_servers(folder, &header, machines.as_ref()).await?;
         let mut cables = BTreeMap::new();
         for agent in 0..AGENTS {
             for entry in servers.values() {
@@ -116,7 +122,7 @@ impl Stage {
         let header = Header { began_us: now() + 3 * SECOND, ..header };
         header.write(folder)?;
         let header = Arc::new(header);
-        Ok(Stage { header, servers, agents, agent_addresses, cables, hosts, _sockets: sockets })
+        Ok(Stage { header, servers, agents, agent_addresses, cables, hosts, machines, _sockets: sockets })
     }
 
     /// One of the servers or Sentinels.
@@ -152,16 +158,22 @@ impl Stage {
 fn redis_entry(
     (name, servers, sentinels, _): &(&str, usize, usize, usize),
     sockets: &Path,
+    machines: Option<&Machines>,
 ) -> anyhow::Result<RedisEntry> {
-    let entry = |name: String| {
+    let entry = |at: usize, kind: &str, port: u16| {
+        let name = format!("{name}{kind}{}", at + 1);
         let socket = sockets.join(format!("{name}.sock"));
-        anyhow::Ok(ServerEntry { name, address: free_address()?, socket })
+        let machine = machines.filter(|_| *sentinels > 0).and_then(|machines| machines.get(at));
+        let address = match machine {
+            Some(machine) => SocketAddr::from((machine.address, port)),
+            None => free_address()?,
+        };
+        anyhow::Ok(ServerEntry { name, address, socket })
     };
-    let name = (*name).to_owned();
     Ok(RedisEntry {
-        servers: (1..=*servers).map(|at| entry(format!("{name}{at}"))).collect::<anyhow::Result<_>>()?,
-        sentinels: (1..=*sentinels).map(|at| entry(format!("{name}-sentinel{at}"))).collect::<anyhow::Result<_>>()?,
-        name,
+        servers: (0..*servers).map(|at| entry(at, "", 6379)).collect::<anyhow::Result<_>>()?,
+        sentinels: (0..*sentinels).map(|at| entry(at, "-sentinel", 26379)).collect::<anyhow::Result<_>>()?,
+        name: (*name).to_owned(),
     })
 }
 
@@ -185,17 +197,25 @@ fn task_entries(count: usize, redisson: bool) -> Vec<TaskEntry> {
     (0..count).map(entry).collect()
 }
 
-async fn start_servers(folder: &Path, header: &Header) -> anyhow::Result<BTreeMap<String, Mutex<Server>>> {
+async fn start_servers(
+    folder: &Path,
+    header: &Header,
+    machines: Option<&Machines>,
+) -> anyhow::Result<BTreeMap<String, Mutex<Server>>> {
     let mut all = BTreeMap::new();
     for redis in &header.redises {
-        let first = redis.servers.first().context("a redis without servers")?.address.port();
+        let first = redis.servers.first().context("a redis without servers")?.address;
+        let door = |at: usize| {
+            let machine = machines.filter(|_| !redis.sentinels.is_empty()).and_then(|machines| machines.get(at));
+            machine.map(|machine| machine.door)
+        };
         for (at, entry) in redis.servers.iter().enumerate() {
-            let mut server = Server::data(folder, entry, (at > 0).then_some(first))?;
+            let mut server = Server::data(folder, entry, door(at), (at > 0).then_some(first))?;
             server.start(Start::Empty).await?;
             all.insert(entry.name.clone(), Mutex::new(server));
         }
-        for entry in &redis.sentinels {
-            let mut sentinel = Server::sentinel(folder, entry, first)?;
+        for (at, entry) in redis.sentinels.iter().enumerate() {
+            let mut sentinel = Server::sentinel(folder, entry, door(at), first)?;
             sentinel.start(Start::Empty).await?;
             all.insert(entry.name.clone(), Mutex::new(sentinel));
         }
@@ -221,7 +241,8 @@ pub(super) async fn is_settled(redis: &RedisEntry, servers: &BTreeMap<String, Mu
             let mut values = found.filter(|(name, _)| *name == wanted.as_bytes()).map(|(_, value)| value.to_vec());
             values.next().unwrap_or_default()
         };
-        let knows = field("port") == named.address.port().to_string().as_bytes()
+        let knows = field("ip") == named.address.ip().to_string().as_bytes()
+            && field("port") == named.address.port().to_string().as_bytes()
             && field("flags") == b"master"
             && field("num-other-sentinels") == (redis.sentinels.len() - 1).to_string().as_bytes()
             && field("num-slaves") == (redis.servers.len() - 1).to_string().as_bytes();

@@ -213,8 +213,8 @@ fn watch_sentinels(servers: &[ServerEntry], sentinels: &[ServerEntry], log: &Log
         let votes: Vec<String> =
             sentinels.iter().filter_map(|sentinel| vote(&sentinel.socket).ok().flatten()).collect();
         let most = |name: &&ServerEntry| {
-            let port = name.address.port().to_string();
-            votes.iter().filter(|vote| **vote == port).count() * 2 > sentinels.len()
+            let address = name.address.to_string();
+            votes.iter().filter(|vote| **vote == address).count() * 2 > sentinels.len()
         };
         let named = servers.iter().find(most).map_or("-", |server| server.name.as_str());
         if known.as_deref() != Some(named) || now() > told + 1_000_000 {
@@ -225,11 +225,12 @@ fn watch_sentinels(servers: &[ServerEntry], sentinels: &[ServerEntry], log: &Log
     }
 }
 
-/// The port of the server that one Sentinel calls the master.
+/// The address of the server that one Sentinel calls the master.
 fn vote(socket: &Path) -> Result<Option<String>> {
     let stream = std::os::unix::net::UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(SENTINEL_ANSWERS_WITHIN))?;
     let mut socket = Socket::over(stream);
     let answer = socket.ask(&["SENTINEL", "GET-MASTER-ADDR-BY-NAME", MASTER])?;
-    Ok(answer.list().get(1).map(word))
+    let words: Vec<String> = answer.list().iter().map(word).collect();
+    Ok((words.len() == 2).then(|| words.join(":")))
 }

@@ -54,6 +54,7 @@ pub(super) fn effect(kind: Kind) -> Effect {
         | Kind::Flush
         | Kind::FreezeReplica
         | Kind::KillReplica
+        | Kind::PartitionReplica
         | Kind::KillSentinel
         | Kind::FreezeSentinel
         | Kind::DelayShort
@@ -68,6 +69,10 @@ pub(super) fn effect(kind: Kind) -> Effect {
         | Kind::Failover
         | Kind::KillMaster
         | Kind::FreezeMaster
+        | Kind::PartitionMaster
+        | Kind::PartitionMasterIn
+        | Kind::PartitionMasterOut
+        | Kind::PartitionMasterPeers
         | Kind::LoseEverySecond
         | Kind::Jitter
         | Kind::AgentKill

@@ -110,7 +110,7 @@ pub(super) async fn heal(injector: &Injector, redis: usize) -> anyhow::Result<()
 }
 
 /// The server that most Sentinels name, or the only one.
-async fn master_of<'a>(injector: &Injector, entry: &'a RedisEntry) -> anyhow::Result<&'a ServerEntry> {
+pub(super) async fn master_of<'a>(injector: &Injector, entry: &'a RedisEntry) -> anyhow::Result<&'a ServerEntry> {
     if entry.sentinels.is_empty() {
         return entry.servers.first().context("a redis without servers");
     }
