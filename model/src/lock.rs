@@ -432,10 +432,13 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
     let after_deadline = after_deadline && hold.held.deadline != Deadline::Never;
     // What was known of the deadline when it moved under the last reading is no longer so.
     let moved = hold.held.deadline == Deadline::Torn;
+    // What another clock shows, or one that has stepped, does not tell what the old one showed when the hold ended.
+    let perhaps_after =
+        !context.same_clock && hold.deadlines.newest_mono().is_some_and(|deadline| context.seen.sent >= deadline);
     let reason = match () {
         () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
-        () if after_deadline || unseen.across_blind => End::Unknown,
+        () if after_deadline || perhaps_after || unseen.across_blind => End::Unknown,
         () if hold.may_be_lost(context.delta, context.seen.sent) => End::Lost,
         () => before_deadline,
     };

@@ -56,6 +56,8 @@ pub(super) struct TaskFacts {
     last: Option<Answer>,
     before: Option<Answer>,
     blind: Option<Mono>,
+    /// Since when each attempt was answered: the true instant.
+    sees_since: u64,
     good: Mono,
     /// When the newest attempt was sent.
     tried: Mono,
@@ -136,6 +138,7 @@ impl Oracle {
             last: None,
             before: None,
             blind: Some(Mono(MONO_MS + now)),
+            sees_since: now,
             good: Mono(MONO_MS + now),
             tried: Mono(MONO_MS + now),
             says: Says::Unclear,
@@ -300,7 +303,9 @@ impl Oracle {
         if found == Found::Free && says == Says::Unclear {
             facts.blind.get_or_insert(facts.good);
         } else {
-            facts.blind = None;
+            if facts.blind.take().is_some() {
+                facts.sees_since = main.began_at;
+            }
             facts.good = facts.good.max(attempt.sent);
             facts.hazy = main.mixed || changing;
         }

@@ -16,6 +16,9 @@ pub(super) fn rivals(world: &World, server: usize) -> bool {
     (0..world.servers.len()).any(|other| other != server && world.servers[other].follows.is_none())
 }
 
+/// How long the lease of a hold may still run after its data were lost, and whoever takes the lock then counts as beside it.
+const LEFT_MS: u64 = 120_000;
+
 /// A hold that was surely lost, as the readings show, until its deadline.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
@@ -65,8 +68,9 @@ impl Oracle {
             let long_ms = facts.limits.settle_ms + 3 * self.interval_ms + self.timeout_ms;
             let mut lately =
                 world.tasks[task].past[last.server].between(before.from.saturating_sub(long_ms), before.from);
-            // Or had seen: an agent that has just begun saw no more of it.
-            let settled = lately.all(|since| since.state == before.states[0]) && self.began + long_ms < before.from;
+            // Or had seen: an agent that has just begun, or was blind until then, saw no more of it.
+            let settled =
+                lately.all(|since| since.state == before.states[0]) && facts.sees_since + long_ms < before.from;
             if emptied && lost && prompt && settled {
                 // Its clock may have stepped since.
                 let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
@@ -150,13 +154,18 @@ impl Oracle {
         let server = last.server;
         let lately = |it: &&Generation| it.server == server && it.at + MET_MS > world.now;
         let elsewhere = world.generations.iter().filter(lately).any(|it| it.what == What::OtherFlush);
-        let promoted = |since: u64| world.generations.iter().any(|it| it.what == What::Promotion && it.at > since);
+        let promoted = |since: u64, until: u64| {
+            world.generations.iter().any(|it| it.what == What::Promotion && (since..=until).contains(&it.at))
+        };
         let copied = parties.iter().any(|party| {
             world.tasks[task].past.iter().any(|past| {
                 let states: Vec<_> = past.between(0, world.now).collect();
                 let held = states.iter().enumerate().filter(|(_, since)| since.state.held_by(&party.holder.client));
-                let lost = |position: usize| states.get(position + 1).is_none_or(|next| next.cause == Cause::Lost);
-                held.filter(|(position, _)| lost(*position)).any(|(_, since)| promoted(since.at))
+                let mut lost = held.filter_map(|(position, since)| {
+                    let next = states.get(position + 1)?;
+                    (next.cause == Cause::Lost && next.at + LEFT_MS > world.now).then_some((since.at, next.at))
+                });
+                lost.any(|(since, until)| promoted(since, until))
             })
         });
         // What was given back between the last reading and a flush is gone with it, for all that anybody has seen.
@@ -164,7 +173,7 @@ impl Oracle {
         let unseen = parties.iter().any(|party| {
             let given = world.tasks[task].releases.iter().filter(|release| release.who == party.holder.client);
             given.map(|release| release.at).any(|given| {
-                world.generations.iter().any(|it| it.server == server && (given..=given + unseen_ms).contains(&it.at))
+                world.generations.iter().filter(lately).any(|it| (given..=given + unseen_ms).contains(&it.at))
             })
         });
         elsewhere || copied || unseen
