@@ -16,9 +16,6 @@ pub(super) fn rivals(world: &World, server: usize) -> bool {
     (0..world.servers.len()).any(|other| other != server && world.servers[other].follows.is_none())
 }
 
-/// How long the lease of a hold may still run after its data were lost, and whoever takes the lock then counts as beside it.
-const LEFT_MS: u64 = 120_000;
-
 /// A hold that was surely lost, as the readings show, until its deadline.
 #[derive(Debug, Default)]
 pub(super) struct Overlap {
@@ -154,18 +151,13 @@ impl Oracle {
         let server = last.server;
         let lately = |it: &&Generation| it.server == server && it.at + MET_MS > world.now;
         let elsewhere = world.generations.iter().filter(lately).any(|it| it.what == What::OtherFlush);
-        let promoted = |since: u64, until: u64| {
-            world.generations.iter().any(|it| it.what == What::Promotion && (since..=until).contains(&it.at))
-        };
+        let promoted = |since: u64| world.generations.iter().any(|it| it.what == What::Promotion && it.at > since);
         let copied = parties.iter().any(|party| {
             world.tasks[task].past.iter().any(|past| {
                 let states: Vec<_> = past.between(0, world.now).collect();
                 let held = states.iter().enumerate().filter(|(_, since)| since.state.held_by(&party.holder.client));
-                let mut lost = held.filter_map(|(position, since)| {
-                    let next = states.get(position + 1)?;
-                    (next.cause == Cause::Lost && next.at + LEFT_MS > world.now).then_some((since.at, next.at))
-                });
-                lost.any(|(since, until)| promoted(since, until))
+                let lost = |position: usize| states.get(position + 1).is_none_or(|next| next.cause == Cause::Lost);
+                held.filter(|(position, _)| lost(*position)).any(|(_, since)| promoted(since.at))
             })
         });
         // What was given back between the last reading and a flush is gone with it, for all that anybody has seen.
