@@ -27,7 +27,7 @@ impl Oracle {
     /// The two answers between which something happened, on one server.
     fn window(&self, task: usize) -> Option<(&Answer, &Answer)> {
         let facts = &self.tasks[task];
-        if facts.contradicted {
+        if facts.contradicted || facts.newest == Newest::Open {
             return None;
         }
         facts.before.as_ref().zip(facts.last.as_ref()).filter(|(before, last)| before.server == last.server)
@@ -68,8 +68,6 @@ impl Oracle {
         let true_ms = i64::try_from(last.to - before.to).unwrap_or(0);
         let stepped = ((last.clock - before.clock) - true_ms).abs() > STEP_MS;
         let fits = match (first, more) {
-            // It was something else when it was read last; when that ended, and how, is not known.
-            (None, _) if reason == End::Unknown => past.iter().any(|since| since.cause == Cause::Odd),
             (None, _) => false,
             // More than one end: the readings cannot tell which.
             (Some(_), Some(_)) => true,
