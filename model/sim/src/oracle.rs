@@ -361,9 +361,13 @@ impl Oracle {
         self.ticked = at;
         let stale_ms = 2 * (self.interval_ms + self.timeout_ms);
         for facts in &mut self.tasks {
-            if matches!(facts.newest, Newest::Answered | Newest::Open)
-                && facts.last.as_ref().is_some_and(|last| at.since_ms(last.sent) > stale_ms)
-            {
+            let newest = match facts.newest {
+                Newest::Answered => facts.last.as_ref().map(|last| last.sent),
+                // It may have found something.
+                Newest::Open => facts.last.as_ref().map(|last| last.sent.max(facts.tried)),
+                Newest::Never | Newest::Failed => None,
+            };
+            if newest.is_some_and(|newest| at.since_ms(newest) > stale_ms) {
                 facts.newest = Newest::Failed;
                 facts.blind.get_or_insert(facts.good);
             }
