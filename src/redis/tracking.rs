@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, ServerError};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -49,8 +49,8 @@ pub enum Told<'a> {
 
 /// A server that tells of changes.
 #[derive(Debug)]
-pub struct Tracking {
-    stream: TcpStream,
+pub struct Tracking<S = TcpStream> {
+    stream: S,
     scanner: Scanner,
     buffer: Vec<u8>,
     timeout: Duration,
@@ -63,10 +63,24 @@ impl Tracking {
     /// Why the server will not tell: a [`Unknown::NoPermission`] or [`Unknown::ServerError`] is a refusal.
     pub async fn start(endpoint: &Endpoint, prefixes: &[Vec<u8>]) -> Result<Tracking, Failure> {
         let password = password(endpoint.login.password.as_ref()).await?;
-        let password = password.as_ref().map(Secret::expose);
-        let steps = greeting(endpoint.login.username.as_deref(), password, prefixes);
-        let request: Vec<u8> = steps.iter().flat_map(|(_, command)| redis::pack_command(&command.args)).collect();
         let stream = dial(endpoint).await?;
+        Tracking::over(stream, endpoint, password.as_ref(), prefixes).await
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
+    /// The same over a stream that is open already, with this password.
+    ///
+    /// # Errors
+    /// Why the server will not tell.
+    pub async fn over(
+        stream: S,
+        endpoint: &Endpoint,
+        password: Option<&Secret>,
+        prefixes: &[Vec<u8>],
+    ) -> Result<Tracking<S>, Failure> {
+        let steps = greeting(endpoint.login.username.as_deref(), password.map(Secret::expose), prefixes);
+        let request: Vec<u8> = steps.iter().flat_map(|(_, command)| redis::pack_command(&command.args)).collect();
         let mut tracking = Tracking {
             stream,
             scanner: Scanner::default(),

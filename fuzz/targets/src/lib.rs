@@ -25,6 +25,7 @@ mod session;
 mod status;
 mod text;
 mod topology;
+mod tracking;
 mod wire;
 mod worlds;
 
@@ -40,8 +41,9 @@ pub struct Target {
 }
 
 /// All targets.
-pub const TARGETS: [Target; 12] = [
+pub const TARGETS: [Target; 13] = [
     Target { name: "session", run: session::run, bytes_max: 4_096 },
+    Target { name: "tracking", run: tracking::run, bytes_max: 4_096 },
     Target { name: "reading", run: reading::run, bytes_max: 4_096 },
     Target { name: "topology", run: topology::run, bytes_max: 4_096 },
     Target { name: "discover", run: discover::run, bytes_max: 4_096 },

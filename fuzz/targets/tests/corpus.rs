@@ -67,7 +67,21 @@ macro_rules! corpora {
     };
 }
 
-corpora!(session, reading, topology, discover, codecs, configuration, routes, http, outputs, status, text, recording);
+corpora!(
+    session,
+    tracking,
+    reading,
+    topology,
+    discover,
+    codecs,
+    configuration,
+    routes,
+    http,
+    outputs,
+    status,
+    text,
+    recording
+);
 
 #[test]
 fn all_corpora_together_are_small() {

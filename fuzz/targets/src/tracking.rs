@@ -1,0 +1,169 @@
+//! A connection on which a hostile server tells of changed keys: the real greeting and the real reader over a stream in memory.
+//!
+//! The first byte chooses what is configured and whether the server greets honestly first; the rest is its script.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch::config::{Endpoint, HostPort, Login, Secret};
+use lockwatch::redis::{Failure, Told, Tracking};
+use tokio::io::duplex;
+use tokio::time::{Instant, timeout};
+
+use crate::claims::{harmless_line, keeps_secret};
+use crate::script::{Said, Server};
+use crate::worlds::PASSWORD;
+
+/// Longest wait for the greeting.
+const TIMEOUT: Duration = Duration::from_millis(500);
+/// A server that says nothing for so long says nothing any more.
+const QUIET: Duration = Duration::from_secs(5);
+/// Strings that are longer are not looked at.
+const KEY_BYTES: usize = 1_024;
+/// Deepest nesting.
+const DEPTH: usize = 8;
+/// What the stream holds: no less than the greeting, which nobody may read, and less than many scripts, which then come in pieces.
+const STREAM_BYTES: usize = 512;
+/// What a real server answers to the greeting, without a login.
+const GREETED: &[u8] = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n+OK\r\n\
+    >3\r\n$9\r\nsubscribe\r\n$18\r\nlockwatch:wake-ups\r\n:1\r\n+OK\r\n+PONG\r\n";
+
+pub(crate) fn run(data: &[u8]) {
+    let [options, script @ ..] = data else { return };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    runtime.block_on(play(*options, script));
+}
+
+/// A key, or `None` for all keys.
+type Change = Option<Vec<u8>>;
+
+async fn play(options: u8, script: &[u8]) {
+    let password = (options & 1 != 0).then(|| Secret::new(PASSWORD));
+    let login = if password.is_some() { b"+OK\r\n".as_slice() } else { b"" };
+    let greeted = options & 2 != 0;
+    let script = if greeted { [login, GREETED, script].concat() } else { script.to_vec() };
+    let endpoint = Endpoint {
+        at: HostPort { host: "redis.example".to_owned(), port: 6_379 },
+        db: 0,
+        login: Login { username: (options & 4 != 0).then(|| "watcher".to_owned()), password: None },
+        timeout: TIMEOUT,
+        assume_master: false,
+        readonly: false,
+    };
+    let must_login = password.is_some() || endpoint.login.username.is_some();
+    let (near, far) = duplex(STREAM_BYTES);
+    let said = Said::default();
+    let server = tokio::spawn(Server::new(far, Arc::clone(&said)).play(script, PASSWORD));
+    let began = Instant::now();
+    let started = Tracking::over(near, &endpoint, password.as_ref(), &[b"outbound".to_vec()]).await;
+    assert!(began.elapsed() <= TIMEOUT, "the greeting took {:?}", began.elapsed());
+    match started {
+        Ok(tracking) => {
+            let told = follow(tracking, password.is_some()).await;
+            let real = changes(&said.lock().unwrap());
+            // What is told during the greeting does not count.
+            let borne_out = told.is_empty() || real.windows(told.len()).any(|window| window == told);
+            assert!(borne_out, "told {told:?}, the server said {real:?}");
+        }
+        Err(failure) => {
+            assert!(!greeted || must_login, "an honest greeting is refused: {failure}");
+            check(&failure, password.is_some());
+        }
+    }
+    server.abort();
+}
+
+/// All that is told until the server is done.
+async fn follow(mut tracking: Tracking<tokio::io::DuplexStream>, secret: bool) -> Vec<Change> {
+    let mut told = Vec::new();
+    loop {
+        let failure = match timeout(QUIET, tracking.ready()).await {
+            Err(_) => return told,
+            Ok(Ok(_)) => tracking.take(|change| match change {
+                Told::Changed(key) => told.push(Some(key.to_vec())),
+                Told::AllChanged => told.push(None),
+                Told::Alive => {}
+            }),
+            Ok(Err(failure)) => Err(failure),
+        };
+        if let Err(failure) = failure {
+            check(&failure, secret);
+            return told;
+        }
+    }
+}
+
+fn check(failure: &Failure, secret: bool) {
+    let told = failure.to_string();
+    harmless_line(&told);
+    if secret {
+        keeps_secret(PASSWORD, &told);
+    }
+}
+
+/// The changes in `said`, by the letter of the protocol, up to where it is none.
+fn changes(said: &[u8]) -> Vec<Change> {
+    let mut reader = Reader { rest: said, found: Vec::new() };
+    while reader.item(0, &mut None).is_some() {}
+    reader.found
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+    found: Vec<Change>,
+}
+
+impl Reader<'_> {
+    /// Reads one item at this depth; `push` is the kind of the push around it, once that is known.
+    fn item(&mut self, depth: usize, push: &mut Option<Vec<u8>>) -> Option<()> {
+        let end = self.rest.windows(2).position(|two| two == b"\r\n")?;
+        let (line, rest) = (&self.rest[..end], &self.rest[end + 2..]);
+        let (kind, line) = line.split_first()?;
+        self.rest = rest;
+        match kind {
+            b'$' | b'=' | b'!' if line != b"-1" => {
+                let (body, rest) = rest.split_at_checked(number(line)?)?;
+                self.rest = rest.strip_prefix(b"\r\n")?;
+                if *kind != b'!' {
+                    self.string(body, depth, push);
+                }
+            }
+            b'*' | b'~' | b'%' | b'>' if line != b"-1" => {
+                if depth >= DEPTH || (*kind == b'>' && depth > 0) {
+                    return None;
+                }
+                let items = if *kind == b'%' { number(line)?.checked_mul(2)? } else { number(line)? };
+                for position in 0..items {
+                    if *kind == b'>' && position == 0 {
+                        *push = Some(Vec::new());
+                    }
+                    self.item(depth + 1, push)?;
+                }
+            }
+            b'_' | b'$' | b'=' | b'!' | b'*' | b'~' | b'%' | b'>' => {
+                if depth == 1 && push.as_deref() == Some(b"invalidate") {
+                    self.found.push(None);
+                }
+            }
+            b'+' | b'-' | b':' | b'#' | b',' | b'(' => {}
+            _ => return None,
+        }
+        Some(())
+    }
+
+    fn string(&mut self, body: &[u8], depth: usize, push: &mut Option<Vec<u8>>) {
+        match (depth, push.as_mut()) {
+            (1, Some(kind)) if kind.is_empty() => *kind = body.to_vec(),
+            (2, Some(kind)) if kind == b"invalidate" => {
+                let key = if body.len() > KEY_BYTES { b"" } else { body };
+                self.found.push(Some(key.to_vec()));
+            }
+            _ => {}
+        }
+    }
+}
+
+fn number(line: &[u8]) -> Option<usize> {
+    let digits = !line.is_empty() && line.iter().all(u8::is_ascii_digit);
+    std::str::from_utf8(line).ok().filter(|_| digits)?.parse().ok()
+}
