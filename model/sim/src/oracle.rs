@@ -274,6 +274,13 @@ impl Oracle {
         };
         let changing = main.lock.as_ref().is_some_and(|states| states.len() > 1);
         let sure = !changing && !main.mixed && !contradicts && !facts.lost.unsure;
+        let stepped = facts.last.as_ref().filter(|last| last.server == server).is_some_and(|last| {
+            let true_ms = i64::try_from(main.ended_at).unwrap_or(0) - i64::try_from(last.to).unwrap_or(0);
+            (main.clock - last.clock - true_ms).abs() > STEP_MS
+        });
+        if stepped {
+            facts.reference.clock_stepped(main.clock);
+        }
         facts.reference.server = server;
         facts.reference.read(sent, &found, says, sure, facts.limits);
         // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.

@@ -33,8 +33,8 @@ pub(super) struct Scanner {
     open: Vec<u64>,
     /// What the outermost aggregate is, if that is known already.
     push: Push,
-    /// Bytes to skip of a string that is too long.
-    skip: u64,
+    /// Bytes to skip of a string that is too long, while one is read.
+    skip: Option<u64>,
 }
 
 /// What kind of push is being read.
@@ -59,13 +59,16 @@ impl Scanner {
         let mut at = 0;
         loop {
             let rest = bytes.get(at..)?;
-            if self.skip > 0 {
-                let skipped = rest.len().min(usize::try_from(self.skip).unwrap_or(usize::MAX));
-                self.skip -= skipped as u64;
+            if let Some(skip) = &mut self.skip {
+                let skipped = rest.len().min(usize::try_from(*skip).unwrap_or(usize::MAX));
+                *skip -= skipped as u64;
                 at += skipped;
-                if self.skip > 0 {
-                    return Some(at);
+                let Some(end) = rest.get(skipped..skipped + 2) else { return Some(at) };
+                if end != b"\r\n" {
+                    return None;
                 }
+                at += end.len();
+                self.skip = None;
                 self.string(b"", &mut each);
                 continue;
             }
@@ -78,7 +81,7 @@ impl Scanner {
             match kind {
                 b'$' | b'=' | b'!' => match length(text)? {
                     None => self.null(&mut each),
-                    Some(length) if length > STRING_BYTES => self.skip = length.checked_add(2)?,
+                    Some(length) if length > STRING_BYTES => self.skip = Some(length),
                     Some(length) => {
                         let whole = usize::try_from(length).ok()?;
                         let Some(string) = rest.get(used..used + whole + 2) else { return Some(at) };
@@ -256,6 +259,10 @@ mod tests {
         assert_eq!(see(&[b'+'; 20_000], 1_000), None, "a line without an end");
         assert_eq!(see(b"*1\r\n>1\r\n", 100), None, "a push within a reply");
         assert_eq!(see(b"$99999999999999999999\r\n", 100), None);
+        let longer = format!("$2000\r\n{}\r\n", "x".repeat(2_001));
+        for cut in [1, 1_000, 10_000] {
+            assert_eq!(see(longer.as_bytes(), cut), None, "a string that is longer than it says");
+        }
     }
 
     #[test]

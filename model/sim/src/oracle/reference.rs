@@ -203,6 +203,15 @@ impl Reference {
         }
     }
 
+    /// The server's clock has stepped, to `clock`. Past its deadline a hold was over in that moment: what the same client holds now is
+    /// perhaps another one.
+    pub(super) fn clock_stepped(&mut self, clock: i64) {
+        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.deadline.is_some_and(|deadline| deadline <= clock)) {
+            (hold.surely, hold.renewed, hold.deadline) = (None, false, None);
+            self.unsure = true;
+        }
+    }
+
     fn read_free(&mut self, at: Mono, sure: bool, limits: Limits) {
         self.hold = None;
         // It may have been held when it was read, and was perhaps not free before.

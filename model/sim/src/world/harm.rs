@@ -142,7 +142,10 @@ impl World {
         self.cause = Cause::Odd;
         self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| {
             if let Value::Hash(fields) = value {
-                fields.push((b"deadbeef-0000-4000-8000-000000000000:9".to_vec(), b"1".to_vec()));
+                let second = b"deadbeef-0000-4000-8000-000000000000:9".as_slice();
+                // A hash has each field once.
+                fields.retain(|(field, _)| field != second);
+                fields.push((second.to_vec(), b"1".to_vec()));
             }
         });
         self.after(ms, Heal::SecondGone { task });
