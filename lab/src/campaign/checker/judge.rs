@@ -215,12 +215,15 @@ impl Case<'_> {
         ms * 1_000
     }
 
+    /// When the agent showed it, as far as it was asked.
     pub(super) fn shown(&self, measure: Measure) -> Spans {
+        self.said(measure).and(&self.sight.asked)
+    }
+
+    /// From each answer that showed it to the first one that did not any more.
+    pub(super) fn said(&self, measure: Measure) -> Spans {
         let agent = self.logs.agents.get(self.agent);
-        agent
-            .map(|agent| agent.when(measure.letter(), self.task, '1', self.whole.1))
-            .unwrap_or_default()
-            .and(&self.sight.asked)
+        agent.map(|agent| agent.when(measure.letter(), self.task, '1', self.whole.1)).unwrap_or_default()
     }
 
     pub(super) fn violation(&self, measure: Measure, missed: bool, from: Micros, to: Micros, why: String) -> Violation {

@@ -1,8 +1,11 @@
 //! Each measure: when it must be shown, and how much it can be at most.
 
+use std::collections::BTreeMap;
+
 use super::bound::Bound;
 use super::judge::{Case, Count, Measure, Violation, seconds};
-use super::read::SwitchLine;
+use super::read::{FaultLog, SwitchLine};
+use super::sight::changes_master;
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::fault::Kind;
@@ -96,11 +99,14 @@ impl Case<'_> {
         let sure: Vec<_> = self.truth.doubled.and(&self.sight.clear).iter().collect();
         let mut found = self.must(Measure::Split, &sure, 0, count);
         let twice = self.twice().padded(0, Self::ms(self.logs.header.times.lease) + 20 * SECOND);
+        let said = self.said(Measure::Split);
         for (from, to) in self.shown(Measure::Split).iter() {
-            if twice.touches(from.saturating_sub(self.tolerance.age), from) {
+            // An agent that was stopped goes on with what it said before.
+            let began = said.iter().find(|(begin, end)| *begin <= from && from < *end).map_or(from, |(begin, _)| begin);
+            if twice.touches(began.saturating_sub(self.tolerance.age), from) {
                 continue;
             }
-            if self.truth.rival.padded(0, self.tolerance.age).contains(from) {
+            if self.truth.rival.padded(0, self.tolerance.age).touches(began, from + 1) {
                 // Two masters do show two holders, and only its client knows that it has given up what one of them did late.
                 count.grey += 1;
             } else {
@@ -115,10 +121,14 @@ impl Case<'_> {
     /// When two candidates may have believed that they hold the lock, each from its first word to the end of its lease.
     fn twice(&self) -> Spans {
         let lease = Self::ms(self.logs.header.times.lease);
-        let mut beliefs: std::collections::BTreeMap<&str, Vec<(Micros, Micros)>> = std::collections::BTreeMap::new();
-        let mut open: std::collections::BTreeMap<&str, Micros> = std::collections::BTreeMap::new();
+        // A process that was started again is another candidate; that the one before it was killed, nobody can see who only sees Redis.
+        let mut beliefs: BTreeMap<(&str, usize), Vec<(Micros, Micros)>> = BTreeMap::new();
+        let mut open: BTreeMap<(&str, usize), Micros> = BTreeMap::new();
         for line in self.logs.holds.iter().filter(|line| line.task == self.task) {
-            let worker = line.worker.as_str();
+            let killed = |fault: &&FaultLog| {
+                fault.kind == Kind::HostKill && fault.target.as_deref() == Some(&line.worker) && fault.meant < line.sent
+            };
+            let worker = (line.worker.as_str(), self.logs.faults.iter().filter(killed).count());
             match line.event.as_str() {
                 "acquired" | "renewed" => {
                     open.insert(worker, line.sent);
@@ -126,14 +136,14 @@ impl Case<'_> {
                     beliefs.entry(worker).or_default().push((line.sent, line.at + lease));
                 }
                 "released" => {
-                    open.remove(worker);
+                    open.remove(&worker);
                     // What was believed of the time after it is not so.
-                    if let Some((_, to)) = beliefs.get_mut(worker).and_then(|all| all.last_mut()) {
+                    if let Some((_, to)) = beliefs.get_mut(&worker).and_then(|all| all.last_mut()) {
                         *to = (*to).min(line.at);
                     }
                 }
                 "lost" => {
-                    if let Some(since) = open.remove(worker) {
+                    if let Some(since) = open.remove(&worker) {
                         beliefs.entry(worker).or_default().push((since, line.at));
                     }
                 }
@@ -160,7 +170,9 @@ impl Case<'_> {
             let known = self.truth.wanted.and(&self.sight.clear).longer_than(self.tolerance.sees);
             // It knew of the switch, nothing kept it from that until the loss, and it did not begin anew until it had to say so.
             let since = known.last_before(*at).unwrap_or(0);
-            let Some(sees) = self.sight.clear.first_from(*at) else { continue };
+            // From when on it can see for as long as it may take to tell.
+            let later = self.sight.clear.and(&Spans::one(*at, self.whole.1));
+            let Some(sees) = later.longer_than(delay).first_from(*at) else { continue };
             let by = sees + delay;
             let remembers =
                 since + 20 * SECOND > *at && self.sight.runs.iter().any(|(from, to)| from < since && by < to);
@@ -178,7 +190,7 @@ impl Case<'_> {
         for (from, to) in shown.iter() {
             let entry = self.logs.header.tasks.get(self.task).map(|task| task.redis);
             let failed_over = self.logs.faults.iter().any(|fault| {
-                matches!(fault.kind, Kind::Failover | Kind::KillMaster | Kind::FreezeMaster)
+                changes_master(fault.kind)
                     && fault.redis == entry
                     && fault.meant < from
                     && from < fault.healed + 20 * SECOND

@@ -96,6 +96,20 @@ pub(super) fn effect(kind: Kind) -> Effect {
     }
 }
 
+/// Whether another server may become the master.
+pub(super) fn changes_master(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Failover
+            | Kind::KillMaster
+            | Kind::FreezeMaster
+            | Kind::PartitionMaster
+            | Kind::PartitionMasterIn
+            | Kind::PartitionMasterOut
+            | Kind::PartitionMasterPeers
+    )
+}
+
 /// Whether a fault strikes what this agent sees of this redis.
 pub(super) fn strikes(fault: &FaultLog, agent: usize, redis: usize) -> bool {
     fault.redis.is_none_or(|of| of == redis) && fault.agent.is_none_or(|of| of == agent)

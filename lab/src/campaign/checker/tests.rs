@@ -16,6 +16,7 @@ const SCRAPE: Micros = 250_000;
 const MINUTE: Micros = 60 * SECOND;
 
 /// A run of a minute with one lock, held and wanted all the time, and one agent that says so.
+#[derive(Clone)]
 struct Story {
     logs: Logs,
     /// From when on who holds it.
@@ -316,9 +317,33 @@ fn a_split_needs_two_who_believe_it() {
     handover.logs.holds =
         vec![line(28 * S, "0", "acquired"), line(29 * S, "0", "released"), line(30 * S, "1", "acquired")];
     assert_eq!(found(handover), (0, 1));
+    // A new process of a worker is not the one that was killed while it held the lock.
+    let mut again = Story::new().fault(Kind::HostKill, 29 * S, S).pages('x', 30 * S, 31 * S);
+    again.logs.holds = vec![line(28 * S, "0", "acquired"), line(30 * S, "0", "acquired")];
+    assert_eq!(found_again(&mut again, "1"), (0, 1));
+    assert_eq!(found_again(&mut again, "0"), (0, 0));
     let mut doubled = Story::new();
     doubled.lock.extend([(20 * S, Some("a,b")), (26 * S, Some("a"))]);
     assert_eq!(found(doubled), (1, 0), "two in one lock, and nothing was said");
+}
+
+/// What is found when that worker was killed.
+fn found_again(story: &mut Story, killed: &str) -> (usize, usize) {
+    story.logs.faults.iter_mut().for_each(|fault| fault.target = Some(killed.to_owned()));
+    found(story.clone())
+}
+
+/// It is stopped a moment after the loss, and tells of it when it goes on.
+#[test]
+fn an_agent_that_was_stopped_meanwhile_tells_of_lost_switches_later() {
+    let stopped = |told: Micros| {
+        let mut story = Story::new().fault(Kind::Flush, 20 * S, 10_000).fault(Kind::AgentFreeze, 20 * S + S / 5, 5 * S);
+        story.switch.push((20 * S, SwitchSeen::Absent));
+        story.unasked = Spans::one(20 * S + S / 5, 25 * S);
+        story.pages('o', told, MINUTE)
+    };
+    assert_eq!(found(stopped(28 * S)), (0, 0));
+    assert_eq!(found(stopped(50 * S)), (1, 0));
 }
 
 #[test]

@@ -183,14 +183,20 @@ impl Looked {
 
 /// What one server shows of one task.
 fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) -> Truth {
-    let (wall_ahead, lease_ms) = (header.wall_ahead_us, header.times.lease);
+    let lease_ms = header.times.lease;
     let mut truth = Truth::default();
     let none = Vec::new();
     let locks = timeline(&looked.ok, server.locks.get(&task).unwrap_or(&none));
     let (mut held, mut free, mut doubled) = (Vec::new(), Vec::new(), Vec::new());
+    // An answer that took its time may be from the beginning of it or from the end.
+    let mut blurred = Vec::new();
     for pair in between(server, &locks) {
         let (from, to, long) = (pair.before.received, pair.after.sent, pair.is_unseen());
         let (was, is) = (pair.was, pair.is);
+        if was.holder != is.holder {
+            let looks = [pair.before, pair.after].into_iter().filter(|look| look.received <= look.sent + LONG);
+            blurred.extend(looks.map(|look| (look.sent, look.received)));
+        }
         // What was taken just before the server stopped, and ran out before it went on, was seen by nobody.
         let outlasts = |since: Micros, until: Micros| until >= since + lease_ms * 1_000;
         let free_from = if outlasts(pair.before.sent, pair.before.received) { from } else { pair.before.sent };
@@ -201,11 +207,12 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
                     doubled.push((pair.before.sent, pair.after.received));
                 }
             }
-            (Some(_), _) => {
-                // Sure until its deadline, if nobody could release it; a look before the change is sure anyway.
-                let over = deadline(was.deadline_ms, wall_ahead);
-                let until = if pair.is_stopped() { over.min(pair.after.sent) } else { from };
-                held.push((pair.before.sent, until.max(from)));
+            // It may have been given back at once, also just before the server stopped.
+            (Some(_), _) => held.push((pair.before.sent, from)),
+            // What was taken just before the server refused everybody ran out meanwhile, or is gone with its data.
+            (None, None) if pair.refused.is_some() => {
+                let over = pair.refused.unwrap_or_default() + lease_ms * 1_000;
+                free.extend([(free_from, from), (over, pair.after.received)]);
             }
             (None, None) if !long || (pair.is_stopped() && !outlasts(pair.before.received, pair.after.received)) => {
                 free.push((free_from, pair.after.received));
@@ -213,7 +220,9 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
             (None, _) => free.push((free_from, if long { from } else { from.min(to) })),
         }
     }
-    (truth.held, truth.free, truth.doubled) = (Spans::new(held), Spans::new(free), Spans::new(doubled));
+    let blurred = Spans::new(blurred);
+    (truth.held, truth.free) = (Spans::new(held).minus(&blurred), Spans::new(free).minus(&blurred));
+    truth.doubled = Spans::new(doubled);
 
     let none = Vec::new();
     let switches = timeline(&looked.slow, server.switches.get(&task).unwrap_or(&none));
@@ -248,13 +257,6 @@ fn renewed_in_time(was: &LockSeen, is: &LockSeen, lease_ms: u64) -> bool {
     was.deadline_ms == is.deadline_ms || is.deadline_ms - lease_ms <= was.deadline_ms
 }
 
-fn deadline(deadline_ms: i64, wall_ahead: Micros) -> Micros {
-    match u64::try_from(deadline_ms) {
-        Ok(ms) => (ms * 1_000).saturating_sub(wall_ahead),
-        Err(_) => Micros::MAX,
-    }
-}
-
 /// The state at each of these looks; before the first that is known there is none.
 fn timeline<'a, T>(looks: &[usize], changes: &'a [(usize, T)]) -> Vec<(usize, &'a T)> {
     let mut known = changes.iter().peekable();
@@ -275,8 +277,8 @@ struct Pair<'a, T> {
     after: Look,
     was: &'a T,
     is: &'a T,
-    /// The looks between them were refused: nothing could be changed by anybody.
-    refused: bool,
+    /// When the first look between them was sent that was refused: from then on nothing could be changed by anybody.
+    refused: Option<Micros>,
 }
 
 impl<T> Pair<'_, T> {
@@ -287,7 +289,7 @@ impl<T> Pair<'_, T> {
 
     /// The server did nothing for anybody: the witness waited for its answer, or was refused.
     fn is_stopped(&self) -> bool {
-        self.refused || self.after.received > self.after.sent + LONG
+        self.refused.is_some() || self.after.received > self.after.sent + LONG
     }
 }
 
@@ -295,7 +297,7 @@ fn between<'a, T>(server: &'a ServerLog, states: &'a [(usize, &'a T)]) -> impl I
     states.windows(2).filter_map(|two| match two {
         &[(a, was), (b, is)] => {
             let (before, after) = (*server.looks.get(a)?, *server.looks.get(b)?);
-            let refused = server.looks.get(a + 1..b)?.iter().any(|look| !look.ok);
+            let refused = server.looks.get(a + 1..b)?.iter().find(|look| !look.ok).map(|look| look.sent);
             Some(Pair { before, after, was, is, refused })
         }
         _ => None,
