@@ -416,18 +416,21 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: Red
     let ran_out = newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
     // Whoever renews its lock would have done so there, too; a lock with a fixed lease is released at any time.
     let ran_out_there = old.moved.is_some() && ran_out.is_some_and(|ran_out| ran_out.at > old.since);
+    // When the same client's newest hold was over there, which it may have given back instead of the older one.
+    let over_there = newer.earlier.of(&old.held.holders);
     let never_there = match fork(&older.origin, &newer.origin) {
         // The offset is told a moment after the lock, so it must have grown since.
         Some(shared) => {
             let grew = older.origin.offset.is_some_and(|now| now > shared);
             // Nor had the other server an earlier hold of the same client left, which that one may have given back instead.
             let nothing_left = old.earlier_over.is_none_or(|over| over <= shared);
-            grew && nothing_left && old.offset_before.is_some_and(|written| written >= shared)
+            let none_there = over_there.is_none_or(|over| over <= shared);
+            grew && nothing_left && none_there && old.offset_before.is_some_and(|written| written >= shared)
         }
         // It began on a server that nothing ever joined to the other one.
         None => {
             let apart = kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
-            apart && old.offset_before.is_some() && !older.origin.related(&newer.origin)
+            apart && over_there.is_none() && old.offset_before.is_some() && !older.origin.related(&newer.origin)
         }
     };
     old.lived_after(new.since) || ran_out_there || never_there
