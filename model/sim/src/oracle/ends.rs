@@ -76,8 +76,8 @@ impl Oracle {
                 (Cause::Expired, End::Lost) if (stepped || shortened) && generation => true,
                 // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
                 (Cause::Expired, End::Expired) => true,
-                // It was given less time after it was read.
-                (Cause::Expired, End::EndedEarly | End::Replaced) if !passed && shortened => true,
+                // It was given less time after it was read; or the clock stepped forward and back, which nobody saw.
+                (Cause::Expired, End::EndedEarly | End::Replaced) if !passed && (shortened || !stepped) => true,
                 // Where it took time to tell what is left, or each lease is another one, the next hold seems to have begun earlier.
                 (Cause::Expired, End::Replaced) => (!self.exact && last.from != last.to) || shape.churns || shape.fixed,
                 (Cause::Expired, _) => false,

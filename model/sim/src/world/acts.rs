@@ -278,7 +278,12 @@ impl World {
                 }
             }
             Heal::Follow { server } => self.follow(server),
-            Heal::Names { sentinel, server } => self.sentinels[sentinel].names = server,
+            Heal::Names { sentinel, server } => {
+                // The word of an earlier epoch changes nothing.
+                if server == self.master {
+                    self.sentinels[sentinel].names = server;
+                }
+            }
             Heal::Sentinel { sentinel, fault } => {
                 self.settled_at = now;
                 if self.sentinels[sentinel].fault == fault {
