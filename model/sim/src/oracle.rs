@@ -308,6 +308,8 @@ impl Oracle {
             clock_after: attempt.truth.as_ref().map_or(main.clock, |truth| truth.clock_after),
         });
         if found == Found::Free && says == Says::Unclear {
+            // A lost "on" would stay in force, and then the answer is good enough.
+            facts.hazy |= facts.lost.unsure;
             facts.blind.get_or_insert(facts.good);
         } else {
             if facts.blind.take().is_some() {
