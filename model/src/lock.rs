@@ -69,6 +69,9 @@ pub(crate) struct Hold {
     pub(crate) offset_before: Option<u64>,
     /// And when the one was surely over that its holder had before, if any.
     pub(crate) earlier_over: Option<u64>,
+    /// The newest known deadline was told by another clock than the one that told the newest reading, which had none: what it
+    /// is here is not known.
+    deadline_elsewhere: bool,
     /// The newest deadlines, and where the replication stood when they had surely been written, in the present history.
     written: Vec<(u64, Mono)>,
 }
@@ -338,6 +341,7 @@ impl Lock {
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
             earlier_over: self.earlier.of(&held.holders),
+            deadline_elsewhere: false,
             written: Vec::new(),
         };
         hold.note_written(context);
@@ -353,8 +357,10 @@ impl Hold {
             self.written.clear();
         }
         let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
+        let same_clock = context.same_clock && !self.deadline_elsewhere;
+        self.deadline_elsewhere = !same_clock && held.deadline == Deadline::Torn;
         let moved = match held.deadline {
-            Deadline::At(deadline) if !context.same_clock => self.deadlines.told_by_another_clock(deadline, seen),
+            Deadline::At(deadline) if !same_clock => self.deadlines.told_by_another_clock(deadline, seen),
             Deadline::At(deadline) => self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule),
             Deadline::Never => {
                 self.deadlines.lost_ttl();
@@ -368,7 +374,7 @@ impl Hold {
             None => {}
         }
         let in_a_row = match moved {
-            _ if !context.same_clock => 0,
+            _ if !same_clock => 0,
             None => u32::MAX,
             Some(Move::Renewed { in_a_row, .. }) => in_a_row,
             Some(Move::Shortened { .. } | Move::Reset) => 0,
@@ -438,7 +444,7 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
     let reason = match () {
         () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
-        () if after_deadline || perhaps_after || unseen.across_blind => End::Unknown,
+        () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_elsewhere => End::Unknown,
         () if hold.may_be_lost(context.delta, context.seen.sent) => End::Lost,
         () => before_deadline,
     };
