@@ -7,33 +7,56 @@ use crate::reading::Holder;
 
 /// So many clients are remembered of each lock and server.
 const KEPT: usize = 4;
+/// A hold that was over so soon may come again, and go, between two looks.
+const BRIEF_MS: u64 = 3_000;
 
 /// Holds that are over, the newest of each client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Earlier {
-    over: Vec<(Vec<u8>, u64)>,
+    over: Vec<Over>,
+}
+
+/// The newest hold of a client that is over.
+#[derive(Clone, Debug)]
+struct Over {
+    client: Vec<u8>,
+    /// Where the replication stood when that was sure; `u64::MAX`: nobody tells.
+    offset: u64,
+    brief: bool,
 }
 
 impl Earlier {
-    /// A hold of these was surely over when `offset` bytes had been written; `None`: nobody tells.
-    pub(crate) fn over(&mut self, holders: &[Holder], offset: Option<u64>) {
+    /// A hold of these that was seen for `held_ms` was surely over when `offset` bytes had been written; `None`: nobody tells.
+    pub(crate) fn over(&mut self, holders: &[Holder], offset: Option<u64>, held_ms: u64) {
         for holder in holders {
-            self.over.retain(|(client, _)| *client != holder.client);
+            self.over.retain(|over| over.client != holder.client);
             if self.over.len() >= KEPT {
                 self.over.remove(0);
             }
-            self.over.push((holder.client.clone(), offset.unwrap_or(u64::MAX)));
+            self.over.push(Over {
+                client: holder.client.clone(),
+                offset: offset.unwrap_or(u64::MAX),
+                brief: held_ms < BRIEF_MS,
+            });
         }
     }
 
     /// From here on bytes count in another history, which need not have the end of any of them.
     pub(crate) fn new_history(&mut self) {
-        self.over.iter_mut().for_each(|(_, offset)| *offset = u64::MAX);
+        self.over.iter_mut().for_each(|over| over.offset = u64::MAX);
     }
 
     /// Where the replication stood when the earlier holds of these were all over; `None`: there were none.
     pub(crate) fn of(&self, holders: &[Holder]) -> Option<u64> {
-        let theirs = self.over.iter().filter(|(client, _)| holders.iter().any(|holder| holder.client == *client));
-        theirs.map(|(_, offset)| *offset).max()
+        self.theirs(holders).map(|over| over.offset).max()
+    }
+
+    /// Whether any of these held the lock for a moment only, when it did the last time.
+    pub(crate) fn brief(&self, holders: &[Holder]) -> bool {
+        self.theirs(holders).any(|over| over.brief)
+    }
+
+    fn theirs(&self, holders: &[Holder]) -> impl Iterator<Item = &Over> {
+        self.over.iter().filter(|over| holders.iter().any(|holder| holder.client == over.client))
     }
 }

@@ -69,6 +69,8 @@ pub(crate) struct Hold {
     pub(crate) offset_before: Option<u64>,
     /// And when the one was surely over that its holder had before, if any.
     pub(crate) earlier_over: Option<u64>,
+    /// Which lasted for a moment only.
+    pub(crate) earlier_brief: bool,
     /// The newest known deadline was told by another clock than the one that told the newest reading, which had none: what it
     /// is here is not known.
     deadline_elsewhere: bool,
@@ -260,7 +262,7 @@ impl Lock {
         };
         news.across_blind = unseen.across_blind;
         if let Some(ended) = &news.ended {
-            self.earlier.over(&ended.hold.held.holders, context.offset);
+            self.earlier.over(&ended.hold.held.holders, context.offset, ended.hold.held_ms());
         }
         self.newest = Ok(());
         self.last = Some(seen);
@@ -341,6 +343,7 @@ impl Lock {
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
             earlier_over: self.earlier.of(&held.holders),
+            earlier_brief: self.earlier.brief(&held.holders),
             deadline_elsewhere: false,
             written: Vec::new(),
         };

@@ -71,6 +71,8 @@ struct Hold {
     offset_before: Option<u64>,
     /// And when the one was surely over that its holder had here before, if any.
     earlier_over: Option<u64>,
+    /// Which lasted for a moment only.
+    earlier_brief: bool,
     /// When the deadline was last seen to have moved forward.
     moved: Option<Mono>,
     /// After when its holder surely moved it forward on this server, as a master.
@@ -249,7 +251,7 @@ impl Server {
         let goes_on =
             |old: &Hold| matches!(shown, Shown::Hold(new) if clients_meet(&old.held.holders, &new.held.holders));
         if let Some(over) = self.hold().filter(|old| !goes_on(old)) {
-            earlier.over(&over.held.holders, word.origin.offset);
+            earlier.over(&over.held.holders, word.origin.offset, self.seen.sent.since_ms(over.began));
         }
         earlier
     }
@@ -333,6 +335,7 @@ impl Hold {
                 .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
                 .and_then(|before| before.origin.offset),
             earlier_over: before.and_then(|before| before.earlier.of(&held.holders)),
+            earlier_brief: before.is_some_and(|before| before.earlier.brief(&held.holders)),
             moved: None,
             lived_after: None,
         }
@@ -402,7 +405,7 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
         older: parties(older, old),
         newer: parties(newer, new),
         left_ms: older.left_ms(old, at),
-        proven: known(a, x) && known(b, y) && newer_lives(old, new) && older_lives(older, old, newer, new, limits.kind),
+        proven: known(a, x) && known(b, y) && newer_lives(old, new) && older_lives(older, old, newer, new, limits),
     })
 }
 
@@ -412,7 +415,7 @@ fn newer_lives(old: &Hold, new: &Hold) -> bool {
 }
 
 /// Whether the older hold cannot have been released on the other server.
-fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: RedisKind) -> bool {
+fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: Limits) -> bool {
     let ran_out = newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
     // Whoever renews its lock would have done so there, too; a lock with a fixed lease is released at any time.
     let ran_out_there = old.moved.is_some() && ran_out.is_some_and(|ran_out| ran_out.at > old.since);
@@ -429,11 +432,13 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, kind: Red
         }
         // It began on a server that nothing ever joined to the other one.
         None => {
-            let apart = kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
+            let apart = limits.kind == RedisKind::Replicated && both_tell(&older.origin, &newer.origin);
             apart && over_there.is_none() && old.offset_before.is_some() && !older.origin.related(&newer.origin)
         }
     };
-    old.lived_after(new.since) || ran_out_there || never_there
+    // Whoever held the lock for a moment only, and does so again, may have held it there, too, between two looks.
+    let repeated = old.earlier_brief && new.since.since_ms(old.began) < limits.settle_ms;
+    old.lived_after(new.since) || ran_out_there || (never_there && !repeated)
 }
 
 /// How many bytes two servers share, if one of them continues the history of the other, or both the same third one.
@@ -474,6 +479,8 @@ mod tests {
 
     use super::*;
 
+    const LIMITS: Limits = Limits { fresh_ms: 3_000, settle_ms: 5_000, kind: RedisKind::Sentinel };
+
     fn server(name: &str) -> Server {
         let origin = Origin {
             node: Arc::from(name),
@@ -508,6 +515,7 @@ mod tests {
             not_before: None,
             offset_before: None,
             earlier_over: None,
+            earlier_brief: false,
             moved: None,
             lived_after: None,
         }
@@ -520,7 +528,7 @@ mod tests {
         let (old, new) = (Hold { moved: Some(Mono(5_500)), ..hold("A", 5_000) }, hold("B", 8_000));
         for (at, lives) in [(4_000, false), (6_000, true)] {
             newer.expired = Some(RanOut { holders: old.held.holders.clone(), at: Mono(at) });
-            assert_eq!(older_lives(&older, &old, &newer, &new, RedisKind::Sentinel), lives, "{at}");
+            assert_eq!(older_lives(&older, &old, &newer, &new, LIMITS), lives, "{at}");
         }
     }
 
@@ -538,7 +546,7 @@ mod tests {
         let old = Hold { offset_before: Some(1_000), ..hold("A", 5_000) };
         for (offset, lives) in [(1_000, false), (1_001, true)] {
             let older = at("a", None, offset);
-            assert_eq!(older_lives(&older, &old, &newer, &hold("B", 8_000), RedisKind::Sentinel), lives, "{offset}");
+            assert_eq!(older_lives(&older, &old, &newer, &hold("B", 8_000), LIMITS), lives, "{offset}");
         }
     }
 

@@ -134,8 +134,9 @@ impl Task {
         if phantom && self.splits.before.as_ref().is_some_and(|before| before.awaits_successor(turn.batch.sent)) {
             return; // It changed nothing: the hold before it is still the one that may be lived on with.
         }
-        // Where holds are short, one may have been given back just before everything was lost, without anybody having seen that.
-        let may_be_over = turn.delta.emptied && !hold.lasted(self.spec.settle_ms);
+        // Where holds are short, one may have been given back just before everything was lost, or been taken anew at the new master
+        // and given back there, without anybody having seen that.
+        let may_be_over = (turn.delta.emptied || hold.earlier_brief) && !hold.lasted(self.spec.settle_ms);
         let surely_lost = !may_be_over && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {

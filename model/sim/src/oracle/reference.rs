@@ -384,16 +384,17 @@ impl Lost {
             self.newest = at;
             return;
         }
-        let written = switches.iter().any(|entry| !old.contains(entry));
+        // Somebody wrote a switch, or removed one.
+        let written = switches.iter().any(|entry| !old.contains(entry)) || (old != *switches && !lost);
         if self.since.is_some() {
-            if written || (old != *switches && !lost) {
+            if written {
                 // What seems to be written now may have been found before.
                 (self.since, self.confirmed, self.unsure, self.over) = (None, false, was_mixed, Some(at));
             } else {
                 self.newest = at;
                 self.confirmed |= self.since.is_some_and(|since| at.since_ms(since) >= CONFIRM_MS);
             }
-        } else if old != *switches && !(gone && changed.unsure) {
+        } else if written && !(gone && changed.unsure) {
             self.unsure = false;
         }
     }
