@@ -62,6 +62,8 @@ pub(super) struct Reference {
     hold: Option<Hold>,
     free_first: Option<Mono>,
     surely_free: Option<Mono>,
+    /// Since when each reading may have found the lock free.
+    perhaps_free: Option<Mono>,
     /// The server that gave the newest answer.
     read_of: Option<usize>,
     confirmed: bool,
@@ -129,11 +131,21 @@ impl Reference {
         self.surely_free.zip(self.newest).is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
     }
 
+    /// Whether it may be so for the agent.
+    pub(super) fn perhaps_free(&self) -> bool {
+        self.perhaps_free.zip(self.newest).is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
+    }
+
     /// A reading of lock and switches that was asked for at `at`; not `sure`: it may have found something else.
     pub(super) fn read(&mut self, at: Mono, found: &Found, wanted: Says, sure: bool, limits: Limits) {
         self.unwanted_unsure |= !sure;
         self.ended = None;
         self.read_wanted(at, wanted, limits);
+        match found {
+            Found::Nothing => {}
+            Found::Held { .. } if sure => self.perhaps_free = None,
+            Found::Held { .. } | Found::Free => _ = self.perhaps_free.get_or_insert(at),
+        }
         match found {
             Found::Nothing => return,
             Found::Held { holders, deadline } => self.read_held(at, holders, *deadline, sure, limits),
