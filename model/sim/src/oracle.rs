@@ -285,7 +285,8 @@ impl Oracle {
         facts.reference.read(sent, &found, says, sure, facts.limits);
         // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.
         facts.reference.unsure |= facts.lost.unsure || main.mixed || changing;
-        facts.reference.progress.unsure |= part.mixed;
+        // Since when it is wanted counts here, too.
+        facts.reference.progress.unsure |= part.mixed || facts.lost.unsure;
         facts.hazy |= main.mixed || changing;
         if found == Found::Nothing {
             facts.newest = Newest::Failed;
