@@ -71,9 +71,8 @@ pub(crate) struct Hold {
     pub(crate) earlier_over: Option<u64>,
     /// Which lasted for a moment only.
     pub(crate) earlier_brief: bool,
-    /// The newest known deadline was told by another clock than the one that told the newest reading, which had none: what it
-    /// is here is not known.
-    deadline_elsewhere: bool,
+    /// The newest reading had no deadline, and none was told before by the same clock.
+    deadline_unknown: bool,
     /// The newest deadlines, and where the replication stood when they had surely been written, in the present history.
     written: Vec<(u64, Mono)>,
 }
@@ -344,7 +343,7 @@ impl Lock {
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
             earlier_over: self.earlier.of(&held.holders),
             earlier_brief: self.earlier.brief(&held.holders),
-            deadline_elsewhere: false,
+            deadline_unknown: held.deadline == Deadline::Torn,
             written: Vec::new(),
         };
         hold.note_written(context);
@@ -360,8 +359,9 @@ impl Hold {
             self.written.clear();
         }
         let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
-        let same_clock = context.same_clock && !self.deadline_elsewhere;
-        self.deadline_elsewhere = !same_clock && held.deadline == Deadline::Torn;
+        let told_before = self.deadlines.newest().is_some();
+        let same_clock = context.same_clock && !(self.deadline_unknown && told_before);
+        self.deadline_unknown = held.deadline == Deadline::Torn && !(same_clock && told_before);
         let moved = match held.deadline {
             Deadline::At(deadline) if !same_clock => self.deadlines.told_by_another_clock(deadline, seen),
             Deadline::At(deadline) => self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule),
@@ -447,7 +447,7 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
     let reason = match () {
         () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
-        () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_elsewhere => End::Unknown,
+        () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => End::Unknown,
         () if hold.may_be_lost(context.delta, context.seen.sent) => End::Lost,
         () => before_deadline,
     };
