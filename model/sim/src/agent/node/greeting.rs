@@ -29,9 +29,9 @@ impl Node {
         let ended = |outcome| Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() };
         let health = world.servers[server].health;
         let (after, outcome) = match (world.links[agent][server].cut, health) {
+            _ if delay * 2 > DIAL_MS.min(self.timeout_ms) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
             (Some(Cut::Silently), _) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
             (Some(Cut::Loudly), _) | (_, Health::Down) => (delay * 2, Err(Unknown::Connect)),
-            _ if delay * 2 > DIAL_MS.min(self.timeout_ms) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
             (_, Health::Frozen) => (self.timeout_ms, Err(Unknown::Timeout)),
             (_, Health::Loading) => (delay * 4 + 1, Err(Unknown::Loading)),
             (_, Health::Busy) => (delay * 4 + 1, Err(Unknown::Busy)),
