@@ -6,6 +6,7 @@ mod cluster;
 mod cost;
 mod fetch;
 mod freshness;
+mod hints;
 mod load;
 mod machine;
 mod page;
@@ -48,6 +49,8 @@ enum Row {
     Polling,
     /// The same by whatever wakes the agent up
     WakeUps,
+    /// What wake-ups cost Redis beside polling
+    Hints,
     /// How exact the instants of renewals are
     Renewals,
     /// A cluster of six nodes beside one server
@@ -66,6 +69,7 @@ impl Row {
             Row::Page => page::run(short).await,
             Row::Polling => freshness::polling(short).await,
             Row::WakeUps => freshness::wake_ups(short).await,
+            Row::Hints => hints::run(short).await,
             Row::Renewals => renewal::run(short).await,
             Row::Cluster => cluster::run(short).await,
         }

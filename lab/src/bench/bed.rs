@@ -44,7 +44,8 @@ impl Bed {
         Bed::with_lease(count, AT_REST_MS).await
     }
 
-    async fn with_lease(count: usize, lease_ms: u64) -> anyhow::Result<Bed> {
+    /// The same with locks of this lease.
+    pub(super) async fn with_lease(count: usize, lease_ms: u64) -> anyhow::Result<Bed> {
         let redis = Redis::start().await?;
         block_in_place(|| {
             // Its slow log shall forget nothing.
@@ -70,10 +71,37 @@ impl Bed {
         Ok(agent)
     }
 
+    /// The same without wake-ups.
+    pub(super) async fn polling_agent(&self, interval: &str) -> anyhow::Result<Agent> {
+        let agent = self.start_agent(interval, ", wake_ups: false").await?;
+        all_read(&agent, self.count).await?;
+        Ok(agent)
+    }
+
     /// Starts one that may have more to do than it can, so that it is not told when it has read all of them, if ever.
     pub(super) async fn busy_agent(&self, interval: &str) -> anyhow::Result<Agent> {
-        let servers = format!("url: \"redis://{}\"", self.address());
+        self.start_agent(interval, "").await
+    }
+
+    async fn start_agent(&self, interval: &str, more: &str) -> anyhow::Result<Agent> {
+        let servers = format!("url: \"redis://{}\"{more}", self.address());
         Agent::start_with(&config(&servers, interval, self.count), &["--log.level", "error"]).await
+    }
+
+    /// Ends the connections by which Redis tells of changed keys: a frozen agent shall cost it nothing.
+    pub(super) fn tell_nobody(&self) -> anyhow::Result<()> {
+        block_in_place(|| {
+            let mut wire = Wire::connect(self.address())?;
+            for id in tracking(&wire.ask(&["CLIENT", "LIST"])?) {
+                wire.ask(&["CLIENT", "KILL", "ID", &id])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// How many connections it tells of changed keys.
+    pub(super) fn told(&self) -> anyhow::Result<usize> {
+        block_in_place(|| Ok(tracking(&Wire::connect(self.address())?.ask(&["CLIENT", "LIST"])?).len()))
     }
 
     pub(super) fn counters(&self) -> anyhow::Result<Counters> {
@@ -83,6 +111,15 @@ impl Bed {
             Ok(Counters { commands, slow: wire.ask(&["SLOWLOG", "LEN"])?.parse()? })
         })
     }
+}
+
+/// The numbers of the clients that are told of changed keys, of a `CLIENT LIST`.
+fn tracking(list: &str) -> Vec<String> {
+    let told = list.lines().filter(|line| {
+        let flags = line.split(' ').find_map(|field| field.strip_prefix("flags="));
+        flags.is_some_and(|flags| flags.contains('t'))
+    });
+    told.filter_map(|line| line.split(' ').find_map(|field| field.strip_prefix("id="))).map(str::to_owned).collect()
 }
 
 /// Writes locks as Redisson lays them out.

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use super::bed::Bed;
 use super::fetch::{Client, lines_of, series};
-use super::load::{Bystander, Waits, renewals};
+use super::load::{Bystander, RENEWED_EVERY, Waits, renewals};
 use super::usage::{Usage, peak_mb, resident_mb};
 use crate::numbers::{median, ms};
 use crate::stack::{Agent, Exporter, ExporterSetup, Signal};
@@ -90,7 +90,7 @@ impl Census {
 /// Lets each watch `count` locks in turn.
 pub(super) async fn take(count: usize, effort: Effort) -> anyhow::Result<Census> {
     let bed = Bed::start(count).await?;
-    let (_renewals, _) = block_in_place(|| renewals(bed.address(), count))?;
+    let (_renewals, _) = block_in_place(|| renewals(bed.address(), count, RENEWED_EVERY))?;
     let bystander = block_in_place(|| Bystander::start(bed.address()))?;
     let agent = bed.agent("1s").await?;
     let pattern = Exporter::start(bed.address(), &ExporterSetup::Pattern("bench:*:lock".to_owned())).await;
@@ -106,6 +106,7 @@ pub(super) async fn take(count: usize, effort: Effort) -> anyhow::Result<Census>
         lockwatch(&bed, &agent, &bystander, effort.stretch, &mut census.lockwatch).await?;
         // Frozen, it costs nothing, and its turn comes without a start.
         agent.signal(Signal::Stop).await?;
+        bed.tell_nobody()?;
         sleep(SETTLE).await;
         bystander.take();
         measure(&bed, None, &bystander, effort.stretch, &mut census.alone).await?;

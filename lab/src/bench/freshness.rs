@@ -10,7 +10,7 @@ use tokio::task::block_in_place;
 
 use super::bed::Bed;
 use super::fetch::Client;
-use super::load::{Background, hold, key, name, renewals};
+use super::load::{Background, RENEWED_EVERY, hold, key, name, renewals};
 use super::report::{Figure, Table};
 use super::wire::{Wire, command};
 use crate::numbers::{ms, quantile, shown};
@@ -50,7 +50,7 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
     let mut figures = Vec::new();
     for (count, p50, p99) in [(FEW, 1.5, 5.0), (MANY, 15.0, 40.0)] {
         let bed = Bed::start(count).await?;
-        let (_renewals, _) = block_in_place(|| renewals(bed.address(), count))?;
+        let (_renewals, _) = block_in_place(|| renewals(bed.address(), count, RENEWED_EVERY))?;
         let agent = bed.agent("1s").await?;
         let delays = block_in_place(|| by_metrics(&bed, agent.address(), stretch(short)))?;
         let one = block_in_place(|| by_api(&bed, &agent, stretch(short) * 2))?;

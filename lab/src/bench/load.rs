@@ -83,16 +83,20 @@ impl Drop for Background {
     }
 }
 
-/// Renews each of `count` locks every [`RENEWED_EVERY`], spread evenly. Counts what it wrote.
-pub(super) fn renewals(redis: SocketAddr, count: usize) -> anyhow::Result<(Background, Arc<AtomicU64>)> {
+/// Renews each of `count` locks `every` so often for three times as long, spread evenly. Counts what it wrote.
+pub(super) fn renewals(
+    redis: SocketAddr,
+    count: usize,
+    every: Duration,
+) -> anyhow::Result<(Background, Arc<AtomicU64>)> {
     let mut wire = Wire::connect(redis)?;
     let written = Arc::<AtomicU64>::default();
     let (counter, began, mut done) = (Arc::clone(&written), Instant::now(), 0_usize);
-    let lease = LEASE_MS.to_string();
+    let lease = (every * 3).as_millis().to_string();
     let background = Background::start(move || {
         std::thread::sleep(STEP);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
-        let due = (began.elapsed().as_secs_f64() / RENEWED_EVERY.as_secs_f64() * count as f64) as usize;
+        let due = (began.elapsed().as_secs_f64() / every.as_secs_f64() * count as f64) as usize;
         let renew = |at: usize| command(&[b"PEXPIRE", key(at % count).as_bytes(), lease.as_bytes()]);
         let commands: Vec<Vec<u8>> = (done..due).map(renew).collect();
         wire.send(&commands)?;
