@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lockwatch_model::event::Event;
 use lockwatch_model::input::Input;
-use lockwatch_model::spec::{RedisIndex, TaskIndex};
+use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -73,7 +73,14 @@ where
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let (status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
     let desk = Desk::default();
-    let mut watching = Watching { samplers: BTreeMap::new(), epoch: 0, inputs, clock, desk: desk.clone() };
+    let mut watching = Watching {
+        samplers: BTreeMap::new(),
+        tasks: config.tasks.clone(),
+        epoch: 0,
+        inputs,
+        clock,
+        desk: desk.clone(),
+    };
     watching.assign(&config);
     let outlets = Outlets { published, reload_status, reload, desk };
     let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
@@ -138,6 +145,7 @@ where
 /// The samplers, and the configuration that they follow.
 struct Watching {
     samplers: BTreeMap<Arc<str>, Sampler>,
+    tasks: Vec<Arc<TaskSpec>>,
     epoch: u32,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
@@ -151,7 +159,9 @@ struct Sampler {
 
 impl Watching {
     /// Puts `config` in force: first the engine learns of it, then the samplers, which keep what they can.
-    async fn configure(&mut self, config: Config) {
+    async fn configure(&mut self, mut config: Config) {
+        config.share(&self.tasks);
+        self.tasks.clone_from(&config.tasks);
         self.epoch = self.epoch.wrapping_add(1);
         if self.inputs.send(Input::Config(Arc::new(config.watch_spec(self.epoch)))).await.is_err() {
             return; // The engine is gone: the agent is stopping.

@@ -194,6 +194,17 @@ pub struct SingleLock {
 }
 
 impl Config {
+    /// Has the tasks that are as they were `before` share what describes them: the history speaks of it for long, and would keep a copy
+    /// of each reload's.
+    pub fn share(&mut self, before: &[Arc<TaskSpec>]) {
+        let before: BTreeMap<&str, &Arc<TaskSpec>> = before.iter().map(|task| (&*task.name, task)).collect();
+        for task in &mut self.tasks {
+            if let Some(old) = before.get(&*task.name).copied().filter(|old| *old == task) {
+                *task = Arc::clone(old);
+            }
+        }
+    }
+
     /// Reads the file `path`.
     ///
     /// # Errors

@@ -7,7 +7,7 @@
 const HEAPS: &str = "MALLOC_ARENA_MAX";
 /// The one by which it is told from how many bytes on a piece is large.
 #[cfg(target_env = "gnu")]
-const LARGE: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "1048576");
+const LARGE: (&str, &str) = ("MALLOC_MMAP_THRESHOLD_", "32768");
 
 /// Starts the program anew, in the same process, with a heap for each of its `threads`; whoever has set one of the variables has chosen
 /// otherwise. Where that cannot be done, the program goes on as it is. glibc reads the variables once, before anything of ours runs.

@@ -252,7 +252,7 @@ fn an_engine_that_stands_still_does_not_look_healthy() {
 fn each_thread_has_a_heap_unless_told_otherwise() {
     let Some(server) = RedisServer::start("agent::each_thread_has_a_heap_unless_told_otherwise") else { return };
     let none: [(&str, &str); 0] = [];
-    let ours = [("MALLOC_ARENA_MAX", "3"), ("MALLOC_MMAP_THRESHOLD_", "1048576")];
+    let ours = [("MALLOC_ARENA_MAX", "3"), ("MALLOC_MMAP_THRESHOLD_", "32768")];
     let one = [("MALLOC_ARENA_MAX", "1")];
     let large = [("MALLOC_MMAP_THRESHOLD_", "65536")];
     for (told, expected) in [(&none[..], &ours[..]), (&one, &one), (&large, &large)] {

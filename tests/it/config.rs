@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch::config::check::{PageTiming, TimingSources, report, warnings};
@@ -415,4 +416,22 @@ fn every_field_is_in_the_complete_example_and_in_the_documentation() {
             assert!(!example.contains(&format!("{field}:")), "{field}");
         }
     }
+}
+
+/// The history speaks of tasks for long. If each reload brought new copies of them all, it would keep one for each.
+#[test]
+fn tasks_that_a_reload_leaves_alone_are_shared() {
+    let text = |grace: &str| {
+        format!(
+            "redis: {{main: {{url: redis://h}}}}\ntasks:\n- {{name: same, lock: {{key: a}}, wanted: {{hash: u}}}}\n\
+             - {{name: other, lock: {{key: b}}, grace: {grace}}}\n"
+        )
+    };
+    let read = |grace| Config::parse(&text(grace), Path::new("lockwatch.yml")).unwrap();
+    let (before, mut after) = (read("10s"), read("20s"));
+    let expected = after.clone();
+    after.share(&before.tasks);
+    assert_eq!(after, expected);
+    let shared: Vec<bool> = before.tasks.iter().zip(&after.tasks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
+    assert_eq!(shared, [true, false]);
 }
