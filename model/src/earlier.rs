@@ -7,8 +7,8 @@ use crate::reading::Holder;
 
 /// So many clients are remembered of each lock and server.
 const KEPT: usize = 4;
-/// A hold that was over so soon may come again, and go, between two looks.
-const BRIEF_MS: u64 = 3_000;
+/// A hold that was given back so soon may come again, and go, between two looks.
+pub(crate) const BRIEF_MS: u64 = 3_000;
 
 /// Holds that are over, the newest of each client.
 #[derive(Clone, Debug, Default)]
@@ -26,18 +26,15 @@ struct Over {
 }
 
 impl Earlier {
-    /// A hold of these that was seen for `held_ms` was surely over when `offset` bytes had been written; `None`: nobody tells.
-    pub(crate) fn over(&mut self, holders: &[Holder], offset: Option<u64>, held_ms: u64) {
+    /// A hold of these was surely over when `offset` bytes had been written; `None`: nobody tells. `brief`: it was given back, after
+    /// [`BRIEF_MS`] at most.
+    pub(crate) fn over(&mut self, holders: &[Holder], offset: Option<u64>, brief: bool) {
         for holder in holders {
             self.over.retain(|over| over.client != holder.client);
             if self.over.len() >= KEPT {
                 self.over.remove(0);
             }
-            self.over.push(Over {
-                client: holder.client.clone(),
-                offset: offset.unwrap_or(u64::MAX),
-                brief: held_ms < BRIEF_MS,
-            });
+            self.over.push(Over { client: holder.client.clone(), offset: offset.unwrap_or(u64::MAX), brief });
         }
     }
 
@@ -51,7 +48,7 @@ impl Earlier {
         self.theirs(holders).map(|over| over.offset).max()
     }
 
-    /// Whether any of these held the lock for a moment only, when it did the last time.
+    /// Whether any of these gave the lock back after a moment, when it had it the last time.
     pub(crate) fn brief(&self, holders: &[Holder]) -> bool {
         self.theirs(holders).any(|over| over.brief)
     }

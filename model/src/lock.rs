@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use crate::earlier::Earlier;
+use crate::earlier::{BRIEF_MS, Earlier};
 use crate::event::End;
 use crate::generation::Delta;
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
@@ -69,7 +69,7 @@ pub(crate) struct Hold {
     pub(crate) offset_before: Option<u64>,
     /// And when the one was surely over that its holder had before, if any.
     pub(crate) earlier_over: Option<u64>,
-    /// Which lasted for a moment only.
+    /// Which was given back after a moment.
     pub(crate) earlier_brief: bool,
     /// The newest reading had no deadline, and none was told before by the same clock.
     deadline_unknown: bool,
@@ -261,7 +261,9 @@ impl Lock {
         };
         news.across_blind = unseen.across_blind;
         if let Some(ended) = &news.ended {
-            self.earlier.over(&ended.hold.held.holders, context.offset, ended.hold.held_ms());
+            let given_back = matches!(ended.reason, End::EndedEarly | End::Replaced);
+            let brief = given_back && ended.hold.held_ms() < BRIEF_MS;
+            self.earlier.over(&ended.hold.held.holders, context.offset, brief);
         }
         self.newest = Ok(());
         self.last = Some(seen);

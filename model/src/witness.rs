@@ -7,7 +7,7 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::earlier::Earlier;
+use crate::earlier::{BRIEF_MS, Earlier};
 use crate::event::Party;
 use crate::evidence::Origin;
 use crate::generation;
@@ -71,7 +71,7 @@ struct Hold {
     offset_before: Option<u64>,
     /// And when the one was surely over that its holder had here before, if any.
     earlier_over: Option<u64>,
-    /// Which lasted for a moment only.
+    /// Which was given back after a moment.
     earlier_brief: bool,
     /// When the deadline was last seen to have moved forward.
     moved: Option<Mono>,
@@ -251,7 +251,9 @@ impl Server {
         let goes_on =
             |old: &Hold| matches!(shown, Shown::Hold(new) if clients_meet(&old.held.holders, &new.held.holders));
         if let Some(over) = self.hold().filter(|old| !goes_on(old)) {
-            earlier.over(&over.held.holders, word.origin.offset, self.seen.sent.since_ms(over.began));
+            let given_back = self.left_ms(over, word.seen.sent).is_none_or(|left_ms| left_ms > 0);
+            let brief = given_back && self.seen.sent.since_ms(over.began) < BRIEF_MS;
+            earlier.over(&over.held.holders, word.origin.offset, brief);
         }
         earlier
     }
