@@ -5,6 +5,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use lockwatch_model::time::{AgentWall, Mono};
 use tokio::time::Instant;
 
+/// Both clocks are read within so many milliseconds,
+const APART_MS: u64 = 1;
+/// unless that fails so often: on such a machine nothing is exact.
+const TRIES: usize = 8;
+
 /// Turns instants of the runtime into the model's: milliseconds since the agent started.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
@@ -26,6 +31,19 @@ impl Clock {
     pub fn instant(self, at: Mono) -> Instant {
         let far = Duration::from_secs(86_400 * 365);
         self.origin + Duration::from_millis(at.0).min(self.origin.elapsed() + far)
+    }
+
+    /// Both clocks at one instant, to tell the one by the other.
+    pub fn both(self) -> (Mono, AgentWall) {
+        let mut pair = (self.now(), self.wall());
+        for _ in 0..TRIES {
+            // A thread that was put aside in between has the wall clock of another instant.
+            if self.now().since_ms(pair.0) <= APART_MS {
+                break;
+            }
+            pair = (self.now(), self.wall());
+        }
+        pair
     }
 
     /// The wall clock, for people to read.

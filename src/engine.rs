@@ -165,7 +165,8 @@ impl Engine {
 
 fn publish(state: &mut State, clock: Clock) -> Published {
     let made = std::time::Instant::now();
-    Published { snapshot: state.snapshot(clock.now()), wall: clock.wall(), made }
+    let (at, wall) = clock.both();
+    Published { snapshot: state.snapshot(at), wall, made }
 }
 
 /// When the next snapshot is due. A snapshot costs time for every task, so changes that come in quick succession share one.
@@ -228,7 +229,19 @@ async fn fault_point() {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::spec::RedisSpec;
+    use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec};
+
+    fn redis() -> RedisSpec {
+        RedisSpec {
+            name: "main".into(),
+            kind: RedisKind::Standalone,
+            addresses: vec!["127.0.0.1:6379".into()],
+            db: 0,
+            interval_ms: 1_000,
+            timeout_ms: 3_000,
+            assume_master: false,
+        }
+    }
 
     /// Starts an engine; gives its inputs, its snapshots and itself.
     fn start() -> (mpsc::Sender<Input>, watch::Receiver<Arc<Published>>, tokio::task::JoinHandle<()>) {
@@ -241,6 +254,26 @@ mod tests {
     async fn next(snapshots: &mut watch::Receiver<Arc<Published>>) {
         let changed = tokio::time::timeout(TICK * 10, snapshots.changed()).await;
         changed.expect("a snapshot a second without any input").unwrap();
+    }
+
+    /// A snapshot of many tasks takes a while. What is shown by the wall clock must not be late by that.
+    #[test]
+    fn the_wall_clock_of_a_snapshot_is_that_of_its_instant() {
+        let task = |at: usize| {
+            let lock = LockSpec::new(format!("lock-{at}").as_bytes(), SchemeKind::Redisson);
+            Arc::new(TaskSpec::new(&format!("task-{at}"), RedisIndex(0), lock))
+        };
+        let spec = WatchSpec { redises: vec![redis()], tasks: (0..50_000).map(task).collect(), ..WatchSpec::default() };
+        let clock = Clock::start();
+        let mut state = State::default();
+        state.step(Mono(0), Input::Config(Arc::new(spec)));
+        let (at, wall) = clock.both();
+        let published = publish(&mut state, clock);
+        let took_ms = clock.now().since_ms(published.snapshot.at);
+        let by_mono_ms = i64::try_from(published.snapshot.at.since_ms(at)).unwrap();
+        let by_wall_ms = published.wall.0 - wall.0;
+        assert!(took_ms >= 20, "it took {took_ms} ms only: nothing is proved");
+        assert!((by_wall_ms - by_mono_ms).abs() <= 4, "{by_wall_ms} ms by the one clock, {by_mono_ms} by the other");
     }
 
     #[tokio::test]
@@ -273,16 +306,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_first_snapshot_has_what_is_configured() {
-        let redis = RedisSpec {
-            name: "main".into(),
-            kind: lockwatch_model::spec::RedisKind::Standalone,
-            addresses: vec!["127.0.0.1:6379".into()],
-            db: 0,
-            interval_ms: 1_000,
-            timeout_ms: 3_000,
-            assume_master: false,
-        };
-        let spec = WatchSpec { redises: vec![redis], ..WatchSpec::default() };
+        let spec = WatchSpec { redises: vec![redis()], ..WatchSpec::default() };
         let (_engine, snapshots) = Engine::new(Clock::start(), spec);
         assert_eq!(snapshots.borrow().snapshot.redises.len(), 1);
     }

@@ -82,7 +82,7 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
     let more = opening.as_ref().map_or(&[][..], |opening| &opening.commands);
     ledger.expect(handshake.len() + more.len());
-    let instants = |opening: &Opening| (opening.clock.now(), opening.clock.wall());
+    let instants = |opening: &Opening| opening.clock.both();
     let sent = opening.as_ref().map(instants);
     let (mut replies, ended) = match timeout(endpoint.timeout, greet(&mut stream, &handshake, more, &ledger)).await {
         Ok(greeted) => greeted,

@@ -61,7 +61,7 @@ pub(in crate::sampler) struct Landing {
 }
 
 async fn ask(connection: Arc<redis::Connection>, commands: Vec<Command>, clock: Clock) -> Landing {
-    let (sent_wall, sent) = (clock.wall(), clock.now());
+    let (sent, sent_wall) = clock.both();
     let replies = connection.exec(&commands).await;
     Landing { sent, sent_wall, received: clock.now(), replies }
 }
