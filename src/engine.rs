@@ -272,7 +272,7 @@ mod tests {
         let took_ms = clock.now().since_ms(published.snapshot.at);
         let by_mono_ms = i64::try_from(published.snapshot.at.since_ms(at)).unwrap();
         let by_wall_ms = published.wall.0 - wall.0;
-        assert!(took_ms >= 20, "it took {took_ms} ms only: nothing is proved");
+        assert!(took_ms > 8, "it took {took_ms} ms only: nothing is proved");
         assert!((by_wall_ms - by_mono_ms).abs() <= 4, "{by_wall_ms} ms by the one clock, {by_mono_ms} by the other");
     }
 
