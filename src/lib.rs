@@ -14,7 +14,6 @@ pub mod discover;
 pub mod engine;
 pub mod exchange;
 pub mod explain;
-pub mod heap;
 pub mod http;
 pub mod lease;
 pub mod man;

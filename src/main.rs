@@ -10,9 +10,14 @@ use lockwatch::http::{self, HttpContext, Limits};
 use lockwatch::output::events::EventLog;
 use lockwatch::output::history::History;
 use lockwatch::record::Recorder;
-use lockwatch::{agent, demo, discover, explain, heap, man, replay, status, telemetry, terminal};
+use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry, terminal};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+
+/// glibc's takes a quarter more of the processor with 10,000 locks, and grew over hours: it keeps what one thread took and another freed.
+/// How it is set up stands in `.cargo/config.toml`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// The configuration or the command line is wrong; clap uses the same.
 const USAGE: u8 = 2;
@@ -69,7 +74,6 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
 }
 
 fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
-    heap::arrange(WORKERS + 1);
     telemetry::start(options.log);
     let config = options.source.load()?;
     for warning in check::warnings(&config) {

@@ -17,6 +17,10 @@ use lockwatch_lab::stack::{self, WorkerArgs};
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 
+/// The agent's: parts of it are measured in here.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Trials of lockwatch with real parts.
 #[derive(Debug, Parser)]
 #[command(name = "lockwatch-lab")]

@@ -246,28 +246,3 @@ fn an_engine_that_stands_still_does_not_look_healthy() {
     wait_until(SOON, "200 again", || status("/metrics") == 200 && status("/-/healthy") == 200);
 }
 
-/// What its threads use often stays with each of them, and large pages go back to the system. Whoever sets one of the variables has
-/// chosen otherwise.
-#[test]
-fn each_thread_has_a_heap_unless_told_otherwise() {
-    let Some(server) = RedisServer::start("agent::each_thread_has_a_heap_unless_told_otherwise") else { return };
-    let none: [(&str, &str); 0] = [];
-    let ours = [("MALLOC_ARENA_MAX", "3"), ("MALLOC_MMAP_THRESHOLD_", "32768")];
-    let one = [("MALLOC_ARENA_MAX", "1")];
-    let large = [("MALLOC_MMAP_THRESHOLD_", "65536")];
-    for (told, expected) in [(&none[..], &ours[..]), (&one, &one), (&large, &large)] {
-        let agent = start_with(&server, |command| {
-            command.env_remove("MALLOC_ARENA_MAX").env_remove("MALLOC_MMAP_THRESHOLD_").envs(told.iter().copied());
-        });
-        let process = std::path::Path::new("/proc").join(agent.process().to_string());
-        let environment = std::fs::read(process.join("environ")).unwrap();
-        let mut set: Vec<String> = environment
-            .split(|byte| *byte == 0)
-            .map(|variable| String::from_utf8_lossy(variable).into_owned())
-            .filter(|variable| variable.starts_with("MALLOC_"))
-            .collect();
-        set.sort();
-        assert_eq!(set, expected.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>());
-        assert_eq!(std::fs::read_to_string(process.join("comm")).unwrap().trim(), "lockwatch");
-    }
-}

@@ -126,6 +126,22 @@ fn bash_completes() {
     assert!(complete(&["lockwatch", "completions", ""]).is_superset(&set(&SHELLS)));
 }
 
+/// What is freed goes back to the system soon, and few threads share few heaps, unless somebody wants it otherwise.
+#[test]
+fn the_allocator_is_set_up() {
+    let set_up = |told: &str| {
+        let told = format!("stats_print:true{told}");
+        let output = program().arg("--version").env("_RJEM_MALLOC_CONF", told).output().unwrap();
+        let text = String::from_utf8(output.stderr).unwrap();
+        ["opt.narenas", "opt.dirty_decay_ms", "opt.muzzy_decay_ms"].map(|option| {
+            let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{option}: "))).expect(option);
+            line.split(' ').next().unwrap().parse::<u32>().unwrap()
+        })
+    };
+    assert_eq!(set_up(""), [2, 1_000, 0]);
+    assert_eq!(set_up(",narenas:7"), [7, 1_000, 0]);
+}
+
 /// A page as a reader sees it, nearly: without roff's escapes.
 fn plain(text: &[u8]) -> String {
     let text = String::from_utf8(text.to_vec()).unwrap();
