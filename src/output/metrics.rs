@@ -4,6 +4,7 @@
 //! gone, vanish by construction, and the order is that of the table and the snapshot. A page of many tasks has millions of series, so
 //! it is written part by part, and the labels that all series of a task begin with are encoded once.
 
+mod form;
 mod part;
 mod table;
 
@@ -60,19 +61,27 @@ fn write_family<'a, T: 'a>(
     reading: &Reading<T>,
     all: impl Iterator<Item = Labelled<'a, T>>,
 ) -> fmt::Result {
-    let (name, kind) = match reading {
-        Reading::Gauge(_) | Reading::Gauges(..) => (metric.name, MetricType::Gauge),
-        Reading::Histogram(_) => (metric.name, MetricType::Histogram),
-        // The encoder adds the suffix to the samples itself.
-        Reading::Counter(_) | Reading::Counters(..) => {
-            (metric.name.strip_suffix("_total").unwrap_or(metric.name), MetricType::Counter)
-        }
-    };
-    let mut family = encoder.encode_descriptor(name, metric.help, None, kind)?;
+    let mut family = describe(encoder, metric, reading)?;
     for item in all {
         write_series(&mut family, reading, &item)?;
     }
     Ok(())
+}
+
+fn describe<'a, T>(
+    encoder: &'a mut DescriptorEncoder<'_>,
+    metric: &'a Metric,
+    reading: &Reading<T>,
+) -> Result<MetricEncoder<'a>, fmt::Error> {
+    let (name, kind) = match reading {
+        Reading::Gauge(_) | Reading::GaugePer(_) | Reading::Gauges(..) => (metric.name, MetricType::Gauge),
+        Reading::Histogram(..) => (metric.name, MetricType::Histogram),
+        // The encoder adds the suffix to the samples itself.
+        Reading::Counter(_) | Reading::CounterPer(_) | Reading::Counters(..) => {
+            (metric.name.strip_suffix("_total").unwrap_or(metric.name), MetricType::Counter)
+        }
+    };
+    encoder.encode_descriptor(name, metric.help, None, kind)
 }
 
 fn write_series<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, item: &Labelled<'_, T>) -> fmt::Result {
@@ -86,7 +95,13 @@ fn write_series<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, item: &
             Some(number) => write_counter(family, &Labels { base, further: &[] }, number),
             None => Ok(()),
         },
-        Reading::Histogram(get) => write_histogram(family, &Labels { base, further: &[] }, get(item.of)),
+        Reading::Histogram(_, get) => write_histogram(family, &Labels { base, further: &[] }, get(item.of)),
+        Reading::GaugePer(per) => per.all().enumerate().try_for_each(|(at, further)| {
+            write_gauge(family, &Labels { base, further: &[further] }, (per.get)(item.of, at))
+        }),
+        Reading::CounterPer(per) => per.all().enumerate().try_for_each(|(at, further)| {
+            write_counter(family, &Labels { base, further: &[further] }, (per.get)(item.of, at))
+        }),
         Reading::Gauges(_, each) => {
             let mut result = Ok(());
             each(item.of, &mut |further, number| {
@@ -196,12 +211,22 @@ impl EncodeGaugeValue for Number {
 
 impl EncodeCounterValue for Number {
     fn encode(&self, encoder: &mut CounterValueEncoder) -> fmt::Result {
-        match *self {
+        match self.never_negative() {
             Number::Count(count) => EncodeCounterValue::encode(&count, encoder),
-            Number::Ms(ms) => EncodeCounterValue::encode(&seconds(ms), encoder),
-            // A counter never goes below 0.
             Number::Signed(number) => EncodeCounterValue::encode(&number.unsigned_abs(), encoder),
-            Number::SignedMs(ms) => EncodeCounterValue::encode(&seconds(ms.unsigned_abs()), encoder),
+            Number::Ms(ms) => EncodeCounterValue::encode(&seconds(ms), encoder),
+            Number::SignedMs(ms) => EncodeCounterValue::encode(&signed_seconds(ms), encoder),
+        }
+    }
+}
+
+impl Number {
+    /// What a counter shows of it: it never goes below 0.
+    fn never_negative(self) -> Number {
+        match self {
+            Number::Signed(number) => Number::Count(number.unsigned_abs()),
+            Number::SignedMs(ms) => Number::Ms(ms.unsigned_abs()),
+            Number::Count(_) | Number::Ms(_) => self,
         }
     }
 }
@@ -211,7 +236,11 @@ impl<T> Reading<T> {
     fn is_absent(&self, of: &T) -> bool {
         match self {
             Reading::Gauge(get) | Reading::Counter(get) => get(of).is_none(),
-            Reading::Histogram(_) | Reading::Gauges(..) | Reading::Counters(..) => false,
+            Reading::Histogram(..)
+            | Reading::GaugePer(_)
+            | Reading::CounterPer(_)
+            | Reading::Gauges(..)
+            | Reading::Counters(..) => false,
         }
     }
 }

@@ -11,6 +11,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabel as _, EncodeLab
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::form::{FORMS, Form};
 use super::table::{Metric, Source, TABLE};
 use super::{Agent, Bases, Labelled, write_family};
 use crate::output::identity::escape;
@@ -41,6 +42,7 @@ struct Content {
 #[derive(Clone, Debug)]
 struct Part {
     metric: &'static Metric,
+    form: Option<&'static Form>,
     positions: Range<usize>,
 }
 
@@ -62,7 +64,8 @@ impl Page {
         })?;
         let agent = Agent { reload, process: Process::read() };
         let counts = (published.snapshot.redises.len(), published.snapshot.tasks.len());
-        let parts = TABLE.iter().flat_map(|metric| parts(metric, counts)).collect();
+        let parts = TABLE.iter().zip(FORMS.iter()).flat_map(|(metric, form)| parts(metric, form.as_ref(), counts));
+        let parts = parts.collect();
         Ok(Page { content: Arc::new(Content { published, agent, redises, tasks }), parts })
     }
 
@@ -75,14 +78,23 @@ impl Page {
     /// Writes the part of this number, from 0; perhaps there is nothing in it.
     ///
     /// # Errors
-    /// Those of `out`.
-    pub fn write(&self, part: usize, format: Format, out: &mut impl fmt::Write) -> fmt::Result {
-        let Some(Part { metric, positions }) = self.parts.get(part) else {
+    /// None that is known; the encoder's interface has one.
+    pub fn write(&self, part: usize, format: Format, out: &mut String) -> fmt::Result {
+        let Some(Part { metric, form, positions }) = self.parts.get(part) else {
             return match format {
                 Format::OpenMetrics if part == self.parts.len() => encode_eof(out),
                 Format::OpenMetrics | Format::Classic => Ok(()),
             };
         };
+        if let (Some(form), Source::Task(reading)) = (form, &metric.source) {
+            if positions.start == 0 {
+                out.push_str(form.describe(format));
+            }
+            let Content { published, tasks, .. } = &*self.content;
+            some(positions, &published.snapshot.tasks, tasks)
+                .for_each(|task| form.stamp(reading, task.labels, task.of, out));
+            return Ok(());
+        }
         let description = if positions.start == 0 { Description::Of(format) } else { Description::Left };
         let mut registry = Registry::default();
         let series = Series { content: Arc::clone(&self.content), metric, positions: positions.clone() };
@@ -95,14 +107,22 @@ fn escaped(name: &str) -> Cow<'_, str> {
     escape(name.as_bytes())
 }
 
-fn parts(metric: &'static Metric, (redises, tasks): (usize, usize)) -> impl Iterator<Item = Part> {
+fn parts(
+    metric: &'static Metric,
+    form: Option<&'static Form>,
+    (redises, tasks): (usize, usize),
+) -> impl Iterator<Item = Part> {
     let count = match metric.source {
         Source::Agent(_) => 1,
         Source::Redis(_) => redises,
         Source::Task(_) => tasks,
     };
     // Also a metric of nobody has a description.
-    (0..count.max(1)).step_by(PART_TASKS).map(move |start| Part { metric, positions: start..start + PART_TASKS })
+    (0..count.max(1)).step_by(PART_TASKS).map(move |start| Part {
+        metric,
+        form,
+        positions: start..start + PART_TASKS,
+    })
 }
 
 /// The series of a part.
@@ -123,22 +143,25 @@ impl Collector for Series {
                 write_family(&mut encoder, self.metric, reading, all.into_iter())
             }
             Source::Redis(reading) => {
-                let all = self.some(&published.snapshot.redises, redises);
+                let all = some(&self.positions, &published.snapshot.redises, redises);
                 write_family(&mut encoder, self.metric, reading, all)
             }
             Source::Task(reading) => {
-                let all = self.some(&published.snapshot.tasks, tasks);
+                let all = some(&self.positions, &published.snapshot.tasks, tasks);
                 write_family(&mut encoder, self.metric, reading, all)
             }
         }
     }
 }
 
-impl Series {
-    fn some<'a, T>(&self, all: &'a [Arc<T>], bases: &'a Bases) -> impl Iterator<Item = Labelled<'a, T>> {
-        let end = self.positions.end.min(all.len());
-        (self.positions.start..end).filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
-    }
+/// Those at some positions, with their labels.
+fn some<'a, T>(
+    positions: &Range<usize>,
+    all: &'a [Arc<T>],
+    bases: &'a Bases,
+) -> impl Iterator<Item = Labelled<'a, T>> {
+    let end = positions.end.min(all.len());
+    (positions.start..end).filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
 }
 
 /// Takes what the encoder writes of a part, and hands it on with the description that the format wants.
@@ -185,7 +208,7 @@ impl<W: fmt::Write> Described<'_, W> {
 }
 
 /// The description of a metric in classic text: a counter is described under the name of its samples.
-fn write_classic(open_metrics: &str, out: &mut impl fmt::Write) -> fmt::Result {
+pub(super) fn write_classic(open_metrics: &str, out: &mut impl fmt::Write) -> fmt::Result {
     let suffix = if open_metrics.ends_with(" counter\n") { "_total" } else { "" };
     for line in open_metrics.split_inclusive('\n') {
         let mut words = line.splitn(4, ' ');

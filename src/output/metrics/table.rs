@@ -6,7 +6,9 @@ use lockwatch_model::event::{End, Fate, SplitKind};
 use lockwatch_model::histogram::Histogram;
 use lockwatch_model::input::{Role, WakeUpState};
 use lockwatch_model::reading::Unknown;
-use lockwatch_model::snapshot::{HoldView, NodeView, RedisView, TaskView};
+use lockwatch_model::snapshot::{
+    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView, SAMPLE_BOUNDS_MS, TaskView,
+};
 use lockwatch_model::spec::RedisKind;
 use lockwatch_model::time::ServerTime;
 use lockwatch_model::verdict::{Verdict, Wanted};
@@ -42,12 +44,34 @@ pub(super) enum Reading<T> {
     Gauge(fn(&T) -> Option<Number>),
     /// A counter; `None`: no series.
     Counter(fn(&T) -> Option<Number>),
-    /// A histogram of durations.
-    Histogram(fn(&T) -> &Histogram),
+    /// A histogram of durations with these bounds, in milliseconds.
+    Histogram(&'static [u64; Histogram::BUCKETS], fn(&T) -> &Histogram),
+    /// A gauge for each value of a label.
+    GaugePer(Per<T>),
+    /// A counter for each value of a label.
+    CounterPer(Per<T>),
     /// Any number of gauges that differ in the labels named.
     Gauges(&'static [&'static str], Each<T>),
     /// Any number of counters that differ in the labels named.
     Counters(&'static [&'static str], Each<T>),
+}
+
+/// Series that differ in one label, whose values are known beforehand.
+#[derive(Debug)]
+pub(super) struct Per<T> {
+    pub(super) label: &'static [&'static str; 1],
+    /// Its values, from number 0 on.
+    pub(super) value: fn(usize) -> Option<&'static str>,
+    /// The figure for the value of this number.
+    pub(super) get: fn(&T, usize) -> Number,
+}
+
+impl<T> Per<T> {
+    /// The label with each of its values.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        let [label] = *self.label;
+        (0..).map_while(self.value).map(move |value| (label, value))
+    }
 }
 
 /// Hands each series of a `T` to the emitter.
@@ -90,8 +114,13 @@ const fn total(name: &'static str, help: &'static str, get: fn(&TaskView) -> Opt
     Metric { name, help, source: Source::Task(Reading::Counter(get)) }
 }
 
-const fn histogram(name: &'static str, help: &'static str, get: fn(&TaskView) -> &Histogram) -> Metric {
-    Metric { name, help, source: Source::Task(Reading::Histogram(get)) }
+const fn histogram(
+    name: &'static str,
+    help: &'static str,
+    bounds_ms: &'static [u64; Histogram::BUCKETS],
+    get: fn(&TaskView) -> &Histogram,
+) -> Metric {
+    Metric { name, help, source: Source::Task(Reading::Histogram(bounds_ms, get)) }
 }
 
 const fn each(name: &'static str, help: &'static str, reading: Reading<TaskView>) -> Metric {
@@ -216,7 +245,7 @@ pub static TABLE: &[Metric] = &[
     Metric {
         name: "lockwatch_redis_sample_duration_seconds",
         help: "Round trips of batches.",
-        source: Source::Redis(Reading::Histogram(|r| &r.totals.sample_duration)),
+        source: Source::Redis(Reading::Histogram(&SAMPLE_BOUNDS_MS, |r| &r.totals.sample_duration)),
     },
     Metric {
         name: "lockwatch_redis_errors_total",
@@ -244,10 +273,10 @@ pub static TABLE: &[Metric] = &[
     },
 
     each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels for rules to join.", Reading::Gauges(&["key", "scheme", "(the configured labels)"], info_labels)),
-    each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, not for rules.", Reading::Gauges(&["state"], |t, emit| {
-        for verdict in Verdict::ALL {
-            emit(&[("state", verdict.name())], flag(t.verdict == verdict));
-        }
+    each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, not for rules.", Reading::GaugePer(Per {
+        label: &["state"],
+        value: |at| Verdict::ALL.get(at).copied().map(Verdict::name),
+        get: |t, at| flag(Verdict::ALL.get(at) == Some(&t.verdict)),
     })),
     task("lockwatch_task_wanted", "1 if any user wants the task to run, 0 if none does; absent when unknown or when no switches are configured.", |t| match t.wanted {
         Wanted::Yes => Some(Count(1)),
@@ -281,14 +310,14 @@ pub static TABLE: &[Metric] = &[
     total("lockwatch_task_outage_time_seconds_total", "What expired holds cost: from the holder's last sign of life to the take-over.", |t| Some(Ms(t.totals.outage_ms))),
     total("lockwatch_task_split_time_seconds_total", "Time with evidence of two holders.", |t| Some(Ms(t.totals.split_ms))),
     total("lockwatch_task_blind_time_seconds_total", "Time without a trustworthy reading of what matters.", |t| Some(Ms(t.totals.blind_ms))),
-    each("lockwatch_task_splits_total", "Times that evidence of two holders appeared, by kind.", Reading::Counters(&["kind"], |t, emit| {
-        for (kind, count) in SplitKind::ALL.into_iter().zip(t.totals.splits) {
-            emit(&[("kind", kind.name())], Count(count));
-        }
+    each("lockwatch_task_splits_total", "Times that evidence of two holders appeared, by kind.", Reading::CounterPer(Per {
+        label: &["kind"],
+        value: |at| SplitKind::ALL.get(at).copied().map(SplitKind::name),
+        get: |t, at| Count(t.totals.splits.get(at).copied().unwrap_or(0)),
     })),
     total("lockwatch_task_phantom_holds_total", "Holds too short to end a gap.", |t| Some(Count(t.totals.phantom_holds))),
-    histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release to a hold that settled.", |t| &t.totals.handovers),
-    histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of a holder that expired to the take-over.", |t| &t.totals.outages),
+    histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release to a hold that settled.", &HANDOVER_BOUNDS_MS, |t| &t.totals.handovers),
+    histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of a holder that expired to the take-over.", &OUTAGE_BOUNDS_MS, |t| &t.totals.outages),
     task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, server's clock.", |t| t.progress_moved.map(instant)),
 
     task("lockwatch_lock_held", "1 if the newest reading says held, 0 if free; absent when unknown.", |t| t.held.map(flag)),
@@ -304,17 +333,17 @@ pub static TABLE: &[Metric] = &[
     task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or learned.", |t| t.lease_ms.map(Ms)),
     task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the library's rule, or learned.", |t| t.renewal_period_ms.map(Ms)),
     task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when not held.", |t| hold(t)?.persistent.map(flag)),
-    histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals landed.", |t| &t.totals.renewal_latency),
+    histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals landed.", &RENEWAL_LATENCY_BOUNDS_MS, |t| &t.totals.renewal_latency),
     task("lockwatch_lock_last_renewal_latency_seconds", "How late the newest renewal of the present hold landed.", |t| hold(t)?.last_renewal_latency_ms.map(Ms)),
     task("lockwatch_lock_last_renewal_margin_seconds", "TTL that was left when the newest renewal of the present hold landed.", |t| hold(t)?.last_renewal_margin_ms.map(Ms)),
     task("lockwatch_lock_renewal_overdue_seconds", "How late the next renewal is by now; 0 when it is not, absent when unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.renewal_overdue_ms))),
     total("lockwatch_lock_renewals_total", "Renewals.", |t| Some(Count(t.totals.renewals))),
     total("lockwatch_lock_shortened_total", "Times a deadline moved back while the holder stayed.", |t| Some(Count(t.totals.shortened))),
     total("lockwatch_lock_acquisitions_total", "Times somebody got the lock.", |t| Some(Count(t.totals.acquisitions))),
-    each("lockwatch_lock_ends_total", "Ends of holds, by reason.", Reading::Counters(&["reason"], |t, emit| {
-        for (end, count) in End::ALL.into_iter().zip(t.totals.ends) {
-            emit(&[("reason", end.name())], Count(count));
-        }
+    each("lockwatch_lock_ends_total", "Ends of holds, by reason.", Reading::CounterPer(Per {
+        label: &["reason"],
+        value: |at| End::ALL.get(at).copied().map(End::name),
+        get: |t, at| Count(t.totals.ends.get(at).copied().unwrap_or(0)),
     })),
     total("lockwatch_lock_lost_total", "Holds that were lost although the holder lived: gone with the server's data, or expired while the holder's claim or progress went on.", |t| Some(Count(t.totals.holds_lost))),
     total("lockwatch_lock_token_resets_total", "Times the fencing token went backwards.", |t| Some(Count(t.totals.token_resets))),
@@ -352,16 +381,17 @@ impl Metric {
 impl<T> Reading<T> {
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Reading::Gauge(_) | Reading::Gauges(..) => "gauge",
-            Reading::Counter(_) | Reading::Counters(..) => "counter",
-            Reading::Histogram(_) => "histogram",
+            Reading::Gauge(_) | Reading::GaugePer(_) | Reading::Gauges(..) => "gauge",
+            Reading::Counter(_) | Reading::CounterPer(_) | Reading::Counters(..) => "counter",
+            Reading::Histogram(..) => "histogram",
         }
     }
 
     fn labels(&self) -> &'static [&'static str] {
         match self {
             Reading::Gauges(labels, _) | Reading::Counters(labels, _) => labels,
-            Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(_) => &[],
+            Reading::GaugePer(per) | Reading::CounterPer(per) => per.label,
+            Reading::Gauge(_) | Reading::Counter(_) | Reading::Histogram(..) => &[],
         }
     }
 }
