@@ -23,6 +23,7 @@ use core::ops::Range;
 use self::entry::{Apart, Entry, deadline_read};
 pub use self::hints::Hinted;
 use self::hints::Hints;
+pub use self::routine::Expected;
 use crate::reading::{SwitchesReading, TaskReading};
 use crate::spec::{TaskIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};
@@ -304,11 +305,10 @@ impl Schedule {
         self.plan_extra(position, at);
     }
 
-    /// A key of `task` may have changed: it is due at once, or as soon as the budget of hints allows, or a moment later if a
-    /// renewal is expected (`schedule/routine.rs`). A hint is no evidence of anything.
+    /// A key of `task` may have changed: it is due at once, or as soon as the budget of hints allows. A hint is no evidence of anything.
     pub fn hint(&mut self, task: TaskIndex, now: Mono) -> Hinted {
         match self.position(task) {
-            Some(position) => self.hint_at(position, |entry| entry.next_own_hint(now)),
+            Some(position) => self.hint_at(position, now),
             None => Hinted::Foreign,
         }
     }
@@ -316,21 +316,26 @@ impl Schedule {
     /// Any key may have changed.
     pub fn hint_all(&mut self, now: Mono) {
         for position in 0..self.entries.len() {
-            self.hint_at(position, |entry| entry.next_hint(now));
+            self.hint_at(position, now);
         }
     }
 
-    fn hint_at(&mut self, position: usize, at: impl Fn(&Entry) -> Mono) -> Hinted {
+    fn hint_at(&mut self, position: usize, now: Mono) -> Hinted {
         let Some(entry) = self.entries.get_mut(position) else { return Hinted::Foreign };
         if entry.hint_at.is_some() || entry.apart.is_some() {
             return Hinted::Coalesced;
         }
-        let at = at(entry);
+        let at = entry.next_hint(now);
         entry.hint_at = Some(at);
         if !entry.reading {
             self.hints.insert(at, position);
         }
         Hinted::Planned
+    }
+
+    /// When the lock of `task` is renewed, if that is at an even pace: a change that is told of then may be followed a moment later.
+    pub fn expected(&self, task: TaskIndex) -> Option<Expected> {
+        self.entries.get(self.position(task)?)?.routine.expected()
     }
 
     /// `batch` is over, and there is no reason to hurry.

@@ -239,7 +239,8 @@ impl Node {
             Some(_) => {
                 let hinted = self.may_follow_hints().then(|| self.schedule.next_hinted()).flatten();
                 let pulse = self.pulses().then_some(self.pulse_at);
-                self.schedule.next_wake().into_iter().chain(hinted).chain(pulse).min()
+                let news = self.wake_ups.next_news();
+                self.schedule.next_wake().into_iter().chain(hinted).chain(pulse).chain(news).min()
             }
             None => self.schedule.next_tick().into_iter().chain(self.link.next_dial()).min(),
         }

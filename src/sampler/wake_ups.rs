@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lockwatch_model::input::{NodeNewsKind, WakeUpState};
-use lockwatch_model::schedule::Hinted;
+use lockwatch_model::schedule::{Expected, Hinted};
+use lockwatch_model::spec::TaskIndex;
 use lockwatch_model::time::Mono;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
@@ -71,6 +72,13 @@ impl WakeUps {
         }
     }
 
+    /// The locks of some tasks are renewed then: a change that is told of at such an instant is no reason to hurry.
+    pub(super) fn expect(&self, renewals: impl Iterator<Item = (TaskIndex, Option<Expected>)>) {
+        if let Some(listening) = &self.listening {
+            listening.inbox.expect(renewals);
+        }
+    }
+
     /// Waits for hints, or for another state.
     pub(super) fn poll_hints(&mut self, context: &mut Context<'_>) -> Poll<Hints> {
         let Some(listening) = &mut self.listening else { return Poll::Pending };
@@ -94,13 +102,21 @@ impl WakeUps {
         }
     }
 
+    /// When the engine is to be told what was counted.
+    pub(super) fn next_news(&self) -> Option<Mono> {
+        (self.listening.is_some() && self.has_counted()).then(|| self.told_at.plus_ms(NEWS_EVERY_MS))
+    }
+
+    fn has_counted(&self) -> bool {
+        lockwatch_model::input::WakeUps { state: self.news.state, ..Default::default() } != self.news
+    }
+
     /// What the engine is to be told now: at once of another state, now and then of what was counted.
     pub(super) fn take_news(&mut self, now: Mono) -> Option<NodeNewsKind> {
         let state = self.listening.is_some().then_some(self.news.state);
+        let is_due = self.has_counted() && now.since_ms(self.told_at) >= NEWS_EVERY_MS;
         let news = std::mem::take(&mut self.news);
         self.news.state = news.state;
-        let counted = lockwatch_model::input::WakeUps { state: news.state, ..Default::default() } != news;
-        let is_due = counted && now.since_ms(self.told_at) >= NEWS_EVERY_MS;
         match state {
             Some(_) if state != self.is_told || is_due => {
                 (self.is_told, self.told_at) = (state, now);

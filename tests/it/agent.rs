@@ -245,4 +245,3 @@ fn an_engine_that_stands_still_does_not_look_healthy() {
     std::fs::remove_file(&stall).unwrap();
     wait_until(SOON, "200 again", || status("/metrics") == 200 && status("/-/healthy") == 200);
 }
-

@@ -152,13 +152,7 @@ impl Entry {
         }
     }
 
-    /// When a hint that comes at `now` may be followed, if it is about its own keys: what is expected can wait.
-    pub(super) fn next_own_hint(&self, now: Mono) -> Mono {
-        let at = self.next_hint(now);
-        self.routine.told(now).map_or(at, |gathered| gathered.max(at))
-    }
-
-    /// When any other may be.
+    /// When a hint that comes at `now` may be followed.
     pub(super) fn next_hint(&self, now: Mono) -> Mono {
         self.hints.ready_at(1, HINTS_PER_S, now)
     }

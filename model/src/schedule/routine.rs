@@ -1,13 +1,14 @@
-//! Which hints about a lock are routine: those that come when its holder renews its lease again, as it has been doing at an even
-//! pace. Nothing of interest is behind nearly all of them, and where there are many locks nearly all hints are such.
+//! Which changes of a lock are routine: those that come when its holder renews its lease again, as it has been doing at an even
+//! pace. Nothing of interest is behind nearly all of them, and where there are many locks nearly all changes are such.
 //!
-//! What is expected may be wrong, and nothing is concluded from it: such a hint only waits a moment, so that many share a batch.
+//! What is expected may be wrong, and nothing is concluded from it: whoever is told of such a change may wait a moment, so that many
+//! are followed together.
+
+use core::num::NonZeroU64;
 
 use crate::reading::{Deadline, LockReading};
 use crate::time::{Mono, ServerTime};
 
-/// Routine hints are followed together, at multiples of this.
-const GATHER_MS: u64 = 250;
 /// Whoever renews more often than this is not waited for.
 const PERIOD_MIN_MS: u64 = 1_000;
 /// A pace is even if periods differ by no more than one part in so many, within these bounds. The more is allowed, the more changes are
@@ -29,17 +30,32 @@ pub(super) struct Routine {
     renewed_at: Mono,
 }
 
-impl Routine {
-    /// It is told at `now` that something changed. Gives when to look at it, if that can wait.
-    pub(super) fn told(&self, now: Mono) -> Option<Mono> {
-        self.expects(now).then(|| Mono((now.0 / GATHER_MS + 1) * GATHER_MS))
+/// When a lock is renewed, by the pace so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    renewed_at: Mono,
+    period_ms: NonZeroU64,
+}
+
+impl Expected {
+    /// Each `period_ms`, and so at `renewed_at`.
+    pub fn new(renewed_at: Mono, period_ms: NonZeroU64) -> Expected {
+        Expected { renewed_at, period_ms }
     }
 
     /// Whether a renewal is expected about `now`. One that was not told of is no reason not to expect the next.
-    fn expects(&self, now: Mono) -> bool {
+    pub fn is_about(self, now: Mono) -> bool {
         let since_ms = now.since_ms(self.renewed_at);
-        let uneven_ms = uneven_ms(self.period_ms);
-        self.is_even && since_ms > uneven_ms && (since_ms + uneven_ms) % self.period_ms <= 2 * uneven_ms
+        let uneven_ms = uneven_ms(self.period_ms.get());
+        since_ms > uneven_ms && (since_ms + uneven_ms) % self.period_ms <= 2 * uneven_ms
+    }
+}
+
+impl Routine {
+    /// When the lock is renewed, if that is at an even pace.
+    pub(super) fn expected(&self) -> Option<Expected> {
+        let period_ms = NonZeroU64::new(self.period_ms).filter(|_| self.is_even)?;
+        Some(Expected::new(self.renewed_at, period_ms))
     }
 
     /// Takes in what was read of the lock: asked at `sent`, when the server's clock stood at `server`.

@@ -118,11 +118,7 @@ fn parts(
         Source::Task(_) => tasks,
     };
     // Also a metric of nobody has a description.
-    (0..count.max(1)).step_by(PART_TASKS).map(move |start| Part {
-        metric,
-        form,
-        positions: start..start + PART_TASKS,
-    })
+    (0..count.max(1)).step_by(PART_TASKS).map(move |start| Part { metric, form, positions: start..start + PART_TASKS })
 }
 
 /// The series of a part.
@@ -155,11 +151,7 @@ impl Collector for Series {
 }
 
 /// Those at some positions, with their labels.
-fn some<'a, T>(
-    positions: &Range<usize>,
-    all: &'a [Arc<T>],
-    bases: &'a Bases,
-) -> impl Iterator<Item = Labelled<'a, T>> {
+fn some<'a, T>(positions: &Range<usize>, all: &'a [Arc<T>], bases: &'a Bases) -> impl Iterator<Item = Labelled<'a, T>> {
     let end = positions.end.min(all.len());
     (positions.start..end).filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
 }

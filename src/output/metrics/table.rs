@@ -7,7 +7,8 @@ use lockwatch_model::histogram::Histogram;
 use lockwatch_model::input::{Role, WakeUpState};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{
-    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView, SAMPLE_BOUNDS_MS, TaskView,
+    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView, SAMPLE_BOUNDS_MS,
+    TaskView,
 };
 use lockwatch_model::spec::RedisKind;
 use lockwatch_model::time::ServerTime;

@@ -50,6 +50,11 @@ impl Filter {
         Some(*task)
     }
 
+    /// Where a task is.
+    pub(super) fn position(&self, task: TaskIndex) -> Option<usize> {
+        self.tasks.binary_search_by_key(&task, |(index, _)| *index).ok()
+    }
+
     /// The positions of the tasks that `key` concerns.
     pub(super) fn concerned(&self, key: &[u8]) -> impl Iterator<Item = u32> {
         let hash = self.hasher.hash_one::<&[u8]>(key);

@@ -1,11 +1,16 @@
 //! Between who listens and who reads: the tasks that are concerned, each once. It cannot grow beyond them, however often and
 //! however fast a server tells of changes, and whoever listens never waits for who reads.
+//!
+//! Where there are many locks, nearly all changes are renewals, and to wake who reads costs more than to read. So who reads says here
+//! when renewals are expected, and is not woken for each of those.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use lockwatch_model::input::WakeUpState;
+use lockwatch_model::schedule::Expected;
 use lockwatch_model::spec::TaskIndex;
+use lockwatch_model::time::Mono;
 use tokio::sync::mpsc;
 
 use super::Filter;
@@ -39,6 +44,10 @@ struct Contents {
     marked: Vec<u32>,
     /// A bit for each task: whether it is marked.
     marks: Vec<u64>,
+    /// For each task: when its lock is renewed.
+    expected: Vec<Option<Expected>>,
+    /// Something was marked that whoever reads was not woken for.
+    waits: bool,
     all: bool,
     state: WakeUpState,
     connects: u64,
@@ -66,6 +75,8 @@ impl Inbox {
             filter: Arc::clone(filter),
             marked: Vec::new(),
             marks: marks(filter),
+            expected: vec![None; filter.len()],
+            waits: false,
             all: false,
             state: WakeUpState::Connecting,
             connects: 0,
@@ -81,6 +92,7 @@ impl Inbox {
             contents.filter = Arc::clone(filter);
             contents.marked.clear();
             contents.marks = marks(filter);
+            contents.expected = vec![None; filter.len()];
             contents.all = true;
         });
     }
@@ -96,16 +108,50 @@ impl Inbox {
         });
     }
 
-    /// Takes in what came at once, through `keys`: it is handed a function to call with each key, or with none for all of
-    /// them.
-    pub(super) fn mark<R>(&self, keys: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> R) -> R {
-        self.change(|contents| keys(&mut |key| contents.mark(key)))
+    /// Takes in what came at `now`, through `keys`: it is handed a function to call with each key, or with none for all of
+    /// them. Whoever reads is woken unless all of that was expected, or concerns nobody.
+    pub(super) fn mark<R>(&self, now: Mono, keys: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> R) -> R {
+        let mut contents = self.contents();
+        let (mut is_told, mut is_expected) = (false, true);
+        let result = keys(&mut |key| {
+            is_told = true;
+            is_expected &= contents.mark(key, now);
+        });
+        contents.waits |= is_told && is_expected;
+        drop(contents);
+        if !is_expected {
+            self.wake();
+        }
+        result
+    }
+
+    /// Whether something waits for [`Inbox::wake`].
+    pub(super) fn waits(&self) -> bool {
+        self.contents().waits
+    }
+
+    /// Wakes who reads.
+    pub(super) fn wake(&self) {
+        // Where there is a signal already, it is for this as well.
+        let _already = self.wake.try_send(());
+    }
+
+    /// Takes in when the locks of some tasks are renewed.
+    pub(super) fn expect(&self, renewals: impl Iterator<Item = (TaskIndex, Option<Expected>)>) {
+        let mut contents = self.contents();
+        for (task, renewal) in renewals {
+            let position = contents.filter.position(task);
+            if let Some(expected) = position.and_then(|position| contents.expected.get_mut(position)) {
+                *expected = renewal;
+            }
+        }
     }
 
     /// Takes everything out.
     pub(super) fn take(&self) -> Hints {
-        let mut contents = self.contents.lock().unwrap_or_else(PoisonError::into_inner);
-        let Contents { filter, marked, marks, all, state, connects, coalesced, foreign } = &mut *contents;
+        let mut contents = self.contents();
+        let Contents { filter, marked, marks, waits, all, state, connects, coalesced, foreign, .. } = &mut *contents;
+        *waits = false;
         for position in marked.iter() {
             if let Some(bits) = marks.get_mut(word(*position)) {
                 *bits = 0;
@@ -121,24 +167,30 @@ impl Inbox {
         }
     }
 
-    fn change<R>(&self, change: impl FnOnce(&mut Contents) -> R) -> R {
-        let result = change(&mut self.contents.lock().unwrap_or_else(PoisonError::into_inner));
-        // Where there is a signal already, it is for this as well.
-        let _already = self.wake.try_send(());
-        result
+    fn change(&self, change: impl FnOnce(&mut Contents)) {
+        change(&mut self.contents());
+        self.wake();
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Contents {
-    fn mark(&mut self, key: Option<&[u8]>) {
+    /// Says whether that can wait.
+    fn mark(&mut self, key: Option<&[u8]>, now: Mono) -> bool {
         let Some(key) = key else {
             self.all = true;
-            return;
+            return false;
         };
-        let mut is_foreign = true;
+        let (mut is_foreign, mut is_expected) = (true, true);
         for position in self.filter.concerned(key) {
             is_foreign = false;
             let Some(bits) = self.marks.get_mut(word(position)) else { continue };
+            let renewal =
+                usize::try_from(position).ok().and_then(|position| self.expected.get(position).copied().flatten());
+            is_expected &= renewal.is_some_and(|renewal| renewal.is_about(now));
             let bit = 1 << (position % u64::BITS);
             if *bits & bit == 0 {
                 *bits |= bit;
@@ -148,6 +200,7 @@ impl Contents {
             }
         }
         self.foreign += u64::from(is_foreign);
+        is_expected
     }
 }
 
@@ -176,7 +229,7 @@ mod tests {
     }
 
     fn mark(inbox: &Inbox, keys: &[&str]) {
-        inbox.mark(|mark| keys.iter().for_each(|key| mark(Some(key.as_bytes()))));
+        inbox.mark(Mono(0), |mark| keys.iter().for_each(|key| mark(Some(key.as_bytes()))));
     }
 
     fn tasks(hints: &Hints) -> Vec<u32> {
@@ -196,6 +249,41 @@ mod tests {
         assert_eq!((tasks(&hints), hints.coalesced, hints.foreign), (vec![], 0, 0));
         mark(&inbox, &["lock:199"]);
         assert_eq!(tasks(&inbox.take()), [199]);
+    }
+
+    fn is_woken(signal: &mut Signal) -> bool {
+        signal.poll(&mut Context::from_waker(std::task::Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn whoever_reads_is_not_woken_for_what_was_expected() {
+        let (inbox, mut signal) = Inbox::new(&filter(3));
+        let renewal = Expected::new(Mono(1_000), std::num::NonZeroU64::new(10_000).unwrap());
+        inbox.expect([(TaskIndex(1), Some(renewal)), (TaskIndex(7), Some(renewal))].into_iter());
+        let mut told = |now: u64, keys: &[&str]| {
+            inbox.mark(Mono(now), |mark| keys.iter().for_each(|key| mark(Some(key.as_bytes()))));
+            let (woken, waits) = (is_woken(&mut signal), inbox.waits());
+            (woken, waits, tasks(&inbox.take()))
+        };
+        assert_eq!(told(11_001, &["lock:1"]), (false, true, vec![1]));
+        assert_eq!(told(11_001, &[]), (false, false, vec![]), "a sign of life");
+        assert_eq!(told(11_001, &["foreign"]), (false, true, vec![]), "to be counted");
+        assert_eq!(told(21_001, &["lock:1", "lock:2"]), (true, false, vec![1, 2]), "of the other, none is expected");
+        assert_eq!(told(25_001, &["lock:1"]), (true, false, vec![1]), "not now");
+        assert_eq!(told(31_001, &["users"]), (true, false, vec![0, 1, 2]), "the switches of all");
+        inbox.expect([(TaskIndex(1), None)].into_iter());
+        assert_eq!(told(41_001, &["lock:1"]), (true, false, vec![1]), "not any more");
+    }
+
+    #[test]
+    fn other_tasks_have_other_renewals() {
+        let (inbox, mut signal) = Inbox::new(&filter(3));
+        let renewal = Expected::new(Mono(1_000), std::num::NonZeroU64::new(10_000).unwrap());
+        inbox.expect([(TaskIndex(1), Some(renewal))].into_iter());
+        inbox.refilter(&filter(2));
+        assert!(is_woken(&mut signal));
+        inbox.mark(Mono(11_001), |mark| mark(Some(b"lock:1")));
+        assert!(is_woken(&mut signal));
     }
 
     #[test]
@@ -222,12 +310,11 @@ mod tests {
     async fn whoever_waits_is_told_once_for_many() {
         let (inbox, mut signal) = Inbox::new(&filter(3));
         mark(&inbox, &["lock:1"]);
-        inbox.mark(|mark| mark(None));
+        inbox.mark(Mono(0), |mark| mark(None));
         inbox.stands(WakeUpState::On);
         std::future::poll_fn(|context| signal.poll(context)).await;
         let hints = inbox.take();
         assert_eq!((tasks(&hints), hints.all, hints.state, hints.connects), (vec![1], true, WakeUpState::On, 1));
-        let mut context = Context::from_waker(std::task::Waker::noop());
-        assert!(signal.poll(&mut context).is_pending());
+        assert!(!is_woken(&mut signal));
     }
 }

@@ -30,6 +30,8 @@ const CHANGE_BYTES: usize = 1_024;
 /// What is told is taken in so often at once, and then so often each second: each time costs as much as many changes.
 const TAKES_AT_ONCE: u32 = 16;
 const TAKES_PER_S: u64 = 250;
+/// Changes that were expected are handed on together, at multiples of this.
+const GATHER_MS: u64 = 250;
 /// When everything may have changed, that is so much work for us: one change more for so many tasks.
 const TASKS_PER_CHANGE: usize = 100;
 
@@ -156,6 +158,7 @@ async fn follow(
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked: Option<Mono> = None;
     let mut takes = Bucket::full(TAKES_AT_ONCE);
+    let mut gathered_at: Option<Instant> = None;
     loop {
         let next_take = clock.instant(takes.ready_at(1, TAKES_PER_S, clock.now()));
         tokio::select! {
@@ -167,7 +170,8 @@ async fn follow(
                 };
                 let sweep = 1 + u32::try_from(filter.len() / TASKS_PER_CHANGE).unwrap_or(u32::MAX);
                 let mut changes = 0_u32;
-                let taken = inbox.mark(|mark| tracking.take(|told| match told {
+                let now = clock.now();
+                let taken = inbox.mark(now, |mark| tracking.take(|told| match told {
                     Told::Changed(key) => {
                         changes += 1;
                         mark(Some(key));
@@ -181,9 +185,16 @@ async fn follow(
                 if let Err(failure) = taken {
                     return End::Failed(failure);
                 }
-                if let Some(pause_ms) = flood.told(changes.max(burden(bytes)), clock.now()) {
+                if let Some(pause_ms) = flood.told(changes.max(burden(bytes)), now) {
                     return End::Flooded(Duration::from_millis(pause_ms));
                 }
+                if gathered_at.is_none() && inbox.waits() {
+                    gathered_at = Some(clock.instant(Mono((now.0 / GATHER_MS + 1) * GATHER_MS)));
+                }
+            }
+            () = sleep_until(gathered_at.unwrap_or_else(Instant::now)), if gathered_at.is_some() => {
+                gathered_at = None;
+                inbox.wake();
             }
             _ = pings.tick() => {
                 let now = clock.now();

@@ -42,6 +42,28 @@ fn short_holds_are_counted() {
     }
 }
 
+/// Renewals at an even pace are read a moment later, together, and a change of hands between two of them at once.
+#[test]
+fn no_renewal_that_was_expected_is_forgotten() {
+    let Some(server) = RedisServer::start("no_renewal_that_was_expected_is_forgotten") else { return };
+    let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one"), ("two", "lock:two")]));
+    until_listening(&agent);
+    server.cli(&["set", "lock:one", "token", "px", "60000"]);
+    server.cli(&["set", "lock:two", "token", "px", "60000"]);
+    until_held(&agent, "one", true);
+    let began = Instant::now();
+    for turn in 1..=8 {
+        let at = Duration::from_millis(1_100) * turn;
+        std::thread::sleep(at.saturating_sub(began.elapsed()));
+        server.cli(&["pexpire", "lock:one", "60000"]);
+        agent.until(PATIENCE, "the renewal", |page| page.of("one", "lock_renewals_total") == Some(f64::from(turn)));
+        let took = began.elapsed().saturating_sub(at);
+        assert!(took < Duration::from_millis(1_000), "renewal {turn} shows after {took:?}");
+    }
+    server.cli(&["set", "lock:two", "another token", "px", "60000"]);
+    agent.until(PATIENCE, "the change of hands", |page| page.ends("two", "replaced") == 1.0);
+}
+
 #[test]
 fn an_expiry_is_seen_when_it_is_told() {
     let Some(server) = RedisServer::start("an_expiry_is_seen_when_it_is_told") else { return };

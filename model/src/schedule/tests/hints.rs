@@ -198,82 +198,67 @@ fn hints_use_up_no_read_after_a_deadline() {
     assert_eq!(schedule.next_wake(), Some(last.plus_ms(3_020)));
 }
 
-/// A lock whose lease somebody renews at these instants: each renewal is told of, and read as the schedule wants it. Gives when it
-/// was read because of hints, and stops before the rhythm's next turn.
-fn follow(schedule: &mut Schedule, renewals: &[u64]) -> Vec<u64> {
-    let mut read_at = Vec::new();
+/// A lock whose lease somebody renews at these instants: each renewal is told of and read at once. Gives for each whether it was expected.
+fn follow(schedule: &mut Schedule, renewals: &[u64]) -> Vec<bool> {
+    let mut expected = Vec::new();
     for renewed in renewals {
-        schedule.hint(TaskIndex(0), Mono(*renewed));
-        let at = schedule.next_hinted().unwrap();
-        let batch = schedule.due_hinted(at).unwrap();
+        let now = Mono(*renewed);
+        expected.push(schedule.expected(TaskIndex(0)).is_some_and(|expected| expected.is_about(now)));
+        schedule.hint(TaskIndex(0), now);
+        let batch = schedule.due_hinted(now).unwrap();
         let reading = reading((held_until(i64::try_from(renewed + 30_000).unwrap()), &[]));
-        schedule.observe(TaskIndex(0), at, ServerTime(WORLD_MS + i64::try_from(at.0).unwrap()), &reading);
+        schedule.observe(TaskIndex(0), now, ServerTime(WORLD_MS + i64::try_from(*renewed).unwrap()), &reading);
         schedule.finished(&batch);
-        read_at.push(at.0);
     }
-    read_at
+    expected
 }
 
-#[test]
-fn renewals_at_an_even_pace_wait_for_each_other() {
-    let mut schedule = Schedule::new(tasks(2), 600_000, Mono(0));
+fn never_read(count: u32) -> Schedule {
+    let mut schedule = Schedule::new(tasks(count), 600_000, Mono(0));
     let first = schedule.due(Mono(0)).unwrap();
     schedule.finished(&first);
-    let read = follow(&mut schedule, &[1_001, 11_003, 21_009, 31_015, 41_035]);
-    assert_eq!(read, [1_001, 11_003, 21_009, 31_250, 41_250], "the first ones show the pace");
-    let neighbour = schedule.hint(TaskIndex(1), Mono(41_255));
-    assert_eq!((neighbour, schedule.next_hinted()), (Hinted::Planned, Some(Mono(41_255))));
+    schedule
 }
 
 #[test]
-fn what_no_renewal_explains_is_read_at_once() {
-    let pace = [1_001, 11_001, 21_001, 31_001];
+fn renewals_at_an_even_pace_are_expected() {
+    let mut schedule = never_read(2);
+    let expected = follow(&mut schedule, &[1_001, 11_003, 21_009, 31_015, 41_035]);
+    assert_eq!(expected, [false, false, false, true, true], "the first ones show the pace");
+    assert_eq!(schedule.expected(TaskIndex(1)), None);
+    assert_eq!(schedule.expected(TaskIndex(7)), None);
+}
+
+#[test]
+fn what_no_renewal_explains_is_not_expected() {
     let after = |hints: &[u64]| {
-        let mut schedule = Schedule::new(tasks(1), 600_000, Mono(0));
-        let first = schedule.due(Mono(0)).unwrap();
-        schedule.finished(&first);
-        follow(&mut schedule, &pace);
+        let mut schedule = never_read(1);
+        follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
         follow(&mut schedule, hints)
     };
-    assert_eq!(after(&[40_980]), [41_000], "just before a renewal is due");
-    assert_eq!(after(&[31_317]), [31_317], "right after one");
-    assert_eq!(after(&[36_017]), [36_017], "between two");
-    assert_eq!(after(&[40_950]), [40_950], "too early");
+    assert_eq!(after(&[40_980]), [true], "just before a renewal is due");
+    assert_eq!(after(&[31_017]), [false], "right after one");
+    assert_eq!(after(&[36_017]), [false], "between two");
+    assert_eq!(after(&[40_950]), [false], "too early");
     let other_pace = [36_017, 41_017, 46_017, 51_017];
-    assert_eq!(after(&other_pace), [36_017, 41_017, 46_017, 51_250], "at another pace, until that is known");
-    assert_eq!(after(&[51_017, 61_017]), [51_250, 61_250], "one was not told of");
+    assert_eq!(after(&other_pace), [false, false, false, true], "another pace, until that is known");
+    assert_eq!(after(&[51_017, 61_017]), [true, true], "one was not told of");
 }
 
 #[test]
 fn a_free_lock_has_no_pace() {
-    let mut schedule = Schedule::new(tasks(1), 600_000, Mono(0));
-    let first = schedule.due(Mono(0)).unwrap();
-    schedule.finished(&first);
+    let mut schedule = never_read(1);
     follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
     schedule.hint(TaskIndex(0), Mono(35_001));
     let batch = schedule.due_hinted(Mono(35_001)).unwrap();
     schedule.observe(TaskIndex(0), Mono(35_001), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
     schedule.finished(&batch);
-    schedule.hint(TaskIndex(0), Mono(41_017));
-    assert_eq!(schedule.next_hinted(), Some(Mono(41_017)));
+    assert_eq!(schedule.expected(TaskIndex(0)), None);
 }
 
-/// Somebody who takes a lock again and again, a second each, is told of at once.
+/// Whoever takes a lock again and again, a second each.
 #[test]
 fn quick_changes_are_no_pace() {
-    let mut schedule = Schedule::new(tasks(1), 600_000, Mono(0));
-    let first = schedule.due(Mono(0)).unwrap();
-    schedule.finished(&first);
     let changes: Vec<u64> = (1..12).map(|turn| 1_001 + turn * 900).collect();
-    assert_eq!(follow(&mut schedule, &changes), changes);
-}
-
-#[test]
-fn when_anything_may_have_changed_nothing_waits_for_a_renewal() {
-    let mut schedule = Schedule::new(tasks(1), 600_000, Mono(0));
-    let first = schedule.due(Mono(0)).unwrap();
-    schedule.finished(&first);
-    follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
-    schedule.hint_all(Mono(41_003));
-    assert_eq!(schedule.next_hinted(), Some(Mono(41_003)));
+    assert_eq!(follow(&mut never_read(1), &changes), [false; 11]);
 }
