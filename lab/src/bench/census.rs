@@ -15,6 +15,8 @@ use crate::stack::{Agent, Exporter, ExporterSetup, Signal};
 
 /// How long everything is left alone after something began or ended.
 const SETTLE: Duration = Duration::from_secs(2);
+/// How long lockwatch watches before it is measured: it learns the pace of renewals from three of them.
+const STEADY: Duration = Duration::from_secs(35);
 /// The peer reads Redis when it is scraped: as often as lockwatch does by itself.
 const SCRAPED_EVERY: Duration = Duration::from_secs(1);
 /// Scrapes of lockwatch whose cost is measured.
@@ -95,6 +97,7 @@ pub(super) async fn take(count: usize, effort: Effort) -> anyhow::Result<Census>
     let agent = bed.agent("1s").await?;
     let pattern = Exporter::start(bed.address(), &ExporterSetup::Pattern("bench:*:lock".to_owned())).await;
     let script = Exporter::start(bed.address(), &ExporterSetup::Script(Exporter::script("locks.lua"))).await;
+    sleep(STEADY).await;
     let mut census = Census {
         count,
         alone: Cost::default(),
