@@ -1,5 +1,6 @@
 //! A real redis-server for one test: its own port, its own directory, nothing kept unless asked for.
 
+use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
@@ -14,6 +15,8 @@ const PROGRAM: &str = "redis-server";
 pub(crate) const CLIENT: &str = "redis-cli";
 /// The configuration file, which a server may rewrite.
 const FILE: &str = "server.conf";
+/// Where its log is.
+const LOG: &str = "log";
 /// What a cluster node adds to its port for the bus.
 pub(crate) const BUS: u16 = 10_000;
 /// How long a server may take to start.
@@ -97,7 +100,8 @@ impl RedisServer {
         command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(self.directory.path());
         command.args(["--save", "", "--appendonly", "no", "--unixsocket"]).arg(self.socket());
         command.args(["--enable-debug-command", "yes"]).args(&self.setup.arguments);
-        let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let log = File::options().create(true).append(true).open(self.directory.path().join(LOG)).unwrap();
+        let mut child = command.stdout(log).stderr(Stdio::null()).spawn().unwrap();
         let (mut ended, port) = (false, self.port);
         wait_until(START, "the server answers", || {
             ended = child.try_wait().unwrap().is_some();
@@ -105,6 +109,12 @@ impl RedisServer {
         });
         self.child = Some(child);
         !ended
+    }
+
+    /// What it wrote to its log so far.
+    pub(crate) fn log(&self) -> String {
+        let bytes = std::fs::read(self.directory.path().join(LOG)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// The path of its Unix socket.
