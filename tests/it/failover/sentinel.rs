@@ -30,38 +30,38 @@ fn failovers_that_lose_nothing_are_calm() {
     on_sentinels("failovers_that_lose_nothing_are_calm", &[], |sentinels| {
         switch_on(sentinels.server(0));
         let lease = Duration::from_secs(12);
-        let worker = Worker::take(port(&sentinels, 0), LOCK, A, lease);
+        let worker = Worker::take(port(sentinels, 0), LOCK, A, lease);
         sentinels.wait_settled();
-        let agent = Agent::start(&sentinel_config(&sentinels, "", &one_task("")));
+        let agent = Agent::start(&sentinel_config(sentinels, "", &one_task("")));
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
         let watch = agent.watch();
 
         // The old master says master for seconds, and shows the hold that was given back on the new one.
         let orderly = sentinels.failover();
-        until_read_at(&agent, &sentinels, orderly);
-        worker.follow(port(&sentinels, orderly));
+        until_read_at(&agent, sentinels, orderly);
+        worker.follow(port(sentinels, orderly));
         worker.release();
-        let worker = Worker::take(port(&sentinels, orderly), LOCK, B, lease);
+        let worker = Worker::take(port(sentinels, orderly), LOCK, B, lease);
         assert_eq!(sentinels.server(0).cli(&["hkeys", LOCK]), A, "the leftover");
         let_it_read();
         // Whoever decided before is a witness from then on, though no Sentinel lists it yet: it is not dialled anew.
-        let dials = agent.log_lines(&[" msg=connected ", &announced(&sentinels, 0)]);
+        let dials = agent.log_lines(&[" msg=connected ", &announced(sentinels, 0)]);
         assert_eq!(dials.len(), 1, "{dials:?}");
         wait_demoted(sentinels.server(0));
         sentinels.wait_settled();
 
         sentinels.server(orderly).pause();
         let frozen = sentinels.wait_switched(orderly);
-        worker.follow(port(&sentinels, frozen));
-        until_read_at(&agent, &sentinels, frozen);
+        worker.follow(port(sentinels, frozen));
+        until_read_at(&agent, sentinels, frozen);
         sentinels.server(orderly).go_on();
         wait_demoted(sentinels.server(orderly));
         sentinels.wait_settled();
 
         sentinels.server_mut(frozen).kill();
         let killed = sentinels.wait_switched(frozen);
-        worker.follow(port(&sentinels, killed));
-        until_read_at(&agent, &sentinels, killed);
+        worker.follow(port(sentinels, killed));
+        until_read_at(&agent, sentinels, killed);
         let all_told = |page: &Page| fared(page, "kept") >= 3.0;
         agent.until(PATIENCE, "three failovers are told", all_told);
         let pages = watch.stop();
@@ -78,7 +78,7 @@ fn failovers_that_lose_nothing_are_calm() {
             settled.len() == 3 && told(&agent, "generation_settled", &[]).len() == 3,
         );
         for (line, (from, to)) in settled.iter().zip([(0, orderly), (orderly, frozen), (frozen, killed)]) {
-            let who = format!("{} -> {}", announced(&sentinels, from), announced(&sentinels, to));
+            let who = format!("{} -> {}", announced(sentinels, from), announced(sentinels, to));
             agent.check(last, &format!("{line} names {who}"), line.contains(&who));
             agent.check(last, &format!("the change {who}"), !told(&agent, "masters_changed", &[&who]).is_empty());
         }
@@ -104,14 +104,14 @@ fn redisson_keeps_its_lock_through_a_failover() {
         redisson.connect("c1", &format!("mode=sentinel nodes={nodes} watchdog=6000"));
         redisson.run(&format!("lock c1 t1 {LOCK}"));
         sentinels.wait_settled();
-        let agent = Agent::start(&sentinel_config(&sentinels, "", &one_task("")));
+        let agent = Agent::start(&sentinel_config(sentinels, "", &one_task("")));
         let renewals = |page: &Page| page.of(TASK, "lock_renewals_total").unwrap();
         agent.until(PATIENCE, "it is renewed", |page| page.verdict(TASK) == "running" && renewals(page) > 0.0);
         let watch = agent.watch();
         // Not an orderly one: Redisson may go on at the old master until that is demoted, and lose its lock at the new one.
         sentinels.server_mut(0).kill();
         let new = sentinels.wait_switched(0);
-        until_read_at(&agent, &sentinels, new);
+        until_read_at(&agent, sentinels, new);
         let before = renewals(&agent.page());
         agent.until(PATIENCE, "it is renewed there", |page| renewals(page) > before && fared(page, "kept") == 1.0);
         let pages = watch.stop();
@@ -127,16 +127,16 @@ fn locks_that_a_failover_lost_are_split() {
     on_sentinels("locks_that_a_failover_lost_are_split", &[], |sentinels| {
         switch_on(sentinels.server(0));
         sentinels.wait_settled();
-        let agent = Agent::start(&sentinel_config(&sentinels, "", &one_task(", grace: 60s")));
+        let agent = Agent::start(&sentinel_config(sentinels, "", &one_task(", grace: 60s")));
         agent.until(PATIENCE, "free", |page| page.of(TASK, "lock_held") == Some(0.0));
         sentinels.cut_replication(0, 1);
         sentinels.cut_replication(0, 2);
         let_it_read();
-        let a = Worker::take(port(&sentinels, 0), LOCK, A, Duration::from_secs(3));
+        let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(3));
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-        let (truth, watch) = (Truth::watch(&sentinels, LOCK), agent.watch());
+        let (truth, watch) = (Truth::watch(sentinels, LOCK), agent.watch());
         let new = sentinels.failover();
-        let b = Worker::take(port(&sentinels, new), LOCK, B, Duration::from_secs(3));
+        let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
         agent.until_view(PATIENCE, "split", |view| {
             let kinds = view.task(TASK)["splits"].as_array().unwrap();
             view.verdict(TASK) == "split" && kinds.iter().any(|kind| kind == "masters")
@@ -146,7 +146,7 @@ fn locks_that_a_failover_lost_are_split() {
         drop(a);
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
         let (doubles, pages) = (truth.stop(), watch.stop_timed());
-        check_split(&agent, &sentinels, &doubles, &pages, [(A, 0), (B, new)]);
+        check_split(&agent, sentinels, &doubles, &pages, [(A, 0), (B, new)]);
         let ended = told(&agent, "split_ended", &["reason=masters"]);
         let last = agent.page();
         agent.check(&last, "the split ended, its counter stays", ended.len() == 1 && splits(&last, "masters") == 1.0);
@@ -159,7 +159,7 @@ fn locks_that_a_failover_lost_are_split() {
         let others = (0..3).filter(|server| *server != new);
         others.for_each(|other| sentinels.cut_replication(new, other));
         let_it_read();
-        let a = Worker::take(port(&sentinels, new), LOCK, A, Duration::from_secs(15));
+        let a = Worker::take(port(sentinels, new), LOCK, A, Duration::from_secs(15));
         agent.until_view(PATIENCE, "held there", |view| {
             view.task(TASK)["lock"]["hold"]["holders"][0]["holder"] == name(A) && view.verdict(TASK) == "running"
         });
@@ -169,11 +169,11 @@ fn locks_that_a_failover_lost_are_split() {
         let deadline = a.renewed() + Duration::from_secs(15);
         drop(a);
         let third = sentinels.wait_switched(new);
-        let b = Worker::take(port(&sentinels, third), LOCK, B, Duration::from_secs(3));
+        let b = Worker::take(port(sentinels, third), LOCK, B, Duration::from_secs(3));
         agent.until(PATIENCE, "split", |page| {
             page.verdict(TASK) == "split" && splits(page, "overlap") == overlaps + 1.0
         });
-        let (old_at, new_at) = (announced(&sentinels, new), announced(&sentinels, third));
+        let (old_at, new_at) = (announced(sentinels, new), announced(sentinels, third));
         let at_old = format!("{} at {old_at}", name(A));
         let began = told(&agent, "split_began", &["reason=overlap", &at_old, name(B), &format!("node={new_at}")]);
         agent.check(&agent.page(), "both holders and both servers", began.len() == 1);
@@ -226,25 +226,25 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
     let _rule = rule("12 two holders");
     on_sentinels("a_partition_that_doubles_the_holder_is_split_in_time", &[], |sentinels| {
         switch_on(sentinels.server(0));
-        let a = Worker::take(port(&sentinels, 0), LOCK, A, Duration::from_secs(3));
+        let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(3));
         sentinels.wait_settled();
-        let agent = Agent::start(&sentinel_config(&sentinels, "", &one_task("")));
+        let agent = Agent::start(&sentinel_config(sentinels, "", &one_task("")));
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-        let (truth, watch) = (Truth::watch(&sentinels, LOCK), agent.watch());
+        let (truth, watch) = (Truth::watch(sentinels, LOCK), agent.watch());
         sentinels.isolate_server(0);
         let new = sentinels.wait_switched(0);
-        let b = Worker::take(port(&sentinels, new), LOCK, B, Duration::from_secs(3));
+        let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
         agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
         // A while of it.
         agent.throughout(Duration::from_secs(3), "it stays a split", |view| view.verdict(TASK) == "split");
         let masters = agent.page().get("lockwatch_redis_masters", &[]);
         assert_eq!(masters, Some(2.0), "two masters");
-        assert_eq!(told(&agent, "rival_master", &[&announced(&sentinels, 0)]).len(), 1, "{}", agent.log());
+        assert_eq!(told(&agent, "rival_master", &[&announced(sentinels, 0)]).len(), 1, "{}", agent.log());
         sentinels.heal();
         wait_demoted(sentinels.server(0));
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
         let (doubles, pages) = (truth.stop(), watch.stop_timed());
-        check_split(&agent, &sentinels, &doubles, &pages, [(A, 0), (B, new)]);
+        check_split(&agent, sentinels, &doubles, &pages, [(A, 0), (B, new)]);
         drop((a, b));
     });
 }
@@ -256,15 +256,15 @@ fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
     on_sentinels(test, &[], |sentinels| {
         let Some(mut redisson) = Redisson::start(test) else { return };
         switch_on(sentinels.server(0));
-        let (nodes, old) = (sentinels.addresses().join(","), port(&sentinels, 0));
+        let (nodes, old) = (sentinels.addresses().join(","), port(sentinels, 0));
         let first = redisson.connect("c1", &format!("port={old} watchdog=3000"));
         let second = redisson.connect("c2", &format!("mode=sentinel nodes={nodes} watchdog=3000"));
         redisson.run(&format!("lock c1 t1 {LOCK}"));
         sentinels.wait_settled();
-        let agent = Agent::start(&sentinel_config(&sentinels, "", &one_task(", grace: 60s")));
+        let agent = Agent::start(&sentinel_config(sentinels, "", &one_task(", grace: 60s")));
         let renewed = |page: &Page| page.of(TASK, "lock_renewals_total").unwrap() > 0.0;
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && renewed(page));
-        let (truth, watch) = (Truth::watch(&sentinels, LOCK), agent.watch());
+        let (truth, watch) = (Truth::watch(sentinels, LOCK), agent.watch());
         sentinels.isolate_server(0);
         let new = sentinels.wait_switched(0);
         redisson.run(&format!("lock-async c2 t1 {LOCK}"));
@@ -274,7 +274,7 @@ fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
         wait_demoted(sentinels.server(0));
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
         let (doubles, pages) = (truth.stop(), watch.stop_timed());
-        check_split(&agent, &sentinels, &doubles, &pages, [(&first, 0), (&second, new)]);
+        check_split(&agent, sentinels, &doubles, &pages, [(&first, 0), (&second, new)]);
     });
 }
 
@@ -284,18 +284,18 @@ fn phantom_holds_after_a_failover_change_nothing() {
     const IDLE: &str = "idle:lock";
     on_sentinels("phantom_holds_after_a_failover_change_nothing", &[], |sentinels| {
         switch_on(sentinels.server(0));
-        let a = Worker::take(port(&sentinels, 0), LOCK, A, Duration::from_secs(60));
+        let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(60));
         sentinels.wait_settled();
         let tasks = one_task(", grace: 1s") + &task("idle", IDLE, ", grace: 60s");
-        let agent = Agent::start(&sentinel_config(&sentinels, "", &tasks));
+        let agent = Agent::start(&sentinel_config(sentinels, "", &tasks));
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-        let late = worker::connect(port(&sentinels, 0)).unwrap();
+        let late = worker::connect(port(sentinels, 0)).unwrap();
         sentinels.server(0).pause();
         let new = sentinels.wait_switched(0);
         worker::ask_in_vain(late, IDLE, C, Duration::from_secs(9));
-        a.follow(port(&sentinels, new));
+        a.follow(port(sentinels, new));
         a.release();
-        let idle = Worker::take(port(&sentinels, new), IDLE, B, Duration::from_secs(3));
+        let idle = Worker::take(port(sentinels, new), IDLE, B, Duration::from_secs(3));
         agent.until(PATIENCE, "down", |page| page.verdict(TASK) == "down" && page.verdict("idle") == "running");
         let down = |page: &Page| page.of(TASK, "task_down_seconds").unwrap();
         let (before, watch) = (down(&agent.page()), agent.watch());
@@ -305,13 +305,13 @@ fn phantom_holds_after_a_failover_change_nothing() {
         let thawed = Instant::now();
         wait_until(PATIENCE, "it does what it was asked for", || sentinels.server(0).cli(&["hkeys", IDLE]) == C);
         for _ in 0..2 {
-            let phantom = Worker::take(port(&sentinels, new), LOCK, C, Duration::from_secs(60));
+            let phantom = Worker::take(port(sentinels, new), LOCK, C, Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1_050));
             phantom.release();
             std::thread::sleep(Duration::from_millis(300));
         }
         std::thread::sleep(Duration::from_secs(3).saturating_sub(thawed.elapsed()));
-        worker::give_back(port(&sentinels, 0), IDLE, C);
+        worker::give_back(port(sentinels, 0), IDLE, C);
         wait_demoted(sentinels.server(0));
         agent
             .until(PATIENCE, "the phantoms are counted", |page| page.of(TASK, "task_phantom_holds_total") == Some(2.0));
@@ -348,10 +348,10 @@ fn a_master_that_cannot_be_replaced() {
             pipeline.cmd("HSET").arg(USERS).arg("anna").arg("1").exec(&mut redis).unwrap();
             sentinels.wait_settled();
         };
-        lay_out(&sentinels, 60_000);
+        lay_out(sentinels, 60_000);
         let tasks: String =
             names.iter().map(|name| task(name, name, ", blind_after: 3s, settle: 1s, grace: 1m")).collect();
-        let agent = Agent::start(&sentinel_config(&sentinels, "", &tasks));
+        let agent = Agent::start(&sentinel_config(sentinels, "", &tasks));
         let verdicts = |page: &Page, verdict: &str| {
             let all = page.series("lockwatch_task_state", &[("state", verdict)]);
             all.values().filter(|value| **value == 1.0).count()
@@ -371,7 +371,7 @@ fn a_master_that_cannot_be_replaced() {
         agent.check(&page, "one summary", settled.len() == 1 && told(&agent, "generation_settled", &[]).len() == 1);
         agent.check(&page, "no split", all_splits(&page) == 0.0);
 
-        lay_out(&sentinels, 4_000);
+        lay_out(sentinels, 4_000);
         agent.until(PATIENCE, "all run again", |page| verdicts(page, "running") == 200);
         let lines_before = agent.log().lines().count();
         let (down_before, held_before) = (told(&agent, "redis_down", &["level=error"]).len(), lost(&agent.page()));
@@ -418,23 +418,23 @@ fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
     let test = "a_master_that_needs_replicas_doubles_only_what_it_took_alone";
     on_sentinels(test, &["min-replicas-to-write 1", "min-replicas-max-lag 3"], |sentinels| {
         switch_on(sentinels.server(0));
-        let kept = Worker::take(port(&sentinels, 0), KEPT, A, Duration::from_secs(12));
+        let kept = Worker::take(port(sentinels, 0), KEPT, A, Duration::from_secs(12));
         sentinels.wait_settled();
         let tasks = one_task(", grace: 60s") + &task("kept", KEPT, ", grace: 60s");
-        let agent = Agent::start(&sentinel_config(&sentinels, "", &tasks));
+        let agent = Agent::start(&sentinel_config(sentinels, "", &tasks));
         agent.until(PATIENCE, "running", |page| {
             page.verdict("kept") == "running" && page.of(TASK, "lock_held") == Some(0.0)
         });
         let watch = agent.watch();
         sentinels.isolate_server(0);
-        let a = Worker::take(port(&sentinels, 0), LOCK, A, Duration::from_secs(12));
+        let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(12));
         let taken = Instant::now();
         let new = sentinels.wait_switched(0);
         wait_until(PATIENCE, "it refuses", || sentinels.server(0).cli(&["set", "x", "1"]).starts_with("NOREPLICAS"));
-        kept.follow(port(&sentinels, new));
+        kept.follow(port(sentinels, new));
         kept.release();
-        let successor = Worker::take(port(&sentinels, new), KEPT, B, Duration::from_secs(3));
-        let b = Worker::take(port(&sentinels, new), LOCK, B, Duration::from_secs(3));
+        let successor = Worker::take(port(sentinels, new), KEPT, B, Duration::from_secs(3));
+        let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
         agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
         // Nobody can renew it: it ends with the lease.
         agent.until(PATIENCE, "the lease is over", |page| page.verdict(TASK) == "running");
