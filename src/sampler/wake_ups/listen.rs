@@ -231,6 +231,7 @@ async fn follow(
 /// Waits until something is told, and for `earliest`.
 async fn ready(tracking: &mut Tracking, earliest: Instant) -> Result<usize, Failure> {
     if earliest > Instant::now() {
+        tracking.leave_alone()?;
         sleep_until(earliest).await;
     }
     tracking.ready().await
