@@ -7,6 +7,7 @@ use lockwatch_model::reading::Holder;
 use lockwatch_model::spec::RedisKind;
 
 use super::{Answer, NOISE_MS, Newest, Oracle, STEP_MS};
+use crate::plan::Act;
 use crate::truth::{Cause, Generation, LockState, What};
 use crate::world::World;
 
@@ -16,6 +17,12 @@ const REWRITTEN_MS: u64 = 15_000;
 /// Whether anything happened to a server's data within a range of instants.
 fn data_changed(world: &World, server: usize, within: RangeInclusive<u64>) -> bool {
     world.generations.iter().any(|it| it.server == server && within.contains(&it.at))
+}
+
+/// How often the clock of a server stepped within a range of instants.
+fn clock_steps(world: &World, server: usize, within: RangeInclusive<u64>) -> usize {
+    let steps = world.plan.steps.iter().filter(|step| within.contains(&step.at));
+    steps.filter(|step| matches!(step.act, Act::StepClock { server: stepped, .. } if stepped == server)).count()
 }
 
 /// The data went after the lock was read, but before the same batch told what became of them: the next one tells nothing new.
@@ -67,6 +74,7 @@ impl Oracle {
         // A deadline that has passed has not, by a clock that was put back since.
         let true_ms = i64::try_from(last.to - before.to).unwrap_or(0);
         let stepped = ((last.clock - before.clock) - true_ms).abs() > STEP_MS;
+        let to_and_fro = clock_steps(world, last.server, before.from..=last.to) > 1;
         let fits = match (first, more) {
             (None, _) => false,
             // More than one end: the readings cannot tell which.
@@ -77,7 +85,11 @@ impl Oracle {
                 // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
                 (Cause::Expired, End::Expired) => true,
                 // It was given less time after it was read; or the clock stepped forward and back, which nobody saw.
-                (Cause::Expired, End::EndedEarly | End::Replaced) if !passed && (shortened || !stepped) => true,
+                (Cause::Expired, End::EndedEarly | End::Replaced)
+                    if !passed && (shortened || !stepped || to_and_fro) =>
+                {
+                    true
+                }
                 // Where it took time to tell what is left, or each lease is another one, the next hold seems to have begun earlier.
                 (Cause::Expired, End::Replaced) => (!self.exact && last.from != last.to) || shape.churns || shape.fixed,
                 (Cause::Expired, _) => false,
@@ -86,7 +98,7 @@ impl Oracle {
                 // Gone, and the deadline has passed by the server's own clock when it answered.
                 (_, End::Expired) => passed,
                 (Cause::Lost, End::Lost) => true,
-                // Evictions prove nothing; a flush beside switches that are there is another database's.
+                // Evictions prove nothing, beside a flush of another database neither.
                 (Cause::Lost, End::EndedEarly | End::Replaced) => {
                     self.unproven(before, last, world)
                         || told_early(before, world)
@@ -116,11 +128,12 @@ impl Oracle {
         lost.is_some_and(|lost| world.tasks[task].wanting[last.server].written > lost.at)
     }
 
-    /// Nothing but evictions happened that could have lost a lock.
+    /// Nothing happened that could have lost a lock but evictions, and flushes of which the switches prove that they were another
+    /// database's.
     fn unproven(&self, before: &Answer, last: &Answer, world: &World) -> bool {
         let mut others =
             world.generations.iter().filter(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
-        !others.any(|it| it.what != What::Eviction)
+        !others.any(|it| !matches!(it.what, What::Eviction | What::OtherFlush))
     }
 
     /// A lock was lost although its holder lived, as the agent says.
