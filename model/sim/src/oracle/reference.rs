@@ -64,6 +64,8 @@ pub(super) struct Reference {
     surely_free: Option<Mono>,
     /// Since when each reading may have found the lock free.
     perhaps_free: Option<Mono>,
+    /// The clock of the server has stepped since the newest reading.
+    stepped: bool,
     /// The server that gave the newest answer.
     read_of: Option<usize>,
     confirmed: bool,
@@ -165,6 +167,7 @@ impl Reference {
         }
         self.newest = Some(at);
         self.read_of = Some(self.server);
+        self.stepped = false;
         self.judge_progress(at, wanted, limits);
     }
 
@@ -198,7 +201,9 @@ impl Reference {
                 // What the other server has may be an earlier hold of the same client, as old as that one.
                 self.progress.unsure |= hold.server != self.server;
                 hold.server = self.server;
-                hold.renewed |= forward && !re_entered && sure;
+                // By a clock that stepped meanwhile, a later deadline is perhaps none.
+                self.unsure |= forward && self.stepped && !hold.renewed;
+                hold.renewed |= forward && !re_entered && sure && !self.stepped;
                 hold.holders = holders.to_vec();
                 hold.deadline = deadline.filter(|_| sure);
             }
@@ -218,6 +223,7 @@ impl Reference {
     /// The server's clock has stepped, to `clock`. Past its deadline a hold was over in that moment: what the same client holds now is
     /// perhaps another one.
     pub(super) fn clock_stepped(&mut self, clock: i64) {
+        self.stepped = true;
         if let Some(hold) = self.hold.as_mut().filter(|hold| hold.deadline.is_some_and(|deadline| deadline <= clock)) {
             (hold.surely, hold.renewed, hold.deadline) = (None, false, None);
             self.unsure = true;
