@@ -232,15 +232,7 @@ mod tests {
     use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec};
 
     fn redis() -> RedisSpec {
-        RedisSpec {
-            name: "main".into(),
-            kind: RedisKind::Standalone,
-            addresses: vec!["127.0.0.1:6379".into()],
-            db: 0,
-            interval_ms: 1_000,
-            timeout_ms: 3_000,
-            assume_master: false,
-        }
+        RedisSpec::new("main", RedisKind::Standalone, &["127.0.0.1:6379"])
     }
 
     /// Starts an engine; gives its inputs, its snapshots and itself.

@@ -375,7 +375,6 @@ impl RedisTotals {
 
 #[cfg(test)]
 mod tests {
-    use alloc::vec;
 
     use super::*;
     use crate::time::ServerTime;
@@ -384,15 +383,7 @@ mod tests {
     const B: &str = "10.0.0.2:6379";
 
     fn redis(kind: RedisKind) -> Redis {
-        let spec = RedisSpec {
-            name: "main".into(),
-            kind,
-            addresses: vec![A.into(), B.into()],
-            db: 0,
-            interval_ms: 1_000,
-            timeout_ms: 3_000,
-            assume_master: false,
-        };
+        let spec = RedisSpec::new("main", kind, &[A, B]);
         Redis::new(spec)
     }
 

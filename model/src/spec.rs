@@ -46,6 +46,26 @@ pub struct RedisSpec {
     pub assume_master: bool,
 }
 
+impl RedisSpec {
+    /// Default of [`RedisSpec::interval_ms`].
+    pub const INTERVAL_MS: u64 = 1_000;
+    /// Default of [`RedisSpec::timeout_ms`].
+    pub const TIMEOUT_MS: u64 = 3_000;
+
+    /// A redis of which nothing but its servers is configured.
+    pub fn new(name: &str, kind: RedisKind, addresses: &[&str]) -> RedisSpec {
+        RedisSpec {
+            name: name.into(),
+            kind,
+            addresses: addresses.iter().map(|address| Arc::from(*address)).collect(),
+            db: 0,
+            interval_ms: RedisSpec::INTERVAL_MS,
+            timeout_ms: RedisSpec::TIMEOUT_MS,
+            assume_master: false,
+        }
+    }
+}
+
 /// How the servers of one redis belong together, and who says which of them decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RedisKind {

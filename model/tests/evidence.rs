@@ -129,15 +129,7 @@ fn watching() -> State {
         wanted: Some(WantedSpec { source, codec: Codec::Raw }),
         ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
     };
-    let redis = RedisSpec {
-        name: Arc::from("main"),
-        kind: RedisKind::Standalone,
-        addresses: vec![Arc::from("a:6379")],
-        db: 0,
-        interval_ms: 1_000,
-        timeout_ms: 3_000,
-        assume_master: false,
-    };
+    let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]);
     let mut state = State::new();
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(0), Input::Config(Arc::new(spec)));

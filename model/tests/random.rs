@@ -417,15 +417,7 @@ fn holder(who: u64, entries: u32, secret: bool) -> Holder {
 }
 
 fn watch_spec(dice: &mut Dice, kind: RedisKind, epoch: u32) -> WatchSpec {
-    let redis = RedisSpec {
-        name: Arc::from("main"),
-        kind,
-        addresses: vec![Arc::from(NODES[0])],
-        db: 0,
-        interval_ms: 1_000,
-        timeout_ms: 3_000,
-        assume_master: false,
-    };
+    let redis = RedisSpec::new("main", kind, &NODES[..1]);
     let mut names = ["d", "b", "a", "c"];
     names.rotate_left(dice.below(4) as usize);
     let tasks = names.iter().take(1 + dice.below(4) as usize).map(|name| Arc::new(task(dice, name))).collect();

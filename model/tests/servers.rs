@@ -14,15 +14,7 @@ mod truth;
 use truth::rule;
 
 fn state(kind: RedisKind) -> State {
-    let redis = RedisSpec {
-        name: Arc::from("main"),
-        kind,
-        addresses: vec![Arc::from("a:6379")],
-        db: 0,
-        interval_ms: 1_000,
-        timeout_ms: 3_000,
-        assume_master: false,
-    };
+    let redis = RedisSpec::new("main", kind, &["a:6379"]);
     let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     let mut state = State::new();
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };

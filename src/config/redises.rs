@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lockwatch_model::spec::RedisKind;
+use lockwatch_model::spec::{RedisKind, RedisSpec};
 use serde_yaml::Value;
 
 use super::block::Block;
@@ -13,8 +13,8 @@ use super::schema::REDIS;
 use super::values::{duration, flag, kind, name_mistake};
 use super::{RedisConfig, login, servers};
 
-pub(crate) const INTERVAL: Duration = Duration::from_secs(1);
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(3);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(RedisSpec::INTERVAL_MS);
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(RedisSpec::TIMEOUT_MS);
 
 /// A sweep must be over before the next one, and a server must not be busy with being watched.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);

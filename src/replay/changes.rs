@@ -137,15 +137,7 @@ mod tests {
     use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec};
 
     fn config() -> Arc<WatchSpec> {
-        let redis = RedisSpec {
-            name: "main".into(),
-            kind: RedisKind::Standalone,
-            addresses: vec!["127.0.0.1:6379".into()],
-            db: 0,
-            interval_ms: 1_000,
-            timeout_ms: 3_000,
-            assume_master: false,
-        };
+        let redis = RedisSpec::new("main", RedisKind::Standalone, &["127.0.0.1:6379"]);
         let task = |name| Arc::new(TaskSpec::new(name, RedisIndex(0), LockSpec::new(b"key", SchemeKind::Redisson)));
         Arc::new(WatchSpec { redises: vec![redis], tasks: vec![task("outbound"), task("a.b=c")], epoch: 0 })
     }

@@ -33,15 +33,7 @@ pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Arc<Pu
 /// A redis that was not asked yet.
 pub(crate) fn new_redis(name: &str) -> RedisView {
     RedisView {
-        spec: RedisSpec {
-            name: name.into(),
-            kind: RedisKind::Standalone,
-            addresses: vec!["10.0.0.5:6379".into()],
-            db: 0,
-            interval_ms: 1000,
-            timeout_ms: 3000,
-            assume_master: false,
-        },
+        spec: RedisSpec::new(name, RedisKind::Standalone, &["10.0.0.5:6379"]),
         readable: None,
         unknown: None,
         blind_ms: 0,

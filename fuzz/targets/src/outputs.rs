@@ -84,15 +84,7 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
         wanted: Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw }),
         ..TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String))
     };
-    let redis = RedisSpec {
-        name: "main".into(),
-        kind: RedisKind::Standalone,
-        addresses: vec!["a:1".into()],
-        db: 0,
-        interval_ms: 1_000,
-        timeout_ms: 3_000,
-        assume_master: false,
-    };
+    let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:1"]);
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(named), Arc::new(tokened)], epoch: 0 };
     let (mut state, history) = (State::new(), History::default());
     let mut step = |at: u64, input: Input| {

@@ -25,15 +25,7 @@ pub(crate) fn run(data: &[u8]) {
     let spec = Arc::new(task(*choice));
     let mut replies = wire::lenient(replies).into_iter();
     let mut state = State::new();
-    let redis = RedisSpec {
-        name: "main".into(),
-        kind: RedisKind::Standalone,
-        addresses: vec!["a:1".into()],
-        db: 0,
-        interval_ms: 1_000,
-        timeout_ms: 3_000,
-        assume_master: false,
-    };
+    let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:1"]);
     let watch = WatchSpec { redises: vec![redis], tasks: vec![Arc::clone(&spec)], epoch: 0 };
     state.step(Mono(0), Input::Config(Arc::new(watch)));
     for step in 1..=READINGS {

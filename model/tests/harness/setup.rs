@@ -106,13 +106,9 @@ impl Setup {
             tasks.push(Arc::new(self.task("outbound", &self.key)));
         }
         let redis = RedisSpec {
-            name: Arc::from("main"),
-            kind: self.kind,
-            addresses: vec![Arc::from("a:6379")],
-            db: 0,
             interval_ms: self.interval_ms,
             timeout_ms: self.timeout_ms,
-            assume_master: false,
+            ..RedisSpec::new("main", self.kind, &["a:6379"])
         };
         Arc::new(WatchSpec { redises: vec![redis], tasks, epoch: self.epoch })
     }
