@@ -1,8 +1,11 @@
 //! The immutable view that every output reads. What is not known is `None`; outputs leave it out.
 
+mod tasks;
+
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+pub use self::tasks::{Iter, TaskViews};
 use crate::event::{End, Fate, Party, SplitKind};
 use crate::histogram::Histogram;
 use crate::input::{Generation, Role, SentinelWord, WakeUps};
@@ -19,7 +22,7 @@ pub struct Snapshot {
     /// Counts snapshots.
     pub sequence: u64,
     /// The tasks, sorted by name.
-    pub tasks: Vec<Arc<TaskView>>,
+    pub tasks: TaskViews,
     /// The redises, in the order of the configuration.
     pub redises: Vec<Arc<RedisView>>,
 }

@@ -2,6 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::event::{Event, EventKind, Subject};
@@ -9,8 +10,8 @@ use crate::evidence::Origin;
 use crate::input::{Input, NodeNews, Outcome, Sample, Standing, Topology, Vouch};
 use crate::reading::{Beside, LockReading, SwitchesReading, TaskReading, Unknown};
 use crate::redis::{Redis, RedisEvent};
-use crate::snapshot::{NodeView, RedisView, Snapshot, TaskView, WitnessView};
-use crate::spec::{RedisIndex, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
+use crate::snapshot::{NodeView, RedisView, Snapshot, TaskViews, WitnessView};
+use crate::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
 use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
 
@@ -22,14 +23,18 @@ pub struct State {
     tasks: Vec<Entry>,
     /// Positions in `tasks`, sorted by the tasks' names.
     by_name: Vec<usize>,
+    /// As of the newest snapshot.
+    views: TaskViews,
+    /// In the order of the views: which tasks have changed since.
+    changed: Vec<bool>,
     sequence: u64,
 }
 
-/// A task and its view, which is made anew only after the task changed.
+/// A task, and where its view is.
 #[derive(Debug)]
 struct Entry {
     task: Task,
-    view: Option<Arc<TaskView>>,
+    rank: usize,
 }
 
 /// What a task is recognised by across configurations: its redis' name, its database and its lock's key.
@@ -59,21 +64,19 @@ impl State {
     /// The view as of `at`.
     pub fn snapshot(&mut self, at: Mono) -> Snapshot {
         self.sequence += 1;
-        for entry in &mut self.tasks {
-            if entry.view.is_none() {
-                entry.view = Some(Arc::new(entry.task.view(at)));
-            }
-        }
-        let tasks = self.by_name.iter().filter_map(|position| self.tasks.get(*position)?.view.clone()).collect();
+        let (tasks, by_name) = (&mut self.tasks, &self.by_name);
+        let view = |rank: usize| Some(tasks.get_mut(*by_name.get(rank)?)?.task.view(at));
+        self.views.renew(&mut self.changed, view);
         let mut redises: Vec<RedisView> = self.redises.iter().map(|redis| redis.view(at)).collect();
-        for view in self.tasks.iter().filter_map(|entry| entry.view.as_ref()).filter(|view| !view.witnesses.is_empty())
-        {
-            if let Some(redis) = redises.get_mut(usize::from(view.spec.redis.0)) {
-                add_lag(&mut redis.nodes, &view.witnesses);
+        if self.redises.iter().any(|redis| redis.spec.kind != RedisKind::Standalone) {
+            for view in self.views.iter().filter(|view| !view.witnesses.is_empty()) {
+                if let Some(redis) = redises.get_mut(usize::from(view.spec.redis.0)) {
+                    add_lag(&mut redis.nodes, &view.witnesses);
+                }
             }
         }
         let redises = redises.into_iter().map(Arc::new).collect();
-        Snapshot { at, sequence: self.sequence, tasks, redises }
+        Snapshot { at, sequence: self.sequence, tasks: self.views.clone(), redises }
     }
 
     fn configure(&mut self, at: Mono, spec: &WatchSpec) -> Vec<Event> {
@@ -105,11 +108,18 @@ impl State {
                 }
                 None => Task::new(task_spec.clone(), redis.name.clone(), at),
             };
-            self.tasks.push(Entry { task, view: None });
+            self.tasks.push(Entry { task, rank: 0 });
         }
         self.by_name = (0..self.tasks.len()).collect();
         let tasks = &self.tasks;
         self.by_name.sort_by(|a, b| name(tasks, *a).cmp(&name(tasks, *b)));
+        for (rank, position) in self.by_name.iter().enumerate() {
+            if let Some(entry) = self.tasks.get_mut(*position) {
+                entry.rank = rank;
+            }
+        }
+        self.views = TaskViews::default();
+        self.changed = vec![true; self.tasks.len()];
         self.epoch = spec.epoch;
         events
     }
@@ -171,7 +181,7 @@ impl State {
             if let Some(since_ms) = entry.task.overlap_ms() {
                 redis.aftermaths.overlaps(*index, since_ms);
             }
-            entry.view = None;
+            mark(&mut self.changed, entry);
             events.extend(task_events(&entry.task.spec, Some(&origin.node), log));
         }
         events
@@ -211,7 +221,7 @@ impl State {
                     None
                 }
             };
-            entry.view = None;
+            mark(&mut self.changed, entry);
             events.extend(task_events(&entry.task.spec, node, log));
         }
         events
@@ -249,7 +259,7 @@ impl State {
             }
             let mut log = Vec::new();
             entry.task.failed(why, at, &mut Log { at, server: None, events: &mut log });
-            entry.view = None;
+            mark(&mut self.changed, entry);
             events.extend(task_events(&entry.task.spec, None, log));
         }
     }
@@ -268,7 +278,7 @@ impl State {
         let own = self.tasks.iter_mut().filter(|entry| entry.task.spec.redis == topology.redis);
         own.for_each(|entry| {
             entry.task.retain_witnesses(&topology.nodes);
-            entry.view = None;
+            mark(&mut self.changed, entry);
         });
         redis_events(topology.redis, redis, at, None, kinds)
     }
@@ -281,7 +291,7 @@ impl State {
             let changed =
                 entry.task.tick(at, stale_after_ms(&redis.spec), &mut Log { at, server: None, events: &mut log });
             if changed || !log.is_empty() {
-                entry.view = None;
+                mark(&mut self.changed, entry);
             }
             events.extend(task_events(&entry.task.spec, None, log));
         }
@@ -340,6 +350,13 @@ fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
 fn entry(tasks: &mut [Entry], index: TaskIndex, redis: RedisIndex) -> Option<&mut Entry> {
     let entry = tasks.get_mut(usize::try_from(index.0).ok()?)?;
     (entry.task.spec.redis == redis).then_some(entry)
+}
+
+/// The task has changed, so that its view must be made anew.
+fn mark(changed: &mut [bool], entry: &Entry) {
+    if let Some(changed) = changed.get_mut(entry.rank) {
+        *changed = true;
+    }
 }
 
 fn task_events(spec: &Arc<TaskSpec>, node: Option<&Arc<str>>, log: TaskEvents) -> impl Iterator<Item = Event> {

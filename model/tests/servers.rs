@@ -140,7 +140,7 @@ fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
     let held = |state: &mut State, node: &str, sent| {
         fails(state, 5_000, node, sent);
         let snapshot = state.snapshot(Mono(5_000));
-        (snapshot.tasks[0].held, snapshot.redises[0].readable)
+        (snapshot.tasks.first().unwrap().held, snapshot.redises[0].readable)
     };
     assert_eq!(held(&mut state, "a:6379", 2_000), (Some(true), Some(true)));
     assert_eq!(held(&mut state, "b:6379", 4_600), (None, Some(false)));

@@ -42,7 +42,7 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
     let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(receiver, inputs, clock, Desk::default())));
     tokio::time::sleep(Duration::from_millis(watch_ms)).await;
     let newest = Arc::clone(&published.borrow());
-    let view = |name: &Arc<str>| newest.snapshot.tasks.iter().find(|view| view.spec.name == *name).map(Arc::clone);
+    let view = |name: &Arc<str>| newest.snapshot.tasks.find(name).map(Arc::clone);
     names.iter().map(view).collect()
 }
 

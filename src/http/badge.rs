@@ -34,7 +34,7 @@ enum Says {
 impl Site {
     pub(super) fn badge(&self, name: &str, request: &Request<Incoming>) -> Reply {
         let published = self.published();
-        let view = published.snapshot.tasks.iter().find(|view| &*view.spec.name == name);
+        let view = published.snapshot.tasks.find(name);
         let (status, says) = match (self.stopped(&published), view) {
             (Some(_), _) => (StatusCode::SERVICE_UNAVAILABLE, Says::Stopped),
             (None, Some(view)) => (StatusCode::OK, Says::Verdict(view.verdict)),

@@ -143,7 +143,7 @@ fn read(parameters: Parameters, history: &History, snapshot: &Snapshot) -> Resul
 /// A task that there is, or of which something is still known.
 fn task_name(name: &str, history: &History, snapshot: &Snapshot) -> Result<About, Refusal> {
     let about = About::Task(name.into());
-    match snapshot.tasks.iter().any(|view| *view.spec.name == *name) || history.knows(&about) {
+    match snapshot.tasks.find(name).is_some() || history.knows(&about) {
         true => Ok(about),
         false => Err(Refusal::new("There is no task of this name, and no event about one; /api/v1/tasks lists them.")),
     }

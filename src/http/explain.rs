@@ -65,7 +65,7 @@ impl Site {
 }
 
 fn find<'a>(published: &'a Published, name: &str) -> Option<&'a TaskView> {
-    published.snapshot.tasks.iter().find(|view| &*view.spec.name == name).map(|view| &**view)
+    published.snapshot.tasks.find(name).map(|view| &**view)
 }
 
 fn redis<'a>(published: &'a Published, view: &TaskView) -> Option<&'a RedisView> {

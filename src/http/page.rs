@@ -61,7 +61,7 @@ impl Site {
         let published = self.published();
         let stopped = self.stopped(&published);
         let query = TaskQuery::read(request.uri().query().unwrap_or_default());
-        let view = published.snapshot.tasks.iter().find(|view| &*view.spec.name == name);
+        let view = published.snapshot.tasks.find(name);
         let status = match (view, &stopped) {
             (None, _) => StatusCode::NOT_FOUND,
             (Some(_), Some(_)) => StatusCode::SERVICE_UNAVAILABLE,

@@ -93,7 +93,7 @@ impl Iterator for TaskList {
 
 /// The task called `name`, as `/api/v1/tasks/<name>` tells it; `None` if there is none.
 pub fn task(published: &Published, name: &str) -> Option<impl Serialize> {
-    let view = published.snapshot.tasks.iter().find(|view| &*view.spec.name == name)?;
+    let view = published.snapshot.tasks.find(name)?;
     Some(OneTask {
         at: wall(published.wall),
         sequence: published.snapshot.sequence,

@@ -207,10 +207,8 @@ impl Chronicle {
     /// Gives a new verdict the words that the agent's outputs have for it.
     fn explain(&mut self, event: &Event, snapshot: &Snapshot) {
         let (Subject::Task(task), EventKind::Verdict { to, rule, .. }) = (&event.subject, &event.kind) else { return };
-        let Ok(position) = snapshot.tasks.binary_search_by(|view| view.spec.name.cmp(&task.name)) else { return };
-        let Some(view) = snapshot.tasks.get(position).filter(|view| (view.verdict, view.rule) == (*to, *rule)) else {
-            return;
-        };
+        let view = snapshot.tasks.find(&task.name).filter(|view| (view.verdict, view.rule) == (*to, *rule));
+        let Some(view) = view else { return };
         let Some(story) = self.tasks.get_mut(&task.name) else { return };
         if let Some(reason) = story.verdict.and_then(|verdict| story.reasons.get_mut(verdict)) {
             *reason = reason::sentence(view);

@@ -216,7 +216,7 @@ impl Play<'_> {
 
 /// The field `name` of the watched task; a task that was removed has only the field `task`.
 fn seen(snapshot: &Snapshot, name: &str) -> Result<Found, String> {
-    let view = snapshot.tasks.iter().find(|view| &*view.spec.name == "outbound");
+    let view = snapshot.tasks.find("outbound");
     match (view, snapshot.redises.first()) {
         (Some(view), Some(redis)) => field(view, redis, name),
         _ if name == "task" => Ok(Found::Word("absent".to_owned())),

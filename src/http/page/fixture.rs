@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lockwatch_model::reading::{Holder, Mode};
-use lockwatch_model::snapshot::{Durations, HoldView, Snapshot, TaskView};
+use lockwatch_model::snapshot::{Durations, HoldView, Snapshot, TaskView, TaskViews};
 use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono};
 use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
@@ -20,7 +20,7 @@ pub(super) fn holder(client: &str) -> Holder {
 
 /// What is published at an instant.
 pub(super) fn published(at: u64) -> Published {
-    let snapshot = Snapshot { at: Mono(at), sequence: at, tasks: Vec::new(), redises: Vec::new() };
+    let snapshot = Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), redises: Vec::new() };
     let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
     Published { snapshot, wall, made: Instant::now() }
 }

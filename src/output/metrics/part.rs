@@ -5,6 +5,7 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use lockwatch_model::snapshot::{RedisView, TaskView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabel as _, EncodeLabelSet, LabelSetEncoder};
@@ -90,9 +91,7 @@ impl Page {
             if positions.start == 0 {
                 out.push_str(form.describe(format));
             }
-            let Content { published, tasks, .. } = &*self.content;
-            some(positions, &published.snapshot.tasks, tasks)
-                .for_each(|task| form.stamp(reading, task.labels, task.of, out));
+            self.content.tasks_at(positions).for_each(|task| form.stamp(reading, task.labels, task.of, out));
             return Ok(());
         }
         let description = if positions.start == 0 { Description::Of(format) } else { Description::Left };
@@ -131,29 +130,36 @@ struct Series {
 
 impl Collector for Series {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
-        let Content { published, agent, redises, tasks } = &*self.content;
         match &self.metric.source {
-            Source::Agent(reading) if reading.is_absent(agent) => Ok(()),
+            Source::Agent(reading) if reading.is_absent(&self.content.agent) => Ok(()),
             Source::Agent(reading) => {
-                let all = [Labelled { labels: "", of: agent }];
+                let all = [Labelled { labels: "", of: &self.content.agent }];
                 write_family(&mut encoder, self.metric, reading, all.into_iter())
             }
             Source::Redis(reading) => {
-                let all = some(&self.positions, &published.snapshot.redises, redises);
-                write_family(&mut encoder, self.metric, reading, all)
+                write_family(&mut encoder, self.metric, reading, self.content.redises_at(&self.positions))
             }
             Source::Task(reading) => {
-                let all = some(&self.positions, &published.snapshot.tasks, tasks);
-                write_family(&mut encoder, self.metric, reading, all)
+                write_family(&mut encoder, self.metric, reading, self.content.tasks_at(&self.positions))
             }
         }
     }
 }
 
-/// Those at some positions, with their labels.
-fn some<'a, T>(positions: &Range<usize>, all: &'a [Arc<T>], bases: &'a Bases) -> impl Iterator<Item = Labelled<'a, T>> {
-    let end = positions.end.min(all.len());
-    (positions.start..end).filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
+impl Content {
+    /// The redises at some positions, with their labels.
+    fn redises_at(&self, positions: &Range<usize>) -> impl Iterator<Item = Labelled<'_, RedisView>> {
+        let (all, bases) = (&self.published.snapshot.redises, &self.redises);
+        let present = positions.start..positions.end.min(all.len());
+        present.filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
+    }
+
+    /// The tasks at some positions, with their labels.
+    fn tasks_at(&self, positions: &Range<usize>) -> impl Iterator<Item = Labelled<'_, TaskView>> {
+        let (all, bases) = (&self.published.snapshot.tasks, &self.tasks);
+        let present = positions.start..positions.end.min(all.len());
+        present.filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
+    }
 }
 
 /// Takes what the encoder writes of a part, and hands it on with the description that the format wants.

@@ -18,7 +18,12 @@ fn explain(view: TaskView, watched: Watched) -> Explanation {
     let mut redis = good_redis("main");
     redis.nodes = vec![NodeView { unknown: view.unknown, ..good_node(NODE) }];
     let published = published(vec![view], vec![redis]);
-    let seen = Seen { published: &published, view: &published.snapshot.tasks[0], trace: &Trace::default(), watched };
+    let seen = Seen {
+        published: &published,
+        view: published.snapshot.tasks.first().unwrap(),
+        trace: &Trace::default(),
+        watched,
+    };
     explanation(seen)
 }
 
@@ -209,7 +214,7 @@ fn one_look_claims_no_duration() {
 async fn whoever_comes_when_too_many_wait_is_told_so_at_once() {
     let trace = Trace::gather(None, None).await;
     let published = published(vec![stopped_task("outbound")], vec![good_redis("main")]);
-    let view = &published.snapshot.tasks[0];
+    let view = published.snapshot.tasks.first().unwrap();
     let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Agent };
     let because = explanation(seen).trace.nothing_because.unwrap();
     assert_eq!(
