@@ -81,6 +81,7 @@ dashboards:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) fetch --locked --manifest-path fuzz/engine/Cargo.toml
 	$(CARGO) deny --locked check licenses bans sources
 
 fmt:
