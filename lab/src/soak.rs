@@ -18,8 +18,11 @@ use faults::Faults;
 use fit::{Line, line};
 use load::Load;
 
-/// How often memory and files are looked at.
-const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+/// How often memory and files are looked at. Not in step with sweeps and scrapes: each takes some MB for a moment, and samples of always
+/// the same moment would show a slow wave where there is a quick one.
+const SAMPLE_EVERY: Duration = Duration::from_millis(870);
+/// How often a sample is told.
+const TELL_EVERY: usize = 345;
 const FAULT_EVERY: Duration = Duration::from_secs(60);
 /// Share of the time that is not judged: caches fill.
 const WARM_UP: f64 = 0.2;
@@ -99,7 +102,7 @@ async fn watch(crowd: &Crowd, faults: &mut Faults, whole: Duration) -> anyhow::R
     while began.elapsed() < whole {
         turn.tick().await;
         let sample = Sample { at_hours: began.elapsed().as_secs_f64() / 3600.0, footprint: crowd.agent.footprint()? };
-        if samples.len() % 30 == 0 {
+        if samples.len() % TELL_EVERY == 0 {
             let Footprint { rss_bytes, pss_bytes, files } = sample.footprint;
             let (rss, pss) = (rss_bytes as f64 / MB, pss_bytes as f64 / MB);
             println!("{:.2} h: {rss:.2} MB resident ({pss:.2} MB in proportion), {files} files", sample.at_hours);
