@@ -26,8 +26,10 @@ const TELL_EVERY: usize = 345;
 const FAULT_EVERY: Duration = Duration::from_secs(60);
 /// Share of the time that is not judged: caches fill.
 const WARM_UP: f64 = 0.2;
-/// The history of events is filled first, as it would fill within days. It keeps 20,000.
+/// The history of events is filled first, as it would fill within days. It keeps 20,000. Then come so many faults at once, so that
+/// events of all kinds are in it, as they will be: they are not of one size.
 const ROUNDS: usize = 12;
+const FAULTS_FIRST: usize = 30;
 /// Longer than the agent's interval, so that each round is seen.
 const ROUND: Duration = Duration::from_millis(1_500);
 const MB: f64 = 1e6;
@@ -70,7 +72,7 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<bool> {
     println!("{} tasks for {} hours, seed {seed}", args.tasks, args.hours);
     let crowd = Crowd::start(args.tasks).await?;
     let _renewed = crowd.renewals();
-    fill_history(&crowd).await?;
+    fill_history(&crowd, &mut Faults::new(seed.wrapping_add(1))).await?;
     let load = Load::start(crowd.agent.address(), args.tasks);
     let mut faults = Faults::new(seed);
     let samples = watch(&crowd, &mut faults, Duration::from_secs_f64(args.hours * 3600.0)).await?;
@@ -82,12 +84,16 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<bool> {
     Ok(report.all_reached())
 }
 
-/// Each lock changes hands again and again, until the oldest events must go.
-async fn fill_history(crowd: &Crowd) -> anyhow::Result<()> {
+/// Each lock changes hands again and again, until the oldest events must go; then everything happens that can happen.
+async fn fill_history(crowd: &Crowd, faults: &mut Faults) -> anyhow::Result<()> {
     for round in 0..ROUNDS {
         for at in 0..crowd.count() {
             crowd.hand_over(at, if round % 2 == 0 { "b" } else { "a" }).await?;
         }
+        sleep(ROUND).await;
+    }
+    for _ in 0..FAULTS_FIRST {
+        faults.next(crowd).await?;
         sleep(ROUND).await;
     }
     Ok(())
