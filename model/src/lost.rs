@@ -1,7 +1,8 @@
 //! Locks that were lost although their holder lived: signs of life after a hold has expired.
 //!
 //! Only what is surely later than the expiry counts: a difference between two readings that were both made after the end was
-//! seen. What the reading that showed the end shows for the first time may have been written before.
+//! seen. What the reading that showed the end shows for the first time may have been written before. Work that is read beside the lock, on
+//! another server, counts once the next reading shows that the lock is still free.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,6 +31,8 @@ struct Watched {
     read: Parts,
     /// Nobody was seen to hold the lock since.
     free: bool,
+    /// When somebody was first seen to work, where only a later reading of the lock can tell that nobody held it then.
+    worked: Option<Mono>,
 }
 
 /// The parts of a reading that show whether somebody works.
@@ -39,11 +42,13 @@ pub(crate) struct Parts {
     pub(crate) progress: bool,
 }
 
-/// One accepted reading of the lock.
+/// One accepted reading of the lock, or of what is beside it on another server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Look<'a> {
     pub(crate) at: Mono,
-    /// The holders now; `None` when the lock is free.
+    /// Whether the lock was read, too.
+    pub(crate) with_lock: bool,
+    /// The holders as of the newest reading of the lock; `None` when it is free.
     pub(crate) held: Option<&'a Held>,
     /// What could be read beside the lock.
     pub(crate) read: Parts,
@@ -58,7 +63,7 @@ impl Expired {
     /// A hold expired; `look` showed that.
     pub(crate) fn watch(&mut self, holders: Vec<Holder>, look: Look<'_>) {
         let free = look.held.is_none();
-        self.watched = Some(Box::new(Watched { holders, since: look.at, read: look.read, free }));
+        self.watched = Some(Box::new(Watched { holders, since: look.at, read: look.read, free, worked: None }));
     }
 
     /// Nobody is waited for any more.
@@ -70,12 +75,22 @@ impl Expired {
     pub(crate) fn unseen(&mut self) {
         if let Some(watched) = &mut self.watched {
             watched.read = Parts::default();
+            watched.worked = None;
         }
     }
 
-    /// Takes in a reading after the end. Says once who lives on without the lock, and what shows it.
+    /// These parts could not be read where they live. Who answers next may know less than who answered before.
+    pub(crate) fn unread(&mut self, parts: Parts) {
+        if let Some(watched) = &mut self.watched {
+            watched.read.claims &= !parts.claims;
+            watched.read.progress &= !parts.progress;
+        }
+    }
+
+    /// Takes in a reading after the one that showed the end. Says once who lives on without the lock, and what shows it.
     pub(crate) fn observe(&mut self, look: Look<'_>) -> Option<(Vec<Holder>, LossSign)> {
-        let watched = self.watched.as_mut()?;
+        // What was asked for before the end was seen, on another server, is older than it.
+        let watched = self.watched.as_mut().filter(|watched| watched.since <= look.at)?;
         let back = look.held.is_some_and(|held| clients_meet(&watched.holders, &held.holders));
         if back || look.at.since_ms(watched.since) > look.blind_after_ms.max(WATCHED_MS) {
             self.watched = None;
@@ -84,10 +99,114 @@ impl Expired {
         watched.free &= look.held.is_none();
         let claims =
             watched.read.claims && watched.holders.iter().any(|holder| look.claims_changed.contains(&holder.client));
-        let works = watched.read.progress && watched.free && look.progress_moved;
+        let moved = watched.read.progress && look.progress_moved;
+        let works = if look.with_lock {
+            watched.free && (moved || watched.worked.is_some_and(|worked| worked < look.at))
+        } else {
+            watched.worked = watched.worked.or(moved.then_some(look.at));
+            false
+        };
         watched.read.claims |= look.read.claims;
         watched.read.progress |= look.read.progress;
         let sign = if claims { LossSign::Claim } else { LossSign::Progress };
         if claims || works { self.watched.take().map(|watched| (watched.holders, sign)) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::reading::{Deadline, Mode};
+    use crate::time::ServerTime;
+
+    const ALL: Parts = Parts { claims: true, progress: true };
+
+    fn holder(client: &str) -> Holder {
+        Holder { client: client.into(), thread: None, entries: Some(1), secret: false }
+    }
+
+    fn held_by(client: &str) -> Held {
+        let deadline = Deadline::At(ServerTime(30_000));
+        Held { mode: Mode::Exclusive, holders: vec![holder(client)], ghosts: 0, deadline }
+    }
+
+    /// A reading of the lock alone.
+    fn lock(at: u64, held: Option<&Held>) -> Look<'_> {
+        Look {
+            at: Mono(at),
+            with_lock: true,
+            held,
+            read: Parts::default(),
+            claims_changed: &[],
+            progress_moved: false,
+            blind_after_ms: 0,
+        }
+    }
+
+    /// A reading of what is beside it, on another server, while it was last seen free.
+    fn work(at: u64, progress_moved: bool) -> Look<'static> {
+        Look { with_lock: false, read: ALL, progress_moved, ..lock(at, None) }
+    }
+
+    fn expired() -> Expired {
+        let mut expired = Expired::default();
+        expired.watch(vec![holder("A")], lock(1_000, None));
+        expired
+    }
+
+    fn signs(expired: &mut Expired, looks: &[Look<'_>]) -> Vec<Option<LossSign>> {
+        looks.iter().map(|look| expired.observe(*look).map(|(_, sign)| sign)).collect()
+    }
+
+    #[test]
+    fn work_on_another_server_counts_once_the_lock_is_still_free() {
+        let told = signs(
+            &mut expired(),
+            &[work(1_010, false), work(2_010, true), lock(2_000, None), lock(3_000, None), work(3_010, true)],
+        );
+        assert_eq!(
+            told,
+            [None, None, None, Some(LossSign::Progress), None],
+            "one that was asked before does not count"
+        );
+    }
+
+    #[test]
+    fn work_on_another_server_may_be_a_new_holders() {
+        let new = held_by("B");
+        let told = signs(
+            &mut expired(),
+            &[work(1_010, false), work(2_010, true), lock(3_000, Some(&new)), work(3_010, true), lock(4_000, None)],
+        );
+        assert_eq!(told, [None; 5]);
+    }
+
+    #[test]
+    fn work_on_another_server_says_nothing_of_a_lock_that_could_not_be_read_then() {
+        let mut expired = expired();
+        assert_eq!(signs(&mut expired, &[work(1_010, false), work(2_010, true)]), [None; 2]);
+        expired.unseen();
+        assert_eq!(signs(&mut expired, &[lock(3_000, None), work(3_010, true), lock(4_000, None)]), [None; 3]);
+    }
+
+    #[test]
+    fn what_was_asked_on_another_server_before_the_end_is_older_than_it() {
+        let mut expired = expired();
+        let claims = |at, claims_changed| Look { claims_changed, ..work(at, false) };
+        let changed = [b"A".to_vec()];
+        assert_eq!(signs(&mut expired, &[claims(999, &[]), claims(1_010, &changed)]), [None; 2]);
+        assert_eq!(signs(&mut expired, &[claims(2_010, &changed)]), [Some(LossSign::Claim)]);
+    }
+
+    #[test]
+    fn a_part_that_could_not_be_read_is_read_anew_and_the_other_goes_on() {
+        let mut expired = expired();
+        assert_eq!(signs(&mut expired, &[work(1_010, false)]), [None]);
+        expired.unread(Parts { claims: true, progress: false });
+        let changed = [b"A".to_vec()];
+        assert_eq!(signs(&mut expired, &[Look { claims_changed: &changed, ..work(2_010, true) }]), [None]);
+        assert_eq!(signs(&mut expired, &[lock(3_000, None)]), [Some(LossSign::Progress)]);
     }
 }

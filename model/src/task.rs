@@ -13,7 +13,7 @@ use crate::evidence::{Origin, delta};
 use crate::generation::Delta;
 use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Lock};
-use crate::lost::Expired;
+use crate::lost::{Expired, Parts};
 use crate::reading::{
     Beside, Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
@@ -268,10 +268,10 @@ impl Task {
     ) -> Option<Option<Fate>> {
         let (seen, sent) = (batch.seen(), batch.sent);
         self.newest_attempt = sent;
-        let Signs { kept_switches, claims_changed, progress_moved } = self.observe_signs(&reading.beside, batch, log);
+        let signs = self.observe_signs(&reading.beside, batch, log);
         self.observe_extras(reading, log);
         let lock = self.judged(&reading.lock, batch);
-        let delta = delta(self.lock_origin.as_ref(), batch.origin).seen_beside(kept_switches);
+        let delta = delta(self.lock_origin.as_ref(), batch.origin).seen_beside(signs.kept_switches);
         let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old));
         let context =
             Context { seen, same_clock, offset: batch.vouch.offset, delta, blind_after_ms: self.spec.blind_after_ms };
@@ -292,8 +292,8 @@ impl Task {
                 if batch.origin.generation.is_some() || self.moved_from(batch.origin) {
                     self.lock_origin = Some(batch.origin.clone());
                 }
-                self.note_life(&claims_changed, progress_moved, &news, sent);
-                self.follow_losses(&reading.beside, sent, &news, &claims_changed, progress_moved, log);
+                self.note_life(&signs, Some(&news), sent);
+                self.follow_losses(&reading.beside, sent, Some(&news), &signs, log);
                 self.follow_lock(&news, &turn, log);
                 self.follow_clocks(seen, &news, log);
                 self.follow_splits(batch, &news, log);
@@ -316,10 +316,8 @@ impl Task {
     /// Takes in what is read beside the lock, where that lives on another server.
     pub(crate) fn observe_beside(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) {
         let signs = self.observe_signs(beside, batch, log);
-        let holders = self.lock.hold().map(|hold| lock::clients(&hold.held)).unwrap_or_default();
-        if signs.progress_moved || holders.iter().any(|holder| signs.claims_changed.contains(holder)) {
-            self.lock.sign_of_life(batch.sent);
-        }
+        self.note_life(&signs, None, batch.sent);
+        self.follow_losses(beside, batch.sent, None, &signs, log);
         self.follow_gap(batch.sent, Holding::Unseen, log);
         self.note_sight(batch.sent);
         self.judge(log);
@@ -327,7 +325,7 @@ impl Task {
 
     /// What is beside the lock could not be read.
     pub(crate) fn failed_beside(&mut self, beside: &Beside, at: Mono, log: &mut Log<'_>) {
-        self.expired.unseen();
+        self.expired.unread(Parts { claims: beside.claims.is_some(), progress: beside.progress.is_some() });
         if let Some(SwitchesReading::Unknown(why)) = beside.switches {
             self.switches.unknown(why);
         }
@@ -513,12 +511,12 @@ impl Task {
     }
 
     /// Claims and progress prove that a holder lives: the present one, or the one whose hold just ended.
-    fn note_life(&mut self, claims_changed: &[Vec<u8>], progress_moved: bool, news: &lock::News, sent: Mono) {
-        if news.ended.is_some() || news.acquired {
+    fn note_life(&mut self, signs: &Signs, news: Option<&lock::News>, sent: Mono) {
+        if news.is_some_and(|news| news.ended.is_some() || news.acquired) {
             return;
         }
         let holders = self.lock.hold().map(|hold| lock::clients(&hold.held)).unwrap_or_default();
-        if progress_moved || holders.iter().any(|holder| claims_changed.contains(holder)) {
+        if signs.progress_moved || holders.iter().any(|holder| signs.claims_changed.contains(holder)) {
             self.lock.sign_of_life(sent);
         }
     }

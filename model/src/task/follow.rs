@@ -2,9 +2,8 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 
-use super::{Accepted, Log, Task, Turn, proven};
+use super::{Accepted, Log, Signs, Task, Turn, proven};
 use crate::clocks::Holding;
 use crate::event::{End, EventKind, LossSign};
 use crate::lock::{self, Ended};
@@ -19,29 +18,29 @@ use crate::time::Mono;
 use crate::verdict::Wanted;
 
 impl Task {
-    /// Locks that were lost although their holder lived.
+    /// Locks that were lost although their holder lived. Without `news` the lock was not read, only what is beside it elsewhere.
     pub(super) fn follow_losses(
         &mut self,
         beside: &Beside,
         at: Mono,
-        news: &lock::News,
-        claims_changed: &[Vec<u8>],
-        progress_moved: bool,
+        news: Option<&lock::News>,
+        signs: &Signs,
         log: &mut Log<'_>,
     ) {
-        if news.across_blind {
+        if news.is_some_and(|news| news.across_blind) {
             return self.expired.forget();
         }
         let look = Look {
             at,
+            with_lock: news.is_some(),
             held: self.lock.hold().map(|hold| &hold.held),
             read: self.signs_read(beside),
-            claims_changed,
-            progress_moved,
+            claims_changed: &signs.claims_changed,
+            progress_moved: signs.progress_moved,
             blind_after_ms: self.spec.blind_after_ms,
         };
         let late = self.expired.observe(look);
-        let at_once = match &news.ended {
+        let at_once = match news.and_then(|news| news.ended.as_ref()) {
             Some(ended) if ended.reason == End::Lost => Some((ended.hold.held.holders.clone(), LossSign::Data)),
             Some(ended) if ended.reason == End::Expired => {
                 self.expired.watch(ended.hold.held.holders.clone(), look);
