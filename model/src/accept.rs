@@ -344,6 +344,26 @@ mod tests {
         assert_eq!(generation.run_id, b"abc");
     }
 
+    /// A swapped database has other keys: to whoever reads it, that is a flush.
+    #[test]
+    fn each_command_that_empties_a_database_is_a_flush() {
+        for (said, flushes) in [
+            ("cmdstat_flushall:calls=2,usec=9\r\n", 2),
+            ("cmdstat_flushdb:calls=3,usec=9\r\n", 3),
+            ("cmdstat_swapdb:calls=4,usec=9\r\n", 4),
+            (
+                "cmdstat_flushall:calls=2,usec=9\r\ncmdstat_flushdb:calls=3,usec=9\r\ncmdstat_swapdb:calls=4,usec=9\r\n",
+                9,
+            ),
+            ("cmdstat_get:calls=5,usec=9\r\n", 0),
+        ] {
+            let mut footer = good_footer();
+            footer[4] = bytes(said);
+            let vouch = vouch(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap();
+            assert_eq!(vouch.generation.unwrap().flushes, flushes, "{said}");
+        }
+    }
+
     #[test]
     fn header_and_footer_have_a_reply_each() {
         assert_eq!(header().len(), 1);

@@ -134,8 +134,10 @@ mod tests {
         let kept = delta(generation("a", 5, None), generation("b", 0, Some(false)));
         assert!(kept.may_lose_locks() && !kept.emptied && !kept.flushed);
         assert!(delta(generation("a", 0, None), generation("b", 1, Some(false))).flushed);
-        // CONFIG RESETSTAT alone is no flush.
+        // CONFIG RESETSTAT alone is no flush; what is counted since then is one.
         assert!(!delta(generation("a", 5, None), generation("a", 0, None)).flushed);
+        assert!(delta(generation("a", 5, None), generation("a", 1, None)).emptied);
+        assert!(delta(generation("a", 5, None), generation("a", 4, None)).emptied);
     }
 
     #[test]

@@ -248,3 +248,50 @@ fn step_ms(before: Reading, after: Reading) -> Option<i64> {
     let doubt_ms = before.took_ms.saturating_add(after.took_ms);
     (by_ms.unsigned_abs() > CLOCK_STEP_MS.saturating_add(doubt_ms)).then_some(by_ms)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A request may wait at the server for as long as its answer takes, before its clock is read.
+    #[test]
+    fn a_slow_answer_is_no_step_of_the_clock() {
+        let reading = |server, sent, took_ms| Reading { server: ServerTime(server), sent: Mono(sent), took_ms };
+        let prompt = |at: u64| reading(i64::try_from(at).unwrap(), at, 1);
+        // Read 2.5 s after it was asked for, at the end of a long wait.
+        let slow = |at: u64| reading(i64::try_from(at).unwrap() + 2_500, at, 2_500);
+        assert_eq!(step_ms(prompt(1_000), prompt(2_000)), None);
+        assert_eq!(step_ms(prompt(1_000), slow(2_000)), None, "the newer one was slow");
+        assert_eq!(step_ms(slow(1_000), prompt(4_000)), None, "the older one was slow");
+        assert_eq!(step_ms(prompt(1_000), reading(3_002, 2_000, 1)), None, "what the two took may be the difference");
+        assert_eq!(step_ms(prompt(1_000), reading(3_003, 2_000, 1)), Some(1_003));
+        assert_eq!(step_ms(prompt(1_000), reading(997, 2_000, 1)), Some(-1_003));
+    }
+    /// Half of what an answer took may be wrong: the promptest tells best how far the clock is ahead, for a while.
+    #[test]
+    fn a_slow_answer_does_not_tell_how_far_the_clock_is_ahead() {
+        let mut node = Node::new(Arc::from("a:1"));
+        let mut told = |at: u64, took_ms: u64, clock_offset_ms: i64| {
+            let clock = ServerTime(i64::try_from(at).unwrap());
+            let vouch = Vouch {
+                first: clock,
+                last: clock,
+                role: Role::Master,
+                role_verified: true,
+                offset: None,
+                refuses_writes: false,
+                replicas: Vec::new(),
+                generation: None,
+                clock_offset_ms,
+            };
+            node.accepted(&vouch, Standing::Decides, Mono(at), took_ms, &mut Vec::new());
+            node.view().clock_offset_ms
+        };
+        assert_eq!(told(1_000, 10, 5), Some(5));
+        for batch in 0..u64::from(OFFSET_BATCHES) {
+            assert_eq!(told(2_000 + batch * 1_000, 400, 200), Some(5), "{batch}");
+        }
+        assert_eq!(told(60_000, 400, 200), Some(200), "not for ever");
+        assert_eq!(told(61_000, 9, 6), Some(6));
+    }
+}

@@ -463,6 +463,25 @@ mod tests {
         assert_eq!(blind(&redis, 9_000), (Some(true), 0));
     }
 
+    /// Each task of the first one that was lost has been blind for so long.
+    #[test]
+    fn of_several_servers_that_cannot_be_read_the_first_loss_counts() {
+        let mut redis = redis(RedisKind::Cluster);
+        accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
+        accept(&mut redis, B, "y", Standing::Decides, Mono(1_000));
+        let fail = |redis: &mut Redis, node: &str, at: u64| {
+            let at = Mono(at);
+            redis.failed(Some(&node.into()), Standing::Decides, Unknown::Timeout, (at, at), &mut Vec::new());
+        };
+        fail(&mut redis, A, 2_000);
+        accept(&mut redis, B, "y", Standing::Decides, Mono(40_000));
+        assert_eq!(redis.view(Mono(41_000)).blind_ms, 40_000);
+        fail(&mut redis, B, 41_000);
+        assert_eq!(redis.view(Mono(42_000)).blind_ms, 41_000, "one more that is lost is no recovery");
+        accept(&mut redis, A, "x", Standing::Decides, Mono(43_000));
+        assert_eq!(redis.view(Mono(44_000)).blind_ms, 4_000);
+    }
+
     #[test]
     fn a_server_that_fails_decides_only_if_it_was_asked_to() {
         let mut redis = redis(RedisKind::Replicated);

@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use lockwatch_model::event::{End, Event, EventKind};
 use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Topology, Vouch};
-use lockwatch_model::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown};
-use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_model::reading::{
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown,
+};
+use lockwatch_model::spec::{
+    ClaimsSpec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WatchSpec,
+};
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
 
@@ -36,6 +40,19 @@ fn answers(
     sent: u64,
     holder: &str,
 ) -> Vec<Event> {
+    tells(state, at, (node, run_id), standing, sent, holder, (1, Beside::default()))
+}
+
+/// The same with what is beside the lock, under the configuration of this number.
+fn tells(
+    state: &mut State,
+    at: u64,
+    (node, run_id): (&str, &str),
+    standing: Standing,
+    sent: u64,
+    holder: &str,
+    (epoch, beside): (u32, Beside),
+) -> Vec<Event> {
     let clock = ServerTime(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
     let vouch = Vouch {
@@ -52,9 +69,9 @@ fn answers(
     let holders = vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(clock.plus_ms(30_000));
     let lock = LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
-    let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
+    let reading = TaskReading { lock, extras: Extras::default(), beside };
     let sample = Sample {
-        epoch: 1,
+        epoch,
         redis: RedisIndex(0),
         node: Some(Arc::from(node)),
         standing,
@@ -182,4 +199,59 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
         });
         assert_eq!(ends.collect::<Vec<_>>(), [reason], "the answer was made {last_ms} ms after the origin");
     }
+}
+
+/// A reload to other hashes beside the same lock.
+fn reloaded(state: &mut State, epoch: u32, at: u64, claims: Option<&str>, hosts: Option<&str>) {
+    let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]);
+    let key = |name: &str| name.as_bytes().to_vec();
+    let task = TaskSpec {
+        claims: claims.map(|name| ClaimsSpec { key: key(name), fresh_for_ms: 10_000 }),
+        hosts: hosts.map(key),
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+    };
+    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch };
+    state.step(Mono(at), Input::Config(Arc::new(spec)));
+}
+
+fn beside(state: &mut State, epoch: u32, at: u64, beside: Beside) {
+    tells(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, beside));
+}
+
+/// What was in another hash says nothing of when a claim was written in this one.
+#[test]
+fn claims_of_another_hash_are_old_ones() {
+    let mut state = State::new();
+    let claims = |who: &str| {
+        let claims = vec![(who.as_bytes().to_vec(), b"1".to_vec())];
+        Beside { claims: Some(ClaimsReading::Read(claims)), ..Beside::default() }
+    };
+    let live = |state: &mut State, at| state.snapshot(Mono(at)).tasks.first().unwrap().live_claims.len();
+    reloaded(&mut state, 1, 0, Some("claims"), None);
+    beside(&mut state, 1, 1_000, claims("A"));
+    beside(&mut state, 1, 2_000, claims("A"));
+    assert_eq!(live(&mut state, 2_000), 0, "it may be as old as the hills");
+    reloaded(&mut state, 2, 2_500, Some("claims:2"), None);
+    beside(&mut state, 2, 3_000, claims("B"));
+    assert_eq!(live(&mut state, 3_000), 0, "so may this one");
+    beside(&mut state, 2, 4_000, claims("C"));
+    assert_eq!(live(&mut state, 4_000), 1, "what was not there a second ago was just written");
+}
+
+#[test]
+fn hosts_that_are_configured_no_more_are_forgotten() {
+    let _rule = rule("13 series");
+    let mut state = State::new();
+    let named =
+        |host: &str| Beside { hosts: Some(vec![(b"A".to_vec(), host.as_bytes().to_vec())]), ..Beside::default() };
+    let host = |state: &mut State, at| {
+        let snapshot = state.snapshot(Mono(at));
+        snapshot.tasks.first().unwrap().hold.as_ref().unwrap().holders.first().unwrap().1.clone()
+    };
+    reloaded(&mut state, 1, 0, None, Some("hosts"));
+    beside(&mut state, 1, 1_000, named("wms-1"));
+    assert_eq!(host(&mut state, 1_000), Some(b"wms-1".to_vec()));
+    reloaded(&mut state, 2, 1_500, None, None);
+    beside(&mut state, 2, 2_000, Beside::default());
+    assert_eq!(host(&mut state, 2_000), None);
 }

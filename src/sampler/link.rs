@@ -107,3 +107,45 @@ impl Link {
         self.state = State::Waiting { until: self.pace.next_dial(now, fastrand::f64()) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+    use crate::config::{HostPort, Login};
+
+    async fn connection() -> redis::Connection {
+        let endpoint = Endpoint {
+            at: HostPort { host: "main".to_owned(), port: 6379 },
+            db: 0,
+            login: Login::default(),
+            timeout: Duration::from_secs(1),
+            assume_master: false,
+            readonly: false,
+        };
+        let (here, mut there) = tokio::io::duplex(1 << 16);
+        let role = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
+        let greeting = format!("+OK\r\n+OK\r\n{role}-NOPERM no\r\n-NOPERM no\r\n:-2\r\n");
+        there.write_all(greeting.as_bytes()).await.unwrap();
+        redis::greet_over(here, &endpoint, None, None).await.unwrap().0
+    }
+
+    /// Its name may mean another server by now: a new master, behind the address of a managed Redis.
+    #[tokio::test]
+    async fn a_server_that_cannot_serve_for_long_is_dialled_anew() {
+        for why in [Unknown::Loading, Unknown::Busy, Unknown::NotMaster] {
+            let mut link = Link::new(Mono(0));
+            assert!(!link.survives(why, Mono(0)), "there is no connection");
+            link.made(connection().await, Mono(1_000));
+            assert!(link.survives(why, Mono(30_999)), "{why:?}");
+            assert!(!link.survives(why, Mono(31_000)), "{why:?}");
+            link.succeeded(Mono(20_000));
+            assert!(link.survives(why, Mono(49_999)), "{why:?}");
+            assert!(!link.survives(why, Mono(50_000)), "{why:?}");
+            assert!(!link.survives(Unknown::Timeout, Mono(20_001)));
+        }
+    }
+}

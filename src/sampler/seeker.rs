@@ -213,9 +213,13 @@ fn most_told(votes: &[Vote]) -> Option<&Vote> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use lockwatch_model::reply::Reply;
+    use tokio::io::AsyncWriteExt as _;
 
     use super::*;
+    use crate::config::{Login, Peers, Servers};
 
     fn at(host: &str) -> HostPort {
         HostPort { host: host.to_owned(), port: 6379 }
@@ -257,6 +261,54 @@ mod tests {
             let votes: Vec<Vote> = votes.iter().map(|(map, serves)| ((*map).clone(), *serves)).collect();
             assert_eq!(most_told(&votes).map(|(map, _)| map), wanted, "{what}");
         }
+    }
+
+    async fn connection() -> Arc<redis::Connection> {
+        let config = config(Vec::new());
+        let (here, mut there) = tokio::io::duplex(1 << 16);
+        let role = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
+        // The last one: a cluster's servers are asked for READONLY, too.
+        let greeting = format!("+OK\r\n+OK\r\n{role}-NOPERM no\r\n-NOPERM no\r\n:-2\r\n+OK\r\n");
+        there.write_all(greeting.as_bytes()).await.unwrap();
+        Arc::new(redis::greet_over(here, &config.endpoint(at("any")), None, None).await.unwrap().0)
+    }
+
+    fn config(nodes: Vec<HostPort>) -> RedisConfig {
+        RedisConfig {
+            name: "main".into(),
+            servers: Servers::Cluster(cluster_config(nodes)),
+            db: 0,
+            login: Login::default(),
+            interval: Duration::from_secs(5),
+            timeout: Duration::from_secs(5),
+            assume_master: false,
+            wake_ups: false,
+        }
+    }
+
+    fn cluster_config(nodes: Vec<HostPort>) -> ClusterConfig {
+        ClusterConfig { nodes, peers: Peers { allowed: None, announce_map: BTreeMap::new() } }
+    }
+
+    /// One that was left on the small side of a partition does not know that, and may well be the quickest.
+    #[tokio::test]
+    async fn whoever_answers_first_does_not_decide() {
+        let _rule = crate::truth::rule("1 evidence");
+        let (new, old) = (map("new", 16_383), map("old", 16_383));
+        let whom = [at("lonely"), at("a"), at("b")];
+        let mut seeker = Seeker::new(config(whom.to_vec()), cluster_config(whom.to_vec()));
+        for (at, map, after_ms) in [(&whom[0], &old, 0), (&whom[1], &new, 50), (&whom[2], &new, 100)] {
+            let told = Told { connection: connection().await, map: Ok(map.clone()), serves: true };
+            let (at, round) = (at.clone(), seeker.round);
+            seeker.asked.insert(at.clone());
+            seeker.asking.spawn(async move {
+                tokio::time::sleep(Duration::from_millis(after_ms)).await;
+                (round, at, Ok(told))
+            });
+        }
+        let (votes, _) = seeker.hear(&whom).await;
+        assert_eq!(votes.len(), 3, "two that agree are enough only if the third is not heard yet");
+        assert_eq!(most_told(&votes).map(|(map, _)| map), Some(&new));
     }
 
     #[test]
