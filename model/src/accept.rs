@@ -347,6 +347,7 @@ mod tests {
     /// A swapped database has other keys: to whoever reads it, that is a flush.
     #[test]
     fn each_command_that_empties_a_database_is_a_flush() {
+        let _rule = crate::truth::rule("10 lost switches");
         for (said, flushes) in [
             ("cmdstat_flushall:calls=2,usec=9\r\n", 2),
             ("cmdstat_flushdb:calls=3,usec=9\r\n", 3),

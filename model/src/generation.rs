@@ -126,6 +126,7 @@ mod tests {
 
     #[test]
     fn only_flush_and_empty_restart_prove_a_loss() {
+        let _rule = crate::truth::rule("10 lost switches");
         let delta = |old, new| Delta::between(&old, None, &new, false, RedisKind::Standalone);
         let same = delta(generation("a", 1, None), generation("a", 1, None));
         assert_eq!(same, Delta::default());

@@ -17,6 +17,8 @@
 )]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
 pub mod accept;
 mod aftermath;
@@ -51,3 +53,7 @@ pub mod verdict;
 pub mod wake_ups;
 pub mod wanted;
 mod witness;
+
+#[cfg(test)]
+#[path = "../tests/truth/mod.rs"]
+mod truth;

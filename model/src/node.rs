@@ -256,6 +256,7 @@ mod tests {
     /// A request may wait at the server for as long as its answer takes, before its clock is read.
     #[test]
     fn a_slow_answer_is_no_step_of_the_clock() {
+        let _rule = crate::truth::rule("2 instants");
         let reading = |server, sent, took_ms| Reading { server: ServerTime(server), sent: Mono(sent), took_ms };
         let prompt = |at: u64| reading(i64::try_from(at).unwrap(), at, 1);
         // Read 2.5 s after it was asked for, at the end of a long wait.
@@ -270,6 +271,7 @@ mod tests {
     /// Half of what an answer took may be wrong: the promptest tells best how far the clock is ahead, for a while.
     #[test]
     fn a_slow_answer_does_not_tell_how_far_the_clock_is_ahead() {
+        let _rule = crate::truth::rule("2 instants");
         let mut node = Node::new(Arc::from("a:1"));
         let mut told = |at: u64, took_ms: u64, clock_offset_ms: i64| {
             let clock = ServerTime(i64::try_from(at).unwrap());

@@ -221,6 +221,7 @@ fn beside(state: &mut State, epoch: u32, at: u64, beside: Beside) {
 /// What was in another hash says nothing of when a claim was written in this one.
 #[test]
 fn claims_of_another_hash_are_old_ones() {
+    let _rule = rule("12 two holders");
     let mut state = State::new();
     let claims = |who: &str| {
         let claims = vec![(who.as_bytes().to_vec(), b"1".to_vec())];

@@ -38,6 +38,7 @@ fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
         outcome.steps_per_hour
     );
     if let Some(violation) = outcome.violations.first() {
+        tell(&format!("seed {} fails by {}; it is being made small\n", plan.seed, violation.check));
         let (kept, small) = minimise(plan, violation);
         let steps: Vec<String> = kept.iter().map(|step| step.to_string()).collect();
         let shown: Vec<String> =

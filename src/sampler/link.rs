@@ -136,6 +136,7 @@ mod tests {
     /// Its name may mean another server by now: a new master, behind the address of a managed Redis.
     #[tokio::test]
     async fn a_server_that_cannot_serve_for_long_is_dialled_anew() {
+        let _rule = crate::truth::rule("3 connection");
         for why in [Unknown::Loading, Unknown::Busy, Unknown::NotMaster] {
             let mut link = Link::new(Mono(0));
             assert!(!link.survives(why, Mono(0)), "there is no connection");

@@ -1,7 +1,8 @@
 //! The rules of truth, as docs/rules.md names them, so that a check that fails can say which of them is broken.
 #![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
-use std::fmt;
+use std::vec::Vec;
+use std::{eprintln, fmt, format};
 
 const PAGE: &str = include_str!("../../../docs/rules.md");
 
