@@ -310,10 +310,7 @@ impl BlindClock {
 
     /// The newest attempt was not answered, or time has passed since; says how much blind time came to an account.
     pub(crate) fn bad(&mut self, now: Mono) -> u64 {
-        if self.now_good {
-            self.now_good = false;
-            self.accounted_to = self.last_good;
-        }
+        self.now_good = false;
         self.ms = now.since_ms(self.last_good);
         let grew_ms = now.since_ms(self.accounted_to);
         self.accounted_to = self.accounted_to.max(now);
@@ -323,5 +320,19 @@ impl BlindClock {
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Mono) -> u64 {
         if self.now_good { 0 } else { self.bad(now) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An answer that was asked for before time had been counted as blind takes nothing of that back: it may not be counted once more.
+    #[test]
+    fn no_instant_is_blind_twice() {
+        let mut blind = BlindClock::new(Mono(0));
+        let before = blind.bad(Mono(2_000)) + blind.tick(Mono(3_000));
+        blind.good(Mono(2_500));
+        assert_eq!(before + blind.bad(Mono(4_000)), 4_000);
     }
 }
