@@ -118,6 +118,8 @@ pub(crate) fn shared_bytes(old: &Generation, new: &Generation) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::vec::Vec;
+
     use crate::input::Fork;
 
     fn generation(run: &str, flushes: u64, empty: Option<bool>) -> Generation {
@@ -167,5 +169,35 @@ mod tests {
         let delta = |kind| Delta::between(&old, Some(1), &unrelated, true, kind);
         assert!(delta(RedisKind::Sentinel).may_lose_locks());
         assert!(!delta(RedisKind::Cluster).may_lose_locks(), "a slot that moved");
+    }
+    /// Whoever hides the names of its histories has none in common with anybody.
+    #[test]
+    fn nameless_histories_are_not_one() {
+        let new = Generation {
+            forked_from: Some(Fork { replication_id: Vec::new(), offset: 101 }),
+            ..generation("b", 0, None)
+        };
+        assert_eq!(shared_bytes(&generation("a", 0, None), &new), None);
+        assert!(Delta::between(&generation("a", 0, None), Some(1), &new, true, RedisKind::Sentinel).may_lose_locks());
+    }
+
+    /// A server that comes back with an old file names the history of that, and how far it went: neither says what was lost since.
+    #[test]
+    fn a_restart_shares_nothing_for_certain() {
+        let id = |id: &str| id.as_bytes().to_vec();
+        let old = Generation { replication_id: id("x"), ..generation("a", 0, None) };
+        let forked_from = Some(Fork { replication_id: id("x"), offset: 101 });
+        let new = Generation { replication_id: id("y"), forked_from, ..generation("b", 0, None) };
+        let delta = Delta::between(&old, Some(50), &new, false, RedisKind::Standalone);
+        assert!(delta.restarted && delta.shared.is_none() && !delta.kept);
+        assert!(!delta.surely_lost_after(Some(100), None), "nor that anything was");
+    }
+
+    /// What the new master shares says nothing of what was flushed there since.
+    #[test]
+    fn a_flush_takes_what_is_shared() {
+        let delta = Delta { replication: true, shared: Some(100), ..Delta::default() };
+        assert!(delta.surely_shares(50));
+        assert!(!Delta { flushed: true, ..delta }.surely_shares(50));
     }
 }

@@ -467,3 +467,75 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
 pub(crate) fn clients(held: &Held) -> Vec<Vec<u8>> {
     held.holders.iter().map(|holder| holder.client.clone()).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::spec::SchemeKind;
+
+    const RESTARTED: Delta = Delta {
+        restarted: true,
+        failover: false,
+        replication: false,
+        flushed: false,
+        evicted: false,
+        emptied: false,
+        shared: None,
+        kept: false,
+    };
+
+    fn lock() -> Lock {
+        Lock::new(&LockSpec::new(b"lock", SchemeKind::Redisson))
+    }
+
+    /// Who holds the lock at `at`, with a lease until 60 s, when `offset` bytes had been written.
+    fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) {
+        let clock = ServerTime(i64::try_from(at).unwrap());
+        let seen = Seen { sent: Mono(at), first: clock, last: clock };
+        let context = Context { seen, same_clock: true, offset: Some(offset), delta, blind_after_ms: 60_000 };
+        let held = |name: &str| Held {
+            mode: Mode::Exclusive,
+            holders: vec![Holder { client: name.into(), thread: None, entries: Some(1), secret: false }],
+            ghosts: 0,
+            deadline: Deadline::At(ServerTime(60_000)),
+        };
+        lock.observe(&holder.map_or(LockReading::Free, |name| LockReading::Held(held(name))), context);
+    }
+
+    /// After a restart bytes are counted anew: what was written before, long ago, would else look as if no replica could have it.
+    #[test]
+    fn where_a_hold_began_in_another_history_is_not_known() {
+        let mut lock = lock();
+        shows(&mut lock, 1_000, None, 100_000, Delta::default());
+        shows(&mut lock, 2_000, Some("A"), 100_100, Delta::default());
+        assert_eq!(lock.hold().unwrap().offset_before, Some(100_000));
+        shows(&mut lock, 3_000, Some("A"), 50, RESTARTED);
+        assert_eq!(lock.hold().unwrap().offset_before, None, "it goes on");
+        shows(&mut lock, 4_000, None, 60, Delta::default());
+        shows(&mut lock, 5_000, Some("B"), 10, RESTARTED);
+        assert_eq!(lock.hold().unwrap().offset_before, None, "it began meanwhile");
+    }
+
+    /// A hold of long ago may be left over wherever nobody can tell whether its end is there.
+    #[test]
+    fn where_a_hold_was_over_in_another_history_is_not_known() {
+        let mut lock = lock();
+        shows(&mut lock, 1_000, Some("A"), 100, Delta::default());
+        shows(&mut lock, 2_000, None, 200, Delta::default());
+        shows(&mut lock, 3_000, Some("A"), 5_000, RESTARTED);
+        assert_eq!(lock.hold().unwrap().earlier_over, Some(u64::MAX));
+    }
+
+    #[test]
+    fn what_was_written_in_another_history_may_be_lost() {
+        let mut lock = lock();
+        shows(&mut lock, 1_000, Some("A"), 50, Delta::default());
+        shows(&mut lock, 2_000, Some("A"), 5_000, RESTARTED);
+        let failover = |shared| Delta { failover: true, shared: Some(shared), ..Delta::default() };
+        let hold = lock.hold().unwrap();
+        assert!(!hold.may_be_lost(failover(5_000), Mono(3_000)));
+        assert!(hold.may_be_lost(failover(100), Mono(3_000)), "the new master shares less");
+    }
+}

@@ -296,4 +296,10 @@ mod tests {
         assert_eq!(told(60_000, 400, 200), Some(200), "not for ever");
         assert_eq!(told(61_000, 9, 6), Some(6));
     }
+
+    #[test]
+    fn each_connection_but_the_first_is_one_after_it() {
+        let mut node = Node::new(Arc::from("a:1"));
+        assert_eq!([(); 3].map(|()| node.connected(None, None)), [false, true, true]);
+    }
 }

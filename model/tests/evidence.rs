@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lockwatch_model::accept::{Caps, RoleCheck, Timing, footer, vouch, witness};
 use lockwatch_model::input::{Input, Outcome, Role, Sample, Standing, Vouch};
 use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reading::{Beside, Extras, LockReading, SwitchesReading, TaskReading, Unknown};
+use lockwatch_model::reading::{Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply, ServerError};
 use lockwatch_model::schedule::{Schedule, Watched};
 use lockwatch_model::spec::{
@@ -111,14 +111,19 @@ fn what_could_not_be_read_is_shown_as_unknown() {
 #[test]
 fn without_any_news_nothing_is_known_after_a_while() {
     let _rule = rule("16 freshness");
-    let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside: Beside::default() };
+    let switches = vec![(b"anna".to_vec(), Switch::On)];
+    let switches = Some(SwitchesReading::Read { switches, key_exists: true, counted: None });
+    let beside = Beside { switches, ..Beside::default() };
+    let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside };
     let mut state = watching();
     state.step(Mono(1_000), Input::Sample(answered(1_000, reading)));
-    for (at, held, unknown) in [(9_000, Some(false), None), (9_001, None, Some(Unknown::Stale))] {
+    let told = [(9_000, Some(false), None, Wanted::Yes), (9_001, None, Some(Unknown::Stale), Wanted::Unknown)];
+    for (at, held, unknown, wanted) in told {
         state.step(Mono(at), Input::Tick);
         let snapshot = state.snapshot(Mono(at));
         let view = snapshot.tasks.first().expect("the task");
-        assert_eq!((view.held, view.unknown), (held, unknown), "at {at}, twice interval and timeout after the answer");
+        let seen = (view.held, view.unknown, view.wanted);
+        assert_eq!(seen, (held, unknown, wanted), "at {at}, twice interval and timeout after the answer");
     }
 }
 

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use lockwatch_model::event::{End, Event, EventKind};
 use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Topology, Vouch};
 use lockwatch_model::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading, TaskReading,
+    Unknown,
 };
 use lockwatch_model::spec::{
-    ClaimsSpec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource,
+    WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
@@ -55,17 +57,6 @@ fn tells(
 ) -> Vec<Event> {
     let clock = ServerTime(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
-    let vouch = Vouch {
-        first: clock,
-        last: clock,
-        role: Role::Master,
-        role_verified: true,
-        offset: Some(1_000 + sent),
-        refuses_writes: false,
-        replicas: Vec::new(),
-        generation: Some(Generation { run_id: bytes(run_id), replication_id: bytes(run_id), ..Generation::default() }),
-        clock_offset_ms: 0,
-    };
     let holders = vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(clock.plus_ms(30_000));
     let lock = LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
@@ -77,9 +68,38 @@ fn tells(
         standing,
         sent: Mono(sent),
         took_ms: at - sent,
-        outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+        outcome: Outcome::Read { vouch: vouch(run_id, sent), readings: vec![(TaskIndex(0), reading)] },
     };
     state.step(Mono(at), Input::Sample(sample))
+}
+
+/// What the process `run_id`, which says that it is master, vouches for with an answer to what was asked at `sent`.
+fn vouch(run_id: &str, sent: u64) -> Vouch {
+    let clock = ServerTime(1_790_000_000_000 + sent as i64);
+    let bytes = |text: &str| text.as_bytes().to_vec();
+    Vouch {
+        first: clock,
+        last: clock,
+        role: Role::Master,
+        role_verified: true,
+        offset: Some(1_000 + sent),
+        refuses_writes: false,
+        replicas: Vec::new(),
+        generation: Some(Generation { run_id: bytes(run_id), replication_id: bytes(run_id), ..Generation::default() }),
+        clock_offset_ms: 0,
+    }
+}
+
+/// `node`, which decides, said this at once when it was asked at `at`.
+fn says(state: &mut State, at: u64, node: &str, outcome: Outcome) -> Vec<Event> {
+    let (node, at) = (Some(Arc::from(node)), Mono(at));
+    let (redis, standing) = (RedisIndex(0), Standing::Decides);
+    state.step(at, Input::Sample(Sample { epoch: 1, redis, node, standing, sent: at, took_ms: 0, outcome }))
+}
+
+fn free(at: u64, node: &str) -> Outcome {
+    let free = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside: Beside::default() };
+    Outcome::Read { vouch: vouch(node, at), readings: vec![(TaskIndex(0), free)] }
 }
 
 /// `node`, which decides, does not answer what was asked at `sent`.
@@ -255,4 +275,114 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
     reloaded(&mut state, 2, 1_500, None, None);
     beside(&mut state, 2, 2_000, Beside::default());
     assert_eq!(host(&mut state, 2_000), None);
+}
+
+/// In a cluster the switches may be read while the lock's server is silent: what they say counts at once.
+#[test]
+fn no_gap_counts_while_the_switches_on_another_server_are_off() {
+    let _rule = rule("7 gaps");
+    let wanted = WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw };
+    let task = TaskSpec {
+        wanted: Some(wanted),
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+    };
+    let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
+    let mut state = State::new();
+    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    let switched = |state: &mut State, at, switch| {
+        let switches = vec![(b"anna".to_vec(), switch)];
+        let switches = Some(SwitchesReading::Read { switches, key_exists: true, counted: None });
+        let readings = vec![(TaskIndex(0), Beside { switches, ..Beside::default() })];
+        says(state, at, "b:6379", Outcome::Beside { vouch: Some(vouch("b", at)), readings });
+    };
+    for at in [1_000, 2_000] {
+        says(&mut state, at, "a:6379", free(at, "a"));
+        switched(&mut state, at + 1, Switch::On);
+    }
+    fails(&mut state, 6_000, "a:6379", 3_000);
+    switched(&mut state, 7_000, Switch::Off);
+    switched(&mut state, 20_000, Switch::On);
+    says(&mut state, 24_000, "a:6379", free(24_000, "a"));
+    assert_eq!(state.snapshot(Mono(24_000)).tasks.first().unwrap().durations.down_ms, 4_000);
+}
+
+/// They are asked for in the rhythm alone: a read in between says nothing of them.
+#[test]
+fn a_read_that_does_not_ask_for_waiters_keeps_them() {
+    let mut state = state(RedisKind::Standalone);
+    let waiters = |state: &mut State, at: u64, waiters: Option<u64>| {
+        let reading = TaskReading {
+            lock: LockReading::Free,
+            extras: Extras { waiters, ..Extras::default() },
+            beside: Beside::default(),
+        };
+        let outcome = Outcome::Read { vouch: vouch("a", at), readings: vec![(TaskIndex(0), reading)] };
+        says(state, at, "a:6379", outcome);
+        state.snapshot(Mono(at)).tasks.first().unwrap().waiters
+    };
+    assert_eq!(waiters(&mut state, 1_000, Some(2)), Some(2));
+    assert_eq!(waiters(&mut state, 1_260, None), Some(2));
+    assert_eq!(waiters(&mut state, 2_000, Some(0)), Some(0));
+}
+
+/// What was seen of a lock says nothing of the one by the same name in another database.
+#[test]
+fn the_same_key_in_another_database_is_another_lock() {
+    let mut state = state(RedisKind::Standalone);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    let redis = RedisSpec { db: 1, ..RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]) };
+    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
+    state.step(Mono(1_500), Input::Config(Arc::new(spec)));
+    let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
+    assert_eq!(count(&events, |kind| matches!(kind, EventKind::HoldEnded { .. } | EventKind::Acquired { .. })), 0);
+}
+
+#[test]
+fn a_server_that_is_gone_is_no_witness_any_more() {
+    let _rule = rule("13 series");
+    let mut state = state(RedisKind::Replicated);
+    told_of_two(&mut state);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
+    let witnesses = |state: &mut State| state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len();
+    assert_eq!(witnesses(&mut state), 1);
+    let nodes: Vec<Arc<str>> = vec![Arc::from("a:6379")];
+    let (redis, sentinels) = (RedisIndex(0), Vec::new());
+    let topology = Topology { epoch: 1, redis, masters: Ok(nodes.clone()), nodes, sentinels, uncovered_slots: 0 };
+    state.step(Mono(2_000), Input::Topology(topology));
+    assert_eq!(witnesses(&mut state), 0);
+}
+
+/// Who answers after a silence may know less than who answered before: what differs then was not written since.
+#[test]
+fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
+    let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
+    let task =
+        TaskSpec { claims, ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson)) };
+    let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
+    let mut state = State::new();
+    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    says(&mut state, 32_000, "a:6379", free(32_000, "a"));
+    let told = [(32_500, Some("1")), (33_500, None), (34_500, Some("2")), (35_500, Some("3"))].map(|(at, claim)| {
+        let read = |value: &str| ClaimsReading::Read(vec![(b"A".to_vec(), value.as_bytes().to_vec())]);
+        let claims = Some(claim.map_or(ClaimsReading::Unknown(Unknown::Timeout), read));
+        let readings = vec![(TaskIndex(0), Beside { claims, ..Beside::default() })];
+        let outcome = Outcome::Beside { vouch: claim.map(|_| vouch("b", at)), readings };
+        count(&says(&mut state, at, "b:6379", outcome), |kind| matches!(kind, EventKind::LockLost { .. }))
+    });
+    assert_eq!(told, [0, 0, 0, 1]);
+}
+
+/// A lock of another layout is read in another way: who held it before is no holder of this one.
+#[test]
+fn the_same_key_under_another_scheme_is_another_lock() {
+    let mut state = state(RedisKind::Standalone);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::String));
+    state.step(Mono(1_500), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
+    assert_eq!(count(&events, |kind| matches!(kind, EventKind::HoldEnded { .. } | EventKind::Acquired { .. })), 0);
 }

@@ -617,3 +617,19 @@ fn a_new_holder_is_proved_where_there_are_other_servers() {
         assert!(extras.iter().all(|line| line.starts_with("1170") || line.starts_with("11170")), "{log:?}");
     }
 }
+
+#[test]
+fn each_tick_allows_reads_after_deadlines_anew() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let world = |now: u64| (held_until(i64::try_from(now / 1_000 * 1_000 + 600).unwrap()), &[][..]);
+    let log = run(&mut schedule, 20_999, 5, world);
+    assert_eq!(log.len(), 2 * 21);
+}
+
+#[test]
+fn a_changed_grace_counts_from_the_next_gap_on() {
+    let mut schedule = with_grace(1, 2_000, 5_000);
+    schedule.change(vec![Watched { grace_ms: Some(500), ..tasks(1)[0] }], Mono(0));
+    let log = run(&mut schedule, 4_000, 5, |_| (LockReading::Free, &["+ann"]));
+    assert_eq!(log, ["0 regular 1", "260 extra 1", "520 extra 1"]);
+}

@@ -251,8 +251,9 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
         }
         ["failover"] => world.generation.replication_id.push(b'\''),
         ["generation", "hidden"] => world.generation_hidden = true,
+        ["generation", "shown"] => world.generation_hidden = false,
         _ => return Err(
-            "flush [elsewhere], restart empty|kept|stale, evict lock|switches|elsewhere, failover, generation hidden"
+            "flush [elsewhere], restart empty|kept|stale, evict lock|switches|elsewhere, failover, generation hidden|shown"
                 .to_owned(),
         ),
     }
