@@ -399,7 +399,7 @@ mod tests {
 
     #[test]
     fn labels_come_from_prometheus_and_from_all_targets() {
-        let prometheus = "global: {external_labels: {cluster: a, zone: 1}}\nscrape_configs:\n  - {job_name: node, static_configs: \
+        let prometheus = "global: {external_labels: {cluster: a, zone: 1, env: all}}\nscrape_configs:\n  - {job_name: node, static_configs: \
                           [{labels: {env: wrong}}]}\n  - job_name: lockwatch\n    static_configs: [{labels: {env: prod, pod: x, rack: 1}}, \
                           {labels: {env: prod, pod: x, rack: 2}}]\n";
         let labels = prometheus_labels(&document(prometheus));

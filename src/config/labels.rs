@@ -67,3 +67,21 @@ fn label_name(value: &Value) -> Result<Arc<str>, String> {
     }
     Ok(name.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_that_the_documentation_reserves_is_refused() {
+        let docs = include_str!("../../docs/configuration.md");
+        let (_, list) = docs.split_once("names that lockwatch sets itself (").unwrap();
+        let (list, _) = list.split_once(" and names that begin with").unwrap();
+        let names: Vec<&str> = list.split('`').skip(1).step_by(2).collect();
+        assert_eq!(names.len(), OURS.len() + OF_PROMETHEUS.len());
+        for name in names {
+            let refused = label_name(&Value::from(name)).unwrap_err();
+            assert!(refused.contains("is reserved"), "{name}: {refused}");
+        }
+    }
+}

@@ -412,3 +412,74 @@ impl Sentinels {
         self.configured.iter().enumerate().map(word).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use lockwatch_model::topology::sentinel::Answer;
+
+    use super::*;
+    use crate::config::Login;
+
+    fn at(host: &str) -> HostPort {
+        HostPort { host: host.to_owned(), port: 6379 }
+    }
+
+    /// Three Sentinels of a redis that is read each second; nobody is there.
+    fn sentinels() -> Sentinels {
+        let nowhere = HostPort { host: "127.0.0.1".to_owned(), port: 1 };
+        let sentinel = SentinelConfig {
+            master: "main".to_owned(),
+            nodes: vec![nowhere; 3],
+            login: Login::default(),
+            peers: Peers::default(),
+        };
+        let config = RedisConfig {
+            name: "main".into(),
+            servers: Servers::Sentinel(sentinel.clone()),
+            db: 0,
+            login: Login::default(),
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(3),
+            assume_master: false,
+            wake_ups: false,
+        };
+        Sentinels::new(&config, &sentinel, Clock::start())
+    }
+
+    /// All of them name `master`.
+    fn name(sentinels: &mut Sentinels, asked: Mono, master: &str) {
+        let master = Announced::new(master, 6379).unwrap();
+        for sentinel in 0..3 {
+            let answer = Answer { master: master.clone(), replicas: Vec::new() };
+            sentinels.quorum.answered(sentinel, asked, Ok(answer));
+        }
+    }
+
+    fn plan(sentinels: &mut Sentinels, now: u64) -> (Result<Vec<Arc<str>>, Unknown>, Vec<HostPort>) {
+        let plan = sentinels.plan(Mono(now), &Tasks::default());
+        (plan.masters.unwrap(), plan.nodes.into_iter().map(|node| node.at).collect())
+    }
+
+    #[tokio::test]
+    async fn what_sentinels_say_counts_for_two_intervals() {
+        let mut sentinels = sentinels();
+        name(&mut sentinels, Mono(10_000), "a");
+        assert_eq!(plan(&mut sentinels, 12_000).0, Ok(vec!["a:6379".into()]));
+        assert_eq!(plan(&mut sentinels, 12_001).0, Err(Unknown::Quorum));
+    }
+
+    #[tokio::test]
+    async fn a_master_that_was_replaced_is_read_for_five_more_minutes() {
+        let mut sentinels = sentinels();
+        name(&mut sentinels, Mono(10_000), "a");
+        assert_eq!(plan(&mut sentinels, 10_000).1, [at("a")]);
+        for (now, read) in
+            [(11_000, vec![at("b"), at("a")]), (310_999, vec![at("b"), at("a")]), (311_000, vec![at("b")])]
+        {
+            name(&mut sentinels, Mono(now), "b");
+            assert_eq!(plan(&mut sentinels, now).1, read, "{now}");
+        }
+    }
+}

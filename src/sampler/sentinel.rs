@@ -135,3 +135,16 @@ pub(super) async fn listen(endpoint: Endpoint, urge: Urge) {
         tokio::time::sleep(LISTEN_AGAIN).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentinel_that_is_out_of_reach_for_long_is_dialled_again_within_a_second() {
+        let (clock, mut pace) = (Clock::start(), Pace::default());
+        (0..20).for_each(|_| pace.dialled(Mono(0)));
+        let longest = (0..1_000).map(|_| pause(&pace, clock)).max();
+        assert_eq!(longest, Some(Duration::from_secs(1)));
+    }
+}

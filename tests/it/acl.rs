@@ -275,6 +275,16 @@ fn only_what_a_configuration_needs_is_allowed() {
 }
 
 #[test]
+fn without_wake_ups_nothing_is_allowed_that_only_they_need() {
+    let text = "redis: {main: {url: 'redis://x', wake_ups: false}}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let config = Config::parse(text, Path::new("x.yml")).unwrap();
+    let rule = &rules(&config, ServerVersion::default())[0].line;
+    for word in ["tracking", "subscribe", "lockwatch:wake-ups"] {
+        assert!(!rule.contains(word), "{rule}");
+    }
+}
+
+#[test]
 fn the_rule_for_a_cluster_allows_to_ask_for_its_layout() {
     let test = "acl::the_rule_for_a_cluster_allows_to_ask_for_its_layout";
     let text = "redis: {main: {cluster: {nodes: [x]}, username: watcher}}\ntasks: [{name: a, lock: {key: a}}]\n";

@@ -120,11 +120,37 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     assert!(reconnects(&before).is_some());
     assert_eq!(reconnects(&after), reconnects(&before), "the connection is kept");
     expect_reload(&agent, 1.0);
+    let loaded_at = |page: &Page| page.get("lockwatch_config_last_reload_success_timestamp_seconds", &[]);
+    let in_force_since = loaded_at(&agent.page());
+    assert!(in_force_since > loaded_at(&before));
     agent.write_config("redis: 5\n");
     agent.signal("HUP");
     expect_reload(&agent, 0.0);
+    assert_eq!(loaded_at(&agent.page()), in_force_since, "what is in force was loaded then");
     server.cli(&["SET", "lock:other", "me"]);
     expect_held(&agent, "other", Some(1.0));
+}
+
+#[test]
+fn a_reload_puts_another_interval_in_force() {
+    let Some(server) = RedisServer::start("a_reload_puts_another_interval_in_force") else { return };
+    let config = |interval: &str, tasks: &[&str]| {
+        let task = |task: &&str| {
+            format!("  - {{name: {task}, lock: {{key: \"lock:{task}\", scheme: string}}, blind_after: 1h}}\n")
+        };
+        let tasks: String = tasks.iter().map(task).collect();
+        let port = server.port;
+        format!(
+            "redis:\n  main: {{url: redis://127.0.0.1:{port}, interval: {interval}, wake_ups: false}}\ntasks:\n{tasks}"
+        )
+    };
+    let agent = Agent::start(&config("10m", &["outbound"]));
+    expect_held(&agent, "outbound", Some(0.0));
+    agent.write_config(&config("200ms", &["outbound", "other"]));
+    agent.signal("HUP");
+    expect_held(&agent, "other", Some(0.0));
+    server.cli(&["SET", "lock:outbound", "me"]);
+    expect_held(&agent, "outbound", Some(1.0));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -310,11 +311,20 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
 #[test]
 fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
     let text = "redis:\n  a: {url: 'redis://x', password_file: /nowhere/secret}\n  b: {url: 'redis://y'}\n  \
-                c: {sentinel: {master: m, nodes: [s], password_file: /nowhere/more}}\n\
+                c: {sentinel: {master: m, nodes: [s], password_file: /nowhere/more}}\n  \
+                d: {url: 'redis://z', password_file: open}\n\
                 tasks: [{name: a, redis: a, lock: {key: a}}]\n";
-    let config = Config::parse(text, Path::new("x.yml")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let open = folder.path().join("open");
+    fs::write(&open, "hunter2").unwrap();
+    fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+    let config = Config::parse(text, &folder.path().join("x.yml")).unwrap();
     let warnings = warnings(&config);
-    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert_eq!(warnings.len(), 3, "{warnings:?}");
+    assert!(
+        warnings[2].starts_with("redis.d: ") && warnings[2].contains("read by every user of this machine"),
+        "{warnings:?}"
+    );
     assert!(
         warnings[1].starts_with("redis.c.sentinel: cannot read the password file \"/nowhere/more\": "),
         "{warnings:?}"

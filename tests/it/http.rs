@@ -167,7 +167,8 @@ fn big() -> Arc<Published> {
 }
 
 pub(crate) fn stale(mut from: Arc<Published>) -> Arc<Published> {
-    Arc::make_mut(&mut from).made = Instant::now().checked_sub(Duration::from_secs(11)).unwrap();
+    let limit = Limits::default().snapshot_age;
+    Arc::make_mut(&mut from).made = Instant::now().checked_sub(limit + Duration::from_millis(1)).unwrap();
     from
 }
 
@@ -231,6 +232,28 @@ async fn head_answers_like_get_without_the_body() {
     }
 }
 
+#[test]
+fn clients_get_what_the_documentation_says() {
+    let docs = [include_str!("../../docs/operation.md"), include_str!("../../docs/api.md")].join(" ");
+    let docs = docs.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Limits { connections, connections_per_peer, connections_for_new_peers, .. } = Limits::default();
+    let Limits { streams, streams_per_peer, explanations, explanations_per_peer, .. } = Limits::default();
+    let Limits { write_stall, response, drain, snapshot_age, heartbeat, .. } = Limits::default();
+    for promise in [
+        format!("At most {connections} connections are open at a time, {connections_per_peer} from one address"),
+        format!("{connections_for_new_peers} are kept for addresses that have none"),
+        format!("from one address | {streams}, {streams_per_peer}; beyond: 503"),
+        format!("from one address | {explanations}, {explanations_per_peer}; beyond: 503"),
+        format!("is cut off after {write_stall:?}, or {response:?}"),
+        format!("open requests may finish for up to {drain:?}"),
+        format!("503 if the newest is older than {snapshot_age:?}"),
+        format!("Silence is broken each {heartbeat:?}"),
+    ] {
+        let promise = promise.replace("0s", "0 s").replace("3s", "3 s").replace("5s", "5 s");
+        assert!(docs.contains(&promise), "the documentation does not say: {promise}");
+    }
+}
+
 #[tokio::test]
 async fn an_engine_that_stopped_is_not_green() {
     let _rule = rule("16 freshness");
@@ -273,7 +296,9 @@ async fn a_reload_answers_how_it_went() {
     assert_eq!(server.ask("POST", "/-/reload", "Content-Length: 0\r\n").await.status, 200);
     let failed = server.ask("PUT", "/-/reload", "").await;
     assert_eq!((failed.status, failed.text()), (500, "tasks[0].lock: no key\n"));
-    assert_eq!(server.ask("POST", "/-/reload", "Sec-Fetch-Site: cross-site\r\n").await.status, 403);
+    for foreign in ["cross-site", "same-site"] {
+        assert_eq!(server.ask("POST", "/-/reload", &format!("Sec-Fetch-Site: {foreign}\r\n")).await.status, 403);
+    }
     let got = server.get("/-/reload").await;
     assert_eq!((got.status, got.header("allow")), (405, Some("POST, PUT")));
     assert_eq!(server.ask("POST", "/-/reload", "").await.status, 503, "the agent dropped the request");

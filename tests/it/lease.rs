@@ -73,6 +73,20 @@ async fn a_hold_is_one_field_that_counts_entries_under_a_key_with_the_lease_as_t
     assert_eq!(keys, 0, "something is left");
 }
 
+/// Redis starts the lease when it gets the request, and the answer may take as long as it likes.
+#[tokio::test]
+async fn a_hold_counts_from_before_it_was_asked_for() {
+    let Some(mut bench) = Bench::start("lease: slow answer").await else { return };
+    let (lock, _) = bench.lock(KEY.as_bytes(), LEASE);
+    let pause = Duration::from_millis(500);
+    let paused: String = redis::cmd("CLIENT").arg("PAUSE").arg(500).query_async(&mut bench.raw).await.unwrap();
+    let asked = Instant::now();
+    let held = acquired(&lock).await;
+    assert_eq!(paused, "OK");
+    assert!(asked.elapsed() > pause / 2, "the answer was not late");
+    assert!(held.held_until < asked + LEASE + pause / 4, "{:?} too long", held.held_until - asked - LEASE);
+}
+
 #[tokio::test]
 async fn somebody_elses_hold_is_neither_taken_nor_renewed_nor_released() {
     let Some(mut bench) = Bench::start("lease: somebody else's hold").await else { return };

@@ -43,7 +43,7 @@ async fn names(server: &Server, query: &str) -> Vec<String> {
 async fn filters_choose_tasks() {
     let server = start(some()).await;
     let (night, inbound, outbound, split) = ("Night & day", "inbound", "outbound", "split");
-    let cases: [(&str, &[&str]); 24] = [
+    let cases: [(&str, &[&str]); 25] = [
         ("", &[night, inbound, outbound, split]),
         ("?", &[night, inbound, outbound, split]),
         ("?verdict=running", &[outbound]),
@@ -61,6 +61,7 @@ async fn filters_choose_tasks() {
         ("?label.team=shop", &[]),
         ("?label.team=logistics&label.severity=critical&verdict=split", &[split]),
         ("?label.severity=warning", &[]),
+        ("?label.team=logistics&label.severity=warning", &[]),
         ("?q=BOUND", &[inbound, outbound]),
         ("?q=t+%26+d", &[night]),
         ("?q=%3Alock&q=x", &[night, inbound, outbound, split]),

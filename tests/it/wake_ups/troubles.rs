@@ -116,6 +116,20 @@ fn a_user_without_the_right_is_polled() {
     }
 }
 
+/// Somebody may have given the right; and behind the same name there may be another server by now.
+#[test]
+fn who_refused_is_asked_again_after_a_reconnect() {
+    let Some(server) = RedisServer::start("who_refused_is_asked_again_after_a_reconnect") else { return };
+    let rights = |more: &[&str]| assert_eq!(server.cli(&[&["acl", "setuser", "watcher"], more].concat()), "OK");
+    rights(&["reset", "on", "nopass", "+@all", "-client|tracking", "~*", "&*"]);
+    let agent = Agent::start(&config(server.port, "200ms", ", username: watcher", &[("one", "lock:one")]));
+    wait_until(PATIENCE, "it is refused", || !agent.log_lines(&[SAID]).is_empty());
+    until_held(&agent, "one", false);
+    rights(&["+@all"]);
+    server.cli(&["client", "kill", "type", "normal"]);
+    until_listening(&agent);
+}
+
 /// The rule that `lockwatch acl` prints suffices.
 #[test]
 fn the_printed_rule_lets_it_listen() {
