@@ -3,9 +3,9 @@
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use lockwatch::cli::{self, AclOptions, CheckOptions, Invocation, RunOptions};
+use lockwatch::cli::{self, AclOptions, CheckOptions, ConfigSource, Invocation, RunOptions};
 use lockwatch::config::check::{self, PageTiming};
-use lockwatch::config::{ConfigErrors, acl};
+use lockwatch::config::{Config, ConfigErrors, acl};
 use lockwatch::http::{self, HttpContext, Limits};
 use lockwatch::output::events::EventLog;
 use lockwatch::output::history::History;
@@ -75,10 +75,7 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
 
 fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     telemetry::start(options.log);
-    let config = options.source.load()?;
-    for warning in check::warnings(&config) {
-        tracing::warn!("{warning}");
-    }
+    let config = load(&options.source)?;
     block_on(async {
         let listener =
             TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
@@ -88,7 +85,7 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         let history = History::default();
         let parts = agent::Parts {
             config,
-            load: move || source.load().map_err(|mistakes| mistakes.to_string()),
+            load: move || load(&source).map_err(|mistakes| mistakes.to_string()),
             observer: (EventLog::default(), (history.clone(), recorder)),
             http: move |outlets: agent::Outlets, stop| {
                 let context = HttpContext {
@@ -107,6 +104,15 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         agent::run(parts, CancellationToken::new()).await.context("cannot receive signals")?;
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// The configuration as it shall be put in force, at the start and by a reload; what is wrong around it is logged.
+fn load(source: &ConfigSource) -> Result<Config, ConfigErrors> {
+    let config = source.load()?;
+    for warning in check::warnings(&config) {
+        tracing::warn!("{warning}");
+    }
+    Ok(config)
 }
 
 fn check_config(options: &CheckOptions) -> anyhow::Result<ExitCode> {

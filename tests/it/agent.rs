@@ -132,6 +132,23 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
 }
 
 #[test]
+fn a_reload_warns_as_a_start_does() {
+    let Some(server) = RedisServer::start("a_reload_warns_as_a_start_does") else { return };
+    let config = |more: &str| {
+        let port = server.port;
+        format!(
+            "redis:\n  main: {{url: redis://127.0.0.1:{port}{more}}}\ntasks: [{{name: a, redis: main, lock: {{key: a}}}}]\n"
+        )
+    };
+    let agent = Agent::start(&config(""));
+    assert_eq!(agent.log_lines(&["password file"]).len(), 0);
+    agent.write_config(&config(", password_file: /nowhere/secret"));
+    agent.signal("HUP");
+    expect_reload(&agent, 1.0);
+    wait_until(SOON, "the warning", || agent.log_lines(&["redis.main: cannot read the password file"]).len() == 1);
+}
+
+#[test]
 fn a_reload_puts_another_interval_in_force() {
     let Some(server) = RedisServer::start("a_reload_puts_another_interval_in_force") else { return };
     let config = |interval: &str, tasks: &[&str]| {
