@@ -58,7 +58,10 @@ fn bad_files_give_exactly_their_message() {
     assert!(files.len() >= 30);
     let mut wrong = Vec::new();
     for file in files {
-        let Err(message) = parse(&file) else { panic!("{} loads", file.display()) };
+        let Err(message) = parse(&file) else {
+            wrong.push(format!("{} loads", file.display()));
+            continue;
+        };
         let expected_file = file.with_extension("txt");
         let message = message + "\n";
         if bless {
