@@ -8,6 +8,7 @@ use crate::event::{Aftermath, Fate};
 use crate::evidence::Origin;
 use crate::generation::Delta;
 use crate::spec::TaskIndex;
+use crate::split::Overlap;
 use crate::time::Mono;
 
 /// A server that has just started may refuse single keys for so long.
@@ -72,10 +73,10 @@ impl Aftermaths {
         }
     }
 
-    /// Two hold the lock of `task`, for so long by now.
-    pub(crate) fn overlaps(&mut self, task: TaskIndex, since_ms: u64) {
-        let Some(open) = self.open.first_mut() else { return };
-        open.aftermath.overlap_ms = open.aftermath.overlap_ms.max(since_ms);
+    /// Two hold the lock of `task`. That is put down to the newest change that can have made it.
+    pub(crate) fn overlaps(&mut self, task: TaskIndex, overlap: Overlap<'_>) {
+        let Some(open) = self.open.iter_mut().rfind(|open| open.may_have_made(task, overlap)) else { return };
+        open.aftermath.overlap_ms = open.aftermath.overlap_ms.max(overlap.lasted_ms);
         if open.overlapped.insert(task) {
             add(&mut open.aftermath, Fate::Overlapped, 1);
         }
@@ -86,6 +87,19 @@ impl Aftermaths {
         let (over, open) = self.open.drain(..).partition(|open: &Open| at.since_ms(open.since) > settle_ms);
         self.open = open;
         over.into_iter().map(|open| open.aftermath).collect()
+    }
+}
+
+impl Open {
+    /// The lock of `task` was read on that server since, and there was no such overlap before; or it is between the server that
+    /// decided before and the one that does now, of which one may have been seen before the other decided.
+    fn may_have_made(&self, task: TaskIndex, overlap: Overlap<'_>) -> bool {
+        let from = self.aftermath.from.as_ref().filter(|from| **from != self.node);
+        let is_between = overlap
+            .servers
+            .zip(from)
+            .is_some_and(|(servers, from)| servers.contains(from) && servers.contains(&self.node));
+        self.told.contains(&task) && (overlap.since >= self.began || is_between)
     }
 }
 
@@ -101,17 +115,25 @@ mod tests {
     use crate::input::Generation;
     use crate::spec::RedisKind;
 
-    #[test]
-    fn what_cannot_be_read_yet_is_waited_for() {
-        let node: Arc<str> = Arc::from("a:1");
-        let origin = Origin {
-            node: node.clone(),
+    fn origin(node: &str) -> Origin {
+        Origin {
+            node: Arc::from(node),
             clock_steps: 0,
             generation: Some(Arc::new(Generation::default())),
             histories: Arc::default(),
             offset: None,
             kind: RedisKind::Cluster,
-        };
+        }
+    }
+
+    fn overlapped(over: &[Aftermath]) -> Vec<(u64, u64)> {
+        over.iter().map(|over| (over.fates[Fate::Overlapped as usize], over.overlap_ms)).collect()
+    }
+
+    #[test]
+    fn what_cannot_be_read_yet_is_waited_for() {
+        let origin = origin("a:1");
+        let node = origin.node.clone();
         let restarted = Delta { restarted: true, ..Delta::default() };
         let begun = || {
             let mut aftermaths = Aftermaths::default();
@@ -132,5 +154,79 @@ mod tests {
         let mut aftermaths = begun();
         (1_000..40_000).step_by(500).for_each(|at| aftermaths.unread(&node, task, Mono(at)));
         assert_eq!(aftermaths.over(Mono(40_000), 1_000).len(), 1);
+    }
+
+    fn overlap(since: u64, lasted_ms: u64) -> Overlap<'static> {
+        Overlap { since: Mono(since), lasted_ms, servers: None }
+    }
+
+    /// What has begun on `a:1` at 1 s, and from there on `b:1` at 2 s; of tasks 0 and 1 the fates are known.
+    fn two_changes() -> Aftermaths {
+        let mut aftermaths = Aftermaths::default();
+        let failover = Delta { failover: true, ..Delta::default() };
+        for (from, to, at) in [("z:1", "a:1", 1_000), ("a:1", "b:1", 2_000)] {
+            aftermaths.begin(&origin(from), &origin(to), failover, (Mono(at), 0));
+            (0..2).for_each(|task| aftermaths.fate(&Arc::from(to), TaskIndex(task), None));
+        }
+        aftermaths
+    }
+
+    #[test]
+    fn of_several_overlaps_the_longest_is_told() {
+        let mut aftermaths = two_changes();
+        for (task, lasted_ms) in [(0, 4_000), (1, 1_000), (0, 5_000), (1, 2_000)] {
+            aftermaths.overlaps(TaskIndex(task), overlap(2_000, lasted_ms));
+        }
+        assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(0, 0), (2, 5_000)]);
+    }
+
+    #[test]
+    fn an_overlap_is_put_down_to_the_change_that_made_it() {
+        let mut aftermaths = two_changes();
+        aftermaths.overlaps(TaskIndex(0), overlap(1_500, 1_000));
+        aftermaths.overlaps(TaskIndex(0), overlap(1_500, 2_000));
+        // Older than any, or of a task that was not read there.
+        aftermaths.overlaps(TaskIndex(1), overlap(999, 8_000));
+        aftermaths.overlaps(TaskIndex(2), overlap(2_500, 8_000));
+        assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(1, 2_000), (0, 0)]);
+    }
+
+    #[test]
+    fn two_masters_may_be_seen_before_the_new_one_decides() {
+        let servers = |a: &str, b: &str| [Arc::from(a), Arc::from(b)];
+        for (servers, expected) in [
+            (servers("a:1", "b:1"), [(0, 0), (1, 700)]),
+            (servers("a:1", "z:1"), [(1, 700), (0, 0)]),
+            (servers("b:1", "z:1"), [(0, 0), (0, 0)]),
+        ] {
+            let mut aftermaths = two_changes();
+            let early = Overlap { servers: Some(&servers), ..overlap(900, 700) };
+            aftermaths.overlaps(TaskIndex(0), early);
+            assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), expected, "{servers:?}");
+        }
+    }
+
+    #[test]
+    fn two_masters_are_of_no_restart() {
+        let mut aftermaths = Aftermaths::default();
+        let restarted = Delta { restarted: true, ..Delta::default() };
+        aftermaths.begin(&origin("a:1"), &origin("a:1"), restarted, (Mono(1_000), 0));
+        aftermaths.fate(&Arc::from("a:1"), TaskIndex(0), None);
+        let servers = [Arc::from("a:1"), Arc::from("b:1")];
+        aftermaths.overlaps(TaskIndex(0), Overlap { servers: Some(&servers), ..overlap(900, 700) });
+        assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(0, 0)]);
+    }
+
+    #[test]
+    fn what_changes_meanwhile_is_told_with_it() {
+        use crate::event::GenerationChange::{Flushed, Restarted};
+        let mut aftermaths = Aftermaths::default();
+        let (restarted, flushed) =
+            (Delta { restarted: true, ..Delta::default() }, Delta { flushed: true, ..Delta::default() });
+        for (delta, at) in [(restarted, 1_000), (restarted, 2_000), (flushed, 3_000)] {
+            aftermaths.begin(&origin("a:1"), &origin("a:1"), delta, (Mono(at), 0));
+        }
+        let over = aftermaths.over(Mono(9_000), 1_000);
+        assert_eq!(over.iter().map(|over| over.changes.clone()).collect::<Vec<_>>(), [[Restarted, Flushed]]);
     }
 }

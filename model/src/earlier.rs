@@ -57,3 +57,31 @@ impl Earlier {
         self.over.iter().filter(|over| holders.iter().any(|holder| holder.client == over.client))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(client: usize) -> [Holder; 1] {
+        let client = alloc::format!("client {client}").into_bytes();
+        [Holder { client, thread: None, entries: None, secret: false }]
+    }
+
+    #[test]
+    fn the_oldest_hold_is_forgotten_first() {
+        let mut earlier = Earlier::default();
+        (0..=KEPT).for_each(|client| earlier.over(&holder(client), Some(client as u64), false));
+        let known: Vec<_> = (0..=KEPT).map(|client| earlier.of(&holder(client))).collect();
+        assert_eq!(known, [None, Some(1), Some(2), Some(3), Some(4)]);
+    }
+
+    #[test]
+    fn of_a_client_the_newest_hold_counts() {
+        let mut earlier = Earlier::default();
+        earlier.over(&holder(0), Some(1), false);
+        earlier.over(&holder(1), None, true);
+        (0..KEPT as u64).for_each(|offset| earlier.over(&holder(1), Some(offset), false));
+        assert_eq!((earlier.of(&holder(1)), earlier.brief(&holder(1))), (Some(KEPT as u64 - 1), false));
+        assert_eq!(earlier.of(&holder(0)), Some(1), "one client leaves room for the others");
+    }
+}

@@ -34,3 +34,15 @@ impl Histogram {
         self.counts.iter().sum()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_is_within_its_bucket() {
+        let mut histogram = Histogram::new(&[10, 20, 30, 40, 50, 60]);
+        [10, 11, 60, 61].into_iter().for_each(|ms| histogram.observe(ms));
+        assert_eq!(histogram.counts, [1, 1, 0, 0, 0, 1, 1]);
+    }
+}

@@ -49,6 +49,8 @@ struct Deciding {
     /// The newest accepted sweep, or the first attempt.
     good: Mono,
     origin: Option<Origin>,
+    /// The newest that tells its generation, unless another server has decided since: what may have changed is judged by it.
+    told: Option<Origin>,
 }
 
 impl Redis {
@@ -122,7 +124,12 @@ impl Redis {
         }
         deciding.newest = Ok(());
         let blind_ms = sent.since_ms(core::mem::replace(&mut deciding.good, sent));
-        let old = deciding.origin.replace(origin.clone());
+        let old = deciding.told.clone();
+        let is_another = deciding.origin.as_ref().is_none_or(|old| old.node != origin.node);
+        if origin.generation.is_some() || is_another {
+            deciding.told = Some(origin.clone());
+        }
+        deciding.origin = Some(origin.clone());
         let Some(old) = old.or_else(|| self.continued_by(origin)) else { return };
         let delta = origin.since(&old);
         if delta == Delta::default() || delta.reported().next().is_none() {
@@ -147,7 +154,7 @@ impl Redis {
         if let Some(position) = self.retired.iter().position(continues) {
             return Some(self.retired.swap_remove(position));
         }
-        let others = self.deciding.iter().filter_map(|deciding| deciding.origin.as_ref());
+        let others = self.deciding.iter().filter_map(|deciding| deciding.told.as_ref());
         others.filter(|old| old.node != new.node).find(|old| continues(old)).cloned()
     }
 
@@ -274,7 +281,7 @@ impl Redis {
             let nobody = self.deciding(&Arc::from(""), since);
             nobody.newest = Err(Unknown::ClusterDown);
         }
-        self.retired.extend(go.into_iter().filter_map(|deciding| deciding.origin));
+        self.retired.extend(go.into_iter().filter_map(|deciding| deciding.told));
         let surplus = self.retired.len().saturating_sub(RETIRED_MAX);
         self.retired.drain(..surplus);
     }
@@ -298,7 +305,7 @@ impl Redis {
             None => {
                 let newest = Err(Unknown::NotReadYet);
                 self.began.get_or_insert(at);
-                self.deciding.push(Deciding { node: name, newest, good: at, origin: None });
+                self.deciding.push(Deciding { node: name, newest, good: at, origin: None, told: None });
                 self.deciding.len() - 1
             }
         };
@@ -387,10 +394,16 @@ mod tests {
         Redis::new(spec)
     }
 
-    fn accept(redis: &mut Redis, node: &str, run_id: &str, standing: Standing, at: Mono) {
+    fn accept(redis: &mut Redis, node: &str, run_id: &str, standing: Standing, at: Mono) -> Vec<RedisEvent> {
+        let mut events = Vec::new();
+        redis.accepted(&node.into(), standing, &vouch(run_id, at), (at, 1), &mut events);
+        events
+    }
+
+    fn vouch(run_id: &str, at: Mono) -> Vouch {
         let server = ServerTime(i64::try_from(at.0).unwrap_or(0));
         let generation = Generation { run_id: run_id.as_bytes().to_vec(), ..Generation::default() };
-        let vouch = Vouch {
+        Vouch {
             first: server,
             last: server,
             role: Role::Master,
@@ -400,8 +413,19 @@ mod tests {
             replicas: Vec::new(),
             generation: Some(generation),
             clock_offset_ms: 0,
-        };
-        redis.accepted(&node.into(), standing, &vouch, (at, 1), &mut Vec::new());
+        }
+    }
+
+    fn topology(masters: &[&str], nodes: &[&str]) -> Topology {
+        let shared = |nodes: &[&str]| nodes.iter().map(|node| Arc::from(*node)).collect();
+        Topology {
+            epoch: 0,
+            redis: crate::spec::RedisIndex(0),
+            masters: Ok(shared(masters)),
+            nodes: shared(nodes),
+            sentinels: Vec::new(),
+            uncovered_slots: 0,
+        }
     }
 
     #[test]
@@ -441,14 +465,7 @@ mod tests {
     #[test]
     fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
         let mut redis = redis(RedisKind::Cluster);
-        let topology = |masters: &[&str], uncovered_slots| Topology {
-            epoch: 0,
-            redis: crate::spec::RedisIndex(0),
-            masters: Ok(masters.iter().map(|master| Arc::from(*master)).collect()),
-            nodes: alloc::vec![A.into(), B.into()],
-            sentinels: Vec::new(),
-            uncovered_slots,
-        };
+        let topology = |masters: &[&str], uncovered_slots| Topology { uncovered_slots, ..topology(masters, &[A, B]) };
         let blind = |redis: &Redis, at| (redis.view(Mono(at)).readable, redis.view(Mono(at)).blind_ms);
         redis.topology(&topology(&[A, B], 0), &mut Vec::new());
         accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
@@ -492,5 +509,49 @@ mod tests {
         assert_eq!(decides(&redis, 110), [true, true]);
         redis.failed(Some(&A.into()), Standing::Witness, Unknown::Timeout, (Mono(200), Mono(200)), &mut Vec::new());
         assert_eq!(decides(&redis, 210), [false, true]);
+    }
+
+    #[test]
+    fn a_server_that_belongs_to_it_no_more_is_forgotten() {
+        let mut redis = redis(RedisKind::Replicated);
+        redis.topology(&topology(&[A], &[A]), &mut Vec::new());
+        let view = redis.view(Mono(10));
+        assert_eq!(view.nodes.iter().map(|node| &*node.address).collect::<Vec<_>>(), [A]);
+    }
+
+    /// One that was replaced may go on calling itself so: clients of the cluster do not ask it.
+    #[test]
+    fn in_a_cluster_nobody_is_a_rival() {
+        for (kind, rivals) in [(RedisKind::Cluster, 0), (RedisKind::Replicated, 1)] {
+            let mut redis = redis(kind);
+            redis.topology(&topology(&[A], &[A, B]), &mut Vec::new());
+            accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+            let events = accept(&mut redis, B, "y", Standing::Witness, Mono(1));
+            let rival = |event: &&RedisEvent| matches!(event.1, EventKind::RivalMaster);
+            assert_eq!(events.iter().filter(rival).count(), rivals, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn who_refuses_to_tell_its_generation_proves_nothing_by_what_it_told_before() {
+        let mut redis = redis(RedisKind::Standalone);
+        let [told, refused] = [1_000, 2_000].map(|at| vouch("x", Mono(at)));
+        let refused = Vouch { generation: None, ..refused };
+        let generation = [(told, 1_000), (refused, 2_000)].map(|(vouch, at)| {
+            let (origin, _) = redis.accepted(&A.into(), Standing::Decides, &vouch, (Mono(at), 1), &mut Vec::new());
+            origin.generation.is_some()
+        });
+        assert_eq!(generation, [true, false]);
+    }
+
+    #[test]
+    fn the_first_connection_is_no_reconnect() {
+        let mut redis = redis(RedisKind::Standalone);
+        let connected = NodeNewsKind::Connected { version: None, role: None };
+        let count = [A, A, B, A].map(|node| {
+            redis.news(&node.into(), &connected, &mut Vec::new());
+            redis.view(Mono(0)).totals.reconnects
+        });
+        assert_eq!(count, [0, 1, 1, 2]);
     }
 }

@@ -210,6 +210,15 @@ impl Evidence {
     }
 }
 
+/// A split that two generations or two servers made.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Overlap<'a> {
+    pub(crate) since: Mono,
+    pub(crate) lasted_ms: u64,
+    /// The two that show different holders.
+    pub(crate) servers: Option<&'a [Arc<str>; 2]>,
+}
+
 /// The beginning of a split.
 #[derive(Clone, Debug)]
 pub(crate) struct Began {
@@ -270,6 +279,18 @@ impl Splits {
         views.sort_by_key(|split| split.kind);
         views.dedup_by_key(|split| split.kind);
         views
+    }
+
+    /// What two generations or two servers made.
+    pub(crate) fn overlaps(&self) -> impl Iterator<Item = Overlap<'_>> {
+        self.active.iter().filter_map(|active| {
+            let servers = match &active.evidence {
+                Evidence::Masters(servers) => Some(servers),
+                Evidence::OverlapUntil(_) | Evidence::OverlapClaimed(_) => None,
+                Evidence::Holders | Evidence::Claims(_) => return None,
+            };
+            Some(Overlap { since: active.since, lasted_ms: self.newest.since_ms(active.since), servers })
+        })
     }
 
     /// How long there has been any, as of the newest evidence.

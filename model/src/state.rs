@@ -178,8 +178,8 @@ impl State {
             } else {
                 entry.task.witness(&reading.lock, batch, &mut writer);
             }
-            if let Some(since_ms) = entry.task.overlap_ms() {
-                redis.aftermaths.overlaps(*index, since_ms);
+            for overlap in entry.task.overlaps() {
+                redis.aftermaths.overlaps(*index, overlap);
             }
             mark(&mut self.changed, entry);
             events.extend(task_events(&entry.task.spec, Some(&origin.node), log));

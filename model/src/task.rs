@@ -8,7 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
-use crate::event::{End, EventKind, Fate, SplitKind};
+use crate::event::{End, EventKind, Fate};
 use crate::evidence::{Origin, delta};
 use crate::generation::Delta;
 use crate::input::{Sample, Standing, Vouch};
@@ -20,7 +20,7 @@ use crate::reading::{
 use crate::renewal::Seen;
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
 use crate::spec::{RedisKind, TaskSpec};
-use crate::split::{Claims, Splits};
+use crate::split::{Claims, Overlap, Splits};
 use crate::switches::{self, Switches};
 use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
@@ -342,10 +342,9 @@ impl Task {
         self.witnesses.retain(nodes);
     }
 
-    /// How long there has been a split that two generations or two servers made; `None` when there is none.
-    pub(crate) fn overlap_ms(&self) -> Option<u64> {
-        let of_servers = |kind: &SplitKind| matches!(kind, SplitKind::Masters | SplitKind::Overlap);
-        self.splits.kinds().iter().any(of_servers).then(|| self.splits.ms())
+    /// The splits that two generations or two servers made.
+    pub(crate) fn overlaps(&self) -> impl Iterator<Item = Overlap<'_>> {
+        self.splits.overlaps()
     }
 
     /// What the lock's reading may be taken for. Where nobody but the servers themselves says which one is master, a free lock

@@ -267,6 +267,16 @@ fn members_counters_and_named_keys_are_switches_too() {
     assert_eq!(states(&switches(keys, &replies)), [("k1".to_owned(), Some(true)), ("k3".to_owned(), None)]);
 }
 
+/// Both answer `GETRANGE` alike.
+#[test]
+fn an_empty_value_is_a_switch_and_no_key_is_none() {
+    let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
+    let replies = [Reply::Int(1), text(""), Reply::Int(0), text("")];
+    assert_eq!(states(&switches(keys, &replies)), [("k1".to_owned(), Some(false))]);
+    let counter = switches(WantedSource::Counter(b"n".to_vec()), &replies[..2]);
+    assert_eq!(states(&counter), [("n".to_owned(), None)]);
+}
+
 /// The slot is on its way, or the server cannot answer: nobody has written anything, so nothing that was lost is found again.
 #[test]
 fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {

@@ -138,4 +138,10 @@ mod tests {
         assert_eq!(decode(&[STRING, b'o', b'f' | 0x80, b'f' | 0x80]), None);
         assert_eq!(decode(&[STRING, b'o', b'n']), None);
     }
+
+    #[test]
+    fn a_leading_mark_is_one_only_before_a_whole_string() {
+        assert_eq!(decode(&[STRING, FIRST_OCCURRENCE, b'o', b'n' | 0x80]), Some(Scalar::Text("on".into())));
+        assert_eq!(decode(&[STRING, FIRST_OCCURRENCE, b'a' | 0x80]), Some(Scalar::Text("\u{1}a".into())));
+    }
 }

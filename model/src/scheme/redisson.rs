@@ -283,6 +283,9 @@ mod tests {
             &[("bGFi", &field), (&alloc::format!("bGFi:{field}:lock_count"), "1")],
             &[(&alloc::format!("bGFi:{field}:expire_time"), "1700000000000")],
             &[(&alloc::format!("{field}:write"), "1")],
+            &[("mode", "write"), (&alloc::format!("{field}:write"), "1"), ("note", "x")],
+            // A transaction's field, but for the client id.
+            &[(&alloc::format!("me:42:{}", "9f".repeat(16)), "1")],
         ] {
             assert_eq!(decode(fields), Value::Unknown(Unknown::Layout), "{fields:?}");
         }
@@ -310,6 +313,8 @@ mod tests {
         let subscribers = Reply::Array(vec![text("a"), Reply::Int(1), text("b"), Reply::Int(2)]);
         let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(5), text("12")]);
         assert_eq!(extras, Extras { waiters: Some(5), fencing_token: Some(12) });
+        let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(0), text("")]);
+        assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None }, "a lock that is not fair");
         let refused = Reply::Error(crate::reply::ServerError { code: b"NOPERM".to_vec(), detail: Vec::new() });
         let extras = Redisson.decode_extras(&[subscribers, refused.clone(), refused]);
         assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });

@@ -125,6 +125,14 @@ fn a_bucket_that_rested_holds_no_more_than_its_capacity() {
 }
 
 #[test]
+fn who_takes_more_than_there_is_leaves_nothing() {
+    let mut bucket = Bucket::full(5);
+    assert!(!bucket.take(6, 1_000, 5, Mono(0)));
+    assert!(!bucket.take(1, 1_000, 5, Mono(0)));
+    assert!(bucket.take(1, 1_000, 5, Mono(1)));
+}
+
+#[test]
 fn a_flood_is_what_exceeds_the_rate_for_long() {
     let mut flood = Flood::new(100, 1_000);
     assert_eq!(flood.per_s(), 1_000);

@@ -137,6 +137,28 @@ fn a_change_of_tasks_forgets_no_hint() {
 }
 
 #[test]
+fn a_change_of_tasks_allows_nothing_more() {
+    let now = Mono(12_001);
+    // One hint after the other uses up the batches, all together the reads.
+    for together in [1, 500_u32] {
+        let mut schedule = Schedule::new(tasks(1_000), INTERVAL_MS, Mono(0));
+        let _first_sweep = reads(&mut schedule, 12_000, 1, []);
+        for first in (0..1_000).step_by(together as usize) {
+            for task in first..first + together {
+                schedule.hint(TaskIndex(task), now);
+            }
+            while let Some(batch) = schedule.due_hinted(now) {
+                schedule.finished(&batch);
+            }
+        }
+        let next = schedule.next_hinted().unwrap();
+        assert!(next > now, "{together} together");
+        schedule.change(tasks(1_000), now);
+        assert_eq!(schedule.next_hinted(), Some(next), "{together} together");
+    }
+}
+
+#[test]
 fn a_read_that_broke_is_done_again() {
     let mut schedule = Schedule::new(tasks(1), INTERVAL_MS, Mono(0));
     let _first_sweep = reads(&mut schedule, 2_000, 1, []);
