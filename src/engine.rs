@@ -229,6 +229,8 @@ async fn fault_point() {}
 #[cfg(test)]
 mod tests {
     use super::*;
+    use lockwatch_model::input::{NodeNews, NodeNewsKind};
+    use lockwatch_model::reading::Unknown;
     use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec};
 
     fn redis() -> RedisSpec {
@@ -311,5 +313,33 @@ mod tests {
         inputs.send(Input::Config(Arc::new(WatchSpec::default()))).await.unwrap();
         next(&mut snapshots).await;
         assert!(before.elapsed() < Duration::from_millis(500));
+    }
+
+    #[test]
+    fn what_shows_soon_is_not_put_off_by_what_comes_after_it() {
+        let mut publishing = Publishing { cost: Duration::from_millis(20), ..Publishing::new() };
+        publishing.soon();
+        let soon = publishing.due;
+        publishing.eventually();
+        assert_eq!(publishing.due, soon);
+        publishing.at_once();
+        assert!(publishing.due < soon);
+    }
+
+    #[tokio::test]
+    async fn an_event_shows_sooner_than_a_change_of_figures() {
+        let _rule = crate::truth::rule("16 freshness");
+        let spec = WatchSpec { redises: vec![redis()], ..WatchSpec::default() };
+        let (mut engine, _snapshots) = Engine::new(Clock::start(), spec);
+        let due = |engine: &mut Engine, input: Input| {
+            engine.publishing = Publishing { cost: Duration::from_millis(20), ..Publishing::new() };
+            engine.step(input, &mut ());
+            engine.publishing.due - engine.publishing.newest
+        };
+        let figures = due(&mut engine, Input::Tick);
+        let down = NodeNewsKind::Failed { why: Unknown::Connect };
+        let news = NodeNews { epoch: 0, redis: RedisIndex(0), node: "127.0.0.1:6379".into(), kind: down };
+        assert!(due(&mut engine, Input::Node(news.clone())) < figures, "it is down");
+        assert_eq!(due(&mut engine, Input::Node(news)), figures, "that is no news");
     }
 }

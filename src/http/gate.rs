@@ -208,6 +208,7 @@ fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::stream::Stay;
     use super::*;
 
     fn gate() -> Gate {
@@ -358,6 +359,21 @@ mod tests {
         assert_eq!(streams("10.0.0.3").len(), 3);
         drop(other);
         assert_eq!(streams("10.0.0.2").len(), 3);
+    }
+
+    /// It has a patience of its own with clients that do not read.
+    #[test]
+    fn a_stream_keeps_its_place_however_slowly_it_is_read() {
+        let gate = gate();
+        let permits: Vec<_> = open(&gate, "10.0.0.1", 4).into_iter().map(Arc::new).collect();
+        let endless = |permit: &Arc<Permit>| {
+            let stay = Stay::new(CancellationToken::new(), permit.stream()?);
+            Some(permit.serving.watch_endless((), stay))
+        };
+        let streams: Vec<_> = permits.iter().filter_map(endless).collect();
+        assert_eq!((streams.len(), open(&gate, "10.0.0.1", 1).len()), (3, 1));
+        let stays: Vec<_> = permits.iter().map(|permit| !permit.leave.is_cancelled()).collect();
+        assert_eq!(stays, [true, true, true, false]);
     }
 
     #[test]

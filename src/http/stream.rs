@@ -291,3 +291,29 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// The limit of a response is one of catching up, where the response has no end.
+    #[tokio::test]
+    async fn whoever_has_caught_up_with_a_stream_has_all_the_time_again() {
+        let limits = Limits { response: Duration::from_millis(400), ..Limits::default() };
+        let (here, mut there) = tokio::io::duplex(8);
+        let serving = Serving::default();
+        serving.begin();
+        serving.enter(STREAMING);
+        let mut stream = Guarded::new(here, limits, serving);
+        stream.write_all(b"first").await.unwrap();
+        stream.flush().await.unwrap();
+        tokio::time::sleep(limits.response * 2).await;
+        let reading = tokio::spawn(async move { there.read_exact(&mut [0; 17]).await });
+        stream.write_all(b"after a while").await.unwrap();
+        assert_eq!(reading.await.unwrap().unwrap(), 17);
+    }
+}

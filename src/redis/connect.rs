@@ -118,6 +118,10 @@ pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
     let found = timeout(limit, tokio::net::lookup_host((endpoint.at.host.as_str(), endpoint.at.port))).await;
     let found = found.map_err(|_| Failure::new(Unknown::Dns, format_args!("no answer within {limit:?}")))?;
     let addresses = found.map_err(|error| Failure::new(Unknown::Dns, error))?;
+    dial_any(addresses, limit).await
+}
+
+async fn dial_any(addresses: impl Iterator<Item = SocketAddr>, limit: Duration) -> Result<TcpStream, Failure> {
     let mut failure = Failure::new(Unknown::Dns, "the name has no address");
     for address in addresses.take(ADDRESSES) {
         match dial_address(address, limit).await {
@@ -186,4 +190,55 @@ pub(super) async fn password(source: Option<&PasswordSource>) -> Result<Option<S
     let read = tokio::task::spawn_blocking(move || source.read()).await;
     let read = read.map_err(|error| Failure::new(Unknown::Auth, error))?;
     read.map(Some).map_err(|error| Failure::new(Unknown::Auth, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_model::command;
+
+    use super::*;
+    use crate::config::{HostPort, Login};
+
+    /// What is read is evidence for the instant at which it was asked for, not for that of the answer.
+    #[tokio::test]
+    async fn a_batch_that_goes_with_the_greeting_counts_from_when_it_was_sent() {
+        let _rule = crate::truth::rule("1 evidence");
+        let endpoint = Endpoint {
+            at: HostPort { host: "main".to_owned(), port: 6379 },
+            db: 0,
+            login: Login::default(),
+            timeout: Duration::from_secs(10),
+            assume_master: false,
+            readonly: false,
+        };
+        let (here, mut there) = tokio::io::duplex(1 << 16);
+        let slow = tokio::spawn(async move {
+            let asked = there.read(&mut [0; 4096]).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let role = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
+            let replies = format!("+OK\r\n+OK\r\n{role}-NOPERM no\r\n-NOPERM no\r\n:-2\r\n+PONG\r\n");
+            there.write_all(replies.as_bytes()).await.unwrap();
+            (asked, there)
+        });
+        let clock = Clock::start();
+        let opening = Opening { commands: vec![command!("PING")], clock };
+        let (_connection, opened) = greet_over(here, &endpoint, None, Some(opening)).await.unwrap();
+        let opened = opened.unwrap();
+        assert_eq!(opened.replies.len(), 1);
+        assert!(opened.received.since_ms(opened.sent) >= 49, "{opened:?}");
+        assert!(slow.await.unwrap().0 > 0);
+    }
+
+    #[tokio::test]
+    async fn the_next_address_of_a_name_is_tried_up_to_the_fourth() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let open = server.local_addr().unwrap();
+        let limit = Duration::from_secs(10);
+        for refused in [0, 1, ADDRESSES - 1, ADDRESSES] {
+            let closed = std::iter::repeat_n(SocketAddr::from(([127, 0, 0, 1], 1)), refused);
+            let dialled = dial_any(closed.chain([open]), limit).await;
+            let peer = dialled.map(|stream| stream.peer_addr().unwrap()).map_err(|failure| failure.why);
+            assert_eq!(peer, if refused < ADDRESSES { Ok(open) } else { Err(Unknown::Connect) }, "{refused}");
+        }
+    }
 }

@@ -236,6 +236,10 @@ mod tests {
         assert!(probe("-2"));
         assert!(probe(NOPERM_KEY));
         assert!(probe("-NOPERM No permissions to access a key"));
+        for elsewhere in ["-MOVED 1234 10.0.0.6:6379", "-CLUSTERDOWN Hash slot not served", "-MASTERDOWN Link is down"]
+        {
+            assert!(probe(elsewhere), "{elsewhere}");
+        }
         assert!(!probe(NOPERM));
         assert!(!probe("-ERR unknown command 'PEXPIRETIME', with args beginning with: 'lockwatch'"));
     }

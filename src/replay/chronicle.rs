@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lockwatch_model::event::{End, Event, EventKind, Subject};
 use lockwatch_model::input::Input;
 use lockwatch_model::snapshot::{RedisView, Snapshot, TaskView};
-use lockwatch_model::spec::WatchSpec;
+use lockwatch_model::spec::{TaskSpec, WatchSpec};
 use lockwatch_model::state::State;
 use lockwatch_model::time::AgentWall;
 
@@ -103,7 +103,7 @@ impl Chronicle {
         }
     }
 
-    /// Tasks that left the configuration have no verdict any more, and page nobody.
+    /// Tasks that left the configuration have no verdict any more, and page nobody; nor does a redis that no task needs any more.
     fn configure(&mut self, when: When, config: Arc<WatchSpec>) {
         for task in &config.tasks {
             let redis = config.redises.get(usize::from(task.redis.0));
@@ -118,6 +118,11 @@ impl Chronicle {
                 let text = format!("{} left the configuration", crate::output::identity::escape(name.as_bytes()));
                 story.entries.push(Entry { wall: when.wall, kind: "removed", text });
             }
+        }
+        let is_needed = |name: &Arc<str>| tasks_of(&config, name).next().is_some();
+        self.readable.retain(|name, _| config.redises.iter().any(|redis| redis.name == *name));
+        for (_, story) in self.redises.iter_mut().filter(|(name, _)| !is_needed(name)) {
+            story.pager.end(when, &mut story.pages);
         }
         self.config = config;
         self.newest = None;
@@ -177,9 +182,7 @@ impl Chronicle {
     }
 
     fn look_at_redis(&mut self, when: When, redis: &RedisView) {
-        let own = self.config.tasks.iter().filter(|task| {
-            self.config.redises.get(usize::from(task.redis.0)).is_some_and(|spec| spec.name == redis.spec.name)
-        });
+        let own = tasks_of(&self.config, &redis.spec.name);
         let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else { return };
         let page = pages::of_redis(redis, blind_after_ms);
         if !page.is_due() && !self.redises.contains_key(&redis.spec.name) {
@@ -214,6 +217,12 @@ impl Chronicle {
             *reason = reason::sentence(view);
         }
     }
+}
+
+fn tasks_of<'a>(config: &'a WatchSpec, redis: &'a str) -> impl Iterator<Item = &'a Arc<TaskSpec>> {
+    let is_of =
+        |task: &&Arc<TaskSpec>| config.redises.get(usize::from(task.redis.0)).is_some_and(|spec| *spec.name == *redis);
+    config.tasks.iter().filter(is_of)
 }
 
 impl Story {
@@ -300,4 +309,80 @@ fn about(task: &lockwatch_model::spec::TaskSpec, redis: &str) -> String {
         text.push_str(&format!(", {name} {}", duration_text(ms)));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_model::input::{Outcome, Sample, Standing};
+    use lockwatch_model::reading::Unknown;
+    use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex};
+    use lockwatch_model::time::Mono;
+
+    use super::*;
+    use crate::replay::pager::Span;
+
+    fn when(seconds: u64) -> When {
+        When { at: Mono(seconds * 1000), wall: AgentWall(i64::try_from(seconds).unwrap() * 1000) }
+    }
+
+    /// A configuration of these redises, of which the first has the only task.
+    fn config(epoch: u32, redises: &[&str]) -> Input {
+        let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
+        Input::Config(Arc::new(WatchSpec {
+            epoch,
+            redises: redises.iter().map(|name| RedisSpec::new(name, RedisKind::Standalone, &["127.0.0.1:1"])).collect(),
+            tasks: vec![Arc::new(TaskSpec::new("task", RedisIndex(0), lock))],
+        }))
+    }
+
+    fn refused(epoch: u32, at: Mono) -> Input {
+        Input::Sample(Sample {
+            epoch,
+            redis: RedisIndex(0),
+            node: Some("127.0.0.1:1".into()),
+            standing: Standing::Decides,
+            sent: at,
+            took_ms: 1,
+            outcome: Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Connect },
+        })
+    }
+
+    #[test]
+    fn the_page_of_a_redis_ends_when_no_task_needs_it_any_more() {
+        for redises in [["other"].as_slice(), &["other", "main"]] {
+            let mut chronicle = Chronicle::new();
+            chronicle.step(when(0), config(1, &["main"]));
+            for seconds in 1..400 {
+                if seconds == 300 {
+                    chronicle.step(when(seconds), config(2, redises));
+                }
+                let epoch = if seconds < 300 { 1 } else { 2 };
+                chronicle.step(when(seconds), refused(epoch, when(seconds).at));
+                chronicle.step(when(seconds), Input::Tick);
+            }
+            let pages = |redis: &str| -> Vec<_> {
+                chronicle.redises[redis].pages.spans.iter().map(|span: &Span| (span.name, span.to.is_some())).collect()
+            };
+            assert_eq!(pages("main"), [("LockwatchRedisUnreachable", true)], "{redises:?}");
+            assert_eq!(pages("other"), [("LockwatchRedisUnreachable", false)], "{redises:?}");
+            assert_eq!(chronicle.readable.contains_key("main"), redises.contains(&"main"));
+        }
+    }
+
+    #[test]
+    fn a_redis_is_hardly_readable_while_it_is_not_and_after_too_many_failures() {
+        let hardly = |looks: &[(bool, u32)]| {
+            let mut readable = Readable::default();
+            for (read, times) in looks {
+                (0..*times).for_each(|_| readable.look(Some(*read)));
+            }
+            readable.look(None);
+            readable.hardly()
+        };
+        assert!(!hardly(&[]) && !hardly(&[(true, 1)]));
+        assert!(hardly(&[(true, LOOKS), (false, 1)]), "not now");
+        assert!(hardly(&[(true, 2), (false, 3), (true, 1)]), "half of the time");
+        assert!(!hardly(&[(true, 2), (false, 3), (true, 2)]));
+        assert!(!hardly(&[(false, LOOKS), (true, LOOKS / 2 + 1)]), "what was long ago does not count");
+    }
 }

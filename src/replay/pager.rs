@@ -231,4 +231,16 @@ mod tests {
         assert_eq!(told(&spans), [(SpanKind::Page, 2, Some(1_600)), (SpanKind::Page, 9_500, Some(10_400))]);
         assert!(!pager.expects());
     }
+
+    #[test]
+    fn what_comes_back_pages_for_nothing_of_before() {
+        let (mut pager, mut spans) = (Pager::default(), Spans::default());
+        let lost = |count| [EventPage { alert: "LockwatchLockLost", count }];
+        pager.pages(when(1), &[], &lost(7), false, &mut spans);
+        pager.end(when(100), &mut spans);
+        assert!(!pager.expects());
+        pager.pages(when(200), &[], &lost(0), false, &mut spans);
+        pager.pages(when(300), &[], &lost(1), false, &mut spans);
+        assert_eq!(told(&spans), [(SpanKind::Page, 1, Some(100)), (SpanKind::Page, 300, None)]);
+    }
 }

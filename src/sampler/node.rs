@@ -287,3 +287,6 @@ impl Node {
         self.duty.own.binary_search_by_key(&task, |(index, _)| *index).is_ok()
     }
 }
+
+#[cfg(test)]
+mod tests;

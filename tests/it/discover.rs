@@ -300,8 +300,29 @@ fn it_is_no_faster_than_it_may_be_and_only_reads() {
     let (first, _) = found(server.port, &["--watch", "1s"]);
     assert_eq!(first, found(server.port, &["--watch", "1s"]).0);
     // A glob leaves the rest alone.
-    let (_, config) = found(server.port, &["--watch", "0s", "--match", "red*"]);
+    let began = Instant::now();
+    let (_, config) = found(server.port, &["--watch", "0s", "--match", "red*", "--keys-per-second", "3000"]);
+    assert!(began.elapsed() >= Duration::from_millis(950), "keys that do not match cost the server as much");
     assert_eq!(keys(&config), ["redbeat::lock", "redlock:labels"].map(str::to_owned).into());
+}
+
+/// A waiter that may still get the lock is nothing left over.
+#[test]
+fn only_waiters_whose_time_is_over_are_overdue() {
+    let Some(server) = RedisServer::start("discover::only_waiters_whose_time_is_over_are_overdue") else { return };
+    for lock in ["patient", "stuck"] {
+        server.cli(&["hset", lock, &format!("{ID}:1"), "1"]);
+        for (waiter, until) in [(2, if lock == "stuck" { "1000" } else { "9000000000000" }), (3, "9000000000000")] {
+            let waiter = format!("{ID}:{waiter}");
+            server.cli(&["rpush", &format!("redisson_lock_queue:{{{lock}}}"), &waiter]);
+            server.cli(&["zadd", &format!("redisson_lock_timeout:{{{lock}}}"), until, &waiter]);
+        }
+        server.cli(&["pexpire", lock, "600000"]);
+    }
+    let (text, config) = found(server.port, &["--watch", "0s"]);
+    assert_eq!(keys(&config), ["patient", "stuck"].map(str::to_owned).into(), "{text}");
+    assert!(text.contains("#   stuck: held, 1 of 2 waiters overdue"), "{text}");
+    assert!(!text.contains("patient: held"), "{text}");
 }
 
 /// Gives `line` to `redis-cli` the way a user does.
@@ -356,23 +377,28 @@ fn the_rule_that_it_names_is_all_that_it_needs() {
     assert!(text.contains("keys could not be looked at: this user may not.") && text.contains("SETUSER"), "{text}");
 }
 
-/// A lock that goes round is told so; one of an item, which does not stay, is no task.
+/// A lock that goes round is told so; one of an item, which does not stay, is no task. What cannot be read may have stayed.
 #[test]
 fn what_changes_while_it_is_watched_is_told() {
     let Some(server) = RedisServer::start("discover::what_changes_while_it_is_watched_is_told") else { return };
     server.cli(&["set", "export:4711:lock", ID, "px", "1500"]);
+    server.cli(&["set", "import:4712:lock", ID]);
     server.cli(&["set", "nightly:lock", ID, "px", "1500"]);
     server.cli(&["set", "round:lock", ID, "px", "60000"]);
     let mut command = program();
     command.args(["discover", "--redis", &format!("redis://127.0.0.1:{}", server.port), "--watch", "4s"]);
     let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let watches = || server.cli(&["info", "commandstats"]).contains("cmdstat_echo:");
+    crate::support::wait_until(PATIENCE, "it watches", watches);
+    server.cli(&["eval", "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'x')", "1", "import:4712:lock"]);
     while running.try_wait().unwrap().is_none() {
         server.cli(&["set", "round:lock", &format!("0b1f6c0e6d6c11ef{:016x}", fastrand::u64(..)), "px", "60000"]);
         std::thread::sleep(Duration::from_millis(700));
     }
     let text = harmless(&running.wait_with_output().unwrap().stdout);
     let config = Config::parse(&text, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{text}"));
-    assert_eq!(keys(&config), ["nightly:lock", "round:lock"].map(str::to_owned).into(), "{text}");
+    let expected = ["import:4712:lock", "nightly:lock", "round:lock"];
+    assert_eq!(keys(&config), expected.map(str::to_owned).into(), "{text}");
     let round = told(&text, "round");
     assert!(round.contains("; taken ") && round.contains(" times in 4s"), "{round}");
     assert!(told(&text, "nightly").contains("Free by now: it ran out"), "{text}");

@@ -459,6 +459,12 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
         sleep(Duration::from_millis(50)).await;
         assert!(began.elapsed() < SOON, "still open");
     }
+    // Nor is the head of a later request, however long a connection may be idle.
+    let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
+    stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
+    assert!(timeout(SOON, stream.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
+    stream.write_all(b"GET /metr").await.unwrap();
+    let _ = timeout(SOON, stream.read_to_end(&mut Vec::new())).await.expect("the connection ends");
 }
 
 #[tokio::test]

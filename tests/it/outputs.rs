@@ -162,6 +162,18 @@ fn an_unreadable_task_names_the_remedy() {
 }
 
 #[test]
+fn a_reason_says_why_the_lock_or_else_the_switches_cannot_be_read() {
+    let reason = |unknown, switches_unknown| {
+        let told = task_json(TaskView { unknown, switches_unknown, ..full_task("outbound") });
+        told["reason"].as_str().unwrap().to_owned()
+    };
+    let (lock, switches) = (Unknown::NoPermission, Unknown::WrongType);
+    let tells = |reason: &str, why: Unknown| reason.ends_with(&format!(" ({}: {})", why.name(), why.remedy()));
+    assert!(tells(&reason(None, Some(switches)), switches));
+    assert!(tells(&reason(Some(lock), Some(switches)), lock));
+}
+
+#[test]
 fn the_docs_tell_every_reason_and_its_remedy() {
     let docs = std::fs::read_to_string("docs/operation.md").unwrap();
     for why in Unknown::ALL {

@@ -272,3 +272,28 @@ fn has_moved(reading: &TaskReading) -> bool {
     ];
     all.into_iter().flatten().any(|why| matches!(why, Unknown::Moved | Unknown::ClusterDown))
 }
+
+#[cfg(test)]
+mod tests {
+    use lockwatch_model::reading::Beside;
+
+    use super::*;
+
+    #[test]
+    fn a_key_that_is_elsewhere_shows_whichever_it_is() {
+        let here = TaskReading { lock: LockReading::Free, extras: Default::default(), beside: Beside::default() };
+        assert!(!has_moved(&here));
+        for why in [Unknown::Moved, Unknown::ClusterDown] {
+            assert!(has_moved(&TaskReading { lock: LockReading::Unknown(why), ..here.clone() }));
+            for beside in [
+                Beside { switches: Some(SwitchesReading::Unknown(why)), ..Beside::default() },
+                Beside { progress: Some(ProgressReading::Unknown(why)), ..Beside::default() },
+                Beside { claims: Some(ClaimsReading::Unknown(why)), ..Beside::default() },
+                Beside { pause: Some(PauseReading::Unknown(why)), ..Beside::default() },
+            ] {
+                assert!(has_moved(&TaskReading { beside: beside.clone(), ..here.clone() }), "{beside:?}");
+            }
+        }
+        assert!(!has_moved(&TaskReading { lock: LockReading::Unknown(Unknown::Timeout), ..here }));
+    }
+}

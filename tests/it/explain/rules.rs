@@ -6,6 +6,7 @@ use lockwatch::explain::{Explanation, Seen, Trace, Watched, explanation, text};
 use lockwatch_model::event::{Party, SplitKind};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{Judged, NodeView, SplitView, TaskView};
+use lockwatch_model::spec::RedisKind;
 use lockwatch_model::time::Mono;
 use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
 
@@ -275,4 +276,24 @@ fn the_text_fits_and_is_harmless() {
         let page = text(&explained);
         assert!(!page.chars().any(|it| it != '\n' && it.is_control() || "\u{202e}\u{2066}".contains(it)), "{page:?}");
     }
+}
+
+/// Only a fresh exchange tells where and when that was read.
+#[test]
+fn in_a_cluster_the_place_of_a_lock_is_not_that_of_what_lives_beside_it() {
+    let node_of = |kind, of: &str| {
+        let mut redis = good_redis("main");
+        redis.spec.kind = kind;
+        let published = published(vec![full_task("outbound")], vec![redis]);
+        let view = published.snapshot.tasks.first().unwrap();
+        let seen = Seen { published: &published, view, trace: &Trace::default(), watched: Watched::Agent };
+        let evidence = explanation(seen).evidence.into_iter().find(|evidence| evidence.of == of).unwrap();
+        assert_eq!(evidence.node.is_some(), evidence.age_seconds.is_some());
+        evidence.node
+    };
+    for of in ["switches", "progress"] {
+        assert_eq!(node_of(RedisKind::Standalone, of).as_deref(), Some(NODE), "{of}");
+        assert_eq!(node_of(RedisKind::Cluster, of), None, "{of}");
+    }
+    assert_eq!(node_of(RedisKind::Cluster, "lock").as_deref(), Some(NODE));
 }

@@ -1,0 +1,189 @@
+//! One server without a network: what becomes of what is under way when its duty, its role or its connection changes.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use lockwatch_model::accept::RoleCheck;
+use lockwatch_model::input::{Input, Sample};
+use lockwatch_model::read::{Scope, TaskRead};
+use lockwatch_model::reply::Reply;
+use lockwatch_model::schedule::{BATCH_TASKS, BatchKind};
+use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind};
+use lockwatch_model::time::AgentWall;
+use tokio::io::AsyncWriteExt as _;
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::*;
+use crate::config::{HostPort, Login, Servers};
+use crate::exchange::Desk;
+use crate::redis;
+use crate::sampler::Tasks;
+use crate::sampler::question::Question;
+
+/// What the connections of these tests can do.
+const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: false, sharded: false };
+
+fn tasks(numbers: Range<usize>) -> Tasks {
+    let task = |number: usize| {
+        let lock = LockSpec::new(format!("lock-{number}").as_bytes(), SchemeKind::String);
+        let spec = TaskSpec::new(&format!("task-{number}"), RedisIndex(0), lock);
+        (TaskIndex(u32::try_from(number).unwrap()), Arc::new(spec))
+    };
+    Arc::new(numbers.map(task).collect())
+}
+
+fn duty(standing: Standing, own: &Tasks) -> Duty {
+    let mut duty = Duty::none();
+    (duty.standing, duty.own, duty.all) = (standing, Arc::clone(own), Arc::clone(own));
+    duty
+}
+
+/// One of two servers, which is read each minute.
+fn node(standing: Standing, own: &Tasks) -> Node {
+    let at = |host: &str| HostPort { host: host.to_owned(), port: 6379 };
+    let config = RedisConfig {
+        name: "main".into(),
+        servers: Servers::Nodes(vec![at("one"), at("two")]),
+        db: 0,
+        login: Login::default(),
+        interval: Duration::from_secs(60),
+        timeout: Duration::from_secs(3),
+        assume_master: false,
+        wake_ups: false,
+    };
+    let mut node = Node::new("one:6379".into(), config.endpoint(at("one")), &config, Mono(0));
+    node.assign(&duty(standing, own), Mono(0));
+    node
+}
+
+fn out() -> (Out, mpsc::Receiver<Input>) {
+    let (inputs, told) = mpsc::channel(16);
+    (Out { epoch: 0, redis: RedisIndex(0), inputs, clock: Clock::start(), desk: Desk::default() }, told)
+}
+
+/// A connection to a server that says that it has this role.
+async fn connection(node: &Node, role: &str) -> redis::Connection {
+    let (here, mut there) = tokio::io::duplex(1 << 16);
+    let role = format!("*1\r\n${}\r\n{role}\r\n", role.len());
+    let greeting = format!("+OK\r\n+OK\r\n{role}-NOPERM no\r\n-NOPERM no\r\n:-2\r\n");
+    there.write_all(greeting.as_bytes()).await.unwrap();
+    redis::greet_over(here, node.endpoint(), None, None).await.unwrap().0
+}
+
+/// A batch about these tasks that was sent.
+fn flying(what: What, about: &Tasks) -> Flying {
+    let read =
+        |(task, spec): &(TaskIndex, Arc<TaskSpec>)| (*task, TaskRead::new(Arc::clone(spec), CAPS, false, Scope::LOCK));
+    let (question, _) = Question::new(about.iter().map(read).collect(), CAPS, Standing::Decides, b"nonce".to_vec());
+    Flying { what, question, round: 1, launched: Mono(0) }
+}
+
+/// Puts it under way; the server says nothing.
+fn fly(node: &mut Node, flying: Flying) {
+    node.flights.push_back(Flight { flying, reply: AbortOnDropHandle::new(tokio::spawn(std::future::pending())) });
+}
+
+fn landing(replies: Result<Vec<Reply>, redis::Failure>) -> Landing {
+    Landing { sent: Mono(0), sent_wall: AgentWall(0), received: Mono(1), replies }
+}
+
+#[tokio::test]
+async fn a_batch_that_fails_is_told_of_the_tasks_that_are_still_read_here() {
+    let (out, mut told) = out();
+    let mut node = node(Standing::Decides, &tasks(0..2));
+    let batch = node.schedule.due(Mono(0)).unwrap();
+    fly(&mut node, flying(What::Scheduled(batch), &tasks(0..2)));
+    node.assign(&duty(Standing::Decides, &tasks(1..2)), Mono(1));
+    let lost = redis::Failure { why: Unknown::Timeout, detail: String::new() };
+    assert!(node.land(Ok(landing(Err(lost))), &out).await.is_ok());
+    let Ok(Input::Sample(Sample { outcome, .. })) = told.try_recv() else { panic!("nothing was told") };
+    assert_eq!(outcome, Outcome::Failed { tasks: vec![TaskIndex(1)], why: Unknown::Timeout });
+}
+
+#[tokio::test]
+async fn other_tasks_detach_what_is_under_way_from_its_slot() {
+    let mut node = node(Standing::Decides, &tasks(0..2 * BATCH_TASKS));
+    let first = flying(What::Scheduled(node.schedule.due(Mono(0)).unwrap()), &tasks(0..1));
+    fly(&mut node, first);
+    node.opening = Some(flying(What::Scheduled(node.schedule.due(Mono(30_000)).unwrap()), &tasks(1..2)));
+    node.assign(&duty(Standing::Decides, &tasks(0..BATCH_TASKS)), Mono(30_001));
+    let all = node.flights.iter().map(|flight| &flight.flying).chain(&node.opening);
+    for flying in all {
+        assert!(matches!(&flying.what, What::Scheduled(batch) if batch.kind == BatchKind::Extra));
+    }
+}
+
+#[tokio::test]
+async fn another_standing_drops_what_waits_to_be_asked() {
+    let own = tasks(0..1);
+    let mut node = node(Standing::Decides, &own);
+    node.beside.push_back(BesideRead { parts: vec![(TaskIndex(0), Scope::ALL)], of: "two:6379".into() });
+    node.assign(&duty(Standing::Witness, &own), Mono(1));
+    assert!(node.beside.is_empty());
+}
+
+#[tokio::test]
+async fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
+    let (out, _told) = out();
+    let mut node = node(Standing::Decides, &tasks(0..2));
+    let connection = connection(&node, "master").await;
+    node.link.made(connection, Mono(0));
+    for (task, of) in [(0, "two:6379"), (0, "two:6379"), (1, "two:6379"), (0, "three:6379")] {
+        assert!(node.read_beside(vec![(TaskIndex(task), Scope::ALL)], &of.into(), Mono(0), &out).await.is_ok());
+    }
+    assert_eq!(node.beside.len(), 3);
+}
+
+#[tokio::test]
+async fn a_witness_is_read_at_the_full_pace_while_it_says_master() {
+    let (out, _told) = out();
+    let mut node = node(Standing::Witness, &tasks(0..1));
+    for (role, every) in [("slave", REPLICA_EVERY), ("master", 1), ("slave", REPLICA_EVERY)] {
+        let connection = connection(&node, role).await;
+        assert!(node.take(News::Dialled(Ok((connection, None))), &out).await.is_ok());
+        let now = out.clock.now();
+        assert!(node.schedule.due(now).is_some(), "at once");
+        let next_ms = node.schedule.next_wake().unwrap().since_ms(now);
+        assert_eq!(next_ms.div_ceil(60_000), every, "{role}: {next_ms}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_decides_and_says_that_it_is_a_replica_is_heard_as_one() {
+    let (out, _told) = out();
+    let mut node = node(Standing::Decides, &tasks(0..1));
+    fly(&mut node, flying(What::Pulse, &tasks(0..0)));
+    let bytes = |text: &str| Reply::Bytes(text.into());
+    let time = Reply::Array(vec![bytes("1800000000"), bytes("0")]);
+    let role = [bytes("slave"), bytes("two"), Reply::Int(6379), bytes("connected"), Reply::Int(0)];
+    let replies = vec![time.clone(), time, Reply::Array(role.to_vec()), bytes("nonce")];
+    let Ok(heard) = node.land(Ok(landing(Ok(replies))), &out).await else { panic!("somebody listens") };
+    assert_eq!((heard.role, heard.failed), (Some(Role::Replica), Some(Unknown::NotMaster)));
+}
+
+/// The commands were made for a server that can do other things.
+#[tokio::test]
+async fn what_went_out_with_the_greeting_of_another_server_is_asked_again() {
+    let (out, mut told) = out();
+    let mut node = node(Standing::Decides, &tasks(0..1));
+    let batch = node.schedule.due(Mono(0)).unwrap();
+    node.opening = Some(flying(What::Scheduled(batch), &tasks(0..1)));
+    node.caps = Some(Caps { pexpiretime: false, ..CAPS });
+    let opened =
+        redis::Opened { sent: Mono(0), sent_wall: AgentWall(0), received: Mono(1), replies: vec![Reply::Int(1)] };
+    let connection = connection(&node, "master").await;
+    assert!(node.take(News::Dialled(Ok((connection, Some(opened)))), &out).await.is_ok());
+    assert!(matches!(told.try_recv(), Ok(Input::Node(_))));
+    assert!(told.try_recv().is_err(), "nothing is told of the task");
+    assert!(node.link.connection().is_some() && node.schedule.due(Mono(1)).is_some());
+}
+
+#[tokio::test]
+async fn hints_leave_a_place_for_what_is_due_anyway() {
+    let mut node = node(Standing::Decides, &tasks(0..1));
+    for count in 0..FLIGHTS {
+        assert_eq!(node.may_follow_hints(), count + 1 < FLIGHTS, "{count} under way");
+        fly(&mut node, flying(What::Pulse, &tasks(0..0)));
+    }
+}
