@@ -303,21 +303,28 @@ impl Server {
     }
 }
 
+/// A deadline that is so much nearer than before on the same clock was written.
+const WRITTEN_BACK_MS: i64 = 1_000;
+
 impl Hold {
     fn new(held: &Held, word: Word<'_>, before: Option<&Server>) -> Hold {
         let at = word.seen.sent;
         let known = before.and_then(|before| Some((before, before.hold()?)));
         if let Some((server, old)) = known.filter(|(_, old)| clients_meet(&old.held.holders, &held.holders)) {
-            let forward = matches!(
-                (old.held.deadline, held.deadline),
-                (Deadline::At(old), Deadline::At(new)) if new > old && word.origin.same_clock(&server.origin)
-            );
+            let (forward, back) = match (old.held.deadline, held.deadline) {
+                (Deadline::At(old), Deadline::At(new)) if word.origin.same_clock(&server.origin) => {
+                    (new > old, old.since_ms(new) > WRITTEN_BACK_MS)
+                }
+                _ => (false, false),
+            };
             let ruled = server.rules() && word.role == Role::Master;
+            // The clock of the server that wrote the deadline before may have been ahead of this one's.
+            let written = forward || back && one_reign(&server.origin, word.origin);
             return Hold {
                 held: held.clone(),
                 offset_before: old.offset_before.filter(|_| one_history(&server.origin, word.origin)),
                 moved: if forward { Some(at) } else { old.moved },
-                lived_after: if forward && ruled && server.steady { Some(server.seen.sent) } else { old.lived_after },
+                lived_after: if written && ruled && server.steady { Some(server.seen.sent) } else { old.lived_after },
                 ..*old
             };
         }
@@ -466,6 +473,14 @@ fn one_history(old: &Origin, new: &Origin) -> bool {
 
 fn both_tell(a: &Origin, b: &Origin) -> bool {
     a.generation.is_some() && b.generation.is_some()
+}
+
+/// Whether a master was one all the time between both: whoever follows another server for a moment begins a new history.
+fn one_reign(old: &Origin, new: &Origin) -> bool {
+    match (&old.generation, &new.generation) {
+        (Some(old), Some(new)) => !old.replication_id.is_empty() && old.replication_id == new.replication_id,
+        _ => false,
+    }
 }
 
 fn same_process(a: &Origin, b: &Origin) -> bool {

@@ -50,6 +50,8 @@ pub(crate) struct Server {
     /// What it had when its history was last written.
     written: Data,
     pings: u64,
+    /// How often it was promoted: each time begins a history of its own.
+    promotions: u64,
     state: Power,
     /// Until when the agent cannot reach it.
     cut_off_until: u64,
@@ -74,6 +76,7 @@ impl Server {
             lag_ms: 0,
             stream: VecDeque::new(),
             pings: 0,
+            promotions: 0,
             state: Power::On,
             cut_off_until: 0,
             has_slots: true,
@@ -343,9 +346,11 @@ impl Fleet {
         server.stream.clear();
         server.written = server.world.data();
         server.pings = server.world.now / PING_EVERY_MS;
+        server.promotions += 1;
         let generation = &mut server.world.generation;
         let old = generation.replication_id.clone();
-        generation.replication_id = [&old, b">".as_slice(), server.name.as_bytes()].concat();
+        let own = format!(">{}{}", server.name, server.promotions);
+        generation.replication_id = [&old, own.as_bytes()].concat();
         generation.forked_from = Some(Fork { replication_id: old, offset: server.world.offset + 1 });
     }
 
