@@ -30,6 +30,13 @@ struct Gap {
     tainted: bool,
 }
 
+impl Gap {
+    /// A hold began by `at`. Where it was not known for too long before whether it was still wanted, how long it was is not, either.
+    fn taint_until(&mut self, at: Mono, blind_after_ms: u64) {
+        self.tainted |= self.newest.is_some_and(|newest| at.since_ms(newest) > blind_after_ms);
+    }
+}
+
 /// What the lock looks like to the gap's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holding {
@@ -109,10 +116,14 @@ impl GapClock {
             (Holding::Free(first), Wanted::Yes) => self.grow(at, first, blind_after_ms, &mut news),
             (Holding::Unsettled, _) => {
                 if let Some(gap) = &mut self.gap {
+                    gap.taint_until(at, blind_after_ms);
                     gap.newest = None;
                 }
             }
             (Holding::Settled, _) => {
+                if let Some(gap) = &mut self.gap {
+                    gap.taint_until(at, blind_after_ms);
+                }
                 news.ended = self.gap.take().map(|gap| (!gap.tainted).then_some(gap.value_ms));
             }
             (Holding::Free(_) | Holding::PerhapsFree | Holding::Unseen, _) => {}
@@ -123,8 +134,11 @@ impl GapClock {
     fn grow(&mut self, at: Mono, first_free: Mono, blind_after_ms: u64, news: &mut GapNews) {
         news.began = self.gap.is_none();
         let gap = self.gap.get_or_insert(Gap { value_ms: 0, newest: None, tainted: false });
-        let from = gap.newest.unwrap_or(first_free).max(self.unbroken_since.unwrap_or(at));
+        let free_from = gap.newest.unwrap_or(first_free);
+        let from = free_from.max(self.unbroken_since.unwrap_or(at));
         let stretch_ms = at.since_ms(from);
+        // It was free all the while, but for too long nobody could say whether it was still wanted.
+        gap.tainted |= free_from < from && self.wanted_since < self.unbroken_since;
         // The first stretch is vouched for by the lock's own confirmation and by unbroken "wanted".
         if gap.newest.is_none() || stretch_ms <= blind_after_ms {
             news.grew_ms = stretch_ms;
