@@ -281,6 +281,13 @@ impl OutageClock {
         self.to = None;
     }
 
+    /// Nothing was seen for too long: whoever takes over that was not seen before may have done so at any time since.
+    pub(crate) fn unseen(&mut self) {
+        if self.to.is_none() {
+            self.forget();
+        }
+    }
+
     /// It is not wanted any more, or it could not be seen.
     pub(crate) fn forget(&mut self) {
         *self = OutageClock::default();

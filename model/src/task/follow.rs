@@ -67,6 +67,11 @@ impl Task {
 
     /// Ends, acquisitions and movements of the deadline.
     pub(super) fn follow_lock(&mut self, news: &lock::News, turn: &Turn<'_>, log: &mut Log<'_>) {
+        match &news.ended {
+            Some(_) if news.across_blind => self.outage.forget(),
+            None if news.across_blind => self.outage.unseen(),
+            _ => {}
+        }
         if let Some(ended) = &news.ended {
             self.follow_end(ended, news.across_blind, turn, log);
         }
@@ -169,9 +174,6 @@ impl Task {
         if holding == Holding::Settled && !self.settled {
             self.settled = true;
             self.follow_settled(handed_over, log);
-        }
-        if news.across_blind && news.ended.is_some() {
-            self.outage.forget();
         }
         self.unwanted.observe(at, self.lock.hold().is_some(), wanted);
         if let Some(progress) = &self.spec.progress {
