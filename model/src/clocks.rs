@@ -239,17 +239,16 @@ impl ProgressClock {
             self.stalled_ms = 0;
             return;
         };
+        let instants = [self.moved_at, Some(held_since), wanted_since, self.first_reading];
+        let from = instants.into_iter().flatten().max().unwrap_or(at);
+        let still_ms = at.since_ms(from);
+        let stale = still_ms > stale_after_ms;
         match self.missing {
             Some(None) => self.stalled_ms = 0,
-            // What cannot be read resolves nothing and proves nothing.
-            Some(Some(_)) => {}
-            None if wanted == Wanted::Unknown => {}
-            None => {
-                let instants = [self.moved_at, Some(held_since), wanted_since, self.first_reading];
-                let from = instants.into_iter().flatten().max().unwrap_or(at);
-                let still_ms = at.since_ms(from);
-                self.stalled_ms = if still_ms > stale_after_ms { still_ms } else { 0 };
-            }
+            // What cannot be read resolves nothing and proves nothing; but another hold, or a movement that was seen, is evidence.
+            Some(Some(_)) if stale => {}
+            None if wanted == Wanted::Unknown && stale => {}
+            _ => self.stalled_ms = if stale { still_ms } else { 0 },
         }
     }
 }
