@@ -1,6 +1,6 @@
 //! What a change of generation did to the watched locks: gathered while their first readings come in, told once.
 
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -79,6 +79,17 @@ impl Aftermaths {
         open.aftermath.overlap_ms = open.aftermath.overlap_ms.max(overlap.lasted_ms);
         if open.overlapped.insert(task) {
             add(&mut open.aftermath, Fate::Overlapped, 1);
+        }
+    }
+
+    /// Under a changed configuration tasks have other numbers; those that `renumbered` does not name are gone.
+    pub(crate) fn renumber(&mut self, renumbered: &BTreeMap<TaskIndex, TaskIndex>) {
+        let renew = |tasks: &mut BTreeSet<TaskIndex>| {
+            *tasks = tasks.iter().filter_map(|task| renumbered.get(task).copied()).collect();
+        };
+        for open in &mut self.open {
+            renew(&mut open.told);
+            renew(&mut open.overlapped);
         }
     }
 

@@ -80,10 +80,10 @@ impl State {
     }
 
     fn configure(&mut self, at: Mono, spec: &WatchSpec) -> Vec<Event> {
-        let mut known: BTreeMap<Identity, Task> = BTreeMap::new();
-        for entry in self.tasks.drain(..) {
+        let mut known: BTreeMap<Identity, (TaskIndex, Task)> = BTreeMap::new();
+        for (entry, index) in self.tasks.drain(..).zip(0..) {
             if let Some(redis) = self.redises.get(usize::from(entry.task.spec.redis.0)) {
-                known.insert(identity(&redis.spec, &entry.task.spec), entry.task);
+                known.insert(identity(&redis.spec, &entry.task.spec), (TaskIndex(index), entry.task));
             }
         }
         // A task takes more than a kilobyte: there shall be room for as many as there are, and no more.
@@ -91,12 +91,14 @@ impl State {
         let mut old = core::mem::take(&mut self.redises);
         self.redises = spec.redises.iter().map(|redis| renewed_redis(&mut old, redis)).collect();
         let mut events = Vec::new();
+        let mut renumbered = BTreeMap::new();
         for task_spec in &spec.tasks {
             let Some(redis) = spec.redises.get(usize::from(task_spec.redis.0)) else { continue };
-            let kept =
-                known.remove(&identity(redis, task_spec)).filter(|task| task.spec.lock.scheme == task_spec.lock.scheme);
+            let known = known.remove(&identity(redis, task_spec));
+            let kept = known.filter(|(_, task)| task.spec.lock.scheme == task_spec.lock.scheme);
             let task = match kept {
-                Some(mut task) => {
+                Some((before, mut task)) => {
+                    renumbered.extend(u32::try_from(self.tasks.len()).ok().map(|now| (before, TaskIndex(now))));
                     let mut log = Vec::new();
                     task.configure(
                         task_spec.clone(),
@@ -110,6 +112,7 @@ impl State {
             };
             self.tasks.push(Entry { task, rank: 0 });
         }
+        self.redises.iter_mut().for_each(|redis| redis.aftermaths.renumber(&renumbered));
         self.by_name = (0..self.tasks.len()).collect();
         let tasks = &self.tasks;
         self.by_name.sort_by(|a, b| name(tasks, *a).cmp(&name(tasks, *b)));
