@@ -192,6 +192,7 @@ impl Task {
         let source = |spec: &TaskSpec| spec.progress.as_ref().map(|progress| progress.source.clone());
         if source(&spec) != source(&self.spec) {
             self.progress = ProgressClock::default();
+            self.told.progress_missing = false;
         }
         let claims_key = |spec: &TaskSpec| spec.claims.as_ref().map(|claims| claims.key.clone());
         if claims_key(&spec) != claims_key(&self.spec) {
@@ -202,6 +203,7 @@ impl Task {
         }
         if spec.paused_until != self.spec.paused_until {
             self.pause = Pause::default();
+            self.told.pause_undecodable = false;
         }
         self.lock.configure(&spec.lock);
         self.spec = spec;
