@@ -371,6 +371,8 @@ impl Splits {
             }
             !ends
         });
+        // Of one kind there may be several, and others between them.
+        ended.sort_unstable();
         ended.dedup();
         ended.retain(|(kind, _)| !self.active.iter().any(|active| active.evidence.kind() == *kind));
         news.ended.extend(ended.into_iter().map(|(kind, since)| (kind, at.since_ms(since))));
