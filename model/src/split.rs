@@ -351,7 +351,12 @@ impl Splits {
         let older = |parties: &[Party]| parties.first().map(|party| party.holder.client.clone());
         let of_kind = |active: &&Active| active.evidence.kind() == kind;
         let is_told = |active: &Active| kind != SplitKind::Overlap || older(&active.parties) == older(&parties);
-        if self.active.iter().filter(of_kind).any(is_told) {
+        let told = self.active.iter_mut().find(|active| of_kind(&&**active) && is_told(active));
+        if let Some(active) = told {
+            // Who holds it now may be others than those it began with.
+            if kind == SplitKind::Holders {
+                active.parties = parties;
+            }
             return;
         }
         let goes_on = self.active.iter().find(of_kind).map(|active| active.since);
