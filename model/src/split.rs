@@ -20,6 +20,8 @@ pub(crate) struct Claims {
     claims: Vec<Claim>,
     read_before: bool,
     newest: Mono,
+    /// The newest attempt to read them failed.
+    unread: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -47,7 +49,10 @@ impl Claim {
 impl Claims {
     /// Takes in a reading; says which claims changed in it.
     pub(crate) fn observe(&mut self, reading: &ClaimsReading, at: Mono, fresh_for_ms: u64) -> Vec<Vec<u8>> {
-        let ClaimsReading::Read(stated) = reading else { return Vec::new() };
+        let ClaimsReading::Read(stated) = reading else {
+            self.unread = true;
+            return Vec::new();
+        };
         let mut changed = Vec::new();
         let mut claims = Vec::with_capacity(stated.len());
         for (instance, value) in stated {
@@ -77,8 +82,14 @@ impl Claims {
         }
         self.claims = claims;
         self.read_before = true;
+        self.unread = false;
         self.newest = self.newest.max(at);
         changed
+    }
+
+    /// They could not be read: who is alive now is not known.
+    pub(crate) fn unread(&mut self) {
+        self.unread = true;
     }
 
     /// Another hold began, or the lock is free: what was claimed beside the one before says nothing of this one.
@@ -102,10 +113,13 @@ impl Claims {
         beside
     }
 
-    /// Instances whose claim is alive, as of the newest reading.
-    pub(crate) fn live(&self, fresh_for_ms: u64) -> Vec<Vec<u8>> {
+    /// Instances whose claim is alive; `None` when that is not known now.
+    pub(crate) fn live(&self, fresh_for_ms: u64) -> Option<Vec<Vec<u8>>> {
+        if self.unread {
+            return None;
+        }
         let live = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms));
-        live.map(|claim| claim.instance.clone()).collect()
+        Some(live.map(|claim| claim.instance.clone()).collect())
     }
 
     fn is_live(&self, instance: &[u8], fresh_for_ms: u64) -> bool {

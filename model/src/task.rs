@@ -223,6 +223,7 @@ impl Task {
         self.lock.unknown(why);
         self.expired.unseen();
         self.switches.unknown(why);
+        self.claims.unread();
         let grew_ms = self.blind.bad(at);
         self.count_blind(grew_ms);
         self.judge(log);
@@ -246,6 +247,7 @@ impl Task {
             self.lock.unknown(Unknown::Stale);
             self.expired.unseen();
             self.switches.unknown(Unknown::Stale);
+            self.claims.unread();
             let grew_ms = self.blind.bad(now);
             self.count_blind(grew_ms);
         }
@@ -330,6 +332,9 @@ impl Task {
         self.expired.unread(Parts { claims: beside.claims.is_some(), progress: beside.progress.is_some() });
         if let Some(SwitchesReading::Unknown(why)) = beside.switches {
             self.switches.unknown(why);
+        }
+        if beside.claims.is_some() {
+            self.claims.unread();
         }
         if let Some(progress) = &beside.progress {
             self.progress.observe(progress, at, ServerTime::default());

@@ -248,9 +248,11 @@ impl Task {
             log.push(EventKind::OverlapInDoubt { before, now: held.holders.clone(), left_ms });
         }
         self.tell_splits(split, log);
-        let claimed = match self.lock.free_since() {
-            Some(_) => self.claims.live(fresh_for_ms).into_iter().next(),
-            None => None,
+        let claimed = match (self.lock.free_since(), self.claims.live(fresh_for_ms)) {
+            (Some(_), Some(live)) => live.into_iter().next(),
+            (None, _) => None,
+            // Who claims it beside the free lock was seen before, or will be.
+            (Some(_), None) => return,
         };
         let beside_free = claimed.is_some();
         if let (Some(instance), false) = (claimed, self.told.claim_beside_free) {

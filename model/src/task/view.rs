@@ -19,6 +19,7 @@ impl Task {
         let hold = self.lock.hold().filter(|_| held == Some(true));
         let known_mode = self.lock.hold().map(|hold| hold.held.mode);
         let scheme = scheme::of(self.spec.lock.scheme);
+        let live_claims = self.claims.live(self.fresh_for_ms()).unwrap_or_default();
         TaskView {
             spec: self.spec.clone(),
             redis: self.redis.clone(),
@@ -45,7 +46,7 @@ impl Task {
             renewal_period_ms: self.lock.period_ms(),
             progress_moved: self.progress.moved,
             progress_missing: self.progress.missing,
-            live_claims: self.claims.live(self.fresh_for_ms()).iter().map(|claim| scheme.claimant(claim)).collect(),
+            live_claims: live_claims.iter().map(|claim| scheme.claimant(claim)).collect(),
             splits: self.splits.view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),
