@@ -153,25 +153,30 @@ impl GapClock {
 /// Held though nobody wants it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct UnwantedClock {
-    since: Option<Mono>,
-    newest: Mono,
+    value_ms: u64,
+    /// Newest evidence.
+    newest: Option<Mono>,
 }
 
 impl UnwantedClock {
     /// How long, as of the newest evidence.
     pub(crate) fn ms(&self) -> u64 {
-        self.since.map_or(0, |since| self.newest.since_ms(since))
+        self.value_ms
     }
 
-    /// Takes in an accepted reading of the lock.
-    pub(crate) fn observe(&mut self, at: Mono, held: bool, wanted: Wanted) {
+    /// Takes in an accepted reading of the lock. `blind_after_ms`: longer unseen stretches do not count, as in a gap: it may have been
+    /// wanted meanwhile, or free.
+    pub(crate) fn observe(&mut self, at: Mono, held: bool, wanted: Wanted, blind_after_ms: u64) {
         match (held, wanted) {
             (true, Wanted::No) => {
-                self.since.get_or_insert(at);
-                self.newest = at;
+                let stretch_ms = self.newest.map_or(0, |newest| at.since_ms(newest));
+                if stretch_ms <= blind_after_ms {
+                    self.value_ms = self.value_ms.saturating_add(stretch_ms);
+                }
+                self.newest = self.newest.max(Some(at));
             }
             (true, Wanted::Unknown) => {}
-            _ => self.since = None,
+            _ => *self = UnwantedClock::default(),
         }
     }
 }

@@ -175,7 +175,7 @@ impl Task {
             self.settled = true;
             self.follow_settled(handed_over, log);
         }
-        self.unwanted.observe(at, self.lock.hold().is_some(), wanted);
+        self.unwanted.observe(at, self.lock.hold().is_some(), wanted, self.spec.blind_after_ms);
         if let Some(progress) = &self.spec.progress {
             let held_since = self.lock.hold().map(|hold| hold.first_seen);
             self.progress.judge(at, held_since, wanted, self.gap.wanted_since(), progress.stale_after_ms);
