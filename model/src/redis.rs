@@ -82,6 +82,11 @@ impl Redis {
         Redis { spec, ..self }
     }
 
+    /// Other servers by the same name: nothing is known of them, but counters must not fall.
+    pub(crate) fn replaced(self, spec: RedisSpec) -> Redis {
+        Redis { totals: self.totals, ..Redis::new(spec) }
+    }
+
     /// An accepted batch. Says where it is from, and whether its readings may be used: in the round in which the server's
     /// clock has stepped they may not.
     pub(crate) fn accepted(

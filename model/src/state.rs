@@ -340,13 +340,14 @@ fn name(tasks: &[Entry], position: usize) -> Option<&str> {
     tasks.get(position).map(|entry| &*entry.task.spec.name)
 }
 
-/// A redis of unchanged servers goes on; any other begins anew.
+/// A redis of unchanged servers goes on; any other begins anew, but for what was counted under its name.
 fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
-    let place = |spec: &RedisSpec| (spec.name.clone(), spec.kind, spec.addresses.clone(), spec.db);
-    match old.iter().position(|redis| place(&redis.spec) == place(spec)) {
-        Some(position) => old.swap_remove(position).configured(spec.clone()),
-        None => Redis::new(spec.clone()),
-    }
+    let Some(position) = old.iter().position(|redis| redis.spec.name == spec.name) else {
+        return Redis::new(spec.clone());
+    };
+    let known = old.swap_remove(position);
+    let place = |spec: &RedisSpec| (spec.kind, spec.addresses.clone(), spec.db);
+    if place(&known.spec) == place(spec) { known.configured(spec.clone()) } else { known.replaced(spec.clone()) }
 }
 
 /// The task of a sample, if it does live in that redis.

@@ -386,3 +386,22 @@ fn the_same_key_under_another_scheme_is_another_lock() {
     let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
     assert_eq!(count(&events, |kind| matches!(kind, EventKind::HoldEnded { .. } | EventKind::Acquired { .. })), 0);
 }
+
+/// One more Sentinel, or another address: the series are the same ones.
+#[test]
+fn what_was_counted_of_a_redis_survives_other_addresses() {
+    let _rule = rule("13 series");
+    let mut state = state(RedisKind::Standalone);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    fails(&mut state, 5_000, "a:6379", 2_000);
+    let counted = |state: &mut State, at| {
+        let totals = state.snapshot(Mono(at)).redises.first().unwrap().totals;
+        (totals.errors.iter().sum::<u64>(), totals.sample_duration.count())
+    };
+    assert_eq!(counted(&mut state, 5_000), (1, 1));
+    let redis = RedisSpec::new("main", RedisKind::Standalone, &["b:6379"]);
+    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
+    state.step(Mono(5_500), Input::Config(Arc::new(spec)));
+    assert_eq!(counted(&mut state, 5_500), (1, 1));
+}
