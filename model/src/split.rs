@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::cmp::Reverse;
 
 use crate::event::{Party, SplitKind};
 use crate::reading::{ClaimsReading, Held, Holder, Mode};
@@ -222,6 +223,14 @@ impl Evidence {
             Evidence::OverlapUntil(_) | Evidence::OverlapClaimed(_) => SplitKind::Overlap,
         }
     }
+
+    /// When it was over, if that is seen at `at`.
+    fn over(&self, at: Mono) -> Mono {
+        match self {
+            Evidence::OverlapUntil(deadline) => at.min(*deadline),
+            _ => at,
+        }
+    }
 }
 
 /// A split that two generations or two servers made.
@@ -268,6 +277,8 @@ pub(crate) struct View<'a> {
     /// Claims that changed while the present hold surely went on.
     pub(crate) claims_beside: &'a [Vec<u8>],
     pub(crate) fresh_for_ms: u64,
+    /// Longer unseen stretches do not count.
+    pub(crate) blind_after_ms: u64,
     pub(crate) scheme: &'static dyn Scheme,
 }
 
@@ -315,9 +326,10 @@ impl Splits {
     /// Takes in an accepted reading of the lock (with the claims read in the same sample).
     pub(crate) fn observe(&mut self, claims: &Claims, view: View<'_>) -> SplitNews {
         let mut news = SplitNews::default();
-        if !self.active.is_empty() {
-            news.grew_ms = view.at.since_ms(self.newest);
-        }
+        // What nobody saw for too long does not count: it may have been over long ago.
+        let until = self.active.iter().map(|active| active.evidence.over(view.at)).max();
+        let stretch_ms = until.map_or(0, |until| until.since_ms(self.newest));
+        news.grew_ms = if stretch_ms <= view.blind_after_ms { stretch_ms } else { 0 };
         self.newest = self.newest.max(view.at);
         self.end_what_is_over(claims, view, &mut news);
         if let Some(held) = view.held.filter(|held| held.mode != Mode::Read && held.holders.len() > 1) {
@@ -382,19 +394,19 @@ impl Splits {
 
     /// Ends what is over by `at`; a kind has ended with the last of it.
     fn end(&mut self, at: Mono, news: &mut SplitNews, over: impl Fn(&Evidence) -> bool) {
-        let mut ended: Vec<(SplitKind, Mono)> = Vec::new();
+        let mut ended: Vec<(SplitKind, u64)> = Vec::new();
         self.active.retain(|active| {
             let ends = over(&active.evidence);
             if ends {
-                ended.push((active.evidence.kind(), active.since));
+                ended.push((active.evidence.kind(), active.evidence.over(at).since_ms(active.since)));
             }
             !ends
         });
         // Of one kind there may be several, and others between them.
-        ended.sort_unstable();
-        ended.dedup();
+        ended.sort_unstable_by_key(|(kind, lasted_ms)| (*kind, Reverse(*lasted_ms)));
+        ended.dedup_by_key(|(kind, _)| *kind);
         ended.retain(|(kind, _)| !self.active.iter().any(|active| active.evidence.kind() == *kind));
-        news.ended.extend(ended.into_iter().map(|(kind, since)| (kind, at.since_ms(since))));
+        news.ended.extend(ended);
     }
 
     fn end_what_is_over(&mut self, claims: &Claims, view: View<'_>, news: &mut SplitNews) {

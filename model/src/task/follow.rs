@@ -240,6 +240,7 @@ impl Task {
             proven: hold.is_some_and(|hold| proven(hold, batch.sent, batch.origin.kind)),
             claims_beside: &claims_beside,
             fresh_for_ms,
+            blind_after_ms: self.spec.blind_after_ms,
             scheme: scheme::of(self.spec.lock.scheme),
         };
         let mut split = self.splits.observe(&self.claims, view);
