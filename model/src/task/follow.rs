@@ -121,7 +121,8 @@ impl Task {
         });
         if !self.settled {
             self.outage.lost_again();
-            if self.gap.open() {
+            // One that ended while nobody saw it for long may have lasted.
+            if self.gap.open() && !across_blind {
                 self.totals().phantom_holds += 1;
                 log.push(EventKind::PhantomHold { held_ms: hold.held_ms() });
             }
