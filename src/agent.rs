@@ -93,7 +93,13 @@ where
                 _ = hangup.recv() => None,
                 Some(request) = reloads.recv() => Some(request),
             };
-            let outcome = reload_with(&mut watching, Arc::clone(&load), &status).await;
+            // What is read may be on a disk that hangs, which must not keep the agent from ending.
+            let outcome = tokio::select! {
+                outcome = reload_with(&mut watching, Arc::clone(&load), &status) => outcome,
+                () = stop.cancelled() => break,
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+            };
             if let Some(request) = request {
                 let _nobody_waits = request.send(outcome);
             }

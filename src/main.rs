@@ -1,6 +1,7 @@
 //! The program: parses the command line, starts logging, calls the library, turns the result into an exit code.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use lockwatch::cli::{self, AclOptions, CheckOptions, ConfigSource, Invocation, RunOptions};
@@ -23,6 +24,9 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const USAGE: u8 = 2;
 /// Threads beside the main one.
 const WORKERS: usize = 2;
+
+/// How long the end may wait for what cannot be cancelled: a resolver that does not answer, or a disk that hangs.
+const LEFTOVERS: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
     let invocation = match cli::parse(std::env::args_os()) {
@@ -140,5 +144,7 @@ fn block_on(work: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Res
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    runtime.block_on(work)
+    let outcome = runtime.block_on(work);
+    runtime.shutdown_timeout(LEFTOVERS);
+    outcome
 }

@@ -1,7 +1,9 @@
 //! The process itself: how it starts, how it ends, and that it does not look alive when its engine is dead.
 
+use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -113,6 +115,49 @@ fn a_stop_does_not_wait_for_a_stopped_server() {
     agent.signal("TERM");
     assert_eq!(agent.ended_within(Duration::from_secs(5)).code(), Some(0));
     server.go_on();
+}
+
+/// Puts a file in the place of `name` whose readers wait for a writer that never comes, like those of a disk that hangs.
+fn hang(agent: &Agent, name: &str) {
+    let _was_there = std::fs::remove_file(agent.path(name));
+    assert!(Command::new("mkfifo").arg(agent.path(name)).status().unwrap().success());
+}
+
+/// Waits until somebody reads it; as long as the writer is there, nothing comes of it.
+#[must_use]
+fn read_by_somebody(agent: &Agent, name: &str) -> File {
+    const O_NONBLOCK: i32 = 0o4000;
+    let mut writer = None;
+    crate::support::wait_until(PATIENCE, "it is being read", || {
+        writer = File::options().write(true).custom_flags(O_NONBLOCK).open(agent.path(name)).ok();
+        writer.is_some()
+    });
+    writer.unwrap()
+}
+
+#[test]
+fn a_stop_does_not_wait_for_a_reload_that_hangs() {
+    let mut agent = Agent::start(&nowhere());
+    hang(&agent, "lockwatch.yml");
+    agent.signal("HUP");
+    let _writer = read_by_somebody(&agent, "lockwatch.yml");
+    agent.signal("TERM");
+    assert_eq!(agent.ended_within(Duration::from_secs(5)).code(), Some(0), "{}", agent.log());
+}
+
+/// A resolver that does not answer holds a thread in the same way.
+#[test]
+fn a_stop_does_not_wait_for_a_password_that_cannot_be_read() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let password = folder.path().join("password");
+    std::fs::write(&password, "hunter2").unwrap();
+    let login = format!("redis:\n  main: {{password_file: \"{}\", url:", password.display());
+    let mut agent = Agent::start(&nowhere().replace("redis:\n  main: {url:", &login));
+    let password = password.to_str().unwrap();
+    hang(&agent, password);
+    let _writer = read_by_somebody(&agent, password);
+    agent.signal("TERM");
+    assert_eq!(agent.ended_within(Duration::from_secs(5)).code(), Some(0), "{}", agent.log());
 }
 
 /// Runs the program to its end: exit code and what it said on standard error.
