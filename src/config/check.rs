@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use lockwatch_model::spec::{SchemeKind, TaskSpec};
 use serde_yaml::Value;
 
-use super::duration::{parse_ms, text as duration_text};
+use super::duration::text as duration_text;
 use super::routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, pairs};
+use super::values::foreign_duration_ms;
 use super::{Config, Login, RedisConfig, Servers, ms, read_text};
 
 /// A free lock is believed once a second reading agrees that is at least so much later.
@@ -320,11 +321,11 @@ struct Document {
 }
 
 impl Document {
+    /// A zero is Prometheus' own way of saying nothing.
     fn delay(&self, at: Option<&Value>, field: &str) -> Result<Option<Delay>, String> {
-        let Some(value) = at.and_then(|block| block.get(field)) else { return Ok(None) };
-        let ms = value.as_str().map_or(Err("is not text".to_owned()), parse_ms);
+        let ms = at.and_then(|block| block.get(field)).map_or(Ok(None), foreign_duration_ms);
         let ms = ms.map_err(|message| format!("{}: {field} {message}", self.name))?;
-        Ok(Some(Delay { ms, origin: self.name.clone() }))
+        Ok(ms.filter(|ms| *ms > 0).map(|ms| Delay { ms, origin: self.name.clone() }))
     }
 }
 
@@ -393,6 +394,14 @@ mod tests {
         let by_name = "global: {scrape_interval: 30s}\nscrape_configs: [{job_name: Lockwatch}]\n";
         assert_eq!(ms_of(scrape_interval(&document(by_name))), Some(30_000));
         assert_eq!(ms_of(scrape_interval(&document("global: {}\n"))), None);
+        for nothing in ["", "0", "'0'", "0s"] {
+            let prometheus = format!(
+                "global: {{scrape_interval: 30s, evaluation_interval: {nothing}}}\n\
+                 scrape_configs: [{{job_name: lockwatch, scrape_interval: {nothing}}}]\n"
+            );
+            assert_eq!(ms_of(scrape_interval(&document(&prometheus))), Some(30_000), "{nothing}");
+            assert_eq!(ms_of(evaluation_interval(&document(&prometheus))), None, "{nothing}");
+        }
         let wrong = scrape_interval(&document("global: {scrape_interval: soon}\n")).unwrap_err();
         assert!(wrong.starts_with("x.yml: scrape_interval is not a duration"), "{wrong}");
     }

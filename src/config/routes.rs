@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use regex_lite::Regex;
 use serde_yaml::Value;
 
-use super::duration::parse_ms;
+use super::values::foreign_duration_ms;
 
 /// How long Alertmanager waits for more alerts of a new group when its configuration says nothing.
 pub const GROUP_WAIT_DEFAULT_MS: u64 = 30_000;
@@ -87,12 +87,9 @@ impl Destination {
 impl Route {
     /// What a route does not say it has from its parent.
     fn read(route: &Value, parent: &Destination) -> Result<Route, String> {
-        let ms = |field: &str, inherited: u64| match route.get(field) {
-            None => Ok(inherited),
-            Some(value) => {
-                let ms = value.as_str().map_or(Err("is not text".to_owned()), parse_ms);
-                ms.map_err(|message| format!("{field} {message}"))
-            }
+        let ms = |field: &str, inherited: u64| {
+            let given = route.get(field).map_or(Ok(None), foreign_duration_ms);
+            given.map(|ms| ms.unwrap_or(inherited)).map_err(|message| format!("{field} {message}"))
         };
         let text = |field: &str| route.get(field).and_then(Value::as_str).map(str::to_owned);
         let destination = Destination {
@@ -311,6 +308,14 @@ mod tests {
         assert_eq!(at(""), (30_000, 300_000, true));
         assert_eq!(at("a=x"), (5_000, 300_000, true));
         assert_eq!(at("a=x b=y"), (5_000, 60_000, false));
+    }
+
+    #[test]
+    fn a_zero_needs_no_unit_and_what_is_left_empty_is_not_said() {
+        for (written, ms) in [("0", 0), ("'0'", 0), ("0s", 0), ("", 7_000), ("null", 7_000)] {
+            let tree = format!("route: {{group_wait: 7s, routes: [{{match: {{a: x}}, group_wait: {written}}}]}}");
+            assert_eq!(routes(&tree).unwrap().destinations(&labels("a=x"))[0].group_wait_ms, ms, "{written}");
+        }
     }
 
     #[test]

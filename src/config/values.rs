@@ -93,6 +93,18 @@ pub(super) fn duration_ms(min_ms: u64) -> impl Fn(&Value) -> Result<u64, String>
     }
 }
 
+/// A duration as Prometheus and Alertmanager read it, in milliseconds: a bare 0 needs no unit there, and what is left empty is
+/// as if it were not there.
+pub(super) fn foreign_duration_ms(value: &Value) -> Result<Option<u64>, String> {
+    match value {
+        Value::Null => Ok(None),
+        Value::Number(number) if number.as_u64() == Some(0) => Ok(Some(0)),
+        Value::String(text) if text == "0" => Ok(Some(0)),
+        Value::String(text) => parse_ms(text).map(Some),
+        _ => Err("is not text".to_owned()),
+    }
+}
+
 pub(super) fn duration(min: Duration) -> impl Fn(&Value) -> Result<Duration, String> {
     let read_ms = duration_ms(u64::try_from(min.as_millis()).unwrap_or(u64::MAX));
     move |value| read_ms(value).map(Duration::from_millis)
