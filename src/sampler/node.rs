@@ -30,6 +30,8 @@ use crate::config::{Endpoint, RedisConfig, ms};
 
 /// A replica's locks are read once in so many intervals.
 const REPLICA_EVERY: u64 = 5;
+/// A connection on which nothing is answered for so many timeouts is given up, though no question was waited for so long.
+const PATIENCE: u64 = 2;
 
 /// One server.
 pub(super) struct Node {
@@ -50,6 +52,10 @@ pub(super) struct Node {
     link: Link,
     /// Batches under way, in the order in which they were sent; replies come in the same order.
     flights: VecDeque<Flight>,
+    /// How long answers were waited for that reloads did not wait for, if none came since.
+    unanswered_ms: u64,
+    /// That was too long: nothing can be read there.
+    is_silent: bool,
     /// Why there is no connection; `None` before the first dial ended, and while there is one.
     lost: Option<Unknown>,
     /// What the newest connection could do.
@@ -65,6 +71,7 @@ pub(super) enum News {
     Dialled(Dialled),
     Landed(Result<Landing, JoinError>),
     Hinted(Hints),
+    Silent,
 }
 
 /// What others have to know of it.
@@ -100,6 +107,8 @@ impl Node {
             beside: VecDeque::new(),
             link: Link::new(now),
             flights: VecDeque::new(),
+            unanswered_ms: 0,
+            is_silent: false,
             lost: None,
             caps: None,
             opening: None,
@@ -136,8 +145,12 @@ impl Node {
         }
     }
 
-    /// The configuration changed: what is under way was asked for under the old one and is dropped.
+    /// The configuration changed: what is under way was asked for under the old one and is dropped. Not so how long it was waited for:
+    /// else a server that hangs would look well for as long as reloads come more often than its timeout.
     pub(super) fn configure(&mut self, config: &RedisConfig, now: Mono) {
+        let oldest = self.flights.front().map_or(now, |flight| flight.flying.launched);
+        self.unanswered_ms = self.unanswered_ms.saturating_add(now.since_ms(oldest));
+        self.is_silent = self.unanswered_ms > PATIENCE.saturating_mul(ms(self.endpoint.timeout));
         self.redis = Arc::clone(&config.name);
         self.interval_ms = ms(config.interval);
         self.has_others = config.servers.kind() != RedisKind::Standalone;
@@ -251,6 +264,9 @@ impl Node {
         if let Poll::Ready(dialled) = self.link.poll_dialled(context) {
             return Poll::Ready(News::Dialled(dialled));
         }
+        if std::mem::take(&mut self.is_silent) && self.link.connection().is_some() {
+            return Poll::Ready(News::Silent);
+        }
         if let Some(flight) = self.flights.front_mut()
             && let Poll::Ready(landing) = Pin::new(&mut flight.reply).poll(context)
         {
@@ -264,6 +280,7 @@ impl Node {
         let heard = match news {
             News::Dialled(dialled) => self.greeted(dialled, out).await?,
             News::Landed(landing) => self.land(landing, out).await?,
+            News::Silent => self.lose(None, Unknown::Timeout, out).await?,
             News::Hinted(hints) => {
                 self.wake_ups.count(&hints);
                 return Ok(Heard { hints: Some(hints), ..Heard::default() });

@@ -28,6 +28,7 @@ impl Node {
     /// The oldest batch under way is over.
     pub(super) async fn land(&mut self, landing: Result<Landing, JoinError>, out: &Out) -> Result<Heard, Gone> {
         let Some(Flight { flying, .. }) = self.flights.pop_front() else { return Ok(Heard::default()) };
+        (self.unanswered_ms, self.is_silent) = (0, false);
         match landing {
             Ok(landing) => self.landed(flying, landing, out).await,
             Err(error) => {
@@ -160,8 +161,9 @@ impl Node {
     }
 
     /// Gives the connection up, and with it all that is under way.
-    async fn lose(&mut self, flying: Option<Flying>, why: Unknown, out: &Out) -> Result<Heard, Gone> {
+    pub(super) async fn lose(&mut self, flying: Option<Flying>, why: Unknown, out: &Out) -> Result<Heard, Gone> {
         self.lost = Some(why);
+        self.unanswered_ms = 0;
         self.wake_ups.is_up(false);
         self.link.give_up(out.clock.now());
         let others = self.flights.drain(..).map(|flight| flight.flying);

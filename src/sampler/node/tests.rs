@@ -39,10 +39,13 @@ fn duty(standing: Standing, own: &Tasks) -> Duty {
     duty
 }
 
-/// One of two servers, which is read each minute.
-fn node(standing: Standing, own: &Tasks) -> Node {
-    let at = |host: &str| HostPort { host: host.to_owned(), port: 6379 };
-    let config = RedisConfig {
+fn at(host: &str) -> HostPort {
+    HostPort { host: host.to_owned(), port: 6379 }
+}
+
+/// Two servers, which are read each minute.
+fn config() -> RedisConfig {
+    RedisConfig {
         name: "main".into(),
         servers: Servers::Nodes(vec![at("one"), at("two")]),
         db: 0,
@@ -51,7 +54,12 @@ fn node(standing: Standing, own: &Tasks) -> Node {
         timeout: Duration::from_secs(3),
         assume_master: false,
         wake_ups: false,
-    };
+    }
+}
+
+/// One of them.
+fn node(standing: Standing, own: &Tasks) -> Node {
+    let config = config();
     let mut node = Node::new("one:6379".into(), config.endpoint(at("one")), &config, Mono(0));
     node.assign(&duty(standing, own), Mono(0));
     node
@@ -99,6 +107,40 @@ async fn a_batch_that_fails_is_told_of_the_tasks_that_are_still_read_here() {
     assert!(node.land(Ok(landing(Err(lost))), &out).await.is_ok());
     let Ok(Input::Sample(Sample { outcome, .. })) = told.try_recv() else { panic!("nothing was told") };
     assert_eq!(outcome, Outcome::Failed { tasks: vec![TaskIndex(1)], why: Unknown::Timeout });
+}
+
+/// Asks at `asked`; the server says nothing until a reload, two seconds later. Whether that was too long.
+async fn asked_in_vain(node: &mut Node, asked: u64) -> bool {
+    let own = tasks(0..1);
+    node.assign(&duty(Standing::Decides, &own), Mono(asked));
+    let question = Flying { launched: Mono(asked), ..flying(What::Pulse, &own) };
+    fly(node, question);
+    node.configure(&config(), Mono(asked + 2_000));
+    let news = std::future::poll_fn(|context| Poll::Ready(node.poll_news(context))).await;
+    matches!(news, Poll::Ready(News::Silent))
+}
+
+#[tokio::test]
+async fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read() {
+    let (out, _told) = out();
+    let mut node = node(Standing::Decides, &tasks(0..1));
+    let connection = connection(&node, "master").await;
+    node.link.made(connection, Mono(0));
+    for asked in [0, 2_000, 4_000] {
+        assert!(!asked_in_vain(&mut node, asked).await, "{asked}");
+    }
+    // What nobody waited for does not count, and any answer ends it.
+    fly(&mut node, flying(What::Pulse, &tasks(0..1)));
+    assert!(node.land(Ok(landing(Ok(Vec::new()))), &out).await.is_ok());
+    let connection = self::connection(&node, "master").await;
+    node.link.made(connection, Mono(0));
+    for asked in [100_000, 200_000, 300_000] {
+        assert!(!asked_in_vain(&mut node, asked).await, "{asked}");
+    }
+    assert!(asked_in_vain(&mut node, 400_000).await);
+    assert!(node.take(News::Silent, &out).await.is_ok_and(|heard| heard.failed == Some(Unknown::Timeout)));
+    assert!(node.link.connection().is_none());
+    assert_eq!(node.lost, Some(Unknown::Timeout));
 }
 
 #[tokio::test]
