@@ -184,8 +184,7 @@ impl Site {
                 "Reloading over HTTP is off: start the agent with --web.enable-lifecycle, or send it SIGHUP.";
             return text(StatusCode::FORBIDDEN, sentence);
         }
-        // A page of somebody else's must not make a visitor's browser do it.
-        if headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin" && site != "none") {
+        if is_of_another_site(headers) {
             return text(StatusCode::FORBIDDEN, "A reload cannot be asked for by another site's page.");
         }
         let (answer, answered) = oneshot::channel();
@@ -266,6 +265,18 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Cow<'_, str> {
             Cow::Owned([first, second].into_iter().chain(values).collect::<Vec<_>>().join(","))
         }
     }
+}
+
+/// Whether a page of somebody else's makes a visitor's browser ask. Browsers say so in `Sec-Fetch-Site` only to this machine and by
+/// https; elsewhere, as in a network by http, their `Origin` is all there is.
+fn is_of_another_site(headers: &HeaderMap) -> bool {
+    if let Some(site) = headers.get("sec-fetch-site") {
+        return site != "same-origin" && site != "none";
+    }
+    let Some(origin) = headers.get(header::ORIGIN) else { return false };
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    origin.map(|(_, host)| host) != host
 }
 
 /// Whether a redis was asked once, whatever came of it.

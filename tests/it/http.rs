@@ -294,10 +294,14 @@ async fn a_reload_answers_how_it_went() {
         drop(reloads.recv().await.unwrap());
     });
     assert_eq!(server.ask("POST", "/-/reload", "Content-Length: 0\r\n").await.status, 200);
-    let failed = server.ask("PUT", "/-/reload", "").await;
+    let failed = server.ask("PUT", "/-/reload", "Origin: http://test\r\n").await;
     assert_eq!((failed.status, failed.text()), (500, "tasks[0].lock: no key\n"));
     for foreign in ["cross-site", "same-site"] {
         assert_eq!(server.ask("POST", "/-/reload", &format!("Sec-Fetch-Site: {foreign}\r\n")).await.status, 403);
+    }
+    // All that a browser says to a server in the network that has no https.
+    for foreign in ["http://evil.example", "https://test:1", "http://tests", "null", "\u{ff}"] {
+        assert_eq!(server.ask("POST", "/-/reload", &format!("Origin: {foreign}\r\n")).await.status, 403, "{foreign}");
     }
     let got = server.get("/-/reload").await;
     assert_eq!((got.status, got.header("allow")), (405, Some("POST, PUT")));
