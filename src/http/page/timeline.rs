@@ -176,7 +176,8 @@ impl<'a> Story<'a> {
                 self.end_hold(at, Some(*reason));
             }
             EventKind::GapBegan => {
-                self.end_gap(self.acquired.unwrap_or(at));
+                let taken = self.acquired.filter(|taken| self.gap.is_some_and(|began| began <= *taken));
+                self.end_gap(taken.unwrap_or(at));
                 self.gap = Some(at);
             }
             EventKind::GapEnded { gap_ms } => {
@@ -210,6 +211,9 @@ impl<'a> Story<'a> {
     }
 
     fn take_verdict(&mut self, at: Instant, from: Option<Verdict>, to: Verdict, rule: Rule) {
+        if from.is_none() {
+            self.begin_anew(at);
+        }
         if to == Verdict::Stopped {
             self.end_gap(at);
         }
@@ -219,6 +223,21 @@ impl<'a> Story<'a> {
         } else if from == Some(Verdict::Unknown) {
             self.end_unreadable(at);
         }
+    }
+
+    /// A task of this name was seen for the first time: what had not ended before was of another lock, or of one that was not configured
+    /// for a while, and nobody tells of its end any more.
+    fn begin_anew(&mut self, at: Instant) {
+        if self.hold.is_some_and(|(began, _)| began < at) {
+            self.end_hold(at, None);
+        }
+        if self.gap.is_some_and(|began| began < at) {
+            self.end_gap(at);
+        }
+        for (kind, began) in std::mem::take(&mut self.splits) {
+            self.push(began, at, What::Split(kind));
+        }
+        self.acquired = self.acquired.filter(|taken| *taken >= at);
     }
 
     /// Whether an event of a redis is about the server that answers for the lock.
@@ -460,6 +479,29 @@ mod tests {
         events.push(event(200, stopped));
         let expected = ["150-152 a ended_early", "100-150 gap", "152-200 gap", "0-0 not known"];
         assert_eq!(told(&free(600_000), &events), expected);
+    }
+
+    /// A reload gave the task another key, or another redis.
+    #[test]
+    fn what_another_lock_of_this_name_was_is_over() {
+        let split = EventKind::SplitBegan { kind: SplitKind::Holders, parties: Vec::new(), left_ms: None };
+        let before = [born(0), acquired(100, "a"), event(110, split)];
+        let over = ["100-300 a", "110-300 split holders", "0-0 not known"];
+        assert_eq!(told(&free(600_000), &[&before[..], &[born(300)]].concat()), over);
+        let held = held_view("b", 300_000, 600_000, 1);
+        let over = ["100-300 a", "300-600+ b at least", "110-300 split holders", "0-0 not known"];
+        assert_eq!(told(&held, &[&before[..], &[born(300)]].concat()), over);
+
+        let down = TaskView { durations: Durations { down_ms: 300_000, ..Durations::default() }, ..free(600_000) };
+        let pending = EventKind::Verdict { from: None, to: Verdict::Pending, rule: Rule::GapWithinGrace };
+        let anew = [event(300, EventKind::GapBegan), event(300, pending)];
+        let over = ["100-300 a", "300-600+ gap", "110-300 split holders", "0-0 not known"];
+        assert_eq!(told(&down, &[&before[..], &anew[..]].concat()), over);
+        let gap =
+            [born(0), acquired(100, "a"), ended(200, "a", End::Expired, Some(100)), event(200, EventKind::GapBegan)];
+        let over = ["100-200 a expired", "200-300 gap", "300-600+ gap", "0-0 not known"];
+        assert_eq!(told(&down, &[&gap[..], &anew[..]].concat()), over);
+        assert_eq!(told(&free(600_000), &[&gap[..], &[born(300)]].concat()), [over[0], over[1], over[3]]);
     }
 
     #[test]
