@@ -103,7 +103,7 @@ impl Chronicle {
         }
     }
 
-    /// Tasks that left the configuration have no verdict any more, and page nobody; nor does a redis that no task needs any more.
+    /// Tasks that left the configuration have no verdict any more, and page nobody; nor does a redis that left it.
     fn configure(&mut self, when: When, config: Arc<WatchSpec>) {
         for task in &config.tasks {
             let redis = config.redises.get(usize::from(task.redis.0));
@@ -119,9 +119,9 @@ impl Chronicle {
                 story.entries.push(Entry { wall: when.wall, kind: "removed", text });
             }
         }
-        let is_needed = |name: &Arc<str>| tasks_of(&config, name).next().is_some();
-        self.readable.retain(|name, _| config.redises.iter().any(|redis| redis.name == *name));
-        for (_, story) in self.redises.iter_mut().filter(|(name, _)| !is_needed(name)) {
+        let is_there = |name: &Arc<str>| config.redises.iter().any(|redis| redis.name == *name);
+        self.readable.retain(|name, _| is_there(name));
+        for (_, story) in self.redises.iter_mut().filter(|(name, _)| !is_there(name)) {
             story.pager.end(when, &mut story.pages);
         }
         self.config = config;
@@ -182,8 +182,15 @@ impl Chronicle {
     }
 
     fn look_at_redis(&mut self, when: When, redis: &RedisView) {
-        let own = tasks_of(&self.config, &redis.spec.name);
-        let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else { return };
+        let is_of = |task: &&Arc<TaskSpec>| {
+            self.config.redises.get(usize::from(task.redis.0)).is_some_and(|spec| spec.name == redis.spec.name)
+        };
+        let own = self.config.tasks.iter().filter(is_of);
+        let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else {
+            // What was paged of it before its last task left goes on until it is readable.
+            let story = self.redises.get_mut(&redis.spec.name).filter(|_| redis.readable == Some(true));
+            return story.into_iter().for_each(|story| story.pager.end(when, &mut story.pages));
+        };
         let page = pages::of_redis(redis, blind_after_ms);
         if !page.is_due() && !self.redises.contains_key(&redis.spec.name) {
             return;
@@ -217,12 +224,6 @@ impl Chronicle {
             *reason = reason::sentence(view);
         }
     }
-}
-
-fn tasks_of<'a>(config: &'a WatchSpec, redis: &'a str) -> impl Iterator<Item = &'a Arc<TaskSpec>> {
-    let is_of =
-        |task: &&Arc<TaskSpec>| config.redises.get(usize::from(task.redis.0)).is_some_and(|spec| *spec.name == *redis);
-    config.tasks.iter().filter(is_of)
 }
 
 impl Story {
@@ -313,13 +314,12 @@ fn about(task: &lockwatch_model::spec::TaskSpec, redis: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::input::{Outcome, Sample, Standing};
+    use lockwatch_model::input::{Outcome, Role, Sample, Standing, Vouch};
     use lockwatch_model::reading::Unknown;
     use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex};
-    use lockwatch_model::time::Mono;
+    use lockwatch_model::time::{Mono, ServerTime};
 
     use super::*;
-    use crate::replay::pager::Span;
 
     fn when(seconds: u64) -> When {
         When { at: Mono(seconds * 1000), wall: AgentWall(i64::try_from(seconds).unwrap() * 1000) }
@@ -335,36 +335,57 @@ mod tests {
         }))
     }
 
-    fn refused(epoch: u32, at: Mono) -> Input {
+    fn asked(epoch: u32, redis: u16, at: Mono, outcome: Outcome) -> Input {
         Input::Sample(Sample {
             epoch,
-            redis: RedisIndex(0),
+            redis: RedisIndex(redis),
             node: Some("127.0.0.1:1".into()),
             standing: Standing::Decides,
             sent: at,
             took_ms: 1,
-            outcome: Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Connect },
+            outcome,
         })
     }
 
+    fn read(at: Mono) -> Outcome {
+        let vouch = Vouch {
+            first: ServerTime(0),
+            last: ServerTime(0),
+            role: Role::Master,
+            role_verified: true,
+            offset: None,
+            refuses_writes: false,
+            replicas: Vec::new(),
+            generation: None,
+            clock_offset_ms: -i64::try_from(at.0).unwrap(),
+        };
+        Outcome::Read { vouch, readings: Vec::new() }
+    }
+
     #[test]
-    fn the_page_of_a_redis_ends_when_no_task_needs_it_any_more() {
-        for redises in [["other"].as_slice(), &["other", "main"]] {
+    fn the_page_of_a_redis_ends_when_it_leaves_and_without_tasks_when_it_is_readable() {
+        for (redises, ends) in [(["other"].as_slice(), 300), (&["other", "main"], 350)] {
             let mut chronicle = Chronicle::new();
             chronicle.step(when(0), config(1, &["main"]));
             for seconds in 1..400 {
+                let at = when(seconds);
                 if seconds == 300 {
-                    chronicle.step(when(seconds), config(2, redises));
+                    chronicle.step(at, config(2, redises));
                 }
                 let epoch = if seconds < 300 { 1 } else { 2 };
-                chronicle.step(when(seconds), refused(epoch, when(seconds).at));
-                chronicle.step(when(seconds), Input::Tick);
+                let refused = Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Connect };
+                chronicle.step(at, asked(epoch, 0, at.at, refused));
+                if seconds >= 350 && redises.len() > 1 {
+                    chronicle.step(at, asked(epoch, 1, at.at, read(at.at)));
+                }
+                chronicle.step(at, Input::Tick);
             }
             let pages = |redis: &str| -> Vec<_> {
-                chronicle.redises[redis].pages.spans.iter().map(|span: &Span| (span.name, span.to.is_some())).collect()
+                let story = &chronicle.redises[redis];
+                story.pages.spans.iter().map(|span| (span.name, span.to.map(|to| to.0 / 1000))).collect()
             };
-            assert_eq!(pages("main"), [("LockwatchRedisUnreachable", true)], "{redises:?}");
-            assert_eq!(pages("other"), [("LockwatchRedisUnreachable", false)], "{redises:?}");
+            assert_eq!(pages("main"), [("LockwatchRedisUnreachable", Some(ends))], "{redises:?}");
+            assert_eq!(pages("other"), [("LockwatchRedisUnreachable", None)], "{redises:?}");
             assert_eq!(chronicle.readable.contains_key("main"), redises.contains(&"main"));
         }
     }

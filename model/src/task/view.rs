@@ -19,7 +19,6 @@ impl Task {
         let hold = self.lock.hold().filter(|_| held == Some(true));
         let known_mode = self.lock.hold().map(|hold| hold.held.mode);
         let scheme = scheme::of(self.spec.lock.scheme);
-        let live_claims = self.claims.live(self.fresh_for_ms()).unwrap_or_default();
         TaskView {
             spec: self.spec.clone(),
             redis: self.redis.clone(),
@@ -42,11 +41,17 @@ impl Task {
             hold: hold.map(|hold| self.hold_view(hold)),
             waiters: self.waiters.filter(|_| held.is_some()),
             fencing_token: self.fencing_token.filter(|_| held.is_some()),
-            lease_ms: known_mode.and_then(|mode| self.lock.leases.of(mode)).or_else(|| self.lock.leases.any()),
+            lease_ms: known_mode.map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
             renewal_period_ms: self.lock.period_ms(),
             progress_moved: self.progress.moved,
             progress_missing: self.progress.missing,
-            live_claims: live_claims.iter().map(|claim| scheme.claimant(claim)).collect(),
+            live_claims: self
+                .claims
+                .live(self.fresh_for_ms())
+                .iter()
+                .flatten()
+                .map(|claim| scheme.claimant(claim))
+                .collect(),
             splits: self.splits.view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)
                 .then(|| self.pause.until.is_some_and(|until| now < until)),
