@@ -76,7 +76,8 @@ pub(super) struct Reference {
     unbroken: Option<Mono>,
     /// The gap that the newest reading ended.
     ended: Option<Handover>,
-    unwanted: Option<(Mono, Mono)>,
+    /// How long, and as of when.
+    unwanted: Option<(u64, Mono)>,
     /// Since when it is unwanted cannot be told, until a reading surely finds that it is not.
     pub(super) unwanted_unsure: bool,
     pub(super) progress: Progress,
@@ -116,7 +117,7 @@ impl Reference {
     }
 
     pub(super) fn unwanted_ms(&self) -> u64 {
-        self.unwanted.map_or(0, |(since, newest)| newest.since_ms(since))
+        self.unwanted.map_or(0, |(ms, _)| ms)
     }
 
     pub(super) fn stalled_ms(&self) -> u64 {
@@ -158,7 +159,11 @@ impl Reference {
         }
         let held = matches!(found, Found::Held { .. });
         match (held, wanted) {
-            (true, Says::No) => self.unwanted = Some((self.unwanted.map_or(at, |(since, _)| since), at)),
+            (true, Says::No) => {
+                let (ms, newest) = self.unwanted.unwrap_or((0, at));
+                let stretch = at.since_ms(newest);
+                self.unwanted = Some((ms + if stretch <= limits.blind_after_ms { stretch } else { 0 }, at));
+            }
             (true, Says::Unclear) => {}
             _ => {
                 self.unwanted = None;
@@ -296,19 +301,15 @@ impl Reference {
             progress.unsure = false;
             return;
         };
+        let instants = [progress.moved, Some(hold.first), self.wanted_since, progress.first];
+        let still = at.since_ms(instants.into_iter().flatten().max().unwrap_or(at));
+        let stale = still > stale_after_ms;
+        let unread = progress.missing == Some(true) || wanted == Says::Unclear;
         match progress.missing {
             Some(false) => progress.stalled_ms = 0,
-            Some(true) => {}
-            None if wanted == Says::Unclear => {}
-            None => {
-                let from = [progress.moved, Some(hold.first), self.wanted_since, progress.first]
-                    .into_iter()
-                    .flatten()
-                    .max()
-                    .unwrap_or(at);
-                let still = at.since_ms(from);
-                progress.stalled_ms = if still > stale_after_ms { still } else { 0 };
-            }
+            // Its value stays; but what is too young to be stalled, or was seen to move, is not.
+            _ if unread && stale => {}
+            _ => progress.stalled_ms = if stale { still } else { 0 },
         }
     }
 }
