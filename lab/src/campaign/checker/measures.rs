@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::bound::Bound;
 use super::judge::{Case, Count, Measure, Violation, seconds};
-use super::read::{FaultLog, SwitchLine};
+use super::read::{FaultLog, HostLine, SwitchLine};
 use super::sight::changes_master;
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
@@ -101,8 +101,9 @@ impl Case<'_> {
         let twice = self.twice().padded(0, Self::ms(self.logs.header.times.lease) + 20 * SECOND);
         let said = self.said(Measure::Split);
         for (from, to) in self.shown(Measure::Split).iter() {
-            // An agent that was stopped goes on with what it said before.
-            let began = said.iter().find(|(begin, end)| *begin <= from && from < *end).map_or(from, |(begin, _)| begin);
+            // An agent that was stopped goes on with what it said, or would have said if it had been asked, before.
+            let goes_on = said.iter().find(|(begin, end)| *begin <= from && from < *end);
+            let began = self.answered_before(goes_on.map_or(from, |(begin, _)| begin));
             if twice.touches(began.saturating_sub(self.tolerance.age), from) {
                 continue;
             }
@@ -116,6 +117,13 @@ impl Case<'_> {
         }
         count.must_not += self.twice().within(self.whole).iter().count();
         found
+    }
+
+    /// The newest answer of the agent before `at`.
+    fn answered_before(&self, at: Micros) -> Micros {
+        let scrapes = self.logs.agents.get(self.agent).map(|agent| agent.scrapes.as_slice()).unwrap_or_default();
+        let before = scrapes.partition_point(|scrape| scrape.received < at).checked_sub(1);
+        before.and_then(|before| scrapes.get(before)).map_or(at, |scrape| scrape.received)
     }
 
     /// When two candidates may have believed that they hold the lock, each from its first word to the end of its lease.
@@ -220,8 +228,12 @@ impl Case<'_> {
             agent.map(|agent| agent.when('h', self.task, what, self.whole.1)).unwrap_or_default().and(&self.sight.asked)
         };
         let late = self.sight.unjudged.padded(0, self.tolerance.age);
+        // Between two looks it may have been lost and taken again, as by a flush: only the worker knows.
+        let taken = |line: &&HostLine| line.task == self.task && line.event == "acquired";
+        let taken = self.logs.holds.iter().filter(taken).map(|line| (line.sent, line.at + 1));
+        let held = self.truth.held.minus(&Spans::new(taken));
         let mut found = Vec::new();
-        for (what, opposite, word) in [('0', &self.truth.held, "free"), ('1', &self.truth.free, "held")] {
+        for (what, opposite, word) in [('0', &held, "free"), ('1', &self.truth.free, "held")] {
             let shown = shown(what);
             count.must_not += shown.iter().count();
             let wrong = shown.and(&opposite.without_beginnings(self.tolerance.age)).minus(&late);

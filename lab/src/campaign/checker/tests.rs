@@ -258,6 +258,16 @@ fn a_lock_that_is_shown_wrongly_is_found() {
     assert_eq!(found(blind), (0, 0));
 }
 
+/// A flush, and the worker has the lock again before the witness looks.
+#[test]
+fn a_lock_may_be_free_between_two_looks() {
+    let mut story = Story::new();
+    story.lock.extend([(20 * S + 100, None), (20 * S + LOOK / 2, Some("a"))]);
+    assert_eq!(found(story.clone()), (0, 1));
+    story.logs.holds = vec![line(20 * S + LOOK / 2, "0", "acquired")];
+    assert_eq!(found(story), (0, 0));
+}
+
 #[test]
 fn blindness_must_page_and_only_if_it_lasts() {
     let frozen = |lasts| Story::new().fault(Kind::Freeze, 20 * S, lasts);
@@ -300,15 +310,24 @@ fn a_fault_that_takes_no_sight_is_no_excuse() {
     assert_eq!(found(held_back), (0, 1));
 }
 
+fn line(at: Micros, worker: &str, event: &str) -> HostLine {
+    HostLine { at, task: 0, worker: worker.to_owned(), event: event.to_owned(), sent: at }
+}
+
+/// An agent that is stopped tells only when it goes on of what it saw before.
+#[test]
+fn a_split_may_have_begun_after_the_newest_answer() {
+    let mut story = Story::new().pages('x', 50 * S, 51 * S);
+    story.logs.holds = vec![line(20 * S, "0", "acquired"), line(21 * S, "1", "acquired")];
+    story.unasked = Spans::one(22 * S, 50 * S);
+    let false_pages = |story: &Story| story.clone().report().false_pages;
+    assert_eq!(false_pages(&story), 0);
+    story.unasked = Spans::one(50 * S - S / 2, 50 * S);
+    assert_eq!(false_pages(&story), 1);
+}
+
 #[test]
 fn a_split_needs_two_who_believe_it() {
-    let line = |at: Micros, worker: &str, event: &str| HostLine {
-        at,
-        task: 0,
-        worker: worker.to_owned(),
-        event: event.to_owned(),
-        sent: at,
-    };
     assert_eq!(found(Story::new().pages('x', 30 * S, 31 * S)), (0, 1));
     let mut two = Story::new().pages('x', 30 * S, 31 * S);
     two.logs.holds = vec![line(28 * S, "0", "acquired"), line(29 * S, "1", "acquired")];
