@@ -250,12 +250,12 @@ impl Task {
             log.push(EventKind::OverlapInDoubt { before, now: held.holders.clone(), left_ms });
         }
         self.tell_splits(split, log);
-        let claimed = match (self.lock.free_since(), self.claims.live(fresh_for_ms)) {
-            (Some(_), Some(live)) => live.into_iter().next(),
-            (None, _) => None,
-            // Who claims it beside the free lock was seen before, or will be.
-            (Some(_), None) => return,
-        };
+        let mut claimed = None;
+        if self.lock.free_since().is_some() {
+            // While they cannot be read: who claims it beside the free lock was seen before, or will be.
+            let Some(live) = self.claims.live(fresh_for_ms) else { return };
+            claimed = live.into_iter().next();
+        }
         let beside_free = claimed.is_some();
         if let (Some(instance), false) = (claimed, self.told.claim_beside_free) {
             log.push(EventKind::ClaimBesideFreeLock {
