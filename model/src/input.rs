@@ -100,6 +100,23 @@ pub struct Vouch {
     pub clock_offset_ms: i64,
 }
 
+impl Vouch {
+    /// A master that tells nothing but its clock.
+    pub fn master(first: ServerTime, last: ServerTime) -> Vouch {
+        Vouch {
+            first,
+            last,
+            role: Role::Master,
+            role_verified: true,
+            offset: None,
+            refuses_writes: false,
+            replicas: Vec::new(),
+            generation: None,
+            clock_offset_ms: 0,
+        }
+    }
+}
+
 /// What a server says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {

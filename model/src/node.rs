@@ -275,17 +275,7 @@ mod tests {
         let mut node = Node::new(Arc::from("a:1"));
         let mut told = |at: u64, took_ms: u64, clock_offset_ms: i64| {
             let clock = ServerTime(i64::try_from(at).unwrap());
-            let vouch = Vouch {
-                first: clock,
-                last: clock,
-                role: Role::Master,
-                role_verified: true,
-                offset: None,
-                refuses_writes: false,
-                replicas: Vec::new(),
-                generation: None,
-                clock_offset_ms,
-            };
+            let vouch = Vouch { clock_offset_ms, ..Vouch::master(clock, clock) };
             node.accepted(&vouch, Standing::Decides, Mono(at), took_ms, &mut Vec::new());
             node.view().clock_offset_ms
         };

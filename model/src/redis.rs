@@ -408,17 +408,7 @@ mod tests {
     fn vouch(run_id: &str, at: Mono) -> Vouch {
         let server = ServerTime(i64::try_from(at.0).unwrap_or(0));
         let generation = Generation { run_id: run_id.as_bytes().to_vec(), ..Generation::default() };
-        Vouch {
-            first: server,
-            last: server,
-            role: Role::Master,
-            role_verified: true,
-            offset: None,
-            refuses_writes: false,
-            replicas: Vec::new(),
-            generation: Some(generation),
-            clock_offset_ms: 0,
-        }
+        Vouch { generation: Some(generation), ..Vouch::master(server, server) }
     }
 
     fn topology(masters: &[&str], nodes: &[&str]) -> Topology {

@@ -192,17 +192,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
         shows(&mut state, 10_000, "a", 10_000, "A");
         let origin = ServerTime(1_790_000_000_000);
         let free = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside: Beside::default() };
-        let vouch = Vouch {
-            first: origin.plus_ms(39_980),
-            last: origin.plus_ms(last_ms),
-            role: Role::Master,
-            role_verified: true,
-            offset: None,
-            refuses_writes: false,
-            replicas: Vec::new(),
-            generation: None,
-            clock_offset_ms: 0,
-        };
+        let vouch = Vouch::master(origin.plus_ms(39_980), origin.plus_ms(last_ms));
         let sample = Sample {
             epoch: 1,
             redis: RedisIndex(0),

@@ -314,7 +314,7 @@ fn about(task: &lockwatch_model::spec::TaskSpec, redis: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::input::{Outcome, Role, Sample, Standing, Vouch};
+    use lockwatch_model::input::{Outcome, Sample, Standing, Vouch};
     use lockwatch_model::reading::Unknown;
     use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex};
     use lockwatch_model::time::{Mono, ServerTime};
@@ -348,17 +348,8 @@ mod tests {
     }
 
     fn read(at: Mono) -> Outcome {
-        let vouch = Vouch {
-            first: ServerTime(0),
-            last: ServerTime(0),
-            role: Role::Master,
-            role_verified: true,
-            offset: None,
-            refuses_writes: false,
-            replicas: Vec::new(),
-            generation: None,
-            clock_offset_ms: -i64::try_from(at.0).unwrap(),
-        };
+        let vouch =
+            Vouch { clock_offset_ms: -i64::try_from(at.0).unwrap(), ..Vouch::master(ServerTime(0), ServerTime(0)) };
         Outcome::Read { vouch, readings: Vec::new() }
     }
 

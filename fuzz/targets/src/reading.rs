@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::input::{Input, Outcome, Role, Sample, Standing, Vouch};
+use lockwatch_model::input::{Input, Outcome, Sample, Standing, Vouch};
 use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reading::{LockReading, Mode, SwitchesReading, TaskReading};
 use lockwatch_model::reply::{Command, Reply};
@@ -70,17 +70,7 @@ fn check(reading: &TaskReading) {
 
 fn sample(sent: Mono, reading: TaskReading) -> Sample {
     let clock = ServerTime(crate::honest::NOW_S * 1_000 + i64::try_from(sent.0).unwrap_or(0));
-    let vouch = Vouch {
-        first: clock,
-        last: clock,
-        role: Role::Master,
-        role_verified: true,
-        offset: None,
-        refuses_writes: false,
-        replicas: Vec::new(),
-        generation: None,
-        clock_offset_ms: 0,
-    };
+    let vouch = Vouch::master(clock, clock);
     Sample {
         epoch: 0,
         redis: RedisIndex(0),

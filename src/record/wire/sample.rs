@@ -104,17 +104,7 @@ struct Generation {
 
 /// What a server has said before its first batch.
 pub(crate) fn no_vouch() -> input::Vouch {
-    input::Vouch {
-        first: ServerTime(0),
-        last: ServerTime(0),
-        role: Role::Master,
-        role_verified: true,
-        offset: None,
-        refuses_writes: false,
-        replicas: Vec::new(),
-        generation: None,
-        clock_offset_ms: 0,
-    }
+    input::Vouch::master(ServerTime(0), ServerTime(0))
 }
 
 fn unless_same<T: PartialEq, W>(old: &T, new: &T, wire: impl FnOnce(&T) -> W) -> Option<W> {
