@@ -314,7 +314,8 @@ impl Deadlines {
         self.renewed = true;
         self.last_renewal = lease_ms.and_then(|lease_ms| set_between(deadline, lease_ms, before, seen));
         let measurable = was_regular && self.base_is_regular;
-        let close = period_ms.is_some_and(|period_ms| seen.sent.since_ms(before.sent).saturating_mul(2) < period_ms);
+        let unread_ms = seen.sent.since_ms(before.sent);
+        let close = period_ms.is_some_and(|period_ms| unread_ms.saturating_mul(2) < period_ms);
         let latency_ms = match period_ms {
             Some(period_ms) if measurable && close => Some(delta_ms.saturating_sub(period_ms)),
             _ => None,
@@ -332,10 +333,13 @@ impl Deadlines {
             (None, None) => false,
         };
         self.in_a_row = if in_time { self.in_a_row.saturating_add(1) } else { 0 };
-        if self.moves_ms.len() == REMEMBERED_MOVES {
-            self.moves_ms.pop_front();
+        // Between readings that are a period apart there may be more renewals than one: that is no distance between two.
+        if period_ms.is_none_or(|period_ms| unread_ms < period_ms) {
+            if self.moves_ms.len() == REMEMBERED_MOVES {
+                self.moves_ms.pop_front();
+            }
+            self.moves_ms.push_back(delta_ms);
         }
-        self.moves_ms.push_back(delta_ms);
         let at = self.last_renewal.map_or(seen.sent, |instant| seen.mono_of(instant));
         Move::Renewed { latency_ms, at, learned_ms, in_a_row: self.in_a_row }
     }
