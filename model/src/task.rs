@@ -98,6 +98,13 @@ struct Pause {
     until: Option<Mono>,
 }
 
+impl Pause {
+    /// A pause that was read stays in force until it ends; otherwise it is not known.
+    fn unread(&mut self) {
+        self.known &= self.until.is_some();
+    }
+}
+
 /// What is known of an accepted batch beside one task's reading.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted<'a> {
@@ -224,6 +231,7 @@ impl Task {
         self.expired.unseen();
         self.switches.unknown(why);
         self.claims.unread();
+        self.pause.unread();
         let grew_ms = self.blind.bad(at);
         self.count_blind(grew_ms);
         self.judge(log);
@@ -248,6 +256,7 @@ impl Task {
             self.expired.unseen();
             self.switches.unknown(Unknown::Stale);
             self.claims.unread();
+            self.pause.unread();
             let grew_ms = self.blind.bad(now);
             self.count_blind(grew_ms);
         }
@@ -487,11 +496,8 @@ impl Task {
                 self.pause = Pause { known: true, until: (left_ms > 0).then(|| seen.sent.plus_ms(left_ms)) };
             }
             Some(PauseReading::None) => self.pause = Pause { known: true, until: None },
-            // A pause that was read stays in force until it ends; otherwise it is not known.
-            Some(PauseReading::Undecodable | PauseReading::Unknown(_)) if self.pause.until.is_none() => {
-                self.pause.known = false;
-            }
-            Some(PauseReading::Undecodable | PauseReading::Unknown(_)) | None => {}
+            Some(PauseReading::Undecodable | PauseReading::Unknown(_)) => self.pause.unread(),
+            None => {}
         }
     }
 
