@@ -167,11 +167,11 @@ impl Node {
         }
     }
 
-    /// By how much the clock has stepped since the batch before, if it has.
+    /// By how much the clock has stepped since the batch before, or within this one, if it has.
     fn follow_clock(&mut self, vouch: &Vouch, sent: Mono, took_ms: u64) -> Option<i64> {
-        let reading = Reading { server: vouch.first, sent, took_ms };
-        let step = self.clock.and_then(|before| step_ms(before, reading));
-        self.clock = Some(reading);
+        let [first, last] = [vouch.first, vouch.last].map(|server| Reading { server, sent, took_ms });
+        let step = self.clock.and_then(|before| step_ms(before, first)).or_else(|| step_ms(first, last));
+        self.clock = Some(last);
         let new = Offset { ms: vouch.clock_offset_ms, took_ms, age: 0 };
         self.offset = Some(match self.offset {
             Some(old) if step.is_none() && old.took_ms < took_ms && old.age < OFFSET_BATCHES => {
@@ -268,6 +268,26 @@ mod tests {
         assert_eq!(step_ms(prompt(1_000), reading(3_003, 2_000, 1)), Some(1_003));
         assert_eq!(step_ms(prompt(1_000), reading(997, 2_000, 1)), Some(-1_003));
     }
+
+    /// What was answered before it and after it, in one batch, has nothing to do with each other.
+    #[test]
+    fn a_step_within_a_batch_is_one_step() {
+        let _rule = crate::truth::rule("2 instants");
+        let mut node = Node::new(Arc::from("a:1"));
+        let mut steps = |sent: u64, first: i64, last: i64, took_ms: u64| {
+            let vouch = Vouch::master(ServerTime(first), ServerTime(last));
+            let mut events = Vec::new();
+            let stepped = node.accepted(&vouch, Standing::Decides, Mono(sent), took_ms, &mut events);
+            assert_eq!(stepped, events.iter().any(|event| matches!(event, EventKind::ClockStep { .. })));
+            stepped
+        };
+        assert!(!steps(1_000, 1_001, 1_039, 40));
+        assert!(steps(2_000, 2_001, 2_039 - 3_600_000, 40));
+        assert!(!steps(3_000, 3_001 - 3_600_000, 3_039 - 3_600_000, 40), "it was told");
+        assert!(steps(4_000, 4_001 - 3_600_000, 4_039, 40), "forward");
+        assert!(!steps(5_000, 5_001, 7_900, 3_000), "the answers took so long");
+    }
+
     /// Half of what an answer took may be wrong: the promptest tells best how far the clock is ahead, for a while.
     #[test]
     fn a_slow_answer_does_not_tell_how_far_the_clock_is_ahead() {

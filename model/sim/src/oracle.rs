@@ -194,16 +194,17 @@ impl Oracle {
         }
     }
 
-    /// Whether its answers may be believed: whole, in time, by a master where one is needed, and not in the round in which the
-    /// server's clock stepped.
+    /// Whether its answers may be believed: whole, in time, by a master where one is needed, and not in the round in which, or
+    /// before which, the server's clock stepped.
     fn believable(&mut self, attempt: &Attempt) -> bool {
         let (Some(server), Some(truth)) = (attempt.server, &attempt.truth) else { return false };
         let decides = attempt.standing == Standing::Decides;
         if !truth.whole || attempt.took_ms > self.timeout_ms || (decides && !truth.master) {
             return false;
         }
-        let before = self.clocks[server].replace(truth.clock_ahead_ms);
-        before.is_none_or(|before| (truth.clock_ahead_ms - before).abs() <= STEP_MS)
+        let ahead_after_ms = truth.clock_after - i64::try_from(truth.ended_at).unwrap_or(0);
+        let before_ms = self.clocks[server].replace(ahead_after_ms).unwrap_or(truth.clock_ahead_ms);
+        [before_ms, ahead_after_ms].into_iter().all(|other_ms| (truth.clock_ahead_ms - other_ms).abs() <= STEP_MS)
     }
 
     fn failed(&mut self, task: usize, attempt: &Attempt) {
