@@ -26,8 +26,10 @@ pub(crate) const MAX_ENTRIES: &str = "1000";
 const PTTL_TOLERANCE_MS: i64 = 2;
 /// Deadlines beyond this are as good as never and would not survive arithmetic: the year 292,278,994 in milliseconds.
 const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
-/// Bytes of a progress or claim that are compared.
-const COMPARED_BYTES: usize = 256;
+/// The last byte of a string that is read as progress: room for a status document, not for a queue in a string.
+const LAST_PROGRESS_BYTE: &str = "16383";
+/// A progress or claim that is no longer than this is kept as it is.
+const KEPT_BYTES: usize = 256;
 
 /// Which parts of a task are read: all, unless they live on different servers, or a server is asked as a witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,7 +154,7 @@ impl TaskRead {
             Some(ProgressSource::HashField { key, field }) => out.push(command!("HGET", key, field)),
             Some(ProgressSource::Key(key)) => {
                 out.push(command!("STRLEN", key));
-                out.push(command!("GETRANGE", key, "0", "255"));
+                out.push(command!("GETRANGE", key, "0", LAST_PROGRESS_BYTE));
             }
             Some(ProgressSource::Length(key)) => out.push(command!("TYPE", key)),
             None => {}
@@ -386,7 +388,7 @@ fn string_progress(length: &Reply, beginning: &Reply) -> ProgressReading {
     match (length, beginning) {
         (Reply::Int(0), Reply::Bytes(_)) => ProgressReading::Absent,
         (Reply::Int(length), Reply::Bytes(beginning)) => {
-            let mut value = beginning.clone();
+            let mut value = fingerprint(beginning);
             value.extend_from_slice(alloc::format!("+{length}").as_bytes());
             ProgressReading::Value(value)
         }
@@ -422,17 +424,19 @@ fn claims(reply: &Reply) -> ClaimsReading {
     }
 }
 
-/// Enough of a value to notice that it changed, without keeping a big one.
+/// Enough of a value to notice that any of its bytes changed, without keeping a big one: in a document, what changes may be anywhere.
 fn fingerprint(value: &[u8]) -> Vec<u8> {
-    if value.len() <= COMPARED_BYTES {
+    if value.len() <= KEPT_BYTES {
         return value.to_vec();
     }
-    let half = COMPARED_BYTES / 2;
-    let mut print = Vec::with_capacity(COMPARED_BYTES + 24);
-    print.extend_from_slice(value.get(..half).unwrap_or_default());
-    print.extend_from_slice(alloc::format!("+{}+", value.len()).as_bytes());
-    print.extend_from_slice(value.get(value.len() - half..).unwrap_or_default());
+    let mut print = value.get(..KEPT_BYTES).unwrap_or_default().to_vec();
+    print.extend_from_slice(alloc::format!("+{}+{:016x}", value.len(), fnv1a(value)).as_bytes());
     print
+}
+
+/// FNV-1a, of 64 bits. Of two values of one length that differ in a single byte, it never is the same.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// A field of a hash and its value.

@@ -317,6 +317,12 @@ fn progress_is_whatever_bytes_change() {
     };
     assert_eq!(key(0, ""), ProgressReading::Absent);
     assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
+    // A status document: what changes in it may be anywhere, and its length the same.
+    let document = |count: u32| format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
+    let (before, after) = (document(1), document(2));
+    assert_ne!(progress(field(), &[vec![text(&before)]]), progress(field(), &[vec![text(&after)]]));
+    assert_ne!(key(1_408, &before), key(1_408, &after));
+    assert_eq!(key(1_408, &before), key(1_408, &before));
     let length = |parts: &[Vec<Reply>]| progress(ProgressSource::Length(b"q".to_vec()), parts);
     assert_eq!(
         length(&[vec![text("stream")], vec![text("stream"), Reply::Int(9)]]),
@@ -324,6 +330,30 @@ fn progress_is_whatever_bytes_change() {
     );
     assert_eq!(length(&[vec![text("none")]]), ProgressReading::Absent);
     assert_eq!(length(&[vec![text("string")]]), ProgressReading::Unknown(Unknown::WrongType));
+}
+
+/// As much of a string is asked for as is compared.
+#[test]
+fn a_status_document_in_a_string_is_read_whole() {
+    let source = ProgressSource::Key(b"p".to_vec());
+    let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
+    let mut commands: Vec<Command> = Vec::new();
+    TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
+    assert_eq!(commands.last(), Some(&Command::new(["GETRANGE", "p", "0", "16383"])));
+}
+
+#[test]
+fn a_claim_lives_whichever_of_its_bytes_change() {
+    let claim = |count: u32| {
+        let spec = TaskSpec {
+            claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+            ..spec(SchemeKind::Redisson)
+        };
+        let value = format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
+        read(spec, CAPS, &[[free(), vec![scan(&["a", &value])]].concat()]).beside.claims
+    };
+    assert_ne!(claim(1), claim(2));
+    assert_eq!(claim(1), claim(1));
 }
 
 #[test]
