@@ -14,6 +14,8 @@ use crate::wanted;
 #[derive(Clone, Debug)]
 pub(crate) struct Switches {
     source: Source,
+    /// One number says how many users want it, or nothing does.
+    is_counted: bool,
     newest: Result<(), Unknown>,
     /// As of the newest answer.
     last: Option<Answer>,
@@ -70,6 +72,7 @@ impl Switches {
         };
         Switches {
             source,
+            is_counted: matches!(spec.map(|spec| &spec.source), Some(WantedSource::Counter(_))),
             newest: Err(Unknown::NotReadYet),
             last: None,
             written: None,
@@ -100,8 +103,10 @@ impl Switches {
     /// How many users want the task, as of the newest attempt.
     pub(crate) fn wanting(&self) -> Option<u64> {
         let switches = self.known()?;
-        let counted = self.last.as_ref().and_then(|answer| answer.counted);
-        counted.or_else(|| u64::try_from(switches.iter().filter(|(_, switch)| *switch == Switch::On).count()).ok())
+        if self.is_counted {
+            return self.last.as_ref()?.counted;
+        }
+        u64::try_from(switches.iter().filter(|(_, switch)| *switch == Switch::On).count()).ok()
     }
 
     /// Whether there is a key to be seen at all.

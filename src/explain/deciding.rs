@@ -11,6 +11,7 @@ use lockwatch_model::verdict::{LockFact, Rule, Wanted};
 use super::seen::{Seen, server, span};
 use crate::exchange::{holder_name, mode_name, none_or};
 use crate::output::identity::{escape, list};
+use crate::output::reason::is_counted;
 
 /// Most users or holders that are named.
 const NAMED_MAX: usize = 12;
@@ -219,7 +220,7 @@ fn host_of(hold: &HoldView, client: &[u8]) -> Option<String> {
 pub(super) fn wanted_line(seen: Seen<'_>) -> String {
     let view = seen.view;
     let users = |on: bool| {
-        let switches = view.switches.as_deref().unwrap_or_default();
+        let switches = view.switches.as_deref().filter(|_| !is_counted(view)).unwrap_or_default();
         let users: Vec<&SwitchView> = switches.iter().filter(|switch| switch.on == Some(on)).collect();
         list(users.iter().map(|switch| escape(&switch.user)), NAMED_MAX)
     };
@@ -234,6 +235,7 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
         (Wanted::Yes, Some(WantedSource::Always)) => "Wanted at all times (`wanted: always`).".to_owned(),
         (Wanted::Yes, _) => match (users(true), view.wanting_users) {
             (named, _) if !named.is_empty() => format!("Wanted by {named}."),
+            (_, Some(1)) => "Wanted by 1 user.".to_owned(),
             (_, Some(count)) => format!("Wanted by {count} users."),
             (_, None) => "Wanted, as far as was last known.".to_owned(),
         },

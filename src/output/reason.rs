@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use lockwatch_model::snapshot::{SplitView, SwitchView, TaskView};
+use lockwatch_model::spec::WantedSource;
 use lockwatch_model::verdict::{Rule, Verdict, Wanted};
 
 use super::clock::seconds;
@@ -64,13 +65,18 @@ pub fn lock_only(view: &TaskView) -> bool {
 fn who_wants(view: &TaskView) -> Cow<'static, str> {
     match (view.wanting_users, &view.switches) {
         _ if !view.lost_users.is_empty() => "Users wanted the task when Redis lost their switches".into(),
-        (Some(on), Some(switches)) if !switches.is_empty() => {
+        (Some(on), Some(switches)) if !switches.is_empty() && !is_counted(view) => {
             format!("Users want the task ({on} of {})", switches.len()).into()
         }
         (Some(on), _) => format!("Users want the task ({on})").into(),
         (None, _) if view.wanted == Wanted::Yes => "The task is always wanted".into(),
         (None, _) => "Whether users want the task is not known".into(),
     }
+}
+
+/// Whether one number says how many users want it: then it is not known how many there are.
+pub fn is_counted(view: &TaskView) -> bool {
+    view.spec.wanted.as_ref().is_some_and(|wanted| matches!(wanted.source, WantedSource::Counter(_)))
 }
 
 fn split(split: &SplitView) -> String {

@@ -61,7 +61,7 @@ pub(crate) enum Beat {
 pub(crate) struct Data {
     lock: Option<Lock>,
     switches: BTreeMap<String, Switch>,
-    counter: Option<u64>,
+    counter: Option<i64>,
     claims: BTreeMap<String, u64>,
     progress: Option<u64>,
     token: Option<i64>,
@@ -96,8 +96,8 @@ pub(crate) struct World {
     pub(crate) take_over_at: Option<u64>,
     pub(crate) timers: Vec<Timer>,
     pub(crate) switches: BTreeMap<String, Switch>,
-    /// How many users want the task, where a counter tells it.
-    pub(crate) counter: Option<u64>,
+    /// How many users want the task, where a counter tells it; what is below 0 tells nothing.
+    pub(crate) counter: Option<i64>,
     pub(crate) claims: BTreeMap<String, u64>,
     pub(crate) progress: Option<u64>,
     pub(crate) token: Option<i64>,
@@ -371,12 +371,16 @@ impl World {
             .map(|(user, switch)| (user.clone().into_bytes(), switch.clone()))
             .collect();
         if setup.counts() {
-            let switch = |count| if count > 0 { Switch::On } else { Switch::Off };
+            let switch = |count: i64| match count {
+                0 => Switch::Off,
+                1.. => Switch::On,
+                _ => Switch::Undecodable { value: count.to_string().into_bytes(), fits: None },
+            };
             let switches = self.counter.map(|count| (b"outbound:count".to_vec(), switch(count)));
             return SwitchesReading::Read {
                 key_exists: switches.is_some(),
                 switches: switches.into_iter().collect(),
-                counted: Some(self.counter.unwrap_or(0)),
+                counted: u64::try_from(self.counter.unwrap_or(0)).ok(),
             };
         }
         SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None }

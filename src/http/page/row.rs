@@ -14,7 +14,7 @@ use super::html::{self, Encoded, Exact, Text};
 use super::moving::{Markup, Moment};
 use super::words::lasted;
 use crate::output::identity::{escape, holder_label, list};
-use crate::output::reason;
+use crate::output::reason::{self, is_counted};
 use crate::published::Published;
 
 /// Columns of the table of tasks.
@@ -293,7 +293,7 @@ fn wanted(view: &TaskView) -> String {
         (None, ..) => String::from("no switches"),
         (Some(WantedSource::Always), ..) => String::from("always"),
         (Some(WantedSource::Never), ..) => String::from("never"),
-        (_, _, Some(switches), _) if !switches.is_empty() => {
+        (_, _, Some(switches), _) if !switches.is_empty() && !is_counted(view) => {
             let users = switches.iter().filter(|switch| switch.on == Some(true)).map(|switch| escape(&switch.user));
             let users: Vec<_> = users.collect();
             let counts = format!("{} of {}", users.len(), switches.len());
@@ -329,7 +329,8 @@ pub(super) fn write_past(markup: &mut Markup, published: &Published, view: &Task
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::snapshot::Past;
+    use lockwatch_model::snapshot::{Past, SwitchView};
+    use lockwatch_model::spec::{Codec, TaskSpec, WantedSpec};
     use lockwatch_model::time::Mono;
 
     use super::super::fixture::{free, held, holder, published};
@@ -355,6 +356,25 @@ mod tests {
             drifted.wall.0 += 3_600_000;
             assert_ne!(row(50_010, &first), Row::of(&drifted, &again), "the wall clock was set");
         }
+    }
+
+    /// The one key of a counter is no user.
+    #[test]
+    fn of_a_counter_its_number_is_told_and_not_how_many_keys_it_has() {
+        let counted = |wanted, users, on| {
+            let mut view = free(50_000);
+            let mut spec = TaskSpec::clone(&view.spec);
+            spec.wanted = Some(WantedSpec { source: WantedSource::Counter(b"count".to_vec()), codec: Codec::Raw });
+            (view.spec, view.wanted, view.wanting_users) = (Arc::new(spec), wanted, users);
+            view.switches = Some(vec![SwitchView { user: b"count".to_vec(), on, fits: None }]);
+            view.rule = Rule::HeldWanted;
+            (super::wanted(&view), reason::sentence(&view))
+        };
+        let (users, why) = counted(Wanted::Yes, Some(3), Some(true));
+        assert_eq!((users.as_str(), why.as_str()), ("3 users", "The lock is held. Users want the task (3)."));
+        assert_eq!(counted(Wanted::Yes, Some(1), Some(true)).0, "1 user");
+        assert_eq!(counted(Wanted::No, Some(0), Some(false)).0, "nobody");
+        assert_eq!(counted(Wanted::Unknown, None, None).0, "not known");
     }
 
     #[test]
