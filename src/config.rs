@@ -344,13 +344,19 @@ impl From<io::Error> for FileError {
     }
 }
 
+/// With what some editors begin a file: it says that this is UTF-8, and is no part of the text.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// The text of a file that people wrote.
 pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     let length = fs::metadata(path)?.len();
     if length > FILE_BYTES_MAX {
         return Err(FileError::TooLong(length));
     }
-    let bytes = fs::read(path)?;
+    let mut bytes = fs::read(path)?;
+    if bytes.starts_with(BYTE_ORDER_MARK) {
+        bytes.drain(..BYTE_ORDER_MARK.len());
+    }
     String::from_utf8(bytes).map_err(|error| FileError::NotText(error.utf8_error().valid_up_to()))
 }
 

@@ -237,6 +237,21 @@ fn a_relative_password_file_is_beside_the_configuration() {
     assert_eq!(config.redises[0].login.password, Some(PasswordSource::File("/etc/lockwatch/secret".into())));
 }
 
+/// Editors of Windows put it there, and nobody sees it.
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("lockwatch.yml");
+    let text = |key: &str| {
+        format!("\u{feff}redis:\n  main: {{url: \"redis://h\"}}\ntasks:\n  - {{name: a, lock: {{{key}: a}}}}\n")
+    };
+    fs::write(&path, text("key")).unwrap();
+    assert_eq!(Config::load(&path).unwrap().tasks.len(), 1);
+    fs::write(&path, text("kee")).unwrap();
+    let said = Config::load(&path).unwrap_err().to_string();
+    assert!(said.contains("lockwatch.yml:4:22: tasks.a.lock.kee: is not a known field"), "{said}");
+}
+
 #[test]
 fn a_file_that_cannot_be_read_says_why() {
     let dir = tempfile::tempdir().unwrap();
