@@ -142,6 +142,11 @@ pub enum EventKind {
         /// Why; `None` when it is absent.
         why: Option<Unknown>,
     },
+    /// The claims cannot be read.
+    ClaimsUnreadable {
+        /// Why.
+        why: Unknown,
+    },
     /// The value of the pause is neither Unix seconds nor RFC 3339.
     PauseUndecodable,
     /// A worker claims to run the task though nobody holds the lock.

@@ -82,6 +82,8 @@ pub struct TaskView {
     pub progress_missing: Option<Option<Unknown>>,
     /// Instances whose claim is alive.
     pub live_claims: Vec<Holder>,
+    /// Why the newest reading of the claims is no answer: whose is alive is not known.
+    pub claims_unknown: Option<Unknown>,
     /// Splits in force, at most one of each kind, sorted by kind.
     pub splits: Vec<SplitView>,
     /// Pages of this task shall wait; `None` when no pause is configured or it cannot be read.

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::event::{Party, SplitKind};
-use crate::reading::{ClaimsReading, Held, Holder, Mode};
+use crate::reading::{ClaimsReading, Held, Holder, Mode, Unknown};
 use crate::scheme::Scheme;
 use crate::snapshot::SplitView;
 use crate::time::Mono;
@@ -22,7 +22,7 @@ pub(crate) struct Claims {
     read_before: bool,
     newest: Mono,
     /// The newest attempt to read them failed.
-    unread: bool,
+    unread: Option<Unknown>,
 }
 
 #[derive(Clone, Debug)]
@@ -50,9 +50,12 @@ impl Claim {
 impl Claims {
     /// Takes in a reading; says which claims changed in it.
     pub(crate) fn observe(&mut self, reading: &ClaimsReading, at: Mono, fresh_for_ms: u64) -> Vec<Vec<u8>> {
-        let ClaimsReading::Read(stated) = reading else {
-            self.unread = true;
-            return Vec::new();
+        let stated = match reading {
+            ClaimsReading::Read(stated) => stated,
+            ClaimsReading::Unknown(why) => {
+                self.unread(*why);
+                return Vec::new();
+            }
         };
         let mut changed = Vec::new();
         let mut claims = Vec::with_capacity(stated.len());
@@ -83,14 +86,19 @@ impl Claims {
         }
         self.claims = claims;
         self.read_before = true;
-        self.unread = false;
+        self.unread = None;
         self.newest = self.newest.max(at);
         changed
     }
 
     /// They could not be read: who is alive now is not known.
-    pub(crate) fn unread(&mut self) {
-        self.unread = true;
+    pub(crate) fn unread(&mut self, why: Unknown) {
+        self.unread = Some(why);
+    }
+
+    /// Why the newest attempt is no answer.
+    pub(crate) fn why_unknown(&self) -> Option<Unknown> {
+        self.unread
     }
 
     /// Another hold began, or the lock is free: what was claimed beside the one before says nothing of this one.
@@ -116,7 +124,7 @@ impl Claims {
 
     /// Instances whose claim is alive; `None` when that is not known now.
     pub(crate) fn live(&self, fresh_for_ms: u64) -> Option<Vec<Vec<u8>>> {
-        if self.unread {
+        if self.unread.is_some() {
             return None;
         }
         let live = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms));

@@ -15,7 +15,8 @@ use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Lock};
 use crate::lost::{Expired, Parts};
 use crate::reading::{
-    Beside, Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, SwitchesReading,
+    TaskReading, Unknown,
 };
 use crate::renewal::Seen;
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
@@ -87,6 +88,7 @@ pub(crate) struct Task {
 struct Told {
     unreadable: Option<Unknown>,
     progress_missing: bool,
+    claims_unreadable: bool,
     pause_undecodable: bool,
     claim_beside_free: bool,
 }
@@ -204,6 +206,7 @@ impl Task {
         let claims_key = |spec: &TaskSpec| spec.claims.as_ref().map(|claims| claims.key.clone());
         if claims_key(&spec) != claims_key(&self.spec) {
             self.claims = Claims::default();
+            self.told.claims_unreadable = false;
         }
         if spec.hosts != self.spec.hosts {
             self.hosts.clear();
@@ -230,7 +233,7 @@ impl Task {
         self.lock.unknown(why);
         self.expired.unseen();
         self.switches.unknown(why);
-        self.claims.unread();
+        self.claims.unread(why);
         self.pause.unread();
         let grew_ms = self.blind.bad(at);
         self.count_blind(grew_ms);
@@ -255,7 +258,7 @@ impl Task {
             self.lock.unknown(Unknown::Stale);
             self.expired.unseen();
             self.switches.unknown(Unknown::Stale);
-            self.claims.unread();
+            self.claims.unread(Unknown::Stale);
             self.pause.unread();
             let grew_ms = self.blind.bad(now);
             self.count_blind(grew_ms);
@@ -342,8 +345,9 @@ impl Task {
         if let Some(SwitchesReading::Unknown(why)) = beside.switches {
             self.switches.unknown(why);
         }
-        if beside.claims.is_some() {
-            self.claims.unread();
+        if let Some(claims) = &beside.claims {
+            self.claims.observe(claims, at, self.fresh_for_ms());
+            self.tell_claims(claims, log);
         }
         if let Some(progress) = &beside.progress {
             self.progress.observe(progress, at, ServerTime::default());
@@ -416,7 +420,7 @@ impl Task {
     fn observe_signs(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> Signs {
         let signs = Signs {
             kept_switches: self.observe_switches(beside, batch, log),
-            claims_changed: self.observe_claims(beside, batch.sent),
+            claims_changed: self.observe_claims(beside, batch.sent, log),
             progress_moved: self.observe_progress(beside, batch.seen(), log),
         };
         self.observe_side(beside, batch.seen(), log);
@@ -448,11 +452,19 @@ impl Task {
         news.kept
     }
 
-    fn observe_claims(&mut self, beside: &Beside, sent: Mono) -> Vec<Vec<u8>> {
-        match &beside.claims {
-            Some(claims) => self.claims.observe(claims, sent, self.fresh_for_ms()),
-            None => Vec::new(),
+    fn observe_claims(&mut self, beside: &Beside, sent: Mono, log: &mut Log<'_>) -> Vec<Vec<u8>> {
+        let Some(claims) = &beside.claims else { return Vec::new() };
+        let changed = self.claims.observe(claims, sent, self.fresh_for_ms());
+        self.tell_claims(claims, log);
+        changed
+    }
+
+    fn tell_claims(&mut self, claims: &ClaimsReading, log: &mut Log<'_>) {
+        let why = if let ClaimsReading::Unknown(why) = claims { Some(*why) } else { None };
+        if let (Some(why), false) = (why, self.told.claims_unreadable) {
+            log.push(EventKind::ClaimsUnreadable { why });
         }
+        self.told.claims_unreadable = why.is_some();
     }
 
     fn observe_progress(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) -> bool {

@@ -27,9 +27,8 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
         all.push(beside(seen, "progress", progress(view), view.progress_missing.flatten()));
     }
     if spec.claims.is_some() {
-        let live = none_or(list(view.live_claims.iter().map(holder_name), NAMED_MAX));
         let says = if seen.is_once() { seen.trace.says("claims") } else { None };
-        all.push(beside(seen, "claims", says.unwrap_or_else(|| format!("alive: {live}")), None));
+        all.push(beside(seen, "claims", says.unwrap_or_else(|| claims(view)), view.claims_unknown));
     }
     if spec.hosts.is_some() {
         all.push(beside(seen, "hosts", hosts(seen), None));
@@ -122,6 +121,13 @@ fn progress(view: &TaskView) -> String {
         (Some(at), _) => format!("moved last at {} of the server's clock", server(at)),
         (None, Some(Some(_))) => "cannot be read".to_owned(),
         (None, None) => "was not seen to move yet".to_owned(),
+    }
+}
+
+fn claims(view: &TaskView) -> String {
+    match view.claims_unknown {
+        Some(_) => "cannot be read".to_owned(),
+        None => format!("alive: {}", none_or(list(view.live_claims.iter().map(holder_name), NAMED_MAX))),
     }
 }
 

@@ -255,6 +255,7 @@ impl Story {
             | E::SwitchUndecodable { .. }
             | E::SwitchKeyMissing
             | E::ProgressMissing { .. }
+            | E::ClaimsUnreadable { .. }
             | E::PauseUndecodable
             | E::ClaimBesideFreeLock { .. }
             | E::TokenReset { .. }

@@ -75,6 +75,7 @@ pub(super) struct Task {
     pub(super) witnesses: Vec<Witness>,
     pub(super) progress: Option<Progress>,
     pub(super) live_claims: Vec<Text>,
+    pub(super) claims_unknown: Option<Unknown>,
     pub(super) splits: Vec<Text>,
     pub(super) paused: Option<bool>,
     pub(super) evidence_age_seconds: Option<f64>,

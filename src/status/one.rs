@@ -177,6 +177,9 @@ fn progress(task: &Task) -> String {
 }
 
 fn claims(task: &Task) -> String {
+    if let Some(why) = &task.claims_unknown {
+        return unknown(why);
+    }
     match task.thresholds.fresh_for_seconds {
         Some(fresh) if task.live_claims.is_empty() => format!("none moved within {}", duration(fresh)),
         _ => names("", &task.live_claims),

@@ -102,6 +102,7 @@ fn a_task_tells_everything_in_base_units() {
         "witnesses": witnesses,
         "progress": {"moved": "2027-01-15T07:59:50.500Z", "missing": false, "unknown": null},
         "live_claims": ["srv-a"],
+        "claims_unknown": null,
         "lock_only": false,
         "splits": [],
         "split_evidence": [],
@@ -151,6 +152,7 @@ fn an_unreadable_task_names_the_remedy() {
         unknown: Some(Unknown::NoPermission),
         switches_unknown: Some(Unknown::WrongType),
         progress_missing: Some(Some(Unknown::Layout)),
+        claims_unknown: Some(Unknown::TooLarge),
         ..full_task("outbound")
     };
     let told = task_json(view);
@@ -158,6 +160,7 @@ fn an_unreadable_task_names_the_remedy() {
     assert_eq!(told["lock"]["unknown"]["remedy"], Unknown::NoPermission.remedy());
     assert_eq!(told["switches_unknown"]["reason"], "wrong_type");
     assert_eq!(told["progress"]["missing"], true);
+    assert_eq!(told["claims_unknown"]["reason"], "too_large");
     assert_eq!(told["progress"]["unknown"]["reason"], "layout");
 }
 
@@ -317,6 +320,7 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::SwitchKeyMissing, Level::WARN, "switch_key_missing"),
         (E::ProgressMissing { why: None }, Level::WARN, "progress_missing"),
         (E::ProgressMissing { why: Some(Unknown::WrongType) }, Level::WARN, "progress_missing"),
+        (E::ClaimsUnreadable { why: Unknown::TooLarge }, Level::WARN, "claims_unreadable"),
         (E::PauseUndecodable, Level::WARN, "pause_undecodable"),
         (E::ClaimBesideFreeLock { instance: holder(b"srv\0") }, Level::WARN, "claim_beside_free_lock"),
         (E::TokenReset { from: 9, to: -1 }, Level::WARN, "token_reset"),

@@ -285,6 +285,14 @@ async fn wanting_users_are_told_by_each_kind_of_switch() {
     }
 }
 
+#[tokio::test]
+async fn claims_that_cannot_be_read_are_not_said_to_be_nobodys() {
+    let mut task = full_task("blind");
+    (task.live_claims, task.claims_unknown) = (Vec::new(), Some(Unknown::TooLarge));
+    let server = start(published(vec![task], vec![])).await;
+    assert_eq!(fact(&page(&server, "/tasks/blind").await, "Claims alive"), "cannot be read");
+}
+
 /// A task in which every text that others can choose is `text`.
 fn of_others(text: &str) -> TaskView {
     let bytes = text.as_bytes().to_vec();

@@ -203,6 +203,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         progress_moved: None,
         progress_missing: None,
         live_claims: Vec::new(),
+        claims_unknown: None,
         splits: Vec::new(),
         paused: None,
         renewals: Arc::default(),

@@ -118,7 +118,11 @@ fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
 fn write_claims(markup: &mut Markup, _published: &Published, view: &TaskView) {
     if view.spec.claims.is_some() {
         let claims = list(view.live_claims.iter().map(holder_label), NAMED_MAX);
-        markup.text(if claims.is_empty() { "none" } else { &claims });
+        markup.text(match view.claims_unknown {
+            Some(_) => "cannot be read",
+            None if claims.is_empty() => "none",
+            None => &claims,
+        });
     }
 }
 

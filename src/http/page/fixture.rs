@@ -54,6 +54,7 @@ pub(in crate::http) fn free(read_at: u64) -> TaskView {
         progress_moved: None,
         progress_missing: None,
         live_claims: Vec::new(),
+        claims_unknown: None,
         splits: Vec::new(),
         paused: None,
         renewals: Arc::default(),

@@ -39,6 +39,7 @@ fn of_kind(kind: &EventKind) -> usize {
         | E::SwitchesFound
         | E::SwitchKeyMissing
         | E::ProgressMissing { .. }
+        | E::ClaimsUnreadable { .. }
         | E::PauseUndecodable
         | E::TokenReset { .. }
         | E::LeaseLearned { .. }

@@ -244,6 +244,7 @@ fn set_up(server: &RedisServer, master: &RedisServer) {
         "SET unknown:lock text",
         "SET unknown:users text",
         "HSET unknown:progress is hash",
+        "SET unknown:claims text",
         "SET redisson_lock_token:{outbound:lock} 7",
         "HSET outbound:users dora \"true\"",
     ] {
@@ -289,6 +290,7 @@ tasks:
     lock: {{key: "unknown:lock"}}
     wanted: {{hash: "unknown:users"}}
     progress: {{key: "unknown:progress"}}
+    claims: {{hash: "unknown:claims"}}
     settle: 500ms
     blind_after: 2s
   - {{name: stopped, redis: main, lock: {{key: "stopped:lock"}}, wanted: never}}
