@@ -169,7 +169,7 @@ impl Unknown {
             Unknown::Layout => "The key does not look like a lock of this scheme: correct the key or the scheme.",
             Unknown::TooLarge => "The key has more entries than a lock or a switch list can have: correct the key.",
             Unknown::Protocol => "The answer is not what Redis answers: is this address really a Redis server?",
-            Unknown::ServerError => "Look at the agent's log for Redis' error.",
+            Unknown::ServerError => "The agent's log names the command, and `lockwatch explain` shows most answers.",
             Unknown::Stale => "The agent fell behind: look at `lockwatch_redis_skipped_ticks_total` and at its CPU.",
         }
     }

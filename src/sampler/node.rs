@@ -60,6 +60,8 @@ pub(super) struct Node {
     lost: Option<Unknown>,
     /// What the newest connection could do.
     caps: Option<Caps>,
+    /// The command that was last found to be answered with an error of no known kind.
+    refused: Option<String>,
     /// The batch that goes out with the greeting of the dial under way.
     opening: Option<Flying>,
     nonces: u64,
@@ -111,6 +113,7 @@ impl Node {
             is_silent: false,
             lost: None,
             caps: None,
+            refused: None,
             opening: None,
             nonces: 0,
             wake_ups: WakeUps::default(),

@@ -47,7 +47,8 @@ impl Node {
                 return self.lose(Some(flying), failure.why, out).await;
             }
         };
-        let Landing { sent, sent_wall, received, .. } = landing;
+        let Landing { sent, sent_wall, received, refused, .. } = landing;
+        self.tell_refused(refused);
         let timing = Timing { sent, received, sent_wall, timeout_ms: ms(self.endpoint.timeout) };
         let Flying { what, mut question, round, .. } = flying;
         let (tasks, kept) = (question.tasks(), question.take_kept());
@@ -68,6 +69,21 @@ impl Node {
                 Ok(Heard { role, ..self.lose(None, why, out).await? })
             }
         }
+    }
+
+    /// Says once which command is answered with an error: not every batch has all commands in it.
+    fn tell_refused(&mut self, refused: Option<String>) {
+        if refused.is_none() || refused == self.refused {
+            return;
+        }
+        let command = refused.as_deref();
+        tracing::warn!(
+            redis = &*self.redis,
+            node = &*self.address,
+            command,
+            "the server answers a command with an error"
+        );
+        self.refused = refused;
     }
 
     async fn report_failure(
@@ -205,7 +221,8 @@ impl Node {
                 let as_before = self.caps.replace(caps) == Some(caps);
                 match (opening, opened) {
                     (Some(flying), Some(redis::Opened { sent, sent_wall, received, replies })) if as_before => {
-                        self.landed(flying, Landing { sent, sent_wall, received, replies: Ok(replies) }, out).await
+                        let landing = Landing { sent, sent_wall, received, replies: Ok(replies), refused: None };
+                        self.landed(flying, landing, out).await
                     }
                     // It was made for another server.
                     (Some(flying), _) => {

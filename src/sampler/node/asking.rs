@@ -58,12 +58,24 @@ pub(in crate::sampler) struct Landing {
     pub(super) sent_wall: AgentWall,
     pub(super) received: Mono,
     pub(super) replies: Result<Vec<Reply>, redis::Failure>,
+    /// A command that was answered with an error of no known kind.
+    pub(super) refused: Option<String>,
 }
 
 async fn ask(connection: Arc<redis::Connection>, commands: Vec<Command>, clock: Clock) -> Landing {
     let (sent, sent_wall) = clock.both();
     let replies = connection.exec(&commands).await;
-    Landing { sent, sent_wall, received: clock.now(), replies }
+    let received = clock.now();
+    let refused = replies.as_ref().ok().and_then(|replies| refused(&commands, replies));
+    Landing { sent, sent_wall, received, replies, refused }
+}
+
+/// The first of `commands` that was answered with an error of no known kind. What the server says itself may repeat anything, and is not
+/// for the log.
+pub(super) fn refused(commands: &[Command], replies: &[Reply]) -> Option<String> {
+    let is_odd = |reply: &Reply| matches!(reply, Reply::Error(error) if Unknown::from(error) == Unknown::ServerError);
+    let (command, _) = commands.iter().zip(replies).find(|(_, reply)| is_odd(reply))?;
+    command.args.first().map(|name| String::from_utf8_lossy(name).into_owned())
 }
 
 impl Node {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lockwatch_model::accept::RoleCheck;
 use lockwatch_model::input::{Input, Sample};
 use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reply::Reply;
+use lockwatch_model::reply::{Command, Reply, ServerError};
 use lockwatch_model::schedule::{BATCH_TASKS, BatchKind};
 use lockwatch_model::spec::{LockSpec, RedisIndex, SchemeKind};
 use lockwatch_model::time::AgentWall;
@@ -93,7 +93,7 @@ fn fly(node: &mut Node, flying: Flying) {
 }
 
 fn landing(replies: Result<Vec<Reply>, redis::Failure>) -> Landing {
-    Landing { sent: Mono(0), sent_wall: AgentWall(0), received: Mono(1), replies }
+    Landing { sent: Mono(0), sent_wall: AgentWall(0), received: Mono(1), replies, refused: None }
 }
 
 #[tokio::test]
@@ -219,6 +219,23 @@ async fn what_went_out_with_the_greeting_of_another_server_is_asked_again() {
     assert!(matches!(told.try_recv(), Ok(Input::Node(_))));
     assert!(told.try_recv().is_err(), "nothing is told of the task");
     assert!(node.link.connection().is_some() && node.schedule.due(Mono(1)).is_some());
+}
+
+/// Some servers have commands renamed or switched off. Where their answer can be seen is what `Unknown::ServerError` tells people.
+#[test]
+fn a_command_that_is_answered_with_an_error_is_named() {
+    let error = |code: &str, detail: &str| Reply::Error(ServerError { code: code.into(), detail: detail.into() });
+    let commands = ["TIME", "HSCAN lock 0", "ECHO nonce"].map(|command| Command::new(command.split(' ')));
+    let named = |replies: [Reply; 3]| asking::refused(&commands, &replies);
+    let (fine, unknown) = (Reply::Int(1), error("ERR", "unknown command 'HSCAN', with args beginning with: 'hunter2'"));
+    assert_eq!(named([fine.clone(), unknown.clone(), unknown.clone()]).as_deref(), Some("HSCAN"));
+    assert_eq!(named([unknown, fine.clone(), fine.clone()]).as_deref(), Some("TIME"));
+    assert_eq!(
+        named([fine.clone(), error("NOPERM", "no"), error("WRONGTYPE", "no")]),
+        None,
+        "that has a name of its own"
+    );
+    assert_eq!(named([fine.clone(), fine.clone(), fine]), None);
 }
 
 #[tokio::test]
