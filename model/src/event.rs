@@ -149,6 +149,11 @@ pub enum EventKind {
     },
     /// The value of the pause is neither Unix seconds nor RFC 3339.
     PauseUndecodable,
+    /// The key of the pause cannot be read.
+    PauseUnreadable {
+        /// Why.
+        why: Unknown,
+    },
     /// A worker claims to run the task though nobody holds the lock.
     ClaimBesideFreeLock {
         /// Which one.

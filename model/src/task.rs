@@ -89,7 +89,8 @@ struct Told {
     unreadable: Option<Unknown>,
     progress_missing: bool,
     claims_unreadable: bool,
-    pause_undecodable: bool,
+    /// What is wrong with the pause.
+    pause: Option<PauseReading>,
     claim_beside_free: bool,
 }
 
@@ -213,7 +214,7 @@ impl Task {
         }
         if spec.paused_until != self.spec.paused_until {
             self.pause = Pause::default();
-            self.told.pause_undecodable = false;
+            self.told.pause = None;
         }
         self.lock.configure(&spec.lock);
         self.spec = spec;
@@ -353,6 +354,9 @@ impl Task {
             self.progress.observe(progress, at, ServerTime::default());
             self.tell_progress(progress, log);
         }
+        if beside.pause.is_some() {
+            self.pause.unread();
+        }
         self.note_sight(at);
         self.judge(log);
     }
@@ -488,29 +492,37 @@ impl Task {
 
     /// Pause and hosts.
     fn observe_side(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) {
-        if beside.pause.is_some() {
-            self.observe_pause(beside, seen, log);
+        if let Some(pause) = beside.pause {
+            self.observe_pause(pause, seen);
+            self.tell_pause(pause, log);
         }
         if let Some(hosts) = &beside.hosts {
             self.hosts.clone_from(hosts);
         }
     }
 
-    fn observe_pause(&mut self, beside: &Beside, seen: Seen, log: &mut Log<'_>) {
-        let undecodable = beside.pause == Some(PauseReading::Undecodable);
-        if undecodable && !self.told.pause_undecodable {
-            log.push(EventKind::PauseUndecodable);
-        }
-        self.told.pause_undecodable = undecodable;
-        match beside.pause {
-            Some(PauseReading::Until(until)) => {
+    fn observe_pause(&mut self, pause: PauseReading, seen: Seen) {
+        match pause {
+            PauseReading::Until(until) => {
                 let left_ms = u64::try_from(until.since_ms(seen.last)).unwrap_or(0);
                 self.pause = Pause { known: true, until: (left_ms > 0).then(|| seen.sent.plus_ms(left_ms)) };
             }
-            Some(PauseReading::None) => self.pause = Pause { known: true, until: None },
-            Some(PauseReading::Undecodable | PauseReading::Unknown(_)) => self.pause.unread(),
-            None => {}
+            PauseReading::None => self.pause = Pause { known: true, until: None },
+            PauseReading::Undecodable | PauseReading::Unknown(_) => self.pause.unread(),
         }
+    }
+
+    fn tell_pause(&mut self, pause: PauseReading, log: &mut Log<'_>) {
+        let wrong = match pause {
+            PauseReading::Until(_) | PauseReading::None => None,
+            PauseReading::Undecodable => Some(EventKind::PauseUndecodable),
+            PauseReading::Unknown(why) => Some(EventKind::PauseUnreadable { why }),
+        };
+        let told = wrong.is_some().then_some(pause);
+        if let Some(wrong) = wrong.filter(|_| told != self.told.pause) {
+            log.push(wrong);
+        }
+        self.told.pause = told;
     }
 
     /// Waiters and token.

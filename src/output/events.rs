@@ -23,7 +23,7 @@ use limit::{Admission, Limiter, Suppressed};
 const NAMED_MAX: usize = 8;
 
 /// Every kind of event, by the name that log and API have for it.
-pub const KINDS: [&str; 33] = [
+pub const KINDS: [&str; 34] = [
     "verdict",
     "acquired",
     "hold_ended",
@@ -44,6 +44,7 @@ pub const KINDS: [&str; 33] = [
     "progress_missing",
     "claims_unreadable",
     "pause_undecodable",
+    "pause_unreadable",
     "claim_beside_free_lock",
     "token_reset",
     "lease_learned",
@@ -243,6 +244,10 @@ fn tell(kind: &EventKind) -> Told {
         E::ClaimsUnreadable { why } => Told::new(warn, "claims_unreadable", "the claims cannot be read").unknown(*why),
         E::PauseUndecodable => Told::new(warn, "pause_undecodable", "the pause is no point in time, so there is none")
             .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`."),
+        E::PauseUnreadable { why } => {
+            let message = "the pause cannot be read: unless one is in force, pages do not wait";
+            Told::new(warn, "pause_unreadable", message).unknown(*why)
+        }
         E::ClaimBesideFreeLock { instance } => {
             let message = "a worker claims to run the task though nobody holds the lock";
             Told::new(warn, "claim_beside_free_lock", message).who(holder_label(instance).into_owned())

@@ -257,6 +257,7 @@ impl Story {
             | E::ProgressMissing { .. }
             | E::ClaimsUnreadable { .. }
             | E::PauseUndecodable
+            | E::PauseUnreadable { .. }
             | E::ClaimBesideFreeLock { .. }
             | E::TokenReset { .. }
             | E::TaskUnreadable { .. }

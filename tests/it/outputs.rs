@@ -322,6 +322,7 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::ProgressMissing { why: Some(Unknown::WrongType) }, Level::WARN, "progress_missing"),
         (E::ClaimsUnreadable { why: Unknown::TooLarge }, Level::WARN, "claims_unreadable"),
         (E::PauseUndecodable, Level::WARN, "pause_undecodable"),
+        (E::PauseUnreadable { why: Unknown::NoPermission }, Level::WARN, "pause_unreadable"),
         (E::ClaimBesideFreeLock { instance: holder(b"srv\0") }, Level::WARN, "claim_beside_free_lock"),
         (E::TokenReset { from: 9, to: -1 }, Level::WARN, "token_reset"),
         (E::LeaseLearned { lease_ms: 30_000 }, Level::DEBUG, "lease_learned"),

@@ -225,6 +225,7 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         }
         EventKind::ClaimsUnreadable { why } => ("claims_unreadable", vec![why.name().to_owned()]),
         EventKind::PauseUndecodable => ("pause_undecodable", Vec::new()),
+        EventKind::PauseUnreadable { why } => ("pause_unreadable", vec![why.name().to_owned()]),
         EventKind::ClaimBesideFreeLock { instance } => ("claim_beside_free_lock", vec![text(&instance.client)]),
         EventKind::TokenReset { from, to } => ("token_reset", vec![from.to_string(), to.to_string()]),
         EventKind::LeaseLearned { lease_ms } => ("lease_learned", vec![seconds(signed(*lease_ms))]),

@@ -41,6 +41,7 @@ fn of_kind(kind: &EventKind) -> usize {
         | E::ProgressMissing { .. }
         | E::ClaimsUnreadable { .. }
         | E::PauseUndecodable
+        | E::PauseUnreadable { .. }
         | E::TokenReset { .. }
         | E::LeaseLearned { .. }
         | E::TaskUnreadable { .. }
