@@ -244,9 +244,10 @@ impl Lock {
         let seen = context.seen;
         let unseen = Unseen {
             across_blind: self.last.is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms),
-            may_have_renewed: self
-                .hold()
-                .is_some_and(|hold| hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms())),
+            may_have_renewed: self.hold().is_some_and(|hold| {
+                let renewed_ms = self.leases.of_renewed(hold.held.mode);
+                hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms(), renewed_ms)
+            }),
         };
         if context.delta.new_history() && !matches!(reading, LockReading::Unknown(_)) {
             self.earlier.new_history();

@@ -77,6 +77,12 @@ impl Leases {
         self.configured_ms.or_else(|| self.learned.iter().find_map(|learned| learned.lease_ms))
     }
 
+    /// The lease of a hold of this mode, if such a hold was ever renewed.
+    pub(crate) fn of_renewed(&self, mode: Mode) -> Option<u64> {
+        let learned = self.learned.get(mode as usize)?;
+        learned.within.and(self.of(mode))
+    }
+
     /// Whether a lease within this interval is none that fits what was learned.
     fn contradicted_by(&self, mode: Mode, (low, high): (i64, i64)) -> bool {
         let within = self.learned.get(mode as usize).and_then(|learned| learned.within);
@@ -221,10 +227,15 @@ impl Deadlines {
         if late_ms > OVERDUE_TOLERANCE_MS { late_ms.unsigned_abs() } else { 0 }
     }
 
-    /// Whether the holder, if it goes on as before, renews again before the lease ends.
-    pub(crate) fn expects_renewal(&self, period_ms: Option<u64>) -> bool {
-        let (true, Some(set), Some(period_ms)) = (self.renewed, self.set, period_ms) else { return false };
-        self.newest().is_some_and(|deadline| set.plus_ms(to_i64(period_ms)) < deadline)
+    /// Whether the holder, if it goes on as before, or as holders before it did, renews after its newest sight and before the lease
+    /// ends. `renewed_ms`: the lease of this lock's holds, if any was ever renewed.
+    pub(crate) fn expects_renewal(&self, period_ms: Option<u64>, renewed_ms: Option<u64>) -> bool {
+        // A first renewal is due only after the lease that is renewed; another one is a fixed lease.
+        let goes_on = self.renewed || (self.base_is_regular && renewed_ms.is_some());
+        let (true, Some((deadline, newest)), Some(set)) = (goes_on, self.base, self.set) else { return false };
+        // Until the rhythm is known: libraries renew after half of the lease at the latest.
+        let Some(pause_ms) = period_ms.or_else(|| Some(renewed_ms? / 2)).map(to_i64) else { return false };
+        set.plus_ms(pause_ms) < deadline && newest.last.since_ms(set) <= pause_ms.saturating_add(OVERDUE_TOLERANCE_MS)
     }
 
     /// The TTL is gone: distances to what comes next mean nothing.
