@@ -107,8 +107,9 @@ impl Claims {
     }
 
     /// Takes in who holds the lock, and since when that hold surely goes on, as of a reading of the lock. Says which claims changed beside
-    /// it.
+    /// it. Readers share their lock: beside them nobody's claim contradicts another.
     pub(crate) fn weigh(&mut self, hold: Option<(&Held, Mono)>) -> Vec<Vec<u8>> {
+        let hold = hold.filter(|(held, _)| held.mode != Mode::Read);
         let mut beside = Vec::new();
         for claim in &mut self.claims {
             let (Some(before), Some((held, sure_since))) = (claim.unweighed.take(), hold) else { continue };
