@@ -273,7 +273,7 @@ pub struct Extras {
 /// All switches of a task at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwitchesReading {
-    /// Every switch that exists, sorted by user.
+    /// The switches that exist, sorted by user.
     Read {
         /// The switches.
         switches: Vec<(User, Switch)>,
@@ -281,6 +281,8 @@ pub enum SwitchesReading {
         key_exists: bool,
         /// How many users want the task, where a counter tells it instead of single switches.
         counted: Option<u64>,
+        /// Whether these are all switches; of more than are read, those that come first are the server's choice.
+        whole: bool,
     },
     /// No trustworthy answer.
     Unknown(Unknown),

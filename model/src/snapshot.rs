@@ -44,9 +44,9 @@ pub struct TaskView {
     pub judged: Option<Judged>,
     /// Whether users want it.
     pub wanted: Wanted,
-    /// Every switch that exists; `None` when unknown or unset.
+    /// Every switch that exists; `None` when unknown or unset, or when there are too many to read them all.
     pub switches: Option<Vec<SwitchView>>,
-    /// How many users want it; `None` when unknown or unset.
+    /// How many users want it; `None` when unknown or unset, or when there are too many switches to read them all.
     pub wanting_users: Option<u64>,
     /// Whether the switches' key was ever seen to exist; `None` when there is none to see.
     pub switch_key_seen: Option<bool>,

@@ -36,6 +36,8 @@ enum Source {
 struct Answer {
     switches: Vec<(User, Switch)>,
     counted: Option<u64>,
+    /// These are all.
+    whole: bool,
 }
 
 /// Switches that were on and are gone, together with a change of generation.
@@ -45,6 +47,16 @@ struct Vanished {
     since: Mono,
     newest: Mono,
     confirmed: bool,
+}
+
+/// How an answer differs from the one before.
+struct Change {
+    /// Users whose switch was on, and is there no more.
+    gone: Vec<User>,
+    /// A switch is there that was not, or says something else.
+    written: bool,
+    differs: bool,
+    key_exists: bool,
 }
 
 /// What one answer changed.
@@ -92,10 +104,10 @@ impl Switches {
         }
     }
 
-    /// Every switch that exists, as of the newest attempt.
+    /// Every switch that exists, as of the newest attempt; of some of them nobody can tell how many there are.
     pub(crate) fn known(&self) -> Option<&[(User, Switch)]> {
         match (&self.newest, &self.last) {
-            (Ok(()), Some(answer)) => Some(&answer.switches),
+            (Ok(()), Some(answer)) if answer.whole => Some(&answer.switches),
             _ => None,
         }
     }
@@ -144,20 +156,20 @@ impl Switches {
     /// Takes in an answer that was given when the server's replication stood at `offset`; `delta` is how the generation changed
     /// since the one before.
     pub(crate) fn observe(&mut self, reading: &SwitchesReading, at: Mono, offset: Option<u64>, delta: Delta) -> News {
-        let (switches, key_exists, counted) = match reading {
+        let (switches, key_exists, counted, whole) = match reading {
             SwitchesReading::Unknown(why) => {
                 self.newest = Err(*why);
                 return News::default();
             }
-            SwitchesReading::Read { switches, key_exists, counted } => (switches, *key_exists, *counted),
+            SwitchesReading::Read { switches, key_exists, counted, whole } => (switches, *key_exists, *counted, *whole),
         };
         self.newest = Ok(());
         let first = self.last.is_none();
         self.key_seen |= key_exists;
         let old = self
             .last
-            .replace(Answer { switches: switches.clone(), counted })
-            .unwrap_or(Answer { switches: Vec::new(), counted: None });
+            .replace(Answer { switches: switches.clone(), counted, whole })
+            .unwrap_or(Answer { switches: Vec::new(), counted: None, whole: true });
         let mut news = News {
             undecodable: newly_undecodable(&old.switches, switches),
             key_missing: first && !key_exists,
@@ -170,20 +182,16 @@ impl Switches {
         if old.switches != *switches || delta.new_history() {
             self.written = offset;
         }
-        self.follow_vanished(&old.switches, switches, key_exists, at, delta, &mut news);
+        let gone = if whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
+        // What was there beside those that were read may be read now.
+        let written = old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
+        let differs = old.whole && whole && old.switches != *switches;
+        self.follow_vanished(Change { gone, written, differs, key_exists }, at, delta, &mut news);
         news
     }
 
-    fn follow_vanished(
-        &mut self,
-        old: &[(User, Switch)],
-        new: &[(User, Switch)],
-        key_exists: bool,
-        at: Mono,
-        delta: Delta,
-        news: &mut News,
-    ) {
-        let gone: Vec<User> = gone_while_on(old, new);
+    fn follow_vanished(&mut self, change: Change, at: Mono, delta: Delta, news: &mut News) {
+        let Change { gone, written, differs, key_exists } = change;
         // A flush and an eviction take whole keys; a single field that is gone was removed by somebody.
         let other_history = (delta.replication || delta.failover) && !delta.kept;
         let may_be_lost = delta.restarted || other_history || ((delta.flushed || delta.evicted) && !key_exists);
@@ -200,8 +208,7 @@ impl Switches {
             return;
         }
         let Some(vanished) = &mut self.vanished else { return };
-        let written = new.iter().any(|entry| !old.contains(entry));
-        if written || (old != new && !may_be_lost) {
+        if written || (differs && !may_be_lost) {
             // Somebody wrote a switch: from here on, what is there is what users want.
             news.found = vanished.confirmed;
             self.vanished = None;

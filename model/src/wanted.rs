@@ -57,7 +57,7 @@ fn read(mut switches: Vec<(User, Switch)>, whole: bool) -> SwitchesReading {
     if !whole && wanted(&switches) != Wanted::Yes {
         return SwitchesReading::Unknown(Unknown::TooLarge);
     }
-    SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None }
+    SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None, whole }
 }
 
 fn hash(codec: Codec, reply: &Reply) -> SwitchesReading {
@@ -89,7 +89,9 @@ fn set(reply: &Reply) -> SwitchesReading {
 fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> SwitchesReading {
     let value = match value {
         Ok(Some(value)) => value,
-        Ok(None) => return SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: Some(0) },
+        Ok(None) => {
+            return SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: Some(0), whole: true };
+        }
         Err(why) => return SwitchesReading::Unknown(why),
     };
     let (switch, counted) = match count(codec, value) {
@@ -100,7 +102,7 @@ fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> S
             (Switch::Undecodable { value: value.get(..64).unwrap_or(value).to_vec(), fits }, None)
         }
     };
-    SwitchesReading::Read { switches: vec![(key.to_vec(), switch)], key_exists: true, counted }
+    SwitchesReading::Read { switches: vec![(key.to_vec(), switch)], key_exists: true, counted, whole: true }
 }
 
 /// A count of users; a negative one counts nobody.

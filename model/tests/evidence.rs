@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, RoleCheck, Timing, footer, vouch, witness};
-use lockwatch_model::input::{Input, Outcome, Role, Sample, Standing, Vouch};
-use lockwatch_model::read::{Scope, TaskRead};
+use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
+use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reading::{Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply, ServerError};
 use lockwatch_model::schedule::{Schedule, Watched};
@@ -90,7 +90,7 @@ fn what_could_not_be_read_is_shown_as_unknown() {
         extras: Extras::default(),
         beside: Beside { switches: Some(switches), ..Beside::default() },
     };
-    let none = SwitchesReading::Read { switches: Vec::new(), key_exists: true, counted: None };
+    let none = SwitchesReading::Read { switches: Vec::new(), key_exists: true, counted: None, whole: true };
     for (what, answer, held, wanted) in [
         ("all is read", reading(LockReading::Free, none.clone()), Some(false), Wanted::No),
         ("the switches", reading(LockReading::Free, SwitchesReading::Unknown(refused)), Some(false), Wanted::Unknown),
@@ -112,7 +112,7 @@ fn what_could_not_be_read_is_shown_as_unknown() {
 fn without_any_news_nothing_is_known_after_a_while() {
     let _rule = rule("16 freshness");
     let switches = vec![(b"anna".to_vec(), Switch::On)];
-    let switches = Some(SwitchesReading::Read { switches, key_exists: true, counted: None });
+    let switches = Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
     let beside = Beside { switches, ..Beside::default() };
     let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside };
     let mut state = watching();
@@ -127,18 +127,51 @@ fn without_any_news_nothing_is_known_after_a_while() {
     }
 }
 
+/// Which users stand in the first part of a large hash is the server's choice, and another one after a restart: nobody's switch is gone.
+#[test]
+fn of_too_many_switches_none_is_lost_that_is_not_read() {
+    let _rule = rule("10 lost switches");
+    let mut state = watching();
+    let mut shows = |at: u64, run: &str, cursor: &str, users: &[&str]| {
+        let items = users.iter().flat_map(|user| [bytes(user), bytes("on")]).collect();
+        let free = [Reply::Int(-2), Reply::Array(vec![bytes("0"), Reply::Array(vec![])]), Reply::Int(-2)];
+        let replies = [&free[..], &[Reply::Array(vec![bytes(cursor), Reply::Array(items)])]].concat();
+        let read = TaskRead::new(task(), CAPS, false, Scope::ALL);
+        let Round::Done(reading) = read.decode(&replies) else { panic!("another round") };
+        let mut sample = answered(at, reading);
+        if let Outcome::Read { vouch, .. } = &mut sample.outcome {
+            vouch.generation = Some(Generation { run_id: run.into(), ..Generation::default() });
+        }
+        state.step(Mono(at), Input::Sample(sample));
+        let snapshot = state.snapshot(Mono(at));
+        let view = snapshot.tasks.first().expect("the task");
+        let counts = (view.wanting_users, view.switches.as_ref().map(Vec::len));
+        (view.wanted, counts, view.lost_users.len())
+    };
+    let unknown = (None, None);
+    assert_eq!(shows(1_000, "x", "7", &["anna", "ben"]), (Wanted::Yes, unknown, 0), "there are more");
+    assert_eq!(shows(2_000, "y", "5", &["ben", "chris"]), (Wanted::Yes, unknown, 0), "after a restart");
+    assert_eq!(shows(3_000, "y", "5", &["ben", "chris"]), (Wanted::Yes, unknown, 0), "seen again");
+    // All that there are is another matter.
+    assert_eq!(shows(4_000, "z", "0", &[]), (Wanted::Yes, (Some(0), Some(0)), 0), "after a restart without data");
+    assert_eq!(shows(5_000, "z", "0", &[]), (Wanted::Yes, (Some(0), Some(0)), 2), "seen again");
+}
+
 /// A state that watches one task with switches.
 fn watching() -> State {
-    let source = WantedSource::Hash(b"the:users".to_vec());
-    let task = TaskSpec {
-        wanted: Some(WantedSpec { source, codec: Codec::Raw }),
-        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
-    };
     let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]);
     let mut state = State::new();
-    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
+    let spec = WatchSpec { redises: vec![redis], tasks: vec![task()], epoch: 1 };
     state.step(Mono(0), Input::Config(Arc::new(spec)));
     state
+}
+
+fn task() -> Arc<TaskSpec> {
+    let source = WantedSource::Hash(b"the:users".to_vec());
+    Arc::new(TaskSpec {
+        wanted: Some(WantedSpec { source, codec: Codec::Raw }),
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"the:lock", SchemeKind::Redisson))
+    })
 }
 
 /// What the server answered at once to what was asked at `at`.

@@ -391,7 +391,7 @@ impl World {
             extras: Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) },
             beside: Beside {
                 switches: Some(self.refusal().map_or_else(
-                    || SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None },
+                    || SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None, whole: true },
                     SwitchesReading::Unknown,
                 )),
                 progress: Some(self.refusal().map_or(progress, ProgressReading::Unknown)),

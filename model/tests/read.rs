@@ -224,7 +224,7 @@ fn switches_in_a_hash_are_read_one_by_one() {
         [("anna", Some(true)), ("ben", Some(false)), ("chris", None)].map(|(user, on)| (user.to_owned(), on));
     assert_eq!(states(&reading), expected);
     assert_eq!(switches(hash(), &[error("WRONGTYPE")]), SwitchesReading::Unknown(Unknown::WrongType));
-    let absent = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None };
+    let absent = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None, whole: true };
     assert_eq!(switches(hash(), &[scan(&[])]), absent);
 }
 
@@ -245,7 +245,7 @@ fn members_counters_and_named_keys_are_switches_too() {
         WantedSource::Counter(b"n".to_vec()),
         &[Reply::Int(exists), text(value)],
     ) {
-        SwitchesReading::Read { switches, counted, key_exists } => (switches.len(), counted, key_exists),
+        SwitchesReading::Read { switches, counted, key_exists, .. } => (switches.len(), counted, key_exists),
         other => panic!("{other:?}"),
     };
     assert_eq!(counter(1, "3"), (1, Some(3), true));

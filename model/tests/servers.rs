@@ -281,7 +281,7 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
     let switched = |state: &mut State, at, switch| {
         let switches = vec![(b"anna".to_vec(), switch)];
-        let switches = Some(SwitchesReading::Read { switches, key_exists: true, counted: None });
+        let switches = Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
         let readings = vec![(TaskIndex(0), Beside { switches, ..Beside::default() })];
         says(state, at, "b:6379", Outcome::Beside { vouch: Some(vouch("b", at)), readings });
     };

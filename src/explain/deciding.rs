@@ -237,6 +237,9 @@ pub(super) fn wanted_line(seen: Seen<'_>) -> String {
             (named, _) if !named.is_empty() => format!("Wanted by {named}."),
             (_, Some(1)) => "Wanted by 1 user.".to_owned(),
             (_, Some(count)) => format!("Wanted by {count} users."),
+            (_, None) if view.switches_unknown.is_none() => {
+                "Wanted: there are too many switches to read them all, and some are on.".to_owned()
+            }
             (_, None) => "Wanted, as far as was last known.".to_owned(),
         },
         (Wanted::No, Some(WantedSource::Never)) => "Wanted at no time (`wanted: never`).".to_owned(),

@@ -69,7 +69,10 @@ fn who_wants(view: &TaskView) -> Cow<'static, str> {
             format!("Users want the task ({on} of {})", switches.len()).into()
         }
         (Some(on), _) => format!("Users want the task ({on})").into(),
-        (None, _) if view.wanted == Wanted::Yes => "The task is always wanted".into(),
+        (None, _) if view.wanted == Wanted::Yes => match view.spec.wanted.as_ref().map(|wanted| &wanted.source) {
+            Some(WantedSource::Always) => "The task is always wanted".into(),
+            _ => "Users want the task (too many switches to count)".into(),
+        },
         (None, _) => "Whether users want the task is not known".into(),
     }
 }

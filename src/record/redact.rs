@@ -84,7 +84,7 @@ impl Redactor {
 
     /// Only what neither codec nor closed list knows is written out, and that could be anything.
     pub(crate) fn switches(&self, switches: &SwitchesReading) -> SwitchesReading {
-        let SwitchesReading::Read { switches, key_exists, counted } = switches else { return switches.clone() };
+        let SwitchesReading::Read { switches, key_exists, counted, whole } = switches else { return switches.clone() };
         let redacted = |(user, switch): &(Vec<u8>, Switch)| {
             let switch = match switch {
                 Switch::On => Switch::On,
@@ -99,6 +99,7 @@ impl Redactor {
             switches: switches.iter().map(redacted).collect(),
             key_exists: *key_exists,
             counted: *counted,
+            whole: *whole,
         }
     }
 

@@ -268,6 +268,7 @@ impl Source {
             }),
             key_exists: self.random.bool(),
             counted: self.maybe(Source::ms),
+            whole: self.random.bool(),
         };
         let pairs = self.list(|source| (source.bytes(), source.bytes()));
         Beside {

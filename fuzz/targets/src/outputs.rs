@@ -123,6 +123,7 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
             ],
             key_exists: true,
             counted: None,
+            whole: true,
         }),
         progress: Some(ProgressReading::Value([data, turn.to_string().as_bytes()].concat())),
         claims: Some(ClaimsReading::Read(vec![(data.to_vec(), turn.to_string().into_bytes())])),

@@ -136,8 +136,8 @@ impl Entry {
     }
 
     pub(super) fn observe_switches(&mut self, sent: Mono, switches: Option<&SwitchesReading>) {
-        let Some(SwitchesReading::Read { switches, .. }) = switches else { return };
-        let gone = |user: &User| switches.binary_search_by(|(other, _)| other.cmp(user)).is_err();
+        let Some(SwitchesReading::Read { switches, whole, .. }) = switches else { return };
+        let gone = |user: &User| *whole && switches.binary_search_by(|(other, _)| other.cmp(user)).is_err();
         if self.on.iter().any(gone) {
             self.vanished_since = Some(sent);
         } else {

@@ -43,7 +43,7 @@ fn reading(answer: Answer) -> TaskReading {
         lock: answer.0,
         extras: Extras::default(),
         beside: Beside {
-            switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None }),
+            switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true }),
             ..Beside::default()
         },
     }

@@ -381,9 +381,10 @@ impl World {
                 key_exists: switches.is_some(),
                 switches: switches.into_iter().collect(),
                 counted: u64::try_from(self.counter.unwrap_or(0)).ok(),
+                whole: true,
             };
         }
-        SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None }
+        SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None, whole: true }
     }
 }
 
@@ -445,7 +446,7 @@ mod tests {
         };
         assert_eq!((switches.len(), key_exists), (1, true));
         setup.set(&["wanted", "set"]).expect("a known setting");
-        let empty = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None };
+        let empty = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None, whole: true };
         assert_eq!(world.read_switches(&setup), empty);
     }
 }

@@ -284,10 +284,10 @@ pub static TABLE: &[Metric] = &[
         Wanted::No => Some(Count(0)),
         Wanted::Unknown | Wanted::Unset => None,
     }),
-    task("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown.", |t| {
+    task("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown, or of a key with too many switches to read them all.", |t| {
         t.wanting_users.map(Count)
     }),
-    task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown.", |t| t.switches.as_deref().map(length)),
+    task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown, or of a key with too many to read them all.", |t| t.switches.as_deref().map(length)),
     task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag)),
 
     task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms))),

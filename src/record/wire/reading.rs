@@ -126,7 +126,14 @@ impl From<Holder> for reading::Holder {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Switches {
-    Read { switches: Vec<(Blob, Switch)>, key_exists: bool, counted: Option<u64> },
+    Read {
+        switches: Vec<(Blob, Switch)>,
+        key_exists: bool,
+        counted: Option<u64>,
+        /// Left out where it is true, as in recordings from before.
+        #[serde(default = "whole", skip_serializing_if = "is_whole")]
+        whole: bool,
+    },
     Unknown(Word<Unknown>),
 }
 
@@ -136,6 +143,14 @@ pub(crate) enum Switch {
     On,
     Off,
     Undecodable { value: Blob, fits: Option<Word<Codec>> },
+}
+
+fn whole() -> bool {
+    true
+}
+
+fn is_whole(whole: &bool) -> bool {
+    *whole
 }
 
 impl From<&reading::SwitchesReading> for Switches {
@@ -152,10 +167,11 @@ impl From<&reading::SwitchesReading> for Switches {
         };
         match reading {
             reading::SwitchesReading::Unknown(why) => Switches::Unknown(Word(*why)),
-            reading::SwitchesReading::Read { switches, key_exists, counted } => Switches::Read {
+            reading::SwitchesReading::Read { switches, key_exists, counted, whole } => Switches::Read {
                 switches: switches.iter().map(switch).collect(),
                 key_exists: *key_exists,
                 counted: *counted,
+                whole: *whole,
             },
         }
     }
@@ -175,10 +191,11 @@ impl From<Switches> for reading::SwitchesReading {
         };
         match switches {
             Switches::Unknown(why) => reading::SwitchesReading::Unknown(why.0),
-            Switches::Read { switches, key_exists, counted } => reading::SwitchesReading::Read {
+            Switches::Read { switches, key_exists, counted, whole } => reading::SwitchesReading::Read {
                 switches: switches.into_iter().map(switch).collect(),
                 key_exists,
                 counted,
+                whole,
             },
         }
     }
