@@ -166,10 +166,11 @@ impl Switches {
         self.newest = Ok(());
         let first = self.last.is_none();
         self.key_seen |= key_exists;
-        let old = self
-            .last
-            .replace(Answer { switches: switches.clone(), counted, whole })
-            .unwrap_or(Answer { switches: Vec::new(), counted: None, whole: true });
+        let old = self.last.replace(Answer { switches: switches.clone(), counted, whole }).unwrap_or(Answer {
+            switches: Vec::new(),
+            counted: None,
+            whole: true,
+        });
         let mut news = News {
             undecodable: newly_undecodable(&old.switches, switches),
             key_missing: first && !key_exists,
