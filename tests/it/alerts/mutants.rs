@@ -43,6 +43,8 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("LockwatchSwitchKeyMissing", "[10m] to [10h]", "switches»", "that somebody looked at any time is enough"),
     ("LockwatchDown", "[1h] to [10h]", "«)) unless max", REMEMBERED),
     ("LockwatchAgentDown", "[5m] to [1m]", "«)) >= 0.5", "keep_firing_for covers a short failure of the other agent"),
+    ("task:lockwatch_task_wanting_users:last", "[30m] to [10h]", "wanting_users:last»", "only tells for how long Prometheus may be away"),
+    ("task:lockwatch_task_wanting_users:last", "[5m] to [1m]", "switch_key_seen»", "a reload that was noticed once is remembered; the window is there for failed scrapes"),
     ("redis:lockwatch_redis_generation:changed6h", "[6h] to [10h]", "generation»", "only tells how old is too old; a test of seven hours takes too long"),
 ];
 
