@@ -20,12 +20,15 @@ use crate::support::skip;
 const LET_GO: &str = "the page was let go in the first round; for how much longer that is known does not matter";
 const YOUNG: &str = "counts only within 15 minutes of the start of its process";
 const FAR_END: &str = "wants the sample at the far end; the window is there for failed scrapes";
+const AMID: &str = "matters only when a scrape arrives amid an evaluation, which promtool does not play";
 const REMEMBERED: &str = "something else remembers for as long";
 
 /// Changes that no test can notice: rule, beginning of the change, a piece of what stands around it, and why.
 #[rustfmt::skip] // one per line: a table
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("task:lockwatch_task_info:removed", "[1h] to [10h]", "labels»", LET_GO),
+    ("task:lockwatch_task_info:removed", "without and", "»and«on (job, instance) instance:lockwatch_build_info:answers", AMID),
+    ("task:lockwatch_task_info:removed", "without and", "»and«on (job, instance) lockwatch_build_info", AMID),
     ("LockwatchRedisUnreachable", "[1h] to ", "reconnects_total»", LET_GO),
     ("instance:process_start_time_seconds:started15m", "[5m] to [10h]", "process_start_time_seconds»", YOUNG),
     ("task:lockwatch_task_splits:event", "[5m] to [10h]", "splits_total»", YOUNG),
