@@ -21,6 +21,7 @@ const LET_GO: &str = "the page was let go in the first round; for how much longe
 const YOUNG: &str = "counts only within 15 minutes of the start of its process";
 const FAR_END: &str = "wants the sample at the far end; the window is there for failed scrapes";
 const AMID: &str = "matters only when a scrape arrives amid an evaluation, which promtool does not play";
+const RECORDED: &str = "what is recorded of the counter grows an evaluation later, and is looked at for as long";
 const REMEMBERED: &str = "something else remembers for as long";
 
 /// Changes that no test can notice: rule, beginning of the change, a piece of what stands around it, and why.
@@ -33,6 +34,8 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("instance:process_start_time_seconds:started15m", "[5m] to [10h]", "process_start_time_seconds»", YOUNG),
     ("task:lockwatch_task_splits:event", "[5m] to [10h]", "splits_total»", YOUNG),
     ("task:lockwatch_lock_lost:event", "[5m] to [10h]", "lost_total»", YOUNG),
+    ("task:lockwatch_task_splits:event", "[15m] to [1m]", "splits_total»", RECORDED),
+    ("task:lockwatch_lock_lost:event", "[15m] to [1m]", "lost_total»", RECORDED),
     ("LockwatchLeaseExpired", "[5m] to [10h]", "expired\"}»", YOUNG),
     ("LockwatchLockPersistent", "[5m] to ", "«offset 5m", FAR_END),
     ("LockwatchSwitchKeyMissing", "[5m] to ", "«offset 10m", FAR_END),
