@@ -78,7 +78,7 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
 }
 
 fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
-    telemetry::start(options.log);
+    let _logging = telemetry::start(options.log).context("cannot start to log")?;
     let config = load(&options.source)?;
     block_on(async {
         let listener =

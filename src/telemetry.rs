@@ -1,6 +1,10 @@
 //! Where log lines go and how they look; nothing else.
 
-use std::fmt;
+mod sink;
+
+use std::sync::OnceLock;
+use std::time::Duration;
+use std::{fmt, io};
 
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -8,13 +12,43 @@ use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, time::FormatTime, time::SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
+use self::sink::Sink;
 use crate::cli::{LogFormat, LogLevel, LogOptions};
 
-/// Writes log lines to standard error from now on.
-pub fn start(options: LogOptions) {
+/// How long the end of the agent may wait for its last lines to be written.
+const DRAIN: Duration = Duration::from_secs(1);
+
+/// Lines go one way, as there is one standard error.
+static SINK: OnceLock<Sink> = OnceLock::new();
+
+/// Dropped at the end of the agent: its last lines shall be read.
+#[derive(Debug)]
+#[must_use]
+pub struct Logging(Sink);
+
+impl Drop for Logging {
+    fn drop(&mut self) {
+        self.0.flush(DRAIN);
+    }
+}
+
+/// How many log lines were lost so far, because standard error could not be written, or not fast enough.
+pub fn lines_lost() -> u64 {
+    SINK.get().map_or(0, Sink::lost)
+}
+
+/// Writes log lines to standard error from now on, until what it returns is dropped. Whoever logs never waits for that.
+///
+/// # Errors
+/// The thread that writes cannot be started.
+pub fn start(options: LogOptions) -> io::Result<Logging> {
+    let sink = SINK.get_or_init(Sink::default);
+    sink.start(io::stderr(), tell_loss)?;
     let builder = tracing_subscriber::fmt()
         .with_max_level(level(options.level))
-        .with_writer(std::io::stderr)
+        .with_writer(sink.clone())
+        // It would be written to standard error, too.
+        .log_internal_errors(false)
         .with_ansi(false)
         .with_target(false);
     // A second start, in a test, changes nothing.
@@ -23,6 +57,11 @@ pub fn start(options: LogOptions) {
         LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
         LogFormat::Text => builder.try_init(),
     };
+    Ok(Logging(sink.clone()))
+}
+
+fn tell_loss(lines: u64) {
+    tracing::warn!(lines, "log lines were lost: standard error could not be written, or not fast enough");
 }
 
 fn level(level: LogLevel) -> Level {

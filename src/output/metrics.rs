@@ -46,6 +46,7 @@ pub fn page_size(published: &Published) -> usize {
 struct Agent {
     reload: ReloadStatus,
     process: Process,
+    log_lines_lost: u64,
 }
 
 /// Somebody whose figures are shown, with the labels that say whose they are, as they are written.

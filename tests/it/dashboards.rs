@@ -20,7 +20,8 @@ use catalogue::{catalogue, rules};
 use checks::{mistakes, of_each, of_link, of_queries, urls};
 
 /// Metrics that no dashboard shows: for alerts, for whoever wonders how one server is read, or of no use to people.
-const NOT_SHOWN: [&str; 5] = [
+const NOT_SHOWN: [&str; 6] = [
+    "lockwatch_log_lines_lost_total",
     "lockwatch_redis_wake_up_reconnects_total",
     "lockwatch_task_switch_key_seen",
     "lockwatch_lock_acquired_timestamp_seconds",

@@ -5,6 +5,7 @@ mod hostile;
 mod keys;
 mod lifecycle;
 mod locks;
+mod logging;
 mod losses;
 mod names;
 mod network;

@@ -19,6 +19,7 @@ use crate::output::identity::escape;
 use crate::output::negotiate::Format;
 use crate::output::process::Process;
 use crate::published::{Published, ReloadStatus};
+use crate::telemetry;
 
 /// Most tasks in one part.
 const PART_TASKS: usize = 128;
@@ -63,7 +64,7 @@ impl Page {
                 .iter()
                 .try_for_each(|task| encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))]))
         })?;
-        let agent = Agent { reload, process: Process::read() };
+        let agent = Agent { reload, process: Process::read(), log_lines_lost: telemetry::lines_lost() };
         let counts = (published.snapshot.redises.len(), published.snapshot.tasks.len());
         let parts = TABLE.iter().zip(FORMS.iter()).flat_map(|(metric, form)| parts(metric, form.as_ref(), counts));
         let parts = parts.collect();

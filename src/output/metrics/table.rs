@@ -198,6 +198,7 @@ pub static TABLE: &[Metric] = &[
     },
     agent("lockwatch_config_last_reload_successful", "1 if the last attempt to load the configuration succeeded.", |a| Some(flag(a.reload.successful))),
     agent("lockwatch_config_last_reload_success_timestamp_seconds", "When the configuration in force was loaded, agent's clock.", |a| Some(SignedMs(a.reload.success_at.0))),
+    Metric { name: "lockwatch_log_lines_lost_total", help: "Log lines that were lost because standard error could not be written, or not fast enough.", source: Source::Agent(Reading::Counter(|a| Some(Count(a.log_lines_lost)))) },
 
     Metric {
         name: "lockwatch_redis_up",
