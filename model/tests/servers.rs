@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lockwatch_model::event::{End, Event, EventKind};
 use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Topology, Vouch};
 use lockwatch_model::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading, TaskReading,
-    Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, Switch, SwitchesReading,
+    TaskReading, Unknown,
 };
 use lockwatch_model::spec::{
     ClaimsSpec, Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource,
@@ -247,6 +247,69 @@ fn claims_of_another_hash_are_old_ones() {
     assert_eq!(live(&mut state, 3_000), 0, "so may this one");
     beside(&mut state, 2, 4_000, claims("C"));
     assert_eq!(live(&mut state, 4_000), 1, "what was not there a second ago was just written");
+}
+
+/// A warning is about a key: of another one it is told anew.
+#[test]
+fn other_claims_that_cannot_be_read_are_told_anew() {
+    let mut state = State::new();
+    let told = [(1, "claims"), (2, "claims:2"), (3, "claims:2")].map(|(epoch, key)| {
+        let at = u64::from(epoch) * 1_000;
+        reloaded(&mut state, epoch, at - 500, Some(key), None);
+        let beside = Beside { claims: Some(ClaimsReading::Unknown(Unknown::WrongType)), ..Beside::default() };
+        let events = tells(&mut state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, beside));
+        count(&events, |kind| matches!(kind, EventKind::ClaimsUnreadable { .. }))
+    });
+    assert_eq!(told, [1, 1, 0]);
+}
+
+/// Neither an answer nor a failure comes: who claims to work, and whether pages wait, is as unknown as the lock.
+#[test]
+fn without_any_news_claims_and_pause_are_unknown() {
+    let _rule = rule("16 freshness");
+    let mut state = State::new();
+    let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+    let task = TaskSpec {
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        paused_until: Some(b"pause".to_vec()),
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+    };
+    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    for at in [1_000, 2_000] {
+        let claims = vec![(b"A".to_vec(), at.to_string().into_bytes())];
+        let (claims, pause) = (Some(ClaimsReading::Read(claims)), Some(PauseReading::None));
+        beside(&mut state, 1, at, Beside { claims, pause, ..Beside::default() });
+    }
+    let mut seen = |at| {
+        state.step(Mono(at), Input::Tick);
+        let snapshot = state.snapshot(Mono(at));
+        let view = snapshot.tasks.first().unwrap();
+        (view.live_claims.len(), view.claims_unknown, view.paused)
+    };
+    assert_eq!(seen(10_000), (1, None, Some(false)));
+    assert_eq!(seen(10_001), (0, Some(Unknown::Stale), None), "twice interval and timeout after the answer");
+}
+
+/// In a cluster the pause may live on another server than the lock.
+#[test]
+fn a_pause_on_a_server_that_is_silent_is_not_known() {
+    let task = TaskSpec {
+        paused_until: Some(b"pause".to_vec()),
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+    };
+    let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
+    let mut state = State::new();
+    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    let mut paused = |at: u64, pause: Option<PauseReading>| {
+        shows(&mut state, at, "a:6379", at, "A");
+        let vouch = pause.map(|_| vouch("b", at));
+        let pause = Some(pause.unwrap_or(PauseReading::Unknown(Unknown::Timeout)));
+        let readings = vec![(TaskIndex(0), Beside { pause, ..Beside::default() })];
+        says(&mut state, at, "b:6379", Outcome::Beside { vouch, readings });
+        state.snapshot(Mono(at)).tasks.first().unwrap().paused
+    };
+    assert_eq!(paused(1_000, Some(PauseReading::None)), Some(false));
+    assert_eq!(paused(2_000, None), None);
 }
 
 #[test]
