@@ -192,6 +192,15 @@ mod tests {
     }
 
     #[test]
+    fn an_overlap_counts_once_under_whatever_number_a_reload_gives_its_task() {
+        let mut aftermaths = two_changes();
+        aftermaths.overlaps(TaskIndex(0), overlap(2_000, 1_000));
+        aftermaths.renumber(&BTreeMap::from([(TaskIndex(0), TaskIndex(1)), (TaskIndex(1), TaskIndex(0))]));
+        aftermaths.overlaps(TaskIndex(1), overlap(2_000, 2_000));
+        assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(0, 0), (1, 2_000)]);
+    }
+
+    #[test]
     fn an_overlap_is_put_down_to_the_change_that_made_it() {
         let mut aftermaths = two_changes();
         aftermaths.overlaps(TaskIndex(0), overlap(1_500, 1_000));

@@ -186,6 +186,37 @@ fn a_second_round_reads_the_lock_again() {
     assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"3".to_vec())));
 }
 
+/// A key that was deleted between the rounds has no length, whatever the command for a list says of it.
+#[test]
+fn a_queue_that_is_gone_in_the_second_round_is_absent() {
+    let _rule = rule("9 stalls");
+    let source = ProgressSource::Length(b"q".to_vec());
+    let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
+    let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
+    let second = [lock(30_000, &["a:1", "1"]), vec![text("none"), Reply::Int(0)]].concat();
+    assert_eq!(read(spec, CAPS, &[first, second]).beside.progress, Some(ProgressReading::Absent));
+}
+
+/// They are asked for in the first round alone, and are told with the second.
+#[test]
+fn waiters_and_hosts_of_a_read_lock_are_told() {
+    let spec = TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec(SchemeKind::Redisson) };
+    let main = lock(30_000, &["mode", "read", "a:1", "1"]);
+    let read = TaskRead::new(Arc::new(spec), CAPS, true, Scope::ALL);
+    let mut commands = Vec::new();
+    read.commands(&mut commands);
+    let extras = commands.iter().skip(main.len()).map(|command| match command.args[0].as_slice() {
+        b"HSCAN" => scan(&["a", "wms-1"]),
+        b"PUBSUB" => Reply::Array(vec![text("channel"), Reply::Int(2)]),
+        _ => Reply::Nil,
+    });
+    let replies: Vec<Reply> = main.iter().cloned().chain(extras).collect();
+    let Round::Again(again) = read.decode(&replies) else { panic!("no second round") };
+    let Round::Done(reading) = again.decode(&[main, vec![Reply::Int(1)]].concat()) else { panic!("a third round") };
+    assert_eq!(reading.extras.waiters, Some(2));
+    assert_eq!(reading.beside.hosts, Some(vec![(b"a".to_vec(), b"wms-1".to_vec())]));
+}
+
 #[test]
 fn deadlines_beyond_all_reason_do_not_overflow() {
     for deadline in [i64::MAX, 1_000_000_000_000_000] {

@@ -407,6 +407,24 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     assert_eq!(witnesses(&mut state), 0);
 }
 
+/// Which servers belong to one redis says nothing of those of another.
+#[test]
+fn the_topology_of_another_redis_takes_no_witness_away() {
+    let _rule = rule("13 series");
+    let mut state = State::new();
+    let redises = ["main", "other"].map(|name| RedisSpec::new(name, RedisKind::Replicated, &["a:6379"])).to_vec();
+    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    told_of_two(&mut state);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
+    let nodes: Vec<Arc<str>> = vec![Arc::from("c:6379")];
+    let (redis, sentinels) = (RedisIndex(1), Vec::new());
+    let topology = Topology { epoch: 1, redis, masters: Ok(nodes.clone()), nodes, sentinels, uncovered_slots: 0 };
+    state.step(Mono(1_500), Input::Topology(topology));
+    assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len(), 1);
+}
+
 /// Who answers after a silence may know less than who answered before: what differs then was not written since.
 #[test]
 fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {

@@ -143,6 +143,30 @@ async fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read
     assert_eq!(node.lost, Some(Unknown::Timeout));
 }
 
+/// Whoever decides about its tasks may answer all the while.
+#[tokio::test]
+async fn a_witness_that_is_out_of_reach_makes_no_task_unknown() {
+    let _rule = crate::truth::rule("1 evidence");
+    for (standing, expected) in [(Standing::Decides, 1), (Standing::Witness, 0)] {
+        let (out, mut told) = out();
+        let mut node = node(standing, &tasks(0..1));
+        node.lost = Some(Unknown::Connect);
+        assert!(node.miss(Mono(0), &out).await.is_ok());
+        assert_eq!(std::iter::from_fn(|| told.try_recv().ok()).count(), expected, "{standing:?}");
+    }
+}
+
+#[tokio::test]
+async fn another_interval_counts_from_the_reload_on() {
+    let own = tasks(0..1);
+    let mut node = node(Standing::Decides, &own);
+    node.configure(&RedisConfig { interval: Duration::from_secs(1), ..config() }, Mono(0));
+    node.assign(&duty(Standing::Decides, &own), Mono(0));
+    let batch = node.schedule.due(Mono(0)).unwrap();
+    node.schedule.finished(&batch);
+    assert_eq!(node.schedule.next_wake(), Some(Mono(1_000)));
+}
+
 #[tokio::test]
 async fn other_tasks_detach_what_is_under_way_from_its_slot() {
     let mut node = node(Standing::Decides, &tasks(0..2 * BATCH_TASKS));
