@@ -312,6 +312,7 @@ impl Deadlines {
     ) -> Move {
         let period_ms = self.period_ms(rule, leases.of(mode));
         let was_regular = self.base_is_regular;
+        let waited_ms = self.set.and_then(|set| u64::try_from(before.first.since_ms(set)).ok());
         // A single movement that contradicts a hold's own renewals is no watchdog's: the lock was entered with a lease and
         // left again between two readings. Only the next one in a row shows that the lease has changed.
         let misfit = self.renewed && leases.contradicted_by(mode, lease_between(deadline, before, seen));
@@ -344,12 +345,17 @@ impl Deadlines {
             (None, None) => false,
         };
         self.in_a_row = if in_time { self.in_a_row.saturating_add(1) } else { 0 };
-        // Between readings that are a period apart there may be more renewals than one: that is no distance between two.
-        if period_ms.is_none_or(|period_ms| unread_ms < period_ms) {
+        // Between readings that are a period apart there may be more renewals than one: how long none came before is all that is
+        // surely a part of one distance.
+        let distance_ms = match period_ms {
+            Some(period_ms) if unread_ms >= period_ms => waited_ms.filter(|waited_ms| *waited_ms > period_ms),
+            _ => Some(delta_ms),
+        };
+        if let Some(distance_ms) = distance_ms {
             if self.moves_ms.len() == REMEMBERED_MOVES {
                 self.moves_ms.pop_front();
             }
-            self.moves_ms.push_back(delta_ms);
+            self.moves_ms.push_back(distance_ms);
         }
         let at = self.last_renewal.map_or(seen.sent, |instant| seen.mono_of(instant));
         Move::Renewed { latency_ms, at, learned_ms, in_a_row: self.in_a_row }
