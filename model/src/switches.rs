@@ -171,22 +171,24 @@ impl Switches {
             counted: None,
             whole: true,
         });
+        // Of many switches only this is looked at in each reading: what follows compares each with each.
+        let changed = old.switches != *switches;
         let mut news = News {
-            undecodable: newly_undecodable(&old.switches, switches),
+            undecodable: if changed { newly_undecodable(&old.switches, switches) } else { Vec::new() },
             key_missing: first && !key_exists,
-            kept: !switches.is_empty() && old.switches == *switches,
+            kept: !switches.is_empty() && !changed,
             ..News::default()
         };
         // What the new history surely shares was on there, and has been switched off since.
         let shared = self.written.is_some_and(|written| delta.surely_shares(written));
         let delta = Delta { kept: delta.kept || shared, ..delta };
-        if old.switches != *switches || delta.new_history() {
+        if changed || delta.new_history() {
             self.written = offset;
         }
-        let gone = if whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
+        let gone = if changed && whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
         // What was there beside those that were read may be read now.
-        let written = old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
-        let differs = old.whole && whole && old.switches != *switches;
+        let written = changed && old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
+        let differs = changed && old.whole && whole;
         self.follow_vanished(Change { gone, written, differs, key_exists }, at, delta, &mut news);
         news
     }
