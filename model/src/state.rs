@@ -8,7 +8,9 @@ use alloc::vec::Vec;
 use crate::event::{Event, EventKind, Subject};
 use crate::evidence::Origin;
 use crate::input::{Input, NodeNews, Outcome, Sample, Standing, Topology, Vouch};
-use crate::reading::{Beside, LockReading, SwitchesReading, TaskReading, Unknown};
+use crate::reading::{
+    Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+};
 use crate::redis::{Redis, RedisEvent};
 use crate::snapshot::{NodeView, RedisView, Snapshot, TaskViews, WitnessView};
 use crate::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
@@ -324,7 +326,13 @@ fn batch<'a>(sample: &Sample, vouch: &'a Vouch, origin: &'a Origin, redis: &Redi
 
 /// What is left of an answer that may not be used.
 fn unreadable(beside: &Beside, why: Unknown) -> Beside {
-    Beside { switches: beside.switches.as_ref().map(|_| SwitchesReading::Unknown(why)), ..Beside::default() }
+    Beside {
+        switches: beside.switches.as_ref().map(|_| SwitchesReading::Unknown(why)),
+        progress: beside.progress.as_ref().map(|_| ProgressReading::Unknown(why)),
+        claims: beside.claims.as_ref().map(|_| ClaimsReading::Unknown(why)),
+        hosts: None,
+        pause: beside.pause.map(|_| PauseReading::Unknown(why)),
+    }
 }
 
 /// Without any news of a task for so long, the sampler must have fallen behind.

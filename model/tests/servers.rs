@@ -446,6 +446,33 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
     assert_eq!(told, [0, 0, 0, 1]);
 }
 
+/// Behind one address another server may answer, whose clock is another one, and which knows less.
+#[test]
+fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
+    let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
+    let paused_until = Some(b"pause".to_vec());
+    let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
+    let task = TaskSpec { claims, paused_until, ..TaskSpec::new("outbound", RedisIndex(0), lock) };
+    let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
+    let mut state = State::new();
+    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    says(&mut state, 32_000, "a:6379", free(32_000, "a"));
+    let told = [(32_500, "9", 0), (33_500, "8", 60_000), (34_500, "7", 60_000), (35_500, "8", 60_000)];
+    let told = told.map(|(at, claim, ahead_ms)| {
+        let claims = Some(ClaimsReading::Read(vec![(b"A".to_vec(), claim.as_bytes().to_vec())]));
+        let readings = vec![(TaskIndex(0), Beside { claims, pause: Some(PauseReading::None), ..Beside::default() })];
+        let vouch = vouch("b", at);
+        let (first, last) = (vouch.first.plus_ms(ahead_ms), vouch.last.plus_ms(ahead_ms));
+        let outcome = Outcome::Beside { vouch: Some(Vouch { first, last, ..vouch }), readings };
+        let lost = count(&says(&mut state, at, "b:6379", outcome), |kind| matches!(kind, EventKind::LockLost { .. }));
+        let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
+        (lost, view.claims_unknown, view.paused)
+    });
+    let (read, stepped) = ((0, None, Some(false)), (0, Some(Unknown::ClockStep), None));
+    assert_eq!(told, [read, stepped, read, (1, None, Some(false))]);
+}
+
 /// A lock of another layout is read in another way: who held it before is no holder of this one.
 #[test]
 fn the_same_key_under_another_scheme_is_another_lock() {
