@@ -6,7 +6,7 @@
 mod answers;
 mod asking;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ pub(super) struct Node {
     lost: Option<Unknown>,
     /// What the newest connection could do.
     caps: Option<Caps>,
-    /// The command that was last found to be answered with an error of no known kind.
-    refused: Option<String>,
+    /// The commands that were found to be answered with an error of no known kind.
+    refused: BTreeSet<String>,
     /// The batch that goes out with the greeting of the dial under way.
     opening: Option<Flying>,
     nonces: u64,
@@ -113,7 +113,7 @@ impl Node {
             is_silent: false,
             lost: None,
             caps: None,
-            refused: None,
+            refused: BTreeSet::new(),
             opening: None,
             nonces: 0,
             wake_ups: WakeUps::default(),

@@ -71,19 +71,21 @@ impl Node {
         }
     }
 
-    /// Says once which command is answered with an error: not every batch has all commands in it.
+    /// Says which command is answered with an error, of each once.
     fn tell_refused(&mut self, refused: Option<String>) {
-        if refused.is_none() || refused == self.refused {
-            return;
+        if let Some(command) = self.newly_refused(refused) {
+            tracing::warn!(
+                redis = &*self.redis,
+                node = &*self.address,
+                command,
+                "the server answers a command with an error"
+            );
         }
-        let command = refused.as_deref();
-        tracing::warn!(
-            redis = &*self.redis,
-            node = &*self.address,
-            command,
-            "the server answers a command with an error"
-        );
-        self.refused = refused;
+    }
+
+    /// Not every batch has all commands in it, and of several that are refused each may come first.
+    pub(super) fn newly_refused(&mut self, refused: Option<String>) -> Option<String> {
+        refused.filter(|command| self.refused.insert(command.clone()))
     }
 
     async fn report_failure(

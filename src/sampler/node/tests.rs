@@ -262,6 +262,15 @@ fn a_command_that_is_answered_with_an_error_is_named() {
     assert_eq!(named([fine.clone(), fine.clone(), fine]), None);
 }
 
+/// Of two commands that are refused, one batch has the one, the next the other: that would be a line for each batch, for ever.
+#[test]
+fn each_command_that_is_answered_with_an_error_is_named_once() {
+    let mut node = node(Standing::Decides, &tasks(0..1));
+    let mut told = |command: Option<&str>| node.newly_refused(command.map(str::to_owned));
+    let batches = [Some("HSCAN"), None, Some("INFO"), Some("HSCAN"), Some("INFO"), Some("HSCAN")];
+    assert_eq!(batches.map(&mut told).map(|told| told.is_some()), [true, false, true, false, false, false]);
+}
+
 #[tokio::test]
 async fn hints_leave_a_place_for_what_is_due_anyway() {
     let mut node = node(Standing::Decides, &tasks(0..1));
