@@ -105,7 +105,7 @@ fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> S
     SwitchesReading::Read { switches: vec![(key.to_vec(), switch)], key_exists: true, counted, whole: true }
 }
 
-/// A count of users; a negative one counts nobody.
+/// A count of users; a negative one is none, and says nothing about who wants it.
 fn count(codec: Codec, value: &[u8]) -> Option<u64> {
     match codec::decode(codec, value)? {
         Scalar::Int(count) => u64::try_from(count).ok(),
