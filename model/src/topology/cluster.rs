@@ -13,6 +13,8 @@ use crate::reply::{Command, Reply};
 pub const SLOTS: u16 = 16_384;
 /// Servers of one cluster that are looked at; a layout of more is refused.
 const NODES_MAX: usize = 1_000;
+/// What stands for a host name that nobody gave to the server, or that the others have not heard of yet.
+const NO_HOST_NAME: &[u8] = b"?";
 
 /// The slot of a key. Only the hash tag counts where there is one: the text between the first `{` and the next `}`, unless
 /// that is empty.
@@ -166,7 +168,9 @@ impl SlotMap {
             let node = node.as_array().ok_or(Unknown::Protocol)?;
             let word = |name| map_field(node, name).and_then(Reply::as_bytes).ok_or(Unknown::Protocol);
             let serves = word("role")? == b"master" && word("health")? == b"online";
-            let host = map_field(node, "endpoint").or_else(|| map_field(node, "ip")).ok_or(Unknown::Protocol)?;
+            // A server that prefers a host name and was not given one tells its address beside.
+            let endpoint = map_field(node, "endpoint").filter(|host| host.as_bytes() != Some(NO_HOST_NAME));
+            let host = endpoint.or_else(|| map_field(node, "ip")).ok_or(Unknown::Protocol)?;
             // A server for TLS only has no other port.
             let port = map_field(node, "port").unwrap_or(&Reply::Nil);
             if let Some(server) = announced_at(host, port, asked_at_host) {
@@ -211,7 +215,7 @@ impl SlotMap {
     }
 }
 
-/// The address of a server; `None` where it has no usable one, as `?`, which a server says of a host it does not know.
+/// The address of a server; `None` where it has no usable one.
 fn announced_at(host: &Reply, port: &Reply, asked_at_host: &str) -> Option<Announced> {
     let unnamed = *host == Reply::Nil || host.as_bytes().is_some_and(<[u8]>::is_empty);
     if unnamed {
@@ -397,9 +401,14 @@ mod tests {
             ),
             ("a new master without slots", vec![shard(&[], &[master(&a)])], ("", "10.0.0.1:1", 16_384)),
             (
-                "a shard by itself, and a host that is not known",
+                "a shard by itself, and one whose host name is not known",
                 vec![shard(&everything, &[master(&text("")), replica(&text("?"))])],
-                ("0=asked:1", "asked:1", 0),
+                ("0=asked:1", "10.9.9.9:2 asked:1", 0),
+            ),
+            (
+                "host names are preferred, and nobody has one",
+                vec![shard(&[0, 9], &[master(&text("?"))]), shard(&[10, 16_383], &[replica(&text("?")), master(&a)])],
+                ("0=10.9.9.9:1 10=10.0.0.1:1", "10.0.0.1:1 10.9.9.9:1 10.9.9.9:2", 0),
             ),
             (
                 "unusable addresses are left out",

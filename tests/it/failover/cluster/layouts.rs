@@ -144,3 +144,18 @@ fn a_foreign_host_gets_no_connection_and_no_password() {
     let told = agent.log_lines(&["announced at an address that is not allowed", FOREIGN]);
     assert!(!told.is_empty() && told.len() < 10, "{told:#?}");
 }
+
+/// Host names are preferred, and nobody has one: each node then tells `?` and its address.
+#[test]
+fn nodes_without_the_preferred_host_name_are_reached_by_their_addresses() {
+    let options = direct(&["cluster-preferred-endpoint-type hostname"]);
+    let Some(cluster) = start("nodes_without_the_preferred_host_name", 0, &options) else { return };
+    let keys: Vec<String> = (0..3).map(|node| key_on(node, "lock")).collect();
+    let tasks: String = (0..3).map(|node| task(&format!("task-{node}"), &keys[node], "")).collect();
+    for (node, key) in keys.iter().enumerate() {
+        assert_eq!(cluster.node(node).cli(&["set", key, "worker", "nx", "px", "60000"]), "OK", "{key}");
+    }
+    let agent = Agent::start(&config(&cluster.addresses()[..1], "", "", &tasks));
+    let page = until_running(&agent, &["task-0", "task-1", "task-2"]);
+    assert_eq!((of_redis(&page, "uncovered_slots"), of_redis(&page, "masters")), (0.0, 3.0));
+}
