@@ -67,6 +67,8 @@ pub(super) struct Task {
     pub(super) reason: Text,
     pub(super) verdict_since: Option<Text>,
     pub(super) wanted: Text,
+    pub(super) wanting_users: Option<u64>,
+    pub(super) counted: bool,
     pub(super) switches: Option<Vec<Switch>>,
     pub(super) switches_unknown: Option<Unknown>,
     pub(super) lost_users: Vec<Text>,

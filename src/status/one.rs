@@ -148,6 +148,9 @@ fn wanted(task: &Task) -> String {
     if let Some(why) = &task.switches_unknown {
         return unknown(why);
     }
+    if let (true, Some(users)) = (task.counted, task.wanting_users) {
+        return format!("{}: {users} {}", task.wanted, if users == 1 { "user" } else { "users" });
+    }
     let switch = |switch: &Switch| format!("{} {}", switch.user, switch.state);
     let switches = task.switches.iter().flatten().map(switch).collect::<Vec<_>>().join(", ");
     match (&*task.wanted, switches.is_empty()) {

@@ -71,11 +71,15 @@ pub(super) fn lease_left(hold: &Hold) -> String {
     }
 }
 
-/// How many users want the task, of how many.
+/// How many users want the task, of how many where that is known.
 pub(super) fn wanted(task: &Task) -> String {
     let on = |switches: &[Switch]| switches.iter().filter(|switch| &*switch.state == "on").count();
     match (&*task.wanted, task.switches.as_deref()) {
         ("unset", _) => "-".to_owned(),
+        (word, _) if task.counted => match task.wanting_users {
+            Some(users) => format!("{word} {users}"),
+            None => word.to_owned(),
+        },
         (word, Some(switches)) if !switches.is_empty() => format!("{word} {}/{}", on(switches), switches.len()),
         (word, _) => word.to_owned(),
     }
@@ -92,6 +96,21 @@ pub(super) fn instant(at: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The one key of a counter is no user.
+    #[test]
+    fn of_a_counter_its_number_is_told() {
+        let told = |task: &str| wanted(&serde_json::from_str(task).unwrap());
+        let key = |state: &str| format!(r#""switches":[{{"user":"count","state":"{state}"}}]"#);
+        let counted = |word: &str, users: &str, state: &str| {
+            told(&format!(r#"{{"wanted":"{word}","counted":true,"wanting_users":{users},{}}}"#, key(state)))
+        };
+        assert_eq!(counted("yes", "3", "on"), "yes 3");
+        assert_eq!(counted("no", "0", "off"), "no 0");
+        assert_eq!(counted("unknown", "null", "undecodable"), "unknown");
+        let single = format!(r#"{{"wanted":"yes","counted":false,"wanting_users":1,{}}}"#, key("on"));
+        assert_eq!(told(&single), "yes 1/1");
+    }
 
     #[test]
     fn durations() {

@@ -65,6 +65,8 @@ fn a_task_tells_everything_in_base_units() {
         "verdict_since": "2027-01-15T07:58:59.123Z",
         "judged": null,
         "wanted": "yes",
+        "wanting_users": 1,
+        "counted": false,
         "switches": [
             {"user": "anna", "state": "on", "fits": null},
             {"user": "bert", "state": "off", "fits": null},

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::part::{CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json};
 use crate::output::clock::seconds;
 use crate::output::identity::{escape, holder_label};
-use crate::output::reason::{lock_only, sentence};
+use crate::output::reason::{is_counted, lock_only, sentence};
 use crate::published::Published;
 
 #[derive(Serialize)]
@@ -29,6 +29,10 @@ pub(super) struct TaskJson<'a> {
     /// `null` before the first judgement.
     judged: Option<JudgedJson>,
     wanted: &'static str,
+    /// `null` when unknown or unset.
+    wanting_users: Option<u64>,
+    /// A counter says how many: then its key is the only switch, and no user.
+    counted: bool,
     /// `null` when unknown or unset.
     switches: Option<Vec<SwitchJson<'a>>>,
     switches_unknown: Option<UnknownJson>,
@@ -229,6 +233,8 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         verdict_since: agent(published, view.verdict_since),
         judged: view.judged.as_ref().map(judged_json),
         wanted: view.wanted.name(),
+        wanting_users: view.wanting_users,
+        counted: is_counted(view),
         switches: view.switches.as_ref().map(|switches| switches.iter().map(switch_json).collect()),
         switches_unknown: view.switches_unknown.map(unknown_json),
         switch_key_seen: view.switch_key_seen,
