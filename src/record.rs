@@ -167,5 +167,6 @@ fn entries(beside: &Beside) -> u64 {
         Some(ClaimsReading::Read(claims)) => claims.len(),
         Some(ClaimsReading::Unknown(_)) | None => 0,
     };
-    (switches + claims + beside.hosts.as_ref().map_or(0, Vec::len)) as u64
+    let hosts = beside.hosts.iter().flatten().map(Vec::len).sum::<usize>();
+    (switches + claims + hosts) as u64
 }

@@ -147,6 +147,11 @@ pub enum EventKind {
         /// Why.
         why: Unknown,
     },
+    /// The hosts cannot be read.
+    HostsUnreadable {
+        /// Why.
+        why: Unknown,
+    },
     /// The value of the pause is neither Unix seconds nor RFC 3339.
     PauseUndecodable,
     /// The key of the pause cannot be read.

@@ -11,8 +11,8 @@ use crate::accept::{Caps, time_of};
 use crate::command;
 use crate::pause;
 use crate::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading,
-    SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, HostsReading, LockReading, Mode, PauseReading,
+    ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
 use crate::reply::{Command, Reply};
 use crate::scheme::{self, Value};
@@ -99,7 +99,7 @@ struct Details {
     readers: Vec<Holder>,
     length_of: Option<&'static str>,
     extras: Extras,
-    hosts: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    hosts: Option<HostsReading>,
 }
 
 /// What a round of replies led to.
@@ -221,7 +221,7 @@ impl TaskRead {
             false => Extras::default(),
         };
         let hosts = match (&spec.hosts, self.asks_extras() && scope.hosts) {
-            (Some(_), true) => scanned_pairs(replies.next()).ok().map(owned_pairs),
+            (Some(_), true) => Some(scanned_pairs(replies.next()).map(owned_pairs)),
             _ => None,
         };
         (TaskReading { lock, extras, beside: Beside { hosts, ..beside } }, length_of)

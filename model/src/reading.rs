@@ -195,11 +195,14 @@ pub struct Beside {
     pub progress: Option<ProgressReading>,
     /// The claims.
     pub claims: Option<ClaimsReading>,
-    /// Host names by instance id; `None` also when not readable.
-    pub hosts: Option<Vec<(Vec<u8>, Vec<u8>)>>,
+    /// Host names by instance id; `None` also when not asked for this time.
+    pub hosts: Option<HostsReading>,
     /// The pause.
     pub pause: Option<PauseReading>,
 }
+
+/// Host names by instance id, or why they cannot be read.
+pub type HostsReading = Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>;
 
 /// The lock at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -84,6 +84,8 @@ pub struct TaskView {
     pub live_claims: Vec<Holder>,
     /// Why the newest reading of the claims is no answer: whose is alive is not known.
     pub claims_unknown: Option<Unknown>,
+    /// Why the newest reading of the hosts is no answer.
+    pub hosts_unknown: Option<Unknown>,
     /// Splits in force, at most one of each kind, sorted by kind.
     pub splits: Vec<SplitView>,
     /// Pages of this task shall wait; `None` when no pause is configured or it cannot be read.

@@ -68,6 +68,8 @@ pub(crate) struct Task {
     waiters: Option<u64>,
     fencing_token: Option<i64>,
     hosts: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Why the newest reading of the hosts is no answer; those that were known stay.
+    hosts_unknown: Option<Unknown>,
     pause: Pause,
     /// Warnings that are told once for as long as they last.
     told: Told,
@@ -170,6 +172,7 @@ impl Task {
             waiters: None,
             fencing_token: None,
             hosts: Vec::new(),
+            hosts_unknown: None,
             pause: Pause::default(),
             told: Told::default(),
             newest_attempt: at,
@@ -211,6 +214,7 @@ impl Task {
         }
         if spec.hosts != self.spec.hosts {
             self.hosts.clear();
+            self.hosts_unknown = None;
         }
         if spec.paused_until != self.spec.paused_until {
             self.pause = Pause::default();
@@ -496,8 +500,17 @@ impl Task {
             self.observe_pause(pause, seen);
             self.tell_pause(pause, log);
         }
-        if let Some(hosts) = &beside.hosts {
-            self.hosts.clone_from(hosts);
+        match &beside.hosts {
+            Some(Ok(hosts)) => {
+                self.hosts.clone_from(hosts);
+                self.hosts_unknown = None;
+            }
+            Some(Err(why)) => {
+                if self.hosts_unknown.replace(*why).is_none() {
+                    log.push(EventKind::HostsUnreadable { why: *why });
+                }
+            }
+            None => {}
         }
     }
 

@@ -388,6 +388,21 @@ fn a_claim_lives_whichever_of_its_bytes_change() {
 }
 
 #[test]
+fn hosts_are_read_or_it_is_known_why_not() {
+    let spec = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec(SchemeKind::String) });
+    let hosts = |reply: Reply| {
+        let read = TaskRead::new(Arc::clone(&spec), CAPS, true, Scope { lock: false, ..Scope::ALL });
+        match read.decode(&[reply]) {
+            Round::Done(reading) => reading.beside.hosts,
+            Round::Again(_) => panic!("not done"),
+        }
+    };
+    assert_eq!(hosts(scan(&["a", "wms-1"])), Some(Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
+    assert_eq!(hosts(error("NOPERM")), Some(Err(Unknown::NoPermission)));
+    assert_eq!(hosts(error("WRONGTYPE")), Some(Err(Unknown::WrongType)));
+}
+
+#[test]
 fn claims_and_pause_come_in_the_same_batch() {
     let spec = TaskSpec {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),

@@ -317,7 +317,7 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
     let _rule = rule("13 series");
     let mut state = State::new();
     let named =
-        |host: &str| Beside { hosts: Some(vec![(b"A".to_vec(), host.as_bytes().to_vec())]), ..Beside::default() };
+        |host: &str| Beside { hosts: Some(Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())])), ..Beside::default() };
     let host = |state: &mut State, at| {
         let snapshot = state.snapshot(Mono(at));
         snapshot.tasks.first().unwrap().hold.as_ref().unwrap().holders.first().unwrap().1.clone()
@@ -328,6 +328,35 @@ fn hosts_that_are_configured_no_more_are_forgotten() {
     reloaded(&mut state, 2, 1_500, None, None);
     beside(&mut state, 2, 2_000, Beside::default());
     assert_eq!(host(&mut state, 2_000), None);
+}
+
+/// That is said once for as long as it lasts. What is known of the holder stays.
+#[test]
+fn hosts_that_cannot_be_read_are_a_warning() {
+    let _rule = rule("13 series");
+    let mut state = State::new();
+    let told = |state: &mut State, at, hosts| {
+        let read = Beside { hosts, ..Beside::default() };
+        let events = tells(state, at, ("a:6379", "a"), Standing::Decides, at, "A", (1, read));
+        let told = events.iter().filter_map(|event| match event.kind {
+            EventKind::HostsUnreadable { why } => Some(why),
+            _ => None,
+        });
+        let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
+        let host = view.hold.as_ref().unwrap().holders.first().unwrap().1.clone();
+        (told.collect::<Vec<_>>(), view.hosts_unknown, host.is_some())
+    };
+    reloaded(&mut state, 1, 0, None, Some("hosts"));
+    let known = || Some(Ok(vec![(b"A".to_vec(), b"wms-1".to_vec())]));
+    let refused = Unknown::NoPermission;
+    assert_eq!(told(&mut state, 1_000, Some(Err(refused))), (vec![refused], Some(refused), false));
+    assert_eq!(told(&mut state, 2_000, Some(Err(refused))), (vec![], Some(refused), false));
+    assert_eq!(told(&mut state, 3_000, None), (vec![], Some(refused), false), "not asked for");
+    assert_eq!(told(&mut state, 4_000, known()), (vec![], None, true));
+    assert_eq!(
+        told(&mut state, 5_000, Some(Err(Unknown::WrongType))),
+        (vec![Unknown::WrongType], Some(Unknown::WrongType), true)
+    );
 }
 
 /// In a cluster the switches may be read while the lock's server is silent: what they say counts at once.

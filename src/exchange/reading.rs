@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use lockwatch_model::reading::{
-    ClaimsReading, Deadline, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch, SwitchesReading,
-    TaskReading, Unknown,
+    ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::{SchemeKind, TaskSpec};
 use lockwatch_model::time::ServerTime;
@@ -132,7 +132,11 @@ fn claims_words(spec: &TaskSpec, claims: &ClaimsReading) -> String {
     }
 }
 
-fn hosts_words(spec: &TaskSpec, hosts: &[(Vec<u8>, Vec<u8>)]) -> String {
+fn hosts_words(spec: &TaskSpec, hosts: &HostsReading) -> String {
+    let hosts = match hosts {
+        Ok(hosts) => hosts,
+        Err(why) => return unknown_words(*why),
+    };
     let word = |(id, host): &(Vec<u8>, Vec<u8>)| format!("{} on {}", instance_label(spec, id), escape(host)).into();
     none_or(list(hosts.iter().map(word), NAMED_MAX))
 }

@@ -31,7 +31,7 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
         all.push(beside(seen, "claims", says.unwrap_or_else(|| claims(view)), view.claims_unknown));
     }
     if spec.hosts.is_some() {
-        all.push(beside(seen, "hosts", hosts(seen), None));
+        all.push(beside(seen, "hosts", hosts(seen), seen.view.hosts_unknown));
     }
     if spec.paused_until.is_some() {
         let says = match view.paused {

@@ -23,7 +23,7 @@ use limit::{Admission, Limiter, Suppressed};
 const NAMED_MAX: usize = 8;
 
 /// Every kind of event, by the name that log and API have for it.
-pub const KINDS: [&str; 34] = [
+pub const KINDS: [&str; 35] = [
     "verdict",
     "acquired",
     "hold_ended",
@@ -43,6 +43,7 @@ pub const KINDS: [&str; 34] = [
     "switch_key_missing",
     "progress_missing",
     "claims_unreadable",
+    "hosts_unreadable",
     "pause_undecodable",
     "pause_unreadable",
     "claim_beside_free_lock",
@@ -242,6 +243,12 @@ fn tell(kind: &EventKind) -> Told {
         E::ProgressMissing { why: None } => Told::new(warn, "progress_missing", "there is no progress to judge by")
             .remedy("Check the key in the `progress` block, and whether the work writes it."),
         E::ClaimsUnreadable { why } => Told::new(warn, "claims_unreadable", "the claims cannot be read").unknown(*why),
+        E::HostsUnreadable { why } => Told::new(
+            warn,
+            "hosts_unreadable",
+            "the hosts cannot be read, so that holders are shown by their ids alone",
+        )
+        .unknown(*why),
         E::PauseUndecodable => Told::new(warn, "pause_undecodable", "the pause is no point in time, so there is none")
             .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`."),
         E::PauseUnreadable { why } => {

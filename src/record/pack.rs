@@ -207,7 +207,7 @@ fn difference(
         change.waiters = (*waiters != before.extras.waiters).then_some(*waiters);
         change.fencing_token = (*fencing_token != before.extras.fencing_token).then_some(*fencing_token);
         if *hosts != before.beside.hosts {
-            change.hosts = Some(hosts.as_ref().map(|hosts| wire::pairs(&redactor.hosts(hosts, scheme))));
+            change.hosts = Some(hosts.as_ref().map(|hosts| (&redactor.hosts(hosts, scheme)).into()));
         }
     }
     (change != Change { task: task.0, ..Change::default() }).then_some(change)
@@ -364,7 +364,7 @@ fn apply(known: &mut TaskReading, change: Change) -> Result<(), Mistake> {
         beside.claims = claims.map(Into::into);
     }
     if let Some(hosts) = hosts {
-        beside.hosts = hosts.map(wire::from_pairs);
+        beside.hosts = hosts.map(Into::into);
     }
     if let Some(pause) = pause {
         beside.pause = pause.map(PauseReading::from);

@@ -5,7 +5,9 @@
 //! another one in the next run, on the pages and in the log.
 
 use lockwatch_model::input::{Fork, Generation, Vouch};
-use lockwatch_model::reading::{ClaimsReading, Held, Holder, LockReading, ProgressReading, Switch, SwitchesReading};
+use lockwatch_model::reading::{
+    ClaimsReading, Held, Holder, HostsReading, LockReading, ProgressReading, Switch, SwitchesReading,
+};
 use lockwatch_model::scheme;
 use lockwatch_model::spec::SchemeKind;
 use sha2::{Digest, Sha256};
@@ -120,8 +122,9 @@ impl Redactor {
         }
     }
 
-    pub(crate) fn hosts(&self, hosts: &[(Vec<u8>, Vec<u8>)], scheme: SchemeKind) -> Vec<(Vec<u8>, Vec<u8>)> {
-        hosts.iter().map(|(id, host)| (self.instance(id, scheme), host.clone())).collect()
+    pub(crate) fn hosts(&self, hosts: &HostsReading, scheme: SchemeKind) -> HostsReading {
+        let hosts = hosts.as_ref().map_err(|why| *why)?;
+        Ok(hosts.iter().map(|(id, host)| (self.instance(id, scheme), host.clone())).collect())
     }
 
     /// What claims and hosts call an instance is what the lock calls its holder.
@@ -190,7 +193,7 @@ mod tests {
             panic!("read");
         };
         assert_eq!(claims[0].0, token);
-        assert_eq!(redactor.hosts(&stated, SchemeKind::String), [(token, b"1".to_vec())]);
+        assert_eq!(redactor.hosts(&Ok(stated.clone()), SchemeKind::String), Ok(vec![(token, b"1".to_vec())]));
     }
 
     #[test]
@@ -204,7 +207,7 @@ mod tests {
         assert_eq!(shown, again);
         assert_ne!(shown, other);
         let stated = vec![(b"id".to_vec(), b"1".to_vec())];
-        assert_eq!(redactor.hosts(&stated, SchemeKind::Redisson), stated);
+        assert_eq!(redactor.hosts(&Ok(stated.clone()), SchemeKind::Redisson), Ok(stated));
     }
 
     #[test]

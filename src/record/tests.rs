@@ -280,7 +280,7 @@ impl Source {
                 Some(ProgressReading::Unknown(why)),
             ]),
             claims: self.pick(&[None, Some(ClaimsReading::Read(pairs.clone())), Some(ClaimsReading::Unknown(why))]),
-            hosts: self.pick(&[None, Some(pairs)]),
+            hosts: self.pick(&[None, Some(Ok(pairs)), Some(Err(why))]),
             pause: self.pick(&[
                 None,
                 Some(PauseReading::None),

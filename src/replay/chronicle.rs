@@ -256,6 +256,7 @@ impl Story {
             | E::SwitchKeyMissing
             | E::ProgressMissing { .. }
             | E::ClaimsUnreadable { .. }
+            | E::HostsUnreadable { .. }
             | E::PauseUndecodable
             | E::PauseUnreadable { .. }
             | E::ClaimBesideFreeLock { .. }

@@ -293,6 +293,13 @@ async fn claims_that_cannot_be_read_are_not_said_to_be_nobodys() {
     assert_eq!(fact(&page(&server, "/tasks/blind").await, "Claims alive"), "cannot be read");
 }
 
+#[tokio::test]
+async fn hosts_that_cannot_be_read_are_no_secret() {
+    let task = TaskView { hosts_unknown: Some(Unknown::NoPermission), ..full_task("nameless") };
+    let server = start(published(vec![task], vec![])).await;
+    assert_eq!(fact(&page(&server, "/tasks/nameless").await, "Hosts"), "cannot be read");
+}
+
 /// A task in which every text that others can choose is `text`.
 fn of_others(text: &str) -> TaskView {
     let bytes = text.as_bytes().to_vec();

@@ -204,6 +204,7 @@ pub(crate) fn new_task(name: &str) -> TaskView {
         progress_missing: None,
         live_claims: Vec::new(),
         claims_unknown: None,
+        hosts_unknown: None,
         splits: Vec::new(),
         paused: None,
         renewals: Arc::default(),

@@ -127,7 +127,7 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
         }),
         progress: Some(ProgressReading::Value([data, turn.to_string().as_bytes()].concat())),
         claims: Some(ClaimsReading::Read(vec![(data.to_vec(), turn.to_string().into_bytes())])),
-        hosts: Some(vec![(data.to_vec(), data.to_vec())]),
+        hosts: Some(Ok(vec![(data.to_vec(), data.to_vec())])),
         pause: Some(PauseReading::Undecodable),
     };
     TaskReading { lock: lock(turn, holders), extras: Extras { waiters: Some(2), fencing_token: Some(7) }, beside }

@@ -52,6 +52,7 @@ impl Task {
                 .flatten()
                 .map(|claim| scheme.claimant(claim))
                 .collect(),
+            hosts_unknown: self.hosts_unknown,
             claims_unknown: self.claims.why_unknown().filter(|_| self.spec.claims.is_some()),
             splits: self.splits.view(),
             paused: (self.spec.paused_until.is_some() && self.pause.known)

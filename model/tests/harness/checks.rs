@@ -57,6 +57,7 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
             Some(Some(why)) => word(why.name()),
         },
         "live" => joined(view.live_claims.iter().map(|claim| text(&claim.client))),
+        "hosts_unknown" => word(view.hosts_unknown.map_or("none", |why| why.name())),
         "claims_unknown" => word(view.claims_unknown.map_or("none", |why| why.name())),
         "splits" => joined(view.splits.iter().map(|split| split.kind.name().to_owned())),
         "parties" => joined(view.splits.iter().map(|split| parties_named(&split.parties))),
@@ -225,6 +226,7 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         }
         EventKind::ClaimsUnreadable { why } => ("claims_unreadable", vec![why.name().to_owned()]),
         EventKind::PauseUndecodable => ("pause_undecodable", Vec::new()),
+        EventKind::HostsUnreadable { why } => ("hosts_unreadable", vec![why.name().to_owned()]),
         EventKind::PauseUnreadable { why } => ("pause_unreadable", vec![why.name().to_owned()]),
         EventKind::ClaimBesideFreeLock { instance } => ("claim_beside_free_lock", vec![text(&instance.client)]),
         EventKind::TokenReset { from, to } => ("token_reset", vec![from.to_string(), to.to_string()]),

@@ -21,8 +21,9 @@ type Write = fn(&mut Markup, &Published, &TaskView);
 
 /// The facts as of now.
 pub(super) fn section(published: &Published, view: &TaskView, pulse: &Pulse) -> String {
-    let facts: [(&str, Write); 16] = [
+    let facts: [(&str, Write); 17] = [
         ("Holder", write_holders),
+        ("Hosts", write_hosts),
         ("Held for", row::write_held),
         ("Lease left", row::write_lease),
         ("Last renewal", write_renewal),
@@ -123,6 +124,12 @@ fn write_claims(markup: &mut Markup, _published: &Published, view: &TaskView) {
             None if claims.is_empty() => "none",
             None => &claims,
         });
+    }
+}
+
+fn write_hosts(markup: &mut Markup, _published: &Published, view: &TaskView) {
+    if view.hosts_unknown.is_some() {
+        markup.html("cannot be read");
     }
 }
 

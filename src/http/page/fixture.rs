@@ -55,6 +55,7 @@ pub(in crate::http) fn free(read_at: u64) -> TaskView {
         progress_missing: None,
         live_claims: Vec::new(),
         claims_unknown: None,
+        hosts_unknown: None,
         splits: Vec::new(),
         paused: None,
         renewals: Arc::default(),

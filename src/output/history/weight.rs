@@ -40,6 +40,7 @@ fn of_kind(kind: &EventKind) -> usize {
         | E::SwitchKeyMissing
         | E::ProgressMissing { .. }
         | E::ClaimsUnreadable { .. }
+        | E::HostsUnreadable { .. }
         | E::PauseUndecodable
         | E::PauseUnreadable { .. }
         | E::TokenReset { .. }

@@ -47,6 +47,7 @@ pub(super) struct TaskJson<'a> {
     progress: Option<ProgressJson>,
     live_claims: Vec<Cow<'a, str>>,
     claims_unknown: Option<UnknownJson>,
+    hosts_unknown: Option<UnknownJson>,
     /// Neither progress nor claims are configured: a stuck worker would look healthy.
     lock_only: bool,
     splits: Vec<&'static str>,
@@ -245,6 +246,7 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         progress: spec.progress.as_ref().map(|_| progress_json(view)),
         live_claims: view.live_claims.iter().map(holder_label).collect(),
         claims_unknown: view.claims_unknown.map(unknown_json),
+        hosts_unknown: view.hosts_unknown.map(unknown_json),
         lock_only: lock_only(view),
         splits: view.splits.iter().map(|split| split.kind.name()).collect(),
         split_evidence: view.splits.iter().map(|split| split_json(published, split)).collect(),

@@ -28,7 +28,7 @@ pub(crate) struct Change {
     #[serde(default, skip_serializing_if = "is_default", deserialize_with = "change")]
     pub(crate) claims: Option<Option<Claims>>,
     #[serde(default, skip_serializing_if = "is_default", deserialize_with = "change")]
-    pub(crate) hosts: Option<Option<Vec<(Blob, Blob)>>>,
+    pub(crate) hosts: Option<Option<Hosts>>,
     #[serde(default, skip_serializing_if = "is_default", deserialize_with = "change")]
     pub(crate) pause: Option<Option<Pause>>,
 }
@@ -250,6 +250,32 @@ impl From<Claims> for reading::ClaimsReading {
         match claims {
             Claims::Read(claims) => reading::ClaimsReading::Read(from_pairs(claims)),
             Claims::Unknown(why) => reading::ClaimsReading::Unknown(why.0),
+        }
+    }
+}
+
+/// Without a word about which it is: the first recordings have only what was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Hosts {
+    Read(Vec<(Blob, Blob)>),
+    Unknown(Word<Unknown>),
+}
+
+impl From<&reading::HostsReading> for Hosts {
+    fn from(reading: &reading::HostsReading) -> Hosts {
+        match reading {
+            Ok(hosts) => Hosts::Read(pairs(hosts)),
+            Err(why) => Hosts::Unknown(Word(*why)),
+        }
+    }
+}
+
+impl From<Hosts> for reading::HostsReading {
+    fn from(hosts: Hosts) -> reading::HostsReading {
+        match hosts {
+            Hosts::Read(hosts) => Ok(from_pairs(hosts)),
+            Hosts::Unknown(why) => Err(why.0),
         }
     }
 }

@@ -245,6 +245,7 @@ fn set_up(server: &RedisServer, master: &RedisServer) {
         "SET unknown:users text",
         "HSET unknown:progress is hash",
         "SET unknown:claims text",
+        "SET unknown:hosts text",
         "SET redisson_lock_token:{outbound:lock} 7",
         "HSET outbound:users dora \"true\"",
     ] {
@@ -291,6 +292,7 @@ tasks:
     wanted: {{hash: "unknown:users"}}
     progress: {{key: "unknown:progress"}}
     claims: {{hash: "unknown:claims"}}
+    hosts: {{hash: "unknown:hosts"}}
     settle: 500ms
     blind_after: 2s
   - {{name: stopped, redis: main, lock: {{key: "stopped:lock"}}, wanted: never}}
