@@ -8,4 +8,5 @@ mod foreign;
 mod hostile;
 mod knowing;
 mod live;
+mod refill;
 mod support;

@@ -4,7 +4,7 @@
 const root = document.documentElement, page = root.dataset;
 const table = document.getElementById("tasks"), form = document.getElementById("filter");
 const connection = document.getElementById("connection"), asOf = document.getElementById("as-of");
-const SILENCE = 3000, HIDDEN = 5000, ANNOUNCE = 5000, REFETCH = 250, REDRAW = 10000;
+const SILENCE = 3000, HIDDEN = 5000, ANNOUNCE = 5000, REFETCH = 250, REDRAW = 10000, REFILL = 5000;
 const calm = matchMedia("(prefers-reduced-motion: reduce)");
 const byCodePoint = text => text.replace(/[\uD800-\uFFFF]/g, unit => {
   const code = unit.charCodeAt(0);
@@ -260,16 +260,16 @@ function refilter() {
     refilling = setTimeout(refill, 300);
   }
 }
-let refilledAt = -Infinity;
+let refilledAt = -Infinity, behind = false;
 async function refill() {
   refilledAt = performance.now();
   try {
     const answer = await fetch(location.href, { cache: "no-store" });
-    if (!answer.ok) return;
+    if (!answer.ok) throw answer;
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const { boot: newBoot, sequence } = page.documentElement.dataset;
     const found = new Map([...page.querySelectorAll("#tasks tr[data-task]")].map(tr => [tr.dataset.task, tr]));
-    if (!sequence) return;
+    if (!sequence) throw page;
     [...rows.keys()].filter(name => !found.has(name)).forEach(drop);
     found.forEach(tr => put(document.adoptNode(tr)));
     const [more, young] = [document.getElementById("more"), page.getElementById("more")];
@@ -279,9 +279,15 @@ async function refill() {
     draw();
     // What happened meanwhile comes again.
     [boot, seq] = [newBoot, +sequence];
+    behind = false;
     disconnect();
     connect();
-  } catch { /* The page is as it was; the connection tells what is wrong. */ }
+  } catch {
+    // The page is as it was, and what it was to be filled with does not come by itself.
+    behind = true;
+    clearTimeout(refilling);
+    refilling = setTimeout(refill, REFILL);
+  }
 }
 function count(counts) {
   total = 0;
@@ -319,7 +325,7 @@ function draw() {
     const { all, rows: young, pulses, gone, counts, redises, marks } = waiting;
     waiting = null;
     if (counts) count(counts);
-    if (all && total > young.size && performance.now() - refilledAt > 5000) refill();
+    if (all && total > young.size && performance.now() - refilledAt > REFILL) refill();
     else {
       if (all) [...rows.keys()].filter(name => !young.has(name)).forEach(drop);
       gone.forEach(drop);
@@ -443,7 +449,7 @@ function tell(before, silent, after) {
 function check() {
   const silence = Math.max(Date.now() - heard.date, performance.now() - heard.time);
   const silent = silence >= SILENCE;
-  root.classList.toggle("stale", silent || !!stopped || gone);
+  root.classList.toggle("stale", silent || !!stopped || gone || behind);
   if (silent) {
     tell("No word from lockwatch", ` for ${duration(silence)}`, ": what is shown may be old." +
       (busy ? " Too many pages are open; it is tried again." : ""));
@@ -451,6 +457,7 @@ function check() {
     if (stream && silence >= 2 * SILENCE && performance.now() - connectedAt > 2 * SILENCE) reconnect();
   } else if (stopped) tell(stopped, "", "");
   else if (gone) tell("This task is not configured any more.", "", "");
+  else if (behind) tell("Not all tasks could be fetched: what is shown may be old. It is tried again.", "", "");
   else if (told !== "") {
     told = "";
     connection.replaceChildren();
