@@ -19,7 +19,10 @@ pub(in crate::discover) fn laid(what: &'static str) -> Laid {
 
 pub(super) fn shedlock(seen: &Seen) -> Option<Guess> {
     (shape(seen)? == Shape::ShedLock).then(|| {
-        lock("ShedLock: held while a run lasts and at least for lockAtLeastFor; a free lock is no fault of a periodic task")
+        lock(
+            "ShedLock: held while a run lasts and at least for lockAtLeastFor, after which it counts as expired; a free lock is no fault of a \
+             periodic task",
+        )
     })
 }
 
