@@ -4,17 +4,21 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use lockwatch_model::reading::Unknown;
+use lockwatch_model::reply::Command;
 use lockwatch_model::time::Mono;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::pace::Pace;
-use crate::config::Endpoint;
+use crate::config::{Endpoint, ms};
 use crate::redis;
 
 /// A server that says for so long that it cannot serve is dialled anew: its name may mean another server by now.
 const PATIENCE_MS: u64 = 30_000;
+/// A connection is not idle for longer: servers may close those that are, after a second at the earliest (`timeout`).
+const IDLE: Duration = Duration::from_secs(1);
 
 /// What comes of a dial.
 pub(super) type Dialled = Result<(redis::Connection, Option<redis::Opened>), redis::Failure>;
@@ -27,7 +31,7 @@ pub(super) struct Link {
 enum State {
     Waiting { until: Mono },
     Dialling(AbortOnDropHandle<Dialled>),
-    Up { connection: Arc<redis::Connection>, useful_at: Mono, is_believed: bool },
+    Up { connection: Arc<redis::Connection>, useful_at: Mono, is_believed: bool, _alive: Option<AbortOnDropHandle<()>> },
 }
 
 impl Link {
@@ -76,9 +80,12 @@ impl Link {
         }
     }
 
-    /// The dial made a connection.
-    pub(super) fn made(&mut self, connection: redis::Connection, now: Mono) {
-        self.state = State::Up { connection: Arc::new(connection), useful_at: now, is_believed: false };
+    /// The dial made a connection, on which something is asked each `interval_ms`.
+    pub(super) fn made(&mut self, connection: redis::Connection, interval_ms: u64, now: Mono) {
+        let connection = Arc::new(connection);
+        let idles = interval_ms > ms(IDLE);
+        let alive = idles.then(|| AbortOnDropHandle::new(tokio::spawn(keep_alive(Arc::clone(&connection)))));
+        self.state = State::Up { connection, useful_at: now, is_believed: false, _alive: alive };
     }
 
     /// A batch was believed.
@@ -108,10 +115,19 @@ impl Link {
     }
 }
 
+/// Until the connection breaks, which whoever asks next will find.
+async fn keep_alive(connection: Arc<redis::Connection>) {
+    let nothing = [Command::new(["ECHO", ""])];
+    loop {
+        tokio::time::sleep(IDLE).await;
+        if connection.exec(&nothing).await.is_err() {
+            return;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use tokio::io::AsyncWriteExt as _;
 
     use super::*;
@@ -140,7 +156,7 @@ mod tests {
         for why in [Unknown::Loading, Unknown::Busy, Unknown::NotMaster] {
             let mut link = Link::new(Mono(0));
             assert!(!link.survives(why, Mono(0)), "there is no connection");
-            link.made(connection().await, Mono(1_000));
+            link.made(connection().await, 1_000, Mono(1_000));
             assert!(link.survives(why, Mono(30_999)), "{why:?}");
             assert!(!link.survives(why, Mono(31_000)), "{why:?}");
             link.succeeded(Mono(20_000));

@@ -218,7 +218,7 @@ impl Node {
                     role = told,
                     "connected"
                 );
-                self.link.made(connection, out.clock.now());
+                self.link.made(connection, self.interval_ms, out.clock.now());
                 out.news(&self.address, NodeNewsKind::Connected { version, role }).await?;
                 let as_before = self.caps.replace(caps) == Some(caps);
                 match (opening, opened) {

@@ -125,7 +125,7 @@ async fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read
     let (out, _told) = out();
     let mut node = node(Standing::Decides, &tasks(0..1));
     let connection = connection(&node, "master").await;
-    node.link.made(connection, Mono(0));
+    node.link.made(connection, 1_000, Mono(0));
     for asked in [0, 2_000, 4_000] {
         assert!(!asked_in_vain(&mut node, asked).await, "{asked}");
     }
@@ -133,7 +133,7 @@ async fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read
     fly(&mut node, flying(What::Pulse, &tasks(0..1)));
     assert!(node.land(Ok(landing(Ok(Vec::new()))), &out).await.is_ok());
     let connection = self::connection(&node, "master").await;
-    node.link.made(connection, Mono(0));
+    node.link.made(connection, 1_000, Mono(0));
     for asked in [100_000, 200_000, 300_000] {
         assert!(!asked_in_vain(&mut node, asked).await, "{asked}");
     }
@@ -194,7 +194,7 @@ async fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
     let (out, _told) = out();
     let mut node = node(Standing::Decides, &tasks(0..2));
     let connection = connection(&node, "master").await;
-    node.link.made(connection, Mono(0));
+    node.link.made(connection, 1_000, Mono(0));
     for (task, of) in [(0, "two:6379"), (0, "two:6379"), (1, "two:6379"), (0, "three:6379")] {
         assert!(node.read_beside(vec![(TaskIndex(task), Scope::ALL)], &of.into(), Mono(0), &out).await.is_ok());
     }

@@ -371,6 +371,25 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
     timeout(SOON, bench.sampler).await.expect("the sampler ends with its assignments").unwrap();
 }
 
+/// Redis looks for idle clients each second or so, so that this takes some.
+#[tokio::test]
+async fn a_server_that_closes_idle_connections_closes_none_however_long_the_interval_is() {
+    let _rule = rule("3 connection");
+    let test = "a_server_that_closes_idle_connections_closes_none";
+    let Some(server) = RedisServer::start(test) else { return };
+    assert_eq!(server.cli(&["CONFIG", "SET", "timeout", "2"]), "OK");
+    let config = RedisConfig { interval: Duration::from_secs(5), ..config(server.port) };
+    let mut bench = Bench::start(config, 1);
+    let inputs = bench.all_within(Duration::from_secs(12)).await;
+    let is_read = |input: &&Input| matches!(input, Input::Sample(Sample { outcome: Outcome::Read { .. }, .. }));
+    let is_news =
+        |input: &&Input| matches!(input, Input::Node(news) if matches!(news.kind, NodeNewsKind::Connected { .. }));
+    assert!(inputs.iter().filter(is_read).count() >= 3, "{inputs:?}");
+    assert_eq!(inputs.iter().filter(is_news).count(), 1, "{inputs:?}");
+    let failed = |input: &&Input| matches!(input, Input::Sample(Sample { outcome: Outcome::Failed { .. }, .. }));
+    assert_eq!(inputs.iter().find(failed), None);
+}
+
 #[tokio::test]
 async fn a_reply_that_is_too_large_blinds_only_its_own_task() {
     let Some(server) = RedisServer::start("a_reply_that_is_too_large_blinds_only_its_own_task") else { return };
