@@ -50,14 +50,19 @@ pub fn wanted(switches: &[(User, Switch)]) -> Wanted {
     }
 }
 
-/// A reading of switches, of which some may be missing: then only "on" is an answer.
-fn read(mut switches: Vec<(User, Switch)>, whole: bool) -> SwitchesReading {
+/// A reading of switches, of which some may be missing, and why: then only "on" is an answer.
+fn read(mut switches: Vec<(User, Switch)>, missing: Option<Unknown>) -> SwitchesReading {
     switches.sort_unstable_by(|a, b| a.0.cmp(&b.0));
     switches.dedup_by(|a, b| a.0 == b.0);
-    if !whole && wanted(&switches) != Wanted::Yes {
-        return SwitchesReading::Unknown(Unknown::TooLarge);
+    match missing {
+        Some(why) if wanted(&switches) != Wanted::Yes => SwitchesReading::Unknown(why),
+        _ => SwitchesReading::Read {
+            key_exists: !switches.is_empty(),
+            switches,
+            counted: None,
+            whole: missing.is_none(),
+        },
     }
-    SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None, whole }
 }
 
 fn hash(codec: Codec, reply: &Reply) -> SwitchesReading {
@@ -70,7 +75,7 @@ fn hash(codec: Codec, reply: &Reply) -> SwitchesReading {
         _ => None,
     });
     match switches.collect() {
-        Some(switches) => read(switches, whole),
+        Some(switches) => read(switches, (!whole).then_some(Unknown::TooLarge)),
         None => SwitchesReading::Unknown(Unknown::Protocol),
     }
 }
@@ -81,7 +86,7 @@ fn set(reply: &Reply) -> SwitchesReading {
         Err(why) => return SwitchesReading::Unknown(why),
     };
     match items.iter().map(|member| Some((member.as_bytes()?.to_vec(), Switch::On))).collect() {
-        Some(switches) => read(switches, whole),
+        Some(switches) => read(switches, (!whole).then_some(Unknown::TooLarge)),
         None => SwitchesReading::Unknown(Unknown::Protocol),
     }
 }
@@ -116,20 +121,23 @@ fn count(codec: Codec, value: &[u8]) -> Option<u64> {
 
 fn named_keys(codec: Codec, keys: &[Vec<u8>], replies: &mut Replies<'_>) -> SwitchesReading {
     let mut switches = Vec::with_capacity(keys.len());
-    let mut unanswered = None;
+    let (mut refused, mut unanswered) = (None, None);
     for key in keys {
         match text(replies) {
             Ok(Some(value)) => switches.push((key.clone(), codec::switch(codec, value))),
             Ok(None) => {}
-            // One key that cannot be read is one user who is unknown; the others count.
-            Err(why @ (Unknown::WrongType | Unknown::NoPermission)) => {
+            // Of a key that may not be read nobody knows whether it is there: a state made up for it would come and go with
+            // the rights, and look as if a user had written.
+            Err(why @ Unknown::NoPermission) => refused = Some(why),
+            // One key that holds no switch is one user who is unknown; the others count.
+            Err(why @ Unknown::WrongType) => {
                 switches.push((key.clone(), Switch::Undecodable { value: why.name().as_bytes().to_vec(), fits: None }));
             }
             // All keys lie in one slot: this is no answer about any of them, and nobody has written anything.
             Err(why) => unanswered = unanswered.or(Some(why)),
         }
     }
-    unanswered.map_or_else(|| read(switches, true), SwitchesReading::Unknown)
+    unanswered.map_or_else(|| read(switches, refused), SwitchesReading::Unknown)
 }
 
 /// The value of a string, `None` when there is no such key.

@@ -319,12 +319,30 @@ fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {
             assert_eq!(switches(keys(), &replies.concat()), SwitchesReading::Unknown(why));
         }
     }
-    // What may not be read, or holds something else, is one user's.
-    let denied = [error("NOPERM"), error("NOPERM")];
+    // What holds something else is one user's.
+    let other = [Reply::Int(1), error("WRONGTYPE")];
     assert_eq!(
-        states(&switches(keys(), &[on, denied].concat())),
+        states(&switches(keys(), &[on, other].concat())),
         [("k1".to_owned(), Some(true)), ("k2".to_owned(), None)]
     );
+}
+
+/// A right that is taken or given is nothing that a user wrote, and what may not be read is no sign that a flush left something.
+#[test]
+fn a_named_key_that_may_not_be_read_leaves_only_on_as_an_answer() {
+    let keys = || WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
+    let denied = [error("NOPERM"), error("NOPERM")];
+    let on_and_more = SwitchesReading::Read {
+        switches: vec![(b"k1".to_vec(), Switch::On)],
+        key_exists: true,
+        counted: None,
+        whole: false,
+    };
+    assert_eq!(switches(keys(), &[[Reply::Int(1), text("1")], denied.clone()].concat()), on_and_more);
+    for other in [[Reply::Int(1), text("0")], [Reply::Int(0), text("")], denied.clone()] {
+        let reading = switches(keys(), &[other, denied.clone()].concat());
+        assert_eq!(reading, SwitchesReading::Unknown(Unknown::NoPermission));
+    }
 }
 
 /// What the progress says when its parts of the rounds are these.
