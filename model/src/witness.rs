@@ -40,6 +40,22 @@ struct Server {
     shown: Shown,
     expired: Option<RanOut>,
     earlier: Earlier,
+    lag: Option<Lag>,
+}
+
+/// How far a replica was behind when it was last asked.
+#[derive(Clone, Copy, Debug)]
+struct Lag {
+    /// With which hold: since when the server that decides has shown that.
+    of: Mono,
+    ms: u64,
+}
+
+/// The hold that the server that decides shows.
+#[derive(Clone, Copy, Debug)]
+struct Newest<'a> {
+    hold: &'a Hold,
+    deadline: ServerTime,
 }
 
 /// A hold that ran out on one server, as was seen there.
@@ -156,6 +172,22 @@ impl Witnesses {
             }
             Err(position) => self.servers.insert(position, new),
         }
+        self.compare(word);
+    }
+
+    /// Notes how far the replicas are behind. What one showed before the newest renewal says nothing about that, so until it is asked
+    /// again, what was known before holds: else each renewal would hide a replica that is behind.
+    fn compare(&mut self, word: Word<'_>) {
+        for position in 0..self.servers.len() {
+            let newest = self.newest();
+            let lag = self.servers.get(position).and_then(|server| newest.and_then(|newest| server.lag_behind(newest)));
+            let Some(server) = self.servers.get_mut(position) else { continue };
+            if lag.is_some() {
+                server.lag = lag;
+            } else if word.seen.sent.since_ms(server.seen.sent) >= word.steady_replica_ms {
+                server.lag = None;
+            }
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -195,20 +227,19 @@ impl Witnesses {
 
     /// What the servers that do not decide show, for outputs.
     pub(crate) fn view(&self) -> Vec<WitnessView> {
-        let newest = self.newest_deadline();
+        let newest = self.newest().map(|newest| newest.hold.since);
         let others = self.servers.iter().filter(|server| server.standing == Standing::Witness);
         let view = |server: &Server| WitnessView {
             node: server.origin.node.clone(),
             role: server.role,
             at: server.seen.sent,
             holders: server.hold().map(|hold| hold.held.holders.clone()),
-            behind_ms: newest.as_ref().and_then(|newest| server.behind_ms(newest)),
+            behind_ms: server.lag.filter(|lag| Some(lag.of) == newest).map(|lag| lag.ms),
         };
         others.map(view).collect()
     }
 
-    /// What the server that decides shows: when, who, until when.
-    fn newest_deadline(&self) -> Option<(Mono, &[Holder], ServerTime)> {
+    fn newest(&self) -> Option<Newest<'_>> {
         let lead = self
             .servers
             .iter()
@@ -216,7 +247,7 @@ impl Witnesses {
             .max_by_key(|lead| lead.seen.sent)?;
         let hold = lead.hold()?;
         match hold.held.deadline {
-            Deadline::At(deadline) => Some((hold.moved.unwrap_or(hold.since), &hold.held.holders, deadline)),
+            Deadline::At(deadline) => Some(Newest { hold, deadline }),
             Deadline::Never | Deadline::Torn => None,
         }
     }
@@ -239,6 +270,7 @@ impl Server {
             shown,
             expired,
             earlier,
+            lag: before.filter(|_| word.role == Role::Replica).and_then(|before| before.lag),
         }
     }
 
@@ -288,18 +320,20 @@ impl Server {
         Some(left_ms.saturating_sub(at.since_ms(self.seen.sent)))
     }
 
-    /// Of a replica: how far its deadline is behind the newest one; 0 as long as it was asked before that was set.
-    fn behind_ms(&self, (set, holders, deadline): &(Mono, &[Holder], ServerTime)) -> Option<u64> {
-        if self.role != Role::Replica || self.seen.sent <= *set {
+    /// Of a replica that was asked after the newest deadline had been set: how far its own is behind that.
+    fn lag_behind(&self, Newest { hold, deadline }: Newest<'_>) -> Option<Lag> {
+        if self.role != Role::Replica || self.seen.sent <= hold.moved.unwrap_or(hold.since) {
             return None;
         }
-        let hold = self.hold().filter(|hold| clients_meet(holders, &hold.held.holders));
-        match hold.map(|hold| hold.held.deadline) {
-            Some(Deadline::At(own)) => Some(u64::try_from(deadline.since_ms(own)).unwrap_or(0)),
-            Some(Deadline::Never | Deadline::Torn) => None,
+        let behind = match self.hold().filter(|own| clients_meet(&hold.held.holders, &own.held.holders)) {
+            Some(own) => match own.held.deadline {
+                Deadline::At(own) => deadline.since_ms(own),
+                Deadline::Never | Deadline::Torn => return None,
+            },
             // It does not have this hold at all.
-            None => Some(u64::try_from(deadline.since_ms(self.seen.last)).unwrap_or(0)),
-        }
+            None => deadline.since_ms(self.seen.last),
+        };
+        Some(Lag { of: hold.since, ms: u64::try_from(behind).unwrap_or(0) })
     }
 }
 
@@ -518,6 +552,7 @@ mod tests {
             shown: Shown::Nothing,
             expired: None,
             earlier: Earlier::default(),
+            lag: None,
         }
     }
 
