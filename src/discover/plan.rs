@@ -56,6 +56,10 @@ impl Plan {
         let mut plan = Plan::default();
         for (laid, sorted) in findings.locks.sorted() {
             match sorted {
+                Sorted::Single(key) if key.is_empty() => {
+                    plan.unreadable
+                        .push(("the empty key, which lockwatch does not take".to_owned(), Sorted::Single(key)));
+                }
                 Sorted::Single(key) if key.len() > KEY_BYTES_MAX => {
                     let why = format!("a key of {} bytes is longer than lockwatch takes", key.len());
                     plan.unreadable.push((why, Sorted::Single(key)));
@@ -221,6 +225,8 @@ fn doubt(key: Vec<u8>, laid: Laid, why: &str) -> Doubt {
 
 #[cfg(test)]
 mod tests {
+    use lockwatch_model::reply::Reply;
+
     use super::super::library::{Content, Seen};
     use super::*;
 
@@ -252,8 +258,14 @@ mod tests {
 
     #[test]
     fn a_key_that_no_configuration_takes_is_only_named() {
-        let plan = Plan::new(&locks([format!("{}:lock", "k".repeat(KEY_BYTES_MAX))].into_iter()));
-        assert!(plan.tasks.is_empty() && plan.unreadable.len() == 1, "{plan:?}");
+        let mut findings = locks([format!("{}:lock", "k".repeat(KEY_BYTES_MAX))].into_iter());
+        let text = |text: &str| Reply::Bytes(text.into());
+        let holder = "0b1f6c0e-6d6c-41ef-9f0a-5d3c1f2e4a5b:7";
+        let scanned = Some(Reply::Array(vec![text("0"), Reply::Array(vec![text(holder), text("1")])]));
+        let content = Content::Hash { length: 1, names: vec![holder.into()], scanned };
+        findings.take(Seen { key: Vec::new(), ttl_ms: Some(1_000), content });
+        let plan = Plan::new(&findings);
+        assert!(plan.tasks.is_empty() && plan.unreadable.len() == 2, "{plan:?}");
     }
 
     #[test]

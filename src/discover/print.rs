@@ -1,6 +1,7 @@
 //! The configuration as it is printed. Pure: the same findings give the same text. Nothing in it is raw: keys are quoted or in
 //! hex, everything else that comes from Redis is escaped, and no value or token is shown.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use lockwatch_model::spec::SchemeKind;
@@ -164,8 +165,8 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
     comment(text, "  ", "Perhaps locks. To watch one, take the number sign and the blank away from its two lines.");
     for doubt in report.doubts.iter().take(LISTED_MAX) {
         comment(text, "  ", &format!("{}: {}.", doubt.what, doubt.why));
-        if doubt.key.len() > KEY_BYTES_MAX {
-            comment(text, "  ", &escape(&doubt.key));
+        if doubt.key.is_empty() || doubt.key.len() > KEY_BYTES_MAX {
+            comment(text, "  ", &shown(&doubt.key));
             continue;
         }
         for line in task_lines(names, &doubt.key, doubt.scheme, "") {
@@ -173,6 +174,11 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
         }
     }
     more(text, "  ", report.doubts.len());
+}
+
+/// A key in a comment, where an empty one could not be seen.
+fn shown(key: &[u8]) -> Cow<'_, str> {
+    if key.is_empty() { Cow::Borrowed("\"\"") } else { escape(key) }
 }
 
 fn listed(text: &mut String, title: &str, all: &[(String, Sorted)]) {
@@ -188,7 +194,7 @@ fn listed(text: &mut String, title: &str, all: &[(String, Sorted)]) {
             before = what;
         }
         match sorted {
-            Sorted::Single(key) => comment(text, "", &format!("  {}", escape(key))),
+            Sorted::Single(key) => comment(text, "", &format!("  {}", shown(key))),
             Sorted::Pattern { pattern, count } => comment(text, "", &format!("  {count} like {}", escape(pattern))),
         }
     }

@@ -429,7 +429,7 @@ fn hostile_keys_are_printed_harmlessly_and_read_back() {
         long.as_bytes(),
     ];
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("\\x{byte:02x}")).collect::<String>();
-    let mut script = String::new();
+    let mut script = format!("HSET \"\" \"{ID}:7\" 1\n");
     for (at, key) in keys.iter().chain([&too_long.as_bytes()]).enumerate() {
         script += &format!("SET \"{}\" 0b1f6c0e6d6c4d0e9f0a5d3c1f2e4{at:03} PX 600000\n", hex(key));
         script += &format!("HSET \"{}\" \"{ID}:7\" 1\n", hex(&[key, b"2\n:lock".as_slice()].concat()));
@@ -444,6 +444,7 @@ fn hostile_keys_are_printed_harmlessly_and_read_back() {
         assert!(got.contains(key), "{}\n{text}", String::from_utf8_lossy(key));
     }
     assert!(!got.contains(too_long.as_bytes()) && text.contains("longer than lockwatch takes"), "{text}");
+    assert!(text.contains("# the empty key, which lockwatch does not take:\n#   \"\"\n"), "{text}");
     let names: BTreeSet<&str> = config.tasks.iter().map(|task| &*task.name).collect();
     assert_eq!(names.len(), config.tasks.len());
     assert!(config.tasks.iter().all(|task| task.name.len() <= 70), "{names:?}");
