@@ -213,7 +213,7 @@ pub(super) struct AclArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct WebArguments {
-    /// Where to serve metrics and pages; `:10379` means all addresses of this machine
+    /// Where to serve metrics and pages; `:10379` means all IPv4 addresses of this machine, `[::]:10379` those of IPv6 as well
     #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = DEFAULT_LISTEN, value_parser = listen_address)]
     pub(super) listen: SocketAddr,
     /// A site that may show a task's page in a frame, https://wms.example.com; may be repeated
@@ -296,7 +296,7 @@ impl From<Scheme> for SchemeKind {
     }
 }
 
-/// `address:port`, `localhost:port`, or `:port` for all (IPv4) addresses.
+/// `address:port`, `localhost:port`, or `:port` for all IPv4 addresses.
 fn listen_address(text: &str) -> Result<SocketAddr, String> {
     let full = match text.split_once(':') {
         Some(("", port)) => format!("0.0.0.0:{port}"),
