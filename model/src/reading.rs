@@ -139,7 +139,10 @@ impl Unknown {
                 "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` sets how long to wait."
             }
             Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
-            Unknown::Auth => "Set `username` and `password_file` (or `password_env`) to a user that Redis knows.",
+            Unknown::Auth => {
+                "Set `username` and `password_file` (or `password_env`) to a user that this server knows; each server needs the line of \
+                 `lockwatch acl`, for users are not replicated."
+            }
             Unknown::NoPermission => "Give the user the ACL line that `lockwatch acl` prints for this configuration.",
             Unknown::Loading => "Redis is loading its data; wait for it.",
             Unknown::Busy => "A script blocks Redis: `SCRIPT KILL` stops one that has not written.",
