@@ -149,7 +149,8 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
             // The client went away before it was its turn.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot take connections");
+                let remedy = "With too many open files: let the agent open 1024 (`ulimit -n`, `LimitNOFILE`).";
+                tracing::warn!(%error, remedy, "cannot take connections");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
         }
