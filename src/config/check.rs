@@ -329,11 +329,13 @@ impl Document {
     }
 }
 
-/// Of the job that scrapes lockwatch, if it can be recognised, else of all jobs.
+/// Of the job that scrapes lockwatch; if none can be recognised (it may be in another file), of all jobs, and that is said.
 fn scrape_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
-    match prometheus.delay(lockwatch_job(prometheus), "scrape_interval")? {
-        Some(delay) => Ok(Some(delay)),
-        None => prometheus.delay(prometheus.value.get("global"), "scrape_interval"),
+    let of_all = prometheus.delay(prometheus.value.get("global"), "scrape_interval")?;
+    match lockwatch_job(prometheus) {
+        Some(job) => Ok(prometheus.delay(Some(job), "scrape_interval")?.or(of_all)),
+        None => Ok(of_all
+            .map(|Delay { ms, origin }| Delay { ms, origin: format!("{origin}, which names no job of lockwatch") })),
     }
 }
 
@@ -394,6 +396,10 @@ mod tests {
         let by_name = "global: {scrape_interval: 30s}\nscrape_configs: [{job_name: Lockwatch}]\n";
         assert_eq!(ms_of(scrape_interval(&document(by_name))), Some(30_000));
         assert_eq!(ms_of(scrape_interval(&document("global: {}\n"))), None);
+        let elsewhere =
+            "global: {scrape_interval: 30s}\nscrape_config_files: [more.yml]\nscrape_configs: [{job_name: node}]\n";
+        let of_others = scrape_interval(&document(elsewhere)).unwrap().unwrap();
+        assert_eq!(of_others.to_string(), "30s (x.yml, which names no job of lockwatch)");
         for nothing in ["", "0", "'0'", "0s"] {
             let prometheus = format!(
                 "global: {{scrape_interval: 30s, evaluation_interval: {nothing}}}\n\
