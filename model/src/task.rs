@@ -15,8 +15,8 @@ use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Lock};
 use crate::lost::{Expired, Parts};
 use crate::reading::{
-    Beside, ClaimsReading, Deadline, Held, LockReading, PauseReading, ProgressReading, Switch, SwitchesReading,
-    TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
 };
 use crate::renewal::Seen;
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
@@ -500,17 +500,8 @@ impl Task {
             self.observe_pause(pause, seen);
             self.tell_pause(pause, log);
         }
-        match &beside.hosts {
-            Some(Ok(hosts)) => {
-                self.hosts.clone_from(hosts);
-                self.hosts_unknown = None;
-            }
-            Some(Err(why)) => {
-                if self.hosts_unknown.replace(*why).is_none() {
-                    log.push(EventKind::HostsUnreadable { why: *why });
-                }
-            }
-            None => {}
+        if let Some(hosts) = &beside.hosts {
+            self.observe_hosts(hosts, log);
         }
     }
 
@@ -522,6 +513,16 @@ impl Task {
             }
             PauseReading::None => self.pause = Pause { known: true, until: None },
             PauseReading::Undecodable | PauseReading::Unknown(_) => self.pause.unread(),
+        }
+    }
+
+    fn observe_hosts(&mut self, hosts: &HostsReading, log: &mut Log<'_>) {
+        let before = self.hosts_unknown;
+        self.hosts_unknown = hosts.as_ref().err().copied();
+        match (hosts, before) {
+            (Ok(hosts), _) => self.hosts.clone_from(hosts),
+            (Err(why), None) => log.push(EventKind::HostsUnreadable { why: *why }),
+            (Err(_), Some(_)) => {}
         }
     }
 

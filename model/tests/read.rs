@@ -214,7 +214,7 @@ fn waiters_and_hosts_of_a_read_lock_are_told() {
     let Round::Again(again) = read.decode(&replies) else { panic!("no second round") };
     let Round::Done(reading) = again.decode(&[main, vec![Reply::Int(1)]].concat()) else { panic!("a third round") };
     assert_eq!(reading.extras.waiters, Some(2));
-    assert_eq!(reading.beside.hosts, Some(vec![(b"a".to_vec(), b"wms-1".to_vec())]));
+    assert_eq!(reading.beside.hosts, Some(Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
 }
 
 #[test]
