@@ -6,15 +6,15 @@ use serde_json::json;
 
 use crate::support::{LIVE, PATIENCE, open_live, row};
 
-/// Frames come from the test, and pages only while it lets them.
+/// Frames come from the test, and pages only while it lets them. What it adds to the window must not have the name of a function of the page.
 const BETWEEN: &str = "const real = window.fetch; \
     window.refused = false; \
     window.fetch = (url, options) => { \
         if (!String(url).includes('live')) return window.refused ? Promise.reject(new TypeError('refused')) : real(url, options); \
         const stream = new ReadableStream({ start(controller) { \
-            window.tell = (event, id, data) => controller.enqueue(new TextEncoder().encode( \
+            window.deliver = (event, id, data) => controller.enqueue(new TextEncoder().encode( \
                 `event: ${event}\\nid: ${id}\\ndata: ${JSON.stringify(data)}\\n\\n`)); \
-            setInterval(() => window.tell('beat', '', {at: Date.now(), stopped: null}), 500); \
+            setInterval(() => window.deliver('beat', '', {at: Date.now(), stopped: null}), 500); \
         } }); \
         return Promise.resolve(new Response(stream)); \
     };";
@@ -34,7 +34,7 @@ async fn rows_that_could_not_be_fetched_are_not_shown_as_if_they_were_new() {
          const young = ({row}).cloneNode(true); \
          young.dataset.verdict = 'down'; \
          const {{ boot }} = document.documentElement.dataset; \
-         window.tell('all', `${{boot}}-1000000`, \
+         window.deliver('all', `${{boot}}-1000000`, \
              {{seq: 1000000, at: Date.now(), rows: [[{name}, young.outerHTML]], counts: {{down: 1, running: 2000}}}});",
         row = row(name),
         name = json!(name),
