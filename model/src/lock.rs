@@ -134,6 +134,8 @@ pub(crate) struct Ended {
     pub(crate) reason: End,
     /// How long it was held; `None` when its start or its end was not seen.
     pub(crate) held_ms: Option<u64>,
+    /// Where the replication stood, in the history of this hold, when an earlier one of its successor was surely over, if any.
+    pub(crate) successor_over: Option<u64>,
 }
 
 /// What may have happened between two readings.
@@ -249,6 +251,10 @@ impl Lock {
                 hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms(), renewed_ms)
             }),
         };
+        let successor_over = match reading {
+            LockReading::Held(held) => self.earlier.of(&held.holders),
+            LockReading::Free | LockReading::Unknown(_) => None,
+        };
         if context.delta.new_history() && !matches!(reading, LockReading::Unknown(_)) {
             self.earlier.new_history();
         }
@@ -261,7 +267,8 @@ impl Lock {
             LockReading::Held(held) => self.observe_held(held, context, unseen),
         };
         news.across_blind = unseen.across_blind;
-        if let Some(ended) = &news.ended {
+        if let Some(ended) = &mut news.ended {
+            ended.successor_over = successor_over;
             let given_back = matches!(ended.reason, End::EndedEarly | End::Replaced);
             let brief = given_back && ended.hold.held_ms() < BRIEF_MS;
             self.earlier.over(&ended.hold.held.holders, context.offset, brief);
@@ -461,7 +468,7 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
     };
     let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;
     let held_ms = known.then(|| end.since_ms(hold.began));
-    Ended { held_ms, reason, hold }
+    Ended { held_ms, reason, hold, successor_over: None }
 }
 
 /// The holders' instances, for comparison with claims.

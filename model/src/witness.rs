@@ -83,6 +83,8 @@ struct Hold {
     steady: bool,
     /// When this server surely did not show it yet; `None` when it did from the first look on.
     not_before: Option<Mono>,
+    /// That was as a replica: it may have come from the master, long after it had begun there.
+    perhaps_late: bool,
     /// Where this server's replication stood when it surely had not begun.
     offset_before: Option<u64>,
     /// And when the one was surely over that its holder had here before, if any.
@@ -374,6 +376,7 @@ impl Hold {
             began: exact.unwrap_or(at),
             steady: before.is_some_and(|before| word.comes_soon_after(before)),
             not_before: before.map(|before| before.seen.sent),
+            perhaps_late: exact.is_none() && before.is_some_and(|before| !before.rules()),
             offset_before: before
                 .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
                 .and_then(|before| before.origin.offset),
@@ -448,13 +451,20 @@ fn rivalry(a: &Server, b: &Server, limits: Limits, at: Mono) -> Option<Rivalry> 
         older: parties(older, old),
         newer: parties(newer, new),
         left_ms: older.left_ms(old, at),
-        proven: known(a, x) && known(b, y) && newer_lives(old, new) && older_lives(older, old, newer, new, limits),
+        proven: known(a, x)
+            && known(b, y)
+            && newer_lives(older, old, newer, new)
+            && older_lives(older, old, newer, new, limits),
     })
 }
 
 /// Whether the newer hold is no leftover: it was taken, or renewed, while the older one was there.
-fn newer_lives(old: &Hold, new: &Hold) -> bool {
-    new.not_before.is_some_and(|before| before >= old.since) || new.lived_after(old.since)
+fn newer_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold) -> bool {
+    // What came late may have been over on the master, which is told only beyond what both share.
+    let over = older.earlier.of(&new.held.holders).filter(|_| new.perhaps_late);
+    let leftover = over.is_some_and(|over| fork(&older.origin, &newer.origin).is_none_or(|shared| over > shared));
+    let taken = !leftover && new.not_before.is_some_and(|before| before >= old.since);
+    taken || new.lived_after(old.since)
 }
 
 /// Whether the older hold cannot have been released on the other server.
@@ -565,6 +575,7 @@ mod tests {
             began: Mono(since),
             steady: false,
             not_before: None,
+            perhaps_late: false,
             offset_before: None,
             earlier_over: None,
             earlier_brief: false,

@@ -142,7 +142,10 @@ impl Task {
         // Where holds are short, one may have been given back just before everything was lost, or been taken anew at the new master
         // and given back there, without anybody having seen that.
         let may_be_over = (turn.delta.emptied || hold.earlier_brief) && !hold.lasted(self.spec.settle_ms);
-        let surely_lost = !may_be_over && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
+        // And what the new master shows may be a leftover of the one before, which had been given back there.
+        let leftover = turn.delta.shared.zip(ended.successor_over).is_some_and(|(shared, over)| over > shared);
+        let surely_lost =
+            !may_be_over && !leftover && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {
                 holders: hold.held.holders.clone(),
