@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use lockwatch_model::event::{End, Event, EventKind};
-use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Topology, Vouch};
+use lockwatch_model::input::{
+    Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology, Vouch,
+};
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, Switch, SwitchesReading,
     TaskReading, Unknown,
@@ -14,6 +16,7 @@ use lockwatch_model::spec::{
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_model::verdict::Verdict;
 
 mod truth;
 
@@ -531,4 +534,123 @@ fn what_was_counted_of_a_redis_survives_other_addresses() {
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(5_500), Input::Config(Arc::new(spec)));
     assert_eq!(counted(&mut state, 5_500), (1, 1));
+}
+
+/// Clock and lock are read at the beginning of a batch, role and clock again at its end, perhaps long after.
+#[test]
+fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
+    let _rule = rule("2 instants");
+    let mut state = State::new();
+    let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+    let task = TaskSpec {
+        paused_until: Some(b"pause".to_vec()),
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+    };
+    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    says(&mut state, 9_000, "a:6379", free(9_000, "a"));
+    let origin = ServerTime(1_790_000_000_000);
+    let holders = vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
+    let deadline = Deadline::At(origin.plus_ms(40_000));
+    let lock = LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
+    let beside = Beside { pause: Some(PauseReading::Until(origin.plus_ms(20_000))), ..Beside::default() };
+    let reading = TaskReading { lock, extras: Extras::default(), beside };
+    let vouch = Vouch::master(origin.plus_ms(10_000), origin.plus_ms(12_000));
+    let sample = Sample {
+        epoch: 1,
+        redis: RedisIndex(0),
+        node: Some(Arc::from("a:6379")),
+        standing: Standing::Decides,
+        sent: Mono(10_000),
+        took_ms: 2_010,
+        outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+    };
+    state.step(Mono(12_010), Input::Sample(sample));
+    let snapshot = state.snapshot(Mono(12_010));
+    let hold = snapshot.tasks.first().unwrap().hold.as_ref().unwrap();
+    assert_eq!(hold.ttl_ms, Some(30_000), "what was left when it was asked for");
+    assert_eq!(hold.acquired, Some(origin.plus_ms(12_000)), "no later than that");
+    let node = snapshot.redises.first().unwrap().nodes.first().unwrap();
+    assert_eq!(node.last_success, Some(origin.plus_ms(12_000)));
+    let paused = [17_999, 18_000].map(|at| {
+        state.step(Mono(at), Input::Tick);
+        state.snapshot(Mono(at)).tasks.first().unwrap().paused
+    });
+    assert_eq!(paused, [Some(true), Some(false)], "no page waits for longer than it was told to");
+}
+
+/// Numbers of tasks and servers mean others under another configuration.
+#[test]
+fn what_was_asked_under_an_earlier_configuration_is_no_news() {
+    let _rule = rule("1 evidence");
+    let mut state = state(RedisKind::Standalone);
+    reloaded(&mut state, 2, 500, None, None);
+    let told = tells(&mut state, 1_000, ("a:6379", "a"), Standing::Decides, 1_000, "A", (1, Beside::default()));
+    let (redis, nodes): (_, Vec<Arc<str>>) = (RedisIndex(0), vec![Arc::from("b:6379")]);
+    let masters = Ok(nodes.clone());
+    let topology =
+        Topology { epoch: 1, redis, masters, nodes: nodes.clone(), sentinels: Vec::new(), uncovered_slots: 0 };
+    let moved = state.step(Mono(1_100), Input::Topology(topology));
+    let kind = NodeNewsKind::Failed { why: Unknown::Connect };
+    let failed = state.step(Mono(1_200), Input::Node(NodeNews { epoch: 1, redis, node: nodes[0].clone(), kind }));
+    assert_eq!((told.len(), moved.len(), failed.len()), (0, 0, 0));
+    let snapshot = state.snapshot(Mono(1_300));
+    assert_eq!(snapshot.tasks.first().unwrap().held, None);
+    assert!(!snapshot.redises.first().unwrap().nodes.iter().any(|node| *node.address == *nodes[0]));
+}
+
+#[test]
+fn a_redis_says_nothing_of_the_tasks_of_another() {
+    let _rule = rule("1 evidence");
+    let mut state = State::new();
+    let redises = ["other", "main"].map(|name| RedisSpec::new(name, RedisKind::Standalone, &["a:6379"])).to_vec();
+    let task = TaskSpec::new("outbound", RedisIndex(1), LockSpec::new(b"lock", SchemeKind::Redisson));
+    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    assert_eq!(state.snapshot(Mono(1_000)).tasks.first().unwrap().held, None);
+}
+
+/// No answer and no failure comes any more: the sampler stands still, and that must page.
+#[test]
+fn without_any_news_blindness_grows_and_is_told() {
+    let _rule = rule("16 freshness");
+    let mut state = state(RedisKind::Standalone);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    let blind = [10_000, 30_000, 62_000].map(|at| {
+        state.step(Mono(at), Input::Tick);
+        let snapshot = state.snapshot(Mono(at));
+        let view = snapshot.tasks.first().unwrap();
+        (view.durations.blind_ms, view.verdict == Verdict::Unknown)
+    });
+    assert_eq!(blind, [(9_000, false), (29_000, false), (61_000, true)]);
+}
+
+/// While nothing came, somebody may have held the lock, and worked.
+#[test]
+fn work_that_went_on_while_there_was_no_news_is_no_sign_of_life() {
+    let mut state = State::new();
+    reloaded(&mut state, 1, 0, Some("claims"), None);
+    shows(&mut state, 1_000, "a:6379", 1_000, "A");
+    let mut lost = |at: u64, claim: &str| {
+        let claims = ClaimsReading::Read(vec![(b"A".to_vec(), claim.as_bytes().to_vec())]);
+        let beside = Beside { claims: Some(claims), ..Beside::default() };
+        let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside };
+        state.step(Mono(at - 1), Input::Tick);
+        let outcome = Outcome::Read { vouch: vouch("a", at), readings: vec![(TaskIndex(0), reading)] };
+        count(&says(&mut state, at, "a:6379", outcome), |kind| matches!(kind, EventKind::LockLost { .. }))
+    };
+    let told = [(32_000, "1"), (52_000, "2"), (53_000, "3")].map(|(at, claim)| lost(at, claim));
+    assert_eq!(told, [0, 0, 1]);
+}
+
+#[test]
+fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
+    let _rule = rule("2 instants");
+    let mut state = state(RedisKind::Replicated);
+    told_of_two(&mut state);
+    for (at, sent, holder) in [(2_000, 2_000, "B"), (2_500, 1_000, "A")] {
+        answers(&mut state, at, ("b:6379", "b"), Standing::Witness, sent, holder);
+    }
+    let snapshot = state.snapshot(Mono(2_500));
+    let holders = snapshot.tasks.first().unwrap().witnesses.first().unwrap().holders.clone().unwrap();
+    assert_eq!(holders.first().unwrap().client, b"B");
 }
