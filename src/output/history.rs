@@ -291,6 +291,15 @@ mod tests {
         assert_eq!((kept.number, kept.at, kept.kind, kept.level), (1, AgentWall(4_900), "acquired", Level::INFO));
     }
 
+    /// Whoever asks for what comes after the last page must miss nothing between.
+    #[test]
+    fn a_page_of_events_goes_as_far_as_its_last_one() {
+        let mut tasks = Tasks::new();
+        (0..5).for_each(|_| tasks.happens("a", 8));
+        let upto = |after| tasks.history.excerpt(&BTreeSet::new(), Some(after), 2, |_| true).upto;
+        assert_eq!([0, 2, 3, 4, 5].map(upto), [2, 4, 5, 5, 5]);
+    }
+
     #[test]
     fn a_restless_task_pushes_out_nobody_but_itself() {
         let mut tasks = Tasks::new();

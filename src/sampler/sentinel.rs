@@ -139,6 +139,38 @@ pub(super) async fn listen(endpoint: Endpoint, urge: Urge) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::{HostPort, Login, RedisConfig, Servers};
+    use tokio::io::AsyncWriteExt as _;
+
+    /// Its word is as old as the question: what it said late may be over.
+    #[tokio::test]
+    async fn a_word_counts_from_when_it_was_asked_for() {
+        let _rule = crate::truth::rule("2 instants");
+        let at = HostPort { host: String::from("one"), port: 26_379 };
+        let config = RedisConfig {
+            name: "main".into(),
+            servers: Servers::Nodes(vec![at.clone()]),
+            db: 0,
+            login: Login::default(),
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(3),
+            assume_master: false,
+            wake_ups: false,
+        };
+        let (endpoint, clock) = (config.endpoint(at), Clock::start());
+        let (here, mut there) = tokio::io::duplex(1 << 16);
+        there.write_all(b"+OK\r\n+OK\r\n*1\r\n$6\r\nmaster\r\n-NOPERM no\r\n-NOPERM no\r\n:-2\r\n").await.unwrap();
+        let mut connection = Some(redis::greet_over(here, &endpoint, None, None).await.unwrap().0);
+        let answer = tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            there.write_all(b"*0\r\n*0\r\n").await.map(|()| there)
+        });
+        let before = clock.now();
+        let commands = sentinel::commands("main");
+        let (asked, replies) = question(&mut connection, &endpoint, &commands, &mut Pace::default(), clock).await;
+        assert!(replies.is_ok() && answer.await.unwrap().is_ok());
+        assert!(clock.now().since_ms(asked) >= 250 && asked >= before);
+    }
 
     #[test]
     fn a_sentinel_that_is_out_of_reach_for_long_is_dialled_again_within_a_second() {

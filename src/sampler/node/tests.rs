@@ -201,6 +201,15 @@ async fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
     assert_eq!(node.beside.len(), 3);
 }
 
+/// It may have become a witness since it was asked: a replica's word decides nothing.
+#[tokio::test]
+async fn what_lives_beside_a_lock_is_read_of_a_server_that_decides() {
+    let _rule = crate::truth::rule("1 evidence");
+    let node = node(Standing::Witness, &tasks(0..1));
+    let beside = What::Beside(BesideRead { parts: vec![(TaskIndex(0), Scope::ALL)], of: "two:6379".into() });
+    assert_eq!([What::Pulse, beside].map(|what| node.standing(&what)), [Standing::Witness, Standing::Decides]);
+}
+
 #[tokio::test]
 async fn a_witness_is_read_at_the_full_pace_while_it_says_master() {
     let (out, _told) = out();
