@@ -19,7 +19,7 @@ mod stream;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ use hyper::{Method, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +125,22 @@ const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
 /// Pause after connections could not be taken (out of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
+
+/// Most connections that may wait to be taken; the system may allow fewer. Of those beyond it, who scrapes waits a second at least: that is
+/// when a client asks again.
+const BACKLOG: u32 = 4096;
+
+/// Listens on `address`.
+///
+/// # Errors
+/// It is taken, or not one of this machine.
+pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // After a restart the connections of the one before must not keep the address.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
 
 /// Serves `listener` until `shutdown`, then lets open connections finish for a while.
 pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: CancellationToken) {

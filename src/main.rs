@@ -12,7 +12,6 @@ use lockwatch::output::events::EventLog;
 use lockwatch::output::history::History;
 use lockwatch::record::Recorder;
 use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry, terminal};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 /// glibc's takes a quarter more of the processor with 10,000 locks, and grew over hours: it keeps what one thread took and another freed.
@@ -81,8 +80,7 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let _logging = telemetry::start(options.log).context("cannot start to log")?;
     let config = load(&options.source)?;
     block_on(async {
-        let listener =
-            TcpListener::bind(options.listen).await.with_context(|| format!("cannot listen on {}", options.listen))?;
+        let listener = http::listen(options.listen).with_context(|| format!("cannot listen on {}", options.listen))?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
         let RunOptions { source, enable_lifecycle, frame_ancestors, record, .. } = options;
         let recorder = record.as_ref().map(Recorder::start).transpose()?;
