@@ -69,8 +69,6 @@ pub(crate) struct Hold {
     pub(crate) offset_before: Option<u64>,
     /// And when the one was surely over that its holder had before, if any.
     pub(crate) earlier_over: Option<u64>,
-    /// Which was given back after a moment.
-    pub(crate) earlier_brief: bool,
     /// The newest reading had no deadline, and none was told before by the same clock.
     deadline_unknown: bool,
     /// The newest deadlines, and where the replication stood when they had surely been written, in the present history.
@@ -136,6 +134,8 @@ pub(crate) struct Ended {
     pub(crate) held_ms: Option<u64>,
     /// Where the replication stood, in the history of this hold, when an earlier one of its successor was surely over, if any.
     pub(crate) successor_over: Option<u64>,
+    /// Somebody had given the lock back after a moment, before this hold began.
+    pub(crate) earlier_brief: bool,
 }
 
 /// What may have happened between two readings.
@@ -269,6 +269,7 @@ impl Lock {
         news.across_blind = unseen.across_blind;
         if let Some(ended) = &mut news.ended {
             ended.successor_over = successor_over;
+            ended.earlier_brief = self.earlier.brief();
             let given_back = matches!(ended.reason, End::EndedEarly | End::Replaced);
             let brief = given_back && ended.hold.held_ms() < BRIEF_MS;
             self.earlier.over(&ended.hold.held.holders, context.offset, brief);
@@ -352,7 +353,6 @@ impl Lock {
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
             earlier_over: self.earlier.of(&held.holders),
-            earlier_brief: self.earlier.brief(&held.holders),
             deadline_unknown: held.deadline == Deadline::Torn,
             written: Vec::new(),
         };
@@ -468,7 +468,7 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
     };
     let known = hold.start_seen && !unseen.across_blind && reason != End::Unknown;
     let held_ms = known.then(|| end.since_ms(hold.began));
-    Ended { held_ms, reason, hold, successor_over: None }
+    Ended { held_ms, reason, hold, successor_over: None, earlier_brief: false }
 }
 
 /// The holders' instances, for comparison with claims.

@@ -89,8 +89,6 @@ struct Hold {
     offset_before: Option<u64>,
     /// And when the one was surely over that its holder had here before, if any.
     earlier_over: Option<u64>,
-    /// Which was given back after a moment.
-    earlier_brief: bool,
     /// When the deadline was last seen to have moved forward.
     moved: Option<Mono>,
     /// After when its holder surely moved it forward on this server, as a master.
@@ -381,7 +379,6 @@ impl Hold {
                 .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
                 .and_then(|before| before.origin.offset),
             earlier_over: before.and_then(|before| before.earlier.of(&held.holders)),
-            earlier_brief: before.is_some_and(|before| before.earlier.brief(&held.holders)),
             moved: None,
             lived_after: None,
         }
@@ -489,9 +486,9 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: L
             apart && over_there.is_none() && old.offset_before.is_some() && !older.origin.related(&newer.origin)
         }
     };
-    // Whoever held the lock for a moment only, and does so again, may have held it there, too, between two looks.
-    let repeated = old.earlier_brief && new.since.since_ms(old.began) < limits.settle_ms;
-    old.lived_after(new.since) || ran_out_there || (never_there && !repeated)
+    // Where the lock is held for moments only, its holder may have had it there, too, between two looks.
+    let repeated = older.earlier.brief() && new.since.since_ms(old.began) < limits.settle_ms;
+    old.lived_after(new.since) || (ran_out_there || never_there) && !repeated
 }
 
 /// How many bytes two servers share, if one of them continues the history of the other, or both the same third one.
@@ -578,7 +575,6 @@ mod tests {
             perhaps_late: false,
             offset_before: None,
             earlier_over: None,
-            earlier_brief: false,
             moved: None,
             lived_after: None,
         }

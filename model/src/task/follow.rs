@@ -141,7 +141,7 @@ impl Task {
         }
         // Where holds are short, one may have been given back just before everything was lost, or been taken anew at the new master
         // and given back there, without anybody having seen that.
-        let may_be_over = (turn.delta.emptied || hold.earlier_brief) && !hold.lasted(self.spec.settle_ms);
+        let may_be_over = (turn.delta.emptied || ended.earlier_brief) && !hold.lasted(self.spec.settle_ms);
         // And what the new master shows may be a leftover of the one before, which had been given back there.
         let leftover = turn.delta.shared.zip(ended.successor_over).is_some_and(|(shared, over)| over > shared);
         let surely_lost =
