@@ -77,8 +77,16 @@ impl Delta {
 
     /// Whether the new history surely shares what had been written by `written` bytes of the old one, whatever else it lacks.
     pub(crate) fn surely_shares(self, written: u64) -> bool {
-        let one_master_to_another = (self.failover || self.replication) && !self.restarted && !self.flushed;
-        one_master_to_another && self.shared.is_some_and(|shared| written <= shared)
+        self.one_master_to_another() && self.shared.is_some_and(|shared| written <= shared)
+    }
+
+    /// Whether it surely lacks what was written after them, and nothing but that was lost.
+    pub(crate) fn surely_lacks(self, written: u64) -> bool {
+        self.one_master_to_another() && !self.kept && self.shared.is_some_and(|shared| shared <= written)
+    }
+
+    fn one_master_to_another(self) -> bool {
+        (self.failover || self.replication) && !self.restarted && !self.flushed
     }
 
     /// The same for a task whose switches are still there, unchanged: whatever was flushed was another database.

@@ -21,6 +21,10 @@ pub(crate) struct Switches {
     last: Option<Answer>,
     /// Where the server's replication stood when this answer was first given in the present history; `None` where not known.
     written: Option<u64>,
+    /// Where it stood at the newest answer.
+    offset: Option<u64>,
+    /// Of switches that were turned on while we were watching: where it stood when they surely were not on yet, in the present history.
+    turned_on: Vec<(User, u64)>,
     pub(crate) key_seen: bool,
     vanished: Option<Vanished>,
 }
@@ -51,7 +55,7 @@ struct Vanished {
 
 /// How an answer differs from the one before.
 struct Change {
-    /// Users whose switch was on, and is there no more.
+    /// Users whose switch was on, and is there no more, or is as it was before.
     gone: Vec<User>,
     /// A switch is there that was not, or says something else.
     written: bool,
@@ -88,6 +92,8 @@ impl Switches {
             newest: Err(Unknown::NotReadYet),
             last: None,
             written: None,
+            offset: None,
+            turned_on: Vec::new(),
             key_seen: false,
             vanished: None,
         }
@@ -185,12 +191,41 @@ impl Switches {
         if changed || delta.new_history() {
             self.written = offset;
         }
-        let gone = if changed && whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
+        let mut gone = if changed && whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
+        if changed {
+            gone.extend(self.turned_back(&old.switches, switches, delta));
+        }
+        if delta.new_history() {
+            self.turned_on.clear();
+            self.offset = None;
+        }
+        if changed {
+            let before = self.offset.filter(|_| old.whole && !first);
+            self.note_turned_on(&old.switches, switches, before);
+        }
+        self.offset = offset;
         // What was there beside those that were read may be read now.
         let written = changed && old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
         let differs = changed && old.whole && whole;
         self.follow_vanished(Change { gone, written, differs, key_exists }, at, delta, &mut news);
         news
+    }
+
+    /// Users whose "on" the new history surely never had: what it shows is how their switches were before.
+    fn turned_back(&self, old: &[(User, Switch)], new: &[(User, Switch)], delta: Delta) -> Vec<User> {
+        let lacked = self.turned_on.iter().filter(|(_, written)| delta.surely_lacks(*written));
+        let is = |switches: &[(User, Switch)], user: &User, switch: Switch| switches.contains(&(user.clone(), switch));
+        let back = lacked.filter(|(user, _)| is(old, user, Switch::On) && is(new, user, Switch::Off));
+        back.map(|(user, _)| user.clone()).collect()
+    }
+
+    /// `before`: where the replication stood when the switches were still the old ones.
+    fn note_turned_on(&mut self, old: &[(User, Switch)], new: &[(User, Switch)], before: Option<u64>) {
+        let is_on = |switches: &[(User, Switch)], user: &User| switches.contains(&(user.clone(), Switch::On));
+        self.turned_on.retain(|(user, _)| is_on(new, user));
+        let Some(before) = before else { return };
+        let turned = new.iter().filter(|(user, switch)| *switch == Switch::On && !is_on(old, user));
+        self.turned_on.extend(turned.map(|(user, _)| (user.clone(), before)));
     }
 
     fn follow_vanished(&mut self, change: Change, at: Mono, delta: Delta, news: &mut News) {

@@ -394,7 +394,11 @@ impl Lost {
         let Some(old) = self.last.replace(switches.clone()) else { return };
         let gone = old.iter().any(|(user, on)| *on == Some(true) && !switches.iter().any(|(other, _)| other == user));
         let key_gone = switches.is_empty();
-        if gone && changed.unsure {
+        // A new master that never had it shows what was there before.
+        let turned =
+            |(user, on): &(Vec<u8>, Option<bool>)| *on == Some(true) && !switches.contains(&(user.clone(), *on));
+        let perhaps = changed.unsure && old.iter().any(turned);
+        if perhaps {
             self.unsure = true;
         }
         let lost = changed.began_anew || (changed.emptied && key_gone);
@@ -413,7 +417,7 @@ impl Lost {
                 self.newest = at;
                 self.confirmed |= self.since.is_some_and(|since| at.since_ms(since) >= CONFIRM_MS);
             }
-        } else if written && !(gone && changed.unsure) {
+        } else if written && !perhaps {
             self.unsure = false;
         }
     }
