@@ -38,9 +38,9 @@ impl Earlier {
         }
     }
 
-    /// From here on bytes count in another history, which need not have the end of any of them.
-    pub(crate) fn new_history(&mut self) {
-        self.over.iter_mut().for_each(|over| over.offset = u64::MAX);
+    /// From here on bytes count in another history, which need not have the end of any of them but those at an offset that it `shares`.
+    pub(crate) fn new_history(&mut self, shares: impl Fn(u64) -> bool) {
+        self.over.iter_mut().filter(|over| !shares(over.offset)).for_each(|over| over.offset = u64::MAX);
     }
 
     /// Where the replication stood when the earlier holds of these were all over; `None`: there were none.
@@ -73,6 +73,16 @@ mod tests {
         (0..=KEPT).for_each(|client| earlier.over(&holder(client), Some(client as u64), false));
         let known: Vec<_> = (0..=KEPT).map(|client| earlier.of(&holder(client))).collect();
         assert_eq!(known, [None, Some(1), Some(2), Some(3), Some(4)]);
+    }
+
+    /// A history that continues another one counts on where that was left.
+    #[test]
+    fn what_a_new_history_shares_is_over_there_too() {
+        let mut earlier = Earlier::default();
+        (0..3).for_each(|client| earlier.over(&holder(client), Some(client as u64), false));
+        earlier.new_history(|offset| offset <= 1);
+        let known: Vec<_> = (0..3).map(|client| earlier.of(&holder(client))).collect();
+        assert_eq!(known, [Some(0), Some(1), Some(u64::MAX)]);
     }
 
     #[test]

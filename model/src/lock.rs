@@ -256,7 +256,7 @@ impl Lock {
             LockReading::Free | LockReading::Unknown(_) => None,
         };
         if context.delta.new_history() && !matches!(reading, LockReading::Unknown(_)) {
-            self.earlier.new_history();
+            self.earlier.new_history(|offset| context.delta.surely_shares(offset));
         }
         let mut news = match reading {
             LockReading::Unknown(why) => {

@@ -278,7 +278,7 @@ impl Server {
     fn earlier_at(&self, shown: &Shown, word: Word<'_>) -> Earlier {
         let mut earlier = self.earlier.clone();
         if !one_history(&self.origin, word.origin) {
-            earlier.new_history();
+            earlier.new_history(|_| false);
         }
         let goes_on =
             |old: &Hold| matches!(shown, Shown::Hold(new) if clients_meet(&old.held.holders, &new.held.holders));
