@@ -333,10 +333,8 @@ impl Lock {
             Deadline::At(deadline) => Some(deadline),
             Deadline::Never | Deadline::Torn => None,
         };
-        let exact = self
-            .last
-            .filter(|_| watched && context.same_clock)
-            .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
+        let before = self.last.filter(|_| watched && context.same_clock);
+        let exact = before.and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
         let regular = exact.is_some() || !watched || self.leases.of(held.mode).is_none();
         let mut hold = Hold {
@@ -346,7 +344,7 @@ impl Lock {
             began,
             start_seen: watched,
             acquired: exact.or(watched.then_some(seen.last)),
-            deadlines: Deadlines::new(deadline, seen, exact, regular),
+            deadlines: Deadlines::new(deadline, before, seen, exact, regular),
             sure_since: seen.sent,
             whole_since: seen.sent,
             overdue_ms: 0,

@@ -84,9 +84,9 @@ impl Leases {
     }
 
     /// Whether a lease within this interval is none that fits what was learned.
-    fn contradicted_by(&self, mode: Mode, (low, high): (i64, i64)) -> bool {
+    fn contradicted_by(&self, mode: Mode, seen: (i64, i64)) -> bool {
         let within = self.learned.get(mode as usize).and_then(|learned| learned.within);
-        within.is_some_and(|within| high < within.0 || within.1 < low)
+        within.is_some_and(|within| apart(within, seen))
     }
 
     /// Learns that the lease lies within an interval. Says whether it became known or changed.
@@ -109,6 +109,11 @@ fn lease_between(deadline: ServerTime, before: Seen, after: Seen) -> (i64, i64) 
     (deadline.since_ms(after.last).saturating_sub(NOISE_MS), deadline.since_ms(before.first).saturating_add(NOISE_MS))
 }
 
+/// Whether no lease lies in both closed intervals.
+fn apart(a: (i64, i64), b: (i64, i64)) -> bool {
+    a.1 < b.0 || b.1 < a.0
+}
+
 /// The whole second in a closed interval of milliseconds, if there is exactly one.
 fn whole_second_within((low, high): (i64, i64)) -> Option<u64> {
     let first = low.max(1).div_euclid(1_000) + i64::from(low.max(1).rem_euclid(1_000) != 0);
@@ -123,11 +128,15 @@ pub(crate) struct Deadlines {
     base: Option<(ServerTime, Seen)>,
     /// Whether the base was set by an acquisition or a renewal with the usual lease, so that distances from it mean something.
     base_is_regular: bool,
+    /// What lease the base was set with, where that was seen.
+    base_lease: Option<(i64, i64)>,
     /// When the deadline was set last, or (no later than) when that was seen.
     set: Option<ServerTime>,
     /// Distances between the last renewals.
     moves_ms: VecDeque<u64>,
     pub(crate) renewed: bool,
+    /// A watchdog was seen to renew it: only then is a next renewal owed.
+    has_watchdog: bool,
     /// The newest renewal did not fit the lease of the ones before it.
     misfit: bool,
     /// Renewals in a row that came in the rhythm of a watchdog.
@@ -184,16 +193,24 @@ impl PeriodRule {
 }
 
 impl Deadlines {
-    /// Of a hold first seen in `seen`; `set` is when it was acquired, where that is known, and `regular` says that
-    /// nothing speaks against the usual lease.
-    pub(crate) fn new(deadline: Option<ServerTime>, seen: Seen, set: Option<ServerTime>, regular: bool) -> Deadlines {
+    /// Of a hold first seen in `seen`, and surely not there in `before`; `set` is when it was acquired, where that is known, and
+    /// `regular` says that nothing speaks against the usual lease.
+    pub(crate) fn new(
+        deadline: Option<ServerTime>,
+        before: Option<Seen>,
+        seen: Seen,
+        set: Option<ServerTime>,
+        regular: bool,
+    ) -> Deadlines {
         Deadlines {
             base: deadline.map(|deadline| (deadline, seen)),
             base_is_regular: regular,
+            base_lease: deadline.zip(before).map(|(deadline, before)| lease_between(deadline, before, seen)),
             set,
             moves_ms: VecDeque::new(),
             in_a_row: 0,
             renewed: false,
+            has_watchdog: false,
             misfit: false,
             last_renewal: None,
             last_latency_ms: None,
@@ -220,9 +237,9 @@ impl Deadlines {
         })
     }
 
-    /// How late the next renewal is at `now`; 0 when it is not, or when this hold was never renewed.
+    /// How late the next renewal is at `now`; 0 when it is not, or when no watchdog ever renewed this hold.
     pub(crate) fn overdue_ms(&self, now: ServerTime, period_ms: Option<u64>) -> u64 {
-        let (true, Some(set), Some(period_ms)) = (self.renewed, self.set, period_ms) else { return 0 };
+        let (true, Some(set), Some(period_ms)) = (self.has_watchdog, self.set, period_ms) else { return 0 };
         let late_ms = now.since_ms(set).saturating_sub(to_i64(period_ms));
         if late_ms > OVERDUE_TOLERANCE_MS { late_ms.unsigned_abs() } else { 0 }
     }
@@ -248,6 +265,7 @@ impl Deadlines {
     pub(crate) fn told_by_another_clock(&mut self, deadline: ServerTime, seen: Seen) -> Option<Move> {
         let old = self.base.replace((deadline, seen));
         self.base_is_regular = false;
+        self.base_lease = None;
         let Some((old, before)) = old else {
             self.set = Some(seen.last);
             return Some(Move::Reset);
@@ -313,17 +331,22 @@ impl Deadlines {
         let period_ms = self.period_ms(rule, leases.of(mode));
         let was_regular = self.base_is_regular;
         let waited_ms = self.set.and_then(|set| u64::try_from(before.first.since_ms(set)).ok());
+        let seen_lease = lease_between(deadline, before, seen);
         // A single movement that contradicts a hold's own renewals is no watchdog's: the lock was entered with a lease and
         // left again between two readings. Only the next one in a row shows that the lease has changed.
-        let misfit = self.renewed && leases.contradicted_by(mode, lease_between(deadline, before, seen));
-        let first_misfit = misfit && !self.misfit;
+        let misfit = self.has_watchdog && leases.contradicted_by(mode, seen_lease);
+        // Nor is a first one to another lease than the lock was taken with: a lock of several is taken with a passing one, and gets its
+        // own once all are taken.
+        let only_set_anew = !self.has_watchdog && self.base_lease.is_some_and(|taken| apart(taken, seen_lease));
+        let no_watchdog = (misfit && !self.misfit) || only_set_anew;
         self.misfit = misfit;
-        let learned_ms = if first_misfit { None } else { leases.learn(mode, lease_between(deadline, before, seen)) };
+        let learned_ms = if no_watchdog { None } else { leases.learn(mode, seen_lease) };
         let lease_ms = leases.of(mode);
         self.rebase(deadline, seen, Some(before), lease_ms);
         // Without a known lease a renewal is taken for a regular one; with one, it must fit.
         self.base_is_regular |= lease_ms.is_none();
         self.renewed = true;
+        self.has_watchdog |= !no_watchdog;
         self.last_renewal = lease_ms.and_then(|lease_ms| set_between(deadline, lease_ms, before, seen));
         let measurable = was_regular && self.base_is_regular;
         let unread_ms = seen.sent.since_ms(before.sent);
@@ -366,6 +389,7 @@ impl Deadlines {
         let exact = lease_ms.zip(before).and_then(|(lease_ms, before)| set_between(deadline, lease_ms, before, seen));
         self.base = Some((deadline, seen));
         self.base_is_regular = exact.is_some();
+        self.base_lease = before.map(|before| lease_between(deadline, before, seen));
         self.set = Some(exact.unwrap_or(seen.last));
     }
 }
