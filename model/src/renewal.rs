@@ -190,6 +190,12 @@ impl PeriodRule {
     pub(crate) fn by_lease(self, lease_ms: u64) -> Option<u64> {
         scheme::of(self.scheme).renewal_period_ms(lease_ms)
     }
+
+    /// The same of a lease of at most so many milliseconds, unless the period is configured.
+    fn if_learned(self, lease_ms: i64) -> Option<u64> {
+        let lease_ms = u64::try_from(lease_ms).ok().filter(|_| self.configured_ms.is_none())?;
+        self.by_lease(lease_ms)
+    }
 }
 
 impl Deadlines {
@@ -338,7 +344,13 @@ impl Deadlines {
         // Nor is a first one to another lease than the lock was taken with: a lock of several is taken with a passing one, and gets its
         // own once all are taken.
         let only_set_anew = !self.has_watchdog && self.base_lease.is_some_and(|taken| apart(taken, seen_lease));
-        let no_watchdog = (misfit && !self.misfit) || only_set_anew;
+        // Nor is a first one long after the library would have renewed: the lock was given back and taken anew between two readings.
+        let unread_ms = seen.sent.since_ms(before.sent);
+        let taken_anew = !self.has_watchdog
+            && rule.if_learned(seen_lease.1).is_some_and(|period_ms| {
+                unread_ms.saturating_mul(2) < period_ms && delta_ms.saturating_mul(2) > period_ms.saturating_mul(3)
+            });
+        let no_watchdog = (misfit && !self.misfit) || only_set_anew || taken_anew;
         self.misfit = misfit;
         let learned_ms = if no_watchdog { None } else { leases.learn(mode, seen_lease) };
         let lease_ms = leases.of(mode);
@@ -349,10 +361,9 @@ impl Deadlines {
         self.has_watchdog |= !no_watchdog;
         self.last_renewal = lease_ms.and_then(|lease_ms| set_between(deadline, lease_ms, before, seen));
         let measurable = was_regular && self.base_is_regular;
-        let unread_ms = seen.sent.since_ms(before.sent);
         let close = period_ms.is_some_and(|period_ms| unread_ms.saturating_mul(2) < period_ms);
         let latency_ms = match period_ms {
-            Some(period_ms) if measurable && close => Some(delta_ms.saturating_sub(period_ms)),
+            Some(period_ms) if measurable && close && !no_watchdog => Some(delta_ms.saturating_sub(period_ms)),
             _ => None,
         };
         if latency_ms.is_some() {
