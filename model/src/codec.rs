@@ -70,6 +70,15 @@ pub fn display_text(codec: Codec, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
+/// The text that somebody wrote, as it is or through a serializer, whose bytes no ordinary name begins with.
+pub(crate) fn written_text(bytes: &[u8]) -> Vec<u8> {
+    let by = |codec| match decode(codec, bytes) {
+        Some(Scalar::Text(text)) => Some(text.into_bytes()),
+        _ => None,
+    };
+    [Codec::Json, Codec::Jdk, Codec::Kryo5].into_iter().find_map(by).unwrap_or_else(|| bytes.to_vec())
+}
+
 fn wants(codec: Codec, bytes: &[u8]) -> Option<bool> {
     if codec == Codec::Raw {
         return word_wants(bytes);

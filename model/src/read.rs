@@ -8,6 +8,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::accept::{Caps, time_of};
+use crate::codec;
 use crate::command;
 use crate::pause;
 use crate::reading::{
@@ -212,7 +213,7 @@ impl TaskRead {
                     Err(reading) => reading,
                 },
             }),
-            claims: spec.claims.as_ref().filter(|_| scope.claims).map(|_| claims(replies.next())),
+            claims: spec.claims.as_ref().filter(|_| scope.claims).map(|_| claims(scheme, replies.next())),
             pause: spec.paused_until.as_ref().filter(|_| scope.pause).map(|_| pause::decode(replies.next())),
             hosts: None,
         };
@@ -221,7 +222,7 @@ impl TaskRead {
             false => Extras::default(),
         };
         let hosts = match (&spec.hosts, self.asks_extras() && scope.hosts) {
-            (Some(_), true) => Some(scanned_pairs(replies.next()).map(owned_pairs)),
+            (Some(_), true) => Some(scanned_pairs(replies.next()).map(|pairs| host_names(scheme, pairs))),
             _ => None,
         };
         (TaskReading { lock, extras, beside: Beside { hosts, ..beside } }, length_of)
@@ -413,12 +414,14 @@ fn length_command(kind: &Reply) -> Result<&'static str, ProgressReading> {
     }
 }
 
-fn claims(reply: &Reply) -> ClaimsReading {
+fn claims(scheme: &dyn scheme::Scheme, reply: &Reply) -> ClaimsReading {
     match scanned_pairs(reply) {
-        Ok(mut pairs) => {
-            pairs.sort_unstable();
-            pairs.dedup_by(|a, b| a.0 == b.0);
-            ClaimsReading::Read(pairs.into_iter().map(|(id, value)| (id.to_vec(), fingerprint(value))).collect())
+        Ok(pairs) => {
+            let mut claims: Vec<_> =
+                pairs.into_iter().map(|(id, value)| (scheme.instance(id), fingerprint(value))).collect();
+            claims.sort_unstable();
+            claims.dedup_by(|a, b| a.0 == b.0);
+            ClaimsReading::Read(claims)
         }
         Err(why) => ClaimsReading::Unknown(why),
     }
@@ -472,8 +475,8 @@ pub(crate) fn scanned_part(reply: &Reply) -> Result<(&[Reply], bool), Unknown> {
     }
 }
 
-fn owned_pairs(pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
-    pairs.into_iter().map(|(field, value)| (field.to_vec(), value.to_vec())).collect()
+fn host_names(scheme: &dyn scheme::Scheme, pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>, Vec<u8>)> {
+    pairs.into_iter().map(|(id, host)| (scheme.instance(id), codec::written_text(host))).collect()
 }
 
 /// Replies, taken one by one. A missing one reads as `Nil`, which no decoder takes for an answer to a lock's questions.

@@ -26,6 +26,11 @@ pub trait Scheme: Sync {
     /// For each holder of a shared lock, a command whose positive integer reply proves that this holder lives.
     fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command>;
 
+    /// The instance that a field of the claims or hosts names.
+    fn instance(&self, field: &[u8]) -> Vec<u8> {
+        field.to_vec()
+    }
+
     /// Whoever calls itself `instance` in the claims. It may have named itself by what only a holder knows.
     fn claimant(&self, instance: &[u8]) -> Holder;
 

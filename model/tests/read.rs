@@ -420,6 +420,38 @@ fn hosts_are_read_or_it_is_known_why_not() {
     assert_eq!(hosts(error("WRONGTYPE")), Some(Err(Unknown::WrongType)));
 }
 
+/// A map of Redisson writes its fields through a codec unless told otherwise. The token of a string lock is whatever bytes its worker writes.
+#[test]
+fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
+    const ID: &str = "94490502-0a74-42da-9539-90365a8e5c0b";
+    let bytes = |parts: [&[u8]; 2]| Reply::Bytes(parts.concat());
+    let kryo5 = bytes([&[3, 0x80 | 37], ID.as_bytes()]);
+    let jdk = bytes([b"\xac\xed\x00\x05t\x00\x24", ID.as_bytes()]);
+    let json = text(&format!("\"{ID}\""));
+    for id in [text(ID), kryo5, jdk, json] {
+        let hash = |value: Reply| Reply::Array(vec![text("0"), Reply::Array(vec![id.clone(), value])]);
+        let spec = TaskSpec {
+            claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+            hosts: Some(b"hosts".to_vec()),
+            ..spec(SchemeKind::Redisson)
+        };
+        let claims = read(spec.clone(), CAPS, &[[free(), vec![hash(text("7"))]].concat()]).beside.claims;
+        assert_eq!(claims, Some(ClaimsReading::Read(vec![(ID.into(), b"7".to_vec())])), "{id:?}");
+        let hosts =
+            TaskRead::new(Arc::new(TaskSpec { claims: None, ..spec }), CAPS, true, Scope { lock: false, ..Scope::ALL });
+        let Round::Done(reading) = hosts.decode(&[hash(Reply::Bytes(b"\x03wms-\xb1".to_vec()))]) else {
+            panic!("not done")
+        };
+        assert_eq!(reading.beside.hosts, Some(Ok(vec![(ID.into(), b"wms-1".to_vec())])), "{id:?}");
+    }
+    let spec = TaskSpec {
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        ..spec(SchemeKind::String)
+    };
+    let claims = read(spec, CAPS, &[[free(), vec![scan(&["\"token\"", "7"])]].concat()]).beside.claims;
+    assert_eq!(claims, Some(ClaimsReading::Read(vec![(b"\"token\"".to_vec(), b"7".to_vec())])));
+}
+
 #[test]
 fn claims_and_pause_come_in_the_same_batch() {
     let spec = TaskSpec {

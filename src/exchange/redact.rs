@@ -4,6 +4,7 @@
 //! What is not known to be harmless is shown by its length and digest: whatever a new command asks for, too.
 
 use lockwatch_model::reply::{Command, Reply};
+use lockwatch_model::scheme;
 use lockwatch_model::spec::{ProgressSource, SchemeKind, TaskSpec, WantedSource};
 use serde::{Deserialize, Serialize};
 
@@ -251,7 +252,9 @@ pub(super) fn holder_field(field: &[u8]) -> Option<String> {
 /// Instances and values in turn.
 fn instances(spec: &TaskSpec, position: usize, item: &Reply, value: &dyn Fn(&[u8]) -> String) -> String {
     match item.as_bytes() {
-        Some(bytes) if position.is_multiple_of(2) => framed(&instance_label(spec, bytes)),
+        Some(bytes) if position.is_multiple_of(2) => {
+            framed(&instance_label(spec, &scheme::of(spec.lock.scheme).instance(bytes)))
+        }
         Some(bytes) => value(bytes),
         None => weighed_reply(item),
     }

@@ -5,6 +5,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Scheme, Value};
+use crate::codec;
 use crate::command;
 use crate::reading::{Extras, Holder, Mode, Unknown};
 use crate::reply::{Command, Reply};
@@ -55,6 +56,11 @@ impl Scheme for Redisson {
             },
             fencing_token: token.as_int(),
         }
+    }
+
+    /// An id is plain text, but Redisson's maps write their fields through a codec unless told otherwise.
+    fn instance(&self, field: &[u8]) -> Vec<u8> {
+        codec::written_text(field)
     }
 
     /// A reader lives while one of its own timeout keys does; the hash alone survives as long as any other reader renews.
