@@ -47,7 +47,7 @@ pub enum Unknown {
     RoleRefused,
     /// The server is full: too many clients.
     MaxClients,
-    /// The key holds another type than the scheme expects.
+    /// The key holds another type than it is read as.
     WrongType,
     /// The key does not look like what the scheme lays out.
     Layout,
@@ -168,7 +168,9 @@ impl Unknown {
                 "Allow `ROLE` or `INFO` (see `lockwatch acl`), or set `assume_master: true` if a proxy forbids both."
             }
             Unknown::MaxClients => "Redis has too many clients: raise `maxclients` or find who leaks connections.",
-            Unknown::WrongType => "The key holds another type than `scheme` says: correct the key or the scheme.",
+            Unknown::WrongType => {
+                "The key holds another type than the configuration says: correct the key, or what it is read as (`scheme`, `hash`, `set`, …)."
+            }
             Unknown::Layout => "The key does not look like a lock of this scheme: correct the key or the scheme.",
             Unknown::TooLarge => "The key has more entries than a lock or a switch list can have: correct the key.",
             Unknown::Protocol => "The answer is not what Redis answers: is this address really a Redis server?",
