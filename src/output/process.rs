@@ -1,6 +1,7 @@
 //! The agent's own process as Linux tells it in `/proc`; nothing is known elsewhere.
 
 use std::fs;
+use std::sync::OnceLock;
 
 /// Figures of the process; what cannot be read is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,7 +37,14 @@ impl Process {
         );
         // One of the descriptors is the one that lists them.
         process.open_fds = fs::read_dir("/proc/self/fd").ok().map(|entries| (entries.count() as u64).saturating_sub(1));
-        process
+        static STARTED_MS: OnceLock<u64> = OnceLock::new();
+        process.started_once(&STARTED_MS)
+    }
+
+    /// With the start as it was read first. What the system tells of it moves when its clock is set, and to the alerts a process
+    /// with another start is a new one, whose counters tell of what has just happened.
+    fn started_once(self, first_ms: &OnceLock<u64>) -> Process {
+        Process { started_ms: self.started_ms.map(|now_ms| *first_ms.get_or_init(|| now_ms)), ..self }
     }
 }
 
@@ -83,6 +91,18 @@ mod tests {
             threads: Some(4),
         };
         assert_eq!(parse(stat, status, limits, "cpu 1 2\nbtime 1700000000\n"), expected);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_starts_no_process() {
+        let stat = "42 (x) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 4 0 1000 123 456";
+        let first_ms = OnceLock::new();
+        let started = |system| parse(stat, "", "", system).started_once(&first_ms).started_ms;
+        assert_eq!(started(""), None);
+        for system in ["btime 1700000000", "btime 1700007200", "btime 1699999999"] {
+            assert_eq!(started(system), Some(1_700_000_010_000), "{system}");
+        }
+        assert_eq!(started(""), None);
     }
 
     #[test]
