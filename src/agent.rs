@@ -13,6 +13,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, INPUTS, Now, Observer};
@@ -132,7 +133,7 @@ async fn reload_with<L>(
 where
     L: Fn() -> Result<Config, String> + Send + Sync + 'static,
 {
-    let loaded = tokio::task::spawn_blocking(move || load()).await.unwrap_or_else(|error| Err(error.to_string()));
+    let loaded = apart(move || load()).await.unwrap_or_else(|error| Err(error.to_string()));
     match loaded {
         Ok(config) => {
             watching.configure(config).await;

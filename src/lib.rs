@@ -6,6 +6,7 @@
 )]
 
 pub mod agent;
+pub mod apart;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -14,6 +14,7 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use super::metrics;
 use super::negotiate::{Coding, Format};
+use crate::apart::apart;
 use crate::published::{Published, ReloadStatus};
 use lent::{Cutter, Lent};
 
@@ -97,7 +98,7 @@ impl Pages {
                 drop(turn);
                 page
             };
-            tokio::task::spawn_blocking(make).await.map_err(|_| PageError)??
+            apart(make).await.map_err(|_| PageError)??
         };
         forget_later(Arc::clone(shelf), of);
         Ok(page)

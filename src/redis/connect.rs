@@ -17,6 +17,7 @@ use super::connection::{Connection, broken, no_reply};
 use super::guard::{Fault, Guarded, Ledger};
 use super::handshake::{Handshake, Login};
 use super::{Failure, convert};
+use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::{Endpoint, PasswordSource, Secret};
 
@@ -187,7 +188,7 @@ fn parse(count: usize, replies: Vec<u8>) -> Option<Vec<Reply>> {
 pub(super) async fn password(source: Option<&PasswordSource>) -> Result<Option<Secret>, Failure> {
     let Some(source) = source.cloned() else { return Ok(None) };
     // A secret may lie on a network file system.
-    let read = tokio::task::spawn_blocking(move || source.read()).await;
+    let read = apart(move || source.read()).await;
     let read = read.map_err(|error| Failure::new(Unknown::Auth, error))?;
     read.map(Some).map_err(|error| Failure::new(Unknown::Auth, error))
 }

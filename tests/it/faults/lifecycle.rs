@@ -117,6 +117,40 @@ fn a_stop_does_not_wait_for_a_stopped_server() {
     server.go_on();
 }
 
+/// Sets a limit (`as`, `fsize`) of the agent's process, or with `unlimited` takes it back.
+fn limit(agent: &Agent, what: &str, value: &str) {
+    let mut command = Command::new("prlimit");
+    command.args(["--pid", &agent.process().to_string(), &format!("--{what}={value}:")]);
+    assert!(command.status().unwrap().success());
+}
+
+/// The address space that the agent takes now.
+fn address_space(agent: &Agent) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", agent.process())).unwrap();
+    let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
+    size.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+/// As where a limit of processes is reached for a moment: by others, perhaps.
+#[test]
+fn a_thread_that_the_system_refuses_ends_nothing() {
+    let test = "faults::lifecycle::a_thread_that_the_system_refuses_ends_nothing";
+    if !skip::has(test, &["prlimit"]) {
+        return;
+    }
+    let agent = Agent::start_with(&nowhere(), |command| {
+        command.arg("--web.enable-lifecycle");
+    });
+    agent.until_view(PATIENCE, "tried", |_| agent.get("/-/ready").status == 200);
+    // There is no room for the stack of one more.
+    limit(&agent, "as", &(address_space(&agent) + (1 << 20)).to_string());
+    let refused = agent.post("/-/reload");
+    assert_eq!(refused.status, 500, "{}", refused.text());
+    assert!(refused.text().contains("refuses a thread"), "{}", refused.text());
+    limit(&agent, "as", "unlimited");
+    assert_eq!(agent.post("/-/reload").status, 200, "{}", agent.log());
+}
+
 /// Puts a file in the place of `name` whose readers wait for a writer that never comes, like those of a disk that hangs.
 fn hang(agent: &Agent, name: &str) {
     let _was_there = std::fs::remove_file(agent.path(name));
