@@ -10,6 +10,7 @@ mod convert;
 mod guard;
 mod handshake;
 mod listener;
+mod resolve;
 mod tracking;
 
 use std::fmt;

@@ -16,12 +16,13 @@ use tokio::time::timeout;
 use super::connection::{Connection, broken, no_reply};
 use super::guard::{Fault, Guarded, Ledger};
 use super::handshake::{Handshake, Login};
+use super::resolve::resolve;
 use super::{Failure, convert};
 use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::{Endpoint, PasswordSource, Secret};
 
-/// Longest time for resolving the name, and for connecting to one address.
+/// Longest wait for the name to be resolved, and for connecting to one address.
 const DIAL_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most addresses of one name that are tried.
 const ADDRESSES: usize = 4;
@@ -116,10 +117,7 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 /// Opens a TCP connection to the first address that accepts one.
 pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
     let limit = endpoint.timeout.min(DIAL_TIMEOUT);
-    let found = timeout(limit, tokio::net::lookup_host((endpoint.at.host.as_str(), endpoint.at.port))).await;
-    let found = found.map_err(|_| Failure::new(Unknown::Dns, format_args!("no answer within {limit:?}")))?;
-    let addresses = found.map_err(|error| Failure::new(Unknown::Dns, error))?;
-    dial_any(addresses, limit).await
+    dial_any(resolve(&endpoint.at, limit).await?.into_iter(), limit).await
 }
 
 async fn dial_any(addresses: impl Iterator<Item = SocketAddr>, limit: Duration) -> Result<TcpStream, Failure> {
