@@ -468,6 +468,38 @@ fn a_folder_that_goes_and_comes_back_leaves_a_hole_that_is_told() {
     assert_eq!((spec.epoch, *inputs, *since, *at), (2, Some(3), Mono(1_000), Mono(4_000)));
 }
 
+/// As on a disk that is full for days: the folder fills with nothing.
+#[test]
+fn a_disk_that_takes_nothing_gets_no_file_for_each_attempt() {
+    let folder = TempDir::new().unwrap();
+    let options = options(&folder, 1 << 20);
+    let mut writer = Writer::retrying_at_once(&options);
+    writer.take(message(0, Input::Config(Arc::default())));
+    writer.flush();
+    let files = || fs::read_dir(&options.folder).unwrap().count();
+    assert_eq!(files(), 1);
+    let sample = Sample {
+        epoch: 0,
+        redis: RedisIndex(0),
+        node: Some("x".repeat(2 << 20).into()),
+        standing: Standing::Decides,
+        sent: Mono(0),
+        took_ms: 0,
+        outcome: Outcome::Failed { tasks: Vec::new(), why: Unknown::Timeout },
+    };
+    for at in 1..10 {
+        writer.take(message(at * 1_000, Input::Sample(sample.clone())));
+        writer.flush();
+    }
+    assert_eq!(files(), 1, "what was written before is kept");
+    writer.take(message(10_000, Input::Tick));
+    writer.flush();
+    let told = told(&options);
+    assert!(matches!(told.last(), Some((Mono(10_000), Told::Input(Input::Tick)))), "{told:?}");
+    let missing: Vec<_> = told.iter().filter(|(_, told)| matches!(told, Told::Missing { .. })).collect();
+    assert!(matches!(missing.as_slice(), [(_, Told::Missing { inputs: Some(9), since: Mono(1_000) })]), "{missing:?}");
+}
+
 #[test]
 fn what_finds_the_queue_full_is_counted_and_a_configuration_comes_late() {
     let folder = TempDir::new().unwrap();

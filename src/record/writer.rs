@@ -1,7 +1,7 @@
 //! The files of a recording: rotated, bounded, and never in the way of the agent.
 //!
-//! After any error the file is left as it is (its last line may be torn) and a new one is begun some seconds later: what was to be
-//! written meanwhile is counted. Nothing is ever appended to a file that an error, or another process, has left.
+//! After any error the file is left as it is (its last line may be torn), or removed if nothing whole is in it, and a new one is begun
+//! some seconds later: what was to be written meanwhile is counted. Nothing is ever appended to a file that an error, or another process, has left.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -46,6 +46,8 @@ pub(super) struct Writer {
     /// Names must not go back with the clock.
     newest_wall: i64,
     state: State,
+    /// That it cannot record was told, and nothing could be written since.
+    is_failing: bool,
     missing: Option<Missing>,
 }
 
@@ -67,7 +69,7 @@ struct Open {
     /// It is full at this length.
     limit: u64,
     lines: Vec<u8>,
-    /// How many of them are inputs, and the instant of the first.
+    /// How many inputs are in them, or told in them to be missing, and the instant of the first.
     waiting: Option<Missing>,
     /// The agent's wall clock minus its other one, as told.
     offset: i64,
@@ -90,6 +92,7 @@ impl Writer {
             retry: RETRY,
             newest_wall: 0,
             state: State::Ready,
+            is_failing: false,
             missing: None,
         })
     }
@@ -142,17 +145,13 @@ impl Writer {
             State::Broken { until } if Instant::now() < *until => return false,
             State::Broken { .. } | State::Ready => {}
         }
-        let was_broken = matches!(self.state, State::Broken { .. });
         match self.begin(at, wall, input) {
             Ok(open) => {
                 self.state = State::Writing(Box::new(open));
-                if was_broken {
-                    tracing::info!(folder = %self.folder.display(), "recording goes on");
-                }
                 true
             }
             Err(error) => {
-                self.fail(&error, was_broken);
+                self.fail(&error);
                 false
             }
         }
@@ -199,12 +198,15 @@ impl Writer {
         let moved = offset.abs_diff(open.offset) >= WALL_NOISE_MS;
         let told = moved.then_some(What::Wall(wall.0));
         open.offset = if moved { offset } else { open.offset };
-        let missing = self.missing.take().map(What::Missing);
-        open.waiting.get_or_insert(Missing { inputs: 0, since: at.0 }).inputs += 1;
-        let lines = told.into_iter().chain(missing).chain([what]);
+        let missing = self.missing.take();
+        // As long as it is not on the disk, what is missing before it is not told either.
+        let before = missing.as_ref().map_or((0, at.0), |missing| (missing.inputs, missing.since));
+        let waiting = open.waiting.get_or_insert(Missing { inputs: 0, since: before.1 });
+        waiting.inputs += before.0 + 1;
+        let lines = told.into_iter().chain(missing.map(What::Missing)).chain([what]);
         let pushed: io::Result<()> = lines.into_iter().try_for_each(|what| push(&mut open.lines, &Line(at.0, what)));
         if let Err(error) = pushed {
-            self.fail(&error, false);
+            self.fail(&error);
         }
     }
 
@@ -221,19 +223,27 @@ impl Writer {
                 open.written = open.length();
                 open.lines.clear();
                 open.waiting = None;
+                if std::mem::take(&mut self.is_failing) {
+                    tracing::info!(folder = %self.folder.display(), "recording goes on");
+                }
             }
-            Err(error) => self.fail(&error, false),
+            Err(error) => self.fail(&error),
         }
     }
 
-    /// Lets go of the file. `known`: the error was told already.
-    fn fail(&mut self, error: &io::Error, known: bool) {
-        if !known {
+    /// Lets go of the file.
+    fn fail(&mut self, error: &io::Error) {
+        // A full disk may well take an empty file, but that is no end of the trouble.
+        if !std::mem::replace(&mut self.is_failing, true) {
             let (folder, seconds) = (self.folder.display(), self.retry.as_secs());
             tracing::error!(%folder, %error, "cannot record; it is tried again every {seconds} s");
         }
         let state = std::mem::replace(&mut self.state, State::Broken { until: Instant::now() + self.retry });
         if let State::Writing(open) = state {
+            // On a disk that stays full there would be one more each time, without anything whole in it.
+            if open.written == 0 && fs::remove_file(&open.path).is_ok() {
+                self.next_file -= 1;
+            }
             open.waiting.into_iter().for_each(|waiting| self.miss(waiting));
         }
     }
