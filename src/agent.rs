@@ -26,6 +26,8 @@ use crate::sampler::{self, Assignment};
 
 /// How long clients may take to finish after the agent was told to stop.
 const DRAIN: Duration = Duration::from_secs(4);
+/// What a process is sent that makes a file longer than it may (`ulimit -f`); unless it is caught, that ends it.
+const SIGXFSZ: i32 = 25;
 
 /// What the HTTP server needs of the agent.
 #[derive(Clone, Debug)]
@@ -63,6 +65,8 @@ where
     H: FnOnce(Outlets, CancellationToken) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
+    // A recording, or a log, that is as long as the system lets a file be shall be an error of writing and not the end.
+    let _too_long = signal(SignalKind::from_raw(SIGXFSZ))?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

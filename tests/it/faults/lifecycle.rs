@@ -151,6 +151,35 @@ fn a_thread_that_the_system_refuses_ends_nothing() {
     assert_eq!(agent.post("/-/reload").status, 200, "{}", agent.log());
 }
 
+#[test]
+fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once() {
+    let test = "faults::lifecycle::a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once";
+    if !skip::has(test, &["prlimit"]) {
+        return;
+    }
+    const LENGTH: u64 = 8 << 10;
+    let tasks: Vec<String> = (0..60).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
+    let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
+    let folder = tempfile::TempDir::new().unwrap();
+    let agent = Agent::start_logging(&config(free_port(), &tasks), "info", "logfmt", |command| {
+        command.arg("--record").arg(folder.path());
+    });
+    let files = || std::fs::read_dir(folder.path()).unwrap().count();
+    agent.until_view(PATIENCE, "something is recorded", |_| {
+        let mut files = std::fs::read_dir(folder.path()).unwrap();
+        files.any(|file| file.unwrap().metadata().is_ok_and(|file| file.len() > LENGTH))
+    });
+    limit(&agent, "fsize", &LENGTH.to_string());
+    let told = |what: &str| agent.log_lines(&[what]).len();
+    agent.until_view(PATIENCE, "it is told", |_| told("cannot record") == 1);
+    // It tries again meanwhile.
+    agent.throughout(Duration::from_secs(12), "once", |_| {
+        (told("cannot record"), told("recording goes on")) == (1, 0) && files() <= 2
+    });
+    limit(&agent, "fsize", "unlimited");
+    agent.until_view(PATIENCE, "it records again", |_| files() == 2);
+}
+
 /// Puts a file in the place of `name` whose readers wait for a writer that never comes, like those of a disk that hangs.
 fn hang(agent: &Agent, name: &str) {
     let _was_there = std::fs::remove_file(agent.path(name));
