@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -328,8 +328,8 @@ pub(crate) enum FileError {
     Forbidden,
     #[error("cannot be read: {0}")]
     Unreadable(io::Error),
-    #[error("is {0} bytes long; at most {FILE_BYTES_MAX} are accepted")]
-    TooLong(u64),
+    #[error("is longer than {FILE_BYTES_MAX} bytes, which is the most that is accepted")]
+    TooLong,
     #[error("is not UTF-8 text: byte {0} is wrong; write keys of other bytes as {{hex: …}}")]
     NotText(usize),
 }
@@ -349,11 +349,12 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The text of a file that people wrote.
 pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
-    let length = fs::metadata(path)?.len();
-    if length > FILE_BYTES_MAX {
-        return Err(FileError::TooLong(length));
+    let mut bytes = Vec::new();
+    // What it says of its length is no bound: of a pipe or a device that is nothing.
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(FileError::TooLong);
     }
-    let mut bytes = fs::read(path)?;
     if bytes.starts_with(BYTE_ORDER_MARK) {
         bytes.drain(..BYTE_ORDER_MARK.len());
     }

@@ -271,6 +271,12 @@ fn a_file_that_cannot_be_read_says_why() {
 }
 
 #[test]
+fn an_endless_file_is_not_read_to_its_end() {
+    let message = Config::load(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(message.contains("/dev/zero: is longer than 67108864 bytes"), "{message}");
+}
+
+#[test]
 fn thousands_of_mistakes_stay_readable() {
     let tasks: String = (0..1_000).map(|n| format!("  - {{name: t{n}, lock: {{key: k{n}}}, grace: 1}}\n")).collect();
     let text = format!("redis: {{main: {{url: 'redis://x'}}}}\ntasks:\n{tasks}");
