@@ -121,7 +121,7 @@ fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
 }
 
 async fn open(endpoint: &Endpoint, redis: &RedisConfig) -> anyhow::Result<Connection> {
-    match connect(endpoint, None).await {
+    match connect(endpoint, None, 0).await {
         Ok((connection, _)) => Ok(connection),
         Err(failure) => Err(explained(failure, redis, None).context(format!("cannot look into {}", endpoint.at))),
     }

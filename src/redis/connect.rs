@@ -55,13 +55,17 @@ pub struct Opened {
 }
 
 /// Connects to a server, logs in, chooses the database and finds out what the user may do. Asks `opening` as well,
-/// if there is one.
+/// if there is one. `in_vain` says how many attempts there were since the last one that was of use.
 ///
 /// # Errors
 /// Why there is no connection.
-pub async fn connect(endpoint: &Endpoint, opening: Option<Opening>) -> Result<(Connection, Option<Opened>), Failure> {
+pub async fn connect(
+    endpoint: &Endpoint,
+    opening: Option<Opening>,
+    in_vain: usize,
+) -> Result<(Connection, Option<Opened>), Failure> {
     let password = password(endpoint.login.password.as_ref()).await?;
-    let stream = dial(endpoint).await?;
+    let stream = dial(endpoint, in_vain).await?;
     greet_over(stream, endpoint, password.as_ref(), opening).await
 }
 
@@ -114,10 +118,19 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     Ok((Connection::new(inner, driver, ledger, endpoint.timeout, greeting), opened))
 }
 
-/// Opens a TCP connection to the first address that accepts one.
-pub(super) async fn dial(endpoint: &Endpoint) -> Result<TcpStream, Failure> {
+/// Opens a TCP connection to the first address that accepts one; after attempts in vain another is the first.
+pub(super) async fn dial(endpoint: &Endpoint, in_vain: usize) -> Result<TcpStream, Failure> {
     let limit = endpoint.timeout.min(DIAL_TIMEOUT);
-    dial_any(resolve(&endpoint.at, limit).await?.into_iter(), limit).await
+    let mut addresses = resolve(&endpoint.at, limit).await?;
+    take_turns(&mut addresses, in_vain);
+    dial_any(addresses.into_iter(), limit).await
+}
+
+/// Whoever takes a connection may still be of no use: a proxy whose server is gone, or a replica.
+fn take_turns(addresses: &mut [SocketAddr], in_vain: usize) {
+    if let Some(first) = in_vain.checked_rem(addresses.len()) {
+        addresses.rotate_left(first);
+    }
 }
 
 async fn dial_any(addresses: impl Iterator<Item = SocketAddr>, limit: Duration) -> Result<TcpStream, Failure> {
@@ -226,6 +239,17 @@ mod tests {
         assert_eq!(opened.replies.len(), 1);
         assert!(opened.received.since_ms(opened.sent) >= 49, "{opened:?}");
         assert!(slow.await.unwrap().0 > 0);
+    }
+
+    #[test]
+    fn after_attempts_in_vain_every_address_comes_first() {
+        let ports = |in_vain| {
+            let mut addresses = [1, 2, 3].map(|port| SocketAddr::from(([127, 0, 0, 1], port)));
+            take_turns(&mut addresses, in_vain);
+            addresses.map(|address| address.port())
+        };
+        assert_eq!([0, 1, 2, 3].map(ports), [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 2, 3]]);
+        take_turns(&mut [], 7);
     }
 
     #[tokio::test]

@@ -28,7 +28,7 @@ impl Listener {
     /// Why it cannot listen.
     pub async fn subscribe(endpoint: &Endpoint, channel: &str) -> Result<Listener, Failure> {
         let password = password(endpoint.login.password.as_ref()).await?;
-        let mut stream = dial(endpoint).await?;
+        let mut stream = dial(endpoint, 0).await?;
         let mut request = Vec::new();
         let (username, password) = (endpoint.login.username.as_deref(), password.as_ref().map(Secret::expose));
         let mut replies = 1;

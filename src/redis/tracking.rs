@@ -64,7 +64,7 @@ impl Tracking {
     /// Why the server will not tell: a [`Unknown::NoPermission`] or [`Unknown::ServerError`] is a refusal.
     pub async fn start(endpoint: &Endpoint, prefixes: &[Vec<u8>]) -> Result<Tracking, Failure> {
         let password = password(endpoint.login.password.as_ref()).await?;
-        let stream = QuietStream::new(dial(endpoint).await?);
+        let stream = QuietStream::new(dial(endpoint, 0).await?);
         Tracking::over(stream, endpoint, password.as_ref(), prefixes).await
     }
 

@@ -64,8 +64,9 @@ impl Link {
     /// Begins to dial.
     pub(super) fn dial(&mut self, endpoint: &Endpoint, opening: Option<redis::Opening>, now: Mono) {
         let endpoint = endpoint.clone();
+        let in_vain = self.pace.in_vain();
         self.pace.dialled(now);
-        let dial = tokio::spawn(async move { redis::connect(&endpoint, opening).await });
+        let dial = tokio::spawn(async move { redis::connect(&endpoint, opening, in_vain).await });
         self.state = State::Dialling(AbortOnDropHandle::new(dial));
     }
 

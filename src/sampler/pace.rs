@@ -29,6 +29,11 @@ impl Pace {
         self.failures = self.failures.saturating_add(1);
     }
 
+    /// Dials since the last success.
+    pub(super) fn in_vain(&self) -> usize {
+        usize::try_from(self.failures).unwrap_or(usize::MAX)
+    }
+
     /// A batch was believed: the next loss is a new one.
     pub(super) fn succeeded(&mut self) {
         self.failures = 0;

@@ -196,7 +196,7 @@ fn candidates(configured: &[HostPort], known: &[HostPort], skip: usize) -> Vec<H
 async fn question(endpoint: &Endpoint, open: Option<Arc<redis::Connection>>) -> Result<Told, redis::Failure> {
     let connection = match open {
         Some(connection) => connection,
-        None => Arc::new(redis::connect(endpoint, None).await?.0),
+        None => Arc::new(redis::connect(endpoint, None, 0).await?.0),
     };
     let replies = connection.exec(&cluster::commands(connection.caps().pexpiretime)).await?;
     let (layout, state) = replies.split_at_checked(1).unwrap_or_default();

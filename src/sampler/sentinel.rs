@@ -104,8 +104,9 @@ async fn question(
     let open = match connection.take() {
         Some(open) => open,
         None => {
+            let in_vain = pace.in_vain();
             pace.dialled(dialled);
-            match redis::connect(endpoint, None).await {
+            match redis::connect(endpoint, None, in_vain).await {
                 Ok((open, _)) => open,
                 Err(failure) => return (dialled, Err(failure)),
             }

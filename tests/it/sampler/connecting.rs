@@ -21,7 +21,7 @@ fn bytes(text: &str) -> Reply {
 }
 
 async fn connect(config: &RedisConfig) -> Result<Connection, Failure> {
-    redis::connect(&config.endpoint(config.servers.configured()[0].clone()), None)
+    redis::connect(&config.endpoint(config.servers.configured()[0].clone()), None, 0)
         .await
         .map(|(connection, _)| connection)
 }
