@@ -11,6 +11,7 @@ mod config;
 mod dashboards;
 mod demo;
 mod discover;
+mod due;
 mod explain;
 mod exposition;
 mod failover;

@@ -91,7 +91,7 @@ fn batch(tasks: &[Arc<TaskSpec>], connection: &Connection) -> Batch {
 async fn sample(config: &Config, sweeps: usize) -> anyhow::Result<f64> {
     let redis = config.redises.first().context("no redis")?;
     let Servers::One(server) = &redis.servers else { bail!("not one server") };
-    let (connection, _) = connect(&redis.endpoint(server.clone()), None).await?;
+    let (connection, _) = connect(&redis.endpoint(server.clone()), None, 0).await?;
     let connection = Arc::new(connection);
     let mut rates = Vec::new();
     for _ in 0..sweeps {
@@ -139,7 +139,7 @@ async fn benchmark(redis: SocketAddr, pipeline: usize, requests: usize, config: 
     let task = config.tasks.first().context("no task")?;
     let redis_config = config.redises.first().context("no redis")?;
     let Servers::One(server) = &redis_config.servers else { bail!("not one server") };
-    let (connection, _) = connect(&redis_config.endpoint(server.clone()), None).await?;
+    let (connection, _) = connect(&redis_config.endpoint(server.clone()), None, 0).await?;
     let mut commands = Vec::new();
     TaskRead::new(Arc::clone(task), connection.caps(), false, Scope::ALL).commands(&mut commands);
     let (mut seconds, mut known) = (0.0, Vec::<(Vec<String>, f64)>::new());
