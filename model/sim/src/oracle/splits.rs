@@ -10,6 +10,8 @@ use crate::world::{Claiming, World};
 
 /// How old the evidence for a split may be when it is told: some intervals, and a batch that took its time.
 const MET_MS: u64 = 15_000;
+/// No lease is longer.
+const LEASE_MS_MAX: u64 = 600_000;
 
 /// Another server is a master, too.
 pub(super) fn rivals(world: &World, server: usize) -> bool {
@@ -165,7 +167,9 @@ impl Oracle {
         let unseen = parties.iter().any(|party| {
             let given = world.tasks[task].releases.iter().filter(|release| release.who == party.holder.client);
             given.map(|release| release.at).any(|given| {
-                world.generations.iter().filter(lately).any(|it| (given..=given + unseen_ms).contains(&it.at))
+                // Somebody else may take the lock at any time until the lease runs out that looks lost.
+                let mut here = world.generations.iter().filter(|it| it.server == server);
+                here.any(|it| (given..=given + unseen_ms).contains(&it.at) && it.at + LEASE_MS_MAX > world.now)
             })
         });
         elsewhere || copied || unseen
