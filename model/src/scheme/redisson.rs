@@ -1,7 +1,6 @@
 //! Redisson's hash: one field `<client id>:<thread>` per holder, its value the re-entry count. Read/write locks add a field
 //! `mode`, and `:write` to the writer's field; fair locks keep their queue in a list beside it, fenced ones a counter.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use super::{Scheme, Value};
@@ -34,20 +33,27 @@ impl Scheme for Redisson {
     }
 
     fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command> {
-        let count = if sharded { "SHARDNUMSUB" } else { "NUMSUB" };
-        vec![
-            command!("PUBSUB", count, prefixed(b"redisson_lock__channel", key), prefixed(b"redisson_rwlock", key)),
+        let listeners = |count: &str| {
+            command!("PUBSUB", count, prefixed(b"redisson_lock__channel", key), prefixed(b"redisson_rwlock", key))
+        };
+        let sharded = sharded.then(|| listeners("SHARDNUMSUB"));
+        let rest = [
+            // Versions before 3.22, and newer ones that are told so, listen on ordinary channels in a cluster as well.
+            listeners("NUMSUB"),
             command!("LLEN", prefixed(b"redisson_lock_queue", key)),
             command!("GETRANGE", prefixed(b"redisson_lock_token", key), "0", "31"),
-        ]
+        ];
+        sharded.into_iter().chain(rest).collect()
     }
 
     fn decode_extras(&self, replies: &[Reply]) -> Extras {
-        let [subscribers, queue, token] = replies else { return Extras::default() };
+        let [subscribers @ .., queue, token] = replies else { return Extras::default() };
         let queued = queue.as_int().and_then(|length| u64::try_from(length).ok());
-        let listening = subscribers.as_array().map(|pairs| {
+        let listening = |pairs: &[Reply]| {
             pairs.chunks_exact(2).filter_map(|pair| u64::try_from(pair.last()?.as_int()?).ok()).sum::<u64>()
-        });
+        };
+        let listening =
+            subscribers.iter().filter_map(|reply| reply.as_array().map(listening)).reduce(u64::saturating_add);
         Extras {
             // The queue of a fair lock counts threads; its waiters do not listen on the common channel.
             waiters: match queued {
@@ -201,6 +207,8 @@ fn is_transaction_id(bytes: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+
     use super::*;
 
     const A: &str = "285475da-9152-4c83-822a-67ee2f116a79";
@@ -321,7 +329,13 @@ mod tests {
         assert_eq!(extras, Extras { waiters: Some(5), fencing_token: Some(12) });
         let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(0), text("")]);
         assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None }, "a lock that is not fair");
+        // In a cluster some clients listen within a shard, and others do not.
+        let within_a_shard = Reply::Array(vec![text("a"), Reply::Int(4), text("b"), Reply::Int(0)]);
+        let extras = Redisson.decode_extras(&[within_a_shard, subscribers.clone(), Reply::Int(0), text("")]);
+        assert_eq!(extras, Extras { waiters: Some(7), fencing_token: None });
         let refused = Reply::Error(crate::reply::ServerError { code: b"NOPERM".to_vec(), detail: Vec::new() });
+        let extras = Redisson.decode_extras(&[refused.clone(), subscribers.clone(), Reply::Int(0), text("")]);
+        assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });
         let extras = Redisson.decode_extras(&[subscribers, refused.clone(), refused]);
         assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });
     }
