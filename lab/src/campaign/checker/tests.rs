@@ -243,6 +243,21 @@ fn nobody_pages_for_what_nobody_wants() {
     assert_eq!(found(gone), (0, 1));
 }
 
+/// As where a failover lost the write: the new master shows how it was before, and who saw the "on" may go on to call it wanted.
+#[test]
+fn what_reads_off_though_nobody_switched_it_off_may_be_called_wanted() {
+    let undone = |on_at: u64, off_at: Option<u64>| {
+        let mut story = Story::new();
+        story.switch = vec![(0, SwitchSeen::On), (30 * S, SwitchSeen::Off)];
+        story.logs.switches.push(SwitchLine { at: on_at, task: 0, on: true, sent: on_at });
+        story.logs.switches.extend(off_at.map(|at| SwitchLine { at, task: 0, on: false, sent: at }));
+        story
+    };
+    assert_eq!(found(undone(29 * S, None)), (0, 0));
+    assert_eq!(found(undone(29 * S, None).pages('u', 34 * S + 500_000, MINUTE)), (0, 0));
+    assert_eq!(found(undone(20 * S, Some(30 * S))), (1, 0));
+}
+
 #[test]
 fn a_lock_that_is_shown_wrongly_is_found() {
     let mut story = Story::new();

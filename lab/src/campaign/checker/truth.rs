@@ -67,7 +67,7 @@ pub(super) fn truths(logs: &Logs) -> Truths {
             truth.free = all(|truth| &truth.free);
             truth.doubled = all(|truth| &truth.doubled);
             truth.wanted = all(|truth| &truth.wanted);
-            truth.unwanted = all(|truth| &truth.unwanted);
+            truth.unwanted = all(|truth| &truth.unwanted).minus(&switched_on(logs, index));
             truth.has_progress = all(|truth| &truth.has_progress);
             let any = |part: fn(&Truth) -> &Vec<Micros>| {
                 let parts = each.iter().zip(&deciding);
@@ -86,6 +86,14 @@ pub(super) fn truths(logs: &Logs) -> Truths {
         undecided.push(doubt);
     }
     Truths { tasks, undecided, unseen }
+}
+
+/// From each "on" that somebody wrote to the next write. A server that reads off meanwhile has lost that: nobody switched it off, and
+/// who watches may know so.
+fn switched_on(logs: &Logs, task: usize) -> Spans {
+    let writes: Vec<_> = logs.switches.iter().filter(|line| line.task == task).collect();
+    let ends = writes.iter().skip(1).map(|next| next.at).chain([logs.end]);
+    Spans::new(writes.iter().zip(ends).filter(|(line, _)| line.on).map(|(line, end)| (line.sent, end)))
 }
 
 /// When two of these servers, both masters by their own words, showed different holders of a lock.
