@@ -467,8 +467,9 @@ fn newer_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold) -> bool {
 /// Whether the older hold cannot have been released on the other server.
 fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: Limits) -> bool {
     let ran_out = newer.expired.as_ref().filter(|ran_out| clients_meet(&ran_out.holders, &old.held.holders));
-    // Whoever renews its lock would have done so there, too; a lock with a fixed lease is released at any time.
-    let ran_out_there = old.moved.is_some() && ran_out.is_some_and(|ran_out| ran_out.at > old.since);
+    // Whoever renews its lock here would have done so there, too; a lock with a fixed lease is released at any time, and what a replica
+    // was told of is renewed elsewhere.
+    let ran_out_there = old.lived_after.is_some() && ran_out.is_some_and(|ran_out| ran_out.at > old.since);
     // When the same client's newest hold was over there, which it may have given back instead of the older one.
     let over_there = newer.earlier.of(&old.held.holders);
     let never_there = match fork(&older.origin, &newer.origin) {
@@ -487,7 +488,9 @@ fn older_lives(older: &Server, old: &Hold, newer: &Server, new: &Hold, limits: L
         }
     };
     // Where the lock is held for moments only, its holder may have had it there, too, between two looks.
-    let repeated = older.earlier.brief() && new.since.since_ms(old.began) < limits.settle_ms;
+    let leased_ms = older.left_ms(old, older.seen.sent).map(|left_ms| left_ms + older.seen.sent.since_ms(old.began));
+    let brief = older.earlier.brief() || leased_ms.is_some_and(|leased_ms| leased_ms < BRIEF_MS);
+    let repeated = brief && new.since.since_ms(old.began) < limits.settle_ms;
     old.lived_after(new.since) || (ran_out_there || never_there) && !repeated
 }
 
@@ -584,10 +587,12 @@ mod tests {
     #[test]
     fn only_a_hold_that_ran_out_after_it_was_seen_here_ran_out_there() {
         let (older, mut newer) = (server("a"), server("b"));
-        let (old, new) = (Hold { moved: Some(Mono(5_500)), ..hold("A", 5_000) }, hold("B", 8_000));
-        for (at, lives) in [(4_000, false), (6_000, true)] {
+        let moved = Hold { moved: Some(Mono(5_500)), ..hold("A", 5_000) };
+        let (renewed, new) = (Hold { lived_after: Some(Mono(5_000)), ..moved.clone() }, hold("B", 8_000));
+        // As a replica it was told of that, and may have been told nothing more.
+        for (old, at, lives) in [(&renewed, 4_000, false), (&renewed, 6_000, true), (&moved, 6_000, false)] {
             newer.expired = Some(RanOut { holders: old.held.holders.clone(), at: Mono(at) });
-            assert_eq!(older_lives(&older, &old, &newer, &new, LIMITS), lives, "{at}");
+            assert_eq!(older_lives(&older, old, &newer, &new, LIMITS), lives, "{at}");
         }
     }
 
