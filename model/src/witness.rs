@@ -89,6 +89,8 @@ struct Hold {
     offset_before: Option<u64>,
     /// And when the one was surely over that its holder had here before, if any.
     earlier_over: Option<u64>,
+    /// The newest deadline that was told, and when: a renewal during a reading leaves that without one.
+    told: Option<(ServerTime, Mono)>,
     /// When the deadline was last seen to have moved forward.
     moved: Option<Mono>,
     /// After when its holder surely moved it forward on this server, as a master.
@@ -337,6 +339,13 @@ impl Server {
     }
 }
 
+fn told(held: &Held, at: Mono) -> Option<(ServerTime, Mono)> {
+    match held.deadline {
+        Deadline::At(deadline) => Some((deadline, at)),
+        Deadline::Never | Deadline::Torn => None,
+    }
+}
+
 /// A deadline that is so much nearer than before on the same clock was written.
 const WRITTEN_BACK_MS: i64 = 1_000;
 
@@ -345,20 +354,28 @@ impl Hold {
         let at = word.seen.sent;
         let known = before.and_then(|before| Some((before, before.hold()?)));
         if let Some((server, old)) = known.filter(|(_, old)| clients_meet(&old.held.holders, &held.holders)) {
-            let (forward, back) = match (old.held.deadline, held.deadline) {
-                (Deadline::At(old), Deadline::At(new)) if word.origin.same_clock(&server.origin) => {
+            let (forward, back) = match (old.told, held.deadline) {
+                (Some((old, _)), Deadline::At(new)) if word.origin.same_clock(&server.origin) => {
                     (new > old, old.since_ms(new) > WRITTEN_BACK_MS)
                 }
                 _ => (false, false),
             };
+            let comparable = word.origin.same_clock(&server.origin) && one_reign(&server.origin, word.origin);
             let ruled = server.rules() && word.role == Role::Master;
             // The clock of the server that wrote the deadline before may have been ahead of this one's.
             let written = forward || back && one_reign(&server.origin, word.origin);
             return Hold {
                 held: held.clone(),
                 offset_before: old.offset_before.filter(|_| one_history(&server.origin, word.origin)),
+                told: match held.deadline {
+                    Deadline::Torn => old.told.filter(|_| comparable),
+                    Deadline::At(_) | Deadline::Never => told(held, at),
+                },
                 moved: if forward { Some(at) } else { old.moved },
-                lived_after: if written && ruled && server.steady { Some(server.seen.sent) } else { old.lived_after },
+                lived_after: match old.told {
+                    Some((_, told_at)) if written && ruled && server.steady => Some(told_at),
+                    _ => old.lived_after,
+                },
                 ..*old
             };
         }
@@ -379,6 +396,7 @@ impl Hold {
                 .filter(|before| same_process(&before.origin, word.origin) && one_history(&before.origin, word.origin))
                 .and_then(|before| before.origin.offset),
             earlier_over: before.and_then(|before| before.earlier.of(&held.holders)),
+            told: told(held, at),
             moved: None,
             lived_after: None,
         }
@@ -578,6 +596,7 @@ mod tests {
             perhaps_late: false,
             offset_before: None,
             earlier_over: None,
+            told: None,
             moved: None,
             lived_after: None,
         }
