@@ -202,7 +202,7 @@ impl Oracle {
         if !truth.whole || attempt.took_ms > self.timeout_ms || (decides && !truth.master) {
             return false;
         }
-        let ahead_after_ms = truth.clock_after - i64::try_from(truth.ended_at).unwrap_or(0);
+        let ahead_after_ms = truth.clock_ahead_after_ms;
         let before_ms = self.clocks[server].replace(ahead_after_ms).unwrap_or(truth.clock_ahead_ms);
         [before_ms, ahead_after_ms].into_iter().all(|other_ms| (truth.clock_ahead_ms - other_ms).abs() <= STEP_MS)
     }

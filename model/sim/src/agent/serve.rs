@@ -46,8 +46,9 @@ pub(crate) struct BatchTruth {
     pub(crate) whole: bool,
     /// How often its clock had stepped, and by how much it is ahead of true time, when it began.
     pub(crate) clock_ahead_ms: i64,
-    /// What its clock showed when it had answered everything.
+    /// What its clock showed when it was last asked for it, and by how much it was ahead of true time then.
     pub(crate) clock_after: i64,
+    pub(crate) clock_ahead_after_ms: i64,
     pub(crate) offset: u64,
     pub(crate) parts: Vec<PartTruth>,
 }
@@ -191,8 +192,7 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
     if request.cursor == 0 {
         let now = world.now;
         request.truth.began_at = now;
-        let true_ms = i64::try_from(now).unwrap_or(0);
-        request.truth.clock_ahead_ms = world.servers[server].clock.at(now) - true_ms;
+        request.truth.clock_ahead_ms = world.servers[server].clock.at(now) - true_ms(now);
         let rng = &mut world.rng;
         request.draw_pause(rng);
         request.truth.whole = true;
@@ -220,6 +220,10 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
         if framing && matches!(reply, Reply::Error(_)) {
             request.truth.whole = false;
         }
+        if framing && command.args.first().is_some_and(|name| name == b"TIME") {
+            request.truth.clock_after = world.servers[server].clock.at(now);
+            request.truth.clock_ahead_after_ms = request.truth.clock_after - true_ms(now);
+        }
         if command.args.first().is_some_and(|name| name == b"ROLE") {
             request.truth.master = world.servers[server].follows.is_none();
             request.truth.offset = world.servers[server].history.offset;
@@ -240,8 +244,12 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
     }
     request.truth.ended_at = world.now;
     request.truth.parts.iter_mut().for_each(|part| part.answered_at = world.now);
-    request.truth.clock_after = world.servers[server].clock.at(world.now);
     Some(answer(request, world))
+}
+
+/// An instant as clocks show it.
+fn true_ms(now: u64) -> i64 {
+    i64::try_from(now).unwrap_or(0)
 }
 
 /// What a server has of a task now.

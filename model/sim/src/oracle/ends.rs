@@ -125,7 +125,7 @@ impl Oracle {
     fn rewritten(&self, task: usize, before: &Answer, last: &Answer, world: &World) -> bool {
         let within = |it: &&Generation| it.server == last.server && (before.from..=last.to).contains(&it.at);
         let lost = world.generations.iter().rfind(within);
-        lost.is_some_and(|lost| world.tasks[task].wanting[last.server].written > lost.at)
+        lost.is_some_and(|lost| world.tasks[task].wanting[last.server].written >= lost.at)
     }
 
     /// Nothing happened that could have lost a lock but evictions, and flushes of which the switches prove that they were another
