@@ -22,7 +22,7 @@ use crate::exchange::{Part, Said};
 
 pub use answer::explanation;
 pub use command::run;
-pub use nearest::no_such_task;
+pub use nearest::{no_such_metric, no_such_task};
 pub use seen::{Seen, Watched};
 pub use text::text;
 pub use trace::Trace;

@@ -1,6 +1,7 @@
-//! A name that no task has, and the names that were perhaps meant.
+//! A name that no task or no metric has, and the names that were perhaps meant.
 
 use crate::output::identity::escape;
+use crate::output::metrics::TABLE;
 
 /// Most names that are suggested.
 const SUGGESTED_MAX: usize = 3;
@@ -9,13 +10,23 @@ const COMPARED_CHARS: usize = 64;
 
 /// What to say of a name that no task has.
 pub fn no_such_task<'a>(name: &str, tasks: impl Iterator<Item = &'a str>) -> String {
-    let near = nearest(name, tasks);
+    nothing_called("task", name, tasks, "/api/v1/tasks and `lockwatch status` list them")
+}
+
+/// What to say of a name that no metric has.
+pub fn no_such_metric(name: &str) -> String {
+    let metrics = TABLE.iter().map(|metric| metric.name);
+    nothing_called("metric", name, metrics, "/metrics without parameters has them all")
+}
+
+fn nothing_called<'a>(what: &str, name: &str, all: impl Iterator<Item = &'a str>, where_they_are: &str) -> String {
+    let near = nearest(name, all);
     let meant = match near.as_slice() {
-        [] => "/api/v1/tasks and `lockwatch status` list them".to_owned(),
+        [] => where_they_are.to_owned(),
         [only] => format!("did you mean {only}?"),
         several => format!("did you mean one of {}?", several.join(", ")),
     };
-    format!("There is no task called {}; {meant}", escape(name.as_bytes()))
+    format!("There is no {what} called {}; {meant}", escape(name.as_bytes()))
 }
 
 /// The names most like `name`, best first, escaped.

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 use tokio_util::sync::CancellationToken;
 
 use super::Limits;
@@ -26,6 +27,8 @@ pub(super) struct Gate {
 struct Open {
     all: Count,
     peers: HashMap<IpAddr, Count>,
+    /// Of the peers that have needed one: held while something is made for one of its requests alone.
+    turns: HashMap<IpAddr, Arc<AsyncMutex<()>>>,
     members: HashMap<u64, Member>,
     /// The number of the next connection.
     next: u64,
@@ -139,6 +142,7 @@ impl Open {
             Some(of_peer) if of_peer.connections > 1 => of_peer.connections -= 1,
             _ => {
                 self.peers.remove(&peer);
+                self.turns.remove(&peer);
             }
         }
     }
@@ -155,6 +159,18 @@ impl Permit {
     pub(super) fn explanation(self: &Arc<Permit>) -> Option<StayPermit> {
         let limits = &self.gate.limits;
         self.stay(StayKind::Explanation, limits.explanations, limits.explanations_per_peer)
+    }
+
+    /// Waits until nothing is made for another request of the same peer. What all ask for is made once and needs no turn; of what
+    /// each may ask for in another way, one peer can only have so much made.
+    pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut open = lock(&self.gate.open);
+            // One that was sent away may be the last of its peer, and nobody would remove what it left.
+            let is_there = open.peers.contains_key(&self.peer);
+            if is_there { Arc::clone(open.turns.entry(self.peer).or_default()) } else { Arc::default() }
+        };
+        turn.lock_owned().await
     }
 
     fn stay(self: &Arc<Permit>, kind: StayKind, most: usize, most_per_peer: usize) -> Option<StayPermit> {
@@ -208,6 +224,8 @@ fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
 
 #[cfg(test)]
 mod tests {
+    use std::task::Poll;
+
     use super::super::stream::Stay;
     use super::*;
 
@@ -312,6 +330,25 @@ mod tests {
         assert_eq!((one.len(), two.len()), (2, 1));
         drop(one);
         assert_eq!(explain("10.0.0.2").len(), 1);
+    }
+
+    #[tokio::test]
+    async fn each_peer_has_one_turn_at_a_time() {
+        let gate = gate();
+        let (one, other) = (take(&gate, "10.0.0.1", 2), take(&gate, "10.0.0.2", 1));
+        let turn = one[0].turn().await;
+        let mut next = Box::pin(one[1].turn());
+        let is_waiting = std::future::poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_pending())).await;
+        assert!(is_waiting);
+        drop(other[0].turn().await);
+        drop(turn);
+        drop(next.await);
+        // Nothing is remembered of those who left, nor of those who were sent away.
+        let sent_away = open(&gate, "10.0.0.3", 5).remove(0);
+        assert!(sent_away.leave.is_cancelled());
+        drop((one, other));
+        drop(sent_away.turn().await);
+        assert!(lock(&gate.open).turns.is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! | `/app.js` | GET, HEAD | the script of these pages |
 //! | `/live` | GET, HEAD | what changes on these pages, as server-sent events |
 //! | `/badge/<name>.svg` | GET, HEAD | one task as a picture |
-//! | `/metrics` | GET, HEAD | the metrics; 503 when the engine has stopped |
+//! | `/metrics` | GET, HEAD | the metrics, or those that `name[]` names; 503 when the engine has stopped |
 //! | `/api/v1/tasks`, `/api/v1/tasks/<name>` | GET, HEAD | tasks as JSON |
 //! | `/api/v1/tasks/<name>/explain` | GET, HEAD | why a task has its verdict |
 //! | `/api/v1/events` | GET, HEAD | the newest events, as JSON or as server-sent events |
@@ -31,9 +31,11 @@ use super::HttpContext;
 use super::etag::tagged_content;
 use super::gate::Permit;
 use super::live::{Feed, SCRIPT};
-use super::parameters::{Blank, decoded};
+use super::parameters::{Blank, Refusal, decoded, parameters};
 use super::reply::{Reply, json_error, metrics_page, text, with_header};
+use crate::explain::no_such_metric;
 use crate::output::exposition::{Pages, Variant};
+use crate::output::metrics::Selection;
 use crate::output::negotiate::{self, Coding};
 use crate::published::Published;
 
@@ -106,7 +108,7 @@ impl Site {
             }
             Route::Style => self.style(&request),
             Route::Icon => self.icon(&request),
-            Route::Metrics => self.metrics(request.headers()).await,
+            Route::Metrics => self.metrics(&request, permit).await,
             Route::Tasks => self.tasks(&request),
             Route::Task(name) => self.task(&name, &request),
             Route::Explain(name) => self.explain(&name, &request, permit).await,
@@ -136,14 +138,21 @@ impl Site {
         stopped(published, self.context.limits.snapshot_age)
     }
 
-    async fn metrics(&self, headers: &HeaderMap) -> Reply {
+    async fn metrics(&self, request: &Request<Incoming>, permit: &Permit) -> Reply {
+        let metrics = match selection(request.uri().query()) {
+            Ok(metrics) => metrics,
+            Err(refusal) => return text(StatusCode::BAD_REQUEST, refusal.sentence()),
+        };
+        let _turn = if metrics.is_all() { None } else { Some(permit.turn().await) };
         let published = self.published();
         if let Some(sentence) = self.stopped(&published) {
             return text(StatusCode::SERVICE_UNAVAILABLE, sentence);
         }
+        let headers = request.headers();
         let variant = Variant {
             format: negotiate::format(&joined(headers, header::ACCEPT)),
             coding: negotiate::coding(&joined(headers, header::ACCEPT_ENCODING)),
+            metrics,
         };
         let reload = *self.context.reload_status.borrow();
         match self.pages.page(published, reload, variant).await {
@@ -211,6 +220,13 @@ impl Route {
             _ => "GET, HEAD",
         }
     }
+}
+
+/// The metrics that `name[]` asks for. Other parameters are not looked at: a scrape does not fail because of them.
+fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
+    let parameters = parameters(query)?;
+    let names = parameters.iter().filter(|(name, _)| name == "name[]").map(|(_, value)| value.as_str());
+    Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name)))
 }
 
 /// Why what is published must not be taken for the present, if it is older than `age_max`.

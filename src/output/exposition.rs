@@ -12,7 +12,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use super::metrics;
+use super::metrics::{self, Selection};
 use super::negotiate::{Coding, Format};
 use crate::apart::apart;
 use crate::published::{Published, ReloadStatus};
@@ -28,22 +28,41 @@ const KEPT_BYTES_MAX: usize = 32 << 20;
 const KEPT_FOR: Duration = Duration::from_secs(2);
 
 /// The form of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Variant {
     /// The text format.
     pub format: Format,
     /// How it is packed.
     pub coding: Coding,
+    /// What is on it.
+    pub metrics: Selection,
+}
+
+impl Variant {
+    /// Whether pages of the one are kept where those of the other are. All selections of metrics share a place: anybody can think of
+    /// new ones.
+    fn has_place_of(self, other: Variant) -> bool {
+        (self.format, self.coding, self.metrics.is_all()) == (other.format, other.coding, other.metrics.is_all())
+    }
 }
 
 /// Makes pages, each form once per snapshot, and keeps the newest of each form while it may be asked for again.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
-    shelves: [Arc<Mutex<Option<Kept>>>; 4],
-    /// One page is made at a time: with more, the memory of each thread that ever made one would stay with the process.
-    making: Arc<Mutex<()>>,
+    whole: Shelves,
+    selected: Shelves,
     lent: Arc<Lent>,
 }
+
+/// Where pages are kept, by format and coding.
+#[derive(Clone, Debug, Default)]
+struct Shelves {
+    shelves: [Shelf; 4],
+    /// One page is made at a time: with more, the memory of each thread that ever made one would stay with the process.
+    making: Arc<Mutex<()>>,
+}
+
+type Shelf = Arc<Mutex<Option<Kept>>>;
 
 /// The newest page of a form and what it was made of.
 #[derive(Debug)]
@@ -54,12 +73,13 @@ struct Kept {
     _held: Option<Arc<Page>>,
 }
 
-/// What tells a page from any other of the same form.
+/// What tells a page from any other that has its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Origin {
     sequence: u64,
     made: Instant,
     reload: ReloadStatus,
+    metrics: Selection,
 }
 
 impl Pages {
@@ -76,19 +96,15 @@ impl Pages {
         reload: ReloadStatus,
         variant: Variant,
     ) -> Result<Arc<Page>, PageError> {
-        let of = Origin { sequence: published.snapshot.sequence, made: published.made, reload };
-        let [plain, packed, open, open_packed] = &self.shelves;
-        let shelf = match (variant.format, variant.coding) {
-            (Format::Classic, Coding::Identity) => plain,
-            (Format::Classic, Coding::Gzip) => packed,
-            (Format::OpenMetrics, Coding::Identity) => open,
-            (Format::OpenMetrics, Coding::Gzip) => open_packed,
-        };
+        let metrics = variant.metrics;
+        let of = Origin { sequence: published.snapshot.sequence, made: published.made, reload, metrics };
+        let shelves = if metrics.is_all() { &self.whole } else { &self.selected };
+        let shelf = shelves.of(variant);
         let kept = Arc::clone(shelf).lock_owned().await;
         if let Some(page) = kept.as_ref().filter(|kept| kept.of == of).and_then(|kept| kept.page.upgrade()) {
             return Ok(page);
         }
-        let turn = Arc::clone(&self.making).lock_owned().await;
+        let turn = Arc::clone(&shelves.making).lock_owned().await;
         let lent = Arc::clone(&self.lent);
         let page = if published.snapshot.tasks.len() <= TASKS_INLINE_MAX {
             make_and_keep(kept, &lent, published, of, variant)?
@@ -105,8 +121,20 @@ impl Pages {
     }
 }
 
+impl Shelves {
+    fn of(&self, variant: Variant) -> &Shelf {
+        let [plain, packed, open, open_packed] = &self.shelves;
+        match (variant.format, variant.coding) {
+            (Format::Classic, Coding::Identity) => plain,
+            (Format::Classic, Coding::Gzip) => packed,
+            (Format::OpenMetrics, Coding::Identity) => open,
+            (Format::OpenMetrics, Coding::Gzip) => open_packed,
+        }
+    }
+}
+
 /// Frees the page of `of` when nobody can ask for it any more.
-fn forget_later(shelf: Arc<Mutex<Option<Kept>>>, of: Origin) {
+fn forget_later(shelf: Shelf, of: Origin) {
     tokio::spawn(async move {
         tokio::time::sleep(KEPT_FOR).await;
         shelf.lock().await.take_if(|kept| kept.of == of);
@@ -127,9 +155,9 @@ fn make_and_keep(
 ) -> Result<Arc<Page>, PageError> {
     // Free the old page before the new one takes its place in memory.
     *kept = None;
-    let is_big = metrics::page_size(&published) > KEPT_BYTES_MAX;
+    let is_big = metrics::page_size(&published, variant.metrics) > KEPT_BYTES_MAX;
     let page = Arc::new(match variant.coding {
-        Coding::Identity if is_big => Page::unmade(published, of.reload, variant.format)?,
+        Coding::Identity if is_big => Page::unmade(published, of.reload, variant)?,
         Coding::Identity | Coding::Gzip => Page::new(make_pieces(published, of.reload, variant)?),
     });
     lent.lend(variant, &page);
@@ -148,7 +176,7 @@ pub fn make(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -
 
 /// The same in pieces. Of a packed page, the text is never held whole.
 fn make_pieces(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Vec<Bytes>, PageError> {
-    let page = metrics::Page::new(published, reload).map_err(|_| PageError)?;
+    let page = metrics::Page::new(published, reload, variant.metrics).map_err(|_| PageError)?;
     let write = |part: usize, out: &mut String| page.write(part, variant.format, out).map_err(|_| PageError);
     let (mut cutter, mut text) = (Cutter::default(), String::new());
     match variant.coding {

@@ -6,6 +6,7 @@
 
 mod form;
 mod part;
+mod selection;
 mod table;
 
 use std::borrow::Cow;
@@ -26,6 +27,7 @@ use super::identity::{escape, holder_label};
 use super::process::Process;
 use crate::published::{Published, ReloadStatus};
 pub use part::Page;
+pub use selection::Selection;
 use table::{Emit, Number, Reading};
 pub use table::{Metric, TABLE};
 
@@ -35,10 +37,11 @@ pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.
 const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
 
-/// A guess at the length of a page.
-pub fn page_size(published: &Published) -> usize {
-    const BYTES_PER_TASK: usize = 6 << 10;
-    published.snapshot.tasks.len().saturating_add(4).saturating_mul(BYTES_PER_TASK)
+/// A guess at the length of a page of these metrics, in bytes.
+pub fn page_size(published: &Published, selection: Selection) -> usize {
+    const BYTES_PER_SERIES: usize = 75;
+    let of_task = selection.series_per_task().saturating_mul(BYTES_PER_SERIES);
+    published.snapshot.tasks.len().saturating_add(4).saturating_mul(of_task)
 }
 
 /// What the agent tells of itself.

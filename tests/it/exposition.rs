@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use lockwatch::output::exposition::{Pages, Variant, make};
-use lockwatch::output::metrics::{HOLDER_SERIES_MAX, TABLE};
+use lockwatch::output::metrics::{HOLDER_SERIES_MAX, Selection, TABLE};
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::Published;
 use lockwatch_model::reading::{Holder, Mode};
@@ -128,8 +128,12 @@ fn read_value(text: &str) -> (String, &str) {
     panic!("no closing quote");
 }
 
+fn whole(format: Format, coding: Coding) -> Variant {
+    Variant { format, coding, metrics: Selection::ALL }
+}
+
 fn text(published: Arc<Published>, format: Format) -> String {
-    String::from_utf8(make(published, RELOAD, Variant { format, coding: Coding::Identity }).unwrap()).unwrap()
+    String::from_utf8(make(published, RELOAD, whole(format, Coding::Identity)).unwrap()).unwrap()
 }
 
 fn page(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Read {
@@ -151,7 +155,7 @@ fn steady(page: &str) -> String {
 #[test]
 fn golden_pages() {
     for (format, file) in [(Format::OpenMetrics, "metrics.om.txt"), (Format::Classic, "metrics.txt")] {
-        let page = make(fixed(), RELOAD, Variant { format, coding: Coding::Identity }).unwrap();
+        let page = make(fixed(), RELOAD, whole(format, Coding::Identity)).unwrap();
         check_golden(&Path::new("tests/golden").join(file), &steady(&String::from_utf8(page).unwrap()));
     }
 }
@@ -178,7 +182,25 @@ fn the_reference_is_that_of_the_table() {
         let labels: Vec<String> = metric.labels().iter().map(|label| label_cell(label)).collect();
         text += &format!("| `{}` | {} | {} | {} |\n", metric.name, metric.kind(), labels.join(", "), metric.help);
     }
+    text += "\n## Only some of them\n\n\
+             A task has up to 95 series. Who watches thousands of tasks and does not want all of that names metrics in the scrape's\n\
+             `name[]`, as often as needed: then only those are made and sent. A name that no metric has is refused (400), so that the\n\
+             scrape fails instead of going on without it. These are the metrics that the alerting rules need:\n\n\
+             ```yaml\nscrape_configs:\n  - job_name: lockwatch\n    params:\n      name[]:\n";
+    for name in needed_by_the_rules() {
+        text += &format!("        - {name}\n");
+    }
+    text += "```\n\nThe dashboards show more, and say \"no data\" where it is left out.\n";
     check_golden(Path::new("docs/metrics.md"), &text);
+}
+
+/// The metrics whose series the alerting rules ask for, in the order of the table.
+fn needed_by_the_rules() -> Vec<&'static str> {
+    let rules = std::fs::read_to_string("alerts/lockwatch.rules.yml").unwrap();
+    let words: HashSet<&str> = rules.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
+    let is_needed =
+        |name: &str| ["", "_bucket", "_sum", "_count"].iter().any(|part| words.contains(&*(name.to_owned() + part)));
+    TABLE.iter().map(|metric| metric.name).filter(|name| is_needed(name)).collect()
 }
 
 fn label_cell(label: &str) -> String {
@@ -453,7 +475,7 @@ fn extreme_figures_can_be_read() {
 
 #[test]
 fn packed_pages_hold_the_same_text() {
-    let variant = |coding| make(fixed(), RELOAD, Variant { format: Format::OpenMetrics, coding }).unwrap();
+    let variant = |coding| make(fixed(), RELOAD, whole(Format::OpenMetrics, coding)).unwrap();
     let packed = variant(Coding::Gzip);
     let mut text = String::new();
     std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut text).unwrap();
@@ -465,7 +487,7 @@ async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
     let tasks = (0..5_500).map(|at| full_task(&format!("job-{at:04}"))).collect();
     let published = published(tasks, vec![good_redis("main")]);
     for format in [Format::Classic, Format::OpenMetrics] {
-        let variant = Variant { format, coding: Coding::Identity };
+        let variant = whole(format, Coding::Identity);
         let page = Pages::default().page(Arc::clone(&published), RELOAD, variant).await.unwrap();
         assert_eq!(page.length(), None, "it is not big enough to be made piece by piece");
         let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
@@ -481,5 +503,42 @@ async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
         // Any piece again, as another reader takes it.
         let again = pieces.len() / 2;
         assert_eq!(page.piece(again).unwrap().as_ref(), pieces.get(again));
+    }
+}
+
+/// A page of some metrics has what the whole page has of them, and nothing else.
+#[tokio::test]
+async fn a_page_of_some_metrics_is_a_part_of_the_whole() {
+    let published = fixed();
+    let is_of = |line: &str, name: &str| {
+        let series = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
+        let rest = series.strip_prefix(name.strip_suffix("_total").unwrap_or(name)).unwrap_or("x");
+        let parts = ["_total", "_bucket", "_sum", "_count"];
+        let rest = parts.iter().find_map(|part| rest.strip_prefix(part)).unwrap_or(rest);
+        rest.starts_with(['{', ' '])
+    };
+    let pages = Pages::default();
+    for format in [Format::Classic, Format::OpenMetrics] {
+        let all = text(Arc::clone(&published), format);
+        for names in [
+            vec!["lockwatch_lock_held"],
+            vec!["lockwatch_task_handover_seconds_count", "lockwatch_redis_errors_total", "lockwatch_lock_holder"],
+            vec!["lockwatch_build_info"],
+            needed_by_the_rules(),
+        ] {
+            let metrics = Selection::of(names.iter().copied()).unwrap();
+            let variant = Variant { format, coding: Coding::Identity, metrics };
+            let page = pages.page(Arc::clone(&published), RELOAD, variant).await.unwrap();
+            let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
+            let names: Vec<&str> = names
+                .iter()
+                .map(|name| name.strip_suffix("_seconds_count").map_or(*name, |_| "lockwatch_task_handover_seconds"))
+                .collect();
+            let expected: String = all
+                .split_inclusive('\n')
+                .filter(|line| *line == "# EOF\n" || names.iter().any(|name| is_of(line, name)))
+                .collect();
+            assert_eq!(String::from_utf8(pieces.concat()).unwrap(), expected, "{names:?}");
+        }
     }
 }

@@ -11,6 +11,7 @@ use lockwatch::output::exposition::{self, Variant};
 use lockwatch::output::history::History;
 use lockwatch::output::identity::{digest, escape};
 use lockwatch::output::json::{self, TaskFilter, TaskList};
+use lockwatch::output::metrics::Selection;
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::status::{self, StatusOptions};
@@ -172,7 +173,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
 
 /// Both formats are read back; what they say of key and holder is the escaped bytes.
 fn check_metrics(published: &Arc<Published>, data: &[u8]) -> String {
-    let variant = |format| Variant { format, coding: Coding::Identity };
+    let variant = |format| Variant { format, coding: Coding::Identity, metrics: Selection::ALL };
     let page = |format| exposition::make(Arc::clone(published), RELOAD, variant(format)).expect("a page");
     let text = String::from_utf8(page(Format::Classic)).expect("a page of text");
     let read = Page::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));

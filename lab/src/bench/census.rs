@@ -21,6 +21,8 @@ const STEADY: Duration = Duration::from_secs(35);
 const SCRAPED_EVERY: Duration = Duration::from_secs(1);
 /// Scrapes of lockwatch whose cost is measured.
 const SCRAPES: usize = 3;
+/// A scrape of two series for each lock, as the peer has them: what is left of the lease, and who holds it where the peer has a size.
+const SOME: &str = "/metrics?name[]=lockwatch_lock_ttl_seconds&name[]=lockwatch_lock_holder";
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +44,9 @@ pub(super) struct Cost {
     /// Median time of a scrape in milliseconds, and how many series it has.
     pub(super) scrape_ms: f64,
     pub(super) series: usize,
+    /// The same of a scrape of what the peer shows as well.
+    pub(super) some_ms: f64,
+    pub(super) some_series: usize,
     /// CPU of the watcher for one scrape, in milliseconds.
     pub(super) scrape_cpu_ms: f64,
     /// Why there are no figures.
@@ -141,9 +146,17 @@ async fn lockwatch(
     bystander.take();
     measure(bed, Some(id), bystander, stretch, cost).await?;
     cost.memory_mb = resident_mb(id)?;
-    let mut times = Vec::new();
+    let (mut times, mut some_times) = (Vec::new(), Vec::new());
     let mut busy = Vec::new();
     for _ in 0..SCRAPES {
+        sleep(Duration::from_millis(1100)).await;
+        block_in_place(|| {
+            let mut client = Client::connect(agent.address())?;
+            let page = client.get(SOME)?;
+            some_times.push(ms(page.took));
+            cost.some_series = series(page.body);
+            anyhow::Ok(())
+        })?;
         // For a new snapshot.
         sleep(Duration::from_millis(1100)).await;
         let before = super::usage::used(id)?;
@@ -156,7 +169,7 @@ async fn lockwatch(
         })?;
         busy.push(ms(super::usage::used(id)?.saturating_sub(before)));
     }
-    cost.scrape_ms = median(times);
+    (cost.scrape_ms, cost.some_ms) = (median(times), median(some_times));
     cost.scrape_cpu_ms = median(busy);
     cost.peak_mb = peak_mb(id)?;
     Ok(())

@@ -18,6 +18,9 @@ use crate::stack::{Agent, Exporter, ExporterSetup};
 
 const FEW: usize = 100;
 const MANY: usize = 10_000;
+/// The whole page of metrics, and the part of it that the changes are on.
+const ALL: &str = "/metrics";
+const HOLDERS: &str = "/metrics?name[]=lockwatch_lock_holder";
 /// The agent's interval: changes are spread over all of it.
 const INTERVAL: Duration = Duration::from_secs(1);
 const LEASE_MS: u64 = 3_600_000;
@@ -33,7 +36,7 @@ pub(super) async fn polling(short: bool) -> anyhow::Result<Table> {
     let bed = Bed::at_rest(FEW).await?;
     refuse_tracking(&bed)?;
     let agent = bed.agent("1s").await?;
-    let delays = block_in_place(|| by_metrics(&bed, agent.address(), stretch(short)))?;
+    let delays = block_in_place(|| by_metrics(&bed, agent.address(), ALL, stretch(short)))?;
     let limit = ms(INTERVAL) + 50.0;
     Ok(Table {
         figures: vec![
@@ -52,7 +55,8 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
         let bed = Bed::start(count).await?;
         let (_renewals, _) = block_in_place(|| renewals(bed.address(), count, RENEWED_EVERY))?;
         let agent = bed.agent("1s").await?;
-        let delays = block_in_place(|| by_metrics(&bed, agent.address(), stretch(short)))?;
+        let delays = block_in_place(|| by_metrics(&bed, agent.address(), ALL, stretch(short)))?;
+        let holders = block_in_place(|| by_metrics(&bed, agent.address(), HOLDERS, stretch(short)))?;
         let one = block_in_place(|| by_api(&bed, &agent, stretch(short) * 2))?;
         drop(agent);
         let peer = peer(&bed, stretch(short) / 2).await;
@@ -64,6 +68,7 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
             ]
         };
         figures.extend(row("/metrics", &delays, (p50, p99), &peer));
+        figures.extend(row("/metrics, of the holders alone", &holders, (p50, p99), ""));
         figures.extend(row("one task by the API", &one, (1.5, 5.0), ""));
     }
     Ok(Table { figures, more: String::new() })
@@ -119,15 +124,15 @@ fn take_over(wire: &mut Wire, at: usize, holder: &str) -> anyhow::Result<()> {
     wire.lines(7)
 }
 
-/// Asks for the whole page again and again; how long each change took to be on it, in milliseconds.
-fn by_metrics(bed: &Bed, agent: SocketAddr, stretch: Duration) -> anyhow::Result<Vec<f64>> {
+/// Asks for a page of metrics again and again; how long each change took to be on it, in milliseconds.
+fn by_metrics(bed: &Bed, agent: SocketAddr, path: &str, stretch: Duration) -> anyhow::Result<Vec<f64>> {
     let (told, heard) = channel();
     let changing = changes(bed.address(), bed.count, told)?;
     let mut client = Client::connect(agent)?;
     let mut watch = Watch::default();
     let began = Instant::now();
     while began.elapsed() < stretch {
-        let page = client.get("/metrics")?;
+        let page = client.get(path)?;
         let complete = page.complete;
         watch.look(&heard, complete, holders(page.body));
         std::thread::sleep(ASK_EVERY);

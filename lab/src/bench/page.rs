@@ -21,6 +21,7 @@ use lockwatch::exchange::Desk;
 use lockwatch::http::{HttpContext, Limits, serve};
 use lockwatch::output::exposition::{Variant, make};
 use lockwatch::output::history::History;
+use lockwatch::output::metrics::Selection;
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::sampler::{self, Assignment};
@@ -42,7 +43,7 @@ const SERIES: usize = 100_000;
 const FEW: usize = 100;
 const READ_WITHIN: Duration = Duration::from_secs(60);
 const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(0) };
-const PLAIN: Variant = Variant { format: Format::Classic, coding: Coding::Identity };
+const PLAIN: Variant = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
 
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let each = series(&text_of(&read(FEW).await?)?) / FEW;

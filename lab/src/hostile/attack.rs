@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use clap::ValueEnum;
+use lockwatch::output::metrics::TABLE;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -41,6 +42,8 @@ pub(super) enum Attack {
     Pipelined,
     /// The page of metrics in each form, as fast as it comes.
     Scrapes,
+    /// Pages of some metrics, others each time, so that none was made before.
+    Selections,
     /// The pages for people and programs, as fast as they come.
     Pages,
     /// Random methods, paths and headers.
@@ -78,13 +81,14 @@ struct Tally {
 }
 
 impl Attack {
-    pub(super) const ALL: [Attack; 11] = [
+    pub(super) const ALL: [Attack; 12] = [
         Attack::HalfOpen,
         Attack::NeverRead,
         Attack::SlowRead,
         Attack::Idle,
         Attack::Pipelined,
         Attack::Scrapes,
+        Attack::Selections,
         Attack::Pages,
         Attack::Odd,
         Attack::Streams,
@@ -101,7 +105,9 @@ impl Attack {
         match self {
             Attack::HalfOpen | Attack::Idle => many,
             Attack::NeverRead | Attack::SlowRead | Attack::Streams | Attack::Explain => many.div_ceil(4),
-            Attack::Pipelined | Attack::Scrapes | Attack::Pages | Attack::Odd | Attack::Huge => many.min(FLOODERS),
+            Attack::Pipelined | Attack::Scrapes | Attack::Selections | Attack::Pages | Attack::Odd | Attack::Huge => {
+                many.min(FLOODERS)
+            }
         }
     }
 }
@@ -128,8 +134,10 @@ pub async fn attack(args: AttackArgs) -> anyhow::Result<bool> {
 /// Comes again and again.
 async fn client(args: Arc<AttackArgs>, at: usize, tally: Arc<Tally>) {
     let Some(from) = args.from.get(at % args.from.len().max(1)).copied() else { return };
-    let floods =
-        matches!(args.attack, Attack::Pipelined | Attack::Scrapes | Attack::Pages | Attack::Odd | Attack::Huge);
+    let floods = matches!(
+        args.attack,
+        Attack::Pipelined | Attack::Scrapes | Attack::Selections | Attack::Pages | Attack::Odd | Attack::Huge
+    );
     // They do not all come at once.
     sleep(Duration::from_secs(1).mul_f64(fastrand::f64())).await;
     loop {
@@ -167,6 +175,7 @@ async fn hurt(mut stream: TcpStream, args: &AttackArgs, at: usize, tally: &Tally
             flood(stream, || "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n".repeat(PIPELINED), tally).await
         }
         Attack::Scrapes => flood(stream, || scrape(fastrand::usize(..)), tally).await,
+        Attack::Selections => flood(stream, selection, tally).await,
         Attack::Pages => flood(stream, || page(args.tasks), tally).await,
         Attack::Odd => flood(stream, odd, tally).await,
         Attack::Streams => {
@@ -270,9 +279,20 @@ fn big(at: usize) -> String {
 
 /// A scrape, in one of four forms.
 fn scrape(at: usize) -> String {
+    scrape_of("/metrics", at)
+}
+
+/// The same of nearly all metrics, in one of very many forms.
+fn selection() -> String {
+    let most = TABLE.iter().filter(|_| fastrand::u8(..10) > 0);
+    let names: Vec<String> = most.map(|metric| format!("name[]={}", metric.name)).collect();
+    scrape_of(&format!("/metrics?{}", names.join("&")), fastrand::usize(..))
+}
+
+fn scrape_of(path: &str, at: usize) -> String {
     let accept = if at.is_multiple_of(2) { "Accept: application/openmetrics-text\r\n" } else { "" };
     let packed = if (at / 2).is_multiple_of(2) { "Accept-Encoding: gzip\r\n" } else { "" };
-    format!("GET /metrics HTTP/1.1\r\nHost: a\r\n{accept}{packed}\r\n")
+    format!("GET {path} HTTP/1.1\r\nHost: a\r\n{accept}{packed}\r\n")
 }
 
 fn page(tasks: usize) -> String {

@@ -71,6 +71,11 @@ impl Form {
         }
     }
 
+    /// How many series a task may have.
+    pub(super) fn series(&self) -> usize {
+        self.lines.len()
+    }
+
     /// Writes the series of whoever has these labels.
     pub(super) fn stamp<T>(&self, reading: &Reading<T>, labels: &str, of: &T, out: &mut String) {
         let mut lines = self.lines.iter();

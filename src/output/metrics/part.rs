@@ -12,8 +12,9 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabel as _, EncodeLab
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
-use super::form::{FORMS, Form};
-use super::table::{Metric, Source, TABLE};
+use super::form::Form;
+use super::selection::Selection;
+use super::table::{Metric, Source};
 use super::{Agent, Bases, Labelled, write_family};
 use crate::output::identity::escape;
 use crate::output::negotiate::Format;
@@ -49,25 +50,27 @@ struct Part {
 }
 
 impl Page {
-    /// A page of which nothing was written yet.
+    /// A page of some metrics, of which nothing was written yet.
     ///
     /// # Errors
     /// None that is known; the encoder's interface has one.
-    pub fn new(published: Arc<Published>, reload: ReloadStatus) -> Result<Page, fmt::Error> {
+    pub fn new(published: Arc<Published>, reload: ReloadStatus, metrics: Selection) -> Result<Page, fmt::Error> {
         let redises = bases(&published, |published, encode| {
             published.snapshot.redises.iter().try_for_each(|redis| encode(&[("redis", escaped(&redis.spec.name))]))
         })?;
-        let tasks = bases(&published, |published, encode| {
-            published
-                .snapshot
-                .tasks
-                .iter()
-                .try_for_each(|task| encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))]))
-        })?;
+        let tasks =
+            if metrics.metrics().any(|(metric, _)| metric.is_of_tasks()) {
+                bases(&published, |published, encode| {
+                    published.snapshot.tasks.iter().try_for_each(|task| {
+                        encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))])
+                    })
+                })?
+            } else {
+                Bases::default()
+            };
         let agent = Agent { reload, process: Process::read(), log_lines_lost: telemetry::lines_lost() };
         let counts = (published.snapshot.redises.len(), published.snapshot.tasks.len());
-        let parts = TABLE.iter().zip(FORMS.iter()).flat_map(|(metric, form)| parts(metric, form.as_ref(), counts));
-        let parts = parts.collect();
+        let parts = metrics.metrics().flat_map(|(metric, form)| parts(metric, form, counts)).collect();
         Ok(Page { content: Arc::new(Content { published, agent, redises, tasks }), parts })
     }
 

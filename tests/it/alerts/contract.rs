@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lockwatch::output::exposition::{Variant, make};
+use lockwatch::output::metrics::Selection;
 use lockwatch::output::negotiate::{Coding, Format};
 
 use super::{Rule, Rules, promql, test_file};
@@ -125,7 +126,7 @@ fn config(server: &RedisServer) -> String {
 /// What can be read: the page of a real agent, what it would say of several servers, and what Prometheus adds.
 fn of_page(page: &Page) -> Catalogue {
     let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
-    let plain = Variant { format: Format::Classic, coding: Coding::Identity };
+    let plain = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
     let several = Page::parse(&String::from_utf8(make(several, RELOAD, plain).unwrap()).unwrap()).unwrap();
     let mut catalogue = Catalogue::new();
     let more = several.names().filter(|(name, _)| OF_SEVERAL_SERVERS.contains(name));
