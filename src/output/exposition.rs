@@ -20,8 +20,9 @@ use lent::{Cutter, Lent};
 
 pub use lent::{Page, TakenBack};
 
-/// With more tasks than this a page takes long enough to be made on a thread of its own.
-const TASKS_INLINE_MAX: usize = 50;
+/// A larger page, or one of more tasks, takes long enough to be made on a thread of its own.
+const INLINE_BYTES_MAX: usize = 320 << 10;
+const INLINE_TASKS_MAX: usize = 500;
 /// A larger page is not held: its text is made anew for each reader, piece by piece; packed, it is kept only as long as somebody reads it.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 /// For how long a page is kept at most: by then there is a new snapshot.
@@ -96,9 +97,9 @@ impl Pages {
         reload: ReloadStatus,
         variant: Variant,
     ) -> Result<Arc<Page>, PageError> {
-        let metrics = variant.metrics;
-        let of = Origin { sequence: published.snapshot.sequence, made: published.made, reload, metrics };
-        let shelves = if metrics.is_all() { &self.whole } else { &self.selected };
+        let (sequence, made) = (published.snapshot.sequence, published.made);
+        let of = Origin { sequence, made, reload, metrics: variant.metrics };
+        let shelves = if variant.metrics.is_all() { &self.whole } else { &self.selected };
         let shelf = shelves.of(variant);
         let kept = Arc::clone(shelf).lock_owned().await;
         if let Some(page) = kept.as_ref().filter(|kept| kept.of == of).and_then(|kept| kept.page.upgrade()) {
@@ -106,7 +107,9 @@ impl Pages {
         }
         let turn = Arc::clone(&shelves.making).lock_owned().await;
         let lent = Arc::clone(&self.lent);
-        let page = if published.snapshot.tasks.len() <= TASKS_INLINE_MAX {
+        let tasks = published.snapshot.tasks.len();
+        let is_small = metrics::page_size(&published, variant.metrics) <= INLINE_BYTES_MAX && tasks <= INLINE_TASKS_MAX;
+        let page = if is_small {
             make_and_keep(kept, &lent, published, of, variant)?
         } else {
             let make = move || {
