@@ -8,7 +8,7 @@ use std::time::Duration;
 use lockwatch_model::event::Event;
 use lockwatch_model::input::Input;
 use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -92,18 +92,14 @@ where
     let control = async {
         loop {
             let request = tokio::select! {
-                () = stop.cancelled() => break,
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                () = told_to_end(&stop, &mut terminate, &mut interrupt) => break,
                 _ = hangup.recv() => None,
                 Some(request) = reloads.recv() => Some(request),
             };
             // What is read may be on a disk that hangs, which must not keep the agent from ending.
             let outcome = tokio::select! {
                 outcome = reload_with(&mut watching, Arc::clone(&load), &status) => outcome,
-                () = stop.cancelled() => break,
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                () = told_to_end(&stop, &mut terminate, &mut interrupt) => break,
             };
             if let Some(request) = request {
                 let _nobody_waits = request.send(outcome);
@@ -125,6 +121,15 @@ where
     tokio::select! {
         () = control => Ok(()),
         outcome = engine => outcome,
+    }
+}
+
+/// Returns when the agent is to end, whoever says so.
+async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt: &mut Signal) {
+    tokio::select! {
+        () = stop.cancelled() => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
     }
 }
 

@@ -209,4 +209,17 @@ mod tests {
         assert_eq!(signs(&mut expired, &[Look { claims_changed: &changed, ..work(2_010, true) }]), [None]);
         assert_eq!(signs(&mut expired, &[lock(3_000, None)]), [Some(LossSign::Progress)]);
     }
+
+    #[test]
+    fn progress_that_could_not_be_read_is_compared_with_nothing_older() {
+        let mut expired = expired();
+        assert_eq!(signs(&mut expired, &[work(1_010, false)]), [None]);
+        expired.unread(Parts { claims: false, progress: true });
+        assert_eq!(signs(&mut expired, &[work(2_010, true), lock(3_000, None)]), [None; 2]);
+        let changed = [b"A".to_vec()];
+        assert_eq!(
+            signs(&mut expired, &[Look { claims_changed: &changed, ..work(3_010, false) }]),
+            [Some(LossSign::Claim)]
+        );
+    }
 }

@@ -251,7 +251,61 @@ fn step_ms(before: Reading, after: Reading) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec;
+    use alloc::vec::Vec;
+
     use super::*;
+    use crate::input::WakeUpState;
+
+    #[test]
+    fn one_trouble_is_told_once_and_another_again() {
+        let mut node = Node::new(Arc::from("a:1"));
+        let mut told = |outcome: Result<(), Unknown>| {
+            let mut events = Vec::new();
+            match outcome {
+                Ok(()) => {
+                    let vouch = Vouch::master(ServerTime(0), ServerTime(0));
+                    node.accepted(&vouch, Standing::Decides, Mono(0), 0, &mut events);
+                }
+                Err(why) => node.failed(why, &mut events),
+            }
+            let downs = events.iter().filter_map(|event| match event {
+                EventKind::RedisDown { why, decides } => Some((*why, *decides)),
+                _ => None,
+            });
+            downs.collect::<Vec<_>>()
+        };
+        let cases = [
+            (Err(Unknown::Auth), vec![(Unknown::Auth, false)], "whether it decides was never said"),
+            (Ok(()), vec![], "it is up"),
+            (Err(Unknown::Closed), vec![(Unknown::Closed, true)], "the connection breaks"),
+            (Err(Unknown::Connect), vec![], "and cannot be made"),
+            (Err(Unknown::Timeout), vec![], "or takes too long"),
+            (Err(Unknown::Auth), vec![(Unknown::Auth, true)], "somebody answers, and will not"),
+            (Err(Unknown::Auth), vec![], "the same"),
+            (Err(Unknown::Connect), vec![(Unknown::Connect, true)], "gone again"),
+            (Ok(()), vec![], "it is up"),
+            (Err(Unknown::Connect), vec![(Unknown::Connect, true)], "a new trouble"),
+        ];
+        for (outcome, expected, what) in cases {
+            assert_eq!(told(outcome), expected, "{what}");
+        }
+    }
+
+    #[test]
+    fn what_came_of_hints_is_summed_up() {
+        let mut node = Node::new(Arc::from("a:1"));
+        let news =
+            |state, base| WakeUps { state, connects: base, read: base + 1, coalesced: base + 2, foreign: base + 3 };
+        node.wake_ups(Some(news(WakeUpState::Connecting, 1)));
+        node.wake_ups(Some(news(WakeUpState::On, 10)));
+        let sum = WakeUps { state: WakeUpState::On, connects: 11, read: 13, coalesced: 15, foreign: 17 };
+        assert_eq!(node.view().wake_ups, Some(sum));
+        node.wake_ups(None);
+        assert_eq!(node.view().wake_ups, None, "it is not asked any more");
+        node.wake_ups(Some(news(WakeUpState::On, 1)));
+        assert_eq!(node.view().wake_ups, Some(news(WakeUpState::On, 1)));
+    }
 
     /// A request may wait at the server for as long as its answer takes, before its clock is read.
     #[test]

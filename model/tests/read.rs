@@ -466,3 +466,39 @@ fn claims_and_pause_come_in_the_same_batch() {
     assert_eq!(reading.beside.claims, Some(ClaimsReading::Read(claims)));
     assert_eq!(reading.beside.pause, Some(PauseReading::Until(ServerTime(9_000))));
 }
+
+/// What lives on another server than its lock can fail alone: then each part that is configured there is unknown, and no other.
+#[test]
+fn what_cannot_be_read_where_it_lives_is_unknown() {
+    let _rule = rule("1 evidence");
+    let why = Unknown::Timeout;
+    let full = TaskSpec {
+        wanted: wanted(WantedSource::Hash(b"users".to_vec())),
+        progress: Some(ProgressSpec { source: ProgressSource::Length(b"progress".to_vec()), stale_after_ms: 1_000 }),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        paused_until: Some(b"pause".to_vec()),
+        ..spec(SchemeKind::Redisson)
+    };
+    let unreadable = |scope: Scope, spec: &TaskSpec| {
+        let beside = scope.unreadable(spec, why);
+        assert_eq!(beside.hosts, None, "host names are for people: nothing is unknown without them");
+        (beside.switches, beside.progress, beside.claims, beside.pause)
+    };
+    let switches = || Some(SwitchesReading::Unknown(why));
+    let progress = || Some(ProgressReading::Unknown(why));
+    let claims = || Some(ClaimsReading::Unknown(why));
+    let pause = || Some(PauseReading::Unknown(why));
+    assert_eq!(unreadable(Scope::ALL, &full), (switches(), progress(), claims(), pause()));
+    assert_eq!(unreadable(Scope::BESIDE, &full), unreadable(Scope::ALL, &full));
+    assert_eq!(unreadable(Scope::LOCK, &full), (None, None, None, None));
+    let alone = |scope: Scope| unreadable(scope, &full);
+    assert_eq!(alone(Scope { switches: true, ..Scope::NOTHING }), (switches(), None, None, None));
+    assert_eq!(alone(Scope { progress: true, ..Scope::NOTHING }), (None, progress(), None, None));
+    assert_eq!(alone(Scope { claims: true, ..Scope::NOTHING }), (None, None, claims(), None));
+    assert_eq!(alone(Scope { pause: true, ..Scope::NOTHING }), (None, None, None, pause()));
+    assert_eq!(unreadable(Scope::ALL, &spec(SchemeKind::Redisson)), (None, None, None, None), "nothing is configured");
+    for always in [WantedSource::Always, WantedSource::Never] {
+        let spec = TaskSpec { wanted: wanted(always), ..spec(SchemeKind::Redisson) };
+        assert_eq!(unreadable(Scope::ALL, &spec).0, None, "no switch is read for that");
+    }
+}
