@@ -101,6 +101,12 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
     let taken_within = vec![Reply::Int(-2), scan(&[A, "1"]), Reply::Int(30_000)];
     let reading = read(spec(SchemeKind::Redisson), CAPS, &[taken_within.clone(), taken_within]);
     assert_eq!(held(&reading).3, Deadline::Torn);
+    // Its deadline may be of the holder before who has none, and the other way round.
+    for (before, after) in [(30_000, -1), (-1, 30_000), (-2, -1)] {
+        let within = vec![Reply::Int(before), scan(&[A, "1"]), Reply::Int(after)];
+        let reading = read(spec(SchemeKind::Redisson), CAPS, &[within.clone(), within]);
+        assert_eq!(held(&reading).3, Deadline::Torn, "{before}, then {after}");
+    }
 }
 
 #[test]
@@ -365,6 +371,10 @@ fn progress_is_whatever_bytes_change() {
         progress(ProgressSource::Key(b"p".to_vec()), &[vec![Reply::Int(length), text(beginning)]])
     };
     assert_eq!(key(0, ""), ProgressReading::Absent);
+    for [length, beginning] in [[error("NOPERM"), text("")], [Reply::Int(3), error("NOPERM")]] {
+        let reading = progress(ProgressSource::Key(b"p".to_vec()), &[vec![length, beginning]]);
+        assert_eq!(reading, ProgressReading::Unknown(Unknown::NoPermission), "one of both is refused");
+    }
     assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
     // A status document: what changes in it may be anywhere, and its length the same.
     let document = |count: u32| format!("{}{count:08}{}", "x".repeat(700), "y".repeat(700));
@@ -377,8 +387,17 @@ fn progress_is_whatever_bytes_change() {
         length(&[vec![text("stream")], vec![text("stream"), Reply::Int(9)]]),
         ProgressReading::Value(b"9".to_vec())
     );
+    for kind in ["list", "set", "zset"] {
+        let told = length(&[vec![text(kind)], vec![text(kind), Reply::Int(9)]]);
+        assert_eq!(told, ProgressReading::Value(b"9".to_vec()), "{kind}");
+    }
+    assert_eq!(length(&[vec![error("NOPERM")]]), ProgressReading::Unknown(Unknown::NoPermission));
     assert_eq!(length(&[vec![text("none")]]), ProgressReading::Absent);
     assert_eq!(length(&[vec![text("string")]]), ProgressReading::Unknown(Unknown::WrongType));
+    assert_eq!(
+        length(&[vec![text("stream")], vec![text("stream"), error("NOPERM")]]),
+        ProgressReading::Unknown(Unknown::NoPermission)
+    );
 }
 
 /// As much of a string is asked for as is compared.
