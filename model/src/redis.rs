@@ -437,6 +437,38 @@ mod tests {
         assert_eq!(redis.view(Mono(210)).masters, Some(2));
     }
 
+    /// The old master of the shard may still be thought to decide.
+    #[test]
+    fn a_new_master_of_a_cluster_continues_whom_its_history_names() {
+        let history = |run_id: &str, id: &str, forked_from: Option<(&str, u64)>| Generation {
+            run_id: run_id.into(),
+            replication_id: id.into(),
+            forked_from: forked_from.map(|(id, offset)| crate::input::Fork { replication_id: id.into(), offset }),
+            ..Generation::default()
+        };
+        let changes = |second: Generation| {
+            let mut redis = redis(RedisKind::Cluster);
+            let mut events = Vec::new();
+            for (at, node, generation) in [(0, A, history("x", "h1", None)), (1_000, B, second)] {
+                let vouch = Vouch { generation: Some(generation), offset: Some(100), ..vouch("", Mono(at)) };
+                redis.accepted(&node.into(), Standing::Decides, &vouch, (Mono(at), 1), &mut events);
+            }
+            let changed = |(_, event): &&RedisEvent| matches!(event, EventKind::GenerationChanged { .. });
+            (events.iter().filter(changed).count(), redis.totals.generation_changes)
+        };
+        assert_eq!(changes(history("y", "h2", Some(("h1", 91)))), (1, 1), "what came after byte 90 is lost");
+        assert_eq!(changes(history("y", "h2", None)), (0, 0), "the master of another shard");
+    }
+
+    #[test]
+    fn a_changed_configuration_of_the_same_servers_is_shown() {
+        let mut redis = redis(RedisKind::Replicated);
+        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+        let spec = RedisSpec::new("other", RedisKind::Replicated, &[A, B]);
+        let view = redis.configured(spec.clone()).view(Mono(10));
+        assert_eq!((view.spec, view.masters), (spec, Some(1)), "and what is known of them stays");
+    }
+
     #[test]
     fn the_generation_of_a_cluster_waits_for_all_masters() {
         let mut redis = redis(RedisKind::Cluster);
