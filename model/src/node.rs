@@ -269,23 +269,22 @@ mod tests {
                 }
                 Err(why) => node.failed(why, &mut events),
             }
-            let downs = events.iter().filter_map(|event| match event {
-                EventKind::RedisDown { why, decides } => Some((*why, *decides)),
-                _ => None,
-            });
-            downs.collect::<Vec<_>>()
+            events
         };
+        let down = |why, decides| vec![EventKind::RedisDown { why, decides }];
+        let up = || vec![EventKind::RedisUp];
         let cases = [
-            (Err(Unknown::Auth), vec![(Unknown::Auth, false)], "whether it decides was never said"),
-            (Ok(()), vec![], "it is up"),
-            (Err(Unknown::Closed), vec![(Unknown::Closed, true)], "the connection breaks"),
+            (Err(Unknown::Auth), down(Unknown::Auth, false), "whether it decides was never said"),
+            (Ok(()), up(), "it answers"),
+            (Ok(()), vec![], "that is no news"),
+            (Err(Unknown::Closed), down(Unknown::Closed, true), "the connection breaks"),
             (Err(Unknown::Connect), vec![], "and cannot be made"),
             (Err(Unknown::Timeout), vec![], "or takes too long"),
-            (Err(Unknown::Auth), vec![(Unknown::Auth, true)], "somebody answers, and will not"),
+            (Err(Unknown::Auth), down(Unknown::Auth, true), "somebody answers, and will not"),
             (Err(Unknown::Auth), vec![], "the same"),
-            (Err(Unknown::Connect), vec![(Unknown::Connect, true)], "gone again"),
-            (Ok(()), vec![], "it is up"),
-            (Err(Unknown::Connect), vec![(Unknown::Connect, true)], "a new trouble"),
+            (Err(Unknown::Connect), down(Unknown::Connect, true), "gone again"),
+            (Ok(()), up(), "it answers"),
+            (Err(Unknown::Connect), down(Unknown::Connect, true), "a new trouble"),
         ];
         for (outcome, expected, what) in cases {
             assert_eq!(told(outcome), expected, "{what}");
