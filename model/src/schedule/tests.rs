@@ -584,6 +584,31 @@ fn what_is_under_way_ends_after_a_change_of_tasks() {
 }
 
 #[test]
+fn a_sweep_that_was_skipped_counts_once_though_tasks_change() {
+    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
+    let mut batch = schedule.due(Mono(0)).unwrap();
+    assert!(schedule.due(Mono(1_000)).is_none(), "one is under way");
+    schedule.change(some(&[1, 2, 3]), Mono(1_100));
+    batch.detach();
+    assert_eq!(schedule.take_skipped(), 1);
+    assert_eq!(schedule.take_skipped(), 0);
+}
+
+#[test]
+fn suspects_are_still_asked_apart_when_others_come() {
+    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
+    let batch = schedule.due(Mono(0)).unwrap();
+    schedule.too_large(&batch, &batch.tasks, Mono(0));
+    schedule.change(some(&[1, 2, 3]), Mono(10));
+    let mut asked = Vec::new();
+    while let Some(batch) = schedule.due(Mono(20)) {
+        asked.push(batch.tasks.iter().map(|task| task.0).collect::<Vec<_>>());
+        schedule.finished(&batch);
+    }
+    assert!(asked.contains(&vec![1]) && asked.contains(&vec![2]), "{asked:?}");
+}
+
+#[test]
 fn a_task_with_too_large_a_reply_stays_apart_when_others_come() {
     let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
     let batch = schedule.due(Mono(0)).unwrap();
