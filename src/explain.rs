@@ -8,7 +8,6 @@ mod command;
 mod configured;
 mod deciding;
 mod evidence;
-mod nearest;
 mod once;
 mod pages;
 mod rules;
@@ -22,7 +21,6 @@ use crate::exchange::{Part, Said};
 
 pub use answer::explanation;
 pub use command::run;
-pub use nearest::{no_such_metric, no_such_task};
 pub use seen::{Seen, Watched};
 pub use text::text;
 pub use trace::Trace;

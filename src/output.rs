@@ -8,6 +8,7 @@ pub mod history;
 pub mod identity;
 pub mod json;
 pub mod metrics;
+pub mod nearest;
 pub mod negotiate;
 mod process;
 pub mod reason;

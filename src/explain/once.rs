@@ -10,11 +10,12 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::{Explanation, Seen, Trace, Watched, explanation, no_such_task};
+use super::{Explanation, Seen, Trace, Watched, explanation};
 use crate::clock::Clock;
 use crate::config::{Config, RedisConfig};
 use crate::engine::{Engine, INPUTS};
 use crate::exchange::Desk;
+use crate::output::nearest::no_such_task;
 use crate::sampler::{self, Assignment};
 
 /// What connecting and a confirmation may take beyond the timeout.

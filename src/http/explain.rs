@@ -13,7 +13,8 @@ use super::api::nothing_asked;
 use super::gate::Permit;
 use super::reply::{Reply, json, json_error, with_header};
 use super::routes::Site;
-use crate::explain::{Seen, Trace, Watched, explanation, no_such_task};
+use crate::explain::{Seen, Trace, Watched, explanation};
+use crate::output::nearest::no_such_task;
 use crate::published::Published;
 
 /// How long the state may take to take in what was read.

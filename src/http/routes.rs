@@ -33,9 +33,9 @@ use super::gate::Permit;
 use super::live::{Feed, SCRIPT};
 use super::parameters::{Blank, Refusal, decoded, parameters};
 use super::reply::{Reply, json_error, metrics_page, text, with_header};
-use crate::explain::no_such_metric;
 use crate::output::exposition::{Pages, Variant};
 use crate::output::metrics::Selection;
+use crate::output::nearest::no_such_metric;
 use crate::output::negotiate::{self, Coding};
 use crate::published::Published;
 

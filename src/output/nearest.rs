@@ -1,7 +1,7 @@
 //! A name that no task or no metric has, and the names that were perhaps meant.
 
-use crate::output::identity::escape;
-use crate::output::metrics::TABLE;
+use super::identity::escape;
+use super::metrics::TABLE;
 
 /// Most names that are suggested.
 const SUGGESTED_MAX: usize = 3;
