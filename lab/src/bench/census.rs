@@ -21,6 +21,8 @@ const STEADY: Duration = Duration::from_secs(35);
 const SCRAPED_EVERY: Duration = Duration::from_secs(1);
 /// Scrapes of lockwatch whose cost is measured.
 const SCRAPES: usize = 3;
+/// By then there is a new one, and no page that was made already.
+const NEW_SNAPSHOT: Duration = Duration::from_millis(1_100);
 /// A scrape of two series for each lock, as the peer has them: what is left of the lease, and who holds it where the peer has a size.
 const SOME: &str = "/metrics?name[]=lockwatch_lock_ttl_seconds&name[]=lockwatch_lock_holder";
 
@@ -146,33 +148,32 @@ async fn lockwatch(
     bystander.take();
     measure(bed, Some(id), bystander, stretch, cost).await?;
     cost.memory_mb = resident_mb(id)?;
-    let (mut times, mut some_times) = (Vec::new(), Vec::new());
-    let mut busy = Vec::new();
+    let (mut times, mut some_times, mut busy) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..SCRAPES {
-        sleep(Duration::from_millis(1100)).await;
-        block_in_place(|| {
-            let mut client = Client::connect(agent.address())?;
-            let page = client.get(SOME)?;
-            some_times.push(ms(page.took));
-            cost.some_series = series(page.body);
-            anyhow::Ok(())
-        })?;
-        // For a new snapshot.
-        sleep(Duration::from_millis(1100)).await;
+        sleep(NEW_SNAPSHOT).await;
+        let (took_ms, series) = scrape(agent, SOME)?;
+        some_times.push(took_ms);
+        cost.some_series = series;
+        sleep(NEW_SNAPSHOT).await;
         let before = super::usage::used(id)?;
-        block_in_place(|| {
-            let mut client = Client::connect(agent.address())?;
-            let page = client.get("/metrics")?;
-            times.push(ms(page.took));
-            cost.series = series(page.body);
-            anyhow::Ok(())
-        })?;
+        let (took_ms, series) = scrape(agent, "/metrics")?;
+        times.push(took_ms);
+        cost.series = series;
         busy.push(ms(super::usage::used(id)?.saturating_sub(before)));
     }
     (cost.scrape_ms, cost.some_ms) = (median(times), median(some_times));
     cost.scrape_cpu_ms = median(busy);
     cost.peak_mb = peak_mb(id)?;
     Ok(())
+}
+
+/// How long a page took, in milliseconds, and how many series it has.
+fn scrape(agent: &Agent, path: &str) -> anyhow::Result<(f64, usize)> {
+    block_in_place(|| {
+        let mut client = Client::connect(agent.address())?;
+        let page = client.get(path)?;
+        Ok((ms(page.took), series(page.body)))
+    })
 }
 
 async fn peer(

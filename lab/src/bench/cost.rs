@@ -90,7 +90,7 @@ fn ten_thousand(census: &Census) -> [Figure; 2] {
     ]
 }
 
-/// How much faster a scrape is than the pattern peer's: the whole page, and by the series.
+/// How much faster a scrape is than the pattern peer's: the whole page, what the peer shows as well, and by the series.
 fn scrape(census: &Census) -> [Figure; 3] {
     let (cost, peer) = (&census.lockwatch, &census.pattern);
     let each = |cost: &Cost| 1000.0 * cost.scrape_ms / cost.series as f64;

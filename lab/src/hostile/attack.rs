@@ -100,6 +100,11 @@ impl Attack {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
+    /// Whether a few clients do as much as they can, instead of many a little.
+    fn floods(self) -> bool {
+        self.clients(usize::MAX) == FLOODERS
+    }
+
     /// How many clients it takes, of as many as there may be.
     pub(super) fn clients(self, many: usize) -> usize {
         match self {
@@ -134,10 +139,6 @@ pub async fn attack(args: AttackArgs) -> anyhow::Result<bool> {
 /// Comes again and again.
 async fn client(args: Arc<AttackArgs>, at: usize, tally: Arc<Tally>) {
     let Some(from) = args.from.get(at % args.from.len().max(1)).copied() else { return };
-    let floods = matches!(
-        args.attack,
-        Attack::Pipelined | Attack::Scrapes | Attack::Selections | Attack::Pages | Attack::Odd | Attack::Huge
-    );
     // They do not all come at once.
     sleep(Duration::from_secs(1).mul_f64(fastrand::f64())).await;
     loop {
@@ -146,7 +147,7 @@ async fn client(args: Arc<AttackArgs>, at: usize, tally: Arc<Tally>) {
             tally.opened.fetch_add(1, Ordering::Relaxed);
             let _it_ended = timeout(STAYS, hurt(stream, &args, at, &tally)).await;
         }
-        let pause = if floods { Duration::from_millis(10) } else { PAUSE };
+        let pause = if args.attack.floods() { Duration::from_millis(10) } else { PAUSE };
         sleep(pause.mul_f64(fastrand::f64())).await;
     }
 }

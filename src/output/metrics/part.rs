@@ -55,19 +55,9 @@ impl Page {
     /// # Errors
     /// None that is known; the encoder's interface has one.
     pub fn new(published: Arc<Published>, reload: ReloadStatus, metrics: Selection) -> Result<Page, fmt::Error> {
-        let redises = bases(&published, |published, encode| {
-            published.snapshot.redises.iter().try_for_each(|redis| encode(&[("redis", escaped(&redis.spec.name))]))
-        })?;
-        let tasks =
-            if metrics.metrics().any(|(metric, _)| metric.is_of_tasks()) {
-                bases(&published, |published, encode| {
-                    published.snapshot.tasks.iter().try_for_each(|task| {
-                        encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))])
-                    })
-                })?
-            } else {
-                Bases::default()
-            };
+        let redises = bases(&published, each_redis)?;
+        let has_tasks = metrics.metrics().any(|(metric, _)| metric.is_of_tasks());
+        let tasks = if has_tasks { bases(&published, each_task)? } else { Bases::default() };
         let agent = Agent { reload, process: Process::read(), log_lines_lost: telemetry::lines_lost() };
         let counts = (published.snapshot.redises.len(), published.snapshot.tasks.len());
         let parts = metrics.metrics().flat_map(|(metric, form)| parts(metric, form, counts)).collect();
@@ -224,6 +214,15 @@ pub(super) fn write_classic(open_metrics: &str, out: &mut impl fmt::Write) -> fm
 type Pairs<'a> = [(&'static str, Cow<'a, str>)];
 /// Hands the labels of each one to what encodes them.
 type EachLabels = fn(&Published, &mut dyn FnMut(&Pairs<'_>) -> fmt::Result) -> fmt::Result;
+
+fn each_redis(published: &Published, encode: &mut dyn FnMut(&Pairs<'_>) -> fmt::Result) -> fmt::Result {
+    published.snapshot.redises.iter().try_for_each(|redis| encode(&[("redis", escaped(&redis.spec.name))]))
+}
+
+fn each_task(published: &Published, encode: &mut dyn FnMut(&Pairs<'_>) -> fmt::Result) -> fmt::Result {
+    let mut tasks = published.snapshot.tasks.iter();
+    tasks.try_for_each(|task| encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))]))
+}
 
 /// Has the encoder write the labels of each one.
 fn bases(published: &Arc<Published>, each: EachLabels) -> Result<Bases, fmt::Error> {
