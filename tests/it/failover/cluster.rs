@@ -37,9 +37,15 @@ fn key_on(node: usize, beginning: &str) -> String {
 
 /// A configuration that knows these nodes; `inner`: further fields of the cluster block, `more`: of the redis block.
 fn config(nodes: &[String], inner: &str, more: &str, tasks: &str) -> String {
+    config_every("200ms", nodes, inner, more, tasks)
+}
+
+/// The same, with this interval.
+fn config_every(interval: &str, nodes: &[String], inner: &str, more: &str, tasks: &str) -> String {
     let nodes = nodes.iter().map(|at| format!("\"redis://{at}\"")).collect::<Vec<_>>().join(", ");
     format!(
-        "redis:\n  main: {{cluster: {{nodes: [{nodes}]{inner}}}, interval: 200ms, timeout: 1s{more}}}\ntasks:\n{tasks}"
+        "redis:\n  main: {{cluster: {{nodes: [{nodes}]{inner}}}, interval: {interval}, timeout: 1s{more}}}\ntasks:\n\
+         {tasks}"
     )
 }
 

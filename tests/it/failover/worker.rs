@@ -36,7 +36,7 @@ pub(super) struct Worker {
 struct Shared {
     /// The server that it takes for the master.
     port: AtomicU16,
-    lock: &'static str,
+    lock: String,
     holder: &'static str,
     lease: Duration,
     ended: AtomicBool,
@@ -45,7 +45,7 @@ struct Shared {
 
 impl Shared {
     fn run(&self, connection: &mut Connection, script: &str) -> RedisResult<i64> {
-        run(connection, script, self.lock, self.holder, self.lease)
+        run(connection, script, &self.lock, self.holder, self.lease)
     }
 }
 
@@ -67,10 +67,10 @@ pub(super) fn give_back(port: u16, lock: &str, holder: &str) {
 
 impl Worker {
     /// Waits until the lock is free on the server at `port`, and takes it.
-    pub(super) fn take(port: u16, lock: &'static str, holder: &'static str, lease: Duration) -> Worker {
+    pub(super) fn take(port: u16, lock: &str, holder: &'static str, lease: Duration) -> Worker {
         let shared = Arc::new(Shared {
             port: AtomicU16::new(port),
-            lock,
+            lock: lock.to_owned(),
             holder,
             lease,
             ended: AtomicBool::new(false),
