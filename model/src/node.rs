@@ -37,8 +37,9 @@ pub(crate) struct Node {
     /// The replication histories that it was seen to follow, and those that they continue; the newest last.
     histories: Arc<Vec<Vec<u8>>>,
     connected_before: bool,
-    /// Whether it tells of changes, and what came of that in all.
-    wake_ups: Option<WakeUps>,
+    /// Whether it is asked to tell of changes, and what came of that in all, whenever it was.
+    is_asked: bool,
+    wake_ups: WakeUps,
 }
 
 /// The server's clock minus the agent's, and how long the batch took that told.
@@ -74,7 +75,8 @@ impl Node {
             generation: None,
             histories: Arc::default(),
             connected_before: false,
-            wake_ups: None,
+            is_asked: false,
+            wake_ups: WakeUps::default(),
         }
     }
 
@@ -204,16 +206,16 @@ impl Node {
         core::mem::replace(&mut self.connected_before, true)
     }
 
-    /// How its telling of changes stands, and what came of it since.
+    /// How its telling of changes stands, and what came of it since; `None`: it is not asked any more.
     pub(crate) fn wake_ups(&mut self, news: Option<WakeUps>) {
-        let before = self.wake_ups.take().unwrap_or_default();
-        self.wake_ups = news.map(|WakeUps { state, connects, read, coalesced, foreign }| WakeUps {
-            state,
-            connects: before.connects + connects,
-            read: before.read + read,
-            coalesced: before.coalesced + coalesced,
-            foreign: before.foreign + foreign,
-        });
+        self.is_asked = news.is_some();
+        let Some(WakeUps { state, connects, read, coalesced, foreign }) = news else { return };
+        let sum = &mut self.wake_ups;
+        sum.state = state;
+        sum.connects += connects;
+        sum.read += read;
+        sum.coalesced += coalesced;
+        sum.foreign += foreign;
     }
 
     /// The view for outputs.
@@ -231,7 +233,7 @@ impl Node {
             locks_behind: None,
             deadline_lag_ms: None,
             version: self.version.clone(),
-            wake_ups: self.wake_ups,
+            wake_ups: self.is_asked.then_some(self.wake_ups),
         }
     }
 }
@@ -303,7 +305,8 @@ mod tests {
         node.wake_ups(None);
         assert_eq!(node.view().wake_ups, None, "it is not asked any more");
         node.wake_ups(Some(news(WakeUpState::On, 1)));
-        assert_eq!(node.view().wake_ups, Some(news(WakeUpState::On, 1)));
+        let sum = WakeUps { state: WakeUpState::On, connects: 12, read: 15, coalesced: 18, foreign: 21 };
+        assert_eq!(node.view().wake_ups, Some(sum), "no counter falls when it is asked again");
     }
 
     /// A request may wait at the server for as long as its answer takes, before its clock is read.
