@@ -16,6 +16,7 @@ use crate::support::cluster::Cluster;
 use crate::support::network::Options;
 use crate::support::redis::RedisServer;
 use crate::support::replicas::Replicated;
+use crate::support::steady::undisturbed;
 use crate::support::{free_port, wait_until};
 
 const A: &str = "285475da-9152-4c83-822a-67ee2f116a79";
@@ -86,8 +87,9 @@ fn nobody() -> String {
 
 #[test]
 fn each_verdict_names_what_decided() {
-    let Some(server) = RedisServer::start("each_verdict_names_what_decided") else { return };
-    let tasks = "  - {name: split, lock: {key: split}}
+    undisturbed("each_verdict_names_what_decided", || {
+        let Some(server) = RedisServer::start("each_verdict_names_what_decided") else { return };
+        let tasks = "  - {name: split, lock: {key: split}}
   - {name: down, lock: {key: down}, wanted: {hash: users}, grace: 1s}
   - {name: stalled, lock: {key: stalled}, progress: {key: progress, stale_after: 1s}}
   - {name: unwanted, lock: {key: unwanted}, wanted: {hash: nobody}, wind_down: 1s}
@@ -96,56 +98,58 @@ fn each_verdict_names_what_decided() {
   - {name: running, lock: {key: running, scheme: string}, wanted: always}
   - {name: stopped, lock: {key: stopped}, wanted: never}
 ";
-    server.cli(&["hset", "split", &format!("{A}:1"), "1", &format!("{B}:2"), "1"]);
-    server.cli(&["hset", "users", "anna", "1", "bert", "on", "carl", "0"]);
-    for key in ["stalled", "unwanted"] {
-        server.cli(&["hset", key, &format!("{A}:{THREAD}"), "1"]);
-    }
-    server.cli(&["set", "progress", "7"]);
-    server.cli(&["hset", "nobody", "dora", "off"]);
-    server.cli(&["set", "unknown", "no hash"]);
-    server.cli(&["set", "running", TOKEN, "px", "600000"]);
-    let agent = Agent::start(&config(&server, "200ms", tasks));
-    let from = server.address();
+        server.cli(&["hset", "split", &format!("{A}:1"), "1", &format!("{B}:2"), "1"]);
+        server.cli(&["hset", "users", "anna", "1", "bert", "on", "carl", "0"]);
+        for key in ["stalled", "unwanted"] {
+            server.cli(&["hset", key, &format!("{A}:{THREAD}"), "1"]);
+        }
+        server.cli(&["set", "progress", "7"]);
+        server.cli(&["hset", "nobody", "dora", "off"]);
+        server.cli(&["set", "unknown", "no hash"]);
+        server.cli(&["set", "running", TOKEN, "px", "600000"]);
+        let agent = Agent::start(&config(&server, "200ms", tasks));
+        let from = server.address();
 
-    let split = explained_as(&agent, "split", "split");
-    assert_says(&split, &["kind holders", &format!("{A}, shown by {from}"), &format!("{B}, shown by {from}")]);
-    let down = explained_as(&agent, "down", "down");
-    assert_says(
-        &down,
-        &["Free and wanted since 20", &format!("ago from {from}"), "> grace 1.0 s", "Wanted by anna, bert."],
-    );
-    let stalled = explained_as(&agent, "stalled", "stalled");
-    assert_says(&stalled, &["the key progress", "has not moved since", "longer than stale_after 1.0 s", A]);
-    let unwanted = explained_as(&agent, "unwanted", "unwanted");
-    assert_says(&unwanted, &["longer than wind_down 1.0 s", A, "the switches of dora are off"]);
-    let unknown = explained_as(&agent, "unknown", "unknown");
-    assert_says(
-        &unknown,
-        &["The lock is unknown (wrong_type)", "longer than blind_after 1.0 s", "no good reading yet"],
-    );
-    let pending = explained_as(&agent, "pending", "pending");
-    assert_says(&pending, &["Free and wanted since", "<= grace 1h", "Wanted by anna, bert."]);
-    let left = pending["pages"].as_array().unwrap().iter().find(|page| page["alert"] == "LockwatchTaskDown").unwrap();
-    let (value, left) = (left["value_seconds"].as_f64().unwrap(), left["due_in_seconds"].as_f64().unwrap());
-    assert!((value + left - 3600.0).abs() < 0.01, "{pending:#}");
-    let running = explained_as(&agent, "running", "running");
-    assert_says(&running, &["Held (exclusive) by digest ", &from, "`wanted: always`"]);
-    let stopped = explained_as(&agent, "stopped", "stopped");
-    assert_says(&stopped, &["The lock is free, confirmed", "`wanted: never`"]);
-
-    for explanation in [split, down, stalled, unwanted, unknown, pending, running, stopped] {
-        let exchanges = explanation["trace"]["exchanges"].as_array().unwrap();
-        let commands = exchanges[0]["commands"].as_array().unwrap();
-        let key = explanation["task"].as_str().unwrap();
-        assert!(commands[0]["command"].as_str().unwrap().ends_with(&format!(" {key}")), "{explanation:#}");
-        assert!(commands.iter().all(|said| !said["reply"].as_array().unwrap().is_empty()), "{explanation:#}");
-        assert_eq!(exchanges[0]["role"], "master");
-        assert_eq!(
-            explanation["evidence"][0]["node"],
-            if key == "unknown" { Value::Null } else { from.clone().into() }
+        let split = explained_as(&agent, "split", "split");
+        assert_says(&split, &["kind holders", &format!("{A}, shown by {from}"), &format!("{B}, shown by {from}")]);
+        let down = explained_as(&agent, "down", "down");
+        assert_says(
+            &down,
+            &["Free and wanted since 20", &format!("ago from {from}"), "> grace 1.0 s", "Wanted by anna, bert."],
         );
-    }
+        let stalled = explained_as(&agent, "stalled", "stalled");
+        assert_says(&stalled, &["the key progress", "has not moved since", "longer than stale_after 1.0 s", A]);
+        let unwanted = explained_as(&agent, "unwanted", "unwanted");
+        assert_says(&unwanted, &["longer than wind_down 1.0 s", A, "the switches of dora are off"]);
+        let unknown = explained_as(&agent, "unknown", "unknown");
+        assert_says(
+            &unknown,
+            &["The lock is unknown (wrong_type)", "longer than blind_after 1.0 s", "no good reading yet"],
+        );
+        let pending = explained_as(&agent, "pending", "pending");
+        assert_says(&pending, &["Free and wanted since", "<= grace 1h", "Wanted by anna, bert."]);
+        let left =
+            pending["pages"].as_array().unwrap().iter().find(|page| page["alert"] == "LockwatchTaskDown").unwrap();
+        let (value, left) = (left["value_seconds"].as_f64().unwrap(), left["due_in_seconds"].as_f64().unwrap());
+        assert!((value + left - 3600.0).abs() < 0.01, "{pending:#}");
+        let running = explained_as(&agent, "running", "running");
+        assert_says(&running, &["Held (exclusive) by digest ", &from, "`wanted: always`"]);
+        let stopped = explained_as(&agent, "stopped", "stopped");
+        assert_says(&stopped, &["The lock is free, confirmed", "`wanted: never`"]);
+
+        for explanation in [split, down, stalled, unwanted, unknown, pending, running, stopped] {
+            let exchanges = explanation["trace"]["exchanges"].as_array().unwrap();
+            let commands = exchanges[0]["commands"].as_array().unwrap();
+            let key = explanation["task"].as_str().unwrap();
+            assert!(commands[0]["command"].as_str().unwrap().ends_with(&format!(" {key}")), "{explanation:#}");
+            assert!(commands.iter().all(|said| !said["reply"].as_array().unwrap().is_empty()), "{explanation:#}");
+            assert_eq!(exchanges[0]["role"], "master");
+            assert_eq!(
+                explanation["evidence"][0]["node"],
+                if key == "unknown" { Value::Null } else { from.clone().into() }
+            );
+        }
+    });
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::locks::{HOLDER, OTHER, Watchdog, connect, release, switch, take};
 use super::{config, redis_block};
 use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::RedisServer;
+use crate::support::steady::undisturbed;
 use crate::support::truth::rule;
 use crate::support::view::View;
 
@@ -118,26 +119,28 @@ fn expect_truth(agent: &Agent, blind_after: &str, truth: impl Fn(&View) -> bool)
 fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
     let _rule = rule("2 instants");
     let test = "faults::pauses::a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile";
-    let Some(server) = RedisServer::start(test) else { return };
-    switch(&mut connect(server.port), "users", &[("anna", "1")]);
-    let _watchdog = Watchdog::start(server.port, "a", HOLDER, Duration::from_secs(3));
-    let agents = BLIND_AFTER.map(|blind_after| start(server.port, blind_after));
-    agents.iter().for_each(|agent| agent.signal("STOP"));
-    std::thread::sleep(Duration::from_secs(8));
-    agents.iter().for_each(|agent| agent.signal("CONT"));
-    for (agent, blind_after) in agents.iter().zip(BLIND_AFTER) {
-        expect_truth(agent, blind_after, |view| {
-            view.of_lock("a", "ends_total") == 0.0 && view.of_lock("a", "acquisitions_total") == 0.0
-        });
-        let page = agent.page();
-        let value = |name: &str, le: &[(&str, &str)]| page.get(&format!("lockwatch_lock_renewal_{name}"), le);
-        assert_eq!(value("overdue_seconds", &[]), Some(0.0));
-        assert_eq!(
-            value("latency_seconds_bucket", &[("le", "0.5")]),
-            value("latency_seconds_count", &[]),
-            "none was late"
-        );
-    }
+    undisturbed(test, || {
+        let Some(server) = RedisServer::start(test) else { return };
+        switch(&mut connect(server.port), "users", &[("anna", "1")]);
+        let _watchdog = Watchdog::start(server.port, "a", HOLDER, Duration::from_secs(3));
+        let agents = BLIND_AFTER.map(|blind_after| start(server.port, blind_after));
+        agents.iter().for_each(|agent| agent.signal("STOP"));
+        std::thread::sleep(Duration::from_secs(8));
+        agents.iter().for_each(|agent| agent.signal("CONT"));
+        for (agent, blind_after) in agents.iter().zip(BLIND_AFTER) {
+            expect_truth(agent, blind_after, |view| {
+                view.of_lock("a", "ends_total") == 0.0 && view.of_lock("a", "acquisitions_total") == 0.0
+            });
+            let page = agent.page();
+            let value = |name: &str, le: &[(&str, &str)]| page.get(&format!("lockwatch_lock_renewal_{name}"), le);
+            assert_eq!(value("overdue_seconds", &[]), Some(0.0));
+            assert_eq!(
+                value("latency_seconds_bucket", &[("le", "0.5")]),
+                value("latency_seconds_count", &[]),
+                "none was late"
+            );
+        }
+    });
 }
 
 #[test]
