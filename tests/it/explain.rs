@@ -274,51 +274,53 @@ fn explaining_sends_redis_nothing() {
 
 #[test]
 fn no_secret_shows_anywhere() {
-    let Some(server) = RedisServer::start("no_secret_shows_anywhere") else { return };
-    let tasks = "  - {name: string, lock: {key: string, scheme: string}, claims: {hash: tokens}}
+    undisturbed("no_secret_shows_anywhere", || {
+        let Some(server) = RedisServer::start("no_secret_shows_anywhere") else { return };
+        let tasks = "  - {name: string, lock: {key: string, scheme: string}, claims: {hash: tokens}}
   - {name: plain, lock: {key: plain}, claims: {hash: claims}, hosts: {hash: hosts}}
   - {name: read, lock: {key: read}}
   - {name: write, lock: {key: write}}
   - {name: odd, lock: {key: odd}, progress: {key: progress, stale_after: 1h}}
 ";
-    let field = format!("{A}:{THREAD}");
-    server.cli(&["set", "string", TOKEN, "px", "600000"]);
-    server.cli(&["hset", "plain", &field, "1"]);
-    server.cli(&["hset", "read", "mode", "read", &field, "2"]);
-    for entry in 1..=2 {
-        server.cli(&["set", &format!("{{read}}:{field}:rwlock_timeout:{entry}"), "1", "px", "600000"]);
-    }
-    server.cli(&["hset", "write", "mode", "write", &format!("{field}:write"), "1", &field, "1"]);
-    server.cli(&["hset", "odd", &format!("x{field}x"), "what is this"]);
-    server.cli(&["hset", "tokens", TOKEN, "private-1"]);
-    server.cli(&["hset", "claims", &field, "private-2"]);
-    server.cli(&["hset", "hosts", &field, "srv-a"]);
-    server.cli(&["set", "progress", "private-3"]);
-    let config = config(&server, "200ms", tasks);
-    let (_folder, file) = file(&config);
-    let agent = Agent::start(&config);
-    agent.until(PATIENCE, "all is read", |page| {
-        page.verdict("read") == "running" && page.verdict("string") == "running"
-    });
-    let url = format!("http://127.0.0.1:{}", agent.port);
-    for task in ["string", "plain", "read", "write", "odd"] {
-        let by_agent = text(&run(&["explain", task, "--agent.url", &url]).stdout);
-        let once = text(&run(&["explain", task, "--once", "--config.file", &file]).stdout);
-        let json = agent.text(&format!("/api/v1/tasks/{task}/explain"));
-        for shown in [&by_agent, &once, &json] {
-            assert!(
-                shown.contains("believed") || shown.contains("Believed") || shown.contains("\"reading\""),
-                "{shown}"
-            );
-            for secret in [THREAD, TOKEN, "private-"] {
-                assert!(!shown.contains(secret), "{task} shows {secret}:\n{shown}");
+        let field = format!("{A}:{THREAD}");
+        server.cli(&["set", "string", TOKEN, "px", "600000"]);
+        server.cli(&["hset", "plain", &field, "1"]);
+        server.cli(&["hset", "read", "mode", "read", &field, "2"]);
+        for entry in 1..=2 {
+            server.cli(&["set", &format!("{{read}}:{field}:rwlock_timeout:{entry}"), "1", "px", "600000"]);
+        }
+        server.cli(&["hset", "write", "mode", "write", &format!("{field}:write"), "1", &field, "1"]);
+        server.cli(&["hset", "odd", &format!("x{field}x"), "what is this"]);
+        server.cli(&["hset", "tokens", TOKEN, "private-1"]);
+        server.cli(&["hset", "claims", &field, "private-2"]);
+        server.cli(&["hset", "hosts", &field, "srv-a"]);
+        server.cli(&["set", "progress", "private-3"]);
+        let config = config(&server, "200ms", tasks);
+        let (_folder, file) = file(&config);
+        let agent = Agent::start(&config);
+        agent.until(PATIENCE, "all is read", |page| {
+            page.verdict("read") == "running" && page.verdict("string") == "running"
+        });
+        let url = format!("http://127.0.0.1:{}", agent.port);
+        for task in ["string", "plain", "read", "write", "odd"] {
+            let by_agent = text(&run(&["explain", task, "--agent.url", &url]).stdout);
+            let once = text(&run(&["explain", task, "--once", "--config.file", &file]).stdout);
+            let json = agent.text(&format!("/api/v1/tasks/{task}/explain"));
+            for shown in [&by_agent, &once, &json] {
+                assert!(
+                    shown.contains("believed") || shown.contains("Believed") || shown.contains("\"reading\""),
+                    "{shown}"
+                );
+                for secret in [THREAD, TOKEN, "private-"] {
+                    assert!(!shown.contains(secret), "{task} shows {secret}:\n{shown}");
+                }
+            }
+            if task == "read" {
+                assert!(by_agent.contains(&format!("EXISTS {{read}}:{A}:…:rwlock_timeout:1")), "{by_agent}");
+                assert!(by_agent.contains("round 2"), "{by_agent}");
             }
         }
-        if task == "read" {
-            assert!(by_agent.contains(&format!("EXISTS {{read}}:{A}:…:rwlock_timeout:1")), "{by_agent}");
-            assert!(by_agent.contains("round 2"), "{by_agent}");
-        }
-    }
+    });
 }
 
 #[test]

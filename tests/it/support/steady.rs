@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const ATTEMPTS: usize = 3;
 const BEAT: Duration = Duration::from_millis(20);
 /// What a busy machine does not keep a thread waiting for.
-const STOOD_STILL: Duration = Duration::from_millis(250);
+const STOOD_STILL: Duration = Duration::from_millis(100);
 
 /// Runs `body`; again if it fails while this process did not get to run.
 pub(crate) fn undisturbed(test: &str, body: impl Fn()) {
