@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use crate::support::agent::Agent;
 use crate::support::page::Page;
 use crate::support::redis::{Keep, RedisServer};
-use crate::support::steady::undisturbed;
 use crate::support::truth::rule;
 use crate::support::wait_until;
 
@@ -74,30 +73,28 @@ fn the_page_follows_the_lock() {
 #[test]
 fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
     let test = "a_gap_over_the_grace_shows_at_once_however_long_the_interval";
-    undisturbed(test, || {
-        let Some(server) = RedisServer::start(test) else { return };
-        let (interval, grace) = (Duration::from_secs(5), Duration::from_secs(2));
-        server.cli(&["SET", "lock", "me", "PX", "600000"]);
-        server.cli(&["HSET", "users", "anna", "1"]);
-        let agent = Agent::start(&format!(
-            "redis:\n  main: {{url: \"redis://{}\", interval: {}s, wake_ups: false}}\n\
+    let Some(server) = RedisServer::start(test) else { return };
+    let (interval, grace) = (Duration::from_secs(5), Duration::from_secs(2));
+    server.cli(&["SET", "lock", "me", "PX", "600000"]);
+    server.cli(&["HSET", "users", "anna", "1"]);
+    let agent = Agent::start(&format!(
+        "redis:\n  main: {{url: \"redis://{}\", interval: {}s, wake_ups: false}}\n\
          tasks:\n  - {{name: a, lock: {{key: lock, scheme: string}}, wanted: {{hash: users}}, grace: {}s}}\n",
-            server.address(),
-            interval.as_secs(),
-            grace.as_secs()
-        ));
-        let read_at = |page: &Page| page.get("lockwatch_redis_last_success_timestamp_seconds", &[]);
-        let first = agent.until(SOON, "a reading", |page| read_at(page).is_some());
-        agent.until(SOON, "the next reading", |page| read_at(page) > read_at(&first));
-        server.cli(&["DEL", "lock"]);
-        let gone = Instant::now();
-        agent.until(SOON, "it is down for longer than the grace", |page| {
-            page.of("a", "task_down_seconds") > page.of("a", "task_grace_seconds")
-        });
-        let took = gone.elapsed();
-        assert!(took > interval - Duration::from_millis(500), "the worst was not hit: {took:?}");
-        assert!(took <= interval + grace + Duration::from_millis(500), "{took:?}");
+        server.address(),
+        interval.as_secs(),
+        grace.as_secs()
+    ));
+    let read_at = |page: &Page| page.get("lockwatch_redis_last_success_timestamp_seconds", &[]);
+    let first = agent.until(SOON, "a reading", |page| read_at(page).is_some());
+    agent.until(SOON, "the next reading", |page| read_at(page) > read_at(&first));
+    server.cli(&["DEL", "lock"]);
+    let gone = Instant::now();
+    agent.until(SOON, "it is down for longer than the grace", |page| {
+        page.of("a", "task_down_seconds") > page.of("a", "task_grace_seconds")
     });
+    let took = gone.elapsed();
+    assert!(took > interval - Duration::from_millis(500), "the worst was not hit: {took:?}");
+    assert!(took <= interval + grace + Duration::from_millis(500), "{took:?}");
 }
 
 #[test]

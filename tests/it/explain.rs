@@ -16,7 +16,6 @@ use crate::support::cluster::Cluster;
 use crate::support::network::Options;
 use crate::support::redis::RedisServer;
 use crate::support::replicas::Replicated;
-use crate::support::steady::undisturbed;
 use crate::support::{free_port, wait_until};
 
 const A: &str = "285475da-9152-4c83-822a-67ee2f116a79";
@@ -87,9 +86,8 @@ fn nobody() -> String {
 
 #[test]
 fn each_verdict_names_what_decided() {
-    undisturbed("each_verdict_names_what_decided", || {
-        let Some(server) = RedisServer::start("each_verdict_names_what_decided") else { return };
-        let tasks = "  - {name: split, lock: {key: split}}
+    let Some(server) = RedisServer::start("each_verdict_names_what_decided") else { return };
+    let tasks = "  - {name: split, lock: {key: split}}
   - {name: down, lock: {key: down}, wanted: {hash: users}, grace: 1s}
   - {name: stalled, lock: {key: stalled}, progress: {key: progress, stale_after: 1s}}
   - {name: unwanted, lock: {key: unwanted}, wanted: {hash: nobody}, wind_down: 1s}
@@ -98,58 +96,56 @@ fn each_verdict_names_what_decided() {
   - {name: running, lock: {key: running, scheme: string}, wanted: always}
   - {name: stopped, lock: {key: stopped}, wanted: never}
 ";
-        server.cli(&["hset", "split", &format!("{A}:1"), "1", &format!("{B}:2"), "1"]);
-        server.cli(&["hset", "users", "anna", "1", "bert", "on", "carl", "0"]);
-        for key in ["stalled", "unwanted"] {
-            server.cli(&["hset", key, &format!("{A}:{THREAD}"), "1"]);
-        }
-        server.cli(&["set", "progress", "7"]);
-        server.cli(&["hset", "nobody", "dora", "off"]);
-        server.cli(&["set", "unknown", "no hash"]);
-        server.cli(&["set", "running", TOKEN, "px", "600000"]);
-        let agent = Agent::start(&config(&server, "200ms", tasks));
-        let from = server.address();
+    server.cli(&["hset", "split", &format!("{A}:1"), "1", &format!("{B}:2"), "1"]);
+    server.cli(&["hset", "users", "anna", "1", "bert", "on", "carl", "0"]);
+    for key in ["stalled", "unwanted"] {
+        server.cli(&["hset", key, &format!("{A}:{THREAD}"), "1"]);
+    }
+    server.cli(&["set", "progress", "7"]);
+    server.cli(&["hset", "nobody", "dora", "off"]);
+    server.cli(&["set", "unknown", "no hash"]);
+    server.cli(&["set", "running", TOKEN, "px", "600000"]);
+    let agent = Agent::start(&config(&server, "200ms", tasks));
+    let from = server.address();
 
-        let split = explained_as(&agent, "split", "split");
-        assert_says(&split, &["kind holders", &format!("{A}, shown by {from}"), &format!("{B}, shown by {from}")]);
-        let down = explained_as(&agent, "down", "down");
-        assert_says(
-            &down,
-            &["Free and wanted since 20", &format!("ago from {from}"), "> grace 1.0 s", "Wanted by anna, bert."],
-        );
-        let stalled = explained_as(&agent, "stalled", "stalled");
-        assert_says(&stalled, &["the key progress", "has not moved since", "longer than stale_after 1.0 s", A]);
-        let unwanted = explained_as(&agent, "unwanted", "unwanted");
-        assert_says(&unwanted, &["longer than wind_down 1.0 s", A, "the switches of dora are off"]);
-        let unknown = explained_as(&agent, "unknown", "unknown");
-        assert_says(
-            &unknown,
-            &["The lock is unknown (wrong_type)", "longer than blind_after 1.0 s", "no good reading yet"],
-        );
-        let pending = explained_as(&agent, "pending", "pending");
-        assert_says(&pending, &["Free and wanted since", "<= grace 1h", "Wanted by anna, bert."]);
-        let left =
-            pending["pages"].as_array().unwrap().iter().find(|page| page["alert"] == "LockwatchTaskDown").unwrap();
-        let (value, left) = (left["value_seconds"].as_f64().unwrap(), left["due_in_seconds"].as_f64().unwrap());
-        assert!((value + left - 3600.0).abs() < 0.01, "{pending:#}");
-        let running = explained_as(&agent, "running", "running");
-        assert_says(&running, &["Held (exclusive) by digest ", &from, "`wanted: always`"]);
-        let stopped = explained_as(&agent, "stopped", "stopped");
-        assert_says(&stopped, &["The lock is free, confirmed", "`wanted: never`"]);
+    let split = explained_as(&agent, "split", "split");
+    assert_says(&split, &["kind holders", &format!("{A}, shown by {from}"), &format!("{B}, shown by {from}")]);
+    let down = explained_as(&agent, "down", "down");
+    assert_says(
+        &down,
+        &["Free and wanted since 20", &format!("ago from {from}"), "> grace 1.0 s", "Wanted by anna, bert."],
+    );
+    let stalled = explained_as(&agent, "stalled", "stalled");
+    assert_says(&stalled, &["the key progress", "has not moved since", "longer than stale_after 1.0 s", A]);
+    let unwanted = explained_as(&agent, "unwanted", "unwanted");
+    assert_says(&unwanted, &["longer than wind_down 1.0 s", A, "the switches of dora are off"]);
+    let unknown = explained_as(&agent, "unknown", "unknown");
+    assert_says(
+        &unknown,
+        &["The lock is unknown (wrong_type)", "longer than blind_after 1.0 s", "no good reading yet"],
+    );
+    let pending = explained_as(&agent, "pending", "pending");
+    assert_says(&pending, &["Free and wanted since", "<= grace 1h", "Wanted by anna, bert."]);
+    let left = pending["pages"].as_array().unwrap().iter().find(|page| page["alert"] == "LockwatchTaskDown").unwrap();
+    let (value, left) = (left["value_seconds"].as_f64().unwrap(), left["due_in_seconds"].as_f64().unwrap());
+    assert!((value + left - 3600.0).abs() < 0.01, "{pending:#}");
+    let running = explained_as(&agent, "running", "running");
+    assert_says(&running, &["Held (exclusive) by digest ", &from, "`wanted: always`"]);
+    let stopped = explained_as(&agent, "stopped", "stopped");
+    assert_says(&stopped, &["The lock is free, confirmed", "`wanted: never`"]);
 
-        for explanation in [split, down, stalled, unwanted, unknown, pending, running, stopped] {
-            let exchanges = explanation["trace"]["exchanges"].as_array().unwrap();
-            let commands = exchanges[0]["commands"].as_array().unwrap();
-            let key = explanation["task"].as_str().unwrap();
-            assert!(commands[0]["command"].as_str().unwrap().ends_with(&format!(" {key}")), "{explanation:#}");
-            assert!(commands.iter().all(|said| !said["reply"].as_array().unwrap().is_empty()), "{explanation:#}");
-            assert_eq!(exchanges[0]["role"], "master");
-            assert_eq!(
-                explanation["evidence"][0]["node"],
-                if key == "unknown" { Value::Null } else { from.clone().into() }
-            );
-        }
-    });
+    for explanation in [split, down, stalled, unwanted, unknown, pending, running, stopped] {
+        let exchanges = explanation["trace"]["exchanges"].as_array().unwrap();
+        let commands = exchanges[0]["commands"].as_array().unwrap();
+        let key = explanation["task"].as_str().unwrap();
+        assert!(commands[0]["command"].as_str().unwrap().ends_with(&format!(" {key}")), "{explanation:#}");
+        assert!(commands.iter().all(|said| !said["reply"].as_array().unwrap().is_empty()), "{explanation:#}");
+        assert_eq!(exchanges[0]["role"], "master");
+        assert_eq!(
+            explanation["evidence"][0]["node"],
+            if key == "unknown" { Value::Null } else { from.clone().into() }
+        );
+    }
 }
 
 #[test]
@@ -274,53 +270,51 @@ fn explaining_sends_redis_nothing() {
 
 #[test]
 fn no_secret_shows_anywhere() {
-    undisturbed("no_secret_shows_anywhere", || {
-        let Some(server) = RedisServer::start("no_secret_shows_anywhere") else { return };
-        let tasks = "  - {name: string, lock: {key: string, scheme: string}, claims: {hash: tokens}}
+    let Some(server) = RedisServer::start("no_secret_shows_anywhere") else { return };
+    let tasks = "  - {name: string, lock: {key: string, scheme: string}, claims: {hash: tokens}}
   - {name: plain, lock: {key: plain}, claims: {hash: claims}, hosts: {hash: hosts}}
   - {name: read, lock: {key: read}}
   - {name: write, lock: {key: write}}
   - {name: odd, lock: {key: odd}, progress: {key: progress, stale_after: 1h}}
 ";
-        let field = format!("{A}:{THREAD}");
-        server.cli(&["set", "string", TOKEN, "px", "600000"]);
-        server.cli(&["hset", "plain", &field, "1"]);
-        server.cli(&["hset", "read", "mode", "read", &field, "2"]);
-        for entry in 1..=2 {
-            server.cli(&["set", &format!("{{read}}:{field}:rwlock_timeout:{entry}"), "1", "px", "600000"]);
-        }
-        server.cli(&["hset", "write", "mode", "write", &format!("{field}:write"), "1", &field, "1"]);
-        server.cli(&["hset", "odd", &format!("x{field}x"), "what is this"]);
-        server.cli(&["hset", "tokens", TOKEN, "private-1"]);
-        server.cli(&["hset", "claims", &field, "private-2"]);
-        server.cli(&["hset", "hosts", &field, "srv-a"]);
-        server.cli(&["set", "progress", "private-3"]);
-        let config = config(&server, "200ms", tasks);
-        let (_folder, file) = file(&config);
-        let agent = Agent::start(&config);
-        agent.until(PATIENCE, "all is read", |page| {
-            page.verdict("read") == "running" && page.verdict("string") == "running"
-        });
-        let url = format!("http://127.0.0.1:{}", agent.port);
-        for task in ["string", "plain", "read", "write", "odd"] {
-            let by_agent = text(&run(&["explain", task, "--agent.url", &url]).stdout);
-            let once = text(&run(&["explain", task, "--once", "--config.file", &file]).stdout);
-            let json = agent.text(&format!("/api/v1/tasks/{task}/explain"));
-            for shown in [&by_agent, &once, &json] {
-                assert!(
-                    shown.contains("believed") || shown.contains("Believed") || shown.contains("\"reading\""),
-                    "{shown}"
-                );
-                for secret in [THREAD, TOKEN, "private-"] {
-                    assert!(!shown.contains(secret), "{task} shows {secret}:\n{shown}");
-                }
-            }
-            if task == "read" {
-                assert!(by_agent.contains(&format!("EXISTS {{read}}:{A}:…:rwlock_timeout:1")), "{by_agent}");
-                assert!(by_agent.contains("round 2"), "{by_agent}");
-            }
-        }
+    let field = format!("{A}:{THREAD}");
+    server.cli(&["set", "string", TOKEN, "px", "600000"]);
+    server.cli(&["hset", "plain", &field, "1"]);
+    server.cli(&["hset", "read", "mode", "read", &field, "2"]);
+    for entry in 1..=2 {
+        server.cli(&["set", &format!("{{read}}:{field}:rwlock_timeout:{entry}"), "1", "px", "600000"]);
+    }
+    server.cli(&["hset", "write", "mode", "write", &format!("{field}:write"), "1", &field, "1"]);
+    server.cli(&["hset", "odd", &format!("x{field}x"), "what is this"]);
+    server.cli(&["hset", "tokens", TOKEN, "private-1"]);
+    server.cli(&["hset", "claims", &field, "private-2"]);
+    server.cli(&["hset", "hosts", &field, "srv-a"]);
+    server.cli(&["set", "progress", "private-3"]);
+    let config = config(&server, "200ms", tasks);
+    let (_folder, file) = file(&config);
+    let agent = Agent::start(&config);
+    agent.until(PATIENCE, "all is read", |page| {
+        page.verdict("read") == "running" && page.verdict("string") == "running"
     });
+    let url = format!("http://127.0.0.1:{}", agent.port);
+    for task in ["string", "plain", "read", "write", "odd"] {
+        let by_agent = text(&run(&["explain", task, "--agent.url", &url]).stdout);
+        let once = text(&run(&["explain", task, "--once", "--config.file", &file]).stdout);
+        let json = agent.text(&format!("/api/v1/tasks/{task}/explain"));
+        for shown in [&by_agent, &once, &json] {
+            assert!(
+                shown.contains("believed") || shown.contains("Believed") || shown.contains("\"reading\""),
+                "{shown}"
+            );
+            for secret in [THREAD, TOKEN, "private-"] {
+                assert!(!shown.contains(secret), "{task} shows {secret}:\n{shown}");
+            }
+        }
+        if task == "read" {
+            assert!(by_agent.contains(&format!("EXISTS {{read}}:{A}:…:rwlock_timeout:1")), "{by_agent}");
+            assert!(by_agent.contains("round 2"), "{by_agent}");
+        }
+    }
 }
 
 #[test]

@@ -49,73 +49,72 @@ impl Trap {
 fn a_majority_of_the_configured_sentinels_is_needed() {
     let _rule = rule("1 evidence");
     let test = "failover::faults::a_majority_of_the_configured_sentinels_is_needed";
-    Sentinels::undisturbed(test, &SentinelOptions::default(), |sentinels| {
-        switch_on(sentinels.server(0));
-        let worker = Worker::take(sentinels.server(0).port, LOCK, A, Duration::from_secs(6));
-        let agent = Agent::start(&sentinel_config(sentinels, "", &one_task("")));
-        agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-        let agreeing = |page: &Page| page.get("lockwatch_redis_sentinels_agreeing", &[]);
-        // Two are a majority, so the third one may answer later than the first reading.
-        agent.until(PATIENCE, "all three agree", |page| agreeing(page) == Some(3.0));
-        let in_time = INTERVAL * 2 + Duration::from_secs(1);
+    let Some(mut sentinels) = Sentinels::start(test, &SentinelOptions::default()) else { return };
+    switch_on(sentinels.server(0));
+    let worker = Worker::take(sentinels.server(0).port, LOCK, A, Duration::from_secs(6));
+    let agent = Agent::start(&sentinel_config(&sentinels, "", &one_task("")));
+    agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
+    let agreeing = |page: &Page| page.get("lockwatch_redis_sentinels_agreeing", &[]);
+    // Two are a majority, so the third one may answer later than the first reading.
+    agent.until(PATIENCE, "all three agree", |page| agreeing(page) == Some(3.0));
+    let in_time = INTERVAL * 2 + Duration::from_secs(1);
 
-        let watch = agent.watch();
-        let expect_blind = |since: Instant| {
-            agent.until_view(PATIENCE, "no majority", |view| {
-                view.reason(TASK) == Some("quorum") && !readable(&view.page) && view.held(TASK).is_none()
-            });
-            let delay = since.elapsed();
-            assert!(delay <= in_time, "blind after {delay:?}");
-            let view = agent.view();
-            agent.check(&view, "one event", view.json["redises"][0]["unknown"]["reason"] == "quorum");
-        };
-        let expect_sight = |since: Instant| {
-            agent.until(PATIENCE, "read again", readable);
-            let delay = since.elapsed();
-            assert!(delay <= in_time, "read again after {delay:?}");
-        };
-        // One may be gone.
-        sentinels.sentinel(0).pause();
-        agent.throughout(INTERVAL * 4, "two are enough", |view| readable(&view.page));
-        sentinels.sentinel(1).pause();
-        expect_blind(Instant::now());
-        std::thread::sleep(Duration::from_secs(3));
-        sentinels.sentinel(0).go_on();
-        expect_sight(Instant::now());
-        sentinels.sentinel(1).go_on();
-        agent.until(PATIENCE, "all agree", |page| agreeing(page) == Some(3.0));
-
-        sentinels.sentinel_mut(1).kill();
-        sentinels.sentinel_mut(2).kill();
-        expect_blind(Instant::now());
-        // Long enough for pauses between dials to have grown.
-        std::thread::sleep(Duration::from_secs(4));
-        sentinels.sentinel_mut(1).restart(Keep::Files);
-        expect_sight(Instant::now());
-        sentinels.sentinel_mut(2).restart(Keep::Files);
-        agent.until(PATIENCE, "all agree", |page| agreeing(page) == Some(3.0));
-        let pages = watch.stop();
-        assert_calm(&agent, &pages, "running");
-        let lost = told(&agent, "masters_changed", &["level=error", "reason=quorum"]);
-        agent.check(pages.last().unwrap(), "told twice, with a remedy", lost.len() == 2 && lost[0].contains("remedy="));
-
-        // One that lies alone.
-        let trap = Trap::set();
-        sentinels.lie(2, trap.port);
-        agent.until(PATIENCE, "one disagrees", |page| agreeing(page) == Some(2.0));
-        agent.throughout(Duration::from_secs(2), "nothing changes", |view| {
-            readable(&view.page) && view.verdict(TASK) == "running"
+    let watch = agent.watch();
+    let expect_blind = |since: Instant| {
+        agent.until_view(PATIENCE, "no majority", |view| {
+            view.reason(TASK) == Some("quorum") && !readable(&view.page) && view.held(TASK).is_none()
         });
+        let delay = since.elapsed();
+        assert!(delay <= in_time, "blind after {delay:?}");
         let view = agent.view();
-        let said: Vec<&serde_json::Value> =
-            view.json["redises"][0]["sentinels"].as_array().unwrap().iter().map(|it| &it["master"]).collect();
-        agent.check(&view, "its word is shown", said[2] == &format!("127.0.0.1:{}", trap.port));
-        assert_eq!(trap.caught.load(Ordering::SeqCst), 0, "the lie was dialled");
-        // The trap works.
-        drop(std::net::TcpStream::connect(("127.0.0.1", trap.port)).unwrap());
-        wait_until(PATIENCE, "the trap catches", || trap.caught.load(Ordering::SeqCst) == 1);
-        drop(worker);
+        agent.check(&view, "one event", view.json["redises"][0]["unknown"]["reason"] == "quorum");
+    };
+    let expect_sight = |since: Instant| {
+        agent.until(PATIENCE, "read again", readable);
+        let delay = since.elapsed();
+        assert!(delay <= in_time, "read again after {delay:?}");
+    };
+    // One may be gone.
+    sentinels.sentinel(0).pause();
+    agent.throughout(INTERVAL * 4, "two are enough", |view| readable(&view.page));
+    sentinels.sentinel(1).pause();
+    expect_blind(Instant::now());
+    std::thread::sleep(Duration::from_secs(3));
+    sentinels.sentinel(0).go_on();
+    expect_sight(Instant::now());
+    sentinels.sentinel(1).go_on();
+    agent.until(PATIENCE, "all agree", |page| agreeing(page) == Some(3.0));
+
+    sentinels.sentinel_mut(1).kill();
+    sentinels.sentinel_mut(2).kill();
+    expect_blind(Instant::now());
+    // Long enough for pauses between dials to have grown.
+    std::thread::sleep(Duration::from_secs(4));
+    sentinels.sentinel_mut(1).restart(Keep::Files);
+    expect_sight(Instant::now());
+    sentinels.sentinel_mut(2).restart(Keep::Files);
+    agent.until(PATIENCE, "all agree", |page| agreeing(page) == Some(3.0));
+    let pages = watch.stop();
+    assert_calm(&agent, &pages, "running");
+    let lost = told(&agent, "masters_changed", &["level=error", "reason=quorum"]);
+    agent.check(pages.last().unwrap(), "told twice, with a remedy", lost.len() == 2 && lost[0].contains("remedy="));
+
+    // One that lies alone.
+    let trap = Trap::set();
+    sentinels.lie(2, trap.port);
+    agent.until(PATIENCE, "one disagrees", |page| agreeing(page) == Some(2.0));
+    agent.throughout(Duration::from_secs(2), "nothing changes", |view| {
+        readable(&view.page) && view.verdict(TASK) == "running"
     });
+    let view = agent.view();
+    let said: Vec<&serde_json::Value> =
+        view.json["redises"][0]["sentinels"].as_array().unwrap().iter().map(|it| &it["master"]).collect();
+    agent.check(&view, "its word is shown", said[2] == &format!("127.0.0.1:{}", trap.port));
+    assert_eq!(trap.caught.load(Ordering::SeqCst), 0, "the lie was dialled");
+    // The trap works.
+    drop(std::net::TcpStream::connect(("127.0.0.1", trap.port)).unwrap());
+    wait_until(PATIENCE, "the trap catches", || trap.caught.load(Ordering::SeqCst) == 1);
+    drop(worker);
 }
 
 /// No secret is anywhere in what it shows.

@@ -6,7 +6,6 @@ use super::*;
 use crate::support::network::Options;
 use crate::support::redis::Keep;
 use crate::support::replicas::Replicated;
-use crate::support::steady::undisturbed;
 use crate::support::truth::rule;
 
 fn start(test: &str) -> Option<Replicated> {
@@ -23,84 +22,80 @@ fn decides(page: &Page, address: &str) -> bool {
 
 #[test]
 fn the_server_that_says_master_decides() {
-    undisturbed("the_server_that_says_master_decides", || {
-        let Some(replicated) = start("the_server_that_says_master_decides") else { return };
-        let (first, second) = (replicated.server(0), replicated.server(1));
-        switch_on(first);
-        let a = Worker::take(first.port, LOCK, A, Duration::from_secs(6));
-        replicated.wait_in_sync(0);
-        let agent = Agent::start(&nodes_config(&addresses(&replicated), &one_task(", grace: 60s")));
-        agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && decides(page, &first.address()));
+    let Some(replicated) = start("the_server_that_says_master_decides") else { return };
+    let (first, second) = (replicated.server(0), replicated.server(1));
+    switch_on(first);
+    let a = Worker::take(first.port, LOCK, A, Duration::from_secs(6));
+    replicated.wait_in_sync(0);
+    let agent = Agent::start(&nodes_config(&addresses(&replicated), &one_task(", grace: 60s")));
+    agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && decides(page, &first.address()));
 
-        // The same holder on both: for as long as the copy lasts.
-        replicated.promote(1);
-        let promoted = Instant::now();
-        agent.until(PATIENCE, "a rival", |page| page.get("lockwatch_redis_masters", &[]) == Some(2.0));
-        agent.until_view(PATIENCE, "the rival shows the same holder", |view| {
-            let witness = &view.task(TASK)["witnesses"][0];
-            witness["role"] == "master" && witness["holders"][0]["holder"] == name(A)
-        });
-        assert!(promoted.elapsed() < Duration::from_secs(3), "the copy lasts");
-        agent.throughout(Duration::from_secs(1), "held", |view| view.verdict(TASK) == "running");
-        let rival = told(&agent, "rival_master", &["level=warn", &format!("node={}", second.address())]);
-        let page = agent.page();
-        agent.check(&page, "a rival and no split", rival.len() == 1 && all_splits(&page) == 0.0);
-
-        // Another one on the rival.
-        let b = Worker::take(second.port, LOCK, B, Duration::from_secs(3));
-        let visible = Instant::now();
-        agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
-        let delay = visible.elapsed();
-        assert!(delay <= TOLD_WITHIN, "told after {delay:?}");
-        let at = |holder: &str, server: &RedisServer| format!("{} at {}", name(holder), server.address());
-        let began = told(&agent, "split_began", &["reason=masters", &at(A, first), &at(B, second)]);
-        agent.check(&agent.page(), "both are named", began.len() == 1);
-
-        // Nobody on the one that decides: perhaps the other one is right.
-        a.release();
-        agent.until_view(PATIENCE, "unknown", |view| view.reason(TASK) == Some("two_masters"));
-        agent.throughout(Duration::from_secs(1), "neither held nor free", |view| {
-            // The verdict that was there before stays, the evidence does not.
-            let over = view.of_task(TASK, "split_seconds") == 0.0 && view.task(TASK)["splits"] == serde_json::json!([]);
-            view.held(TASK).is_none() && view.verdict(TASK) == "split" && over
-        });
-        agent.check(&agent.page(), "the split is over", told(&agent, "split_ended", &["reason=masters"]).len() == 1);
-
-        // One of them gives in.
-        replicated.follow(0, 1);
-        let followed = Instant::now();
-        agent.until(PATIENCE, "the other one decides", |page| {
-            decides(page, &second.address())
-                && page.of(TASK, "lock_held") == Some(1.0)
-                && page.verdict(TASK) == "running"
-        });
-        let delay = followed.elapsed();
-        assert!(delay <= INTERVAL + Duration::from_secs(1), "followed after {delay:?}");
-        assert_eq!(told(&agent, "rival_master_gone", &[]).len(), 1, "{}", agent.log());
-        replicated.wait_in_sync(1);
-
-        // A hand-over without loss, and back.
-        let before = agent.page();
-        replicated.hand_over(1, 0);
-        b.follow(first.port);
-        agent.until(PATIENCE, "it decides again", |page| {
-            decides(page, &first.address()) && fared(page, "kept") == fared(&before, "kept") + 1.0
-        });
-        let page = agent.page();
-        agent.check(&page, "running on", page.verdict(TASK) == "running" && splits(&page, "masters") == 1.0);
-
-        // Nobody says master.
-        replicated.follow(0, 1);
-        agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
-        let page = agent.page();
-        let unreadable = page.get("lockwatch_redis_readable", &[]) == Some(0.0) && page.of(TASK, "lock_held").is_none();
-        agent.check(&page, "not readable", unreadable);
-        replicated.promote(1);
-        agent.until(PATIENCE, "somebody decides", |page| {
-            decides(page, &second.address()) && page.get("lockwatch_redis_readable", &[]) == Some(1.0)
-        });
-        drop(b);
+    // The same holder on both: for as long as the copy lasts.
+    replicated.promote(1);
+    let promoted = Instant::now();
+    agent.until(PATIENCE, "a rival", |page| page.get("lockwatch_redis_masters", &[]) == Some(2.0));
+    agent.until_view(PATIENCE, "the rival shows the same holder", |view| {
+        let witness = &view.task(TASK)["witnesses"][0];
+        witness["role"] == "master" && witness["holders"][0]["holder"] == name(A)
     });
+    assert!(promoted.elapsed() < Duration::from_secs(3), "the copy lasts");
+    agent.throughout(Duration::from_secs(1), "held", |view| view.verdict(TASK) == "running");
+    let rival = told(&agent, "rival_master", &["level=warn", &format!("node={}", second.address())]);
+    let page = agent.page();
+    agent.check(&page, "a rival and no split", rival.len() == 1 && all_splits(&page) == 0.0);
+
+    // Another one on the rival.
+    let b = Worker::take(second.port, LOCK, B, Duration::from_secs(3));
+    let visible = Instant::now();
+    agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
+    let delay = visible.elapsed();
+    assert!(delay <= TOLD_WITHIN, "told after {delay:?}");
+    let at = |holder: &str, server: &RedisServer| format!("{} at {}", name(holder), server.address());
+    let began = told(&agent, "split_began", &["reason=masters", &at(A, first), &at(B, second)]);
+    agent.check(&agent.page(), "both are named", began.len() == 1);
+
+    // Nobody on the one that decides: perhaps the other one is right.
+    a.release();
+    agent.until_view(PATIENCE, "unknown", |view| view.reason(TASK) == Some("two_masters"));
+    agent.throughout(Duration::from_secs(1), "neither held nor free", |view| {
+        // The verdict that was there before stays, the evidence does not.
+        let over = view.of_task(TASK, "split_seconds") == 0.0 && view.task(TASK)["splits"] == serde_json::json!([]);
+        view.held(TASK).is_none() && view.verdict(TASK) == "split" && over
+    });
+    agent.check(&agent.page(), "the split is over", told(&agent, "split_ended", &["reason=masters"]).len() == 1);
+
+    // One of them gives in.
+    replicated.follow(0, 1);
+    let followed = Instant::now();
+    agent.until(PATIENCE, "the other one decides", |page| {
+        decides(page, &second.address()) && page.of(TASK, "lock_held") == Some(1.0) && page.verdict(TASK) == "running"
+    });
+    let delay = followed.elapsed();
+    assert!(delay <= INTERVAL + Duration::from_secs(1), "followed after {delay:?}");
+    assert_eq!(told(&agent, "rival_master_gone", &[]).len(), 1, "{}", agent.log());
+    replicated.wait_in_sync(1);
+
+    // A hand-over without loss, and back.
+    let before = agent.page();
+    replicated.hand_over(1, 0);
+    b.follow(first.port);
+    agent.until(PATIENCE, "it decides again", |page| {
+        decides(page, &first.address()) && fared(page, "kept") == fared(&before, "kept") + 1.0
+    });
+    let page = agent.page();
+    agent.check(&page, "running on", page.verdict(TASK) == "running" && splits(&page, "masters") == 1.0);
+
+    // Nobody says master.
+    replicated.follow(0, 1);
+    agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
+    let page = agent.page();
+    let unreadable = page.get("lockwatch_redis_readable", &[]) == Some(0.0) && page.of(TASK, "lock_held").is_none();
+    agent.check(&page, "not readable", unreadable);
+    replicated.promote(1);
+    agent.until(PATIENCE, "somebody decides", |page| {
+        decides(page, &second.address()) && page.get("lockwatch_redis_readable", &[]) == Some(1.0)
+    });
+    drop(b);
 }
 
 /// A replica would show a lock whose time is over.

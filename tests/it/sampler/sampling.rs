@@ -13,7 +13,6 @@ use lockwatch_model::reading::{LockReading, Unknown};
 use lockwatch_model::schedule::BATCH_TASKS;
 use lockwatch_model::spec::{Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec};
 use lockwatch_model::time::Mono;
-use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -22,7 +21,6 @@ use super::config;
 use crate::support::free_port;
 use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::{Keep, RedisServer};
-use crate::support::steady::undisturbed;
 use crate::support::truth::rule;
 
 /// Longest time for anything to happen.
@@ -149,30 +147,26 @@ async fn every_task_is_read_once_per_interval() {
     assert!((5..=7).contains(&reads[&3].len()), "the free one is read once more, to confirm: {reads:?}");
 }
 
-#[test]
-fn an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long() {
+#[tokio::test]
+async fn an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long() {
     let _rule = rule("6 confirmation");
     let test = "an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long";
-    undisturbed(test, || {
-        Runtime::new().unwrap().block_on(async {
-            let Some(server) = RedisServer::start(test) else { return };
-            server.cli(&["SET", "lock:0", &owner(0), "PX", "700"]);
-            let config = RedisConfig { interval: Duration::from_secs(60), ..config(server.port) };
-            let mut bench = Bench::start(config, 1);
-            let held = bench.next_read().await;
-            let LockReading::Held(lock) = readings(&held)[0].1 else { panic!("{held:?}") };
-            let lockwatch_model::reading::Deadline::At(deadline) = lock.deadline else { panic!("{lock:?}") };
-            let free = bench.next_read().await;
-            assert_eq!(readings(&free), [(0, &LockReading::Free)]);
-            let Outcome::Read { vouch, .. } = &free.outcome else { unreachable!() };
-            let late_ms = vouch.first.since_ms(deadline);
-            assert!((0..150).contains(&late_ms), "asked {late_ms} ms after the deadline");
-            let confirmed = bench.next_read().await;
-            assert_eq!(readings(&confirmed), [(0, &LockReading::Free)]);
-            let between_ms = confirmed.sent.since_ms(free.sent);
-            assert!((250..400).contains(&between_ms), "{between_ms}");
-        });
-    });
+    let Some(server) = RedisServer::start(test) else { return };
+    server.cli(&["SET", "lock:0", &owner(0), "PX", "700"]);
+    let config = RedisConfig { interval: Duration::from_secs(60), ..config(server.port) };
+    let mut bench = Bench::start(config, 1);
+    let held = bench.next_read().await;
+    let LockReading::Held(lock) = readings(&held)[0].1 else { panic!("{held:?}") };
+    let lockwatch_model::reading::Deadline::At(deadline) = lock.deadline else { panic!("{lock:?}") };
+    let free = bench.next_read().await;
+    assert_eq!(readings(&free), [(0, &LockReading::Free)]);
+    let Outcome::Read { vouch, .. } = &free.outcome else { unreachable!() };
+    let late_ms = vouch.first.since_ms(deadline);
+    assert!((0..150).contains(&late_ms), "asked {late_ms} ms after the deadline");
+    let confirmed = bench.next_read().await;
+    assert_eq!(readings(&confirmed), [(0, &LockReading::Free)]);
+    let between_ms = confirmed.sent.since_ms(free.sent);
+    assert!((250..400).contains(&between_ms), "{between_ms}");
 }
 
 #[tokio::test]

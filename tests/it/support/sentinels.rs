@@ -1,13 +1,13 @@
 //! A master, two replicas and three Sentinels, all real, that fail over by themselves.
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
 use super::LOOK;
 use super::network::{self, Member, Options, Place};
 use super::redis::{RedisServer, Setup};
 use super::replicas::{self, follows, wait_in_sync};
-use super::steady::undisturbed_with;
 
 /// The name under which the Sentinels know the master.
 pub(crate) const MASTER: &str = "mymaster";
@@ -21,6 +21,8 @@ const QUORUM: usize = 2;
 const MEET: Duration = Duration::from_secs(30);
 /// How long a failover may take, a failed attempt and a Sentinel's 30 s of `TILT` on a busy machine included.
 const SWITCH: Duration = Duration::from_secs(60);
+/// How often a test is tried on a machine that stands still now and then.
+const ATTEMPTS: usize = 3;
 /// How long a Sentinel may take to answer.
 const ANSWER: Duration = Duration::from_millis(500);
 
@@ -57,10 +59,18 @@ impl Sentinels {
         Some(sentinels)
     }
 
-    /// Runs `body` on a fresh set; again if it fails while the machine stood still or the Sentinels themselves say so: a failover
-    /// then takes longer than any lease that a test can wait for.
+    /// Runs `body` on a fresh set; again if it fails while the Sentinels themselves say that the machine stood still: a
+    /// failover then takes longer than any lease that a test can wait for.
     pub(crate) fn undisturbed(test: &str, options: &SentinelOptions, body: impl Fn(&mut Sentinels)) {
-        undisturbed_with(test, || Sentinels::start(test, options), body, Sentinels::disturbances);
+        for attempt in 1.. {
+            let Some(mut sentinels) = Sentinels::start(test, options) else { return };
+            let Err(failure) = catch_unwind(AssertUnwindSafe(|| body(&mut sentinels))) else { return };
+            let disturbances = sentinels.disturbances();
+            if disturbances.is_empty() || attempt == ATTEMPTS {
+                resume_unwind(failure);
+            }
+            eprintln!("{test}: once more, for the Sentinels were disturbed:\n{disturbances}");
+        }
     }
 
     /// The lines in which Sentinels say that they did not get to run, or that an election came to nothing.

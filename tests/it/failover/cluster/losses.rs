@@ -6,7 +6,6 @@ use super::*;
 use crate::failover::worker::Worker;
 use crate::failover::{A, B};
 use crate::support::redis::Keep;
-use crate::support::steady::undisturbed;
 use crate::support::wait_until;
 
 const SPAN: Duration = Duration::from_secs(40);
@@ -116,51 +115,47 @@ fn a_frozen_master_holds_up_nobody_and_says_nothing_that_counts() {
 #[test]
 fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
     let test = "a_lock_taken_on_both_sides";
-    undisturbed(test, || {
-        let options = Options { lines: vec!["cluster-allow-reads-when-down yes"], ..Options::default() };
-        let Some(cluster) = start(test, 1, &options) else { return };
-        let (lock, other) = (key_on(0, "lock"), key_on(1, "other"));
-        let outbound = format!("  - {{name: outbound, lock: {{key: \"{lock}\"}}, wanted: always, settle: 1s}}\n");
-        let tasks = outbound + &task("other", &other, "");
-        hold(&cluster, &other, "worker-0");
-        let replica = wait_replicated(&cluster, 0);
-        // Whoever takes a lock on the small side cannot renew it there for long. So it only counts if neither the agent nor the machine
-        // stood still just then, for two and a half intervals.
-        let agent = Agent::start(&config_every("1s", &cluster.addresses(), "", "", &tasks));
-        agent.until(PATIENCE, "free", |page| page.of("outbound", "lock_held") == Some(0.0));
-        until_running(&agent, &["other"]);
-        let watch = agent.watch();
+    let options = Options { lines: vec!["cluster-allow-reads-when-down yes"], ..Options::default() };
+    let Some(cluster) = start(test, 1, &options) else { return };
+    let (lock, other) = (key_on(0, "lock"), key_on(1, "other"));
+    let outbound = format!("  - {{name: outbound, lock: {{key: \"{lock}\"}}, wanted: always, settle: 1s}}\n");
+    let tasks = outbound + &task("other", &other, "");
+    hold(&cluster, &other, "worker-0");
+    let replica = wait_replicated(&cluster, 0);
+    // Whoever takes a lock on the small side cannot renew it there for long. So it only counts if neither the agent nor the machine
+    // stood still just then, for two and a half intervals.
+    let agent = Agent::start(&config_every("1s", &cluster.addresses(), "", "", &tasks));
+    agent.until(PATIENCE, "free", |page| page.of("outbound", "lock_held") == Some(0.0));
+    until_running(&agent, &["other"]);
+    let watch = agent.watch();
 
-        cluster.isolate(0);
-        let _old = Worker::take(cluster.node(0).port, &lock, A, Duration::from_secs(25));
-        agent.until(PATIENCE, "the old side is read", |page| page.of("outbound", "lock_held") == Some(1.0));
-        assert_eq!(cluster.wait_taken_over(&[replica]), replica);
-        let _new = Worker::take(cluster.node(replica).port, &lock, B, Duration::from_secs(9));
-        let taken = Instant::now();
-        agent.until(PATIENCE, "split", |page| page.verdict("outbound") == "split");
-        eprintln!("split after {:?}", taken.elapsed());
-        let kinds =
-            |page: &Page, kind| page.get("lockwatch_task_splits_total", &[("task", "outbound"), ("kind", kind)]);
-        agent.until(PATIENCE, "of masters", |page| kinds(page, "masters") == Some(1.0));
-        let told = agent.log_lines(&["event=split"]);
-        let (old, new) = (cluster.members[0].announced(), cluster.members[replica].announced());
-        assert!(told.iter().any(|line| line.contains(&old) && line.contains(&new)), "both nodes are named: {told:#?}");
+    cluster.isolate(0);
+    let _old = Worker::take(cluster.node(0).port, &lock, A, Duration::from_secs(25));
+    agent.until(PATIENCE, "the old side is read", |page| page.of("outbound", "lock_held") == Some(1.0));
+    assert_eq!(cluster.wait_taken_over(&[replica]), replica);
+    let _new = Worker::take(cluster.node(replica).port, &lock, B, Duration::from_secs(9));
+    let taken = Instant::now();
+    agent.until(PATIENCE, "split", |page| page.verdict("outbound") == "split");
+    eprintln!("split after {:?}", taken.elapsed());
+    let kinds = |page: &Page, kind| page.get("lockwatch_task_splits_total", &[("task", "outbound"), ("kind", kind)]);
+    agent.until(PATIENCE, "of masters", |page| kinds(page, "masters") == Some(1.0));
+    let told = agent.log_lines(&["event=split"]);
+    let (old, new) = (cluster.members[0].announced(), cluster.members[replica].announced());
+    assert!(told.iter().any(|line| line.contains(&old) && line.contains(&new)), "both nodes are named: {told:#?}");
 
-        // The old one hears of it, and drops what it acknowledged.
-        cluster.heal();
-        agent.until(PATIENCE, "one master again", |_| {
-            !agent.log_lines(&["event=split_ended", "reason=masters"]).is_empty()
-        });
-        // Whoever believes in the old lease may go on until it would have ended.
-        agent.until(SPAN, "the split is over", |page| {
-            page.verdict("outbound") == "running" && page.of("outbound", "task_split_seconds") == Some(0.0)
-        });
-        let pages = watch.stop();
-        check_undisturbed(&agent, &pages, "other");
-        let last = pages.last().unwrap();
-        agent.check(last, "it is remembered", all_splits(last) >= 1.0);
-        assert!(last.label("outbound", "lock_holder", "holder").is_some());
+    // The old one hears of it, and drops what it acknowledged.
+    cluster.heal();
+    agent
+        .until(PATIENCE, "one master again", |_| !agent.log_lines(&["event=split_ended", "reason=masters"]).is_empty());
+    // Whoever believes in the old lease may go on until it would have ended.
+    agent.until(SPAN, "the split is over", |page| {
+        page.verdict("outbound") == "running" && page.of("outbound", "task_split_seconds") == Some(0.0)
     });
+    let pages = watch.stop();
+    check_undisturbed(&agent, &pages, "other");
+    let last = pages.last().unwrap();
+    agent.check(last, "it is remembered", all_splits(last) >= 1.0);
+    assert!(last.label("outbound", "lock_holder", "holder").is_some());
 }
 
 /// All nodes at once, with their data; and a reload meanwhile changes nothing.
