@@ -123,7 +123,7 @@ impl WakeUps {
                 Some(NodeNewsKind::WakeUps(Some(news)))
             }
             None if self.is_told.is_some() => {
-                self.is_told = None;
+                (self.news, self.is_told) = (news, None);
                 Some(NodeNewsKind::WakeUps(None))
             }
             _ => {
@@ -141,5 +141,50 @@ impl Listening {
         let (gate, gates) = watch::channel(gate);
         let task = tokio::spawn(listen(endpoint, gates, Arc::clone(&inbox), clock));
         Listening { gate, inbox, signal, _task: AbortOnDropHandle::new(task) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{HostPort, Login, RedisConfig, Servers};
+    use crate::sampler::Tasks;
+    use std::time::Duration;
+
+    #[tokio::test]
+    async fn what_was_counted_before_nobody_wanted_it_is_told_when_somebody_does_again() {
+        let config = RedisConfig {
+            name: "main".into(),
+            servers: Servers::Nodes(Vec::new()),
+            db: 0,
+            login: Login::default(),
+            interval: Duration::from_secs(1),
+            timeout: Duration::from_secs(3),
+            assume_master: false,
+            wake_ups: true,
+        };
+        let endpoint = config.endpoint(HostPort { host: "one".to_owned(), port: 6379 });
+        let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
+        let mut wake_ups = WakeUps::default();
+        let mut told = |filter: Option<&Arc<Filter>>, hints: &[Hinted], now: u64| {
+            // The gate is shut: nothing is dialled.
+            wake_ups.follow(&endpoint, filter, false, Clock::start());
+            hints.iter().for_each(|hinted| wake_ups.count_hint(*hinted));
+            match wake_ups.take_news(Mono(now)) {
+                Some(NodeNewsKind::WakeUps(news)) => Some(news.map(|news| (news.read, news.coalesced))),
+                Some(other) => panic!("{other:?}"),
+                None => None,
+            }
+        };
+        assert_eq!(
+            told(Some(&filter), &[Hinted::Planned], 0),
+            Some(Some((1, 0))),
+            "at once, because it is another state"
+        );
+        assert_eq!(told(Some(&filter), &[Hinted::Planned, Hinted::Coalesced], 999), None, "soon");
+        assert_eq!(told(None, &[], 999), Some(None), "nobody listens any more");
+        assert_eq!(told(None, &[], 5_000), None, "there is nobody of whom it could be told");
+        assert_eq!(told(Some(&filter), &[], 5_000), Some(Some((1, 1))), "what was left");
+        assert_eq!(told(Some(&filter), &[], 9_000), None, "and only once");
     }
 }
