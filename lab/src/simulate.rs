@@ -1,7 +1,12 @@
-//! Runs the simulator of the model: seed after seed, one failure made small, its inputs written as a recording.
+//! Runs the simulator of the model: seed after seed, each failure made small, the inputs of one written as a recording.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::num::NonZeroU32;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -13,6 +18,8 @@ use lockwatch_sim::{Coverage, Outcome, Plan, Shape, Violation, minimise, run as 
 const BURST: usize = 5_000;
 /// How long: a disk takes so many inputs in less.
 const BREATH: Duration = Duration::from_millis(60);
+/// Whoever waits hears so often how far it is.
+const TOLD_EVERY: Duration = Duration::from_secs(30);
 
 /// What to run.
 #[derive(Debug, Args)]
@@ -26,6 +33,9 @@ pub struct SimulateArgs {
     /// The first seed
     #[arg(long, default_value_t = 1)]
     from: u64,
+    /// So many at once [default: one for each processor]
+    #[arg(long)]
+    jobs: Option<NonZeroU32>,
     /// This seed alone
     #[arg(long)]
     seed: Option<u64>,
@@ -52,34 +62,40 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         Some(seed) => seed..seed.saturating_add(1),
         None => args.from..args.from.saturating_add(args.seeds),
     };
-    let (began, mut coverage, mut hours, mut failures, mut to_record) =
-        (Instant::now(), Coverage::default(), 0.0, 0, None);
-    for seed in seeds.clone() {
-        let whole = Plan::new(seed, args.hours, Shape::Any);
-        let plan = args.keep.as_ref().map_or_else(|| whole.clone(), |kept| whole.keeping(kept));
-        let outcome = simulate(&plan, false);
-        coverage.add(&outcome.coverage);
-        hours += outcome.task_hours;
-        let violation = outcome.violations.first().cloned();
-        if let Some(violation) = &violation {
-            failures += 1;
-            let small = tell(&plan, violation, args);
-            to_record.get_or_insert(small);
-        } else if args.seed.is_some() {
-            to_record.get_or_insert((plan, 0));
-        }
-    }
+    let count = seeds.end - seeds.start;
+    let (began, mut told_at) = (Instant::now(), Instant::now());
+    let (mut coverage, mut hours, mut failures, mut done, mut to_record) = (Coverage::default(), 0.0, 0, 0_u64, None);
+    each(
+        seeds,
+        args.jobs,
+        |seed| trial(seed, args),
+        |trial| {
+            coverage.add(&trial.coverage);
+            hours += trial.task_hours;
+            failures += u64::from(trial.failure.is_some());
+            done += 1;
+            if let Some(failure) = trial.failure {
+                print!("{failure}");
+            }
+            if let Some(record) = trial.to_record {
+                to_record.get_or_insert(record);
+            }
+            if told_at.elapsed() > TOLD_EVERY {
+                told_at = Instant::now();
+                eprintln!("{done} of {count} seeds, {failures} failed");
+            }
+        },
+    );
     if let (Some(file), Some((plan, agent))) = (&args.record, to_record) {
         record(&simulate(&plan, true), agent, file)?;
         println!("recorded: lockwatch replay {}", file.display());
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{}{} seeds of {} h, {failures} failed; {hours:.0} task-hours in {seconds:.0} s ({:.0} an hour)",
+        "{}{count} seeds of {} h, {failures} failed; {hours:.0} task-hours in {seconds:.0} s ({:.0} an hour and thread)",
         coverage.table(),
-        seeds.end - seeds.start,
         args.hours,
-        hours / seconds * 3_600.0
+        hours / seconds / f64::from(threads(args.jobs, count)) * 3_600.0
     );
     if args.seed.is_none() && args.seeds >= 10 && !coverage.missing().is_empty() {
         println!("never occurred: {}", coverage.missing().join(", "));
@@ -88,30 +104,89 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
     Ok(failures == 0)
 }
 
-/// Tells how a plan fails; gives back what is worth a recording, and of which agent.
-fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (Plan, usize) {
+/// What came of one seed.
+struct Trial {
+    coverage: Coverage,
+    task_hours: f64,
+    /// How it failed, to be printed.
+    failure: Option<String>,
+    /// What is worth a recording, and of which agent.
+    to_record: Option<(Plan, usize)>,
+}
+
+fn trial(seed: u64, args: &SimulateArgs) -> Trial {
+    let whole = Plan::new(seed, args.hours, Shape::Any);
+    let plan = args.keep.as_ref().map_or_else(|| whole.clone(), |kept| whole.keeping(kept));
+    let outcome = simulate(&plan, false);
+    let (failure, to_record) = match outcome.violations.first() {
+        Some(violation) => {
+            let (text, small) = tell(&plan, violation, args);
+            (Some(text), Some(small))
+        }
+        None => (None, args.seed.is_some().then_some((plan, 0))),
+    };
+    Trial { coverage: outcome.coverage, task_hours: outcome.task_hours, failure, to_record }
+}
+
+/// Does `work` for each seed on so many threads, and hands what came of it to `take` in the order of the seeds.
+fn each<T: Send>(seeds: Range<u64>, jobs: Option<NonZeroU32>, work: impl Fn(u64) -> T + Sync, mut take: impl FnMut(T)) {
+    let (next, (done, results)) = (AtomicU64::new(seeds.start), mpsc::channel());
+    std::thread::scope(|scope| {
+        for _ in 0..threads(jobs, seeds.end - seeds.start) {
+            let (done, next, work) = (done.clone(), &next, &work);
+            scope.spawn(move || {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end || done.send((seed, work(seed))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let (mut early, mut expected) = (BTreeMap::new(), seeds.start);
+        for (seed, result) in results {
+            early.insert(seed, result);
+            while let Some(result) = early.remove(&expected) {
+                take(result);
+                expected += 1;
+            }
+        }
+    });
+}
+
+/// As many as were asked for, else one for each processor; never more than there is work for.
+fn threads(jobs: Option<NonZeroU32>, work: u64) -> u32 {
+    let processors = || std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
+    let most = u32::try_from(work).unwrap_or(u32::MAX).max(1);
+    jobs.map_or_else(processors, NonZeroU32::get).min(most)
+}
+
+/// How a plan fails, in words; and what of it is worth a recording, of which agent.
+fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (String, (Plan, usize)) {
     let Violation { at_ms, agent, check, what, .. } = violation;
-    println!("seed {} fails after {at_ms} ms, agent {agent}, {check}: {what}", plan.seed);
+    let (seed, hours) = (plan.seed, args.hours);
+    let mut lines = vec![format!("seed {seed} fails after {at_ms} ms, agent {agent}, {check}: {what}")];
     if !args.minimise || args.keep.is_some() {
-        println!("  again: lockwatch-lab simulate --seed {} --hours {} --minimise", plan.seed, args.hours);
-        return (plan.until(*at_ms), *agent);
+        lines.push(format!("  again: lockwatch-lab simulate --seed {seed} --hours {hours} --minimise"));
+        return (text(&lines), (plan.until(*at_ms), *agent));
     }
     let (kept, small) = minimise(plan, violation);
-    let positions: Vec<String> = kept.iter().map(ToString::to_string).collect();
-    for step in kept.iter().filter_map(|position| plan.steps.get(*position)) {
-        println!("  {step:?}");
-    }
-    println!("  with these alone, after {} ms: {}", small.at_ms, small.what);
-    println!("  what really happened before that:");
-    for line in &small.truth {
-        println!("    {line}");
-    }
-    let (seed, hours, kept_text) = (plan.seed, args.hours, positions.join(","));
-    println!(
+    let steps = kept.iter().filter_map(|position| plan.steps.get(*position));
+    lines.extend(steps.map(|step| format!("  {step:?}")));
+    lines.push(format!("  with these alone, after {} ms: {}", small.at_ms, small.what));
+    lines.push("  what really happened before that:".to_owned());
+    lines.extend(small.truth.iter().map(|line| format!("    {line}")));
+    let kept_text = kept.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    lines.push(format!(
         "  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p lockwatch-model --test simulation"
-    );
-    println!("  again: lockwatch-lab simulate --seed {seed} --hours {hours} --keep {kept_text}");
-    (plan.keeping(&kept).until(small.at_ms), small.agent)
+    ));
+    lines.push(format!("  again: lockwatch-lab simulate --seed {seed} --hours {hours} --keep {kept_text}"));
+    (text(&lines), (plan.keeping(&kept).until(small.at_ms), small.agent))
+}
+
+fn text(lines: &[String]) -> String {
+    lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect()
 }
 
 /// Writes what an agent took in as the agent itself would have.
