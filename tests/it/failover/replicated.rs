@@ -6,6 +6,7 @@ use super::*;
 use crate::support::network::Options;
 use crate::support::redis::Keep;
 use crate::support::replicas::Replicated;
+use crate::support::standstill::Standstills;
 use crate::support::truth::rule;
 
 fn start(test: &str) -> Option<Replicated> {
@@ -27,6 +28,7 @@ fn the_server_that_says_master_decides() {
     switch_on(first);
     let a = Worker::take(first.port, LOCK, A, Duration::from_secs(6));
     replicated.wait_in_sync(0);
+    let standstills = Standstills::watch();
     let agent = Agent::start(&nodes_config(&addresses(&replicated), &one_task(", grace: 60s")));
     agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && decides(page, &first.address()));
 
@@ -48,7 +50,7 @@ fn the_server_that_says_master_decides() {
     let b = Worker::take(second.port, LOCK, B, Duration::from_secs(3));
     let visible = Instant::now();
     agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
-    let delay = visible.elapsed();
+    let delay = standstills.ran_since(visible);
     assert!(delay <= TOLD_WITHIN, "told after {delay:?}");
     let at = |holder: &str, server: &RedisServer| format!("{} at {}", name(holder), server.address());
     let began = told(&agent, "split_began", &["reason=masters", &at(A, first), &at(B, second)]);
@@ -70,7 +72,7 @@ fn the_server_that_says_master_decides() {
     agent.until(PATIENCE, "the other one decides", |page| {
         decides(page, &second.address()) && page.of(TASK, "lock_held") == Some(1.0) && page.verdict(TASK) == "running"
     });
-    let delay = followed.elapsed();
+    let delay = standstills.ran_since(followed);
     assert!(delay <= INTERVAL + Duration::from_secs(1), "followed after {delay:?}");
     assert_eq!(told(&agent, "rival_master_gone", &[]).len(), 1, "{}", agent.log());
     replicated.wait_in_sync(1);

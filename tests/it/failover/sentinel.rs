@@ -7,6 +7,7 @@ use crate::support::network::Options;
 use crate::support::redis::Keep;
 use crate::support::redisson::Redisson;
 use crate::support::sentinels::SentinelOptions;
+use crate::support::standstill::Standstills;
 use crate::support::truth::rule;
 
 /// Runs `body` on a fresh set whose servers have these lines more in their configuration.
@@ -134,7 +135,7 @@ fn locks_that_a_failover_lost_are_split() {
         let_it_read();
         let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(3));
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-        let (truth, watch) = (Truth::watch(sentinels, LOCK), agent.watch());
+        let (truth, watch, standstills) = (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
         let new = sentinels.failover();
         let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
         agent.until_view(PATIENCE, "split", |view| {
@@ -146,7 +147,7 @@ fn locks_that_a_failover_lost_are_split() {
         drop(a);
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
         let (doubles, pages) = (truth.stop(), watch.stop_timed());
-        check_split(&agent, sentinels, &doubles, &pages, [(A, 0), (B, new)]);
+        check_split(&agent, sentinels, &standstills, &doubles, &pages, [(A, 0), (B, new)]);
         let ended = told(&agent, "split_ended", &["reason=masters"]);
         let last = agent.page();
         agent.check(&last, "the split ended, its counter stays", ended.len() == 1 && splits(&last, "masters") == 1.0);
@@ -195,6 +196,7 @@ fn locks_that_a_failover_lost_are_split() {
 fn check_split(
     agent: &Agent,
     sentinels: &Sentinels,
+    standstills: &Standstills,
     doubles: &[truth::Double],
     pages: &[(Instant, Page)],
     parties: [(&str, usize); 2],
@@ -202,7 +204,7 @@ fn check_split(
     let last = &pages.last().unwrap().1;
     let visible = doubles.iter().max_by_key(|double| double.lasted()).expect("two masters showed two holders");
     let seen = pages.iter().find(|(_, page)| page.verdict(TASK) == "split").expect("a split").0;
-    let delay = seen.saturating_duration_since(visible.from);
+    let delay = standstills.ran(visible.from, seen);
     eprintln!("two holders for {:?}, told after {delay:?}", visible.lasted());
     agent.check(last, &format!("told after {delay:?}"), delay <= TOLD_WITHIN);
     let told_for = last.of(TASK, "task_split_time_seconds_total").unwrap();
@@ -230,7 +232,7 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
         sentinels.wait_settled();
         let agent = Agent::start(&sentinel_config(sentinels, "", &one_task("")));
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-        let (truth, watch) = (Truth::watch(sentinels, LOCK), agent.watch());
+        let (truth, watch, standstills) = (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
         sentinels.isolate_server(0);
         let new = sentinels.wait_switched(0);
         let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
@@ -244,7 +246,7 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
         wait_demoted(sentinels.server(0));
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
         let (doubles, pages) = (truth.stop(), watch.stop_timed());
-        check_split(&agent, sentinels, &doubles, &pages, [(A, 0), (B, new)]);
+        check_split(&agent, sentinels, &standstills, &doubles, &pages, [(A, 0), (B, new)]);
         drop((a, b));
     });
 }
@@ -264,7 +266,7 @@ fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
         let agent = Agent::start(&sentinel_config(sentinels, "", &one_task(", grace: 60s")));
         let renewed = |page: &Page| page.of(TASK, "lock_renewals_total").unwrap() > 0.0;
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && renewed(page));
-        let (truth, watch) = (Truth::watch(sentinels, LOCK), agent.watch());
+        let (truth, watch, standstills) = (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
         sentinels.isolate_server(0);
         let new = sentinels.wait_switched(0);
         redisson.run(&format!("lock-async c2 t1 {LOCK}"));
@@ -274,7 +276,7 @@ fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
         wait_demoted(sentinels.server(0));
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
         let (doubles, pages) = (truth.stop(), watch.stop_timed());
-        check_split(&agent, sentinels, &doubles, &pages, [(&first, 0), (&second, new)]);
+        check_split(&agent, sentinels, &standstills, &doubles, &pages, [(&first, 0), (&second, new)]);
     });
 }
 

@@ -16,6 +16,7 @@ pub(crate) mod redisson;
 pub(crate) mod replicas;
 pub(crate) mod sentinels;
 pub(crate) mod skip;
+pub(crate) mod standstill;
 #[path = "../../../model/tests/truth/mod.rs"]
 pub(crate) mod truth;
 pub(crate) mod view;

@@ -1,0 +1,90 @@
+//! What the machine took from a test: the time in which nothing of it could run. A limit for how soon something must happen is a
+//! limit for the time in which it could.
+
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
+
+/// How often it is noted that something runs.
+const BEAT: Duration = Duration::from_millis(10);
+/// Between two beats that are further apart nothing ran.
+const LONGEST: Duration = Duration::from_millis(60);
+
+/// Notes standstills from now on.
+pub(crate) struct Standstills(Arc<Mutex<Beats>>);
+
+impl Standstills {
+    pub(crate) fn watch() -> Standstills {
+        let beats = Arc::new(Mutex::new(Beats::from(Instant::now())));
+        let beating = Arc::downgrade(&beats);
+        std::thread::spawn(move || {
+            while let Some(beats) = Weak::upgrade(&beating) {
+                beats.lock().unwrap().beat(Instant::now());
+                drop(beats);
+                std::thread::sleep(BEAT);
+            }
+        });
+        Standstills(beats)
+    }
+
+    /// For how long the machine ran since `from`.
+    pub(crate) fn ran_since(&self, from: Instant) -> Duration {
+        self.ran(from, Instant::now())
+    }
+
+    /// For how long it ran between two instants that have passed.
+    pub(crate) fn ran(&self, from: Instant, to: Instant) -> Duration {
+        to.saturating_duration_since(from).saturating_sub(self.stood_still(from, to))
+    }
+
+    /// For how long nothing ran since `from`.
+    pub(crate) fn stood_still_since(&self, from: Instant) -> Duration {
+        self.stood_still(from, Instant::now())
+    }
+
+    fn stood_still(&self, from: Instant, to: Instant) -> Duration {
+        let mut beats = self.0.lock().unwrap();
+        beats.beat(Instant::now());
+        beats.stood_still(from, to)
+    }
+}
+
+/// When nothing ran, found by the pauses between beats.
+struct Beats {
+    newest: Instant,
+    stood_still: Vec<(Instant, Instant)>,
+}
+
+impl Beats {
+    fn from(began: Instant) -> Beats {
+        Beats { newest: began, stood_still: Vec::new() }
+    }
+
+    fn beat(&mut self, now: Instant) {
+        if now.saturating_duration_since(self.newest) > LONGEST {
+            self.stood_still.push((self.newest + BEAT, now));
+        }
+        self.newest = self.newest.max(now);
+    }
+
+    fn stood_still(&self, from: Instant, to: Instant) -> Duration {
+        let within = |(start, end): &(Instant, Instant)| (*end).min(to).saturating_duration_since((*start).max(from));
+        self.stood_still.iter().map(within).sum()
+    }
+}
+
+#[test]
+fn only_what_the_machine_took_is_no_time_of_a_test() {
+    let began = Instant::now();
+    let at = |ms: u64| began + Duration::from_millis(ms);
+    let mut beats = Beats::from(began);
+    for ms in [10, 20, 75, 1_075, 1_085, 1_500] {
+        beats.beat(at(ms));
+    }
+    let stood_still = |from, to| beats.stood_still(at(from), at(to)).as_millis();
+    assert_eq!(stood_still(0, 80), 0, "a late beat is none");
+    assert_eq!(stood_still(0, 1_085), 990);
+    assert_eq!(stood_still(500, 1_085), 575, "the part of it");
+    assert_eq!(stood_still(100, 200), 100);
+    assert_eq!(stood_still(0, 2_000), 990 + 405);
+    assert_eq!(stood_still(1_600, 2_000), 0);
+}
