@@ -3,7 +3,8 @@
 
 use alloc::vec::Vec;
 
-use crate::reading::Holder;
+use crate::reading::{Deadline, Held, Holder};
+use crate::time::ServerTime;
 
 /// So many clients are remembered of each lock and server.
 const KEPT: usize = 4;
@@ -22,19 +23,26 @@ struct Over {
     client: Vec<u8>,
     /// Where the replication stood when that was sure; `u64::MAX`: nobody tells.
     offset: u64,
+    /// Its newest deadline, if it was told.
+    deadline: Option<ServerTime>,
     brief: bool,
 }
 
 impl Earlier {
-    /// A hold of these was surely over when `offset` bytes had been written; `None`: nobody tells. `brief`: it was given back, after
-    /// [`BRIEF_MS`] at most.
-    pub(crate) fn over(&mut self, holders: &[Holder], offset: Option<u64>, brief: bool) {
-        for holder in holders {
+    /// The hold that was last seen as `held` was surely over when `offset` bytes had been written; `None`: nobody tells. `brief`: it was
+    /// given back, after [`BRIEF_MS`] at most.
+    pub(crate) fn over(&mut self, held: &Held, offset: Option<u64>, brief: bool) {
+        let deadline = match held.deadline {
+            Deadline::At(deadline) => Some(deadline),
+            Deadline::Never | Deadline::Torn => None,
+        };
+        for holder in &held.holders {
             self.over.retain(|over| over.client != holder.client);
             if self.over.len() >= KEPT {
                 self.over.remove(0);
             }
-            self.over.push(Over { client: holder.client.clone(), offset: offset.unwrap_or(u64::MAX), brief });
+            let (client, offset) = (holder.client.clone(), offset.unwrap_or(u64::MAX));
+            self.over.push(Over { client, offset, deadline, brief });
         }
     }
 
@@ -46,6 +54,12 @@ impl Earlier {
     /// Where the replication stood when the earlier holds of these were all over; `None`: there were none.
     pub(crate) fn of(&self, holders: &[Holder]) -> Option<u64> {
         self.theirs(holders).map(|over| over.offset).max()
+    }
+
+    /// The newest deadline of a hold of these whose end the present history need not have: what these have until then may be that
+    /// very hold.
+    pub(crate) fn left_until(&self, holders: &[Holder]) -> Option<ServerTime> {
+        self.theirs(holders).filter(|over| over.offset == u64::MAX).filter_map(|over| over.deadline).max()
     }
 
     /// Whether anybody gave the lock back after a moment, when it had it the last time: so may whoever has it now.
@@ -61,16 +75,23 @@ impl Earlier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reading::Mode;
 
     fn holder(client: usize) -> [Holder; 1] {
         let client = alloc::format!("client {client}").into_bytes();
         [Holder { client, thread: None, entries: None, secret: false }]
     }
 
+    /// Its hold until `deadline`.
+    fn held(client: usize, deadline: i64) -> Held {
+        let holders = holder(client).to_vec();
+        Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::At(ServerTime(deadline)) }
+    }
+
     #[test]
     fn the_oldest_hold_is_forgotten_first() {
         let mut earlier = Earlier::default();
-        (0..=KEPT).for_each(|client| earlier.over(&holder(client), Some(client as u64), false));
+        (0..=KEPT).for_each(|client| earlier.over(&held(client, 0), Some(client as u64), false));
         let known: Vec<_> = (0..=KEPT).map(|client| earlier.of(&holder(client))).collect();
         assert_eq!(known, [None, Some(1), Some(2), Some(3), Some(4)]);
     }
@@ -79,7 +100,7 @@ mod tests {
     #[test]
     fn what_a_new_history_shares_is_over_there_too() {
         let mut earlier = Earlier::default();
-        (0..3).for_each(|client| earlier.over(&holder(client), Some(client as u64), false));
+        (0..3).for_each(|client| earlier.over(&held(client, 0), Some(client as u64), false));
         earlier.new_history(|offset| offset <= 1);
         let known: Vec<_> = (0..3).map(|client| earlier.of(&holder(client))).collect();
         assert_eq!(known, [Some(0), Some(1), Some(u64::MAX)]);
@@ -88,10 +109,22 @@ mod tests {
     #[test]
     fn of_a_client_the_newest_hold_counts() {
         let mut earlier = Earlier::default();
-        earlier.over(&holder(0), Some(1), false);
-        earlier.over(&holder(1), None, true);
-        (0..KEPT as u64).for_each(|offset| earlier.over(&holder(1), Some(offset), false));
+        earlier.over(&held(0, 0), Some(1), false);
+        earlier.over(&held(1, 0), None, true);
+        (0..KEPT as u64).for_each(|offset| earlier.over(&held(1, 0), Some(offset), false));
         assert_eq!((earlier.of(&holder(1)), earlier.brief()), (Some(KEPT as u64 - 1), false));
         assert_eq!(earlier.of(&holder(0)), Some(1), "one client leaves room for the others");
+    }
+
+    #[test]
+    fn only_an_end_that_is_not_in_this_history_may_have_left_something() {
+        let mut earlier = Earlier::default();
+        earlier.over(&held(0, 5_000), Some(1), false);
+        earlier.over(&held(1, 7_000), Some(2), false);
+        earlier.over(&Held { deadline: Deadline::Never, ..held(2, 0) }, Some(3), false);
+        let left = |earlier: &Earlier| [0, 1, 2].map(|client| earlier.left_until(&holder(client)));
+        assert_eq!(left(&earlier), [None; 3]);
+        earlier.new_history(|offset| offset <= 1);
+        assert_eq!(left(&earlier), [None, Some(ServerTime(7_000)), None]);
     }
 }

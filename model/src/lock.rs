@@ -69,6 +69,8 @@ pub(crate) struct Hold {
     pub(crate) offset_before: Option<u64>,
     /// And when the one was surely over that its holder had before, if any.
     pub(crate) earlier_over: Option<u64>,
+    /// Until this deadline it may be that very one, whose end did not reach this history.
+    left_until: Option<ServerTime>,
     /// The newest reading had no deadline, and none was told before by the same clock.
     deadline_unknown: bool,
     /// The newest deadlines, and where the replication stood when they had surely been written, in the present history.
@@ -86,6 +88,11 @@ impl Hold {
     pub(crate) fn may_be_lost(&self, delta: Delta, at: Mono) -> bool {
         let kept = self.written.iter().any(|(offset, until)| delta.surely_shares(*offset) && at < *until);
         delta.may_lose_locks() && !kept
+    }
+
+    /// Whether it may be the hold that its holder had before, and gave back where that is not known any more.
+    fn may_be_leftover(&self) -> bool {
+        self.left_until.zip(self.deadlines.newest()).is_some_and(|(until, deadline)| deadline <= until)
     }
 
     fn note_written(&mut self, context: Context) {
@@ -272,7 +279,7 @@ impl Lock {
             ended.earlier_brief = self.earlier.brief();
             let given_back = matches!(ended.reason, End::EndedEarly | End::Replaced);
             let brief = given_back && ended.hold.held_ms() < BRIEF_MS;
-            self.earlier.over(&ended.hold.held.holders, context.offset, brief);
+            self.earlier.over(&ended.hold.held, context.offset, brief);
         }
         self.newest = Ok(());
         self.last = Some(seen);
@@ -351,6 +358,7 @@ impl Lock {
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
             earlier_over: self.earlier.of(&held.holders),
+            left_until: self.earlier.left_until(&held.holders),
             deadline_unknown: held.deadline == Deadline::Torn,
             written: Vec::new(),
         };
@@ -456,7 +464,10 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
         () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
         () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => End::Unknown,
-        () if hold.may_be_lost(context.delta, context.seen.sent) => End::Lost,
+        () if hold.may_be_lost(context.delta, context.seen.sent) => {
+            // Its holder gave it back long ago, and lost nothing.
+            if hold.may_be_leftover() { End::Unknown } else { End::Lost }
+        }
         () => before_deadline,
     };
     let end = match (reason, hold.deadlines.newest()) {

@@ -23,7 +23,7 @@ use crate::wanted;
 
 /// Entries of a hash or set of users, instances or hosts that are read at most.
 pub(crate) const MAX_ENTRIES: &str = "1000";
-/// Without `PEXPIRETIME`, two readings of one deadline may differ by this much.
+/// Without `PEXPIRETIME`, a deadline may be reckoned too early by this much.
 const PTTL_TOLERANCE_MS: i64 = 2;
 /// Deadlines beyond this are as good as never and would not survive arithmetic: the year 292,278,994 in milliseconds.
 const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
@@ -236,7 +236,7 @@ impl TaskRead {
         let before = self.take_expiry(replies);
         let value = replies.next();
         let after = self.take_expiry(replies);
-        bracket(before, value, after, self.tolerance_ms(), scheme::of(self.spec.lock.scheme))
+        bracket(before, value, after, scheme::of(self.spec.lock.scheme))
     }
 
     fn detail_commands(&self, details: &Details, out: &mut Vec<Command>) {
@@ -303,14 +303,12 @@ impl TaskRead {
             (Reply::Int(-2), _) => Ok(Expiry::Absent),
             (Reply::Int(-1), _) => Ok(Expiry::Never),
             (Reply::Int(at), None) => Ok(Expiry::At((*at).min(LAST_DEADLINE_MS))),
-            (Reply::Int(left), Some(now)) => Ok(Expiry::At(now.0.saturating_add(*left).min(LAST_DEADLINE_MS))),
+            (Reply::Int(left), Some(now)) => {
+                Ok(Expiry::Reckoned { now, at: now.0.saturating_add(*left).min(LAST_DEADLINE_MS) })
+            }
             (Reply::Error(error), _) => Err(error.into()),
             _ => Err(Unknown::Protocol),
         }
-    }
-
-    fn tolerance_ms(&self) -> i64 {
-        if self.caps.pexpiretime { 0 } else { PTTL_TOLERANCE_MS }
     }
 }
 
@@ -328,13 +326,24 @@ enum Expiry {
     Absent,
     Never,
     At(i64),
+    /// From what was left, and the server's clock before that: too early by what lies between the two.
+    Reckoned {
+        now: ServerTime,
+        at: i64,
+    },
 }
 
 impl Expiry {
-    fn agrees_with(self, other: Expiry, tolerance_ms: i64) -> bool {
-        match (self, other) {
-            (Expiry::At(a), Expiry::At(b)) => a.saturating_sub(b).saturating_abs() <= tolerance_ms,
-            _ => self == other,
+    /// What two of them around a value say, if they agree.
+    fn agreed(before: Expiry, after: Expiry) -> Option<Expiry> {
+        match (before, after) {
+            (Expiry::Reckoned { now, at }, Expiry::Reckoned { now: later, at: again }) => {
+                // On a server that takes its time over each command, both are as wrong.
+                let is_quick = later.since_ms(now) <= PTTL_TOLERANCE_MS;
+                let is_one = at.saturating_sub(again).saturating_abs() <= PTTL_TOLERANCE_MS;
+                (is_quick && is_one).then_some(Expiry::At(at.max(again)))
+            }
+            _ => (before == after).then_some(after),
         }
     }
 }
@@ -350,26 +359,23 @@ fn bracket(
     before: Result<Expiry, Unknown>,
     value: &Reply,
     after: Result<Expiry, Unknown>,
-    tolerance_ms: i64,
     scheme: &dyn scheme::Scheme,
 ) -> Bracket {
     let (before, after) = match (before, after) {
         (Ok(before), Ok(after)) => (before, after),
         (Err(why), _) | (_, Err(why)) => return Bracket::Whole(LockReading::Unknown(why)),
     };
-    let calm = before.agrees_with(after, tolerance_ms);
+    let agreed = Expiry::agreed(before, after);
     let held = |mode, holders, deadline| LockReading::Held(Held { mode, holders, ghosts: 0, deadline });
     // A value that is empty says "there, but empty" only of a key that was there all the time.
-    let stayed = calm && after != Expiry::Absent;
-    match (scheme.decode(value, stayed), after) {
+    let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
+    match (scheme.decode(value, stayed), agreed) {
         (Value::Unknown(why), _) => Bracket::Whole(LockReading::Unknown(why)),
-        (Value::Absent, Expiry::Absent) if calm => Bracket::Whole(LockReading::Free),
-        (Value::Present { mode, holders }, Expiry::At(at)) if calm => {
+        (Value::Absent, Some(Expiry::Absent)) => Bracket::Whole(LockReading::Free),
+        (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
             Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
         }
-        (Value::Present { mode, holders }, Expiry::Never) if calm => {
-            Bracket::Whole(held(mode, holders, Deadline::Never))
-        }
+        (Value::Present { mode, holders }, Some(Expiry::Never)) => Bracket::Whole(held(mode, holders, Deadline::Never)),
         // The value is one atomic answer: it alone says whether the lock was held at that instant.
         (Value::Absent, _) => Bracket::Torn(LockReading::Free),
         (Value::Present { mode, holders }, _) => Bracket::Torn(held(mode, holders, Deadline::Torn)),

@@ -287,7 +287,7 @@ impl Server {
         if let Some(over) = self.hold().filter(|old| !goes_on(old)) {
             let given_back = self.left_ms(over, word.seen.sent).is_none_or(|left_ms| left_ms > 0);
             let brief = given_back && self.seen.sent.since_ms(over.began) < BRIEF_MS;
-            earlier.over(&over.held.holders, word.origin.offset, brief);
+            earlier.over(&over.held, word.origin.offset, brief);
         }
         earlier
     }

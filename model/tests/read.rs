@@ -113,13 +113,19 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
 fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
     let _rule = rule("4 bracket");
     let at = |seconds: i64, micros: i64| Reply::Array(vec![Reply::Int(seconds), Reply::Int(micros)]);
-    let bracket = |second_left: i64| {
-        vec![at(100, 0), Reply::Int(30_000), scan(&[A, "1"]), at(100, 1_000), Reply::Int(second_left)]
+    let bracket = |first_left: i64, second_at: i64, second_left: i64| {
+        vec![at(100, 0), Reply::Int(first_left), scan(&[A, "1"]), at(100, second_at), Reply::Int(second_left)]
     };
-    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_001)]);
+    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_000, 1_000, 30_001)]);
     assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)));
-    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_002), bracket(29_999)]);
-    assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_000)));
+    let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_002, 2_000, 29_998)]);
+    assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)), "the later one is less wrong");
+    let torn = [bracket(30_000, 1_000, 30_002), bracket(30_000, 1_000, 29_999)];
+    assert_eq!(held(&read(spec(SchemeKind::Redisson), OLD, &torn)).3, Deadline::At(ServerTime(130_000)));
+    // 27 ms for each command: what was left is always told so much later than the clock, and the deadline is reckoned too early.
+    let slow = || bracket(29_973, 54_000, 29_919);
+    let reading = read(spec(SchemeKind::Redisson), OLD, &[slow(), slow()]);
+    assert_eq!(held(&reading).3, Deadline::Torn, "nobody can tell by how much");
 }
 
 #[test]
