@@ -65,11 +65,11 @@ impl Oracle {
             let prompt = last.to - before.from < 15_000;
             // A short one may have been given back just before, for all that anybody has seen.
             let long_ms = facts.limits.settle_ms + 3 * self.interval_ms + self.timeout_ms;
-            let mut lately =
-                world.tasks[task].past[last.server].between(before.from.saturating_sub(long_ms), before.from);
+            let long_ago = before.from.saturating_sub(long_ms);
+            let mut lately = world.tasks[task].past[last.server].between(long_ago, before.from);
             // Or had seen: an agent that has just begun, or was blind until then, saw no more of it.
-            let settled =
-                lately.all(|since| since.state == before.states[0]) && facts.sees_since + long_ms < before.from;
+            let settled = lately.all(|since| since.state == before.states[0] && since.at <= long_ago)
+                && facts.sees_since + long_ms < before.from;
             if emptied && lost && prompt && settled {
                 // Its clock may have stepped since.
                 let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
