@@ -393,7 +393,8 @@ impl Hold {
             None => {}
         }
         let in_a_row = match moved {
-            _ if !same_clock => 0,
+            // Whether it moved is not known.
+            _ if !same_clock || held.deadline == Deadline::Torn => 0,
             None => u32::MAX,
             Some(Move::Renewed { in_a_row, .. }) => in_a_row,
             Some(Move::Shortened { .. } | Move::Reset) => 0,
