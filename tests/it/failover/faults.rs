@@ -81,7 +81,8 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
     agent.throughout(INTERVAL * 4, "two are enough", |view| readable(&view.page));
     sentinels.sentinel(1).pause();
     expect_blind(Instant::now());
-    std::thread::sleep(Duration::from_secs(3));
+    let blind = |view: &View| !readable(&view.page) && view.held(TASK).is_none();
+    agent.throughout(Duration::from_secs(3), "one is not enough", blind);
     sentinels.sentinel(0).go_on();
     expect_sight(Instant::now());
     sentinels.sentinel(1).go_on();
@@ -91,7 +92,7 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
     sentinels.sentinel_mut(2).kill();
     expect_blind(Instant::now());
     // Long enough for pauses between dials to have grown.
-    std::thread::sleep(Duration::from_secs(4));
+    agent.throughout(Duration::from_secs(4), "one is not enough", blind);
     sentinels.sentinel_mut(1).restart(Keep::Files);
     expect_sight(Instant::now());
     sentinels.sentinel_mut(2).restart(Keep::Files);

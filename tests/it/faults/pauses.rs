@@ -8,6 +8,7 @@ use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::RedisServer;
 use crate::support::truth::rule;
 use crate::support::view::View;
+use crate::support::wait_until;
 
 #[test]
 fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
@@ -119,11 +120,14 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
     let _rule = rule("2 instants");
     let test = "faults::pauses::a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile";
     let Some(server) = RedisServer::start(test) else { return };
-    switch(&mut connect(server.port), "users", &[("anna", "1")]);
+    let mut redis = connect(server.port);
+    switch(&mut redis, "users", &[("anna", "1")]);
     let _watchdog = Watchdog::start(server.port, "a", HOLDER, Duration::from_secs(3));
     let agents = BLIND_AFTER.map(|blind_after| start(server.port, blind_after));
     agents.iter().for_each(|agent| agent.signal("STOP"));
-    std::thread::sleep(Duration::from_secs(8));
+    let mut deadline_ms = || redis::cmd("PEXPIRETIME").arg("a").query::<i64>(&mut redis).unwrap();
+    let renewed_ms = deadline_ms() + 8_000;
+    wait_until(PATIENCE, "it was renewed for two leases and more", || deadline_ms() >= renewed_ms);
     agents.iter().for_each(|agent| agent.signal("CONT"));
     for (agent, blind_after) in agents.iter().zip(BLIND_AFTER) {
         expect_truth(agent, blind_after, |view| {

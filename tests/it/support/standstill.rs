@@ -1,7 +1,8 @@
 //! What the machine took from a test: the time in which nothing of it could run. A limit for how soon something must happen is a
 //! limit for the time in which it could.
 
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// How often it is noted that something runs.
@@ -10,20 +11,22 @@ const BEAT: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_millis(60);
 
 /// Notes standstills from now on.
-pub(crate) struct Standstills(Arc<Mutex<Beats>>);
+pub(crate) struct Standstills {
+    beats: Arc<Mutex<Beats>>,
+    /// The beats end with it.
+    _wanted: Sender<()>,
+}
 
 impl Standstills {
     pub(crate) fn watch() -> Standstills {
         let beats = Arc::new(Mutex::new(Beats::from(Instant::now())));
-        let beating = Arc::downgrade(&beats);
+        let (beating, (wanted, unwanted)) = (Arc::clone(&beats), channel());
         std::thread::spawn(move || {
-            while let Some(beats) = Weak::upgrade(&beating) {
-                beats.lock().unwrap().beat(Instant::now());
-                drop(beats);
-                std::thread::sleep(BEAT);
+            while unwanted.recv_timeout(BEAT) == Err(RecvTimeoutError::Timeout) {
+                beating.lock().unwrap().beat(Instant::now());
             }
         });
-        Standstills(beats)
+        Standstills { beats, _wanted: wanted }
     }
 
     /// For how long the machine ran since `from`.
@@ -42,7 +45,7 @@ impl Standstills {
     }
 
     fn stood_still(&self, from: Instant, to: Instant) -> Duration {
-        let mut beats = self.0.lock().unwrap();
+        let mut beats = self.beats.lock().unwrap();
         beats.beat(Instant::now());
         beats.stood_still(from, to)
     }
