@@ -77,9 +77,7 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
             if let Some(failure) = trial.failure {
                 print!("{failure}");
             }
-            if let Some(record) = trial.to_record {
-                to_record.get_or_insert(record);
-            }
+            to_record = to_record.take().or(trial.to_record);
             if told_at.elapsed() > TOLD_EVERY {
                 told_at = Instant::now();
                 eprintln!("{done} of {count} seeds, {failures} failed");

@@ -3,7 +3,7 @@
 
 use alloc::vec::Vec;
 
-use crate::reading::{Deadline, Held, Holder};
+use crate::reading::{Held, Holder};
 use crate::time::ServerTime;
 
 /// So many clients are remembered of each lock and server.
@@ -32,17 +32,13 @@ impl Earlier {
     /// The hold that was last seen as `held` was surely over when `offset` bytes had been written; `None`: nobody tells. `brief`: it was
     /// given back, after [`BRIEF_MS`] at most.
     pub(crate) fn over(&mut self, held: &Held, offset: Option<u64>, brief: bool) {
-        let deadline = match held.deadline {
-            Deadline::At(deadline) => Some(deadline),
-            Deadline::Never | Deadline::Torn => None,
-        };
         for holder in &held.holders {
             self.over.retain(|over| over.client != holder.client);
             if self.over.len() >= KEPT {
                 self.over.remove(0);
             }
             let (client, offset) = (holder.client.clone(), offset.unwrap_or(u64::MAX));
-            self.over.push(Over { client, offset, deadline, brief });
+            self.over.push(Over { client, offset, deadline: held.deadline.instant(), brief });
         }
     }
 
@@ -75,7 +71,7 @@ impl Earlier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reading::Mode;
+    use crate::reading::{Deadline, Mode};
 
     fn holder(client: usize) -> [Holder; 1] {
         let client = alloc::format!("client {client}").into_bytes();

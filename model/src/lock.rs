@@ -336,10 +336,7 @@ impl Lock {
 
     fn begin(&self, held: &Held, context: Context, watched: bool) -> Hold {
         let seen = context.seen;
-        let deadline = match held.deadline {
-            Deadline::At(deadline) => Some(deadline),
-            Deadline::Never | Deadline::Torn => None,
-        };
+        let deadline = held.deadline.instant();
         let before = self.last.filter(|_| watched && context.same_clock);
         let exact = before.and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));

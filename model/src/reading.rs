@@ -265,8 +265,18 @@ pub enum Deadline {
     At(ServerTime),
     /// Never: the key has no TTL.
     Never,
-    /// It moved while it was read, twice.
+    /// Not known: it moved while it was read, twice, or took too long to be reckoned from what is left.
     Torn,
+}
+
+impl Deadline {
+    /// The instant, if there is one and it is known.
+    pub fn instant(self) -> Option<ServerTime> {
+        match self {
+            Deadline::At(instant) => Some(instant),
+            Deadline::Never | Deadline::Torn => None,
+        }
+    }
 }
 
 /// What a scheme knows beyond holder and deadline. `None`: not asked, refused, or not a thing of this lock.

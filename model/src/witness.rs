@@ -248,10 +248,7 @@ impl Witnesses {
             .filter(|server| server.standing == Standing::Decides)
             .max_by_key(|lead| lead.seen.sent)?;
         let hold = lead.hold()?;
-        match hold.held.deadline {
-            Deadline::At(deadline) => Some(Newest { hold, deadline }),
-            Deadline::Never | Deadline::Torn => None,
-        }
+        hold.held.deadline.instant().map(|deadline| Newest { hold, deadline })
     }
 }
 
@@ -340,10 +337,7 @@ impl Server {
 }
 
 fn told(held: &Held, at: Mono) -> Option<(ServerTime, Mono)> {
-    match held.deadline {
-        Deadline::At(deadline) => Some((deadline, at)),
-        Deadline::Never | Deadline::Torn => None,
-    }
+    held.deadline.instant().map(|deadline| (deadline, at))
 }
 
 /// A deadline that is so much nearer than before on the same clock was written.
@@ -409,11 +403,8 @@ impl Hold {
 
     /// Whether it began while the lease that `before` showed still ran, so that this did not run out.
     fn began_before_end_of(&self, before: &Server, word: Word<'_>) -> bool {
-        let end = before.hold().and_then(|hold| match hold.held.deadline {
-            Deadline::At(deadline) => Some(word.seen.mono_of(deadline)),
-            Deadline::Never | Deadline::Torn => None,
-        });
-        end.is_some_and(|end| self.began < end)
+        let deadline = before.hold().and_then(|hold| hold.held.deadline.instant());
+        deadline.is_some_and(|deadline| self.began < word.seen.mono_of(deadline))
     }
 
     /// Its holder lived on this server after `instant`.
