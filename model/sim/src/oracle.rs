@@ -21,7 +21,7 @@ use crate::agent::{Attempt, MONO_MS, PartTruth};
 use crate::coverage::Coverage;
 use crate::plan::Plan;
 use crate::truth::LockState;
-use crate::world::{Says, World};
+use crate::world::{LostSwitches, Says, World};
 use reference::{Asked, Changed, Found, Limits, Lost, Reference};
 
 /// A clock that moved this much more than the agent's has stepped, whatever the answers took: the rule says more than a second
@@ -262,7 +262,10 @@ impl Oracle {
         // What the other one showed counts for two intervals and a second, and may have been under way for as long as the timeout.
         let lately_ms = 2 * self.interval_ms + 1_000 + self.timeout_ms;
         // Where nobody but the servers says who is master, a free lock beside another master's held one says nothing.
-        let contradicts = found == Found::Free && self.rivals_at.is_some_and(|at| world.now <= at + lately_ms);
+        // The one that was read before may have gone meanwhile: what it showed does not go with it.
+        let other = facts.last.as_ref().filter(|last| self.kind == RedisKind::Replicated && last.server != server);
+        let mut rivals = self.rivals_at.into_iter().chain(other.map(|last| last.to));
+        let contradicts = found == Found::Free && rivals.any(|at| world.now <= at + lately_ms);
         facts.reference.unsure |= contradicts;
         facts.contradicted |= contradicts;
         // What is left, told before and after others had their turn, makes two deadlines of one.
@@ -343,9 +346,12 @@ impl Oracle {
                 facts.says = part.says;
                 let changed = match facts.switches_at {
                     Some(before) => Changed::between(before, now, world),
-                    None => Changed { began_anew: false, emptied: false, unsure: false },
+                    None => Changed::default(),
                 };
-                facts.lost.read(sent, switches, changed, part.mixed);
+                let since = facts.switches_at.map_or(0, |before| before.from);
+                let lately = |lost: &&LostSwitches| lost.server == server && (since..=now.to).contains(&lost.at);
+                let lost = world.tasks[task].lost_switches.iter().filter(lately).flat_map(|lost| &lost.users);
+                facts.lost.read(sent, switches, changed, part.mixed, |user| lost.clone().any(|other| other == user));
                 facts.switches_at = Some(now);
             }
         }

@@ -83,7 +83,7 @@ pub enum Act {
     Persist { task: usize },
     WrongType { task: usize, ms: u64 },
     StrangeLayout { task: usize, ms: u64 },
-    RestartServer { server: usize, empty: bool, down_ms: u64, loading_ms: u64 },
+    RestartServer { server: usize, keeps: Keeps, down_ms: u64, loading_ms: u64 },
     Flush { server: usize },
     FlushOther { server: usize },
     EvictLock { task: usize },
@@ -107,6 +107,18 @@ pub enum Act {
     LyingSentinel { ms: u64 },
     Lag { server: usize, lag_ms: u64, ms: u64 },
     MoveSlot { task: usize, to: usize, ms: u64 },
+}
+
+/// What a server that starts again has of its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
+pub enum Keeps {
+    All,
+    /// Without what was written last: its file is older.
+    AllBut {
+        last_ms: u64,
+    },
+    Nothing,
 }
 
 /// What a user of the server may not read.
@@ -339,8 +351,8 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             }
         },
         2 => match rng.below(20) {
-            0..3 => Act::RestartServer { server, empty: true, down_ms: ms / 4, loading_ms: 0 },
-            3..6 => Act::RestartServer { server, empty: false, down_ms: ms / 4, loading_ms: ms / 6 },
+            0..3 => Act::RestartServer { server, keeps: Keeps::Nothing, down_ms: ms / 4, loading_ms: 0 },
+            3..6 => Act::RestartServer { server, keeps: draw_kept(ms), down_ms: ms / 4, loading_ms: ms / 6 },
             6..8 => Act::Flush { server },
             8 => Act::FlushOther { server },
             9 => Act::EvictLock { task },
@@ -380,6 +392,15 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             _ => Act::Lag { server, lag_ms: rng.within(10, 8_000), ms },
         },
     })
+}
+
+/// An append-only file lacks up to a second, a snapshot more.
+fn draw_kept(ms: u64) -> Keeps {
+    match ms % 4 {
+        0 => Keeps::AllBut { last_ms: ms % 1_000 },
+        1 => Keeps::AllBut { last_ms: 1_000 + ms * 7 % 40_000 },
+        _ => Keeps::All,
+    }
 }
 
 /// Steps that are small enough to be drift, or big enough to be a step whatever the answers took.

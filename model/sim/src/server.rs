@@ -7,10 +7,14 @@ mod info;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use crate::plan::Keeps;
+
 /// What all servers' clocks show about when a run begins.
 pub(crate) const EPOCH_MS: i64 = 1_790_000_000_000;
 /// Writes that are kept for replicas that lag behind.
 const BACKLOG: usize = 20_000;
+/// No file that a server starts with is older than this.
+const FILE_AGE_MS: u64 = 60_000;
 
 /// What a key holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +81,14 @@ struct Write {
     what: Change,
 }
 
+/// What a key held before a write.
+#[derive(Debug)]
+struct Undo {
+    at: u64,
+    key: Arc<[u8]>,
+    before: Option<Arc<Entry>>,
+}
+
 #[derive(Clone, Debug)]
 enum Change {
     Put(Arc<[u8]>, Option<Arc<Entry>>),
@@ -133,6 +145,9 @@ pub(crate) struct Server {
     data: BTreeMap<Arc<[u8]>, Arc<Entry>>,
     /// The newest writes, for replicas.
     backlog: VecDeque<Write>,
+    /// What they wrote over, for a start with an older file.
+    undo: VecDeque<Undo>,
+    stopped_at: u64,
     /// Keys whose changes are told.
     pub(crate) changed: Vec<(u64, Arc<[u8]>)>,
     pub(crate) keeps_backlog: bool,
@@ -167,6 +182,8 @@ impl Server {
             link_cut: false,
             data: BTreeMap::new(),
             backlog: VecDeque::new(),
+            undo: VecDeque::new(),
+            stopped_at: 0,
             changed: Vec::new(),
             keeps_backlog: false,
             info_text: info::Cache::default(),
@@ -236,21 +253,39 @@ impl Server {
 
     fn apply(&mut self, change: &Change, now: u64) {
         match change {
-            Change::Put(key, Some(entry)) => {
-                self.data.insert(Arc::clone(key), Arc::clone(entry));
-                self.changed.push((now, Arc::clone(key)));
-            }
-            Change::Put(key, None) => {
-                self.data.remove(key);
-                self.changed.push((now, Arc::clone(key)));
+            Change::Put(key, entry) => {
+                let before = self.set(key, entry.clone(), now);
+                self.undo.push_back(Undo { at: now, key: Arc::clone(key), before });
             }
             Change::Flush => self.clear(now),
+        }
+        while self.undo.front().is_some_and(|undo| undo.at + FILE_AGE_MS < now) {
+            self.undo.pop_front();
+        }
+    }
+
+    /// Says what the key held before.
+    fn set(&mut self, key: &Arc<[u8]>, entry: Option<Arc<Entry>>, now: u64) -> Option<Arc<Entry>> {
+        self.changed.push((now, Arc::clone(key)));
+        match entry {
+            Some(entry) => self.data.insert(Arc::clone(key), entry),
+            None => self.data.remove(key),
         }
     }
 
     fn clear(&mut self, now: u64) {
-        self.changed.extend(self.data.keys().map(|key| (now, Arc::clone(key))));
-        self.data.clear();
+        for (key, entry) in std::mem::take(&mut self.data) {
+            self.changed.push((now, Arc::clone(&key)));
+            self.undo.push_back(Undo { at: now, key, before: Some(entry) });
+        }
+    }
+
+    /// Goes back to the data of `until`.
+    fn go_back(&mut self, until: u64, now: u64) {
+        let kept = self.undo.partition_point(|undo| undo.at <= until);
+        for undo in self.undo.split_off(kept).into_iter().rev() {
+            self.set(&undo.key, undo.before, now);
+        }
     }
 
     fn log(&mut self, what: Change, now: u64, bytes: u64) {
@@ -263,11 +298,22 @@ impl Server {
         }
     }
 
-    /// A new process with the data that the old one left, or with none.
-    pub(crate) fn restart(&mut self, run_id: u64, empty: bool, now: u64) {
-        if empty {
-            self.clear(now);
+    /// The process ends.
+    pub(crate) fn stop(&mut self, now: u64) {
+        self.health = Health::Down;
+        self.stopped_at = now;
+    }
+
+    /// A new process with the data that the old one left, or a part of them. A replica has all that it had: how far it got, too.
+    pub(crate) fn restart(&mut self, run_id: u64, keeps: Keeps, now: u64) {
+        match keeps {
+            Keeps::Nothing => self.clear(now),
+            Keeps::AllBut { last_ms } if self.follows.is_none() => {
+                self.go_back(self.stopped_at.saturating_sub(last_ms), now);
+            }
+            Keeps::AllBut { .. } | Keeps::All => {}
         }
+        self.undo.clear();
         let mut history =
             History { run_id, flushes: 0, evictions: 0, loaded_keys: self.data.len() as u64, ..self.history.clone() };
         if self.follows.is_none() {
@@ -295,6 +341,7 @@ impl Server {
     /// Copies everything of its master.
     pub(crate) fn full_sync(&mut self, master: &Server, now: u64) {
         self.clear(now);
+        self.undo.clear();
         self.data = master.data.clone();
         self.changed.extend(self.data.keys().map(|key| (now, Arc::clone(key))));
         self.history.replication_id = master.history.replication_id;

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 
+use crate::plan::Keeps;
 use crate::server::{Clock, Entry, Value};
 
 /// How long the past is kept: longer than any agent is blind.
@@ -65,7 +66,7 @@ pub(crate) enum Cause {
     Expired,
     /// Somebody deleted it.
     Deleted,
-    /// The server lost it: flushed, restarted with nothing, evicted, or never replicated.
+    /// The server lost it: flushed, restarted with nothing or an old file, evicted, or never replicated.
     Lost,
     /// Something odd was done to it on purpose.
     Odd,
@@ -139,9 +140,7 @@ pub(crate) struct Generation {
 /// What changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum What {
-    Restart {
-        empty: bool,
-    },
+    Restart(Keeps),
     Flush,
     /// Of another database.
     OtherFlush,

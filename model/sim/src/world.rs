@@ -23,7 +23,7 @@ use crate::server::{Clock, Health, Server};
 use crate::truth::{Cause, Generation, LockState, Past, What};
 pub(crate) use acts::Heal;
 pub(crate) use keys::Keys;
-pub(crate) use users::{Says, Switches, Wanting};
+pub(crate) use users::{LostSwitches, Says, Switches, Wanting};
 pub(crate) use workers::{Worker, WorkerTurn};
 
 /// Everything that is not an agent.
@@ -127,6 +127,7 @@ pub(crate) struct Task {
     pub(crate) wishes: Vec<bool>,
     /// What each server's data say since when.
     pub(crate) wanting: Vec<Wanting>,
+    pub(crate) lost_switches: Vec<LostSwitches>,
     /// The lock on each server.
     pub(crate) past: Vec<Past>,
     pub(crate) progress: u64,

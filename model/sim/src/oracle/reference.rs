@@ -3,6 +3,7 @@
 
 use lockwatch_model::time::Mono;
 
+use crate::plan::Keeps;
 use crate::truth::{LockState, What};
 use crate::world::{Says, Switches, World};
 
@@ -330,10 +331,12 @@ pub(super) struct Lost {
 }
 
 /// What may have happened to a server's data between two readings.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Changed {
     /// Another process, or another server that does not surely have everything.
     pub(super) began_anew: bool,
+    /// A process began with data.
+    pub(super) loaded: bool,
     /// A flush or an eviction.
     pub(super) emptied: bool,
     /// It is not certain whether it may have lost anything.
@@ -353,7 +356,7 @@ pub(super) struct Asked {
 impl Changed {
     /// What may have happened to the data from one reading to another.
     pub(super) fn between(before: Asked, now: Asked, world: &World) -> Changed {
-        let mut changed = Changed { began_anew: false, emptied: false, unsure: false };
+        let mut changed = Changed::default();
         if before.server != now.server || world.rulers.iter().any(|(at, _)| (before.from..=now.to).contains(at)) {
             // What a failover proves is a matter of offsets: judged elsewhere.
             return Changed { unsure: true, ..changed };
@@ -361,7 +364,10 @@ impl Changed {
         let here = world.generations.iter().filter(|it| it.server == now.server);
         for generation in here.filter(|it| (before.from..=now.to).contains(&it.at)) {
             match generation.what {
-                What::Restart { .. } => changed.began_anew = true,
+                What::Restart(keeps) => {
+                    changed.began_anew = true;
+                    changed.loaded |= keeps != Keeps::Nothing;
+                }
                 What::Flush | What::OtherFlush | What::Eviction => changed.emptied = true,
                 What::Promotion => changed.unsure = true,
             }
@@ -388,11 +394,24 @@ impl Lost {
         self.over
     }
 
-    /// A reading that was asked for at `at`; `mixed`: it may have found something else.
-    pub(super) fn read(&mut self, at: Mono, switches: &Switches, changed: Changed, mixed: bool) {
+    /// A reading that was asked for at `at`; `mixed`: it may have found something else. `lost`: whose "on" the server has really lost
+    /// since the one before.
+    pub(super) fn read(
+        &mut self,
+        at: Mono,
+        switches: &Switches,
+        changed: Changed,
+        mixed: bool,
+        lost: impl Fn(&[u8]) -> bool,
+    ) {
         let was_mixed = std::mem::replace(&mut self.mixed, mixed);
         let Some(old) = self.last.replace(switches.clone()) else { return };
-        let gone = old.iter().any(|(user, on)| *on == Some(true) && !switches.iter().any(|(other, _)| other == user));
+        let is_gone = |user: &Vec<u8>| !switches.iter().any(|(other, _)| other == user);
+        let was_on = old.iter().filter(|(_, on)| *on == Some(true)).map(|(user, _)| user);
+        let gone_users: Vec<_> = was_on.filter(|user| is_gone(user)).collect();
+        let gone = !gone_users.is_empty();
+        // What somebody took away while the server was gone looks lost, unless it can be proved that the data were whole.
+        self.unsure |= changed.loaded && !gone_users.iter().all(|user| lost(user));
         let key_gone = switches.is_empty();
         // A new master that never had it shows what was there before.
         let turned =
@@ -401,14 +420,14 @@ impl Lost {
         if perhaps {
             self.unsure = true;
         }
-        let lost = changed.began_anew || (changed.emptied && key_gone);
-        if gone && lost {
+        let may_be_lost = changed.began_anew || (changed.emptied && key_gone);
+        if gone && may_be_lost {
             self.since.get_or_insert(at);
             self.newest = at;
             return;
         }
         // Somebody wrote a switch, or removed one.
-        let written = switches.iter().any(|entry| !old.contains(entry)) || (old != *switches && !lost);
+        let written = switches.iter().any(|entry| !old.contains(entry)) || (old != *switches && !may_be_lost);
         if self.since.is_some() {
             if written {
                 // What seems to be written now may have been found before.

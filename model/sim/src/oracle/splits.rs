@@ -5,6 +5,7 @@ use lockwatch_model::spec::RedisKind;
 
 use super::Oracle;
 use crate::agent::MONO_MS;
+use crate::plan::Keeps;
 use crate::truth::{Cause, Generation, LockState, What};
 use crate::world::{Claiming, World};
 
@@ -48,14 +49,16 @@ impl Oracle {
             let emptied = world.generations.iter().any(|it| {
                 let proven = match it.what {
                     What::Flush => true,
-                    What::Restart { empty } => empty && !append_only,
+                    What::Restart(keeps) => keeps == Keeps::Nothing && !append_only,
                     What::OtherFlush | What::Eviction | What::Promotion => false,
                 };
                 // While it was read, before or after matters.
                 proven && it.at > before.whole && it.at < last.from
             });
             // A process that began after a flush does not tell of it any more.
-            let begun = |it: &Generation| matches!(it.what, What::Restart { empty: false }) && it.at > before.to;
+            let begun = |it: &Generation| {
+                matches!(it.what, What::Restart(keeps) if keeps != Keeps::Nothing) && it.at > before.to
+            };
             let emptied = emptied && !world.generations.iter().any(begun);
             let past = world.tasks[task].past[last.server].between(before.from, last.to);
             let only: Vec<Cause> =

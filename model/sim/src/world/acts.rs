@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{Cut, World};
-use crate::plan::{Act, Forbidden, OldMaster};
+use crate::plan::{Act, Forbidden, Keeps, OldMaster};
 use crate::queue::Event;
 use crate::server::Health;
 use crate::truth::{Cause, What};
@@ -14,7 +14,7 @@ pub(crate) enum Heal {
     Switch { task: usize, user: usize },
     Look { task: usize },
     Odd { task: usize, fault: u64 },
-    Start { server: usize, empty: bool, loading_ms: u64 },
+    Start { server: usize, keeps: Keeps, loading_ms: u64 },
     Loaded { server: usize },
     Thaw { server: usize },
     Ready { server: usize },
@@ -80,10 +80,10 @@ impl World {
             | Act::Persist { .. }
             | Act::WrongType { .. }
             | Act::StrangeLayout { .. } => self.act_on_workers(act),
-            Act::RestartServer { server, empty, down_ms, loading_ms } => {
+            Act::RestartServer { server, keeps, down_ms, loading_ms } => {
                 if self.servers[server].health == Health::Up {
                     self.stop_server(server);
-                    self.after(down_ms + 1, Heal::Start { server, empty, loading_ms });
+                    self.after(down_ms + 1, Heal::Start { server, keeps, loading_ms });
                 }
             }
             Act::Flush { server } => {
@@ -229,7 +229,7 @@ impl World {
             Heal::Switch { task, user } => self.write_switch(task, user),
             Heal::Look { task } => self.poll(task),
             Heal::Odd { task, fault } => self.odd_gone(task, fault),
-            Heal::Start { server, empty, loading_ms } => self.start_server(server, empty, loading_ms),
+            Heal::Start { server, keeps, loading_ms } => self.start_server(server, keeps, loading_ms),
             Heal::Loaded { server } => {
                 if self.servers[server].health == Health::Loading {
                     self.servers[server].health = Health::Up;

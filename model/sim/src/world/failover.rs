@@ -2,7 +2,7 @@
 
 use super::World;
 use super::acts::Heal;
-use crate::plan::{Act, OldMaster};
+use crate::plan::{Act, Keeps, OldMaster};
 use crate::server::Health;
 use crate::truth::{Cause, What};
 
@@ -81,7 +81,7 @@ impl World {
     /// The process is gone; its connections break.
     pub(super) fn stop_server(&mut self, server: usize) {
         self.settle(server);
-        self.servers[server].health = Health::Down;
+        self.servers[server].stop(self.now);
         self.waiting[server].clear();
         self.drop_connections(server);
         self.list_replicas();
@@ -95,14 +95,18 @@ impl World {
         }
     }
 
-    pub(super) fn start_server(&mut self, server: usize, empty: bool, loading_ms: u64) {
+    pub(super) fn start_server(&mut self, server: usize, keeps: Keeps, loading_ms: u64) {
         let run_id = self.rng.next();
         let now = self.now;
         self.settle(server);
-        self.cause = if empty { Cause::Lost } else { Cause::Worker };
-        self.servers[server].restart(run_id, empty, now);
-        self.note_generation(server, What::Restart { empty });
+        let before: Vec<_> = self.tasks.iter().map(|task| task.wanting[server].switches.clone()).collect();
+        self.cause = if keeps == Keeps::All { Cause::Worker } else { Cause::Lost };
+        self.servers[server].restart(run_id, keeps, now);
+        self.note_generation(server, What::Restart(keeps));
         self.note_changes();
+        for (task, before) in before.into_iter().enumerate() {
+            self.note_lost_switches(server, task, before.as_deref());
+        }
         self.lives[server] += 1;
         if loading_ms > 0 {
             self.servers[server].health = Health::Loading;
@@ -111,7 +115,7 @@ impl World {
             self.servers[server].health = Health::Up;
             self.resync(server);
         }
-        if empty && (server == self.master || self.is_cluster()) {
+        if keeps == Keeps::Nothing && (server == self.master || self.is_cluster()) {
             self.rewrite_later(20_000, 150_000);
         }
     }
@@ -182,7 +186,7 @@ impl World {
             }
         }
         match old {
-            OldMaster::Killed => self.after(ms, Heal::Start { server: before, empty: false, loading_ms: 0 }),
+            OldMaster::Killed => self.after(ms, Heal::Start { server: before, keeps: Keeps::All, loading_ms: 0 }),
             OldMaster::Frozen => self.after(ms, Heal::Thaw { server: before }),
             OldMaster::Alive => {}
         }

@@ -54,6 +54,7 @@ impl Task {
             workers: (0..shape.workers).map(|worker| Worker::new(task, worker)).collect(),
             wishes: (0..shape.users).map(|_| rng.percent(60)).collect(),
             wanting: vec![Wanting::default(); plan.servers],
+            lost_switches: Vec::new(),
             past: vec![Past::default(); plan.servers],
             progress: 0,
             progress_at: 0,

@@ -22,6 +22,14 @@ pub(crate) struct Wanting {
     pub(crate) written: u64,
 }
 
+/// Whose "on" a server lost when it started again.
+#[derive(Clone, Debug)]
+pub(crate) struct LostSwitches {
+    pub(crate) at: u64,
+    pub(crate) server: usize,
+    pub(crate) users: Vec<Vec<u8>>,
+}
+
 /// Whether a task is wanted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Says {
@@ -99,6 +107,18 @@ impl World {
         let wanting = &mut self.tasks[task].wanting[server];
         let since = if wanting.says == says { wanting.since } else { now };
         *wanting = Wanting { says, switches, since, written: now };
+    }
+
+    /// Notes whose "on" a server has lost when it started again; `before`: what it had when it stopped.
+    pub(super) fn note_lost_switches(&mut self, server: usize, task: usize, before: Option<&Switches>) {
+        let after = self.tasks[task].wanting[server].switches.as_deref();
+        let is_there = |user: &Vec<u8>| after.is_some_and(|after| after.iter().any(|(other, _)| other == user));
+        let was_on = before.into_iter().flatten().filter(|(_, on)| *on == Some(true));
+        let users: Vec<_> = was_on.map(|(user, _)| user.clone()).filter(|user| !is_there(user)).collect();
+        if !users.is_empty() {
+            let lost = LostSwitches { at: self.now, server, users };
+            self.tasks[task].lost_switches.push(lost);
+        }
     }
 
     /// The switches as they are when everything begins.
