@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::generation::Delta;
 use crate::input::Generation;
 use crate::spec::RedisKind;
+use crate::time::Mono;
 
 /// Where one accepted reading is from.
 #[derive(Clone, Debug)]
@@ -34,6 +35,12 @@ impl Origin {
         self.histories.iter().any(|id| other.histories.contains(id))
     }
 
+    /// The process before this one at the same address, if `old` is from that.
+    pub(crate) fn process_before<'a>(&self, old: &'a Origin) -> Option<&'a Arc<Generation>> {
+        let (before, now) = old.generation.as_ref().zip(self.generation.as_ref())?;
+        (!Arc::ptr_eq(before, now) && old.node == self.node && before.run_id != now.run_id).then_some(before)
+    }
+
     /// What may have happened to the data from `old` to `self`.
     pub(crate) fn since(&self, old: &Origin) -> Delta {
         match (&old.generation, &self.generation) {
@@ -46,6 +53,25 @@ impl Origin {
             _ if old.node != self.node => Delta::of_another_server(self.kind),
             _ => Delta::default(),
         }
+    }
+}
+
+/// What one process left to the next at the same address.
+#[derive(Clone, Debug)]
+pub(crate) struct Continued {
+    by: Arc<Generation>,
+    /// Whatever it had written by then the next one began with: data are stored as they were at some moment.
+    pub(crate) until: Mono,
+}
+
+impl Continued {
+    pub(crate) fn new(by: Arc<Generation>, until: Mono) -> Continued {
+        Continued { by, until }
+    }
+
+    /// Whether it was that process which a reading from `old` is from.
+    pub(crate) fn left_by(&self, old: &Origin) -> bool {
+        old.generation.as_ref().is_some_and(|old| old.run_id == self.by.run_id)
     }
 }
 

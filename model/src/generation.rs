@@ -3,6 +3,10 @@
 use crate::event::GenerationChange;
 use crate::input::Generation;
 use crate::spec::RedisKind;
+use crate::time::Mono;
+
+/// Instants are told in whole milliseconds, and so is how long an answer took.
+const ROUNDING_MS: u64 = 1;
 
 /// How one generation differs from the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,6 +27,16 @@ pub(crate) struct Delta {
     pub(crate) shared: Option<u64>,
     /// Everything that had been written at the earlier reading is among the shared bytes.
     pub(crate) kept: bool,
+    /// Of a restart: what had been written by then is surely among the data that the new process began with.
+    pub(crate) began_with: Option<Mono>,
+}
+
+/// When something had surely been written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mark {
+    /// So many bytes of the history; `None`: nobody tells.
+    pub(crate) offset: Option<u64>,
+    pub(crate) at: Mono,
 }
 
 impl Delta {
@@ -55,6 +69,7 @@ impl Delta {
             emptied: flushed || (other_process && new.started_empty == Some(true)),
             shared: shared.filter(|_| !other_process),
             kept: kept && !other_process,
+            began_with: None,
         }
     }
 
@@ -78,6 +93,18 @@ impl Delta {
     /// Whether the new history surely shares what had been written by `written` bytes of the old one, whatever else it lacks.
     pub(crate) fn surely_shares(self, written: u64) -> bool {
         self.one_master_to_another() && self.shared.is_some_and(|shared| written <= shared)
+    }
+
+    /// The same, if what had been written to the old process by `until` is among the data of the new one.
+    pub(crate) fn beginning_with(self, until: Mono) -> Delta {
+        let untouched = self.restarted && !self.emptied;
+        Delta { began_with: untouched.then_some(until), ..self }
+    }
+
+    /// Whether the present data surely come after that was written: if it is there no more, it was removed.
+    pub(crate) fn surely_includes(self, written: Mark) -> bool {
+        written.offset.is_some_and(|offset| self.surely_shares(offset))
+            || self.began_with.is_some_and(|until| until.since_ms(written.at) > ROUNDING_MS)
     }
 
     /// Whether it surely lacks what was written after them, and nothing but that was lost.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::earlier::{BRIEF_MS, Earlier};
 use crate::event::End;
-use crate::generation::Delta;
+use crate::generation::{Delta, Mark};
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Unknown};
 use crate::renewal::{Deadlines, Leases, Move, NOISE_MS, PeriodRule, RHYTHM, Seen, set_between};
 use crate::spec::LockSpec;
@@ -73,8 +73,10 @@ pub(crate) struct Hold {
     left_until: Option<ServerTime>,
     /// The newest reading had no deadline, and none was told before by the same clock.
     deadline_unknown: bool,
-    /// The newest deadlines, and where the replication stood when they had surely been written, in the present history.
-    written: Vec<(u64, Mono)>,
+    /// The newest deadlines, and when they had surely been written, in the present history.
+    written: Vec<(Mark, Mono)>,
+    /// When the newest of them surely had not been written yet, if that was a renewal in the present history.
+    renewed_after: Option<Mono>,
 }
 
 impl Hold {
@@ -86,7 +88,7 @@ impl Hold {
     /// Whether it may have been lost by `at`, when it was gone before its deadline. What the new history surely shares was not
     /// lost, and did not run out before the deadline that it had there.
     pub(crate) fn may_be_lost(&self, delta: Delta, at: Mono) -> bool {
-        let kept = self.written.iter().any(|(offset, until)| delta.surely_shares(*offset) && at < *until);
+        let kept = self.written.iter().any(|(mark, until)| delta.surely_includes(*mark) && at < *until);
         delta.may_lose_locks() && !kept
     }
 
@@ -96,7 +98,6 @@ impl Hold {
     }
 
     fn note_written(&mut self, context: Context) {
-        let Some(offset) = context.offset else { return };
         let until = match self.held.deadline {
             Deadline::At(deadline) => context.seen.mono_of(deadline),
             Deadline::Never => Mono(u64::MAX),
@@ -105,7 +106,7 @@ impl Hold {
         if self.written.len() >= WRITTEN_MAX {
             self.written.remove(0);
         }
-        self.written.push((offset, until));
+        self.written.push((Mark { offset: context.offset, at: context.answered }, until));
     }
 
     /// Whether it is one hold that lasted long enough, not several short ones of one client.
@@ -158,6 +159,8 @@ struct Unseen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) seen: Seen,
+    /// When the answer had come.
+    pub(crate) answered: Mono,
     /// The clock that tells `seen` told the newest accepted reading too.
     pub(crate) same_clock: bool,
     /// Where the server's replication stood after the reading.
@@ -234,6 +237,15 @@ impl Lock {
         if let Present::Held(hold) = &mut self.present {
             hold.last_life = hold.last_life.max(at);
         }
+    }
+
+    /// What a process shows that was started after the newest reading: is it the newest renewal, then everything that had been written by
+    /// the returned instant is there, for a process begins with what an earlier one had at some moment.
+    pub(crate) fn shows_renewal_after(&self, reading: &LockReading) -> Option<Mono> {
+        let (LockReading::Held(held), Some(hold)) = (reading, self.hold()) else { return None };
+        let (shown, newest) = held.deadline.instant().zip(hold.deadlines.newest())?;
+        let is_that = shown.since_ms(newest).abs() <= NOISE_MS && continues(&hold.held, held);
+        hold.renewed_after.filter(|_| is_that)
     }
 
     pub(crate) fn last_reading(&self) -> Option<Seen> {
@@ -358,6 +370,7 @@ impl Lock {
             left_until: self.earlier.left_until(&held.holders),
             deadline_unknown: held.deadline == Deadline::Torn,
             written: Vec::new(),
+            renewed_after: None,
         };
         hold.note_written(context);
         hold
@@ -371,6 +384,7 @@ impl Hold {
             self.offset_before = None;
             self.written.clear();
         }
+        let told_at = self.deadlines.told_at();
         let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
         let told_before = self.deadlines.newest().is_some();
         let same_clock = context.same_clock && !(self.deadline_unknown && told_before);
@@ -413,6 +427,8 @@ impl Hold {
         self.last_seen = seen.sent;
         if moved.is_some() || self.written.is_empty() {
             self.note_written(context);
+            let renewed = matches!(moved, Some(Move::Renewed { .. })) && !context.delta.new_history();
+            self.renewed_after = told_at.filter(|_| renewed);
         }
         moved
     }
@@ -499,6 +515,7 @@ mod tests {
         emptied: false,
         shared: None,
         kept: false,
+        began_with: None,
     };
 
     fn lock() -> Lock {
@@ -509,7 +526,8 @@ mod tests {
     fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) {
         let clock = ServerTime(i64::try_from(at).unwrap());
         let seen = Seen { sent: Mono(at), first: clock, last: clock };
-        let context = Context { seen, same_clock: true, offset: Some(offset), delta, blind_after_ms: 60_000 };
+        let context =
+            Context { seen, answered: Mono(at), same_clock: true, offset: Some(offset), delta, blind_after_ms: 60_000 };
         let held = |name: &str| Held {
             mode: Mode::Exclusive,
             holders: vec![Holder { client: name.into(), thread: None, entries: Some(1), secret: false }],

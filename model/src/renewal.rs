@@ -234,6 +234,11 @@ impl Deadlines {
         self.base.map(|(deadline, _)| deadline)
     }
 
+    /// The newest reading that showed it.
+    pub(crate) fn told_at(&self) -> Option<Mono> {
+        self.base.map(|(_, seen)| seen.sent)
+    }
+
     /// The pause between two renewals, where known.
     pub(crate) fn period_ms(&self, rule: PeriodRule, lease_ms: Option<u64>) -> Option<u64> {
         rule.configured_ms.or_else(|| match rule.by_lease(1_000) {

@@ -6,7 +6,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::event::{Event, EventKind, Subject};
-use crate::evidence::Origin;
+use crate::evidence::{Continued, Origin};
 use crate::input::{Input, NodeNews, Outcome, Sample, Standing, Topology, Vouch};
 use crate::reading::{
     Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
@@ -160,6 +160,7 @@ impl State {
             }
             return events;
         }
+        let continued = if decides { self.continued(sample.redis, &origin, readings) } else { None };
         let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return events };
         for (index, reading) in readings {
             let Some(entry) = entry(&mut self.tasks, *index, sample.redis) else { continue };
@@ -172,7 +173,7 @@ impl State {
                     redis.aftermaths.unread(&origin.node, *index, sample.sent);
                 }
             }
-            let batch = batch(sample, vouch, &origin, &redis.spec);
+            let batch = Accepted { continued: continued.as_ref(), ..batch(sample, vouch, &origin, &redis.spec) };
             let mut log = Vec::new();
             let mut writer = Log { at: sample.sent, server: Some(vouch.last), events: &mut log };
             if decides {
@@ -190,6 +191,15 @@ impl State {
             events.extend(task_events(&entry.task.spec, Some(&origin.node), log));
         }
         events
+    }
+
+    /// What these readings prove of the data with which their server began.
+    fn continued(&self, redis: RedisIndex, from: &Origin, readings: &[(TaskIndex, TaskReading)]) -> Option<Continued> {
+        let proofs = readings.iter().filter_map(|(index, reading)| {
+            let task = &self.tasks.get(usize::try_from(index.0).ok()?)?.task;
+            (task.spec.redis == redis).then(|| task.proves_continued(&reading.lock, from))?
+        });
+        proofs.max_by_key(|proof| proof.until)
     }
 
     /// What is read beside a lock that lives on another server.
@@ -321,7 +331,15 @@ fn add_lag(nodes: &mut [NodeView], witnesses: &[WitnessView]) {
 }
 
 fn batch<'a>(sample: &Sample, vouch: &'a Vouch, origin: &'a Origin, redis: &RedisSpec) -> Accepted<'a> {
-    Accepted { sent: sample.sent, vouch, origin, standing: sample.standing, interval_ms: redis.interval_ms }
+    Accepted {
+        sent: sample.sent,
+        vouch,
+        origin,
+        continued: None,
+        standing: sample.standing,
+        interval_ms: redis.interval_ms,
+        took_ms: sample.took_ms,
+    }
 }
 
 /// What is left of an answer that may not be used.

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::generation::Delta;
+use crate::generation::{Delta, Mark};
 use crate::lock::CONFIRM_AFTER_MS;
 use crate::reading::{Switch, SwitchesReading, Unknown, User};
 use crate::spec::{WantedSource, WantedSpec};
@@ -19,8 +19,8 @@ pub(crate) struct Switches {
     newest: Result<(), Unknown>,
     /// As of the newest answer.
     last: Option<Answer>,
-    /// Where the server's replication stood when this answer was first given in the present history; `None` where not known.
-    written: Option<u64>,
+    /// When this answer was first given in the present history.
+    written: Option<Mark>,
     /// Where it stood at the newest answer.
     offset: Option<u64>,
     /// Of switches that were turned on while we were watching: where it stood when they surely were not on yet, in the present history.
@@ -159,9 +159,9 @@ impl Switches {
         }
     }
 
-    /// Takes in an answer that was given when the server's replication stood at `offset`; `delta` is how the generation changed
-    /// since the one before.
-    pub(crate) fn observe(&mut self, reading: &SwitchesReading, at: Mono, offset: Option<u64>, delta: Delta) -> News {
+    /// Takes in an answer that was asked for at `at`, and had been given by `given`; `delta` is how the generation changed since the one
+    /// before.
+    pub(crate) fn observe(&mut self, reading: &SwitchesReading, at: Mono, given: Mark, delta: Delta) -> News {
         let (switches, key_exists, counted, whole) = match reading {
             SwitchesReading::Unknown(why) => {
                 self.newest = Err(*why);
@@ -185,11 +185,11 @@ impl Switches {
             kept: !switches.is_empty() && !changed,
             ..News::default()
         };
-        // What the new history surely shares was on there, and has been switched off since.
-        let shared = self.written.is_some_and(|written| delta.surely_shares(written));
-        let delta = Delta { kept: delta.kept || shared, ..delta };
+        // What the new history surely has was on there, and has been switched off since.
+        let included = self.written.is_some_and(|written| delta.surely_includes(written));
+        let delta = Delta { kept: delta.kept || included, ..delta };
         if changed || delta.new_history() {
-            self.written = offset;
+            self.written = Some(given);
         }
         let mut gone = if changed && whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
         if changed {
@@ -203,7 +203,7 @@ impl Switches {
             let before = self.offset.filter(|_| old.whole && !first);
             self.note_turned_on(&old.switches, switches, before);
         }
-        self.offset = offset;
+        self.offset = given.offset;
         // What was there beside those that were read may be read now.
         let written = changed && old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
         let differs = changed && old.whole && whole;
@@ -231,8 +231,8 @@ impl Switches {
     fn follow_vanished(&mut self, change: Change, at: Mono, delta: Delta, news: &mut News) {
         let Change { gone, written, differs, key_exists } = change;
         // A flush and an eviction take whole keys; a single field that is gone was removed by somebody.
-        let other_history = (delta.replication || delta.failover) && !delta.kept;
-        let may_be_lost = delta.restarted || other_history || ((delta.flushed || delta.evicted) && !key_exists);
+        let other_history = (delta.restarted || delta.replication || delta.failover) && !delta.kept;
+        let may_be_lost = other_history || ((delta.flushed || delta.evicted) && !key_exists);
         if !gone.is_empty() && may_be_lost {
             let vanished =
                 self.vanished.get_or_insert(Vanished { users: Vec::new(), since: at, newest: at, confirmed: false });

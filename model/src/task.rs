@@ -9,8 +9,8 @@ use alloc::vec::Vec;
 
 use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, UnwantedClock};
 use crate::event::{End, EventKind, Fate};
-use crate::evidence::{Origin, delta};
-use crate::generation::Delta;
+use crate::evidence::{Continued, Origin, delta};
+use crate::generation::{Delta, Mark};
 use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Lock};
 use crate::lost::{Expired, Parts};
@@ -116,14 +116,29 @@ pub(crate) struct Accepted<'a> {
     pub(crate) sent: Mono,
     pub(crate) vouch: &'a Vouch,
     pub(crate) origin: &'a Origin,
+    /// What its readings show of what the process before left to this one.
+    pub(crate) continued: Option<&'a Continued>,
     pub(crate) standing: Standing,
     /// Pause between two sweeps.
     pub(crate) interval_ms: u64,
+    pub(crate) took_ms: u64,
 }
 
 impl Accepted<'_> {
     fn seen(&self) -> Seen {
         Seen { sent: self.sent, first: self.vouch.first, last: self.vouch.last }
+    }
+
+    /// What it shows had been written.
+    fn mark(&self) -> Mark {
+        Mark { offset: self.vouch.offset, at: self.sent.plus_ms(self.took_ms) }
+    }
+
+    /// How the data changed since a reading from `old`.
+    fn delta(&self, old: Option<&Origin>) -> Delta {
+        let delta = delta(old, self.origin);
+        let continued = self.continued.filter(|continued| old.is_some_and(|old| continued.left_by(old)));
+        continued.map_or(delta, |continued| delta.beginning_with(continued.until))
     }
 }
 
@@ -279,6 +294,12 @@ impl Task {
         stale || grew_ms > 0 || pausing || self.verdict != before
     }
 
+    /// What a reading from `origin` proves of the data with which that process began.
+    pub(crate) fn proves_continued(&self, reading: &LockReading, origin: &Origin) -> Option<Continued> {
+        let by = origin.process_before(self.lock_origin.as_ref()?)?;
+        Some(Continued::new(by.clone(), self.lock.shows_renewal_after(reading)?))
+    }
+
     /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the lock, says what became of the
     /// hold that was there before, if there was one.
     pub(crate) fn observe(
@@ -292,10 +313,10 @@ impl Task {
         let signs = self.observe_signs(&reading.beside, batch, log);
         self.observe_extras(reading, log);
         let lock = self.judged(&reading.lock, batch);
-        let delta = delta(self.lock_origin.as_ref(), batch.origin).seen_beside(signs.kept_switches);
+        let delta = batch.delta(self.lock_origin.as_ref()).seen_beside(signs.kept_switches);
         let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old));
-        let context =
-            Context { seen, same_clock, offset: batch.vouch.offset, delta, blind_after_ms: self.spec.blind_after_ms };
+        let Mark { offset, at: answered } = batch.mark();
+        let context = Context { seen, answered, same_clock, offset, delta, blind_after_ms: self.spec.blind_after_ms };
         let held_before = self.lock.hold().is_some();
         let news = self.lock.observe(&lock, context);
         match &lock {
@@ -438,8 +459,8 @@ impl Task {
     /// Says whether the switches are the same as before, which proves that this database was not flushed.
     fn observe_switches(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> bool {
         let Some(answer) = &beside.switches else { return false };
-        let delta = delta(self.switch_origin.as_ref(), batch.origin);
-        let news: switches::News = self.switches.observe(answer, batch.sent, batch.vouch.offset, delta);
+        let delta = batch.delta(self.switch_origin.as_ref());
+        let news: switches::News = self.switches.observe(answer, batch.sent, batch.mark(), delta);
         if self.switches.why_unknown().is_none() && batch.origin.generation.is_some() {
             self.switch_origin = Some(batch.origin.clone());
         }
