@@ -61,6 +61,8 @@ pub(crate) struct Hold {
     pub(crate) sure_since: Mono,
     /// Since when nothing but a renewal in the right moment moved it: hardly anybody else has.
     whole_since: Mono,
+    /// Both before the newest readings without a deadline: the next one with a deadline tells whether they hold.
+    untold: Option<(Mono, Mono)>,
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
@@ -71,7 +73,7 @@ pub(crate) struct Hold {
     pub(crate) earlier_over: Option<u64>,
     /// Until this deadline it may be that very one, whose end did not reach this history.
     left_until: Option<ServerTime>,
-    /// The newest reading had no deadline, and none was told before by the same clock.
+    /// The newest reading had no deadline, and none was told before by the same clock, of these data.
     deadline_unknown: bool,
     /// The newest deadlines, and when they had surely been written, in the present history.
     written: Vec<(Mark, Mono)>,
@@ -363,6 +365,7 @@ impl Lock {
             deadlines: Deadlines::new(deadline, before, seen, exact, regular),
             sure_since: seen.sent,
             whole_since: seen.sent,
+            untold: None,
             overdue_ms: 0,
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
@@ -388,7 +391,9 @@ impl Hold {
         let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
         let told_before = self.deadlines.newest().is_some();
         let same_clock = context.same_clock && !(self.deadline_unknown && told_before);
-        self.deadline_unknown = held.deadline == Deadline::Torn && !(same_clock && told_before);
+        // Data of another history may have an older one.
+        let told_of_these = told_before && same_clock && !context.delta.new_history();
+        self.deadline_unknown = held.deadline == Deadline::Torn && !told_of_these;
         let moved = match held.deadline {
             Deadline::At(deadline) if !same_clock => self.deadlines.told_by_another_clock(deadline, seen),
             Deadline::At(deadline) => self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule),
@@ -410,6 +415,16 @@ impl Hold {
             Some(Move::Renewed { in_a_row, .. }) => in_a_row,
             Some(Move::Shortened { .. } | Move::Reset) => 0,
         };
+        let before = (self.sure_since, self.whole_since);
+        match (held.deadline, self.untold) {
+            _ if !same_clock => self.untold = None,
+            (Deadline::Torn, _) => _ = self.untold.get_or_insert(before),
+            (_, Some(before)) => {
+                (self.sure_since, self.whole_since) = before;
+                self.untold = None;
+            }
+            (_, None) => {}
+        }
         if in_a_row < RHYTHM {
             self.sure_since = seen.sent;
         }

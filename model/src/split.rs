@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::event::{Party, SplitKind};
+use crate::generation::{Delta, Mark};
 use crate::reading::{ClaimsReading, Held, Holder, Mode, Unknown};
 use crate::scheme::Scheme;
 use crate::snapshot::SplitView;
@@ -177,6 +178,8 @@ pub(crate) struct EndedBefore {
     pub(crate) surely_lost: bool,
     /// It may have been lost: the generation changed.
     pub(crate) perhaps_lost: bool,
+    /// When it was surely gone.
+    pub(crate) gone: Mark,
     /// The server that showed it.
     pub(crate) node: Arc<str>,
     /// When somebody else was first seen to hold the lock.
@@ -188,6 +191,13 @@ pub(crate) struct EndedBefore {
 }
 
 impl EndedBefore {
+    /// The next reading is of other data. They may be older than the loss: then the hold came back with them, and may have been given
+    /// back since.
+    pub(crate) fn data_changed(&mut self, delta: Delta) {
+        let is_gone_there = delta.kept || delta.emptied || delta.surely_includes(self.gone);
+        self.surely_lost &= is_gone_there || !delta.new_history();
+    }
+
     /// Who comes after it is still to be judged.
     pub(crate) fn awaits_successor(&self, at: Mono) -> bool {
         !self.judged && (self.surely_lost || self.perhaps_lost) && self.deadline.is_some_and(|deadline| at < deadline)

@@ -130,7 +130,7 @@ impl Accepted<'_> {
     }
 
     /// What it shows had been written.
-    fn mark(&self) -> Mark {
+    pub(crate) fn mark(&self) -> Mark {
         Mark { offset: self.vouch.offset, at: self.sent.plus_ms(self.took_ms) }
     }
 

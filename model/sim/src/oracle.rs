@@ -297,7 +297,8 @@ impl Oracle {
             facts.blind.get_or_insert(facts.good);
             return;
         }
-        if matches!(found, Found::Held { .. }) && !facts.reference.unsure {
+        let was_held = facts.last.as_ref().is_some_and(|last| matches!(last.states[..], [LockState::Held { .. }]));
+        if was_held && !contradicts && !facts.reference.unsure {
             facts.contradicted = false;
         }
         facts.newest = Newest::Answered;

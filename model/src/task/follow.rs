@@ -72,6 +72,9 @@ impl Task {
             None if news.across_blind => self.outage.unseen(),
             _ => {}
         }
+        if let Some(before) = &mut self.splits.before {
+            before.data_changed(turn.delta);
+        }
         if let Some(ended) = &news.ended {
             self.follow_end(ended, news.across_blind, turn, log);
         }
@@ -152,6 +155,7 @@ impl Task {
                 deadline: hold.deadlines.newest_mono(),
                 surely_lost,
                 perhaps_lost: hold.may_be_lost(turn.delta, turn.batch.sent) || turn.delta.evicted,
+                gone: turn.batch.mark(),
                 node: turn.node_before.clone(),
                 successor_seen: None,
                 judged: false,

@@ -437,6 +437,8 @@ impl Lost {
                 self.confirmed |= self.since.is_some_and(|since| at.since_ms(since) >= CONFIRM_MS);
             }
         } else if written && !perhaps {
+            // Until now an agent may have had them in force.
+            self.over = if self.unsure { Some(at) } else { self.over };
             self.unsure = false;
         }
     }
