@@ -481,3 +481,68 @@ pub(crate) fn party(holder: &Holder, node: Option<&Arc<str>>) -> Party {
 pub(crate) fn clients_meet(a: &[Holder], b: &[Holder]) -> bool {
     a.iter().any(|holder| b.iter().any(|other| other.client == holder.client))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost_at(gone: Mark) -> EndedBefore {
+        EndedBefore {
+            holders: Vec::new(),
+            deadline: Some(Mono(1_000)),
+            surely_lost: true,
+            perhaps_lost: false,
+            gone,
+            node: Arc::from("a:1"),
+            successor_seen: None,
+            judged: false,
+            moved_since: 0,
+        }
+    }
+
+    /// While it may still be lived on with, what shows for a moment after it changes nothing.
+    #[test]
+    fn only_a_lost_hold_whose_lease_would_run_awaits_who_comes_after_it() {
+        let lost = lost_at(Mark { offset: None, at: Mono(0) });
+        let perhaps = EndedBefore { surely_lost: false, perhaps_lost: true, ..lost.clone() };
+        let released = EndedBefore { surely_lost: false, ..lost.clone() };
+        let judged = EndedBefore { judged: true, ..lost.clone() };
+        let endless = EndedBefore { deadline: None, ..lost.clone() };
+        let table = [
+            (&lost, 999, true),
+            (&lost, 1_000, false),
+            (&perhaps, 999, true),
+            (&released, 999, false),
+            (&judged, 999, false),
+            (&endless, 999, false),
+        ];
+        for (before, at, awaits) in table {
+            assert_eq!(before.awaits_successor(Mono(at)), awaits, "{before:?} at {at}");
+        }
+    }
+
+    /// What came with data that may be older than the loss may have been given back since.
+    #[test]
+    fn only_data_that_surely_come_after_a_loss_leave_it_certain() {
+        let _rule = crate::truth::rule("12 two holders");
+        let none = Delta::default();
+        let restarted = Delta { restarted: true, ..none };
+        let failover = |shared| Delta { failover: true, shared, ..none };
+        let table = [
+            (none, true, "the same data"),
+            (restarted, false, "perhaps an old file"),
+            (restarted.beginning_with(Mono(600)), true, "a file that is newer"),
+            (restarted.beginning_with(Mono(500)), false, "or not"),
+            (Delta { emptied: true, ..restarted }, true, "nothing is there"),
+            (failover(Some(100)), true, "the new master shares it"),
+            (failover(Some(99)), false, "or not"),
+            (failover(None), false, "nobody tells"),
+            (Delta { kept: true, ..failover(None) }, true, "all was kept"),
+        ];
+        for (delta, stays, what) in table {
+            let mut before = lost_at(Mark { offset: Some(100), at: Mono(500) });
+            before.data_changed(delta);
+            assert_eq!(before.surely_lost, stays, "{what}");
+        }
+    }
+}

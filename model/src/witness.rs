@@ -35,6 +35,8 @@ struct Server {
     standing: Standing,
     role: Role,
     seen: Seen,
+    /// When it was asked what it answered last, be that a refusal to tell of this lock.
+    answered: Mono,
     /// It had answered shortly before, too: what it shows is not what it did late, after it had stood still.
     steady: bool,
     shown: Shown,
@@ -139,7 +141,7 @@ impl Word<'_> {
     /// So soon that the server has not stood still between.
     fn comes_soon_after(&self, before: &Server) -> bool {
         let steady_ms = if before.role == Role::Replica { self.steady_replica_ms } else { self.steady_ms };
-        self.seen.sent.since_ms(before.seen.sent) < steady_ms
+        self.seen.sent.since_ms(before.answered) < steady_ms
     }
 }
 
@@ -155,7 +157,14 @@ impl Witnesses {
             return;
         }
         let new = match reading {
-            LockReading::Unknown(_) => return,
+            LockReading::Unknown(_) => {
+                if let Ok(position) = position
+                    && let Some(server) = self.servers.get_mut(position)
+                {
+                    server.answered = word.seen.sent;
+                }
+                return;
+            }
             LockReading::Free => Server::new(word, Shown::Nothing, before, expired(before, word)),
             LockReading::Held(held) => {
                 let hold = Hold::new(held, word, before);
@@ -265,6 +274,7 @@ impl Server {
             standing: word.standing,
             role: word.role,
             seen: word.seen,
+            answered: word.seen.sent,
             steady: before.is_some_and(|before| word.comes_soon_after(before)),
             shown,
             expired,
@@ -567,6 +577,7 @@ mod tests {
             standing,
             role,
             seen,
+            answered: seen.sent,
             steady: true,
             shown: Shown::Nothing,
             expired: None,
