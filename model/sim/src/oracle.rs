@@ -289,8 +289,8 @@ impl Oracle {
         facts.reference.read(sent, &found, says, sure, facts.limits);
         // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.
         facts.reference.unsure |= facts.lost.unsure || main.mixed || changing;
-        // Since when it is wanted counts here, too.
-        facts.reference.progress.unsure |= part.mixed || facts.lost.unsure;
+        // Since when it is wanted counts here, too; and since when it is held, which goes on for an agent that does not believe a "free".
+        facts.reference.progress.unsure |= part.mixed || facts.lost.unsure || contradicts;
         facts.hazy |= main.mixed || changing;
         if found == Found::Nothing {
             facts.newest = Newest::Failed;
