@@ -9,6 +9,7 @@ use super::locks::{HOLDER, connect, release, switch, take};
 use crate::support::agent::{Agent, PATIENCE};
 use crate::support::redis::{Keep, RedisServer};
 use crate::support::truth::rule;
+use crate::support::view::View;
 
 #[test]
 fn a_switch_that_says_neither_is_one_unknown_user() {
@@ -59,6 +60,59 @@ fn a_flush_loses_switches() {
     data_is_lost("faults::losses::a_flush_loses_switches", |server| {
         assert_eq!(server.cli(&["FLUSHALL"]), "OK");
     });
+}
+
+/// Its holder gives a lock back, and Anna takes her switch away, after Redis has started again and before the agent looks. What the other
+/// lock shows tells whether that may have been a loss: was it renewed before or after the data were saved?
+#[test]
+fn what_is_removed_while_redis_restarts_with_its_data_is_not_lost() {
+    let _rule = rule("10 lost switches");
+    for saved_last in [true, false] {
+        let test = "faults::losses::what_is_removed_while_redis_restarts_with_its_data_is_not_lost";
+        let Some(mut server) = RedisServer::start(test) else { return };
+        let mut redis = connect(server.port);
+        for lock in [b"a", b"b"] {
+            take(&mut redis, lock, HOLDER.as_bytes());
+        }
+        switch(&mut redis, "users", &[("anna", "1"), ("ben", "0")]);
+        let agent = Agent::start(&config(
+            server.port,
+            &["name: a, lock: {key: a}, wanted: {hash: users}", "name: b, lock: {key: b}"],
+        ));
+        agent.until_view(PATIENCE, "both run", |view| view.verdict("a") == "running" && view.verdict("b") == "running");
+        let saves = |now: bool| {
+            if now {
+                server.save();
+            }
+        };
+        saves(!saved_last);
+        // What is known of a first renewal is only that it came after the first look.
+        for renewals in [1.0, 2.0] {
+            cmd("PEXPIRE").arg("b").arg(600_000).exec(&mut redis).unwrap();
+            agent.until_view(PATIENCE, "renewed", |view| view.of_lock("b", "renewals_total") == renewals);
+        }
+        saves(saved_last);
+
+        agent.signal("STOP");
+        server.restart(Keep::Files);
+        let mut redis = connect(server.port);
+        release(&mut redis, "a");
+        cmd("HDEL").arg("users").arg("anna").exec(&mut redis).unwrap();
+        agent.signal("CONT");
+
+        let (reason, lost) = if saved_last { ("ended_early", 0.0) } else { ("lost", 1.0) };
+        let view = agent.until_view(PATIENCE, "the hold ended", |view| {
+            view.page.get("lockwatch_lock_ends_total", &[("task", "a"), ("reason", reason)]) == Some(1.0)
+        });
+        assert_eq!(view.of_lock("a", "lost_total"), lost, "saved last: {saved_last}");
+        agent.until_view(PATIENCE, "it is free", |view| view.verdict("a") != "running");
+        let is_lost = |view: &View| view.of_task("a", "switches_lost_seconds") > 0.0;
+        if saved_last {
+            agent.until_view(PATIENCE, "nobody wants it", |view| view.verdict("a") == "stopped" && !is_lost(view));
+        } else {
+            agent.until_view(PATIENCE, "the switch is lost", is_lost);
+        }
+    }
 }
 
 /// `lose` takes all data: of a task that was wanted and held, and of two that were switched off, one of them held.
