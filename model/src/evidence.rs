@@ -59,16 +59,12 @@ impl Origin {
 /// What one process left to the next at the same address.
 #[derive(Clone, Debug)]
 pub(crate) struct Continued {
-    by: Arc<Generation>,
+    pub(crate) by: Arc<Generation>,
     /// Whatever it had written by then the next one began with: data are stored as they were at some moment.
     pub(crate) until: Mono,
 }
 
 impl Continued {
-    pub(crate) fn new(by: Arc<Generation>, until: Mono) -> Continued {
-        Continued { by, until }
-    }
-
     /// Whether it was that process which a reading from `old` is from.
     pub(crate) fn left_by(&self, old: &Origin) -> bool {
         old.generation.as_ref().is_some_and(|old| old.run_id == self.by.run_id)

@@ -95,7 +95,7 @@ impl Delta {
         self.one_master_to_another() && self.shared.is_some_and(|shared| written <= shared)
     }
 
-    /// The same, if what had been written to the old process by `until` is among the data of the new one.
+    /// The same change, of which it is known that the data of the new process have what had been written to the old one by `until`.
     pub(crate) fn beginning_with(self, until: Mono) -> Delta {
         let untouched = self.restarted && !self.emptied;
         Delta { began_with: untouched.then_some(until), ..self }

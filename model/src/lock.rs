@@ -108,7 +108,7 @@ impl Hold {
         if self.written.len() >= WRITTEN_MAX {
             self.written.remove(0);
         }
-        self.written.push((Mark { offset: context.offset, at: context.answered }, until));
+        self.written.push((context.given, until));
     }
 
     /// Whether it is one hold that lasted long enough, not several short ones of one client.
@@ -161,12 +161,10 @@ struct Unseen {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
     pub(crate) seen: Seen,
-    /// When the answer had come.
-    pub(crate) answered: Mono,
+    /// What the reading shows had been written by then.
+    pub(crate) given: Mark,
     /// The clock that tells `seen` told the newest accepted reading too.
     pub(crate) same_clock: bool,
-    /// Where the server's replication stood after the reading.
-    pub(crate) offset: Option<u64>,
     /// How the generation changed since the newest accepted reading.
     pub(crate) delta: Delta,
     pub(crate) blind_after_ms: u64,
@@ -293,11 +291,11 @@ impl Lock {
             ended.earlier_brief = self.earlier.brief();
             let given_back = matches!(ended.reason, End::EndedEarly | End::Replaced);
             let brief = given_back && ended.hold.held_ms() < BRIEF_MS;
-            self.earlier.over(&ended.hold.held, context.offset, brief);
+            self.earlier.over(&ended.hold.held, context.given.offset, brief);
         }
         self.newest = Ok(());
         self.last = Some(seen);
-        self.last_offset = context.offset;
+        self.last_offset = context.given.offset;
         news
     }
 
@@ -541,8 +539,13 @@ mod tests {
     fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) {
         let clock = ServerTime(i64::try_from(at).unwrap());
         let seen = Seen { sent: Mono(at), first: clock, last: clock };
-        let context =
-            Context { seen, answered: Mono(at), same_clock: true, offset: Some(offset), delta, blind_after_ms: 60_000 };
+        let context = Context {
+            seen,
+            given: Mark { offset: Some(offset), at: Mono(at) },
+            same_clock: true,
+            delta,
+            blind_after_ms: 60_000,
+        };
         let held = |name: &str| Held {
             mode: Mode::Exclusive,
             holders: vec![Holder { client: name.into(), thread: None, entries: Some(1), secret: false }],

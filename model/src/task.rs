@@ -297,7 +297,7 @@ impl Task {
     /// What a reading from `origin` proves of the data with which that process began.
     pub(crate) fn proves_continued(&self, reading: &LockReading, origin: &Origin) -> Option<Continued> {
         let by = origin.process_before(self.lock_origin.as_ref()?)?;
-        Some(Continued::new(by.clone(), self.lock.shows_renewal_after(reading)?))
+        self.lock.shows_renewal_after(reading).map(|until| Continued { by: by.clone(), until })
     }
 
     /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the lock, says what became of the
@@ -315,8 +315,8 @@ impl Task {
         let lock = self.judged(&reading.lock, batch);
         let delta = batch.delta(self.lock_origin.as_ref()).seen_beside(signs.kept_switches);
         let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old));
-        let Mark { offset, at: answered } = batch.mark();
-        let context = Context { seen, answered, same_clock, offset, delta, blind_after_ms: self.spec.blind_after_ms };
+        let context =
+            Context { seen, given: batch.mark(), same_clock, delta, blind_after_ms: self.spec.blind_after_ms };
         let held_before = self.lock.hold().is_some();
         let news = self.lock.observe(&lock, context);
         match &lock {

@@ -14,6 +14,10 @@ use lockwatch_model::spec::{
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
 
+mod truth;
+
+use truth::rule;
+
 /// Who holds a lock until when; `None`: nobody does.
 type Shown = Option<(&'static str, i64)>;
 
@@ -118,7 +122,7 @@ const BEFORE: [Answer; 4] = [
 
 #[test]
 fn what_was_written_later_and_is_there_proves_that_nothing_earlier_was_lost() {
-    let _rule = truth::rule("12 two holders");
+    let _rule = rule("12 two holders");
     let both = |a: i64, b: i64| [Some(("A", a)), Some(("B", b))];
     let (given_back, lost) = ((vec![End::EndedEarly], 0), (vec![End::Lost], 1));
     let table: [(&str, Vec<Answer>, Answer, _); 10] = [
@@ -218,7 +222,7 @@ fn a_process_that_was_flushed_proves_nothing() {
 /// Of a switch that is gone the same is known as of a lock: it was turned on before that, or may have been.
 #[test]
 fn a_switch_that_was_removed_while_the_server_restarted_is_off() {
-    let _rule = truth::rule("10 lost switches");
+    let _rule = rule("10 lost switches");
     for (turned_on, is_lost) in [(2_500, false), (4_000, true)] {
         let mut agent = Agent::new(1);
         let read = |agent: &mut Agent, (at, run, locks): Answer, anna: bool| {
@@ -236,5 +240,3 @@ fn a_switch_that_was_removed_while_the_server_restarted_is_off() {
         assert_eq!(view.durations.switches_lost_ms > 0, is_lost, "{turned_on}");
     }
 }
-
-mod truth;
