@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::num::NonZeroU32;
-use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 use lockwatch::record::{RecordOptions, Recorder};
+use lockwatch_model::spec::RedisKind;
 use lockwatch_sim::{Coverage, Outcome, Plan, Shape, Violation, minimise, run as simulate};
 
 /// Inputs after which the recorder's queue is given time to empty.
@@ -36,6 +36,9 @@ pub struct SimulateArgs {
     /// So many at once [default: one for each processor]
     #[arg(long)]
     jobs: Option<NonZeroU32>,
+    /// Of these, only those with a redis of this kind
+    #[arg(long, value_parser = kind_named)]
+    kind: Option<RedisKind>,
     /// This seed alone
     #[arg(long)]
     seed: Option<u64>,
@@ -62,11 +65,13 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         Some(seed) => seed..seed.saturating_add(1),
         None => args.from..args.from.saturating_add(args.seeds),
     };
-    let count = seeds.end - seeds.start;
+    let wanted = |seed: &u64| args.kind.is_none_or(|kind| Plan::new(*seed, 0, Shape::Any).kind() == kind);
+    let seeds: Vec<u64> = seeds.filter(wanted).collect();
+    let count = seeds.len();
     let (began, mut told_at) = (Instant::now(), Instant::now());
     let (mut coverage, mut hours, mut failures, mut done, mut to_record) = (Coverage::default(), 0.0, 0, 0_u64, None);
     each(
-        seeds,
+        &seeds,
         args.jobs,
         |seed| trial(seed, args),
         |trial| {
@@ -102,6 +107,12 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
     Ok(failures == 0)
 }
 
+fn kind_named(name: &str) -> Result<RedisKind, String> {
+    let kinds = [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+    let named = kinds.into_iter().find(|kind| kind.name() == name);
+    named.ok_or_else(|| format!("one of {}", kinds.map(RedisKind::name).join(", ")))
+}
+
 /// What came of one seed.
 struct Trial {
     coverage: Coverage,
@@ -127,24 +138,25 @@ fn trial(seed: u64, args: &SimulateArgs) -> Trial {
 }
 
 /// Does `work` for each seed on so many threads, and hands what came of it to `take` in the order of the seeds.
-fn each<T: Send>(seeds: Range<u64>, jobs: Option<NonZeroU32>, work: impl Fn(u64) -> T + Sync, mut take: impl FnMut(T)) {
-    let (next, (done, results)) = (AtomicU64::new(seeds.start), mpsc::channel());
+fn each<T: Send>(seeds: &[u64], jobs: Option<NonZeroU32>, work: impl Fn(u64) -> T + Sync, mut take: impl FnMut(T)) {
+    let (next, (done, results)) = (AtomicUsize::new(0), mpsc::channel());
     std::thread::scope(|scope| {
-        for _ in 0..threads(jobs, seeds.end - seeds.start) {
+        for _ in 0..threads(jobs, seeds.len()) {
             let (done, next, work) = (done.clone(), &next, &work);
             scope.spawn(move || {
                 loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end || done.send((seed, work(seed))).is_err() {
+                    let position = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(seed) = seeds.get(position) else { return };
+                    if done.send((position, work(*seed))).is_err() {
                         return;
                     }
                 }
             });
         }
         drop(done);
-        let (mut early, mut expected) = (BTreeMap::new(), seeds.start);
-        for (seed, result) in results {
-            early.insert(seed, result);
+        let (mut early, mut expected) = (BTreeMap::new(), 0);
+        for (position, result) in results {
+            early.insert(position, result);
             while let Some(result) = early.remove(&expected) {
                 take(result);
                 expected += 1;
@@ -154,7 +166,7 @@ fn each<T: Send>(seeds: Range<u64>, jobs: Option<NonZeroU32>, work: impl Fn(u64)
 }
 
 /// As many as were asked for, else one for each processor; never more than there is work for.
-fn threads(jobs: Option<NonZeroU32>, work: u64) -> u32 {
+fn threads(jobs: Option<NonZeroU32>, work: usize) -> u32 {
     let processors = || std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
     let most = u32::try_from(work).unwrap_or(u32::MAX).max(1);
     jobs.map_or_else(processors, NonZeroU32::get).min(most)

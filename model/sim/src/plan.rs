@@ -31,6 +31,8 @@ pub struct Plan {
     /// How many agents watch.
     pub(crate) agents: usize,
     pub(crate) servers: usize,
+    /// How many of them are masters at first; in a cluster each of the others follows one of these.
+    pub(crate) masters: usize,
     pub(crate) sentinels: usize,
     pub(crate) has_pexpiretime: bool,
     pub(crate) append_only: bool,
@@ -101,8 +103,8 @@ pub enum Act {
     PauseAgent { agent: usize, ms: u64 },
     RestartAgent { agent: usize },
     StepAgentWall { agent: usize, by_ms: i64 },
-    Failover { lose_ms: u64, old: OldMaster, ms: u64 },
-    Partition { ms: u64 },
+    Failover { of: usize, lose_ms: u64, old: OldMaster, ms: u64 },
+    Partition { of: usize, ms: u64 },
     CutSentinels { count: usize, ms: u64 },
     LyingSentinel { ms: u64 },
     Lag { server: usize, lag_ms: u64, ms: u64 },
@@ -167,9 +169,13 @@ impl Plan {
                 ])
                 .unwrap_or(RedisKind::Standalone),
         };
-        let servers = match kind {
+        let count = match kind {
             RedisKind::Standalone => 1,
             RedisKind::Sentinel | RedisKind::Replicated | RedisKind::Cluster => usize::from(rng.percent(50)) + 2,
+        };
+        let (servers, masters) = match kind {
+            RedisKind::Cluster => (count + draw_replicas(seed, count), count),
+            RedisKind::Standalone | RedisKind::Sentinel | RedisKind::Replicated => (count, 1),
         };
         let sentinels = if kind == RedisKind::Sentinel { 3 } else { 0 };
         let addresses = if sentinels > 0 {
@@ -200,6 +206,7 @@ impl Plan {
             tasks,
             agents: if rng.percent(30) { 2 } else { 1 },
             servers,
+            masters,
             sentinels,
             has_pexpiretime: rng.percent(75),
             append_only: rng.percent(20),
@@ -379,19 +386,27 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             3 => Act::RestartAgent { agent },
             _ => Act::StepAgentWall { agent, by_ms: draw_step(rng) },
         },
-        _ if kind == RedisKind::Cluster => Act::MoveSlot { task, to: server, ms: rng.within(10, 4_000) },
+        _ if kind == RedisKind::Cluster && (plan.servers == plan.masters || rng.percent(40)) => {
+            Act::MoveSlot { task, to: server, ms: rng.within(10, 4_000) }
+        }
         _ => match rng.below(10) {
             0..6 => Act::Failover {
+                of: server,
                 lose_ms: if rng.percent(60) { 0 } else { rng.within(500, 15_000) },
                 old: [OldMaster::Killed, OldMaster::Frozen, OldMaster::Alive][rng.index(3)],
                 ms: ms.min(40_000),
             },
-            6 => Act::Partition { ms: ms.min(40_000) },
+            6 => Act::Partition { of: server, ms: ms.min(40_000) },
             7 => Act::CutSentinels { count: rng.index(3) + 1, ms },
             8 => Act::LyingSentinel { ms },
             _ => Act::Lag { server, lag_ms: rng.within(10, 8_000), ms },
         },
     })
+}
+
+/// How many masters of a cluster have somebody who follows them.
+fn draw_replicas(seed: u64, masters: usize) -> usize {
+    Rng::new(seed, 4).weighted(&[(30, 0), (50, masters), (20, 1)]).unwrap_or(0)
 }
 
 /// An append-only file lacks up to a second, a snapshot more.

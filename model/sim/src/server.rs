@@ -155,6 +155,8 @@ pub(crate) struct Server {
     pub(crate) replicas: Vec<Arc<str>>,
     /// Keys with these beginnings live on another server of the cluster.
     pub(crate) away: Vec<Vec<u8>>,
+    /// It sees too little of its cluster, or has only just begun to: it serves nothing.
+    pub(crate) alone: bool,
 }
 
 impl Server {
@@ -189,12 +191,13 @@ impl Server {
             info_text: info::Cache::default(),
             replicas: Vec::new(),
             away: Vec::new(),
+            alone: false,
         }
     }
 
     /// Whether it takes writes at all.
     pub(crate) fn writable(&self) -> bool {
-        self.health == Health::Up && self.follows.is_none()
+        self.health == Health::Up && self.follows.is_none() && !self.alone
     }
 
     /// What a key holds at `now`, if its time is not over by this server's clock.

@@ -13,8 +13,6 @@ mod workers;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use lockwatch_model::spec::RedisKind;
-
 use crate::agent::Request;
 use crate::plan::{Plan, address};
 use crate::queue::{Event, Queue};
@@ -22,6 +20,7 @@ use crate::rng::Rng;
 use crate::server::{Clock, Health, Server};
 use crate::truth::{Cause, Generation, LockState, Past, What};
 pub(crate) use acts::Heal;
+pub(crate) use cluster::Layout;
 pub(crate) use keys::Keys;
 pub(crate) use users::{LostSwitches, Says, Switches, Wanting};
 pub(crate) use workers::{Worker, WorkerTurn};
@@ -46,8 +45,10 @@ pub(crate) struct World {
     pub(crate) homes: Vec<usize>,
     /// When they moved there.
     pub(crate) moved_at: Vec<u64>,
-    /// What each server of a cluster tells of that.
-    pub(crate) layouts: Vec<Vec<usize>>,
+    /// Of a cluster, who is master now where each of the first servers was at first.
+    pub(crate) shards: Vec<usize>,
+    /// What each server of a cluster knows of that.
+    pub(crate) layouts: Vec<Layout>,
     pub(crate) tasks: Vec<Task>,
     /// Between each agent and each server.
     pub(crate) links: Vec<Vec<Link>>,
@@ -214,8 +215,9 @@ impl World {
             new.append_only = plan.append_only;
             new.keeps_backlog = plan.servers > 1;
             new.lag_ms = rng.within(0, 30);
-            if let Some(master) = servers.first().filter(|_| plan.kind() != RedisKind::Cluster) {
-                new.follows = Some(0);
+            let follows = (server >= plan.masters).then_some(server % plan.masters);
+            if let Some(master) = follows.and_then(|master| servers.get(master)) {
+                new.follows = follows;
                 new.history.replication_id = master.history.replication_id;
             }
             servers.push(new);
@@ -230,6 +232,7 @@ impl World {
             master: 0,
             homes: vec![0; plan.tasks.len()],
             moved_at: vec![0; plan.tasks.len()],
+            shards: (0..plan.masters).collect(),
             layouts: Vec::new(),
             tasks: (0..plan.tasks.len()).map(|task| Task::new(&plan, task)).collect(),
             links: vec![vec![Link::default(); plan.servers]; agents],
@@ -401,6 +404,7 @@ impl World {
             && told.slow_ms == 0
             && told.refuses.is_none()
             && told.forbids.is_none()
+            && !told.alone
             && self.paused_until[agent] <= self.now
     }
 

@@ -257,7 +257,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
     let now = world.now;
     world.tasks[task].past[server].settle(&world.servers[server].clock, now);
     let state = &world.servers[server];
-    let moved = |key: &[u8]| state.away.iter().any(|tag| key.starts_with(tag));
+    let moved = |key: &[u8]| state.alone || state.away.iter().any(|tag| key.starts_with(tag));
     let allowed = |key: &[u8]| state.forbids.as_deref().is_none_or(|ending| !key.ends_with(ending)) && !moved(key);
     let keys = &world.tasks[task].keys;
     let lock = allowed(&keys.lock).then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].redisson)]);

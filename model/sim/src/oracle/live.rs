@@ -26,16 +26,21 @@ impl Oracle {
     /// Since when this agent can see the server that decides; `None`: it cannot.
     fn visible_since(&self, task: usize, world: &World) -> Option<u64> {
         let server = world.homes[task];
-        if self.kind == RedisKind::Cluster {
-            // Whoever asks in vain asks for the layout at once; who was not asked hears of it at the next turn.
-            let laid_out = world.moved_at[task] + 6 * self.interval_ms + self.timeout_ms;
-            let others = (0..world.servers.len()).map(|other| world.clean_since(self.agent, other));
-            let clean = others.collect::<Option<Vec<u64>>>()?.into_iter().max()?;
-            return Some(clean.max(laid_out).max(world.settled_at).max(self.began));
-        }
         let (since, _) = world.rulers.last().copied().unwrap_or_default();
         // After a failover there are two masters for a while, and Sentinels are asked: only a long calm counts.
-        let quiet = if world.servers.len() > 1 { 20_000 } else { 0 };
+        let quiet = if world.servers.len() > world.plan.masters { 20_000 } else { 0 };
+        if self.kind == RedisKind::Cluster {
+            let mut servers = 0..world.servers.len();
+            let master = |other: usize| world.servers[other].follows.unwrap_or(other);
+            if servers.clone().any(|other| master(other) != world.master_of(other)) {
+                return None;
+            }
+            // Whoever asks in vain asks for the layout at once; who was not asked hears of it at the next turn.
+            let laid_out = world.moved_at[task] + 6 * self.interval_ms + self.timeout_ms;
+            let clean =
+                servers.try_fold(0, |clean: u64, other| Some(clean.max(world.clean_since(self.agent, other)?)))?;
+            return Some(clean.max(laid_out).max(since + quiet).max(world.settled_at).max(self.began));
+        }
         let others = (0..world.servers.len()).filter(|other| *other != server);
         let alone = others.clone().all(|other| world.servers[other].follows == Some(server))
             && world.sentinels.iter().all(|sentinel| sentinel.reachable && sentinel.names == server);

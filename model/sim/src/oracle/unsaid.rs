@@ -51,7 +51,9 @@ impl Oracle {
     /// Two masters show two holders, and the older of them has been renewed while the younger one held it, all of it in plain
     /// sight of this agent.
     fn masters_due(&self, task: usize, world: &World) -> Option<(String, String)> {
-        let masters: Vec<usize> = (0..world.servers.len()).filter(|server| world.servers[*server].writable()).collect();
+        let shard = |server: usize| server % world.plan.masters;
+        let is_one = |server: &usize| shard(*server) == shard(world.homes[task]) && world.servers[*server].writable();
+        let masters: Vec<usize> = (0..world.servers.len()).filter(is_one).collect();
         let [a, b] = masters.as_slice() else { return None };
         // What is left of a lease must last from one reading to the next: a hold that has run out for all that is known ends the split.
         if world.plan.tasks[task].lease_ms * 2 / 3 < self.interval_ms + 500 {
@@ -59,14 +61,15 @@ impl Oracle {
         }
         let (last_ruler_at, _) = world.rulers.last().copied().unwrap_or_default();
         // An agent that began later may not know of the one that ruled before.
-        if matches!(self.kind, RedisKind::Standalone | RedisKind::Cluster)
-            || (self.kind == RedisKind::Sentinel && self.began >= last_ruler_at)
-        {
+        let is_told = matches!(self.kind, RedisKind::Sentinel | RedisKind::Cluster);
+        if self.kind == RedisKind::Standalone || (is_told && self.began >= last_ruler_at) {
             return None;
         }
         let seen = [a, b].map(|server| world.clean_since(self.agent, *server));
         let [Some(seen_a), Some(seen_b)] = seen else { return None };
-        let seen = seen_a.max(seen_b).max(world.settled_at).max(self.began) + self.recovery_ms();
+        // The layout of a cluster is asked for each fifth interval.
+        let laid_out = world.moved_at[task] + 6 * self.interval_ms;
+        let seen = seen_a.max(seen_b).max(laid_out).max(world.settled_at).max(self.began) + self.recovery_ms();
         let real = &world.tasks[task];
         let name = |server: usize| match real.past[server].newest().map(|since| &since.state) {
             Some(LockState::Held { holders, deadline: Some(deadline) }) => match holders.as_slice() {

@@ -102,6 +102,9 @@ impl Server {
             Health::Busy => return Some(error("BUSY", "Redis is busy running a script.")),
             _ => {}
         }
+        if self.alone && !always && name != b"ECHO" {
+            return Some(error("CLUSTERDOWN", "The cluster is down"));
+        }
         let moved = |word: &Vec<u8>| self.away.iter().any(|tag| word.starts_with(tag));
         if !always && !self.away.is_empty() && words.get(1).is_some_and(moved) {
             return Some(error("MOVED", "1234 10.0.0.9:6379"));

@@ -32,7 +32,9 @@ pub(crate) enum Heal {
     Sentinel { sentinel: usize, fault: u64 },
     Lag { server: usize, lag_ms: u64 },
     SecondGone { task: usize },
-    Layout { server: usize, task: usize },
+    Layout { server: usize },
+    Alone { server: usize },
+    Together { server: usize },
 }
 
 impl World {
@@ -291,7 +293,9 @@ impl World {
                     self.sentinels[sentinel].names = self.master;
                 }
             }
-            Heal::Layout { server, task } => self.hear_layout(server, task),
+            Heal::Layout { server } => self.hear_layout(server),
+            Heal::Alone { server } => self.servers[server].alone = self.servers[server].follows.is_none(),
+            Heal::Together { server } => self.servers[server].alone = false,
             Heal::Lag { server, lag_ms } => self.servers[server].lag_ms = lag_ms,
         }
     }

@@ -10,40 +10,46 @@ use super::acts::Heal;
 use crate::server::Entry;
 use crate::truth::Cause;
 
+/// Who has what in a cluster, as one of its servers knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    /// Who is master where each of the first servers was at first.
+    pub(crate) shards: Vec<usize>,
+    /// The server that has the keys of each task.
+    pub(crate) homes: Vec<usize>,
+}
+
 impl World {
     pub(crate) fn is_cluster(&self) -> bool {
         self.plan.kind() == RedisKind::Cluster
     }
 
-    /// The server of a slot that no task uses, and of each at first.
-    pub(crate) fn first_home(&self, slot: u16) -> usize {
-        usize::from(slot) * self.servers.len() / usize::from(SLOTS)
+    /// Who is master where `server` belongs.
+    pub(crate) fn master_of(&self, server: usize) -> usize {
+        if self.is_cluster() { self.shards[server % self.shards.len()] } else { self.master }
+    }
+
+    /// The shard that has a slot at first, and for good where no task uses it.
+    pub(crate) fn first_shard(&self, slot: u16) -> usize {
+        usize::from(slot) * self.shards.len() / usize::from(SLOTS)
     }
 
     /// Every task's keys are where their slot is.
     pub(super) fn lay_out(&mut self) {
         if self.is_cluster() {
-            self.homes = self.tasks.iter().map(|task| self.first_home(slot(&task.keys.lock))).collect();
-            self.layouts = vec![self.homes.clone(); self.servers.len()];
-            (0..self.tasks.len()).for_each(|task| self.serve_at_home(task));
+            self.homes = self.tasks.iter().map(|task| self.first_shard(slot(&task.keys.lock))).collect();
+            self.layouts = vec![self.layout(); self.servers.len()];
+            (0..self.servers.len()).for_each(|server| self.hear_layout(server));
         }
     }
 
-    /// The other servers send whoever asks for this task's keys away.
-    fn serve_at_home(&mut self, task: usize) {
-        let lock = &self.tasks[task].keys.lock;
-        let tag = lock.iter().position(|byte| *byte == b'}').map_or(&lock[..], |end| &lock[..=end]).to_vec();
-        for (server, told) in self.servers.iter_mut().enumerate() {
-            told.away.retain(|other| *other != tag);
-            if server != self.homes[task] {
-                told.away.push(tag.clone());
-            }
-        }
+    fn layout(&self) -> Layout {
+        Layout { shards: self.shards.clone(), homes: self.homes.clone() }
     }
 
-    /// The keys of a task go to another server, with what is left of their time; the third one hears of it `ms` later.
+    /// The keys of a task go to another master, with what is left of their time; the other servers hear of it `ms` later.
     pub(super) fn move_slot(&mut self, task: usize, to: usize, ms: u64) {
-        let (from, now) = (self.homes[task], self.now);
+        let (from, to, now) = (self.homes[task], self.master_of(to), self.now);
         if from == to || !self.servers[from].writable() || !self.servers[to].writable() {
             return;
         }
@@ -66,18 +72,49 @@ impl World {
         for server in [from, to] {
             self.note_wanting(server, task);
         }
-        self.serve_at_home(task);
         for server in 0..self.servers.len() {
             match [from, to].contains(&server) {
-                true => self.layouts[server][task] = to,
-                false => self.after(ms, Heal::Layout { server, task }),
+                true => self.hear_layout(server),
+                false => self.after(ms, Heal::Layout { server }),
             }
         }
         self.contend(task, 5);
     }
 
-    /// A server has heard where a task's keys are.
-    pub(super) fn hear_layout(&mut self, server: usize, task: usize) {
-        self.layouts[server][task] = self.homes[task];
+    /// A replica becomes the master of its shard; the others hear of it one by one.
+    pub(super) fn take_over_shard(&mut self, before: usize, to: usize) {
+        self.shards.iter_mut().filter(|master| **master == before).for_each(|master| *master = to);
+        for task in 0..self.tasks.len() {
+            if self.homes[task] == before {
+                (self.homes[task], self.moved_at[task]) = (to, self.now);
+            }
+        }
+        self.hear_layout(to);
+        for server in (0..self.servers.len()).filter(|server| ![before, to].contains(server)) {
+            let ms = 1 + self.rng.below(1_500);
+            self.after(ms, Heal::Layout { server });
+        }
     }
+
+    /// A server hears where everything is, unless nobody has told it yet that it is no master any more.
+    pub(super) fn hear_layout(&mut self, server: usize) {
+        let deposed = self.servers[server].follows.is_none() && self.master_of(server) != server;
+        if !deposed {
+            self.layouts[server] = self.layout();
+            self.serve_own(server);
+        }
+    }
+
+    /// It sends whoever asks it for keys that are elsewhere away.
+    fn serve_own(&mut self, server: usize) {
+        let serves = self.servers[server].follows.unwrap_or(server);
+        let homes = self.layouts[server].homes.iter();
+        let elsewhere = self.tasks.iter().zip(homes).filter(|(_, home)| **home != serves);
+        self.servers[server].away = elsewhere.map(|(task, _)| tag(&task.keys.lock).to_vec()).collect();
+    }
+}
+
+/// What all keys of a task in a cluster begin with.
+fn tag(lock: &[u8]) -> &[u8] {
+    lock.iter().position(|byte| *byte == b'}').map_or(lock, |end| &lock[..=end])
 }

@@ -8,9 +8,9 @@ use crate::truth::{Cause, What};
 
 impl World {
     pub(super) fn act_on_servers(&mut self, act: Act) {
-        let master = self.master;
         match act {
-            Act::Failover { lose_ms, old, ms } => {
+            Act::Failover { of, lose_ms, old, ms } => {
+                let master = self.master_of(of);
                 let fit = |server: &usize| {
                     self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up
                 };
@@ -32,16 +32,20 @@ impl World {
                     OldMaster::Alive => {}
                 }
                 let detect = if old == OldMaster::Alive { 5 } else { 1_500 + self.rng.below(2_000) };
+                // In a cluster, whoever can be reached hears of it soon.
+                let ms = if self.is_cluster() && old == OldMaster::Alive { 0 } else { ms };
                 self.after(lose_ms + detect, Heal::Promote { to, old, ms });
             }
-            Act::Partition { ms } => {
+            Act::Partition { of, ms } => {
+                let master = self.master_of(of);
                 // The master and the workers that hold are on one side, everybody else on the other.
                 let fit = |server: &usize| {
                     self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up
                 };
                 let Some(to) = (0..self.servers.len()).find(fit) else { return };
                 for task in 0..self.tasks.len() {
-                    if let Some(worker) = self.holder(task)
+                    if self.homes[task] == master
+                        && let Some(worker) = self.holder(task)
                         && self.tasks[task].rng.percent(70)
                     {
                         self.tasks[task].workers[worker].sticks_to = Some(master);
@@ -54,6 +58,14 @@ impl World {
                     }
                 }
                 self.after(1_500, Heal::Promote { to, old: OldMaster::Alive, ms });
+                if self.is_cluster() {
+                    // Who is left alone notices about when the others elect; but somebody may have made a master by hand.
+                    let by_hand = self.rng.percent(40);
+                    let notices_ms =
+                        if by_hand { self.rng.within(3_000, 30_000) } else { 1_200 + self.rng.below(1_500) };
+                    self.after(notices_ms, Heal::Alone { server: master });
+                    self.after(ms + 4_000, Heal::Together { server: master });
+                }
             }
             Act::CutSentinels { count, ms } => {
                 for sentinel in 0..count.min(self.sentinels.len()) {
@@ -64,7 +76,7 @@ impl World {
             }
             Act::LyingSentinel { ms } => {
                 if let Some(last) = self.sentinels.len().checked_sub(1) {
-                    self.sentinels[last].names = (master + 1) % self.servers.len();
+                    self.sentinels[last].names = (self.master + 1) % self.servers.len();
                     self.sentinels[last].fault = self.fault;
                     self.after(ms, Heal::Sentinel { sentinel: last, fault: self.fault });
                 }
@@ -115,8 +127,13 @@ impl World {
             self.servers[server].health = Health::Up;
             self.resync(server);
         }
-        if keeps == Keeps::Nothing && (server == self.master || self.is_cluster()) {
+        if keeps == Keeps::Nothing && server == self.master_of(server) {
             self.rewrite_later(20_000, 150_000);
+        }
+        if self.is_cluster() && self.servers[server].follows.is_none() {
+            // Somebody else may have been made master meanwhile: it waits to hear of that.
+            self.servers[server].alone = true;
+            self.after(2_000, Heal::Together { server });
         }
     }
 
@@ -155,10 +172,7 @@ impl World {
     }
 
     pub(super) fn promote(&mut self, to: usize, old: OldMaster, ms: u64) {
-        let before = self.master;
-        if self.servers[to].health != Health::Up || self.servers[to].follows.is_none() {
-            return;
-        }
+        let Some(before) = self.servers[to].follows.filter(|_| self.servers[to].health == Health::Up) else { return };
         if self.servers[before].health != Health::Down && !self.servers[to].link_cut && old == OldMaster::Alive {
             // An orderly one waits until everything has arrived.
             let lag_ms = std::mem::replace(&mut self.servers[to].lag_ms, 0);
@@ -172,15 +186,20 @@ impl World {
         self.servers[to].promote(id);
         self.servers[to].link_cut = false;
         self.note_generation(to, What::Promotion);
-        self.master = to;
-        self.homes.fill(to);
+        if self.is_cluster() {
+            self.take_over_shard(before, to);
+        } else {
+            self.master = to;
+            self.homes.fill(to);
+        }
         self.note_ruler(to);
         for sentinel in 0..self.sentinels.len() {
             let ms = 1 + self.rng.below(300);
             self.after(ms, Heal::Names { sentinel, server: to });
         }
         for server in 0..self.servers.len() {
-            if server != to && server != before {
+            if server != to && server != before && (!self.is_cluster() || self.servers[server].follows == Some(before))
+            {
                 self.servers[server].follows = Some(to);
                 self.after(700, Heal::Follow { server });
             }
@@ -190,7 +209,8 @@ impl World {
             OldMaster::Frozen => self.after(ms, Heal::Thaw { server: before }),
             OldMaster::Alive => {}
         }
-        self.after(ms + 800 + self.fault % 9_000, Heal::Follow { server: before });
+        let hears_ms = if self.is_cluster() { 20 + self.fault % 1_500 } else { 800 + self.fault % 9_000 };
+        self.after(ms + hears_ms, Heal::Follow { server: before });
         for task in 0..self.tasks.len() {
             self.contend(task, 100);
         }
@@ -205,7 +225,8 @@ impl World {
 
     /// It learns whom it has to follow.
     pub(super) fn follow(&mut self, server: usize) {
-        if server == self.master {
+        let master = self.master_of(server);
+        if server == master {
             return;
         }
         for worker in self.tasks.iter_mut().flat_map(|task| &mut task.workers) {
@@ -213,7 +234,11 @@ impl World {
                 worker.sticks_to = None;
             }
         }
-        self.servers[server].follows = Some(self.master);
+        self.servers[server].follows = Some(master);
+        self.servers[server].alone = false;
+        if self.is_cluster() {
+            self.hear_layout(server);
+        }
         self.follow_now(server);
         self.settled_at = self.now;
     }

@@ -24,11 +24,11 @@ const HURRIES: u64 = 10;
 #[derive(Debug)]
 pub(super) struct Cluster {
     map: Result<SlotMap, Unknown>,
-    /// Who had a slot before, and until when it is looked at.
-    former: BTreeMap<u16, (usize, Mono)>,
+    /// Who had a slot before, master and replicas, and until when they are looked at.
+    former: BTreeMap<u16, (Vec<usize>, Mono)>,
     /// When the first of them is looked at no more.
     former_until: Option<Mono>,
-    moved: Vec<(u16, usize)>,
+    moved: Vec<(u16, Vec<usize>)>,
     deciding: BTreeSet<usize>,
     /// The slot of each task.
     slots: Vec<u16>,
@@ -72,7 +72,8 @@ impl Cluster {
             })
             .collect();
         let votes = |server: usize| reached.iter().filter(|it| world.layouts[**it] == world.layouts[server]).count();
-        match reached.iter().copied().max_by_key(|server| (votes(*server), usize::MAX - *server)) {
+        let weight = |server: usize| (!world.servers[server].alone, votes(server), usize::MAX - server);
+        match reached.iter().copied().max_by_key(|server| weight(*server)) {
             Some(server) => (2, Some(layout(server, world))),
             None => (self.timeout_ms, None),
         }
@@ -86,9 +87,9 @@ impl Cluster {
         if let (Ok(new), Ok(old)) = (&told, &self.map)
             && !old.same_owners(new)
         {
-            let owner = |map: &SlotMap, slot: u16| map.owner(slot).and_then(|owner| number(&owner.host));
-            let owners = (0..SLOTS).filter_map(|slot| Some((slot, owner(old, slot)?)));
-            self.moved.extend(owners.filter(|(slot, before)| owner(new, *slot) != Some(*before)));
+            let owners = (0..SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
+            let moved = owners.filter(|(slot, owner)| new.owner(*slot) != Some(owner));
+            self.moved.extend(moved.map(|(slot, _)| (slot, servers(old, slot).collect())));
         }
         self.map = told;
         true
@@ -105,7 +106,7 @@ impl Cluster {
 
     pub(super) fn plan(&mut self, now: Mono) -> Plan {
         let until = now.plus_ms(FORMER_MS);
-        self.former.extend(self.moved.drain(..).map(|(slot, before)| (slot, (before, until))));
+        self.former.extend(self.moved.drain(..).map(|(slot, shard)| (slot, (shard, until))));
         self.former.retain(|_, (_, until)| *until > now);
         self.former_until = self.former.values().map(|(_, until)| *until).min();
         let all = (0..self.slots.len()).map(index);
@@ -122,9 +123,10 @@ impl Cluster {
         let mut unserved = Vec::new();
         for (task, slot) in self.slots.iter().enumerate() {
             let at = map.owner(*slot).and_then(|owner| number(&owner.host));
-            if let Some((former, _)) = self.former.get(slot).filter(|(former, _)| at != Some(*former)) {
-                witnessed.entry(*former).or_default().push(index(task));
-            }
+            let former = self.former.get(slot).into_iter().flat_map(|(shard, _)| shard.iter().copied());
+            let others: BTreeSet<usize> =
+                servers(map, *slot).chain(former).filter(|other| at != Some(*other)).collect();
+            others.into_iter().for_each(|other| witnessed.entry(other).or_default().push(index(task)));
             match at {
                 Some(at) => own.entry(at).or_default().push(index(task)),
                 None => unserved.push(index(task)),
@@ -158,14 +160,20 @@ fn index(task: usize) -> TaskIndex {
     TaskIndex(u32::try_from(task).unwrap_or(u32::MAX))
 }
 
+/// Who has the data of a slot.
+fn servers(map: &SlotMap, slot: u16) -> impl Iterator<Item = usize> {
+    map.servers(slot).filter_map(|server| number(&server.host))
+}
+
 fn number(host: &str) -> Option<usize> {
     host.rsplit('.').next()?.parse::<usize>().ok()?.checked_sub(1)
 }
 
 /// The layout as a server knows it: `CLUSTER SHARDS` where it has that, which also tells who failed, else `CLUSTER SLOTS`.
 fn layout(server: usize, world: &World) -> Vec<Reply> {
-    let mut owners: Vec<usize> = (0..SLOTS).map(|slot| world.first_home(slot)).collect();
-    for (task, home) in world.tasks.iter().zip(&world.layouts[server]) {
+    let known = &world.layouts[server];
+    let mut owners: Vec<usize> = (0..SLOTS).map(|slot| known.shards[world.first_shard(slot)]).collect();
+    for (task, home) in world.tasks.iter().zip(&known.homes) {
         owners[usize::from(slot(&task.keys.lock))] = *home;
     }
     let mut ranges: Vec<(i64, i64, usize)> = Vec::new();
@@ -177,26 +185,34 @@ fn layout(server: usize, world: &World) -> Vec<Reply> {
     }
     let text = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
     let host = |server: usize| text(address(server).split_once(':').map_or("", |(host, _)| host));
+    // The master of each shard first.
+    let members = |master: usize| {
+        let same = move |other: &usize| *other != master && other % known.shards.len() == master % known.shards.len();
+        [master].into_iter().chain((0..world.servers.len()).filter(same))
+    };
     if !world.servers[server].has_pexpiretime {
         let told = |(first, last, owner): (i64, i64, usize)| {
-            let server = Reply::Array(vec![host(owner), Reply::Int(6_379), text("id")]);
-            Reply::Array(vec![Reply::Int(first), Reply::Int(last), server])
+            let servers = members(owner).map(|server| Reply::Array(vec![host(server), Reply::Int(6_379), text("id")]));
+            Reply::Array([Reply::Int(first), Reply::Int(last)].into_iter().chain(servers).collect())
         };
         return vec![Reply::Array(ranges.into_iter().map(told).collect())];
     }
-    let shard = |owner: usize| {
-        let own = ranges.iter().filter(|(_, _, other)| *other == owner);
-        let slots = own.flat_map(|(first, last, _)| [Reply::Int(*first), Reply::Int(*last)]).collect();
-        let health = if world.servers[owner].health == Health::Down { "fail" } else { "online" };
+    let node = |server: usize, is_master: bool| {
+        let health = if world.servers[server].health == Health::Down { "fail" } else { "online" };
         let node = vec![
             (text("id"), text("id")),
             (text("port"), Reply::Int(6_379)),
-            (text("endpoint"), host(owner)),
-            (text("role"), text("master")),
+            (text("endpoint"), host(server)),
+            (text("role"), text(if is_master { "master" } else { "replica" })),
             (text("health"), text(health)),
         ];
-        let node = node.into_iter().flat_map(|(name, value)| [name, value]).collect();
-        Reply::Array(vec![text("slots"), Reply::Array(slots), text("nodes"), Reply::Array(vec![Reply::Array(node)])])
+        Reply::Array(node.into_iter().flat_map(|(name, value)| [name, value]).collect())
     };
-    vec![Reply::Array((0..world.servers.len()).map(shard).collect())]
+    let shard = |master: &usize| {
+        let own = ranges.iter().filter(|(_, _, owner)| owner == master);
+        let slots = own.flat_map(|(first, last, _)| [Reply::Int(*first), Reply::Int(*last)]).collect();
+        let nodes = members(*master).map(|server| node(server, server == *master)).collect();
+        Reply::Array(vec![text("slots"), Reply::Array(slots), text("nodes"), Reply::Array(nodes)])
+    };
+    vec![Reply::Array(known.shards.iter().map(shard).collect())]
 }
