@@ -213,6 +213,11 @@ impl Agent {
                     self.heard(position, &heard);
                 }
             }
+            Event::Told { server, task, gathered, .. } => {
+                if let Some(position) = self.position(server) {
+                    self.nodes[position].told(task, gathered, world, &self.out);
+                }
+            }
             Event::Sentinel { sentinel, answer, .. } => {
                 self.authority.asked(sentinel, answer, self.out.agent, self.out.life, world)
             }

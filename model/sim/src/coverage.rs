@@ -31,6 +31,8 @@ pub struct Coverage {
     pub answers: u64,
     /// Attempts in vain.
     pub failures: u64,
+    /// Changes that servers told of.
+    pub told: u64,
 }
 
 impl Coverage {
@@ -86,6 +88,7 @@ impl Coverage {
         self.snapshots += other.snapshots;
         self.answers += other.answers;
         self.failures += other.failures;
+        self.told += other.told;
     }
 
     /// What should have occurred and did not.
@@ -100,6 +103,7 @@ impl Coverage {
         let mut missing: Vec<String> = verdicts.chain(unknowns).chain(ends).chain(splits).collect();
         missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));
         missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));
+        missing.extend((self.told == 0).then(|| "a change that is told".to_owned()));
         missing
     }
 
@@ -113,8 +117,8 @@ impl Coverage {
         text += &row("splits", self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
         let written = writeln!(
             text,
-            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}",
-            self.lost, self.switches_lost, self.snapshots, self.answers, self.failures
+            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}",
+            self.lost, self.switches_lost, self.snapshots, self.answers, self.failures, self.told
         );
         debug_assert!(written.is_ok(), "a String takes everything");
         text

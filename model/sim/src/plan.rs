@@ -36,6 +36,8 @@ pub struct Plan {
     pub(crate) sentinels: usize,
     pub(crate) has_pexpiretime: bool,
     pub(crate) append_only: bool,
+    /// Servers tell of changed keys.
+    pub(crate) wakes: bool,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -210,6 +212,7 @@ impl Plan {
             sentinels,
             has_pexpiretime: rng.percent(75),
             append_only: rng.percent(20),
+            wakes: Rng::new(seed, 5).percent(60),
             steps: Vec::new(),
         };
         plan.steps = draw_steps(&plan, kind);

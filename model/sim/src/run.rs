@@ -59,6 +59,7 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
                     world.queue.push(until, event);
                     continue;
                 }
+                coverage.told += u64::from(matches!(event, Event::Told { gathered: false, .. }));
                 current.agent.take(event, &mut world);
             }
             None => match event {
@@ -104,6 +105,7 @@ fn whose(event: &Event) -> Option<(usize, u32)> {
         Event::Arrive { agent, life, .. }
         | Event::Break { agent, life, .. }
         | Event::Dialled { agent, life, .. }
+        | Event::Told { agent, life, .. }
         | Event::Wake { agent, life }
         | Event::Tick { agent, life }
         | Event::Sentinel { agent, life, .. } => Some((*agent, *life)),

@@ -50,6 +50,8 @@ pub(crate) struct World {
     /// What each server of a cluster knows of that.
     pub(crate) layouts: Vec<Layout>,
     pub(crate) tasks: Vec<Task>,
+    /// Which life of each agent each server tells of changes.
+    pub(crate) listeners: Vec<Vec<Option<u32>>>,
     /// Between each agent and each server.
     pub(crate) links: Vec<Vec<Link>>,
     pub(crate) sentinels: Vec<Sentinel>,
@@ -235,6 +237,7 @@ impl World {
             shards: (0..plan.masters).collect(),
             layouts: Vec::new(),
             tasks: (0..plan.tasks.len()).map(|task| Task::new(&plan, task)).collect(),
+            listeners: vec![vec![None; plan.servers]; agents],
             links: vec![vec![Link::default(); plan.servers]; agents],
             sentinels: vec![Sentinel { names: 0, reachable: true, fault: 0 }; plan.sentinels],
             paused_until: vec![0; agents],
@@ -306,14 +309,39 @@ impl World {
             }
             let changed = std::mem::take(&mut self.servers[server].changed);
             for (at, key) in changed {
-                if let Some(task) = self.lock_keys.get(&key).copied() {
+                let (lock, beside) = (self.lock_keys.get(&key).copied(), self.beside_keys.get(&key).copied());
+                if let Some(task) = lock {
                     self.note_lock(server, task, &key, at);
-                } else if let Some(task) = self.beside_keys.get(&key).copied() {
+                } else if let Some(task) = beside {
                     self.note_wanting(server, task);
                 }
+                lock.or(beside).into_iter().for_each(|task| self.tell_listeners(server, task, 0));
             }
         }
         self.cause = Cause::Worker;
+    }
+
+    /// The agents that listen to a server hear that a key of `task` has changed, `ms` later at least.
+    fn tell_listeners(&mut self, server: usize, task: usize, ms: u64) {
+        if matches!(self.servers[server].health, Health::Down | Health::Frozen) {
+            return;
+        }
+        for (agent, listeners) in self.listeners.iter().enumerate() {
+            let link = &self.links[agent][server];
+            if let (Some(life), None) = (listeners[server], link.cut) {
+                let event = Event::Told { agent, life, server, task, gathered: false };
+                self.queue.push(self.now + ms + link.each_way_ms + 1, event);
+            }
+        }
+    }
+
+    /// A server removes what has expired some time later, and tells of that.
+    fn tell_expiry(&mut self, task: usize) {
+        let (server, now) = (self.homes[task], self.now);
+        let was_held = self.tasks[task].past[server].newest().is_some_and(|since| since.state != LockState::Free);
+        if was_held && self.servers[server].get(&self.tasks[task].keys.lock, now).is_none() {
+            self.tell_listeners(server, task, now % 100);
+        }
     }
 
     fn note_lock(&mut self, server: usize, task: usize, key: &Arc<[u8]>, at: u64) {
@@ -365,6 +393,7 @@ impl World {
             Event::Worker(turn) => self.work(turn),
             Event::Contend { task } => {
                 self.tasks[task].contends_at = None;
+                self.tell_expiry(task);
                 self.take_lock(task);
             }
             Event::Poll { task } => {

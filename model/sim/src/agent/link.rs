@@ -49,7 +49,7 @@ pub(super) struct Link {
 enum State {
     Waiting { until: Mono },
     Dialling { dial: u64 },
-    Up { connection: u64, useful_at: Mono },
+    Up { connection: u64, useful_at: Mono, is_believed: bool },
 }
 
 impl Link {
@@ -81,14 +81,18 @@ impl Link {
     }
 
     pub(super) fn made(&mut self, connection: u64, now: Mono) {
-        self.state = State::Up { connection, useful_at: now };
+        self.state = State::Up { connection, useful_at: now, is_believed: false };
     }
 
     pub(super) fn succeeded(&mut self, now: Mono) {
         self.pace.succeeded();
-        if let State::Up { useful_at, .. } = &mut self.state {
-            *useful_at = now;
+        if let State::Up { useful_at, is_believed, .. } = &mut self.state {
+            (*useful_at, *is_believed) = (now, true);
         }
+    }
+
+    pub(super) fn is_believed(&self) -> bool {
+        matches!(self.state, State::Up { is_believed: true, .. })
     }
 
     pub(super) fn survives(&self, why: Unknown, now: Mono) -> bool {

@@ -18,11 +18,14 @@ use lockwatch_model::time::{AgentWall, Mono};
 use super::link::Link;
 use super::question::{Answer, Question};
 use super::{BatchTruth, Out, PartTruth, Request};
+use crate::queue::Event;
 use crate::world::World;
 
 const FLIGHTS: usize = 4;
+const HINTED_FLIGHTS: usize = FLIGHTS - 1;
 const ROUNDS: u8 = 4;
 const REPLICA_EVERY: u64 = 5;
+const GATHER_MS: u64 = 250;
 
 /// What a server is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +170,7 @@ impl Node {
     /// Does all that is due now.
     pub(super) fn launch(&mut self, world: &mut World, out: &mut Out) {
         let now = out.now;
+        self.listen(world, out);
         if self.link.next_dial().is_some_and(|at| at <= now) {
             self.dial(world, out);
         }
@@ -216,7 +220,37 @@ impl Node {
             self.pulse_at = now.plus_ms(self.interval_ms);
             return Some((What::Pulse, Vec::new()));
         }
-        None
+        let batch = self.may_follow_hints().then(|| self.schedule.due_hinted(now)).flatten()?;
+        let reads = self.reads(&batch, caps);
+        Some((What::Scheduled(batch), reads))
+    }
+
+    fn may_follow_hints(&self) -> bool {
+        self.flights.len() < HINTED_FLIGHTS
+    }
+
+    /// A server that decides, and is believed, tells of changes; anything may have changed before it began to. Mirrors
+    /// `src/sampler/wake_ups.rs`.
+    fn listen(&mut self, world: &mut World, out: &Out) {
+        let listens = world.plan.wakes && self.duty.standing == Standing::Decides && self.link.is_believed();
+        let listener = listens.then_some(out.life);
+        let before = std::mem::replace(&mut world.listeners[out.agent][self.server], listener);
+        if listens && before != listener {
+            self.schedule.hint_all(out.now);
+        }
+    }
+
+    /// The server says that a key of a task has changed. What comes when a renewal is expected waits for others.
+    pub(super) fn told(&mut self, task: usize, gathered: bool, world: &mut World, out: &Out) {
+        let Some(index) = self.specs.get(task).map(|(index, _)| *index) else { return };
+        if self.duty.standing != Standing::Decides || !self.owns(index) {
+            return;
+        }
+        if !gathered && self.schedule.expected(index).is_some_and(|renewal| renewal.is_about(out.now)) {
+            let later = Event::Told { agent: out.agent, life: out.life, server: self.server, task, gathered: true };
+            return world.queue.push(world.now + GATHER_MS - out.now.0 % GATHER_MS, later);
+        }
+        self.schedule.hint(index, out.now);
     }
 
     fn pulses(&self) -> bool {
@@ -227,7 +261,11 @@ impl Node {
         let late = self.flights.front().map(|flight| flight.sent.plus_ms(self.timeout_ms));
         let due = match self.link.connection() {
             Some(_) if self.flights.len() >= FLIGHTS => None,
-            Some(_) => self.schedule.next_wake().into_iter().chain(self.pulses().then_some(self.pulse_at)).min(),
+            Some(_) => {
+                let hinted = self.may_follow_hints().then(|| self.schedule.next_hinted()).flatten();
+                let pulse = self.pulses().then_some(self.pulse_at);
+                self.schedule.next_wake().into_iter().chain(hinted).chain(pulse).min()
+            }
             None => self.schedule.next_tick().into_iter().chain(self.link.next_dial()).min(),
         };
         due.into_iter().chain(late).min()

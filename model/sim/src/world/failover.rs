@@ -102,6 +102,7 @@ impl World {
     /// Every connection to a server ends; nobody new is kept out by this.
     pub(super) fn drop_connections(&mut self, server: usize) {
         self.lives[server] += 1;
+        self.listeners.iter_mut().for_each(|listeners| listeners[server] = None);
         for agent in 0..self.links.len() {
             self.reset_link(agent, server);
         }
