@@ -122,8 +122,15 @@ pub fn all(root: &Path) -> anyhow::Result<Vec<Patch>> {
         let path = entry?.path();
         files.extend(path.extension().is_some_and(|extension| extension == "patch").then_some(path));
     }
-    files.sort();
+    files.sort_by_cached_key(|file| (number(file), file.clone()));
     files.iter().map(|file| Patch::with_head(file)).collect()
+}
+
+/// The number that a file's name begins with.
+fn number(file: &Path) -> u32 {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let end = name.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(name.len());
+    name[..end].parse().unwrap_or(u32::MAX)
 }
 
 /// Whether a patch applies to a copy of the work tree.

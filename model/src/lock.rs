@@ -432,7 +432,10 @@ impl Hold {
         let period_ms = self.deadlines.period_ms(rule, leases.of(held.mode));
         self.overdue_ms = match held.deadline {
             Deadline::Never => 0,
-            Deadline::At(_) | Deadline::Torn => self.deadlines.overdue_ms(seen.last, period_ms),
+            // What came after the request is not in the answer, however long that took.
+            Deadline::At(_) => self.deadlines.overdue_ms(seen.first, period_ms),
+            // It may just have been renewed.
+            Deadline::Torn => self.overdue_ms,
         };
         if self.held != *held {
             self.held.clone_from(held);
@@ -577,6 +580,30 @@ mod tests {
         shows(&mut lock, 2_000, None, 200, Delta::default());
         shows(&mut lock, 3_000, Some("A"), 5_000, RESTARTED);
         assert_eq!(lock.hold().unwrap().earlier_over, Some(u64::MAX));
+    }
+
+    /// A batch may take as long as the timeout: a renewal that comes meanwhile is not in it.
+    #[test]
+    fn what_comes_after_the_request_is_not_overdue() {
+        let mut lock = Lock::new(&LockSpec { lease_ms: Some(30_000), ..LockSpec::new(b"lock", SchemeKind::Redisson) });
+        let mut overdue_ms = |sent: u64, took: i64, deadline: i64| {
+            let first = ServerTime(i64::try_from(sent).unwrap());
+            let seen = Seen { sent: Mono(sent), first, last: first.plus_ms(took) };
+            let held = Held {
+                mode: Mode::Exclusive,
+                holders: vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }],
+                ghosts: 0,
+                deadline: Deadline::At(ServerTime(deadline)),
+            };
+            let given = Mark { offset: None, at: Mono(sent) };
+            let context = Context { seen, given, same_clock: true, delta: Delta::default(), blind_after_ms: 60_000 };
+            lock.observe(&LockReading::Held(held), context);
+            lock.hold().unwrap().overdue_ms
+        };
+        assert_eq!(overdue_ms(9_500, 0, 30_000), 0);
+        assert_eq!(overdue_ms(10_500, 0, 40_000), 0, "renewed at 10 s");
+        assert_eq!(overdue_ms(19_500, 2_000, 40_000), 0, "it was not due when it was asked for");
+        assert_eq!(overdue_ms(20_500, 2_000, 40_000), 500);
     }
 
     #[test]

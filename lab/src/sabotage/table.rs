@@ -46,8 +46,7 @@ pub(super) fn write(page: &Path, outcome: &Outcome<'_>, all: &[Patch]) -> anyhow
     let mut rows: BTreeMap<String, String> =
         old.lines().filter_map(|line| Some((name_in(line)?, line.to_owned()))).collect();
     rows.insert(outcome.patch.name.clone(), row(outcome));
-    rows.retain(|name, _| all.iter().any(|patch| patch.name == *name));
-    let rows: String = rows.values().map(|row| format!("{row}\n")).collect();
+    let rows: String = all.iter().filter_map(|patch| rows.get(&patch.name)).map(|row| format!("{row}\n")).collect();
     std::fs::write(page, format!("{before}{BEGIN}\n\n{HEAD}{rows}\n{END}{after}"))
         .with_context(|| format!("cannot write {}", page.display()))
 }

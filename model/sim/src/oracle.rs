@@ -7,6 +7,7 @@
 mod ends;
 mod live;
 mod reference;
+mod renewals;
 mod splits;
 mod unsaid;
 mod verdict;
@@ -403,6 +404,7 @@ impl Oracle {
             self.check_durations(task, view, snapshot.at, world);
             self.check_verdict(task, view, world);
             self.check_live(task, view, snapshot.at, world);
+            self.check_renewals(task, view, world);
         }
     }
 

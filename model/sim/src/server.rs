@@ -61,6 +61,11 @@ impl Clock {
         self.steps += 1;
     }
 
+    /// What it showed at a true instant, unless it has stepped since.
+    pub(crate) fn shown_at(&self, then: u64) -> Option<i64> {
+        (then >= self.since).then(|| self.at(then))
+    }
+
     /// The true instant at which it shows `instant`, if it does not step before; never before its newest step.
     pub(crate) fn when(&self, instant: i64) -> u64 {
         let left = instant - self.shown;

@@ -24,7 +24,7 @@ impl Oracle {
     }
 
     /// Since when this agent can see the server that decides; `None`: it cannot.
-    fn visible_since(&self, task: usize, world: &World) -> Option<u64> {
+    pub(super) fn visible_since(&self, task: usize, world: &World) -> Option<u64> {
         let server = world.homes[task];
         let (since, _) = world.rulers.last().copied().unwrap_or_default();
         // After a failover there are two masters for a while, and Sentinels are asked: only a long calm counts.

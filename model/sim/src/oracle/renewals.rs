@@ -1,0 +1,179 @@
+//! What is said of renewals: the newest one really was then, was as late as that, and nobody owes one who renews in time; who does not
+//! is told in time.
+
+use std::ops::RangeInclusive;
+
+use lockwatch_model::snapshot::{HoldView, RENEWALS_KEPT, TaskView};
+use lockwatch_model::spec::SchemeKind;
+
+use super::{Answer, Newest, Oracle};
+use crate::agent::MONO_MS;
+use crate::truth::{Cause, LockState, Since};
+use crate::world::World;
+
+/// An instant is as exact as a deadline, which is in whole milliseconds; a server that only tells what is left tells it less exactly.
+const EXACT_MS: u64 = 3;
+const INEXACT_MS: u64 = 8;
+/// Healthy timers may be so late; and an answer takes its time.
+const LATE_MS: u64 = 200 + 150;
+/// A watchdog that was seen to renew so often is known.
+const SEEN: usize = 3;
+
+/// How far back is looked: three of the longest leases.
+const LATELY_MS: u64 = 90_000;
+
+/// When a deadline was set.
+#[derive(Clone, Copy, Debug)]
+struct Set {
+    at: u64,
+    deadline: i64,
+    /// Not as a copy of what was there before.
+    by_holder: bool,
+}
+
+impl Oracle {
+    pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
+        let facts = &self.tasks[task];
+        let shape = &world.plan.tasks[task];
+        let (Some(hold), Some(last), Newest::Answered) = (&view.hold, &facts.last, &facts.newest) else { return };
+        let [LockState::Held { holders, deadline: Some(_) }] = last.states.as_slice() else { return };
+        let [(who, _)] = holders.as_slice() else { return };
+        // Who gives the lock back and takes it again between two readings looks like who renews it.
+        if shape.churns || shape.fixed {
+            return;
+        }
+        let sets = self::sets(task, who, last.to - LATELY_MS.min(last.to)..=last.to, world);
+        let all = || self::sets(task, who, 0..=last.to, world);
+        let wrong = [
+            self.wrong_instant(hold, &sets, world).and_then(|_| self.wrong_instant(hold, &all(), world)),
+            self.wrong_latency(view, hold, &sets, world).and_then(|_| self.wrong_latency(view, hold, &all(), world)),
+            self.wrongly_overdue(view, hold, last, &sets, world),
+            self.unseen_renewal(task, view, hold, world),
+        ];
+        for what in wrong.into_iter().flatten() {
+            self.blame(world, "renewal", format!("{}: {what}", view.spec.name));
+        }
+    }
+
+    fn exact_ms(&self) -> u64 {
+        if self.exact { EXACT_MS } else { INEXACT_MS }
+    }
+
+    /// The newest renewal was at an instant at which nobody renewed, by no server's clock.
+    fn wrong_instant(&self, hold: &HoldView, sets: &[Set], world: &World) -> Option<String> {
+        let said = hold.last_renewal?;
+        let near = |set: &Set| {
+            let mut shown = world.servers.iter().map(|server| server.clock.shown_at(set.at));
+            // A clock that has stepped since tells nothing of what it showed then.
+            shown.any(|shown| shown.is_none_or(|shown| (shown - said.0).unsigned_abs() <= self.exact_ms()))
+        };
+        (!sets.iter().any(near))
+            .then(|| format!("its newest renewal is said to have been at {}, when there was none", said.0))
+    }
+
+    /// It was as late as it is said to have been, by the library's own period.
+    fn wrong_latency(&self, view: &TaskView, hold: &HoldView, sets: &[Set], world: &World) -> Option<String> {
+        let said_ms = hold.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
+        let period_ms = view.renewal_period_ms.filter(|_| view.spec.lock.scheme == SchemeKind::Redisson)?;
+        // Nobody sees a clock step by little.
+        let first = sets.first()?;
+        if world.servers.iter().any(|server| server.clock.shown_at(first.at).is_none()) {
+            return None;
+        }
+        // Of timers that are piled up, not each renewal is seen.
+        let until = |from: u64| from + period_ms + said_ms;
+        let mut pairs = sets.iter().flat_map(|from| sets.iter().map(move |to| (from.at, to.at)));
+        let fits = pairs.any(|(from, to)| to.abs_diff(until(from)) <= 2 * self.exact_ms());
+        (!fits).then(|| format!("its newest renewal is said to have been {said_ms} ms late, and none was"))
+    }
+
+    /// Nobody owes a renewal whose deadline was set lately, by the period that is shown.
+    fn wrongly_overdue(
+        &self,
+        view: &TaskView,
+        hold: &HoldView,
+        last: &Answer,
+        sets: &[Set],
+        world: &World,
+    ) -> Option<String> {
+        // While the deadline cannot be told, what was said stays.
+        hold.deadline?;
+        // Where two clocks differ by as much as a renewal moves the deadline, the first one on a new master is not seen.
+        let ruled_at = world.rulers.last().map_or(0, |(at, _)| *at);
+        if ruled_at > 0 && ruled_at + LATELY_MS > world.now {
+            return None;
+        }
+        let said_ms = hold.renewal_overdue_ms;
+        let period_ms = view.renewal_period_ms.unwrap_or(0);
+        let is_newest = |set: &&Set| set.by_holder && Some(set.deadline) == last.states[0].deadline();
+        let newest = sets.iter().rfind(is_newest)?;
+        let stepped = world.servers.iter().any(|server| server.clock.shown_at(newest.at).is_none());
+        let least_ms = (last.to - newest.at).saturating_sub(period_ms) + LATE_MS;
+        (said_ms > least_ms && !stepped).then(|| {
+            format!(
+                "its renewal is said to be {said_ms} ms overdue, but its deadline was set {} ms ago",
+                last.to - newest.at
+            )
+        })
+    }
+
+    /// Of who renews in sight of this agent each renewal is counted, and it is said when the next one is owed.
+    fn unseen_renewal(&self, task: usize, view: &TaskView, hold: &HoldView, world: &World) -> Option<String> {
+        let server = world.homes[task];
+        let visible = self.visible_since(task, world)? + self.recovery_ms();
+        let (past, lease_ms) = (&world.tasks[task].past[server], world.plan.tasks[task].lease_ms);
+        let period_ms = lease_ms / 3;
+        let from = past.held_since().max(visible);
+        // What was set before that is not in sight.
+        let own: Vec<&Since> = past.between(from, world.now).filter(|since| since.at >= from).collect();
+        let steady = own.windows(2).all(|pair| {
+            let apart_ms = pair[1].at - pair[0].at;
+            let is_renewal = pair[1].cause == Cause::Worker && entries(&pair[0].state) == entries(&pair[1].state);
+            is_renewal && (period_ms * 3 / 4..=period_ms + 100).contains(&apart_ms)
+        });
+        let newest = own.last()?;
+        if !steady || own.len() <= SEEN || view.renewal_period_ms != Some(period_ms) {
+            return None;
+        }
+        let seen_ms = 2 * self.interval_ms + LATE_MS + 1_000;
+        // A renewal between two readings is seen with the second one; of two, the first one is not.
+        if period_ms > 2 * seen_ms {
+            // Timers that were piled up before may have used up a part of what is kept.
+            let recent = own.iter().rev().take(RENEWALS_KEPT / 2).filter(|since| since.at + seen_ms < world.now);
+            let is_told =
+                |since: &&&Since| view.renewals.iter().any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms);
+            if let Some(missed) = recent.filter(|since| since.at > own[0].at).find(|since| !is_told(since)) {
+                return Some(format!("it was renewed {} ms ago, and that is not counted", world.now - missed.at));
+            }
+        }
+        let ends = newest.state.deadline().is_none_or(|end| world.servers[server].clock.at(world.now) >= end);
+        let overdue = world.now > newest.at + period_ms + seen_ms;
+        (!ends && overdue && hold.renewal_overdue_ms == 0)
+            .then(|| format!("it has not been renewed for {} ms, and nothing is overdue", world.now - newest.at))
+    }
+}
+
+/// How often each holder entered.
+fn entries(state: &LockState) -> Vec<u32> {
+    match state {
+        LockState::Held { holders, .. } => holders.iter().map(|(_, entries)| *entries).collect(),
+        LockState::Free | LockState::Other => Vec::new(),
+    }
+}
+
+/// When the deadlines of a holder were set, on whichever server that was first, oldest first.
+fn sets(task: usize, who: &[u8], within: RangeInclusive<u64>, world: &World) -> Vec<Set> {
+    let mut all: Vec<Set> = Vec::new();
+    for past in &world.tasks[task].past {
+        for since in past.between(*within.start(), *within.end()) {
+            let Some(deadline) = since.state.deadline().filter(|_| since.state.held_by(who)) else { continue };
+            match all.iter_mut().find(|set| set.deadline == deadline) {
+                // Replication brings it to the others later.
+                Some(set) => set.at = set.at.min(since.at),
+                None => all.push(Set { at: since.at, deadline, by_holder: since.cause == Cause::Worker }),
+            }
+        }
+    }
+    all.sort_by_key(|set| set.at);
+    all
+}
