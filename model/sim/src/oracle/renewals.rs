@@ -98,15 +98,16 @@ impl Oracle {
     ) -> Option<String> {
         // While the deadline cannot be told, what was said stays.
         hold.deadline?;
-        // Where two clocks differ by as much as a renewal moves the deadline, the first one on a new master is not seen.
-        let ruled_at = world.rulers.last().map_or(0, |(at, _)| *at);
-        if ruled_at > 0 && ruled_at + LATELY_MS > world.now {
-            return None;
-        }
         let said_ms = hold.renewal_overdue_ms;
         let period_ms = view.renewal_period_ms.unwrap_or(0);
         let is_newest = |set: &&Set| set.by_holder && Some(set.deadline) == last.states[0].deadline();
         let newest = sets.iter().rfind(is_newest)?;
+        // Where two clocks differ by as much as a renewal moves the deadline, the first one on a new master is not seen; and what was
+        // set by the clock of the old one is only known by the distance between two readings.
+        let ruled_at = world.rulers.last().map_or(0, |(at, _)| *at);
+        if ruled_at > 0 && ruled_at + LATELY_MS > newest.at {
+            return None;
+        }
         let stepped = world.servers.iter().any(|server| server.clock.shown_at(newest.at).is_none());
         let least_ms = (last.to - newest.at).saturating_sub(period_ms) + LATE_MS;
         (said_ms > least_ms && !stepped).then(|| {
