@@ -12,11 +12,13 @@ mod splits;
 mod unsaid;
 mod verdict;
 
+use std::sync::Arc;
+
 use lockwatch_model::event::{Event, EventKind, Subject};
 use lockwatch_model::input::Standing;
 use lockwatch_model::snapshot::{Snapshot, TaskView};
-use lockwatch_model::spec::RedisKind;
-use lockwatch_model::time::Mono;
+use lockwatch_model::spec::{RedisKind, TaskSpec};
+use lockwatch_model::time::{Mono, ServerTime};
 
 use crate::agent::{Attempt, MONO_MS, PartTruth};
 use crate::coverage::Coverage;
@@ -75,6 +77,8 @@ pub(super) struct TaskFacts {
     grace_ms: u64,
     wind_down_ms: u64,
     said: verdict::Said,
+    /// What was last said of the newest renewal: when it was, and how late.
+    renewal_said: (Option<ServerTime>, Option<u64>),
     /// The newest snapshot showed a split.
     is_split: bool,
 }
@@ -127,7 +131,7 @@ pub(crate) struct Oracle {
 impl Oracle {
     pub(crate) fn new(plan: &Plan, agent: usize, now: u64) -> Oracle {
         let redis = plan.spec.redises.first();
-        let facts = |spec: &std::sync::Arc<lockwatch_model::spec::TaskSpec>| TaskFacts {
+        let facts = |spec: &Arc<TaskSpec>| TaskFacts {
             limits: Limits {
                 settle_ms: spec.settle_ms,
                 blind_after_ms: spec.blind_after_ms,
@@ -151,6 +155,7 @@ impl Oracle {
             grace_ms: spec.grace_ms,
             wind_down_ms: spec.wind_down_ms,
             said: verdict::Said::default(),
+            renewal_said: (None, None),
             is_split: false,
         };
         Oracle {
@@ -363,7 +368,7 @@ impl Oracle {
     pub(crate) fn event(&mut self, event: &Event, world: &World, coverage: &mut Coverage) {
         coverage.event(event);
         let Subject::Task(spec) = &event.subject else { return };
-        let Some(task) = world.plan.spec.tasks.iter().position(|other| other.name == spec.name) else { return };
+        let Some(task) = position(spec, world) else { return };
         match &event.kind {
             EventKind::HoldEnded { holders, reason, .. } => self.check_end(task, holders, *reason, world),
             EventKind::LockLost { holders, sign } => self.check_lost(task, holders, *sign, world),
@@ -396,9 +401,7 @@ impl Oracle {
     /// What the agent shows now.
     pub(crate) fn snapshot(&mut self, snapshot: &Snapshot, world: &World, coverage: &mut Coverage) {
         for view in &snapshot.tasks {
-            let Some(task) = world.plan.spec.tasks.iter().position(|other| other.name == view.spec.name) else {
-                continue;
-            };
+            let Some(task) = position(&view.spec, world) else { continue };
             coverage.view(view);
             self.check_reading(task, view, world);
             self.check_durations(task, view, snapshot.at, world);
@@ -504,6 +507,11 @@ impl Oracle {
             self.blame(world, check, what);
         }
     }
+}
+
+/// Which task it is.
+fn position(spec: &Arc<TaskSpec>, world: &World) -> Option<usize> {
+    world.plan.spec.tasks.iter().position(|other| Arc::ptr_eq(other, spec))
 }
 
 /// A state of a lock for people.

@@ -114,6 +114,11 @@ impl Past {
         self.states.back()
     }
 
+    /// All states, the newest first.
+    pub(crate) fn latest(&self) -> impl Iterator<Item = &Since> {
+        self.states.iter().rev()
+    }
+
     /// Since when the same holder has it, if somebody does.
     pub(crate) fn held_since(&self) -> u64 {
         let Some(newest) = self.states.back() else { return 0 };

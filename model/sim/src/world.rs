@@ -309,13 +309,16 @@ impl World {
             }
             let changed = std::mem::take(&mut self.servers[server].changed);
             for (at, key) in changed {
-                let (lock, beside) = (self.lock_keys.get(&key).copied(), self.beside_keys.get(&key).copied());
-                if let Some(task) = lock {
+                let task = if let Some(task) = self.lock_keys.get(&key).copied() {
                     self.note_lock(server, task, &key, at);
-                } else if let Some(task) = beside {
+                    task
+                } else if let Some(task) = self.beside_keys.get(&key).copied() {
                     self.note_wanting(server, task);
-                }
-                lock.or(beside).into_iter().for_each(|task| self.tell_listeners(server, task, 0));
+                    task
+                } else {
+                    continue;
+                };
+                self.tell_listeners(server, task, 0);
             }
         }
         self.cause = Cause::Worker;

@@ -3,7 +3,7 @@
 
 use std::ops::RangeInclusive;
 
-use lockwatch_model::snapshot::{HoldView, RENEWALS_KEPT, TaskView};
+use lockwatch_model::snapshot::{HoldView, TaskView};
 use lockwatch_model::spec::SchemeKind;
 
 use super::{Answer, Newest, Oracle};
@@ -33,24 +33,33 @@ struct Set {
 
 impl Oracle {
     pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
-        let facts = &self.tasks[task];
-        let shape = &world.plan.tasks[task];
-        let (Some(hold), Some(last), Newest::Answered) = (&view.hold, &facts.last, &facts.newest) else { return };
+        let Some(hold) = &view.hold else { return };
+        let said = (hold.last_renewal, hold.last_renewal_latency_ms);
+        let is_news = std::mem::replace(&mut self.tasks[task].renewal_said, said) != said;
+        let (facts, shape) = (&self.tasks[task], &world.plan.tasks[task]);
+        let (Some(last), Newest::Answered) = (&facts.last, &facts.newest) else { return };
         let [LockState::Held { holders, deadline: Some(_) }] = last.states.as_slice() else { return };
         let [(who, _)] = holders.as_slice() else { return };
         // Who gives the lock back and takes it again between two readings looks like who renews it.
         if shape.churns || shape.fixed {
             return;
         }
-        let sets = self::sets(task, who, last.to - LATELY_MS.min(last.to)..=last.to, world);
-        let all = || self::sets(task, who, 0..=last.to, world);
-        let wrong = [
-            self.wrong_instant(hold, &sets, world).and_then(|_| self.wrong_instant(hold, &all(), world)),
-            self.wrong_latency(view, hold, &sets, world).and_then(|_| self.wrong_latency(view, hold, &all(), world)),
-            self.wrongly_overdue(view, hold, last, &sets, world),
-            self.unseen_renewal(task, view, hold, world),
-        ];
-        for what in wrong.into_iter().flatten() {
+        let lately = || sets(task, who, last.to.saturating_sub(LATELY_MS)..=last.to, world);
+        let all = || sets(task, who, 0..=last.to, world);
+        let mut wrong = Vec::new();
+        if is_news {
+            wrong.extend(
+                self.wrong_instant(hold, &lately(), world).and_then(|_| self.wrong_instant(hold, &all(), world)),
+            );
+            wrong.extend(
+                self.wrong_latency(view, &lately(), world).and_then(|_| self.wrong_latency(view, &all(), world)),
+            );
+        }
+        if hold.renewal_overdue_ms > 0 {
+            wrong.extend(self.wrongly_overdue(view, hold, last, &lately(), world));
+        }
+        wrong.extend(self.unseen_renewal(task, view, hold, world));
+        for what in wrong {
             self.blame(world, "renewal", format!("{}: {what}", view.spec.name));
         }
     }
@@ -72,8 +81,8 @@ impl Oracle {
     }
 
     /// It was as late as it is said to have been, by the library's own period.
-    fn wrong_latency(&self, view: &TaskView, hold: &HoldView, sets: &[Set], world: &World) -> Option<String> {
-        let said_ms = hold.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
+    fn wrong_latency(&self, view: &TaskView, sets: &[Set], world: &World) -> Option<String> {
+        let said_ms = view.hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
         let period_ms = view.renewal_period_ms.filter(|_| view.spec.lock.scheme == SchemeKind::Redisson)?;
         // Nobody sees a clock step by little.
         let first = sets.first()?;
@@ -121,44 +130,43 @@ impl Oracle {
     /// Of who renews in sight of this agent each renewal is counted, and it is said when the next one is owed.
     fn unseen_renewal(&self, task: usize, view: &TaskView, hold: &HoldView, world: &World) -> Option<String> {
         let server = world.homes[task];
-        let visible = self.visible_since(task, world)? + self.recovery_ms();
-        let (past, lease_ms) = (&world.tasks[task].past[server], world.plan.tasks[task].lease_ms);
-        let period_ms = lease_ms / 3;
-        let from = past.held_since().max(visible);
-        // What was set before that is not in sight.
-        let own: Vec<&Since> = past.between(from, world.now).filter(|since| since.at >= from).collect();
+        let period_ms = world.plan.tasks[task].lease_ms / 3;
+        let own: Vec<&Since> = world.tasks[task].past[server].latest().take(SEEN + 1).collect();
         let steady = own.windows(2).all(|pair| {
-            let apart_ms = pair[1].at - pair[0].at;
-            let is_renewal = pair[1].cause == Cause::Worker && entries(&pair[0].state) == entries(&pair[1].state);
-            is_renewal && (period_ms * 3 / 4..=period_ms + 100).contains(&apart_ms)
+            let [later, earlier] = [pair[0], pair[1]];
+            let is_renewal = later.cause == Cause::Worker && entries(&later.state) == entries(&earlier.state);
+            is_renewal && (period_ms * 3 / 4..=period_ms + 100).contains(&(later.at - earlier.at))
         });
-        let newest = own.last()?;
         if !steady || own.len() <= SEEN || view.renewal_period_ms != Some(period_ms) {
+            return None;
+        }
+        let [newest, .., oldest] = own.as_slice() else { return None };
+        let deadline = newest.state.deadline()?;
+        if oldest.at < self.visible_since(task, world)? + self.recovery_ms() {
             return None;
         }
         let seen_ms = 2 * self.interval_ms + LATE_MS + 1_000;
         // A renewal between two readings is seen with the second one; of two, the first one is not.
         if period_ms > 2 * seen_ms {
-            // Timers that were piled up before may have used up a part of what is kept.
-            let recent = own.iter().rev().take(RENEWALS_KEPT / 2).filter(|since| since.at + seen_ms < world.now);
+            let is_due = |since: &&&Since| since.at > oldest.at && since.at + seen_ms < world.now;
             let is_told =
-                |since: &&&Since| view.renewals.iter().any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms);
-            if let Some(missed) = recent.filter(|since| since.at > own[0].at).find(|since| !is_told(since)) {
+                |since: &Since| view.renewals.iter().any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms);
+            if let Some(missed) = own.iter().filter(is_due).find(|since| !is_told(since)) {
                 return Some(format!("it was renewed {} ms ago, and that is not counted", world.now - missed.at));
             }
         }
-        let ends = newest.state.deadline().is_none_or(|end| world.servers[server].clock.at(world.now) >= end);
+        let ends = world.servers[server].clock.at(world.now) >= deadline;
         let overdue = world.now > newest.at + period_ms + seen_ms;
         (!ends && overdue && hold.renewal_overdue_ms == 0)
             .then(|| format!("it has not been renewed for {} ms, and nothing is overdue", world.now - newest.at))
     }
 }
 
-/// How often each holder entered.
-fn entries(state: &LockState) -> Vec<u32> {
+/// Who holds it, and how often each entered.
+fn entries(state: &LockState) -> Option<&[(Vec<u8>, u32)]> {
     match state {
-        LockState::Held { holders, .. } => holders.iter().map(|(_, entries)| *entries).collect(),
-        LockState::Free | LockState::Other => Vec::new(),
+        LockState::Held { holders, .. } => Some(holders),
+        LockState::Free | LockState::Other => None,
     }
 }
 
