@@ -35,7 +35,7 @@ impl Oracle {
     pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
         let Some(hold) = &view.hold else { return };
         let said = (hold.last_renewal, hold.last_renewal_latency_ms);
-        let is_news = std::mem::replace(&mut self.tasks[task].renewal_said, said) != said;
+        let before = std::mem::replace(&mut self.tasks[task].renewal_said, said);
         let (facts, shape) = (&self.tasks[task], &world.plan.tasks[task]);
         let (Some(last), Newest::Answered) = (&facts.last, &facts.newest) else { return };
         let [LockState::Held { holders, deadline: Some(_) }] = last.states.as_slice() else { return };
@@ -45,15 +45,12 @@ impl Oracle {
             return;
         }
         let lately = || sets(task, who, last.to.saturating_sub(LATELY_MS)..=last.to, world);
-        let all = || sets(task, who, 0..=last.to, world);
         let mut wrong = Vec::new();
-        if is_news {
-            wrong.extend(
-                self.wrong_instant(hold, &lately(), world).and_then(|_| self.wrong_instant(hold, &all(), world)),
-            );
-            wrong.extend(
-                self.wrong_latency(view, &lately(), world).and_then(|_| self.wrong_latency(view, &all(), world)),
-            );
+        if said.0 != before.0 {
+            wrong.extend(self.wrong_instant(hold, &lately(), world));
+        }
+        if said.1 != before.1 {
+            wrong.extend(self.wrong_latency(view, &lately(), world));
         }
         if hold.renewal_overdue_ms > 0 {
             wrong.extend(self.wrongly_overdue(view, hold, last, &lately(), world));
@@ -134,7 +131,8 @@ impl Oracle {
         let own: Vec<&Since> = world.tasks[task].past[server].latest().take(SEEN + 1).collect();
         let steady = own.windows(2).all(|pair| {
             let [later, earlier] = [pair[0], pair[1]];
-            let is_renewal = later.cause == Cause::Worker && entries(&later.state) == entries(&earlier.state);
+            let stays = entries(&later.state) == entries(&earlier.state) && earlier.state.deadline().is_some();
+            let is_renewal = later.cause == Cause::Worker && stays;
             is_renewal && (period_ms * 3 / 4..=period_ms + 100).contains(&(later.at - earlier.at))
         });
         if !steady || own.len() <= SEEN || view.renewal_period_ms != Some(period_ms) {
