@@ -16,6 +16,17 @@ async fn each_still_applies() {
 }
 
 #[test]
+fn they_come_in_the_order_of_their_numbers() {
+    let number = |patch: &sabotage::Patch| -> u32 {
+        let (number, _) = patch.name.split_once('-').expect("a number, and a name");
+        number.parse().unwrap_or_else(|_| panic!("{} has no number", patch.name))
+    };
+    let patches = sabotage::all(&root()).expect("the sabotages");
+    let numbers: Vec<u32> = patches.iter().map(number).collect();
+    assert!(numbers.is_sorted() && numbers.last() > Some(&99), "{numbers:?}");
+}
+
+#[test]
 fn each_names_a_rule_that_there_is_and_every_rule_is_broken_once() {
     let page = std::fs::read_to_string(root().join("docs/rules.md")).expect("the rules");
     let rules: Vec<String> =

@@ -51,8 +51,8 @@ impl Oracle {
     /// Two masters show two holders, and the older of them has been renewed while the younger one held it, all of it in plain
     /// sight of this agent.
     fn masters_due(&self, task: usize, world: &World) -> Option<(String, String)> {
-        let shard = |server: usize| server % world.plan.masters;
-        let is_one = |server: &usize| shard(*server) == shard(world.homes[task]) && world.servers[*server].writable();
+        let shard = world.shard_of(world.homes[task]);
+        let is_one = |server: &usize| world.shard_of(*server) == shard && world.servers[*server].writable();
         let masters: Vec<usize> = (0..world.servers.len()).filter(is_one).collect();
         let [a, b] = masters.as_slice() else { return None };
         // What is left of a lease must last from one reading to the next: a hold that has run out for all that is known ends the split.

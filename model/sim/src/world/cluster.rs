@@ -24,9 +24,14 @@ impl World {
         self.plan.kind() == RedisKind::Cluster
     }
 
+    /// The shard that `server` belongs to, whoever is its master.
+    pub(crate) fn shard_of(&self, server: usize) -> usize {
+        server % self.plan.masters
+    }
+
     /// Who is master where `server` belongs.
     pub(crate) fn master_of(&self, server: usize) -> usize {
-        if self.is_cluster() { self.shards[server % self.shards.len()] } else { self.master }
+        if self.is_cluster() { self.shards[self.shard_of(server)] } else { self.master }
     }
 
     /// The shard that has a slot at first, and for good where no task uses it.

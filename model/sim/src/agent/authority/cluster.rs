@@ -187,7 +187,7 @@ fn layout(server: usize, world: &World) -> Vec<Reply> {
     let host = |server: usize| text(address(server).split_once(':').map_or("", |(host, _)| host));
     // The master of each shard first.
     let members = |master: usize| {
-        let same = move |other: &usize| *other != master && other % known.shards.len() == master % known.shards.len();
+        let same = move |other: &usize| *other != master && world.shard_of(*other) == world.shard_of(master);
         [master].into_iter().chain((0..world.servers.len()).filter(same))
     };
     if !world.servers[server].has_pexpiretime {
