@@ -368,7 +368,8 @@ impl Lock {
             last_life: began,
             offset_before: self.last_offset.filter(|_| watched && !context.delta.new_history()),
             earlier_over: self.earlier.of(&held.holders),
-            left_until: self.earlier.left_until(&held.holders),
+            // What was taken between two readings is not left over from before them.
+            left_until: self.earlier.left_until(&held.holders).filter(|_| exact.is_none()),
             deadline_unknown: held.deadline == Deadline::Torn,
             written: Vec::new(),
             renewed_after: None,
@@ -445,6 +446,8 @@ impl Hold {
             self.note_written(context);
             let renewed = matches!(moved, Some(Move::Renewed { .. })) && !context.delta.new_history();
             self.renewed_after = told_at.filter(|_| renewed);
+            // Nobody renews what he gave back; and after a step of the clock its deadline may lie before the one of long ago.
+            self.left_until = self.left_until.filter(|_| !renewed);
         }
         moved
     }

@@ -288,7 +288,7 @@ impl Deadlines {
             self.set = self.set.map(|set| seen.server_of(before.mono_of(set)));
             return None;
         }
-        self.set = Some(seen.last);
+        (self.set, self.last_renewal) = (Some(seen.last), None);
         // It may have been given back and taken anew meanwhile: that is no watchdog's sign.
         let forward = by_instant_ms > 0 && by_rest_ms > 0;
         Some(if forward {

@@ -314,7 +314,8 @@ impl Task {
         self.observe_extras(reading, log);
         let lock = self.judged(&reading.lock, batch);
         let delta = batch.delta(self.lock_origin.as_ref()).seen_beside(signs.kept_switches);
-        let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old));
+        // Who followed another server meanwhile may have got deadlines from that one's clock.
+        let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old)) && !delta.replication;
         let context =
             Context { seen, given: batch.mark(), same_clock, delta, blind_after_ms: self.spec.blind_after_ms };
         let held_before = self.lock.hold().is_some();

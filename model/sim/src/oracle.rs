@@ -18,7 +18,7 @@ use lockwatch_model::event::{Event, EventKind, Subject};
 use lockwatch_model::input::Standing;
 use lockwatch_model::snapshot::{Snapshot, TaskView};
 use lockwatch_model::spec::{RedisKind, TaskSpec};
-use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_model::time::Mono;
 
 use crate::agent::{Attempt, MONO_MS, PartTruth};
 use crate::coverage::Coverage;
@@ -77,8 +77,7 @@ pub(super) struct TaskFacts {
     grace_ms: u64,
     wind_down_ms: u64,
     said: verdict::Said,
-    /// What was last said of the newest renewal: when it was, and how late.
-    renewal_said: (Option<ServerTime>, Option<u64>),
+    renewal_said: renewals::Said,
     /// The newest snapshot showed a split.
     is_split: bool,
 }
@@ -123,7 +122,7 @@ pub(crate) struct Oracle {
     interval_ms: u64,
     timeout_ms: u64,
     exact: bool,
-    /// When another server than the one that answered last was a master, too.
+    /// When another server than the one that decides was last seen to be a master, too.
     rivals_at: Option<u64>,
     pub(crate) violations: Vec<Violation>,
 }
@@ -155,7 +154,7 @@ impl Oracle {
             grace_ms: spec.grace_ms,
             wind_down_ms: spec.wind_down_ms,
             said: verdict::Said::default(),
-            renewal_said: (None, None),
+            renewal_said: renewals::Said::default(),
             is_split: false,
         };
         Oracle {
@@ -184,6 +183,9 @@ impl Oracle {
     pub(crate) fn attempt(&mut self, attempt: &Attempt, world: &World) {
         let good = self.believable(attempt);
         if attempt.standing == Standing::Witness {
+            if good && self.kind == RedisKind::Replicated && attempt.truth.as_ref().is_some_and(|truth| truth.master) {
+                self.rivals_at = Some(world.now);
+            }
             return;
         }
         if let Some(server) = attempt.server.filter(|_| good) {
@@ -252,9 +254,9 @@ impl Oracle {
         let says = if facts.lost.any() { Says::Yes } else { facts.says };
         let found = match main.lock.as_deref() {
             Some([state]) => Found::of(state),
-            Some([.., last]) => {
-                // It changed while it was read: what was found is one of these, and the next readings tell which.
-                facts.reference.unsure = true;
+            Some(states @ [.., last]) => {
+                // What was found is one of these, and the next readings tell which.
+                facts.reference.perhaps_over(states);
                 Found::of(last)
             }
             Some([]) | None => Found::Nothing,

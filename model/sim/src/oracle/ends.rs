@@ -19,6 +19,11 @@ fn data_changed(world: &World, server: usize, within: RangeInclusive<u64>) -> bo
     world.generations.iter().any(|it| it.server == server && within.contains(&it.at))
 }
 
+/// Whether a server evicted something at an instant; what happened to its data before that may be proven to have cost nothing.
+fn evicted(world: &World, server: usize, at: u64) -> bool {
+    world.generations.iter().any(|it| it.server == server && it.at == at && it.what == What::Eviction)
+}
+
 /// How often the clock of a server stepped within a range of instants.
 fn clock_steps(world: &World, server: usize, within: RangeInclusive<u64>) -> usize {
     let steps = world.plan.steps.iter().filter(|step| within.contains(&step.at));
@@ -79,7 +84,7 @@ impl Oracle {
             (None, _) => false,
             // More than one end: the readings cannot tell which.
             (Some(_), Some(_)) => true,
-            (Some((_, cause)), None) => match (cause, reason) {
+            (Some((at, cause)), None) => match (cause, reason) {
                 (_, End::Unknown) | (Cause::Odd, _) => true,
                 (Cause::Expired, End::Lost) if (stepped || shortened) && generation => true,
                 // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
@@ -100,7 +105,8 @@ impl Oracle {
                 (Cause::Lost, End::Lost) => true,
                 // Evictions prove nothing, beside a flush of another database neither.
                 (Cause::Lost, End::EndedEarly | End::Replaced) => {
-                    self.unproven(before, last, world)
+                    evicted(world, last.server, at)
+                        || self.unproven(before, last, world)
                         || told_early(before, world)
                         || self.rewritten(task, before, last, world)
                         || apart_ms > REWRITTEN_MS

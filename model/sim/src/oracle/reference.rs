@@ -226,6 +226,16 @@ impl Reference {
         }
     }
 
+    /// The lock changed while it was read: it was in one of these states, and the hold may have been over then.
+    pub(super) fn perhaps_over(&mut self, states: &[LockState]) {
+        self.unsure = true;
+        let goes_on = |hold: &Hold| states.iter().all(|state| hold.holders.iter().any(|(who, _)| state.held_by(who)));
+        if let Some(hold) = self.hold.as_mut().filter(|hold| !goes_on(hold)) {
+            (hold.surely, hold.renewed) = (None, false);
+            self.progress.unsure = true;
+        }
+    }
+
     /// The server's clock has stepped, to `clock`. Past its deadline a hold was over in that moment: what the same client holds now is
     /// perhaps another one.
     pub(super) fn clock_stepped(&mut self, clock: i64) {

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use lockwatch_model::snapshot::{HoldView, TaskView};
 use lockwatch_model::spec::SchemeKind;
+use lockwatch_model::time::ServerTime;
 
 use super::{Answer, Newest, Oracle};
 use crate::agent::MONO_MS;
@@ -22,6 +23,15 @@ const SEEN: usize = 3;
 /// How far back is looked: three of the longest leases.
 const LATELY_MS: u64 = 90_000;
 
+/// What was last said of the newest renewal: when it was, and how late.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Said {
+    last: Option<ServerTime>,
+    latency_ms: Option<u64>,
+    /// When the newest answer was read by then.
+    to: u64,
+}
+
 /// When a deadline was set.
 #[derive(Clone, Copy, Debug)]
 struct Set {
@@ -34,7 +44,11 @@ struct Set {
 impl Oracle {
     pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
         let Some(hold) = &view.hold else { return };
-        let said = (hold.last_renewal, hold.last_renewal_latency_ms);
+        let said = Said {
+            last: hold.last_renewal,
+            latency_ms: hold.last_renewal_latency_ms,
+            to: self.tasks[task].last.as_ref().map_or(0, |last| last.to),
+        };
         let before = std::mem::replace(&mut self.tasks[task].renewal_said, said);
         let (facts, shape) = (&self.tasks[task], &world.plan.tasks[task]);
         let (Some(last), Newest::Answered) = (&facts.last, &facts.newest) else { return };
@@ -44,16 +58,17 @@ impl Oracle {
         if shape.churns || shape.fixed {
             return;
         }
-        let lately = || sets(task, who, last.to.saturating_sub(LATELY_MS)..=last.to, world);
+        // An agent that was frozen may have found it long before it shows it.
+        let lately = || sets(task, who, before.to.saturating_sub(LATELY_MS)..=last.to, world);
         let mut wrong = Vec::new();
-        if said.0 != before.0 {
+        if said.last != before.last {
             wrong.extend(self.wrong_instant(hold, &lately(), world));
         }
-        if said.1 != before.1 {
-            wrong.extend(self.wrong_latency(view, &lately(), world));
+        if said.latency_ms != before.latency_ms {
+            wrong.extend(self.wrong_latency(task, view, &lately(), world));
         }
         if hold.renewal_overdue_ms > 0 {
-            wrong.extend(self.wrongly_overdue(view, hold, last, &lately(), world));
+            wrong.extend(self.wrongly_overdue(task, view, hold, last, &lately(), world));
         }
         wrong.extend(self.unseen_renewal(task, view, hold, world));
         for what in wrong {
@@ -63,6 +78,11 @@ impl Oracle {
 
     fn exact_ms(&self) -> u64 {
         if self.exact { EXACT_MS } else { INEXACT_MS }
+    }
+
+    /// When another server's clock came to set the deadlines of a task.
+    fn clock_changed_at(&self, task: usize, world: &World) -> u64 {
+        world.rulers.last().map_or(0, |(at, _)| *at).max(world.moved_at[task])
     }
 
     /// The newest renewal was at an instant at which nobody renewed, by no server's clock.
@@ -78,12 +98,13 @@ impl Oracle {
     }
 
     /// It was as late as it is said to have been, by the library's own period.
-    fn wrong_latency(&self, view: &TaskView, sets: &[Set], world: &World) -> Option<String> {
+    fn wrong_latency(&self, task: usize, view: &TaskView, sets: &[Set], world: &World) -> Option<String> {
         let said_ms = view.hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
         let period_ms = view.renewal_period_ms.filter(|_| view.spec.lock.scheme == SchemeKind::Redisson)?;
-        // Nobody sees a clock step by little.
+        // Nobody sees a clock step by little; nor, who began after a failover, that another clock set what he found.
         let first = sets.first()?;
-        if world.servers.iter().any(|server| server.clock.shown_at(first.at).is_none()) {
+        let stepped = world.servers.iter().any(|server| server.clock.shown_at(first.at).is_none());
+        if stepped || (self.began >= first.at && self.clock_changed_at(task, world) >= first.at) {
             return None;
         }
         // Of timers that are piled up, not each renewal is seen.
@@ -96,6 +117,7 @@ impl Oracle {
     /// Nobody owes a renewal whose deadline was set lately, by the period that is shown.
     fn wrongly_overdue(
         &self,
+        task: usize,
         view: &TaskView,
         hold: &HoldView,
         last: &Answer,
@@ -107,11 +129,11 @@ impl Oracle {
         let said_ms = hold.renewal_overdue_ms;
         let period_ms = view.renewal_period_ms.unwrap_or(0);
         let is_newest = |set: &&Set| set.by_holder && Some(set.deadline) == last.states[0].deadline();
-        let newest = sets.iter().rfind(is_newest)?;
-        // Where two clocks differ by as much as a renewal moves the deadline, the first one on a new master is not seen; and what was
-        // set by the clock of the old one is only known by the distance between two readings.
-        let ruled_at = world.rulers.last().map_or(0, |(at, _)| *at);
-        if ruled_at > 0 && ruled_at + LATELY_MS > newest.at {
+        let newest = sets.iter().filter(is_newest).min_by_key(|set| set.at)?;
+        // Where two clocks differ by as much as renewals move the deadline, the first one by another clock is not seen; and what was
+        // set by the one before is only known by the distance between two readings.
+        let clock_changed_at = self.clock_changed_at(task, world);
+        if clock_changed_at > 0 && clock_changed_at + LATELY_MS > newest.at {
             return None;
         }
         let stepped = world.servers.iter().any(|server| server.clock.shown_at(newest.at).is_none());
@@ -168,17 +190,15 @@ fn entries(state: &LockState) -> Option<&[(Vec<u8>, u32)]> {
     }
 }
 
-/// When the deadlines of a holder were set, on whichever server that was first, oldest first.
+/// When the deadlines of a holder were set, oldest first; replication sets each of them once more on the other servers.
 fn sets(task: usize, who: &[u8], within: RangeInclusive<u64>, world: &World) -> Vec<Set> {
     let mut all: Vec<Set> = Vec::new();
     for past in &world.tasks[task].past {
-        for since in past.between(*within.start(), *within.end()) {
-            let Some(deadline) = since.state.deadline().filter(|_| since.state.held_by(who)) else { continue };
-            match all.iter_mut().find(|set| set.deadline == deadline) {
-                // Replication brings it to the others later.
-                Some(set) => set.at = set.at.min(since.at),
-                None => all.push(Set { at: since.at, deadline, by_holder: since.cause == Cause::Worker }),
-            }
+        let states = past.between(*within.start(), *within.end());
+        // What was in force before is of long ago where a server is dead.
+        for since in states.filter(|since| within.contains(&since.at) && since.state.held_by(who)) {
+            let by_holder = since.cause == Cause::Worker;
+            all.extend(since.state.deadline().map(|deadline| Set { at: since.at, deadline, by_holder }));
         }
     }
     all.sort_by_key(|set| set.at);
