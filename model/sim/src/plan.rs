@@ -212,7 +212,7 @@ impl Plan {
             sentinels,
             has_pexpiretime: rng.percent(75),
             append_only: rng.percent(20),
-            wakes: Rng::new(seed, 5).percent(40),
+            wakes: Rng::new(seed, 5).percent(25),
             steps: Vec::new(),
         };
         plan.steps = draw_steps(&plan, kind);
