@@ -7,10 +7,12 @@ mod node;
 mod question;
 mod serve;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lockwatch_model::event::Event as ModelEvent;
 use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing};
+use lockwatch_model::read::Scope;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::Reply;
 use lockwatch_model::snapshot::Snapshot;
@@ -50,6 +52,8 @@ pub(crate) struct Attempt {
     /// Which server was asked; `None`: none.
     pub(crate) server: Option<usize>,
     pub(crate) standing: Standing,
+    /// Only what is beside the locks was asked for.
+    pub(crate) beside: bool,
     pub(crate) sent: Mono,
     pub(crate) took_ms: u64,
     pub(crate) tasks: Vec<usize>,
@@ -98,9 +102,26 @@ impl Out {
     ) {
         let told = matches!(self.deeds.last(), Some(Deed::Attempt(_)));
         if !told {
-            self.attempt_at(node.map(|(server, _)| server), standing, instants, &tasks, None, Vec::new());
+            self.attempt_at(node.map(|(server, _)| server), (standing, false), instants, &tasks, None, Vec::new());
         }
         self.sample(node, standing, instants, Outcome::Failed { tasks, why });
+    }
+
+    /// Nothing was learned of what is beside some locks.
+    fn failed_beside(
+        &mut self,
+        node: Option<(usize, &Arc<str>)>,
+        now: Mono,
+        tasks: &[TaskIndex],
+        specs: &[(TaskIndex, Arc<TaskSpec>)],
+        why: Unknown,
+    ) {
+        let instants = (now, 0);
+        self.attempt_at(node.map(|(server, _)| server), (Standing::Decides, true), instants, tasks, None, Vec::new());
+        let spec = |task: &TaskIndex| specs.get(task.0 as usize).map(|(_, spec)| (*task, spec));
+        let unreadable = |(task, spec): (TaskIndex, &Arc<TaskSpec>)| (task, Scope::BESIDE.unreadable(spec, why));
+        let readings = tasks.iter().filter_map(spec).map(unreadable).collect();
+        self.sample(node, Standing::Decides, instants, Outcome::Beside { vouch: None, readings });
     }
 
     fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
@@ -110,26 +131,26 @@ impl Out {
     fn attempt(
         &mut self,
         server: usize,
-        standing: Standing,
+        asked: (Standing, bool),
         instants: (Mono, u64),
         tasks: &[TaskIndex],
         truth: Option<BatchTruth>,
         before: Vec<PartTruth>,
     ) {
-        self.attempt_at(Some(server), standing, instants, tasks, truth, before);
+        self.attempt_at(Some(server), asked, instants, tasks, truth, before);
     }
 
     fn attempt_at(
         &mut self,
         server: Option<usize>,
-        standing: Standing,
+        (standing, beside): (Standing, bool),
         (sent, took_ms): (Mono, u64),
         tasks: &[TaskIndex],
         truth: Option<BatchTruth>,
         before: Vec<PartTruth>,
     ) {
         let tasks = tasks.iter().map(|task| task.0 as usize).collect();
-        self.deeds.push(Deed::Attempt(Attempt { server, standing, sent, took_ms, tasks, truth, before }));
+        self.deeds.push(Deed::Attempt(Attempt { server, standing, beside, sent, took_ms, tasks, truth, before }));
     }
 
     /// What a server did with a batch; nothing, if the replies are not all its own.
@@ -198,7 +219,7 @@ impl Agent {
             Event::Arrive { server, connection, replies, .. } => {
                 if let Some(position) = self.position(server) {
                     let heard = self.nodes[position].arrived(connection, replies, world, &mut self.out);
-                    heard.into_iter().for_each(|heard| self.heard(position, &heard));
+                    heard.iter().for_each(|heard| self.heard(position, heard));
                 }
             }
             Event::Break { server, connection, .. } => {
@@ -214,8 +235,10 @@ impl Agent {
                 }
             }
             Event::Told { server, task, gathered, .. } => {
-                if let Some(position) = self.position(server) {
-                    self.nodes[position].told(task, gathered, world, &self.out);
+                if let Some(position) = self.position(server)
+                    && !self.nodes[position].gathers(task, gathered, world, &self.out)
+                {
+                    self.nodes.iter_mut().for_each(|node| node.hint(task, self.out.now));
                 }
             }
             Event::Sentinel { sentinel, answer, .. } => {
@@ -258,7 +281,34 @@ impl Agent {
         let now = self.out.now;
         let node = &mut self.nodes[position];
         node.note_role(heard, now);
-        self.authority.heard(node.server, heard, now);
+        let server = node.server;
+        self.read_beside(server, &heard.read);
+        for (of, sent, task, switches) in &heard.switches {
+            if let Some(node) = self.nodes.iter_mut().find(|node| node.server == *of) {
+                node.observe_switches(*task, *sent, switches);
+            }
+        }
+        self.authority.heard(server, heard, now);
+    }
+
+    /// The locks of some tasks were read at `server`: what is beside them on other servers is asked now.
+    fn read_beside(&mut self, server: usize, read: &[TaskIndex]) {
+        let mut by_server: BTreeMap<Result<usize, Unknown>, Vec<TaskIndex>> = BTreeMap::new();
+        for task in read {
+            if let Some(at) = self.duties.besides.get(task) {
+                by_server.entry(*at).or_default().push(*task);
+            }
+        }
+        for (at, tasks) in by_server {
+            let node = match at {
+                Ok(at) => self.nodes.iter_mut().find(|node| node.server == at).ok_or(Unknown::NotReadYet),
+                Err(why) => Err(why),
+            };
+            match node {
+                Ok(node) => node.read_beside(tasks, server, &mut self.out),
+                Err(why) => self.out.failed_beside(None, self.out.now, &tasks, &self.specs, why),
+            }
+        }
     }
 
     fn launch(&mut self, world: &mut World) {

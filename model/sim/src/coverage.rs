@@ -33,6 +33,8 @@ pub struct Coverage {
     pub failures: u64,
     /// Changes that servers told of.
     pub told: u64,
+    /// Answers to what is beside locks on other servers.
+    pub beside: u64,
 }
 
 impl Coverage {
@@ -56,7 +58,7 @@ impl Coverage {
                     }
                 }
             }
-            Outcome::Beside { .. } => {}
+            Outcome::Beside { vouch, .. } => self.beside += u64::from(vouch.is_some()),
         }
     }
 
@@ -89,6 +91,7 @@ impl Coverage {
         self.answers += other.answers;
         self.failures += other.failures;
         self.told += other.told;
+        self.beside += other.beside;
     }
 
     /// What should have occurred and did not.
@@ -104,6 +107,7 @@ impl Coverage {
         missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));
         missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));
         missing.extend((self.told == 0).then(|| "a change that is told".to_owned()));
+        missing.extend((self.beside == 0).then(|| "an answer of another server than the lock's".to_owned()));
         missing
     }
 
@@ -117,8 +121,8 @@ impl Coverage {
         text += &row("splits", self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
         let written = writeln!(
             text,
-            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}",
-            self.lost, self.switches_lost, self.snapshots, self.answers, self.failures, self.told
+            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside {}",
+            self.lost, self.switches_lost, self.snapshots, self.answers, self.failures, self.told, self.beside
         );
         debug_assert!(written.is_ok(), "a String takes everything");
         text

@@ -80,6 +80,8 @@ pub(super) struct TaskFacts {
     renewal_said: renewals::Said,
     /// The newest snapshot showed a split.
     is_split: bool,
+    /// What is beside the lock may be on another server.
+    apart: bool,
 }
 
 /// What came of the newest attempt.
@@ -156,11 +158,18 @@ impl Oracle {
             said: verdict::Said::default(),
             renewal_said: renewals::Said::default(),
             is_split: false,
+            apart: false,
         };
         Oracle {
             agent,
             began: now,
-            tasks: plan.spec.tasks.iter().map(facts).collect(),
+            tasks: plan
+                .spec
+                .tasks
+                .iter()
+                .zip(&plan.tasks)
+                .map(|(spec, shape)| TaskFacts { apart: shape.apart, ..facts(spec) })
+                .collect(),
             clocks: vec![None; plan.servers],
             ticked: Mono(MONO_MS + now),
             kind: plan.kind(),
@@ -193,6 +202,11 @@ impl Oracle {
         }
         for task in &attempt.tasks {
             let part = attempt.truth.as_ref().and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
+            if attempt.beside {
+                self.answered_beside(*task, part.filter(|_| good), attempt, world);
+                self.tasks[*task].follow_verdict();
+                continue;
+            }
             match (good, part, attempt.server) {
                 (true, Some(part), Some(server)) => self.answered(*task, part, attempt, server, world),
                 _ => self.failed(*task, attempt),
@@ -226,7 +240,40 @@ impl Oracle {
             return;
         }
         facts.newest = Newest::Failed;
+        facts.unasked();
         facts.blind.get_or_insert(facts.good);
+    }
+
+    /// What is beside a lock was asked for on another server; without `part`, in vain.
+    fn answered_beside(&mut self, task: usize, part: Option<&PartTruth>, attempt: &Attempt, world: &World) {
+        if let (Some(part), Some(server)) = (part, attempt.server) {
+            self.read_switches(task, part, attempt.sent, server, world);
+        }
+        let facts = &mut self.tasks[task];
+        let limits = facts.limits;
+        match part {
+            Some(part) => {
+                let open = part.mixed || part.moved;
+                facts.lost.unsure |= open;
+                facts.hazy |= open;
+                facts.reference.unsure |= facts.lost.unsure;
+                facts.reference.progress.unsure |= facts.lost.unsure;
+                facts.reference.read_beside(attempt.sent, facts.wanted(), limits);
+            }
+            None => facts.unasked(),
+        }
+        if limits.stale_after_ms.is_some() {
+            facts.reference.read_progress(attempt.sent, part.and_then(|part| part.progress.as_ref()));
+        }
+        let is_free = facts.last.as_ref().is_some_and(|last| last.states.contains(&LockState::Free));
+        if facts.newest != Newest::Answered || (is_free && facts.wanted() == Says::Unclear) {
+            facts.hazy |= facts.lost.unsure;
+            facts.blind.get_or_insert(facts.good);
+        } else {
+            facts.hazy |= facts.lost.unsure && facts.says == Says::Unclear;
+            facts.blind = None;
+            facts.good = facts.good.max(attempt.sent);
+        }
     }
 
     fn answered(&mut self, task: usize, part: &PartTruth, attempt: &Attempt, server: usize, world: &World) {
@@ -245,9 +292,11 @@ impl Oracle {
         if facts.last.as_ref().is_some_and(|last| last.server != server && last.sent > sent) {
             return;
         }
-        self.read_switches(task, main, sent, server, world);
+        if main.has_beside || world.tasks[task].keys.switches.is_empty() {
+            self.read_switches(task, main, sent, server, world);
+        }
         let facts = &mut self.tasks[task];
-        if facts.limits.stale_after_ms.is_some() {
+        if facts.limits.stale_after_ms.is_some() && main.has_beside {
             facts.reference.read_progress(attempt.sent, part.progress.as_ref());
             facts.reference.progress.unsure |= part.mixed;
         }
@@ -330,7 +379,7 @@ impl Oracle {
                 facts.sees_since = main.began_at;
             }
             facts.good = facts.good.max(attempt.sent);
-            facts.hazy = main.mixed || changing;
+            facts.hazy = main.mixed || changing || (facts.lost.unsure && facts.says == Says::Unclear);
         }
         self.follow_overlap(task, world);
     }
@@ -395,6 +444,7 @@ impl Oracle {
             };
             if newest.is_some_and(|newest| at.since_ms(newest) > stale_ms) {
                 facts.newest = Newest::Failed;
+                facts.unasked();
                 facts.blind.get_or_insert(facts.good);
             }
         }

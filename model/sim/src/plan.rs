@@ -52,6 +52,8 @@ pub(crate) struct TaskPlan {
     pub(crate) churns: bool,
     /// Nobody renews: each hold is for a fixed time.
     pub(crate) fixed: bool,
+    /// Its switches, progress and claims are in another slot of the cluster than its lock.
+    pub(crate) apart: bool,
 }
 
 /// Something that happens.
@@ -195,7 +197,12 @@ impl Plan {
             assume_master: false,
         };
         let count = rng.within(4, 8);
-        let drawn: Vec<(TaskSpec, TaskPlan)> = (0..count).map(|task| draw_task(task, kind, &mut rng)).collect();
+        let drawn: Vec<(TaskSpec, TaskPlan)> = (0..count)
+            .map(|task| {
+                let apart = kind == RedisKind::Cluster && Rng::new(seed, 6 + task).percent(30);
+                draw_task(task, kind, apart, &mut rng)
+            })
+            .collect();
         let (specs, tasks): (Vec<_>, Vec<_>) = drawn.into_iter().unzip();
         let mut plan = Plan {
             seed,
@@ -248,10 +255,11 @@ pub(crate) fn sentinel_address(sentinel: usize) -> Arc<str> {
     format!("10.0.1.{}:26379", sentinel + 1).into()
 }
 
-fn draw_task(task: u64, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
+fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpec, TaskPlan) {
     let name = format!("task-{task}");
-    // In a cluster, what belongs to a task shares a slot.
+    // In a cluster, what belongs to a task shares a slot, or all of it but the lock does.
     let prefix = if kind == RedisKind::Cluster { format!("{{{name}}}") } else { name.clone() };
+    let beside = if apart { format!("{{{name}-beside}}") } else { prefix.clone() };
     let scheme = if rng.percent(75) { SchemeKind::Redisson } else { SchemeKind::String };
     let churns = rng.percent(12);
     let fixed = !churns && rng.percent(10);
@@ -263,14 +271,12 @@ fn draw_task(task: u64, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPlan) 
     }
     let mut spec = TaskSpec::new(&name, RedisIndex(0), lock);
     let users = usize::try_from(rng.within(1, 3)).unwrap_or(1);
-    let key = |what: &str| format!("{prefix}:{what}").into_bytes();
+    let key = |what: &str| format!("{beside}:{what}").into_bytes();
     let source = match rng.below(100) {
         0..50 => Some(WantedSource::Hash(key("users"))),
         50..62 => Some(WantedSource::Set(key("users"))),
         62..72 => Some(WantedSource::Counter(key("users"))),
-        72..84 => {
-            Some(WantedSource::Keys((0..users).map(|user| format!("{prefix}:user-{user}").into_bytes()).collect()))
-        }
+        72..84 => Some(WantedSource::Keys((0..users).map(|user| key(&format!("user-{user}"))).collect())),
         84..90 => Some(WantedSource::Always),
         90..93 => Some(WantedSource::Never),
         _ => None,
@@ -294,7 +300,9 @@ fn draw_task(task: u64, kind: RedisKind, rng: &mut Rng) -> (TaskSpec, TaskPlan) 
     spec.wind_down_ms = rng.weighted(&[(60, 30_000), (40, 10_000)]).unwrap_or(30_000);
     spec.blind_after_ms = rng.weighted(&[(60, 60_000), (40, 20_000)]).unwrap_or(60_000);
     let workers = usize::try_from(rng.within(2, 3)).unwrap_or(2);
-    (spec, TaskPlan { workers, users, lease_ms, churns, fixed })
+    let has_keys = |wanted: &WantedSpec| !matches!(wanted.source, WantedSource::Always | WantedSource::Never);
+    let beside = spec.wanted.as_ref().is_some_and(has_keys) || spec.progress.is_some() || spec.claims.is_some();
+    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart: apart && beside })
 }
 
 fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {

@@ -43,6 +43,8 @@ pub(crate) struct World {
     pub(crate) master: usize,
     /// The server that has the keys of each task.
     pub(crate) homes: Vec<usize>,
+    /// The server that has what is beside the lock of each task.
+    pub(crate) besides: Vec<usize>,
     /// When they moved there.
     pub(crate) moved_at: Vec<u64>,
     /// Of a cluster, who is master now where each of the first servers was at first.
@@ -233,6 +235,7 @@ impl World {
             waiting: (0..plan.servers).map(|_| Vec::new()).collect(),
             master: 0,
             homes: vec![0; plan.tasks.len()],
+            besides: vec![0; plan.tasks.len()],
             moved_at: vec![0; plan.tasks.len()],
             shards: (0..plan.masters).collect(),
             layouts: Vec::new(),

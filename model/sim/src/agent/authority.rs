@@ -29,6 +29,8 @@ pub(super) struct Plan {
     pub(super) nodes: Vec<(usize, Duty)>,
     /// Tasks about which nobody decides, and why.
     pub(super) orphans: Vec<(Vec<TaskIndex>, Unknown)>,
+    /// Where that is which is beside a lock on another server, or why it is nowhere.
+    pub(super) besides: BTreeMap<TaskIndex, Result<usize, Unknown>>,
     pub(super) is_told: bool,
     masters: Option<Result<Vec<Arc<str>>, Unknown>>,
     sentinels: Vec<SentinelWord>,
@@ -73,7 +75,7 @@ enum Kind {
 }
 
 fn duty(decides: bool, all: &Arc<[TaskIndex]>) -> Duty {
-    Duty { standing: if decides { Standing::Decides } else { Standing::Witness }, own: Arc::clone(all) }
+    Duty::new(if decides { Standing::Decides } else { Standing::Witness }, Arc::clone(all))
 }
 
 fn orphans(all: &[TaskIndex], why: Option<Unknown>) -> Vec<(Vec<TaskIndex>, Unknown)> {
@@ -86,7 +88,7 @@ impl Authority {
             story.spec.redises.first().map_or((1_000, 3_000), |redis| (redis.interval_ms, redis.timeout_ms));
         let kind = match story.kind() {
             RedisKind::Standalone => Kind::Standalone,
-            RedisKind::Cluster => Kind::Cluster(Cluster::new(story, interval_ms, timeout_ms)),
+            RedisKind::Cluster => Kind::Cluster(Cluster::new(interval_ms, timeout_ms, world)),
             RedisKind::Replicated => Kind::Replicated(Replicated {
                 lead: Lead::new(story.servers),
                 answered: vec![None; story.servers],
@@ -125,7 +127,7 @@ impl Authority {
 
     /// A server told something, or failed to.
     pub(super) fn heard(&mut self, server: usize, heard: &Heard, now: Mono) {
-        let Heard { role, failed, moved } = *heard;
+        let Heard { role, failed, moved, .. } = *heard;
         match &mut self.kind {
             Kind::Standalone => {}
             Kind::Cluster(cluster) => cluster.heard(server, role, failed, moved),

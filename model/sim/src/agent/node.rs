@@ -3,7 +3,7 @@
 
 mod greeting;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, Timing};
@@ -33,6 +33,14 @@ pub(super) struct Duty {
     pub(super) standing: Standing,
     /// Tasks whose lock is read here.
     pub(super) own: Arc<[TaskIndex]>,
+    /// Those of which nothing but the lock is, where that is asked.
+    pub(super) locks: Arc<BTreeSet<TaskIndex>>,
+}
+
+impl Duty {
+    pub(super) fn new(standing: Standing, own: Arc<[TaskIndex]>) -> Duty {
+        Duty { standing, own, locks: Arc::default() }
+    }
 }
 
 /// See above.
@@ -49,6 +57,7 @@ pub(super) struct Node {
     pulse_at: Mono,
     link: Link,
     flights: VecDeque<Flight>,
+    besides: VecDeque<BesideRead>,
     /// What has come over the connection and was not taken yet: the batch that it answers, and the reply.
     inbound: VecDeque<(u64, Reply)>,
     /// Batches that were dropped while they were under way.
@@ -78,6 +87,14 @@ struct Flight {
 enum What {
     Scheduled(Batch),
     Pulse,
+    Beside(BesideRead),
+}
+
+/// What is beside locks on the server `of`.
+#[derive(Clone, Debug)]
+struct BesideRead {
+    tasks: Vec<TaskIndex>,
+    of: usize,
 }
 
 /// What others have to know of it.
@@ -87,6 +104,10 @@ pub(super) struct Heard {
     pub(super) failed: Option<Unknown>,
     /// A key is not where it was thought to be.
     pub(super) moved: bool,
+    /// Tasks whose lock was read by a server that decides.
+    pub(super) read: Vec<TaskIndex>,
+    /// Switches of locks on another server: which, when they were asked for, of which task.
+    pub(super) switches: Vec<(usize, Mono, TaskIndex, SwitchesReading)>,
 }
 
 impl Node {
@@ -103,12 +124,13 @@ impl Node {
             interval_ms: redis.interval_ms,
             timeout_ms: redis.timeout_ms,
             has_others: redis.kind != RedisKind::Standalone,
-            duty: Duty { standing: Standing::Witness, own: Arc::default() },
+            duty: Duty::new(Standing::Witness, Arc::default()),
             schedule: Schedule::new(Vec::new(), redis.interval_ms, now),
             role: None,
             pulse_at: now,
             link: Link::new(now),
             flights: VecDeque::new(),
+            besides: VecDeque::new(),
             inbound: VecDeque::new(),
             stale: Vec::new(),
             process: 0,
@@ -142,6 +164,7 @@ impl Node {
 
     fn begin_anew(&mut self, now: Mono) {
         // What still comes of these is nobody's answer any more: the real sampler drops the waiting tasks, not the replies.
+        self.besides.clear();
         self.stale.extend(self.flights.drain(..).map(|flight| flight.number));
         let stale = &self.stale;
         self.inbound.retain(|(of, _)| !stale.contains(of));
@@ -204,13 +227,42 @@ impl Node {
     fn miss(&mut self, out: &mut Out) {
         let tasks = self.schedule.missed(out.now);
         let Some(why) = self.lost else { return };
+        for read in std::mem::take(&mut self.besides) {
+            self.report_beside(&read, out.now, why, out);
+        }
         if tasks.is_empty() || self.duty.standing == Standing::Witness {
             return;
         }
         out.failed(Some((self.server, &self.address)), self.duty.standing, (out.now, 0), tasks, why);
     }
 
+    /// Reads what is beside locks on `of`, as soon as possible.
+    pub(super) fn read_beside(&mut self, tasks: Vec<TaskIndex>, of: usize, out: &mut Out) {
+        let read = BesideRead { tasks, of };
+        match (self.link.connection(), self.lost) {
+            (Some(_), _) => {
+                self.besides.retain(|waiting| waiting.of != read.of || waiting.tasks != read.tasks);
+                self.besides.push_back(read);
+            }
+            (None, why) => self.report_beside(&read, out.now, why.unwrap_or(Unknown::NotReadYet), out),
+        }
+    }
+
+    fn report_beside(&self, read: &BesideRead, now: Mono, why: Unknown, out: &mut Out) {
+        out.failed_beside(Some((self.server, &self.address)), now, &read.tasks, &self.specs, why);
+    }
+
+    /// Takes in switches of one of its locks that are on another server.
+    pub(super) fn observe_switches(&mut self, task: TaskIndex, sent: Mono, switches: &SwitchesReading) {
+        self.schedule.observe_switches(task, sent, Some(switches));
+    }
+
     fn next_batch(&mut self, now: Mono, caps: Caps) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
+        if let Some(read) = self.besides.pop_front() {
+            let specs = read.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
+            let reads = specs.map(|(task, spec)| (task, TaskRead::new(spec, caps, true, Scope::BESIDE))).collect();
+            return Some((What::Beside(read), reads));
+        }
         if let Some(batch) = self.schedule.due(now) {
             self.pulse_at = now.plus_ms(self.interval_ms);
             let reads = self.reads(&batch, caps);
@@ -241,16 +293,26 @@ impl Node {
     }
 
     /// The server says that a key of a task has changed. What comes when a renewal is expected waits for others.
-    pub(super) fn told(&mut self, task: usize, gathered: bool, world: &mut World, out: &Out) {
+    pub(super) fn gathers(&mut self, task: usize, gathered: bool, world: &mut World, out: &Out) -> bool {
+        let Some(index) = self.specs.get(task).map(|(index, _)| *index) else { return true };
+        if self.duty.standing != Standing::Decides {
+            return true;
+        }
+        let expected = self.schedule.expected(index).is_some_and(|renewal| renewal.is_about(out.now));
+        if gathered || !expected || !self.owns(index) {
+            return false;
+        }
+        let later = Event::Told { agent: out.agent, life: out.life, server: self.server, task, gathered: true };
+        world.queue.push(world.now + GATHER_MS - out.now.0 % GATHER_MS, later);
+        true
+    }
+
+    /// A key of a task has changed: if its lock is read here, it is read at once.
+    pub(super) fn hint(&mut self, task: usize, now: Mono) {
         let Some(index) = self.specs.get(task).map(|(index, _)| *index) else { return };
-        if self.duty.standing != Standing::Decides || !self.owns(index) {
-            return;
+        if self.duty.standing == Standing::Decides && self.owns(index) {
+            self.schedule.hint(index, now);
         }
-        if !gathered && self.schedule.expected(index).is_some_and(|renewal| renewal.is_about(out.now)) {
-            let later = Event::Told { agent: out.agent, life: out.life, server: self.server, task, gathered: true };
-            return world.queue.push(world.now + GATHER_MS - out.now.0 % GATHER_MS, later);
-        }
-        self.schedule.hint(index, out.now);
     }
 
     fn pulses(&self) -> bool {
@@ -261,6 +323,7 @@ impl Node {
         let late = self.flights.front().map(|flight| flight.sent.plus_ms(self.timeout_ms));
         let due = match self.link.connection() {
             Some(_) if self.flights.len() >= FLIGHTS => None,
+            Some(_) if !self.besides.is_empty() => Some(Mono(0)),
             Some(_) => {
                 let hinted = self.may_follow_hints().then(|| self.schedule.next_hinted()).flatten();
                 let pulse = self.pulses().then_some(self.pulse_at);
@@ -274,7 +337,10 @@ impl Node {
     fn reads(&self, batch: &Batch, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
         let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
         let read = |(task, spec)| match self.duty.standing {
-            Standing::Decides => (task, TaskRead::new(spec, caps, batch.with_extras, Scope::ALL)),
+            Standing::Decides => {
+                let scope = if self.duty.locks.contains(&task) { Scope::LOCK } else { Scope::ALL };
+                (task, TaskRead::new(spec, caps, batch.with_extras, scope))
+            }
             Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),
         };
         specs.map(read).collect()
@@ -295,7 +361,7 @@ impl Node {
     ) -> (Flight, Box<Request>) {
         let number = world.id();
         let nonce = format!("{number:016x}").into_bytes();
-        let (question, commands) = Question::new(reads, caps, self.duty.standing, nonce);
+        let (question, commands) = Question::new(reads, caps, self.standing(&what), nonce);
         let request = Request::new(out.agent, out.life, self.server, number, commands, question.places());
         let flight = Flight { number, what, question, round, sent: out.now, sent_wall: out.wall, truth: Vec::new() };
         (flight, Box::new(request))
@@ -361,14 +427,13 @@ impl Node {
     fn landed(&mut self, flight: Flight, replies: Vec<Reply>, own: bool, world: &mut World, out: &mut Out) -> Heard {
         let Flight { number, what, question, round, sent, sent_wall, truth } = flight;
         let timing = Timing { sent, received: out.now, sent_wall, timeout_ms: self.timeout_ms };
-        let tasks = self.own_of(question.tasks());
         let told = out.take_truth(number, own);
+        let tasks = question.tasks();
         match question.decode(timing, &replies) {
             Ok(answer) => self.believe(what, round, timing, answer, truth, told, world, out),
             Err(why) => {
                 let instants = (sent, out.now.since_ms(sent));
-                out.attempt(self.server, self.duty.standing, instants, &tasks, told, truth);
-                out.failed(Some((self.server, &self.address)), self.duty.standing, instants, tasks, why);
+                self.report_failure(&what, tasks, instants, why, told.map(|told| (told, truth)), out);
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
                 if self.link.survives(why, out.now) {
                     self.finished(&what);
@@ -394,15 +459,27 @@ impl Node {
     ) -> Heard {
         self.link.succeeded(timing.received);
         let Answer { vouch, mut done, mut again } = answer;
-        // Tasks may have gone to another server meanwhile, which has perhaps answered already.
-        done.retain(|(task, _)| self.owns(*task));
-        again.retain(|(task, _)| self.owns(*task));
-        let moved = self.duty.standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
-        let heard = Heard { role: Some(vouch.role), failed: None, moved };
+        let beside = if let What::Beside(read) = &what { Some(read.of) } else { None };
+        if beside.is_none() {
+            // Tasks may have gone to another server meanwhile, which has perhaps answered already.
+            done.retain(|(task, _)| self.owns(*task));
+            again.retain(|(task, _)| self.owns(*task));
+        }
+        let standing = self.standing(&what);
+        let moved = standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
+        let mut heard = Heard { role: Some(vouch.role), moved, ..Heard::default() };
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
-        if self.duty.standing == Standing::Decides {
+        if beside.is_none() && standing == Standing::Decides {
             for (task, reading) in &done {
                 self.schedule.observe(*task, timing.sent, vouch.first, reading);
+            }
+            let known = done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
+            heard.read = known.map(|(task, _)| *task).collect();
+        }
+        if let Some(of) = beside {
+            for (task, reading) in &done {
+                let switches = reading.beside.switches.clone();
+                heard.switches.extend(switches.map(|switches| (of, timing.sent, *task, switches)));
             }
         }
         // What the next round builds on.
@@ -414,13 +491,16 @@ impl Node {
             None => Vec::new(),
         };
         let tasks: Vec<TaskIndex> = done.iter().map(|(task, _)| *task).collect();
-        out.attempt(self.server, self.duty.standing, instants, &tasks, told, before);
-        out.sample(
-            Some((self.server, &self.address)),
-            self.duty.standing,
-            instants,
-            Outcome::Read { vouch, readings: done },
-        );
+        let node = Some((self.server, &self.address));
+        out.attempt(self.server, (standing, beside.is_some()), instants, &tasks, told, before);
+        let outcome = match beside {
+            Some(_) => {
+                let readings = done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
+                Outcome::Beside { vouch: Some(vouch), readings }
+            }
+            None => Outcome::Read { vouch, readings: done },
+        };
+        out.sample(node, standing, instants, outcome);
         if again.is_empty() {
             self.finished(&what);
         } else if round < ROUNDS {
@@ -428,9 +508,36 @@ impl Node {
         } else {
             self.finished(&what);
             let tasks = again.into_iter().map(|(task, _)| task).collect();
-            out.failed(Some((self.server, &self.address)), self.duty.standing, instants, tasks, Unknown::Protocol);
+            self.report_failure(&what, tasks, instants, Unknown::Protocol, None, out);
         }
         heard
+    }
+
+    /// Nothing was learned of `tasks`; `told`: what the server really did.
+    fn report_failure(
+        &self,
+        what: &What,
+        tasks: Vec<TaskIndex>,
+        instants: (Mono, u64),
+        why: Unknown,
+        told: Option<(BatchTruth, Vec<PartTruth>)>,
+        out: &mut Out,
+    ) {
+        match what {
+            What::Scheduled(_) | What::Pulse => {
+                let tasks = self.own_of(tasks);
+                let (told, before) = told.unzip();
+                let standing = self.duty.standing;
+                out.attempt(self.server, (standing, false), instants, &tasks, told, before.unwrap_or_default());
+                out.failed(Some((self.server, &self.address)), standing, instants, tasks, why);
+            }
+            What::Beside(read) => self.report_beside(read, instants.0, why, out),
+        }
+    }
+
+    /// What the answers are good for: what is beside a lock is read of a server that decides about it.
+    fn standing(&self, what: &What) -> Standing {
+        if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
     }
 
     fn lose(&mut self, flight: Option<Flight>, why: Unknown, world: &mut World, out: &mut Out) -> Heard {
@@ -440,14 +547,7 @@ impl Node {
         let all: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();
         for Flight { what, question, sent, .. } in all {
             self.broken(&what);
-            let tasks = self.own_of(question.tasks());
-            out.failed(
-                Some((self.server, &self.address)),
-                self.duty.standing,
-                (sent, out.now.since_ms(sent)),
-                tasks,
-                why,
-            );
+            self.report_failure(&what, question.tasks(), (sent, out.now.since_ms(sent)), why, None, out);
         }
         Heard { failed: Some(why), ..Heard::default() }
     }

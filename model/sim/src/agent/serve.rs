@@ -65,6 +65,8 @@ pub(crate) struct PartTruth {
     pub(crate) answered_at: u64,
     /// The lock was asked for.
     pub(crate) has_lock: bool,
+    /// What is beside it was, if there is anything.
+    pub(crate) has_beside: bool,
     /// All states of the lock while it was read; `None`: reading it was refused.
     pub(crate) lock: Option<Vec<LockState>>,
     /// What the server's clock showed at the end.
@@ -207,13 +209,13 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
             return None;
         }
         let (cursor, now) = (request.cursor, world.now);
-        if let Some((task, from, _)) = request.places.iter().copied().find(|(_, from, _)| *from == cursor) {
-            let has_lock = command.args.get(1).is_some_and(|key| *key == *world.tasks[task].keys.lock)
+        if let Some((task, from, to)) = request.places.iter().copied().find(|(_, from, _)| *from == cursor) {
+            let keys = &world.tasks[task].keys;
+            let has_lock = command.args.get(1).is_some_and(|key| *key == *keys.lock)
                 || command.args.first().is_some_and(|name| name == b"TIME");
-            let _ = from;
-            let mut part = capture(world, server, task);
-            part.has_lock = has_lock;
-            request.truth.parts.push(part);
+            let is_beside = |command: &Command| keys.beside().any(|key| command.args.iter().any(|arg| *arg == **key));
+            let has_beside = !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_beside);
+            request.truth.parts.push(PartTruth { has_lock, has_beside, ..capture(world, server, task) });
         }
         let framing = !request.places.iter().any(|(_, from, to)| (*from..*to).contains(&cursor));
         let reply = world.servers[server].execute(command, now);
@@ -283,6 +285,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         ended_at: now,
         answered_at: now,
         has_lock: true,
+        has_beside: true,
         lock,
         clock: state.clock.at(now),
         switches: readable.then(|| world.tasks[task].wanting[server].switches.clone()),

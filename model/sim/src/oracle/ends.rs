@@ -58,7 +58,7 @@ impl Oracle {
         // It was over in the millisecond in which it was read.
         let at_once = past
             .first()
-            .filter(|since| !since.state.held_by(who) && before.states.last().is_some_and(|read| read.held_by(who)));
+            .filter(|since| !since.state.held_by(who) && before.states.iter().any(|read| read.held_by(who)));
         let mut causes = at_once.map(|since| (since.at, since.cause)).into_iter().chain(causes);
         let (first, more) = (causes.next(), causes.next());
         let mut deadlines = past.iter().filter(|since| since.state.held_by(who)).map(|since| since.state.deadline());
@@ -95,8 +95,11 @@ impl Oracle {
                 {
                     true
                 }
-                // Where it took time to tell what is left, or each lease is another one, the next hold seems to have begun earlier.
-                (Cause::Expired, End::Replaced) => (!self.exact && last.from != last.to) || shape.churns || shape.fixed,
+                // Where it took time to tell what is left, or each lease is another one, the next hold seems to have begun earlier; and
+                // one that was given less time may have been over before the end that was seen of it.
+                (Cause::Expired, End::Replaced) => {
+                    shortened || (!self.exact && last.from != last.to) || shape.churns || shape.fixed
+                }
                 (Cause::Expired, _) => false,
                 (Cause::Worker | Cause::Deleted, End::EndedEarly | End::Replaced) => true,
                 (Cause::Worker | Cause::Deleted, End::Lost) => told,

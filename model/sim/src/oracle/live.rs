@@ -61,7 +61,9 @@ impl Oracle {
         if now < known_by || odd {
             return;
         }
-        let says = &real.wanting[server];
+        let says = &real.wanting[world.besides[task]];
+        // What is on another server is read after the lock, which tells more with the next reading.
+        let later_ms = if world.plan.tasks[task].apart { self.interval_ms + ANSWER_MS } else { 0 };
         let name = &view.spec.name;
         let mut missing = Vec::new();
         if view.held.is_none() {
@@ -92,7 +94,7 @@ impl Oracle {
         };
         if let (Some(free), Says::Yes) = (free_since, says.says) {
             let since = free.max(says.since).max(known_by);
-            let due = since + self.interval_ms + spec.grace_ms.max(CONFIRM_MS) + CONFIRM_MS + LOOK_MS;
+            let due = since + later_ms + self.interval_ms + spec.grace_ms.max(CONFIRM_MS) + CONFIRM_MS + LOOK_MS;
             if now > due && view.durations.down_ms <= spec.grace_ms {
                 missing.push((
                     "missed down",
@@ -110,7 +112,7 @@ impl Oracle {
             let lost = &self.tasks[task].lost;
             let in_force = lost.over().map_or(0, |over| over.0.saturating_sub(MONO_MS));
             let held = real.past[server].held_since().max(says.since).max(known_by).max(in_force);
-            let due = held + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
+            let due = held + later_ms + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
             if now > due && !lost.any() && !lost.unsure && view.durations.unwanted_ms <= spec.wind_down_ms {
                 missing.push((
                     "missed unwanted",
@@ -125,8 +127,12 @@ impl Oracle {
         // Held without progress: the same.
         if let (Some(progress), LockState::Held { .. }, false) = (&spec.progress, &lock.state, expired) {
             let held = real.past[server].held_since().max(real.progress_at).max(says.since).max(known_by);
-            let due = held + 2 * self.interval_ms + progress.stale_after_ms + CONFIRM_MS;
-            let there = real.keys.progress.as_ref().is_some_and(|key| world.servers[server].get(key, now).is_some());
+            let due = held + later_ms + 2 * self.interval_ms + progress.stale_after_ms + CONFIRM_MS;
+            let there = real
+                .keys
+                .progress
+                .as_ref()
+                .is_some_and(|key| world.servers[world.besides[task]].get(key, now).is_some());
             let counts = matches!(says.says, Says::Yes | Says::Unset);
             if now > due && there && counts && view.durations.stalled_ms <= progress.stale_after_ms {
                 missing.push((

@@ -177,6 +177,12 @@ impl Reference {
         self.judge_progress(at, wanted, limits);
     }
 
+    /// The switches were read without the lock.
+    pub(super) fn read_beside(&mut self, at: Mono, wanted: Says, limits: Limits) {
+        self.ended = None;
+        self.read_wanted(at, wanted, limits);
+    }
+
     fn read_wanted(&mut self, at: Mono, wanted: Says, limits: Limits) {
         match wanted {
             Says::Yes => {

@@ -32,15 +32,6 @@ pub(super) struct Said {
     to: u64,
 }
 
-/// When a deadline was set.
-#[derive(Clone, Copy, Debug)]
-struct Set {
-    at: u64,
-    deadline: i64,
-    /// Not as a copy of what was there before.
-    by_holder: bool,
-}
-
 impl Oracle {
     pub(super) fn check_renewals(&mut self, task: usize, view: &TaskView, world: &World) {
         let Some(hold) = &view.hold else { return };
@@ -68,7 +59,7 @@ impl Oracle {
             wrong.extend(self.wrong_latency(task, view, &lately(), world));
         }
         if hold.renewal_overdue_ms > 0 {
-            wrong.extend(self.wrongly_overdue(task, view, hold, last, &lately(), world));
+            wrong.extend(self.wrongly_overdue(task, view, hold, last, world));
         }
         wrong.extend(self.unseen_renewal(task, view, hold, world));
         for what in wrong {
@@ -86,10 +77,10 @@ impl Oracle {
     }
 
     /// The newest renewal was at an instant at which nobody renewed, by no server's clock.
-    fn wrong_instant(&self, hold: &HoldView, sets: &[Set], world: &World) -> Option<String> {
+    fn wrong_instant(&self, hold: &HoldView, sets: &[u64], world: &World) -> Option<String> {
         let said = hold.last_renewal?;
-        let near = |set: &Set| {
-            let mut shown = world.servers.iter().map(|server| server.clock.shown_at(set.at));
+        let near = |set: &u64| {
+            let mut shown = world.servers.iter().map(|server| server.clock.shown_at(*set));
             // A clock that has stepped since tells nothing of what it showed then.
             shown.any(|shown| shown.is_none_or(|shown| (shown - said.0).unsigned_abs() <= self.exact_ms()))
         };
@@ -98,18 +89,18 @@ impl Oracle {
     }
 
     /// It was as late as it is said to have been, by the library's own period.
-    fn wrong_latency(&self, task: usize, view: &TaskView, sets: &[Set], world: &World) -> Option<String> {
+    fn wrong_latency(&self, task: usize, view: &TaskView, sets: &[u64], world: &World) -> Option<String> {
         let said_ms = view.hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
         let period_ms = view.renewal_period_ms.filter(|_| view.spec.lock.scheme == SchemeKind::Redisson)?;
         // Nobody sees a clock step by little; nor, who began after a failover, that another clock set what he found.
         let first = sets.first()?;
-        let stepped = world.servers.iter().any(|server| server.clock.shown_at(first.at).is_none());
-        if stepped || (self.began >= first.at && self.clock_changed_at(task, world) >= first.at) {
+        let stepped = world.servers.iter().any(|server| server.clock.shown_at(*first).is_none());
+        if stepped || (self.began >= *first && self.clock_changed_at(task, world) >= *first) {
             return None;
         }
         // Of timers that are piled up, not each renewal is seen.
         let until = |from: u64| from + period_ms + said_ms;
-        let mut pairs = sets.iter().flat_map(|from| sets.iter().map(move |to| (from.at, to.at)));
+        let mut pairs = sets.iter().flat_map(|from| sets.iter().map(move |to| (*from, *to)));
         let fits = pairs.any(|(from, to)| to.abs_diff(until(from)) <= 2 * self.exact_ms());
         (!fits).then(|| format!("its newest renewal is said to have been {said_ms} ms late, and none was"))
     }
@@ -121,27 +112,28 @@ impl Oracle {
         view: &TaskView,
         hold: &HoldView,
         last: &Answer,
-        sets: &[Set],
         world: &World,
     ) -> Option<String> {
         // While the deadline cannot be told, what was said stays.
         hold.deadline?;
         let said_ms = hold.renewal_overdue_ms;
         let period_ms = view.renewal_period_ms.unwrap_or(0);
-        let is_newest = |set: &&Set| set.by_holder && Some(set.deadline) == last.states[0].deadline();
-        let newest = sets.iter().filter(is_newest).min_by_key(|set| set.at)?;
+        let deadline = last.states.first()?.deadline();
+        let until_then = world.tasks[task].past[last.server].latest().skip_while(|since| since.at > last.to);
+        let set = until_then.take_while(|since| since.state.deadline() == deadline).last();
+        let set = set.filter(|since| since.cause == Cause::Worker)?;
         // Where two clocks differ by as much as renewals move the deadline, the first one by another clock is not seen; and what was
         // set by the one before is only known by the distance between two readings.
         let clock_changed_at = self.clock_changed_at(task, world);
-        if clock_changed_at > 0 && clock_changed_at + LATELY_MS > newest.at {
+        if clock_changed_at > 0 && clock_changed_at + LATELY_MS > set.at {
             return None;
         }
-        let stepped = world.servers.iter().any(|server| server.clock.shown_at(newest.at).is_none());
-        let least_ms = (last.to - newest.at).saturating_sub(period_ms) + LATE_MS;
+        let stepped = world.servers.iter().any(|server| server.clock.shown_at(set.at).is_none());
+        let least_ms = (last.to - set.at).saturating_sub(period_ms) + LATE_MS;
         (said_ms > least_ms && !stepped).then(|| {
             format!(
                 "its renewal is said to be {said_ms} ms overdue, but its deadline was set {} ms ago",
-                last.to - newest.at
+                last.to - set.at
             )
         })
     }
@@ -191,16 +183,20 @@ fn entries(state: &LockState) -> Option<&[(Vec<u8>, u32)]> {
 }
 
 /// When the deadlines of a holder were set, oldest first; replication sets each of them once more on the other servers.
-fn sets(task: usize, who: &[u8], within: RangeInclusive<u64>, world: &World) -> Vec<Set> {
-    let mut all: Vec<Set> = Vec::new();
+fn sets(task: usize, who: &[u8], within: RangeInclusive<u64>, world: &World) -> Vec<u64> {
+    let mut all: Vec<u64> = Vec::new();
     for past in &world.tasks[task].past {
-        let states = past.between(*within.start(), *within.end());
-        // What was in force before is of long ago where a server is dead.
-        for since in states.filter(|since| within.contains(&since.at) && since.state.held_by(who)) {
-            let by_holder = since.cause == Cause::Worker;
-            all.extend(since.state.deadline().map(|deadline| Set { at: since.at, deadline, by_holder }));
+        let mut before = None;
+        for since in past.between(*within.start(), *within.end()) {
+            let deadline = since.state.deadline();
+            // What was in force before is of long ago where a server is dead; and who leaves another one alone sets none.
+            let is_set = deadline.is_some_and(|deadline| before != Some(deadline))
+                && within.contains(&since.at)
+                && since.state.held_by(who);
+            all.extend(is_set.then_some(since.at));
+            before = deadline;
         }
     }
-    all.sort_by_key(|set| set.at);
+    all.sort_unstable();
     all
 }

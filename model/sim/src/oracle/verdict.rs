@@ -30,8 +30,15 @@ enum Leads {
 
 impl TaskFacts {
     /// What the switches say, lost ones included.
-    fn wanted(&self) -> Says {
+    pub(super) fn wanted(&self) -> Says {
         if self.lost.any() { Says::Yes } else { self.says }
+    }
+
+    /// Nothing at all is known now of what is beside the lock, where that is on another server, until it is asked again.
+    pub(super) fn unasked(&mut self) {
+        if self.apart && matches!(self.says, Says::Yes | Says::No) && self.switches_at.is_some() {
+            self.says = Says::Unclear;
+        }
     }
 
     fn leads(&self) -> Leads {

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use lockwatch_model::spec::RedisKind;
 use lockwatch_model::topology::cluster::{SLOTS, slot};
 
-use super::World;
 use super::acts::Heal;
+use super::{Task, World};
 use crate::server::Entry;
 use crate::truth::Cause;
 
@@ -15,8 +15,10 @@ use crate::truth::Cause;
 pub(crate) struct Layout {
     /// Who is master where each of the first servers was at first.
     pub(crate) shards: Vec<usize>,
-    /// The server that has the keys of each task.
+    /// The server that has the lock of each task.
     pub(crate) homes: Vec<usize>,
+    /// The server that has what is beside it.
+    pub(crate) besides: Vec<usize>,
 }
 
 impl World {
@@ -43,25 +45,34 @@ impl World {
     pub(super) fn lay_out(&mut self) {
         if self.is_cluster() {
             self.homes = self.tasks.iter().map(|task| self.first_shard(slot(&task.keys.lock))).collect();
+            let first = |(task, home): (&Task, &usize)| {
+                task.keys.beside().next().map_or(*home, |key| self.first_shard(slot(key)))
+            };
+            self.besides = self.tasks.iter().zip(&self.homes).map(first).collect();
             self.layouts = vec![self.layout(); self.servers.len()];
             (0..self.servers.len()).for_each(|server| self.hear_layout(server));
         }
     }
 
     fn layout(&self) -> Layout {
-        Layout { shards: self.shards.clone(), homes: self.homes.clone() }
+        Layout { shards: self.shards.clone(), homes: self.homes.clone(), besides: self.besides.clone() }
     }
 
-    /// The keys of a task go to another master, with what is left of their time; the other servers hear of it `ms` later.
+    /// The keys of a task go to another master, with what is left of their time; the other servers hear of it `ms` later. Where they are
+    /// in two slots, one of these does.
     pub(super) fn move_slot(&mut self, task: usize, to: usize, ms: u64) {
-        let (from, to, now) = (self.homes[task], self.master_of(to), self.now);
+        let apart = self.plan.tasks[task].apart;
+        let (lock, beside) = (!apart || self.rng.percent(50), !apart);
+        let (lock, beside) = (lock, beside || !lock);
+        let from = if lock { self.homes[task] } else { self.besides[task] };
+        let (to, now) = (self.master_of(to), self.now);
         if from == to || !self.servers[from].writable() || !self.servers[to].writable() {
             return;
         }
         self.settle(from);
         self.settle(to);
         let keys = &self.tasks[task].keys;
-        let all = keys.switches.iter().chain(&keys.progress).chain(&keys.claims).chain([&keys.lock]);
+        let all = keys.beside().filter(|_| beside).chain(lock.then_some(&keys.lock));
         let all: Vec<Arc<[u8]>> = all.cloned().collect();
         let clocks = [from, to].map(|server| self.servers[server].clock.at(now));
         for key in all {
@@ -70,7 +81,12 @@ impl World {
             self.servers[to].put(&key, Some(Entry { deadline, ..entry }), now);
             self.servers[from].put(&key, None, now);
         }
-        self.homes[task] = to;
+        if lock {
+            self.homes[task] = to;
+        }
+        if beside {
+            self.besides[task] = to;
+        }
         self.moved_at[task] = now;
         self.cause = Cause::Odd;
         self.note_changes();
@@ -90,8 +106,10 @@ impl World {
     pub(super) fn take_over_shard(&mut self, before: usize, to: usize) {
         self.shards.iter_mut().filter(|master| **master == before).for_each(|master| *master = to);
         for task in 0..self.tasks.len() {
-            if self.homes[task] == before {
-                (self.homes[task], self.moved_at[task]) = (to, self.now);
+            for at in [&mut self.homes[task], &mut self.besides[task]] {
+                if *at == before {
+                    (*at, self.moved_at[task]) = (to, self.now);
+                }
             }
         }
         self.hear_layout(to);
@@ -113,13 +131,15 @@ impl World {
     /// It sends whoever asks it for keys that are elsewhere away.
     fn serve_own(&mut self, server: usize) {
         let serves = self.servers[server].follows.unwrap_or(server);
-        let homes = self.layouts[server].homes.iter();
-        let elsewhere = self.tasks.iter().zip(homes).filter(|(_, home)| **home != serves);
-        self.servers[server].away = elsewhere.map(|(task, _)| tag(&task.keys.lock).to_vec()).collect();
+        let Layout { homes, besides, .. } = &self.layouts[server];
+        let locks = self.tasks.iter().zip(homes).map(|(task, home)| (&task.keys.lock, home));
+        let others = self.tasks.iter().zip(besides).filter_map(|(task, at)| Some((task.keys.beside().next()?, at)));
+        let elsewhere = locks.chain(others).filter(|(_, at)| **at != serves);
+        self.servers[server].away = elsewhere.map(|(key, _)| tag(key).to_vec()).collect();
     }
 }
 
-/// What all keys of a task in a cluster begin with.
-fn tag(lock: &[u8]) -> &[u8] {
-    lock.iter().position(|byte| *byte == b'}').map_or(lock, |end| &lock[..=end])
+/// What all keys of its slot begin with.
+fn tag(key: &[u8]) -> &[u8] {
+    key.iter().position(|byte| *byte == b'}').map_or(key, |end| &key[..=end])
 }

@@ -192,6 +192,7 @@ impl World {
         } else {
             self.master = to;
             self.homes.fill(to);
+            self.besides.fill(to);
         }
         self.note_ruler(to);
         for sentinel in 0..self.sentinels.len() {

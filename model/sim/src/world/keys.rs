@@ -22,6 +22,11 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
+    /// All but the lock.
+    pub(crate) fn beside(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+        self.switches.iter().chain(&self.progress).chain(&self.claims)
+    }
+
     fn of(spec: &TaskSpec) -> Keys {
         let switches: Vec<Arc<[u8]>> = match spec.wanted.as_ref().map(|wanted| &wanted.source) {
             Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => {

@@ -133,7 +133,7 @@ impl World {
 
     /// Writes what a user wishes, if the server takes it.
     pub(super) fn write_switch(&mut self, task: usize, number: usize) {
-        let server = self.homes[task];
+        let server = self.besides[task];
         let (now, on) = (self.now, self.tasks[task].wishes[number]);
         let Some(wanted) = self.plan.spec.tasks[task].wanted.clone() else { return };
         if !self.servers[server].writable() {
@@ -169,7 +169,7 @@ impl World {
 
     /// Removes a user's switch.
     pub(super) fn remove_switch(&mut self, task: usize, number: usize) {
-        let (server, now) = (self.homes[task], self.now);
+        let (server, now) = (self.besides[task], self.now);
         if !self.servers[server].writable() {
             return;
         }
@@ -192,7 +192,7 @@ impl World {
 
     /// Writes something that says neither on nor off.
     pub(super) fn garble_switch(&mut self, task: usize, number: usize) {
-        let (server, now) = (self.homes[task], self.now);
+        let (server, now) = (self.besides[task], self.now);
         if !self.servers[server].writable() {
             return;
         }

@@ -116,8 +116,17 @@ impl World {
         self.servers[server].writable().then_some(server)
     }
 
-    /// Whether workers shall run, by what that server says.
+    /// The server to which it tells of its work, if that takes writes.
+    fn told_server_of(&self, task: usize, worker: usize) -> Option<usize> {
+        match self.plan.tasks[task].apart {
+            true => Some(self.besides[task]).filter(|server| self.servers[*server].writable()),
+            false => self.server_of(task, worker),
+        }
+    }
+
+    /// Whether workers shall run, by what the server says that they talk to, or where the switches are.
     fn wanted_at(&self, server: usize, task: usize) -> bool {
+        let server = if self.plan.tasks[task].apart { self.besides[task] } else { server };
         match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
             None | Some(WantedSource::Always) => true,
             Some(WantedSource::Never) => false,
@@ -284,7 +293,8 @@ impl World {
     }
 
     fn claim(&mut self, task: usize, worker: usize) {
-        let (Some(key), Some(server)) = (self.tasks[task].keys.claims.clone(), self.server_of(task, worker)) else {
+        let (Some(key), Some(server)) = (self.tasks[task].keys.claims.clone(), self.told_server_of(task, worker))
+        else {
             return;
         };
         let who = &mut self.tasks[task].workers[worker];
@@ -300,7 +310,8 @@ impl World {
     }
 
     fn progress(&mut self, task: usize, worker: usize) {
-        let (Some(key), Some(server)) = (self.tasks[task].keys.progress.clone(), self.server_of(task, worker)) else {
+        let (Some(key), Some(server)) = (self.tasks[task].keys.progress.clone(), self.told_server_of(task, worker))
+        else {
             return;
         };
         self.tasks[task].progress += 1;
@@ -372,7 +383,7 @@ impl World {
         let was = std::mem::replace(&mut self.tasks[task].workers[worker].working, false);
         let tidy = was && self.tasks[task].rng.percent(60);
         if let (true, Some(key), Some(server)) =
-            (tidy, self.tasks[task].keys.claims.clone(), self.server_of(task, worker))
+            (tidy, self.tasks[task].keys.claims.clone(), self.told_server_of(task, worker))
         {
             let instance = self.tasks[task].workers[worker].instance();
             self.servers[server].edit(&key, self.now, Value::Hash(Vec::new()), |value| {

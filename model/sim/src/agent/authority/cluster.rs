@@ -1,7 +1,8 @@
 //! A cluster: each master decides about the keys in its slots. Mirrors `src/sampler/authority/cluster.rs` and, in what comes of it,
-//! `src/sampler/seeker.rs`. Everything that belongs to a task shares a slot here.
+//! `src/sampler/seeker.rs`. All that a task has beside its lock shares a slot here.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use lockwatch_model::input::{Role, Standing};
 use lockwatch_model::reading::Unknown;
@@ -11,9 +12,9 @@ use lockwatch_model::time::Mono;
 use lockwatch_model::topology::cluster::{self, SLOTS, SlotMap, slot};
 
 use super::{Duty, FORMER_MS, Plan};
-use crate::plan::{Plan as Story, address};
+use crate::plan::address;
 use crate::server::Health;
-use crate::world::World;
+use crate::world::{Keys, World};
 
 /// Without a reason to hurry, the layout is asked for once in so many intervals.
 const EVERY: u64 = 5;
@@ -30,22 +31,23 @@ pub(super) struct Cluster {
     former_until: Option<Mono>,
     moved: Vec<(u16, Vec<usize>)>,
     deciding: BTreeSet<usize>,
-    /// The slot of each task.
-    slots: Vec<u16>,
+    /// The slot of each task's lock, and of what is beside it.
+    slots: Vec<(u16, u16)>,
     pub(super) hurry: bool,
     pub(super) interval_ms: u64,
     timeout_ms: u64,
 }
 
 impl Cluster {
-    pub(super) fn new(story: &Story, interval_ms: u64, timeout_ms: u64) -> Cluster {
+    pub(super) fn new(interval_ms: u64, timeout_ms: u64, world: &World) -> Cluster {
+        let slots = |keys: &Keys| (slot(&keys.lock), slot(keys.beside().next().unwrap_or(&keys.lock)));
         Cluster {
             map: Err(Unknown::NotReadYet),
             former: BTreeMap::new(),
             former_until: None,
             moved: Vec::new(),
             deciding: BTreeSet::new(),
-            slots: story.spec.tasks.iter().map(|task| slot(&task.lock.key)).collect(),
+            slots: world.tasks.iter().map(|task| slots(&task.keys)).collect(),
             hurry: false,
             interval_ms,
             timeout_ms,
@@ -121,28 +123,42 @@ impl Cluster {
         let mut own: BTreeMap<usize, Vec<TaskIndex>> = BTreeMap::new();
         let mut witnessed: BTreeMap<usize, Vec<TaskIndex>> = BTreeMap::new();
         let mut unserved = Vec::new();
-        for (task, slot) in self.slots.iter().enumerate() {
-            let at = map.owner(*slot).and_then(|owner| number(&owner.host));
+        let mut besides = BTreeMap::new();
+        let mut deciding = BTreeSet::new();
+        let owner = |slot: u16| map.owner(slot).and_then(|owner| number(&owner.host));
+        for (task, (slot, beside)) in self.slots.iter().enumerate() {
+            let at = owner(*slot);
             let former = self.former.get(slot).into_iter().flat_map(|(shard, _)| shard.iter().copied());
             let others: BTreeSet<usize> =
                 servers(map, *slot).chain(former).filter(|other| at != Some(*other)).collect();
             others.into_iter().for_each(|other| witnessed.entry(other).or_default().push(index(task)));
-            match at {
-                Some(at) => own.entry(at).or_default().push(index(task)),
-                None => unserved.push(index(task)),
+            let Some(at) = at else {
+                unserved.push(index(task));
+                continue;
+            };
+            own.entry(at).or_default().push(index(task));
+            deciding.insert(at);
+            if owner(*beside) != Some(at) {
+                deciding.extend(owner(*beside));
+                besides.insert(index(task), owner(*beside).ok_or(Unknown::ClusterDown));
             }
         }
-        self.deciding = own.keys().copied().collect();
+        self.deciding = deciding;
         let masters = map.masters();
         let masters: BTreeSet<usize> = masters.iter().filter_map(|master| number(&master.host)).collect();
         let known: BTreeSet<usize> = masters.iter().chain(own.keys()).chain(witnessed.keys()).copied().collect();
-        let mut duty = |server: usize| match own.remove(&server) {
-            Some(own) => Duty { standing: Standing::Decides, own: own.into() },
-            None => Duty { standing: Standing::Witness, own: witnessed.remove(&server).unwrap_or_default().into() },
+        let locks: Arc<BTreeSet<TaskIndex>> = Arc::new(besides.keys().copied().collect());
+        let mut duty = |server: usize| match self.deciding.contains(&server) {
+            true => Duty {
+                locks: Arc::clone(&locks),
+                ..Duty::new(Standing::Decides, own.remove(&server).unwrap_or_default().into())
+            },
+            false => Duty::new(Standing::Witness, witnessed.remove(&server).unwrap_or_default().into()),
         };
         Plan {
             nodes: known.into_iter().map(|server| (server, duty(server))).collect(),
             orphans: if unserved.is_empty() { Vec::new() } else { vec![(unserved, Unknown::ClusterDown)] },
+            besides,
             is_told: true,
             masters: Some(Ok(self.deciding.iter().map(|server| address(*server)).collect())),
             sentinels: Vec::new(),
@@ -173,7 +189,8 @@ fn number(host: &str) -> Option<usize> {
 fn layout(server: usize, world: &World) -> Vec<Reply> {
     let known = &world.layouts[server];
     let mut owners: Vec<usize> = (0..SLOTS).map(|slot| known.shards[world.first_shard(slot)]).collect();
-    for (task, home) in world.tasks.iter().zip(&known.homes) {
+    for (task, (home, at)) in world.tasks.iter().zip(known.homes.iter().zip(&known.besides)) {
+        task.keys.beside().for_each(|key| owners[usize::from(slot(key))] = *at);
         owners[usize::from(slot(&task.keys.lock))] = *home;
     }
     let mut ranges: Vec<(i64, i64, usize)> = Vec::new();
