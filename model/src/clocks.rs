@@ -336,7 +336,8 @@ impl BlindClock {
     /// The newest attempt was not answered, or time has passed since; says how much blind time came to an account.
     pub(crate) fn bad(&mut self, now: Mono) -> u64 {
         self.now_good = false;
-        self.ms = now.since_ms(self.last_good);
+        // What is told late of an earlier attempt makes it no shorter.
+        self.ms = self.ms.max(now.since_ms(self.last_good));
         let grew_ms = now.since_ms(self.accounted_to);
         self.accounted_to = self.accounted_to.max(now);
         grew_ms
@@ -359,5 +360,17 @@ mod tests {
         let before = blind.bad(Mono(2_000)) + blind.tick(Mono(3_000));
         blind.good(Mono(2_500));
         assert_eq!(before + blind.bad(Mono(4_000)), 4_000);
+    }
+
+    /// What lives beside a lock may be told after the lock's own server has failed, though it was asked before.
+    #[test]
+    fn only_an_answer_makes_blindness_shorter() {
+        let mut blind = BlindClock::new(Mono(0));
+        blind.bad(Mono(2_000));
+        blind.bad(Mono(500));
+        assert_eq!(blind.ms(), 2_000);
+        blind.good(Mono(2_200));
+        blind.bad(Mono(2_500));
+        assert_eq!(blind.ms(), 300);
     }
 }
