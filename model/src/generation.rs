@@ -161,6 +161,14 @@ mod tests {
         Generation { run_id: run.as_bytes().to_vec(), flushes, started_empty: empty, ..Generation::default() }
     }
 
+    /// Bytes count anew on another server of a cluster, but what moved there is whole.
+    #[test]
+    fn of_another_server_only_a_cluster_has_the_same_data() {
+        let kinds = [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+        let found = kinds.map(Delta::of_another_server).map(|delta| (delta.new_history(), delta.may_lose_locks()));
+        assert_eq!(found, [(true, true), (true, true), (true, true), (true, false)]);
+    }
+
     #[test]
     fn only_flush_and_empty_restart_prove_a_loss() {
         let _rule = crate::truth::rule("10 lost switches");

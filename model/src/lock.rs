@@ -616,7 +616,11 @@ mod tests {
         shows(&mut lock, 2_000, Some("A"), 5_000, RESTARTED);
         let failover = |shared| Delta { failover: true, shared: Some(shared), ..Delta::default() };
         let hold = lock.hold().unwrap();
-        assert!(!hold.may_be_lost(failover(5_000), Mono(3_000)));
+        for (at, lost, what) in
+            [(3_000, false, "shared"), (59_999, false, "until its end"), (60_000, true, "not after it")]
+        {
+            assert_eq!(hold.may_be_lost(failover(5_000), Mono(at)), lost, "{what}");
+        }
         assert!(hold.may_be_lost(failover(100), Mono(3_000)), "the new master shares less");
     }
 }

@@ -41,7 +41,7 @@ pub(crate) struct World {
     pub(crate) waiting: Vec<Vec<Box<Request>>>,
     /// The server that workers and users take for the master; in a cluster, see `homes`.
     pub(crate) master: usize,
-    /// The server that has the keys of each task.
+    /// The server that has the lock of each task.
     pub(crate) homes: Vec<usize>,
     /// The server that has what is beside the lock of each task.
     pub(crate) besides: Vec<usize>,

@@ -1,5 +1,5 @@
-//! One server of a redis: its connection, when it is asked what, and what comes of that. Mirrors `src/sampler/node.rs`, without
-//! what only a cluster needs.
+//! One server of a redis: its connection, when it is asked what, and what comes of that. Mirrors `src/sampler/node.rs` and the files
+//! below it.
 
 mod greeting;
 
