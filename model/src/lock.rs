@@ -542,7 +542,7 @@ mod tests {
     }
 
     /// Who holds the lock at `at`, with a lease until 60 s, when `offset` bytes had been written.
-    fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) {
+    fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) -> News {
         let clock = ServerTime(i64::try_from(at).unwrap());
         let seen = Seen { sent: Mono(at), first: clock, last: clock };
         let context = Context {
@@ -558,7 +558,7 @@ mod tests {
             ghosts: 0,
             deadline: Deadline::At(ServerTime(60_000)),
         };
-        lock.observe(&holder.map_or(LockReading::Free, |name| LockReading::Held(held(name))), context);
+        lock.observe(&holder.map_or(LockReading::Free, |name| LockReading::Held(held(name))), context)
     }
 
     /// After a restart bytes are counted anew: what was written before, long ago, would else look as if no replica could have it.
@@ -573,6 +573,28 @@ mod tests {
         shows(&mut lock, 4_000, None, 60, Delta::default());
         shows(&mut lock, 5_000, Some("B"), 10, RESTARTED);
         assert_eq!(lock.hold().unwrap().offset_before, None, "it began meanwhile");
+    }
+
+    /// It may come again, and go, between two looks.
+    #[test]
+    fn who_gave_the_lock_back_after_a_moment_is_remembered() {
+        for (held_ms, brief) in [(BRIEF_MS - 1, true), (BRIEF_MS, false)] {
+            let mut lock = lock();
+            let mut shows = |at, holder| shows(&mut lock, at, holder, at, Delta::default());
+            shows(1_000, Some("A"));
+            shows(1_000 + held_ms, Some("A"));
+            shows(5_000, None);
+            shows(6_000, Some("B"));
+            let ended = shows(7_000, Some("C")).ended.unwrap();
+            assert_eq!((ended.reason, ended.earlier_brief), (End::Replaced, brief), "after {held_ms} ms");
+        }
+    }
+
+    #[test]
+    fn only_longer_than_blind_after_is_blind() {
+        let mut lock = lock();
+        let blind = [0, 60_000, 120_001].map(|at| shows(&mut lock, at, None, at, Delta::default()).across_blind);
+        assert_eq!(blind, [false, false, true]);
     }
 
     /// A hold of long ago may be left over wherever nobody can tell whether its end is there.
