@@ -22,7 +22,7 @@ use lockwatch_model::time::Mono;
 
 use crate::agent::{Attempt, MONO_MS, PartTruth};
 use crate::coverage::Coverage;
-use crate::plan::Plan;
+use crate::plan::{Plan, TaskPlan};
 use crate::truth::LockState;
 use crate::world::{LostSwitches, Says, World};
 use reference::{Asked, Changed, Found, Limits, Lost, Reference};
@@ -132,7 +132,7 @@ pub(crate) struct Oracle {
 impl Oracle {
     pub(crate) fn new(plan: &Plan, agent: usize, now: u64) -> Oracle {
         let redis = plan.spec.redises.first();
-        let facts = |spec: &Arc<TaskSpec>| TaskFacts {
+        let facts = |(spec, shape): (&Arc<TaskSpec>, &TaskPlan)| TaskFacts {
             limits: Limits {
                 settle_ms: spec.settle_ms,
                 blind_after_ms: spec.blind_after_ms,
@@ -158,18 +158,12 @@ impl Oracle {
             said: verdict::Said::default(),
             renewal_said: renewals::Said::default(),
             is_split: false,
-            apart: false,
+            apart: shape.apart,
         };
         Oracle {
             agent,
             began: now,
-            tasks: plan
-                .spec
-                .tasks
-                .iter()
-                .zip(&plan.tasks)
-                .map(|(spec, shape)| TaskFacts { apart: shape.apart, ..facts(spec) })
-                .collect(),
+            tasks: plan.spec.tasks.iter().zip(&plan.tasks).map(facts).collect(),
             clocks: vec![None; plan.servers],
             ticked: Mono(MONO_MS + now),
             kind: plan.kind(),

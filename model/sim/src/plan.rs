@@ -301,8 +301,8 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     spec.blind_after_ms = rng.weighted(&[(60, 60_000), (40, 20_000)]).unwrap_or(60_000);
     let workers = usize::try_from(rng.within(2, 3)).unwrap_or(2);
     let has_keys = |wanted: &WantedSpec| !matches!(wanted.source, WantedSource::Always | WantedSource::Never);
-    let beside = spec.wanted.as_ref().is_some_and(has_keys) || spec.progress.is_some() || spec.claims.is_some();
-    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart: apart && beside })
+    let has_beside = spec.wanted.as_ref().is_some_and(has_keys) || spec.progress.is_some() || spec.claims.is_some();
+    (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart: apart && has_beside })
 }
 
 fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {

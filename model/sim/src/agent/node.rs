@@ -33,7 +33,7 @@ pub(super) struct Duty {
     pub(super) standing: Standing,
     /// Tasks whose lock is read here.
     pub(super) own: Arc<[TaskIndex]>,
-    /// Those of which nothing but the lock is, where that is asked.
+    /// Those of which nothing but the lock is on the server of their lock.
     pub(super) locks: Arc<BTreeSet<TaskIndex>>,
 }
 
@@ -57,6 +57,7 @@ pub(super) struct Node {
     pulse_at: Mono,
     link: Link,
     flights: VecDeque<Flight>,
+    /// What is to be read beside locks of other servers.
     besides: VecDeque<BesideRead>,
     /// What has come over the connection and was not taken yet: the batch that it answers, and the reply.
     inbound: VecDeque<(u64, Reply)>,
@@ -163,8 +164,8 @@ impl Node {
     }
 
     fn begin_anew(&mut self, now: Mono) {
-        // What still comes of these is nobody's answer any more: the real sampler drops the waiting tasks, not the replies.
         self.besides.clear();
+        // What still comes of these is nobody's answer any more: the real sampler drops the waiting tasks, not the replies.
         self.stale.extend(self.flights.drain(..).map(|flight| flight.number));
         let stale = &self.stale;
         self.inbound.retain(|(of, _)| !stale.contains(of));
@@ -292,7 +293,8 @@ impl Node {
         }
     }
 
-    /// The server says that a key of a task has changed. What comes when a renewal is expected waits for others.
+    /// The server says that a key of a task has changed. Says whether that waits for others, as what comes when a renewal is expected
+    /// does, or is nothing to follow.
     pub(super) fn gathers(&mut self, task: usize, gathered: bool, world: &mut World, out: &Out) -> bool {
         let Some(index) = self.specs.get(task).map(|(index, _)| *index) else { return true };
         if self.duty.standing != Standing::Decides {

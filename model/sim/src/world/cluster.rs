@@ -62,8 +62,8 @@ impl World {
     /// in two slots, one of these does.
     pub(super) fn move_slot(&mut self, task: usize, to: usize, ms: u64) {
         let apart = self.plan.tasks[task].apart;
-        let (lock, beside) = (!apart || self.rng.percent(50), !apart);
-        let (lock, beside) = (lock, beside || !lock);
+        let lock = !apart || self.rng.percent(50);
+        let beside = !apart || !lock;
         let from = if lock { self.homes[task] } else { self.besides[task] };
         let (to, now) = (self.master_of(to), self.now);
         if from == to || !self.servers[from].writable() || !self.servers[to].writable() {

@@ -138,9 +138,10 @@ impl Cluster {
             };
             own.entry(at).or_default().push(index(task));
             deciding.insert(at);
-            if owner(*beside) != Some(at) {
-                deciding.extend(owner(*beside));
-                besides.insert(index(task), owner(*beside).ok_or(Unknown::ClusterDown));
+            let other = owner(*beside);
+            if other != Some(at) {
+                deciding.extend(other);
+                besides.insert(index(task), other.ok_or(Unknown::ClusterDown));
             }
         }
         self.deciding = deciding;
