@@ -2,6 +2,9 @@
 //!
 //! The lock comes first, bracketed by its deadline, so that holder and deadline belong together; then the switches, so that a
 //! free lock beside a switch that is on was free while the switch was on.
+//!
+//! Where a whole reading has told who holds the lock, a glance at the deadline can tell that it is still so: whoever takes or renews
+//! a lock moves its deadline, and that is known to the millisecond.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -75,7 +78,8 @@ impl Scope {
     }
 }
 
-/// One task's part of a sweep. Most are done after one round; a torn bracket or the readers of a read lock need another.
+/// One task's part of a sweep. Most are done after one round; a torn bracket or the readers of a read lock need another, and so does
+/// a glance that shows another deadline.
 #[derive(Clone, Debug)]
 pub struct TaskRead {
     spec: Arc<TaskSpec>,
@@ -87,6 +91,8 @@ pub struct TaskRead {
 
 #[derive(Clone, Debug)]
 enum Stage {
+    /// Of the lock the deadline alone: is it still the one of this reading?
+    Glance(Arc<Held>),
     /// Everything that can be asked without knowing an answer; `again` after a torn bracket.
     Main { again: bool },
     /// Everything once more, and what could only be asked with the answers of the round before: what is read counts for the
@@ -108,7 +114,7 @@ struct Details {
 pub enum Round {
     /// The reading is complete.
     Done(TaskReading),
-    /// More must be asked, in a batch of its own (with its own header and footer); at most two more rounds follow.
+    /// More must be asked, in a batch of its own (with its own header and footer); at most two more rounds follow, after a glance three.
     Again(TaskRead),
 }
 
@@ -116,6 +122,16 @@ impl TaskRead {
     /// The first round for `spec`.
     pub fn new(spec: Arc<TaskSpec>, caps: Caps, with_extras: bool, scope: Scope) -> TaskRead {
         TaskRead { spec, caps, with_extras, scope, stage: Stage::Main { again: false } }
+    }
+
+    /// The same as a glance, where `known` is what the newest whole reading showed, and nothing told of a change since. Where deadlines
+    /// are reckoned, and where there is none, everything is read as before.
+    pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
+        let can_tell = self.caps.pexpiretime && known.deadline.instant().is_some();
+        match can_tell && self.scope.lock && !self.with_extras {
+            true => TaskRead { stage: Stage::Glance(Arc::clone(known)), ..self },
+            false => self,
+        }
     }
 
     /// Appends this round's commands.
@@ -130,6 +146,12 @@ impl TaskRead {
     pub fn decode(self, replies: &[Reply]) -> Round {
         let mut replies = Replies(replies.iter());
         match &self.stage {
+            Stage::Glance(known) => match self.take_expiry(&mut replies) {
+                Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
+                    self.decode_rest(LockReading::Held(Held::clone(known)), &mut replies)
+                }
+                _ => Round::Again(TaskRead { stage: Stage::Main { again: false }, ..self }),
+            },
             Stage::Main { again } => self.decode_main(*again, &mut replies),
             Stage::Details(details) => Round::Done(self.decode_details(details, &mut replies)),
         }
@@ -145,6 +167,8 @@ impl TaskRead {
         let (scheme, scope) = (scheme::of(spec.lock.scheme), self.scope);
         if scope.lock {
             self.deadline_commands(out);
+        }
+        if scope.lock && !matches!(self.stage, Stage::Glance(_)) {
             out.push(scheme.value(&spec.lock.key));
             self.deadline_commands(out);
         }
@@ -182,6 +206,11 @@ impl TaskRead {
             }
             Some(Bracket::Whole(lock) | Bracket::Torn(lock)) => lock,
         };
+        self.decode_rest(lock, replies)
+    }
+
+    /// What follows the lock, and what is still to be asked.
+    fn decode_rest(&self, lock: LockReading, replies: &mut Replies<'_>) -> Round {
         let (reading, length_of) = self.decode_beside(lock, replies);
         if length_of.is_none() && readers(&reading).is_empty() {
             return Round::Done(reading);

@@ -9,6 +9,9 @@
 //! A hint that a key of a task changed makes the task due at once, within a budget (`schedule/hints.rs`). It changes nothing
 //! else, least of all the rhythm: what is never hinted at is read no later than without any hints.
 //!
+//! Where there are so many tasks that waiters are not asked for in each sweep, what a whole reading showed of a lock is remembered:
+//! in the sweeps between, a glance can tell whether it is still so. A hint ends that, and so does anything that breaks.
+//!
 //! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
 //! task is found; from then on it is left out, but for a new attempt now and then.
 
@@ -17,6 +20,7 @@ mod hints;
 mod routine;
 
 use alloc::collections::{BTreeSet, VecDeque};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -24,7 +28,7 @@ use self::entry::{Apart, Entry, deadline_read};
 pub use self::hints::Hinted;
 use self::hints::Hints;
 pub use self::routine::Expected;
-use crate::reading::{SwitchesReading, TaskReading};
+use crate::reading::{Held, SwitchesReading, TaskReading};
 use crate::spec::{TaskIndex, TaskSpec};
 use crate::time::{Mono, ServerTime};
 
@@ -167,6 +171,11 @@ impl Schedule {
         }
     }
 
+    /// Waiters and tokens are asked for once in so many sweeps, and locks read whole at least as often; however many tasks there are.
+    pub fn ask_extras_every(&mut self, sweeps: u64) {
+        self.extras_every = sweeps.max(1);
+    }
+
     /// Other tasks are to be read from `now` on. Those that stay keep their rhythm and what is remembered of them; those that
     /// are new are due at once. Slots are cut anew, so that batches under way must be detached: [`Batch::detach`].
     pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
@@ -289,11 +298,26 @@ impl Schedule {
         let Some(entry) = self.entries.get_mut(position) else { return };
         let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
         entry.observe_lock(sent, server, &reading.lock);
+        if self.extras_every > 1 {
+            entry.remember(&reading.lock);
+        }
         entry.observe_switches(sent, reading.beside.switches.as_ref());
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
         entry.deadline_at = deadline.filter(|_| entry.may_chase_deadline());
         let at = entry.next_extra(sent);
         self.plan_extra(position, at);
+    }
+
+    /// What the newest whole reading of `task` showed of its lock, if a glance is enough to see in `batch` whether that is still so.
+    /// Only with hints: without them a value that changes while its deadline stays would be seen late.
+    pub fn known(&self, batch: &Batch, task: TaskIndex) -> Option<&Arc<Held>> {
+        let is_routine = matches!(batch.kind, BatchKind::Regular { .. }) && !batch.with_extras;
+        self.entries.get(self.position(task).filter(|_| is_routine)?)?.known.as_ref()
+    }
+
+    /// Something broke, or may have gone on elsewhere: all is read whole next time.
+    pub fn forget_known(&mut self) {
+        self.entries.iter_mut().for_each(|entry| entry.known = None);
     }
 
     /// Takes in the switches of `task`, where they live on another server than its lock.
@@ -322,6 +346,7 @@ impl Schedule {
 
     fn hint_at(&mut self, position: usize, now: Mono) -> Hinted {
         let Some(entry) = self.entries.get_mut(position) else { return Hinted::Foreign };
+        entry.known = None;
         if entry.hint_at.is_some() || entry.apart.is_some() {
             return Hinted::Coalesced;
         }

@@ -69,6 +69,25 @@ fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
     panic!("not done after {} rounds", rounds.len());
 }
 
+/// A glance at a lock that `known` shows, answered so; `None`: it must be read whole, in the next round.
+fn glance(caps: Caps, known: &TaskReading, replies: &[Reply]) -> Option<TaskReading> {
+    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let read = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), caps, false, Scope::ALL);
+    let read = read.glancing_at(&Arc::new(held.clone()));
+    let mut commands: Vec<Command> = Vec::new();
+    read.commands(&mut commands);
+    assert_eq!(commands.len(), replies.len(), "{commands:?}");
+    match read.decode(replies) {
+        Round::Done(reading) => Some(reading),
+        Round::Again(again) => {
+            let mut whole: Vec<Command> = Vec::new();
+            again.commands(&mut whole);
+            assert_eq!(whole.len(), 3, "{whole:?}");
+            None
+        }
+    }
+}
+
 fn held(reading: &TaskReading) -> (Mode, usize, u32, Deadline) {
     match &reading.lock {
         LockReading::Held(held) => (held.mode, held.holders.len(), held.ghosts, held.deadline),
@@ -107,6 +126,49 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
         let reading = read(spec(SchemeKind::Redisson), CAPS, &[within.clone(), within]);
         assert_eq!(held(&reading).3, Deadline::Torn, "{before}, then {after}");
     }
+}
+
+#[test]
+fn a_deadline_that_did_not_move_is_the_same_hold_and_any_other_answer_is_read_whole() {
+    let _rule = rule("4 bracket");
+    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    assert_eq!(glance(CAPS, &known, &[Reply::Int(30_000)]).as_ref(), Some(&known));
+    for other in [Reply::Int(30_001), Reply::Int(29_999), Reply::Int(-1), Reply::Int(-2), Reply::Nil, error("MOVED")] {
+        assert_eq!(glance(CAPS, &known, std::slice::from_ref(&other)), None, "{other:?}");
+    }
+}
+
+/// Deadlines that are reckoned differ by what lies between two commands; one that never comes is that of every holder.
+#[test]
+fn where_a_deadline_tells_no_holder_everything_is_read() {
+    let _rule = rule("4 bracket");
+    let old = [Reply::Array(vec![Reply::Int(100), Reply::Int(0)]), Reply::Int(30_000)];
+    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(130_000, &[A, "1"])]);
+    let whole = [&old[..], &[scan(&[A, "1"])], &old].concat();
+    assert_eq!(glance(OLD, &known, &whole).as_ref(), Some(&known));
+    let persistent = read(spec(SchemeKind::Redisson), CAPS, &[lock(-1, &[A, "1"])]);
+    assert_eq!(glance(CAPS, &persistent, &lock(-1, &[A, "1"])), Some(persistent.clone()));
+}
+
+/// What else is read takes another round as before, and then so does the lock.
+#[test]
+fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
+    let progress = ProgressSpec { source: ProgressSource::Length(b"queue".to_vec()), stale_after_ms: 60_000 };
+    let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec(SchemeKind::Redisson) });
+    let known = read(self::spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let task = TaskRead::new(spec, CAPS, false, Scope::ALL).glancing_at(&Arc::new(held.clone()));
+    let Round::Again(task) = task.decode(&[Reply::Int(30_000), text("list")]) else {
+        panic!("the length is not known")
+    };
+    let mut commands: Vec<Command> = Vec::new();
+    task.commands(&mut commands);
+    let names: Vec<&[u8]> = commands.iter().map(|command| &*command.args[0]).collect();
+    assert_eq!(names, [&b"PEXPIRETIME"[..], b"HSCAN", b"PEXPIRETIME", b"TYPE", b"LLEN"]);
+    let replies = [lock(40_000, &[A, "1"]), vec![text("list"), Reply::Int(7)]].concat();
+    let Round::Done(reading) = task.decode(&replies) else { panic!("asks again") };
+    assert_eq!(self::held(&reading).3, Deadline::At(ServerTime(40_000)));
+    assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"7".to_vec())));
 }
 
 #[test]

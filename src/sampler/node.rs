@@ -222,7 +222,7 @@ impl Node {
         }
         while self.flights.len() < FLIGHTS
             && let Some(connection) = self.link.connection()
-            && let Some((what, reads)) = self.next_batch(now, connection.caps())
+            && let Some((what, reads)) = self.next_batch(now, connection.caps(), &out.desk)
         {
             self.fly(what, reads, 1, out);
         }

@@ -61,7 +61,10 @@ impl WakeUps {
                     differs
                 });
             }
-            None => self.listening = Some(Listening::start(endpoint.clone(), gate, clock)),
+            None => {
+                self.news.state = WakeUpState::default();
+                self.listening = Some(Listening::start(endpoint.clone(), gate, clock));
+            }
         }
     }
 
@@ -70,6 +73,11 @@ impl WakeUps {
         if let Some(listening) = &self.listening {
             listening.gate.send_if_modified(|gate| std::mem::replace(&mut gate.is_up, is_up) != is_up);
         }
+    }
+
+    /// Whether the server tells of changes, as far as is known.
+    pub(super) fn are_on(&self) -> bool {
+        self.listening.is_some() && self.news.state == WakeUpState::On
     }
 
     /// The locks of some tasks are renewed then: a change that is told of at such an instant is no reason to hurry.

@@ -3,6 +3,7 @@
 
 mod changes;
 mod floods;
+mod glances;
 mod hostile;
 mod servers;
 mod troubles;

@@ -1,10 +1,11 @@
 //! One task in the schedule: what is remembered of its readings, and when it is to be read beside its rhythm.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Watched;
 use super::routine::Routine;
-use crate::reading::{Deadline, Holder, LockReading, Switch, SwitchesReading, User};
+use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Switch, SwitchesReading, User};
 use crate::spec::TaskIndex;
 use crate::split::clients_meet;
 use crate::time::{Mono, ServerTime};
@@ -57,6 +58,8 @@ pub(super) struct Entry {
     pub(super) proves_holders: bool,
     /// Who held it in the newest reading.
     pub(super) holders: Vec<Holder>,
+    /// What the newest reading showed, if nothing was told of a change since it was asked for.
+    pub(super) known: Option<Arc<Held>>,
     /// When a new holder cannot be a phantom any more.
     pub(super) proof_at: Option<Mono>,
     /// The next extra read.
@@ -93,6 +96,7 @@ impl Entry {
             deadline_at: None,
             proves_holders: watched.proves_holders,
             holders: Vec::new(),
+            known: None,
             proof_at: None,
             extra_at: None,
             hint_at: None,
@@ -133,6 +137,18 @@ impl Entry {
             LockReading::Free => self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS),
             LockReading::Unknown(_) => {}
         }
+    }
+
+    /// Remembers what a reading shows of a lock that one client holds until a known instant. What was told of while it was under way
+    /// came perhaps after it.
+    pub(super) fn remember(&mut self, lock: &LockReading) {
+        let before = self.known.take();
+        self.known = match lock {
+            LockReading::Held(held) if self.hint_at.is_none() && is_plain(held) => {
+                Some(before.filter(|known| **known == *held).unwrap_or_else(|| Arc::new(held.clone())))
+            }
+            _ => None,
+        };
     }
 
     pub(super) fn observe_switches(&mut self, sent: Mono, switches: Option<&SwitchesReading>) {
@@ -191,6 +207,11 @@ impl Entry {
     pub(super) fn may_chase_deadline(&self) -> bool {
         self.deadline_reads < DEADLINE_READS
     }
+}
+
+/// One holder, whom nothing but a new deadline can follow.
+fn is_plain(held: &Held) -> bool {
+    held.mode == Mode::Exclusive && held.holders.len() == 1 && held.deadline.instant().is_some()
 }
 
 /// When to look whether the lock is still held after its deadline.

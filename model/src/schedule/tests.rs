@@ -7,6 +7,7 @@ use super::entry::{DEADLINE_READS, GRACES_MAX};
 use super::*;
 use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, Unknown, User};
 
+mod glances;
 mod hints;
 
 /// What the imagined server answers at an instant: the lock, and the switches that exist (with `+` in front: on).

@@ -58,6 +58,7 @@ impl Node {
         match decoded {
             Ok(answer) => self.believe(what, round, timing, answer, out).await,
             Err(why) => {
+                self.schedule.forget_known();
                 let instants = (sent, received.since_ms(sent));
                 self.report_failure(&what, tasks, instants, why, out).await?;
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
@@ -181,6 +182,7 @@ impl Node {
     /// Gives the connection up, and with it all that is under way.
     pub(super) async fn lose(&mut self, flying: Option<Flying>, why: Unknown, out: &Out) -> Result<Heard, Gone> {
         self.lost = Some(why);
+        self.schedule.forget_known();
         self.unanswered_ms = 0;
         self.wake_ups.is_up(false);
         self.link.give_up(out.clock.now());

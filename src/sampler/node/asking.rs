@@ -8,7 +8,7 @@ use lockwatch_model::read::{Scope, TaskRead};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::schedule::Batch;
-use lockwatch_model::spec::TaskIndex;
+use lockwatch_model::spec::{TaskIndex, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -112,7 +112,12 @@ impl Node {
     }
 
     /// What is due at `now`, and how its tasks are read.
-    pub(super) fn next_batch(&mut self, now: Mono, caps: Caps) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
+    pub(super) fn next_batch(
+        &mut self,
+        now: Mono,
+        caps: Caps,
+        desk: &Desk,
+    ) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
         if let Some(read) = self.beside.pop_front() {
             let reads = read
                 .parts
@@ -123,7 +128,7 @@ impl Node {
         }
         if let Some(batch) = self.schedule.due(now) {
             self.pulse_at = now.plus_ms(self.interval_ms);
-            let reads = self.reads(&batch, caps);
+            let reads = self.reads(&batch, caps, desk);
             return Some((What::Scheduled(batch), reads));
         }
         if self.pulses() && self.pulse_at <= now {
@@ -131,7 +136,7 @@ impl Node {
             return Some((What::Pulse, Vec::new()));
         }
         let batch = self.may_follow_hints().then(|| self.schedule.due_hinted(now)).flatten()?;
-        let reads = self.reads(&batch, caps);
+        let reads = self.reads(&batch, caps, desk);
         Some((What::Scheduled(batch), reads))
     }
 
@@ -146,10 +151,17 @@ impl Node {
     }
 
     /// How the tasks of `batch` are read.
-    fn reads(&self, batch: &Batch, caps: Caps) -> Vec<(TaskIndex, TaskRead)> {
+    fn reads(&self, batch: &Batch, caps: Caps, desk: &Desk) -> Vec<(TaskIndex, TaskRead)> {
+        let shown = desk.wanted();
         let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
-        let read = |(task, spec)| match self.duty.standing {
-            Standing::Decides => (task, TaskRead::new(spec, caps, batch.with_extras, self.duty.scope(task))),
+        let read = |(task, spec): (TaskIndex, Arc<TaskSpec>)| match self.duty.standing {
+            Standing::Decides => {
+                // Whoever wants to see a reading wants to see a whole one.
+                let is_shown = shown.as_ref().is_some_and(|shown| shown.contains(&spec.name));
+                let known = self.schedule.known(batch, task).filter(|_| self.wake_ups.are_on() && !is_shown);
+                let read = TaskRead::new(spec, caps, batch.with_extras, self.duty.scope(task));
+                (task, if let Some(known) = known { read.glancing_at(known) } else { read })
+            }
             Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),
         };
         specs.map(read).collect()
@@ -175,7 +187,7 @@ impl Node {
     pub(super) fn opening(&mut self, now: Mono, out: &Out) -> Option<redis::Opening> {
         let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
         let batch = self.schedule.due(now)?;
-        let reads = self.reads(&batch, caps);
+        let reads = self.reads(&batch, caps, &out.desk);
         let (question, commands) = self.question(reads, caps, self.duty.standing, &out.desk);
         self.opening = Some(Flying { what: What::Scheduled(batch), question, round: 1, launched: now });
         Some(redis::Opening { commands, clock: out.clock })

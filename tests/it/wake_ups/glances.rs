@@ -1,0 +1,77 @@
+//! Where there are many locks, and the server tells of changes, most sweeps only look at the deadlines.
+
+use super::*;
+use crate::support::wait_until;
+
+/// So many that they are read in three batches, and whole in each third sweep.
+const TASKS: usize = 600;
+const WHOLE_EVERY: u64 = 3;
+
+/// All locks are held.
+fn many(server: &RedisServer, more: &str) -> Agent {
+    let lock_all = "for n = 0, 599 do redis.call('set', 'lock:' .. n, 'token', 'px', 600000) end";
+    server.cli(&["eval", lock_all, "0"]);
+    let tasks: Vec<(String, String)> = (0..TASKS).map(|n| (format!("t{n}"), format!("lock:{n}"))).collect();
+    let tasks: Vec<(&str, &str)> = tasks.iter().map(|(name, key)| (name.as_str(), key.as_str())).collect();
+    let agent = Agent::start(&config(server.port, "200ms", more, &tasks));
+    agent.until(PATIENCE, "all are held", |page| {
+        page.series("lockwatch_lock_held", &[]).into_values().sum::<f64>() == TASKS as f64
+    });
+    agent
+}
+
+/// How many locks were read whole, and at how many a glance was enough, during so many more sweeps.
+fn reads(server: &RedisServer, sweeps: u64) -> (u64, u64) {
+    // A whole reading asks for the deadline twice.
+    let now = || (calls(server, "getrange"), calls(server, "pexpiretime"));
+    let before = now();
+    let all = |(whole, deadlines): (u64, u64)| {
+        (whole - before.0) + (deadlines - before.1).saturating_sub(2 * (whole - before.0))
+    };
+    wait_until(PATIENCE, "it goes on reading", || all(now()) >= sweeps * TASKS as u64);
+    let after = now();
+    let whole = after.0 - before.0;
+    (whole, (after.1 - before.1).saturating_sub(2 * whole))
+}
+
+#[test]
+fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
+    let Some(server) = RedisServer::start("most_sweeps_over_many_locks_only_look_at_the_deadlines") else { return };
+    let agent = many(&server, "");
+    until_listening(&agent);
+    reads(&server, 2 * WHOLE_EVERY);
+    let (whole, glances) = reads(&server, 4 * WHOLE_EVERY);
+    eprintln!("{whole} whole, {glances} glances");
+    assert!(glances > whole && whole > 0, "{whole} whole, {glances} glances");
+    let page = agent.page();
+    agent.check(
+        &page,
+        "all are held",
+        page.series("lockwatch_lock_held", &[]).into_values().sum::<f64>() == TASKS as f64,
+    );
+    agent.check(&page, "nobody else", page.of("t300", "lock_acquisitions_total") == Some(0.0));
+    // Whoever asks why is shown a whole reading.
+    for _ in 0..2 * WHOLE_EVERY {
+        let said = agent.text("/api/v1/tasks/t300/explain");
+        assert!(said.contains("PEXPIRETIME") && said.contains("GETRANGE"), "{said}");
+    }
+    // Another holder with the same deadline, another deadline of the same holder, and nobody.
+    server.cli(&["set", "lock:300", "another", "keepttl"]);
+    agent.until(PATIENCE, "the change of hands", |page| page.ends("t300", "replaced") == 1.0);
+    server.cli(&["pexpire", "lock:301", "700000"]);
+    agent.until(PATIENCE, "the renewal", |page| page.of("t301", "lock_renewals_total") == Some(1.0));
+    server.cli(&["del", "lock:302"]);
+    until_held(&agent, "t302", false);
+}
+
+/// Without being told, a value that changes while its deadline stays would be seen late.
+#[test]
+fn where_nothing_is_told_every_lock_is_read_whole() {
+    let Some(server) = RedisServer::start("where_nothing_is_told_every_lock_is_read_whole") else { return };
+    let agent = many(&server, ", wake_ups: false");
+    let (whole, glances) = reads(&server, 2 * WHOLE_EVERY);
+    // A batch may be under way.
+    assert!(glances <= whole / 10, "{whole} whole, {glances} glances");
+    server.cli(&["set", "lock:300", "another", "keepttl"]);
+    agent.until(PATIENCE, "the change of hands", |page| page.ends("t300", "replaced") == 1.0);
+}
