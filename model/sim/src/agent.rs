@@ -354,7 +354,7 @@ impl Agent {
             let known = old.iter().position(|node| node.server == *server);
             let mut node = match known {
                 Some(position) => old.swap_remove(position),
-                None => Node::new(*server, &address(*server), redis, &self.specs, now),
+                None => Node::new(*server, &address(*server), redis, self.plan.whole_every, &self.specs, now),
             };
             node.assign(duty, now);
             self.nodes.push(node);

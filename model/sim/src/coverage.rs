@@ -35,6 +35,8 @@ pub struct Coverage {
     pub told: u64,
     /// Answers to what is beside locks on other servers.
     pub beside: u64,
+    /// Glances at deadlines that were answered.
+    pub glances: u64,
 }
 
 impl Coverage {
@@ -92,6 +94,7 @@ impl Coverage {
         self.failures += other.failures;
         self.told += other.told;
         self.beside += other.beside;
+        self.glances += other.glances;
     }
 
     /// What should have occurred and did not.
@@ -108,6 +111,7 @@ impl Coverage {
         missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));
         missing.extend((self.told == 0).then(|| "a change that is told".to_owned()));
         missing.extend((self.beside == 0).then(|| "an answer of another server than the lock's".to_owned()));
+        missing.extend((self.glances == 0).then(|| "a glance at a deadline".to_owned()));
         missing
     }
 
@@ -121,8 +125,15 @@ impl Coverage {
         text += &row("splits", self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
         let written = writeln!(
             text,
-            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside {}",
-            self.lost, self.switches_lost, self.snapshots, self.answers, self.failures, self.told, self.beside
+            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside {}  glances {}",
+            self.lost,
+            self.switches_lost,
+            self.snapshots,
+            self.answers,
+            self.failures,
+            self.told,
+            self.beside,
+            self.glances
         );
         debug_assert!(written.is_ok(), "a String takes everything");
         text

@@ -38,6 +38,8 @@ pub struct Plan {
     pub(crate) append_only: bool,
     /// Servers tell of changed keys.
     pub(crate) wakes: bool,
+    /// Locks are read whole once in so many sweeps, as where there are many; between, where servers tell of changes, by glances.
+    pub(crate) whole_every: u64,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -220,6 +222,7 @@ impl Plan {
             has_pexpiretime: rng.percent(75),
             append_only: rng.percent(20),
             wakes: Rng::new(seed, 5).percent(25),
+            whole_every: if Rng::new(seed, 50).percent(60) { 4 } else { 1 },
             steps: Vec::new(),
         };
         plan.steps = draw_steps(&plan, kind);

@@ -127,6 +127,8 @@ impl Life {
                 Deed::Attempt(attempt) => {
                     let count = attempt.tasks.len() as u64;
                     *(if attempt.truth.is_some() { &mut coverage.answers } else { &mut coverage.failures }) += count;
+                    let parts = attempt.truth.iter().flat_map(|truth| &truth.parts);
+                    coverage.glances += parts.filter(|part| part.glance).count() as u64;
                     self.oracle.attempt(&attempt, world);
                 }
                 Deed::Input(at, input) => {

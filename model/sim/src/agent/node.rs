@@ -51,6 +51,9 @@ pub(super) struct Node {
     interval_ms: u64,
     timeout_ms: u64,
     has_others: bool,
+    whole_every: u64,
+    /// The server tells of changes.
+    listens: bool,
     duty: Duty,
     schedule: Schedule,
     role: Option<Role>,
@@ -116,6 +119,7 @@ impl Node {
         server: usize,
         address: &Arc<str>,
         redis: &RedisSpec,
+        whole_every: u64,
         specs: &Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>,
         now: Mono,
     ) -> Node {
@@ -125,6 +129,8 @@ impl Node {
             interval_ms: redis.interval_ms,
             timeout_ms: redis.timeout_ms,
             has_others: redis.kind != RedisKind::Standalone,
+            whole_every,
+            listens: false,
             duty: Duty::new(Standing::Witness, Arc::default()),
             schedule: Schedule::new(Vec::new(), redis.interval_ms, now),
             role: None,
@@ -160,6 +166,7 @@ impl Node {
                 }
             }
             self.schedule.change(self.watched(), now);
+            self.schedule.ask_extras_every(self.whole_every);
         }
     }
 
@@ -175,6 +182,7 @@ impl Node {
         let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
         let every = if slowly { REPLICA_EVERY } else { 1 };
         self.schedule = Schedule::new(self.watched(), self.interval_ms * every, now);
+        self.schedule.ask_extras_every(self.whole_every);
         self.pulse_at = now.plus_ms(self.interval_ms);
     }
 
@@ -285,10 +293,10 @@ impl Node {
     /// A server that decides, and is believed, tells of changes; anything may have changed before it began to. Mirrors
     /// `src/sampler/wake_ups.rs`.
     fn listen(&mut self, world: &mut World, out: &Out) {
-        let listens = world.plan.wakes && self.duty.standing == Standing::Decides && self.link.is_believed();
-        let listener = listens.then_some(out.life);
+        self.listens = world.plan.wakes && self.duty.standing == Standing::Decides && self.link.is_believed();
+        let listener = self.listens.then_some(out.life);
         let before = std::mem::replace(&mut world.listeners[out.agent][self.server], listener);
-        if listens && before != listener {
+        if self.listens && before != listener {
             self.schedule.hint_all(out.now);
         }
     }
@@ -341,7 +349,9 @@ impl Node {
         let read = |(task, spec)| match self.duty.standing {
             Standing::Decides => {
                 let scope = if self.duty.locks.contains(&task) { Scope::LOCK } else { Scope::ALL };
-                (task, TaskRead::new(spec, caps, batch.with_extras, scope))
+                let read = TaskRead::new(spec, caps, batch.with_extras, scope);
+                let known = self.schedule.known(batch, task).filter(|_| self.listens);
+                (task, if let Some(known) = known { read.glancing_at(known) } else { read })
             }
             Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),
         };
@@ -434,6 +444,7 @@ impl Node {
         match question.decode(timing, &replies) {
             Ok(answer) => self.believe(what, round, timing, answer, truth, told, world, out),
             Err(why) => {
+                self.schedule.forget_known();
                 let instants = (sent, out.now.since_ms(sent));
                 self.report_failure(&what, tasks, instants, why, told.map(|told| (told, truth)), out);
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
@@ -544,6 +555,7 @@ impl Node {
 
     fn lose(&mut self, flight: Option<Flight>, why: Unknown, world: &mut World, out: &mut Out) -> Heard {
         self.lost = Some(why);
+        self.schedule.forget_known();
         self.link.give_up(out.now, &mut world.rng);
         self.inbound.clear();
         let all: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();

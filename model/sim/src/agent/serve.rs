@@ -65,6 +65,8 @@ pub(crate) struct PartTruth {
     pub(crate) answered_at: u64,
     /// The lock was asked for.
     pub(crate) has_lock: bool,
+    /// Of the lock only the deadline was, once.
+    pub(crate) glance: bool,
     /// What is beside it was, if there is anything.
     pub(crate) has_beside: bool,
     /// All states of the lock while it was read; `None`: reading it was refused.
@@ -215,7 +217,9 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
                 || command.args.first().is_some_and(|name| name == b"TIME");
             let is_beside = |command: &Command| keys.beside().any(|key| command.args.iter().any(|arg| *arg == **key));
             let has_beside = !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_beside);
-            request.truth.parts.push(PartTruth { has_lock, has_beside, ..capture(world, server, task) });
+            let of_lock = |command: &&Command| command.args.get(1).is_some_and(|key| *key == *keys.lock);
+            let glance = has_lock && request.commands[from..to].iter().filter(of_lock).count() == 1;
+            request.truth.parts.push(PartTruth { has_lock, glance, has_beside, ..capture(world, server, task) });
         }
         let framing = !request.places.iter().any(|(_, from, to)| (*from..*to).contains(&cursor));
         let reply = world.servers[server].execute(command, now);
@@ -285,6 +289,7 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
         ended_at: now,
         answered_at: now,
         has_lock: true,
+        glance: false,
         has_beside: true,
         lock,
         clock: state.clock.at(now),
