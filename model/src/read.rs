@@ -167,10 +167,10 @@ impl TaskRead {
         let (scheme, scope) = (scheme::of(spec.lock.scheme), self.scope);
         if scope.lock {
             self.deadline_commands(out);
-        }
-        if scope.lock && !matches!(self.stage, Stage::Glance(_)) {
-            out.push(scheme.value(&spec.lock.key));
-            self.deadline_commands(out);
+            if !matches!(self.stage, Stage::Glance(_)) {
+                out.push(scheme.value(&spec.lock.key));
+                self.deadline_commands(out);
+            }
         }
         if let (Some(wanted), true) = (&spec.wanted, scope.switches) {
             wanted::commands(&wanted.source, out);

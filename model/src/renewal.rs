@@ -285,7 +285,9 @@ impl Deadlines {
         let by_instant_ms = deadline.since_ms(old);
         let by_rest_ms = deadline.since_ms(seen.server_of(before.mono_of(old)));
         if by_instant_ms.saturating_abs().min(by_rest_ms.saturating_abs()) <= CLOCKS_APART_MS {
-            self.set = self.set.map(|set| seen.server_of(before.mono_of(set)));
+            // Past it, the other clock is behind, or renewals that nobody saw took as long as the clocks differ.
+            let is_past = before.mono_of(old) < seen.sent;
+            self.set = self.set.filter(|_| !is_past).map(|set| seen.server_of(before.mono_of(set)));
             return None;
         }
         (self.set, self.last_renewal) = (Some(seen.last), None);

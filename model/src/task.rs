@@ -255,14 +255,18 @@ impl Task {
         self.switches.unknown(why);
         self.claims.unread(why);
         self.pause.unread();
-        let grew_ms = self.blind.bad(at);
-        self.count_blind(grew_ms);
+        self.note_blind(at);
         self.judge(log);
     }
 
     /// The totals, to be changed.
     fn totals(&mut self) -> &mut Totals {
         Arc::make_mut(&mut self.totals)
+    }
+
+    fn note_blind(&mut self, at: Mono) {
+        let grew_ms = self.blind.bad(at);
+        self.count_blind(grew_ms);
     }
 
     fn count_blind(&mut self, grew_ms: u64) {
@@ -280,8 +284,7 @@ impl Task {
             self.switches.unknown(Unknown::Stale);
             self.claims.unread(Unknown::Stale);
             self.pause.unread();
-            let grew_ms = self.blind.bad(now);
-            self.count_blind(grew_ms);
+            self.note_blind(now);
         }
         let before = self.verdict;
         let grew_ms = self.blind.tick(now);
@@ -362,7 +365,11 @@ impl Task {
         self.note_life(&signs, None, batch.sent);
         self.follow_losses(beside, batch.sent, None, &signs, log);
         self.follow_gap(batch.sent, Holding::Unseen, log);
-        self.note_sight(batch.sent);
+        // It may complete the sight of the lock, which was asked for earlier.
+        match self.lock.last_reading().filter(|_| self.has_sight()) {
+            Some(lock) => self.blind.good(lock.sent),
+            None => self.note_blind(batch.sent),
+        }
         self.judge(log);
     }
 
@@ -383,7 +390,10 @@ impl Task {
         if beside.pause.is_some() {
             self.pause.unread();
         }
-        self.note_sight(at);
+        // However much is known of the lock: that something failed now is no sight of it.
+        if !self.has_sight() {
+            self.note_blind(at);
+        }
         self.judge(log);
     }
 
@@ -593,15 +603,17 @@ impl Task {
         }
     }
 
-    /// Whether this attempt answered what matters: the lock; and, while it is free, whether it is wanted.
-    fn note_sight(&mut self, at: Mono) {
-        let lock = self.lock.newest().is_ok();
+    /// Whether what matters was answered last: the lock; and, while it is free, whether it is wanted.
+    fn has_sight(&self) -> bool {
         let needs_wanted = self.lock.held() == Some(false);
-        if lock && !(needs_wanted && self.switches.wanted() == Wanted::Unknown) {
-            self.blind.good(at);
-        } else {
-            let grew_ms = self.blind.bad(at);
-            self.count_blind(grew_ms);
+        self.lock.newest().is_ok() && !(needs_wanted && self.switches.wanted() == Wanted::Unknown)
+    }
+
+    /// What was asked for at `at` was answered, wholly or in part.
+    fn note_sight(&mut self, at: Mono) {
+        match self.has_sight() {
+            true => self.blind.good(at),
+            false => self.note_blind(at),
         }
     }
 

@@ -265,8 +265,11 @@ impl Oracle {
             facts.blind.get_or_insert(facts.good);
         } else {
             facts.hazy |= facts.lost.unsure && facts.says == Says::Unclear;
-            facts.blind = None;
-            facts.good = facts.good.max(attempt.sent);
+            // It completes what was seen of the lock, at the instant of that.
+            if let (Some(_), Some(last)) = (part, &facts.last) {
+                facts.blind = None;
+                facts.good = facts.good.max(last.sent);
+            }
         }
     }
 
