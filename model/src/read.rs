@@ -134,6 +134,11 @@ impl TaskRead {
         }
     }
 
+    /// Whether this round asks of the lock for its deadline alone.
+    pub fn is_glance(&self) -> bool {
+        matches!(self.stage, Stage::Glance(_))
+    }
+
     /// Appends this round's commands.
     pub fn commands(&self, out: &mut Vec<Command>) {
         self.main_commands(out);
@@ -167,7 +172,7 @@ impl TaskRead {
         let (scheme, scope) = (scheme::of(spec.lock.scheme), self.scope);
         if scope.lock {
             self.deadline_commands(out);
-            if !matches!(self.stage, Stage::Glance(_)) {
+            if !self.is_glance() {
                 out.push(scheme.value(&spec.lock.key));
                 self.deadline_commands(out);
             }

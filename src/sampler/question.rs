@@ -81,13 +81,13 @@ impl Question {
         self.parts.iter().map(|part| part.task).collect()
     }
 
-    /// Keeps what is `wanted` of its `commands`.
+    /// Keeps what is `wanted` of its `commands`, glances apart: they show nobody who holds a lock.
     pub(super) fn keep(&mut self, wanted: impl Fn(TaskIndex) -> bool, commands: &[Command]) {
         let mut end = self.header;
         for part in &self.parts {
             let start = end;
             end += part.commands;
-            if wanted(part.task) {
+            if wanted(part.task) && !part.read.is_glance() {
                 let commands = commands.get(start..end).unwrap_or_default().to_vec();
                 self.kept.push(Kept { task: part.task, commands, replies: start..end });
             }

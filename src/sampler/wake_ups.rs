@@ -159,8 +159,7 @@ mod tests {
     use crate::sampler::Tasks;
     use std::time::Duration;
 
-    #[tokio::test]
-    async fn what_was_counted_before_nobody_wanted_it_is_told_when_somebody_does_again() {
+    fn endpoint() -> Endpoint {
         let config = RedisConfig {
             name: "main".into(),
             servers: Servers::Nodes(Vec::new()),
@@ -171,7 +170,38 @@ mod tests {
             assume_master: false,
             wake_ups: true,
         };
-        let endpoint = config.endpoint(HostPort { host: "one".to_owned(), port: 6379 });
+        config.endpoint(HostPort { host: "one".to_owned(), port: 6379 })
+    }
+
+    /// That the server told of changes the last time says nothing.
+    #[tokio::test]
+    async fn whoever_listens_anew_is_not_told_of_changes_yet() {
+        let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
+        let mut wake_ups = WakeUps::default();
+        let mut follow = |filter: Option<&Arc<Filter>>, told: bool| {
+            wake_ups.follow(&endpoint(), filter, false, Clock::start());
+            if told {
+                let nothing = Hints {
+                    tasks: Vec::new(),
+                    all: false,
+                    state: WakeUpState::On,
+                    connects: 1,
+                    coalesced: 0,
+                    foreign: 0,
+                };
+                wake_ups.count(&nothing);
+            }
+            wake_ups.are_on()
+        };
+        assert!(!follow(Some(&filter), false));
+        assert!(follow(Some(&filter), true));
+        assert!(!follow(None, false), "nobody listens");
+        assert!(!follow(Some(&filter), false), "somebody does again");
+    }
+
+    #[tokio::test]
+    async fn what_was_counted_before_nobody_wanted_it_is_told_when_somebody_does_again() {
+        let endpoint = endpoint();
         let filter = Arc::new(Filter::new(&Tasks::default(), 1_000));
         let mut wake_ups = WakeUps::default();
         let mut told = |filter: Option<&Arc<Filter>>, hints: &[Hinted], now: u64| {

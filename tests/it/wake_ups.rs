@@ -54,9 +54,17 @@ fn until_held(agent: &Agent, task: &str, held: bool) -> Page {
 
 /// How often a server was sent this command.
 fn calls(server: &RedisServer, command: &str) -> u64 {
+    let [count] = calls_of(server, [command]);
+    count
+}
+
+/// How often a server was sent each of these commands, all as of one moment.
+fn calls_of<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; N] {
     let stats = server.cli(&["info", "commandstats"]);
-    let line = stats.lines().find_map(|line| line.trim_end().strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
+    commands.map(|command| {
+        let line = stats.lines().find_map(|line| line.trim_end().strip_prefix(&format!("cmdstat_{command}:calls=")));
+        line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
+    })
 }
 
 /// The line of the connection that listens, in `CLIENT LIST`.

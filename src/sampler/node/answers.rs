@@ -58,11 +58,11 @@ impl Node {
         match decoded {
             Ok(answer) => self.believe(what, round, timing, answer, out).await,
             Err(why) => {
-                self.schedule.forget_known();
                 let instants = (sent, received.since_ms(sent));
                 self.report_failure(&what, tasks, instants, why, out).await?;
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
                 if self.link.survives(why, received) {
+                    self.schedule.forget_known();
                     self.finished(&what);
                     return Ok(Heard { role, failed: Some(why), ..Heard::default() });
                 }

@@ -9,29 +9,32 @@ const WHOLE_EVERY: u64 = 3;
 
 /// All locks are held.
 fn many(server: &RedisServer, more: &str) -> Agent {
-    let lock_all = "for n = 0, 599 do redis.call('set', 'lock:' .. n, 'token', 'px', 600000) end";
-    server.cli(&["eval", lock_all, "0"]);
+    let lock_all = "for n = 1, ARGV[1] do redis.call('set', 'lock:' .. n - 1, 'token', 'px', 600000) end";
+    server.cli(&["eval", lock_all, "0", &TASKS.to_string()]);
     let tasks: Vec<(String, String)> = (0..TASKS).map(|n| (format!("t{n}"), format!("lock:{n}"))).collect();
     let tasks: Vec<(&str, &str)> = tasks.iter().map(|(name, key)| (name.as_str(), key.as_str())).collect();
     let agent = Agent::start(&config(server.port, "200ms", more, &tasks));
-    agent.until(PATIENCE, "all are held", |page| {
-        page.series("lockwatch_lock_held", &[]).into_values().sum::<f64>() == TASKS as f64
-    });
+    agent.until(PATIENCE, "all are held", all_are_held);
     agent
+}
+
+fn all_are_held(page: &Page) -> bool {
+    page.series("lockwatch_lock_held", &[]).into_values().sum::<f64>() == TASKS as f64
 }
 
 /// How many locks were read whole, and at how many a glance was enough, during so many more sweeps.
 fn reads(server: &RedisServer, sweeps: u64) -> (u64, u64) {
-    // A whole reading asks for the deadline twice.
-    let now = || (calls(server, "getrange"), calls(server, "pexpiretime"));
+    let now = || calls_of(server, ["getrange", "pexpiretime"]);
     let before = now();
-    let all = |(whole, deadlines): (u64, u64)| {
-        (whole - before.0) + (deadlines - before.1).saturating_sub(2 * (whole - before.0))
-    };
-    wait_until(PATIENCE, "it goes on reading", || all(now()) >= sweeps * TASKS as u64);
-    let after = now();
-    let whole = after.0 - before.0;
-    (whole, (after.1 - before.1).saturating_sub(2 * whole))
+    let mut since = (0, 0);
+    wait_until(PATIENCE, "it goes on reading", || {
+        let [values, deadlines] = now();
+        let whole = values - before[0];
+        // A whole reading asks for the deadline twice.
+        since = (whole, (deadlines - before[1]).saturating_sub(2 * whole));
+        since.0 + since.1 >= sweeps * TASKS as u64
+    });
+    since
 }
 
 #[test]
@@ -44,11 +47,7 @@ fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
     eprintln!("{whole} whole, {glances} glances");
     assert!(glances > whole && whole > 0, "{whole} whole, {glances} glances");
     let page = agent.page();
-    agent.check(
-        &page,
-        "all are held",
-        page.series("lockwatch_lock_held", &[]).into_values().sum::<f64>() == TASKS as f64,
-    );
+    agent.check(&page, "all are held", all_are_held(&page));
     agent.check(&page, "nobody else", page.of("t300", "lock_acquisitions_total") == Some(0.0));
     // Whoever asks why is shown a whole reading. Where the machine stands still, nothing is read meanwhile.
     let mut shown = 0;

@@ -444,11 +444,11 @@ impl Node {
         match question.decode(timing, &replies) {
             Ok(answer) => self.believe(what, round, timing, answer, truth, told, world, out),
             Err(why) => {
-                self.schedule.forget_known();
                 let instants = (sent, out.now.since_ms(sent));
                 self.report_failure(&what, tasks, instants, why, told.map(|told| (told, truth)), out);
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
                 if self.link.survives(why, out.now) {
+                    self.schedule.forget_known();
                     self.finished(&what);
                     return Heard { role, failed: Some(why), ..Heard::default() };
                 }
