@@ -22,13 +22,30 @@ use crate::stack::{Agent, Cable, Machines, Program, Signal, free_address, has_ow
 pub(super) const AGENTS: usize = 2;
 /// How many worker processes there are.
 pub(super) const HOSTS: usize = 3;
-/// Name, servers, Sentinels, and share of the tasks in tenths. Where there is a network for it, each server of a set with Sentinels has
-/// a machine of its own together with one of the Sentinels.
-const REDISES: [(&str, usize, usize, usize); 3] = [("alpha", 1, 0, 4), ("beta", 1, 0, 3), ("gamma", 3, 3, 3)];
+/// Where there is a network for it, each server of a set with Sentinels has a machine of its own together with one of the Sentinels.
+const REDISES: [Cast; 3] = [
+    Cast { name: "alpha", servers: 1, sentinels: 0, tenths: 4, quiet: QUIET },
+    Cast { name: "beta", servers: 1, sentinels: 0, tenths: 3, quiet: 0 },
+    Cast { name: "gamma", servers: 3, sentinels: 3, tenths: 3, quiet: QUIET },
+];
+/// So many that an agent only glances at the other locks of the redis, two times out of three, where it is told of changes.
+const QUIET: usize = 500;
 /// How many of them the largest redis needs.
 const MACHINES: u8 = 3;
 /// How long servers and Sentinels may take to know each other.
 const SETTLES_WITHIN: Duration = Duration::from_secs(60);
+
+/// What a redis consists of.
+#[derive(Debug)]
+struct Cast {
+    name: &'static str,
+    servers: usize,
+    sentinels: usize,
+    /// Its share of the tasks.
+    tenths: usize,
+    /// Tasks beside those, whose lock nobody ever takes, and of which nothing is judged.
+    quiet: usize,
+}
 
 /// A running run. Everything ends when it is dropped.
 #[derive(Debug)]
@@ -155,11 +172,8 @@ impl Stage {
     }
 }
 
-fn redis_entry(
-    (name, servers, sentinels, _): &(&str, usize, usize, usize),
-    sockets: &Path,
-    machines: Option<&Machines>,
-) -> anyhow::Result<RedisEntry> {
+fn redis_entry(cast: &Cast, sockets: &Path, machines: Option<&Machines>) -> anyhow::Result<RedisEntry> {
+    let Cast { name, servers, sentinels, .. } = cast;
     let entry = |at: usize, kind: &str, port: u16| {
         let name = format!("{name}{kind}{}", at + 1);
         let socket = sockets.join(format!("{name}.sock"));
@@ -181,7 +195,7 @@ fn redis_entry(
 /// are held by the real Redisson too.
 fn task_entries(count: usize, redisson: bool) -> Vec<TaskEntry> {
     let turns: Vec<usize> =
-        REDISES.iter().enumerate().flat_map(|(at, redis)| std::iter::repeat_n(at, redis.3)).collect();
+        REDISES.iter().enumerate().flat_map(|(at, redis)| std::iter::repeat_n(at, redis.tenths)).collect();
     let entry = |index: usize| {
         let scheme = if index % 5 == 4 { Scheme::String } else { Scheme::Redisson };
         let redisson = redisson && index % 19 == 1 && scheme == Scheme::Redisson;
@@ -339,6 +353,12 @@ fn agent_config(
             );
         }
         text.push_str("}\n");
+    }
+    for redis in &REDISES {
+        for index in 0..redis.quiet {
+            let name = format!("quiet-{}-{index}", redis.name);
+            let _ = writeln!(text, "  - {{name: {name}, redis: {}, lock: {{key: \"{name}:lock\"}}}}", redis.name);
+        }
     }
     Ok(text)
 }
