@@ -131,7 +131,7 @@ pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>,
                 inbox.stands(if refused { WakeUpState::Refused } else { WakeUpState::Lost });
                 let again = match (refused, failures) {
                     (true, _) => Instant::now() + REFUSED_AGAIN,
-                    (false, ATTEMPTS..) => Instant::now() + LOST_AGAIN,
+                    (false, ATTEMPTS..) if !passes(failure.why) => Instant::now() + LOST_AGAIN,
                     (false, _) => clock.instant(pace.next_dial(clock.now(), fastrand::f64())),
                 };
                 (again, refused)
@@ -250,6 +250,11 @@ async fn closed(gates: &mut watch::Receiver<Gate>) -> Result<(), watch::error::R
 /// Whether the server could answer, but will not.
 fn is_refusal(why: Unknown) -> bool {
     matches!(why, Unknown::NoPermission | Unknown::ServerError | Unknown::Protocol | Unknown::Auth)
+}
+
+/// Whether the server is there, and cannot serve at present.
+fn passes(why: Unknown) -> bool {
+    matches!(why, Unknown::Loading | Unknown::Busy)
 }
 
 /// What a person can do about it.

@@ -130,6 +130,23 @@ fn who_refused_is_asked_again_after_a_reconnect() {
     until_listening(&agent);
 }
 
+/// It answers, and says that it cannot serve at present: that passes, however often it was asked meanwhile.
+#[test]
+fn a_server_that_was_busy_is_listened_to_soon_again() {
+    let test = "a_server_that_was_busy_is_listened_to_soon_again";
+    let Some(server) = RedisServer::start_with(test, &["--busy-reply-threshold", "50"]) else { return };
+    let agent = Agent::start(&config(server.port, "200ms", "", &[("one", "lock:one")]));
+    until_listening(&agent);
+    let mut looping = server.cli_in_background(&["EVAL", "while true do end", "0"]);
+    agent.until(PATIENCE, "it was asked in vain some times", |page| {
+        wakes(page) == Some(0.0) && page.of("one", "task_blind_seconds") > Some(4.0)
+    });
+    assert_eq!(server.cli(&["SCRIPT", "KILL"]), "OK");
+    looping.wait().unwrap();
+    until_listening(&agent);
+    assert_eq!(agent.log_lines(&[SAID, "busy"]).len(), 1, "it is said once");
+}
+
 /// The rule that `lockwatch acl` prints suffices.
 #[test]
 fn the_printed_rule_lets_it_listen() {
