@@ -410,6 +410,69 @@ mod tests {
     }
 
     #[test]
+    fn a_server_tells_where_its_history_stands_and_who_follows_it() {
+        let told = |role: &[Reply], replication: &str| {
+            let mut footer = good_footer();
+            footer[1] = bytes(replication);
+            footer[6] = Reply::Array(role.to_vec());
+            witness(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap()
+        };
+        let master = [bytes("master"), Reply::Int(700), Reply::Array(vec![])];
+        let replica = [bytes("slave"), bytes("10.0.0.5"), Reply::Int(6379), bytes("connected"), Reply::Int(600)];
+        assert_eq!(told(&master, "").offset, Some(700));
+        assert_eq!(told(&replica, "").offset, Some(600));
+        assert_eq!(told(&[bytes("master"), Reply::Int(-1)], "").offset, None);
+
+        let history = "master_replid:r2\r\nmaster_replid2:r1\r\nmaster_repl_offset:900\r\nsecond_repl_offset:501\r\n";
+        let fork = Fork { replication_id: b"r1".to_vec(), offset: 501 };
+        assert_eq!(told(&master, history).generation.unwrap().forked_from, Some(fork));
+        let never = "master_replid:r2\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\n";
+        assert_eq!(told(&master, never).generation.unwrap().forked_from, None);
+
+        let followers =
+            "connected_slaves:2\r\nslave0:ip=10.0.0.6,port=6379,state=online\r\nslave1:ip=fd00::7,port=6380\r\n";
+        let addresses = told(&master, followers).replicas;
+        assert_eq!(addresses.iter().map(|address| &**address).collect::<Vec<_>>(), ["10.0.0.6:6379", "[fd00::7]:6380"]);
+        let refuses = ["", "min_slaves_good_slaves:0\r\n", "min_slaves_good_slaves:1\r\n"]
+            .map(|replication| told(&master, replication).refuses_writes);
+        assert_eq!(refuses, [false, true, false]);
+    }
+
+    #[test]
+    fn each_error_has_its_reason() {
+        let reason = |code: &str, detail: &str| {
+            Unknown::from(&ServerError { code: code.as_bytes().to_vec(), detail: detail.as_bytes().to_vec() })
+        };
+        for (codes, expected) in [
+            ("NOAUTH WRONGPASS", Unknown::Auth),
+            ("NOPERM", Unknown::NoPermission),
+            ("LOADING", Unknown::Loading),
+            ("BUSY", Unknown::Busy),
+            ("MASTERDOWN", Unknown::NotMaster),
+            ("MOVED ASK TRYAGAIN", Unknown::Moved),
+            ("CLUSTERDOWN", Unknown::ClusterDown),
+            ("WRONGTYPE", Unknown::WrongType),
+            ("ERR READONLY", Unknown::ServerError),
+        ] {
+            codes.split(' ').for_each(|code| assert_eq!(reason(code, "why"), expected, "{code}"));
+        }
+        assert_eq!(reason("ERR", "max number of clients reached"), Unknown::MaxClients);
+    }
+
+    /// Who may not see a section is told less; who cannot be told now is told nothing.
+    #[test]
+    fn a_section_that_is_refused_is_empty() {
+        let with = |code: &str| {
+            let mut footer = good_footer();
+            footer[3] = Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: Vec::new() });
+            vouch(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer)
+                .map(|vouch| vouch.generation.unwrap().evictions)
+        };
+        assert_eq!(["NOPERM", "ERR"].map(with), [Ok(0), Ok(0)]);
+        assert_eq!(["LOADING", "NOAUTH"].map(with), [Err(Unknown::Loading), Err(Unknown::Auth)]);
+    }
+
+    #[test]
     fn an_append_only_file_leaves_open_what_was_loaded() {
         assert_eq!(started_empty(b"rdb_last_load_keys_loaded:0\r\naof_enabled:1\r\n"), None);
         assert_eq!(started_empty(b"rdb_last_load_keys_loaded:4\r\naof_enabled:0\r\n"), Some(false));
