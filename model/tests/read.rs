@@ -554,6 +554,74 @@ fn claims_and_pause_come_in_the_same_batch() {
     assert_eq!(reading.beside.pause, Some(PauseReading::Until(ServerTime(9_000))));
 }
 
+/// Parts live on different servers in a cluster, so any of them may be asked for without the others.
+#[test]
+fn each_part_that_is_asked_for_gets_its_own_answer() {
+    let spec = Arc::new(TaskSpec {
+        wanted: wanted(WantedSource::Hash(b"users".to_vec())),
+        progress: Some(ProgressSpec { source: ProgressSource::Key(b"progress".to_vec()), stale_after_ms: 1_000 }),
+        claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
+        paused_until: Some(b"pause".to_vec()),
+        hosts: Some(b"hosts".to_vec()),
+        ..spec(SchemeKind::Redisson)
+    });
+    let answer = |command: &Command| match command.args.iter().map(Vec::as_slice).take(2).collect::<Vec<_>>()[..] {
+        [b"PEXPIRETIME", b"job"] => Reply::Int(30_000),
+        [b"HSCAN", b"job"] => scan(&["a:1", "1"]),
+        [b"HSCAN", b"users"] | [b"HGETALL", b"users"] => scan(&["anna", "1"]),
+        [b"HSCAN", b"claims"] => scan(&["b:2", "7"]),
+        [b"HSCAN", b"hosts"] => scan(&["a", "wms-1"]),
+        [b"STRLEN", b"progress"] => Reply::Int(3),
+        [b"GETRANGE", b"progress"] => text("two"),
+        [b"GETRANGE", b"pause"] => text("1970-01-01T00:00:09Z"),
+        [b"PUBSUB", _] => Reply::Array(vec![text("channel"), Reply::Int(2)]),
+        [b"LLEN", _] => Reply::Int(0),
+        [b"GETRANGE", _] => text("5"),
+        _ => panic!("{command:?}"),
+    };
+    let told = |scope: Scope, with_extras: bool| {
+        let read = TaskRead::new(Arc::clone(&spec), CAPS, with_extras, scope);
+        let mut commands = Vec::new();
+        read.commands(&mut commands);
+        let replies: Vec<Reply> = commands.iter().map(answer).collect();
+        let Round::Done(reading) = read.decode(&replies) else { panic!("a second round of {scope:?}") };
+        let beside = &reading.beside;
+        assert!(beside.switches.as_ref().is_none_or(|read| states(read) == [("anna".to_owned(), Some(true))]));
+        assert!(matches!(&beside.progress, None | Some(ProgressReading::Value(_))), "{beside:?}");
+        assert!(beside.claims.as_ref().is_none_or(|read| matches!(read, ClaimsReading::Read(_))), "{beside:?}");
+        assert!(beside.pause.as_ref().is_none_or(|read| *read == PauseReading::Until(ServerTime(9_000))));
+        assert!(beside.hosts.as_ref().is_none_or(|read| *read == Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
+        let held = match &reading.lock {
+            LockReading::Held(_) => true,
+            LockReading::Unknown(Unknown::NotReadYet) => false,
+            other => panic!("{other:?}"),
+        };
+        let parts = Scope {
+            lock: held,
+            switches: beside.switches.is_some(),
+            progress: beside.progress.is_some(),
+            claims: beside.claims.is_some(),
+            pause: beside.pause.is_some(),
+            hosts: beside.hosts.is_some(),
+        };
+        (parts, reading.extras.waiters, reading.extras.fencing_token)
+    };
+    let alone = [
+        Scope { switches: true, ..Scope::NOTHING },
+        Scope { progress: true, ..Scope::NOTHING },
+        Scope { claims: true, ..Scope::NOTHING },
+        Scope { pause: true, ..Scope::NOTHING },
+        Scope { hosts: true, ..Scope::NOTHING },
+    ];
+    let lock = Scope { lock: true, ..Scope::NOTHING };
+    assert_eq!(Scope::LOCK, lock);
+    for scope in [Scope::ALL, Scope::BESIDE, lock].into_iter().chain(alone) {
+        let extras = if scope.lock { (Some(2), Some(5)) } else { (None, None) };
+        assert_eq!(told(scope, true), (scope, extras.0, extras.1));
+        assert_eq!(told(scope, false), (Scope { hosts: false, ..scope }, None, None));
+    }
+}
+
 /// What lives on another server than its lock can fail alone: then each part that is configured there is unknown, and no other.
 #[test]
 fn what_cannot_be_read_where_it_lives_is_unknown() {
