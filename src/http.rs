@@ -130,6 +130,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// when a client asks again.
 const BACKLOG: u32 = 4096;
 
+/// Bytes that the kernel takes of an answer ahead of what it can send: enough for any network, and little for a client that does not read.
+/// What is under way to one that reads is not counted.
+#[cfg(target_os = "linux")]
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
+
 /// Listens on `address`.
 ///
 /// # Errors
@@ -184,10 +189,16 @@ async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, wa
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
-    // A client that vanished does not refuse bytes, it only never acknowledges them.
     #[cfg(target_os = "linux")]
-    if let Err(error) = socket2::SockRef::from(&stream).set_tcp_user_timeout(Some(limits.response)) {
-        tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
+    {
+        let socket = socket2::SockRef::from(&stream);
+        // A client that vanished does not refuse bytes, it only never acknowledges them.
+        if let Err(error) = socket.set_tcp_user_timeout(Some(limits.response)) {
+            tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
+        }
+        if let Err(error) = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
+            tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
+        }
     }
     serve_stream(stream, site, limits, watcher, permit).await;
 }
