@@ -543,6 +543,11 @@ mod tests {
 
     /// Who holds the lock at `at`, with a lease until 60 s, when `offset` bytes had been written.
     fn shows(lock: &mut Lock, at: u64, holder: Option<&str>, offset: u64, delta: Delta) -> News {
+        shows_until(lock, at, holder.map(|name| (name, 60_000)), offset, delta)
+    }
+
+    /// The same with the deadline of each hold.
+    fn shows_until(lock: &mut Lock, at: u64, hold: Option<(&str, i64)>, offset: u64, delta: Delta) -> News {
         let clock = ServerTime(i64::try_from(at).unwrap());
         let seen = Seen { sent: Mono(at), first: clock, last: clock };
         let context = Context {
@@ -552,13 +557,13 @@ mod tests {
             delta,
             blind_after_ms: 60_000,
         };
-        let held = |name: &str| Held {
+        let held = |(name, deadline): (&str, i64)| Held {
             mode: Mode::Exclusive,
             holders: vec![Holder { client: name.into(), thread: None, entries: Some(1), secret: false }],
             ghosts: 0,
-            deadline: Deadline::At(ServerTime(60_000)),
+            deadline: Deadline::At(ServerTime(deadline)),
         };
-        lock.observe(&holder.map_or(LockReading::Free, |name| LockReading::Held(held(name))), context)
+        lock.observe(&hold.map_or(LockReading::Free, |hold| LockReading::Held(held(hold))), context)
     }
 
     /// After a restart bytes are counted anew: what was written before, long ago, would else look as if no replica could have it.
@@ -605,6 +610,24 @@ mod tests {
         shows(&mut lock, 2_000, None, 200, Delta::default());
         shows(&mut lock, 3_000, Some("A"), 5_000, RESTARTED);
         assert_eq!(lock.hold().unwrap().earlier_over, Some(u64::MAX));
+    }
+
+    /// Its holder gave it back, and only who holds it now renews it: whoever shortens it, or an older copy of it, shows nothing.
+    #[test]
+    fn what_is_left_over_stays_so_until_it_is_renewed() {
+        let mut lock = lock();
+        let none = Delta::default();
+        shows(&mut lock, 1_000, Some("A"), 100, none);
+        shows(&mut lock, 2_000, None, 200, none);
+        let left_until =
+            [(3_000, 60_000, RESTARTED), (4_000, 60_000, none), (5_000, 50_000, none), (6_000, 70_000, none)].map(
+                |(at, deadline, delta)| {
+                    shows_until(&mut lock, at, Some(("A", deadline)), at, delta);
+                    lock.hold().unwrap().left_until
+                },
+            );
+        let left = Some(ServerTime(60_000));
+        assert_eq!(left_until, [left, left, left, None]);
     }
 
     /// A batch may take as long as the timeout: a renewal that comes meanwhile is not in it.
