@@ -604,6 +604,26 @@ mod tests {
         }
     }
 
+    /// Of a split only its own two servers tell whether it goes on, whoever else there is.
+    #[test]
+    fn a_third_server_ends_no_split_of_two_others() {
+        let shows = |name: &str, who: Option<&str>| {
+            let shown = who.map_or(Shown::Nothing, |who| Shown::Hold(hold(who, 5_000)));
+            Server { shown, ..server(name) }
+        };
+        let contradict = |[a, b, c]: [Option<&str>; 3], [x, y]: [&str; 2]| {
+            let servers = vec![shows("a", a), shows("b", b), shows("c", c)];
+            Witnesses { servers }.contradict(&[Arc::from(x), Arc::from(y)], Mono(9_000))
+        };
+        let all = [Some("A"), Some("B"), Some("B")];
+        assert!(contradict(all, ["a", "b"]) && contradict(all, ["a", "c"]) && !contradict(all, ["b", "c"]));
+        for of_others in [[None, Some("A"), Some("B")], [Some("A"), Some("A"), Some("B")]] {
+            assert!(contradict(of_others, ["b", "c"]) && contradict(of_others, ["c", "b"]));
+        }
+        assert!(!contradict([Some("A"), None, Some("B")], ["a", "b"]), "one of them is free");
+        assert!(!contradict(all, ["a", "gone"]), "nobody knows one of them");
+    }
+
     /// Whoever takes the lock anew after a hold of his ran out may well have released it where that ran out.
     #[test]
     fn only_a_hold_that_ran_out_after_it_was_seen_here_ran_out_there() {
