@@ -513,6 +513,43 @@ fn tasks_that_stay_keep_their_rhythm_when_others_come_and_go() {
     assert_eq!(schedule.next_wake(), Some(Mono(2_000)), "a server without tasks is still asked how it is");
 }
 
+/// However many slots there were before.
+#[test]
+fn many_tasks_keep_the_rhythm_when_their_slots_are_cut_anew() {
+    for (before, after) in [(4, 2), (2, 4), (3, 3), (1, 3)] {
+        for changed_at in [0, 370, 999] {
+            let mut schedule = Schedule::new(tasks(before * FULL), 1_000, Mono(0));
+            let count = after * FULL;
+            let (mut reads, mut chased) = (vec![Vec::new(); count as usize], vec![0; count as usize]);
+            for now in 0..=changed_at + 3_000 {
+                if now == changed_at {
+                    schedule.change(tasks(count), Mono(now));
+                }
+                while let Some(batch) = schedule.due(Mono(now)) {
+                    for task in &batch.tasks {
+                        let at = task.0 as usize;
+                        let is_regular = matches!(batch.kind, BatchKind::Regular { .. });
+                        if now > changed_at && at < reads.len() {
+                            if is_regular { reads[at].push(now) } else { chased[at] += 1 }
+                        }
+                        // It ends before it is read regularly again.
+                        let server = WORLD_MS + i64::try_from(now).unwrap();
+                        let lock = held_until(i64::try_from(now).unwrap() + 100);
+                        schedule.observe(*task, Mono(now), ServerTime(server), &reading((lock, &[])));
+                    }
+                    schedule.finished(&batch);
+                }
+            }
+            let of = format!("{before} slots, {after} from {changed_at} ms on");
+            for (task, reads) in reads.iter().enumerate() {
+                assert_eq!(reads.len(), 3, "task {task}, {of}: {reads:?}");
+                assert!(reads.windows(2).all(|two| two[1] - two[0] == 1_000), "task {task}, {of}: {reads:?}");
+            }
+            assert!(chased.iter().all(|count| *count >= 3), "each deadline is looked after, {of}");
+        }
+    }
+}
+
 #[test]
 fn changes_faster_than_the_interval_starve_nobody() {
     let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
