@@ -519,18 +519,22 @@ fn many_tasks_keep_the_rhythm_when_their_slots_are_cut_anew() {
     for (before, after) in [(4, 2), (2, 4), (3, 3), (1, 3)] {
         for changed_at in [0, 370, 999] {
             let mut schedule = Schedule::new(tasks(before * FULL), 1_000, Mono(0));
-            let count = after * FULL;
-            let (mut reads, mut chased) = (vec![Vec::new(); count as usize], vec![0; count as usize]);
+            // The first ones go.
+            let kept: Vec<Watched> =
+                tasks(before.max(after) * FULL).split_off((before.max(after) - after) as usize * BATCH_TASKS);
+            let (mut reads, mut chased) = (vec![Vec::new(); kept.len()], vec![0; kept.len()]);
             for now in 0..=changed_at + 3_000 {
                 if now == changed_at {
-                    schedule.change(tasks(count), Mono(now));
+                    schedule.change(kept.clone(), Mono(now));
                 }
                 while let Some(batch) = schedule.due(Mono(now)) {
                     for task in &batch.tasks {
-                        let at = task.0 as usize;
                         let is_regular = matches!(batch.kind, BatchKind::Regular { .. });
-                        if now > changed_at && at < reads.len() {
-                            if is_regular { reads[at].push(now) } else { chased[at] += 1 }
+                        let at = kept.iter().position(|kept| kept.task == *task).filter(|_| now > changed_at);
+                        match at {
+                            Some(at) if is_regular => reads[at].push(now),
+                            Some(at) => chased[at] += 1,
+                            None => {}
                         }
                         // It ends before it is read regularly again.
                         let server = WORLD_MS + i64::try_from(now).unwrap();
