@@ -637,6 +637,36 @@ mod tests {
         }
     }
 
+    /// One that is gone earlier was given back, and what another clock says of its end says nothing.
+    #[test]
+    fn only_what_is_gone_at_its_deadline_ran_out() {
+        let held = |deadline| {
+            let mut hold = hold("A", 1_000);
+            hold.held.deadline = Deadline::At(ServerTime(deadline));
+            Server { shown: Shown::Hold(hold), ..server("a") }
+        };
+        let ran_out = |deadline: i64, at: u64, clock_steps: u32| {
+            let origin = Origin { clock_steps, ..server("a").origin };
+            let clock = ServerTime(i64::try_from(at).unwrap());
+            let word = Word {
+                origin: &origin,
+                standing: Standing::Decides,
+                role: Role::Master,
+                seen: Seen { sent: Mono(at), first: clock, last: clock },
+                lease_ms: None,
+                steady_ms: 2_000,
+                steady_replica_ms: 10_000,
+                fresh_ms: 3_000,
+            };
+            expired(Some(&held(deadline)), word).map(|ran_out| ran_out.at)
+        };
+        assert_eq!(ran_out(10_000, 9_500, 0), None, "given back");
+        assert_eq!(ran_out(10_000, 10_000, 0), Some(Mono(10_000)));
+        assert_eq!(ran_out(10_000, 10_500, 1), None, "by another clock");
+        assert_eq!(ran_out(10_000, 12_001, 0), None, "not seen for long");
+        assert_eq!(ran_out(17_000, 17_000, 0), None, "nor seen shortly before its end");
+    }
+
     /// The offset is told a moment after the lock: a hold that was written in between is among the bytes before it.
     #[test]
     fn a_hold_that_was_read_with_shared_bytes_was_there_too() {

@@ -226,6 +226,19 @@ fn a_switch_that_vanishes_is_looked_at_again() {
     assert_eq!(log, ["0 regular 1", "1000 regular 1", "1260 extra 1", "2000 regular 1"]);
 }
 
+/// In a cluster the switches may live on another server than the lock: what that shows comes at any instant.
+#[test]
+fn a_switch_that_vanishes_elsewhere_is_looked_at_again_too() {
+    let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
+    let beside = |switches: &'static [&'static str]| reading((LockReading::Free, switches)).beside.switches;
+    let first = schedule.due(Mono(0)).unwrap();
+    schedule.finished(&first);
+    schedule.observe_switches(TaskIndex(0), Mono(400), beside(&["+ann", "+bob"]).as_ref());
+    assert_eq!(schedule.next_wake(), Some(Mono(1_000)));
+    schedule.observe_switches(TaskIndex(0), Mono(500), beside(&["+ann"]).as_ref());
+    assert_eq!(schedule.next_wake(), Some(Mono(760)));
+}
+
 #[test]
 fn a_switch_that_is_turned_off_is_no_reason_to_hurry() {
     let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
