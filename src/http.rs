@@ -130,10 +130,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 /// when a client asks again.
 const BACKLOG: u32 = 4096;
 
-/// Bytes that the kernel takes of an answer ahead of what it can send: enough for any network, and little for a client that does not read.
-/// What is under way to one that reads is not counted.
+/// Bytes that the kernel takes of an answer ahead of what it can send, for a client that does not read; what is under way to one that reads
+/// is not counted. Much less of it would keep in our memory what lists and old pages are made from.
 #[cfg(target_os = "linux")]
-const UNSENT_BYTES_MAX: u32 = 256 << 10;
+const UNSENT_BYTES_MAX: u32 = 1 << 20;
 
 /// Listens on `address`.
 ///
