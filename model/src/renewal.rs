@@ -453,6 +453,29 @@ mod tests {
         assert!(apart((1, 2), (3, 4)) && apart((3, 4), (1, 2)));
     }
 
+    #[test]
+    fn a_rhythm_is_as_exact_as_timers_are() {
+        for (period_ms, most_ms) in [(100, 6), (500, 20), (10_000, 300)] {
+            for periods in 1..=RHYTHM_PERIODS_MAX {
+                let (middle_ms, most_ms) = (period_ms * periods, most_ms * periods);
+                assert!(in_rhythm(middle_ms + most_ms, period_ms) && in_rhythm(middle_ms - most_ms, period_ms));
+                assert!(
+                    !in_rhythm(middle_ms + most_ms + 1, period_ms) && !in_rhythm(middle_ms - most_ms - 1, period_ms)
+                );
+            }
+            assert!(!in_rhythm(period_ms * (RHYTHM_PERIODS_MAX + 1), period_ms) && !in_rhythm(0, period_ms));
+        }
+    }
+
+    #[test]
+    fn a_deadline_was_set_between_two_readings_or_with_another_lease() {
+        let set = |deadline| set_between(ServerTime(deadline), 30_000, seen(1_000, 1_000), seen(2_000, 2_000));
+        assert_eq!(
+            [30_997, 30_998, 32_002, 32_003].map(set),
+            [None, Some(ServerTime(998)), Some(ServerTime(2_002)), None]
+        );
+    }
+
     fn seen(mono: u64, server: i64) -> Seen {
         Seen { sent: Mono(mono), first: ServerTime(server), last: ServerTime(server) }
     }
