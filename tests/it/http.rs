@@ -517,18 +517,22 @@ async fn a_connection_may_idle_between_scrapes_but_not_for_ever() {
 }
 
 /// Asks for the big page, reads it with pauses and in the end without; says how much came, and how much there was.
-async fn read_slowly(server: &Server, pauses: usize, pause: Duration) -> (usize, usize) {
+async fn read_slowly(server: &Server, pauses: u32, pause: Duration) -> (usize, usize) {
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     let mut bytes = vec![0; 4096];
     stream.read_exact(&mut bytes).await.unwrap();
     let length = parse(&bytes).header("content-length").unwrap().parse().unwrap();
-    let (mut more, mut pauses) = (vec![0; 4096], std::iter::repeat_n(pause, pauses));
+    let mut more = vec![0; 4096];
+    for _ in 0..pauses {
+        sleep(pause).await;
+        if stream.read_exact(&mut more).await.is_err() {
+            break;
+        }
+        bytes.extend_from_slice(&more);
+    }
     // What the kernel took before the end still comes.
     while bytes.len() < length {
-        if let Some(pause) = pauses.next() {
-            sleep(pause).await;
-        }
         match timeout(SOON, stream.read(&mut more)).await.expect("bytes or the end") {
             Ok(0) | Err(_) => break,
             Ok(count) => bytes.extend_from_slice(&more[..count]),

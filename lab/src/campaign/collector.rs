@@ -71,13 +71,13 @@ impl Collectors {
 fn collect(header: &Header, address: SocketAddr, id: &AtomicU32, log: &Log, ended: &AtomicBool) {
     let tasks: HashMap<&str, usize> =
         header.tasks.iter().enumerate().map(|(at, task)| (task.name.as_str(), at)).collect();
-    let period = header.times.scrape * 1_000;
+    let (period, request) = (header.times.scrape * 1_000, request(address));
     let mut known: HashMap<(char, usize), char> = HashMap::new();
     let (mut next, mut waits) = (now(), Waits::default());
     while !ended.load(Ordering::SeqCst) {
         next = (next + period).max(now());
         let sent = now();
-        match scrape(address) {
+        match scrape(address, &request) {
             Ok(page) => {
                 let received = now();
                 let mut seen: HashMap<(char, usize), (char, &str)> = HashMap::new();
@@ -120,13 +120,17 @@ fn measure<'a>(line: &'a str, tasks: &HashMap<&str, usize>) -> Option<((char, us
     Some(((*letter, *tasks.get(task)?), value))
 }
 
-/// Only these metrics: all of them would take the agents' time from what is to be seen.
-fn scrape(address: SocketAddr) -> std::io::Result<String> {
+/// Asks for these metrics only: all of them would take the agents' time from what is to be seen.
+fn request(address: SocketAddr) -> String {
     let names: Vec<String> =
         MEASURES.iter().map(|(series, ..)| format!("name[]={}", series.trim_end_matches('{'))).collect();
+    format!("GET /metrics?{} HTTP/1.0\r\nHost: {address}\r\n\r\n", names.join("&"))
+}
+
+fn scrape(address: SocketAddr, request: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, ANSWERS_WITHIN)?;
     stream.set_read_timeout(Some(ANSWERS_WITHIN))?;
-    stream.write_all(format!("GET /metrics?{} HTTP/1.0\r\nHost: {address}\r\n\r\n", names.join("&")).as_bytes())?;
+    stream.write_all(request.as_bytes())?;
     let mut answer = String::with_capacity(1 << 20);
     stream.read_to_string(&mut answer)?;
     match answer.split_once(' ') {

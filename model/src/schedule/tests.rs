@@ -7,6 +7,7 @@ use super::entry::{DEADLINE_READS, GRACES_MAX};
 use super::*;
 use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, Unknown, User};
 
+mod changes;
 mod glances;
 mod hints;
 
@@ -508,80 +509,6 @@ fn read_due(schedule: &mut Schedule, now: u64) -> Vec<u32> {
     read
 }
 
-fn some(tasks: &[u32]) -> Vec<Watched> {
-    tasks.iter().map(|task| Watched { task: TaskIndex(*task), grace_ms: None, proves_holders: false }).collect()
-}
-
-#[test]
-fn tasks_that_stay_keep_their_rhythm_when_others_come_and_go() {
-    let mut schedule = Schedule::new(some(&[1, 2, 3]), 1_000, Mono(0));
-    assert_eq!(read_due(&mut schedule, 0), [1, 2, 3]);
-    schedule.change(some(&[2, 3, 4, 5]), Mono(300));
-    assert_eq!(schedule.next_wake(), Some(Mono(300)));
-    assert_eq!(read_due(&mut schedule, 300), [4, 5], "only the new ones are due at once");
-    assert_eq!(schedule.next_wake(), Some(Mono(1_000)));
-    assert_eq!(read_due(&mut schedule, 1_000), [2, 3, 4, 5]);
-    assert_eq!(schedule.take_skipped(), 0);
-    schedule.change(Vec::new(), Mono(1_100));
-    assert_eq!(schedule.next_wake(), Some(Mono(2_000)), "a server without tasks is still asked how it is");
-}
-
-/// However many slots there were before.
-#[test]
-fn many_tasks_keep_the_rhythm_when_their_slots_are_cut_anew() {
-    for (before, after) in [(4, 2), (2, 4), (3, 3), (1, 3)] {
-        for changed_at in [0, 370, 999] {
-            let mut schedule = Schedule::new(tasks(before * FULL), 1_000, Mono(0));
-            // The first ones go.
-            let kept: Vec<Watched> =
-                tasks(before.max(after) * FULL).split_off((before.max(after) - after) as usize * BATCH_TASKS);
-            let (mut reads, mut chased) = (vec![Vec::new(); kept.len()], vec![0; kept.len()]);
-            for now in 0..=changed_at + 3_000 {
-                if now == changed_at {
-                    schedule.change(kept.clone(), Mono(now));
-                }
-                while let Some(batch) = schedule.due(Mono(now)) {
-                    for task in &batch.tasks {
-                        let is_regular = matches!(batch.kind, BatchKind::Regular { .. });
-                        let at = kept.iter().position(|kept| kept.task == *task).filter(|_| now > changed_at);
-                        match at {
-                            Some(at) if is_regular => reads[at].push(now),
-                            Some(at) => chased[at] += 1,
-                            None => {}
-                        }
-                        // It ends before it is read regularly again.
-                        let server = WORLD_MS + i64::try_from(now).unwrap();
-                        let lock = held_until(i64::try_from(now).unwrap() + 100);
-                        schedule.observe(*task, Mono(now), ServerTime(server), &reading((lock, &[])));
-                    }
-                    schedule.finished(&batch);
-                }
-            }
-            let of = format!("{before} slots, {after} from {changed_at} ms on");
-            for (task, reads) in reads.iter().enumerate() {
-                assert_eq!(reads.len(), 3, "task {task}, {of}: {reads:?}");
-                assert!(reads.windows(2).all(|two| two[1] - two[0] == 1_000), "task {task}, {of}: {reads:?}");
-            }
-            assert!(chased.iter().all(|count| *count >= 3), "each deadline is looked after, {of}");
-        }
-    }
-}
-
-#[test]
-fn changes_faster_than_the_interval_starve_nobody() {
-    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
-    let mut read = [0; 2];
-    for now in (0..5_000).step_by(50) {
-        schedule.change(some(&[1, 2, 10 + u32::try_from(now).unwrap()]), Mono(now));
-        for task in read_due(&mut schedule, now) {
-            if let Some(count) = read.get_mut(usize::try_from(task).unwrap() - 1) {
-                *count += 1;
-            }
-        }
-    }
-    assert_eq!(read, [5, 5]);
-}
-
 /// A server so slow, or an agent so starved, that a sweep takes longer than the interval.
 #[test]
 fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
@@ -605,79 +532,6 @@ fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
     let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());
     assert!(*least >= 10 && most - least <= 4, "each task in turn: {least} to {most} times, slots {slots:?}");
     assert!(extras >= 5, "each first free lock is confirmed: {extras}");
-}
-
-#[test]
-fn a_confirmation_outlives_a_change_of_tasks() {
-    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
-    let batch = schedule.due(Mono(0)).unwrap();
-    schedule.observe(TaskIndex(2), Mono(0), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
-    schedule.finished(&batch);
-    schedule.change(some(&[2, 7]), Mono(100));
-    assert_eq!(read_due(&mut schedule, 100), [7]);
-    assert_eq!(schedule.next_wake(), Some(Mono(260)));
-    assert_eq!(read_due(&mut schedule, 260), [2]);
-}
-
-#[test]
-fn what_is_under_way_ends_after_a_change_of_tasks() {
-    for broken in [false, true] {
-        let mut schedule = Schedule::new(some(&[1, 2, 3]), 1_000, Mono(0));
-        let mut batch = schedule.due(Mono(0)).unwrap();
-        schedule.change(some(&[2, 3, 4]), Mono(10));
-        batch.detach();
-        assert_eq!(read_due(&mut schedule, 10), [4]);
-        if broken {
-            schedule.broken(&batch);
-            assert_eq!(read_due(&mut schedule, 20), [2, 3], "they are asked again at once");
-        } else {
-            schedule.finished(&batch);
-            assert!(read_due(&mut schedule, 20).is_empty());
-        }
-        assert_eq!(read_due(&mut schedule, 1_000), [2, 3, 4]);
-    }
-}
-
-#[test]
-fn a_sweep_that_was_skipped_counts_once_though_tasks_change() {
-    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
-    let mut batch = schedule.due(Mono(0)).unwrap();
-    assert!(schedule.due(Mono(1_000)).is_none(), "one is under way");
-    schedule.change(some(&[1, 2, 3]), Mono(1_100));
-    batch.detach();
-    assert_eq!(schedule.take_skipped(), 1);
-    assert_eq!(schedule.take_skipped(), 0);
-}
-
-#[test]
-fn suspects_are_still_asked_apart_when_others_come() {
-    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
-    let batch = schedule.due(Mono(0)).unwrap();
-    schedule.too_large(&batch, &batch.tasks, Mono(0));
-    schedule.change(some(&[1, 2, 3]), Mono(10));
-    let mut asked = Vec::new();
-    while let Some(batch) = schedule.due(Mono(20)) {
-        asked.push(batch.tasks.iter().map(|task| task.0).collect::<Vec<_>>());
-        schedule.finished(&batch);
-    }
-    assert!(asked.contains(&vec![1]) && asked.contains(&vec![2]), "{asked:?}");
-}
-
-#[test]
-fn a_task_with_too_large_a_reply_stays_apart_when_others_come() {
-    let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
-    let batch = schedule.due(Mono(0)).unwrap();
-    schedule.too_large(&batch, &batch.tasks, Mono(0));
-    while let Some(batch) = schedule.due(Mono(0)) {
-        match batch.tasks.as_slice() {
-            [TaskIndex(2)] => schedule.too_large(&batch, &batch.tasks, Mono(0)),
-            _ => schedule.finished(&batch),
-        }
-    }
-    schedule.change(some(&[1, 2, 3]), Mono(10));
-    assert_eq!(read_due(&mut schedule, 1_000), [1, 3]);
-    schedule.change(some(&[1, 3]), Mono(1_010));
-    assert_eq!(read_due(&mut schedule, 61_000), [1, 3], "it is gone, and is not tried again");
 }
 
 /// Beside other servers, a new holder is looked at again when it can be no phantom any more; the same one is not.
