@@ -31,6 +31,7 @@ mod tasks;
 pub mod threshold;
 mod url;
 mod values;
+mod yaml;
 
 pub use duration::{parse_ms as parse_duration_ms, text as duration_text};
 pub use locate::Position;
@@ -228,14 +229,7 @@ impl Config {
     /// All mistakes at once, sorted by their place.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigErrors> {
         let source = path.display().to_string();
-        let syntax = |error: serde_yaml::Error| {
-            let (position, message) = (Position::of(&error), error.to_string());
-            let told = position.map(|at| format!(" at line {} column {}", at.line, at.column));
-            let message = told.and_then(|told| message.strip_suffix(&told)).unwrap_or(&message);
-            ConfigErrors::whole(&source, format!("is not valid YAML: {message}"), position)
-        };
-        let mut document: Value = serde_yaml::from_str(text).map_err(syntax)?;
-        document.apply_merge().map_err(syntax)?;
+        let document = yaml::parse(text, &source)?;
         let mistakes = mistake::Mistakes::default();
         let dir = path.parent().unwrap_or(Path::new(""));
         match document::read(&document, dir, &mistakes) {

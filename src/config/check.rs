@@ -9,7 +9,8 @@ use serde_yaml::Value;
 use super::duration::text as duration_text;
 use super::routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, pairs};
 use super::values::foreign_duration_ms;
-use super::{Config, Login, RedisConfig, Servers, ms, read_text};
+use super::{Config, Login, RedisConfig, Servers, ms, read_text, yaml};
+use crate::output::identity::escape;
 
 /// A free lock is believed once a second reading agrees that is at least so much later.
 const CONFIRMATION_MS: u64 = 250;
@@ -107,7 +108,7 @@ impl PageTiming {
                 let last = destinations.into_iter().max_by_key(|destination| destination.group_wait_ms);
                 last.map_or(Delay { ms: 0, origin: file.clone() }, |destination| Delay {
                     ms: destination.group_wait_ms,
-                    origin: format!("{file}, receiver {}", destination.receiver),
+                    origin: format!("{file}, receiver {}", escape(destination.receiver.as_bytes())),
                 })
             }
         }
@@ -308,9 +309,7 @@ fn counted(count: usize, one: &str, many: &str) -> String {
 fn read_yaml(path: &Path) -> Result<Document, String> {
     let name = path.display().to_string();
     let text = read_text(path).map_err(|message| format!("{name}: {message}"))?;
-    let mut value: Value =
-        serde_yaml::from_str(&text).map_err(|error| format!("{name}: is not valid YAML: {error}"))?;
-    value.apply_merge().map_err(|error| format!("{name}: is not valid YAML: {error}"))?;
+    let value = yaml::parse(&text, &name).map_err(|errors| errors.to_string())?;
     Ok(Document { name, value })
 }
 

@@ -1,0 +1,74 @@
+//! Reads YAML, ours and that of other programs. What the library says of a mistake holds text of the file, as it stands there.
+
+use serde_yaml::Value;
+
+use super::locate::Position;
+use super::mistake::ConfigErrors;
+use crate::output::identity::{is_plain, without_login};
+
+/// A longer message loses its beginning, which names the place: what is wrong stands at the end.
+const TOLD_CHARS_MAX: usize = 300;
+
+/// The document `text`, which came from `source`, with its merge keys (`<<`) resolved.
+///
+/// # Errors
+/// What is no YAML, with its line where the library tells one.
+pub(super) fn parse(text: &str, source: &str) -> Result<Value, ConfigErrors> {
+    let refused = |error: serde_yaml::Error| {
+        let (position, message) = (Position::of(&error), error.to_string());
+        let told = position.map(|at| format!(" at line {} column {}", at.line, at.column));
+        let message = told.and_then(|told| message.strip_suffix(&told)).unwrap_or(&message);
+        ConfigErrors::whole(source, format!("is not valid YAML: {}", harmless(message)), position)
+    };
+    let mut document: Value = serde_yaml::from_str(text).map_err(refused)?;
+    document.apply_merge().map_err(refused)?;
+    Ok(document)
+}
+
+/// `message` without logins and without characters that could fool a terminal, and not too long.
+fn harmless(message: &str) -> String {
+    let mut told = String::new();
+    for character in without_login(message).chars() {
+        if is_plain(character) || character == '…' {
+            told.push(character);
+        } else {
+            told.extend(character.escape_default());
+        }
+    }
+    match told.char_indices().rev().nth(TOLD_CHARS_MAX) {
+        Some((at, left_out)) => format!("…{}", told.get(at + left_out.len_utf8()..).unwrap_or("")),
+        None => told,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        parse(text, "x.yml").unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_yaml_is_told_with_its_place() {
+        assert_eq!(refused("a: {b: 1, b: 2}"), "x.yml:1:4: is not valid YAML: a: duplicate entry with key \"b\"");
+        assert_eq!(refused("a: *b"), "x.yml:1:4: is not valid YAML: unknown anchor");
+    }
+
+    #[test]
+    fn names_in_the_message_cannot_fool_a_terminal_or_tell_a_password() {
+        let told = refused("\"a\\tb\\e[31m\\u202e é\": {c: 1, c: 2}");
+        assert!(told.ends_with("YAML: a\\tb\\u{1b}[31m\\u{202e} é: duplicate entry with key \"c\""), "{told}");
+        let told = refused("'redis://:secret@host': {c: 1, c: 2}");
+        assert!(told.ends_with("YAML: redis://…@host: duplicate entry with key \"c\""), "{told}");
+        let told = refused("{'redis://:secret@host': 1, 'redis://:secret@host': 2}");
+        assert!(told.contains("redis://…@host") && !told.contains("secret"), "{told}");
+    }
+
+    #[test]
+    fn of_a_long_message_the_reason_stays() {
+        let told = refused(&format!("{}: {{c: 1, c: 2}}", "é".repeat(400)));
+        assert!(told.chars().count() < 350, "{told}");
+        assert!(told.contains("YAML: …éé") && told.ends_with("éé: duplicate entry with key \"c\""), "{told}");
+    }
+}
