@@ -27,6 +27,10 @@ const INLINE_TASKS_MAX: usize = 500;
 const KEPT_BYTES_MAX: usize = 32 << 20;
 /// For how long a page is kept at most: by then there is a new snapshot.
 const KEPT_FOR: Duration = Duration::from_secs(2);
+/// While somebody reads a page of more text than this, others get the same one, unless the newest snapshot is so much younger: many
+/// readers would have many pages made, and kept.
+const JOINED_BYTES_MIN: usize = 1 << 20;
+const JOINED_FOR: Duration = Duration::from_millis(250);
 
 /// The form of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,8 +74,8 @@ type Shelf = Arc<Mutex<Option<Kept>>>;
 struct Kept {
     of: Origin,
     page: Weak<Page>,
-    /// Keeps it although nobody reads it; a large one is not kept.
-    _held: Option<Arc<Page>>,
+    /// Keeps it although nobody reads it. A large one is not kept, nor one of some metrics: there is no end to those.
+    held: Option<Arc<Page>>,
 }
 
 /// What tells a page from any other that has its place.
@@ -81,6 +85,23 @@ struct Origin {
     made: Instant,
     reload: ReloadStatus,
     metrics: Selection,
+}
+
+impl Kept {
+    /// The page, if it is `of` this, or if it is near and somebody reads it.
+    fn page_for(&self, of: Origin, joins: bool) -> Option<Arc<Page>> {
+        let page = self.page.upgrade()?;
+        // Beside this reference, and the one that keeps it.
+        let is_read = Arc::strong_count(&page) > 1 + usize::from(self.held.is_some());
+        (self.of == of || joins && is_read && self.of.is_near(of)).then_some(page)
+    }
+}
+
+impl Origin {
+    fn is_near(self, newer: Origin) -> bool {
+        let same = Origin { sequence: newer.sequence, made: newer.made, ..self } == newer;
+        same && newer.made.saturating_duration_since(self.made) < JOINED_FOR
+    }
 }
 
 impl Pages {
@@ -99,16 +120,16 @@ impl Pages {
     ) -> Result<Arc<Page>, PageError> {
         let (sequence, made) = (published.snapshot.sequence, published.made);
         let of = Origin { sequence, made, reload, metrics: variant.metrics };
+        let size = metrics::page_size(&published, variant.metrics);
         let shelves = if variant.metrics.is_all() { &self.whole } else { &self.selected };
         let shelf = shelves.of(variant);
         let kept = Arc::clone(shelf).lock_owned().await;
-        if let Some(page) = kept.as_ref().filter(|kept| kept.of == of).and_then(|kept| kept.page.upgrade()) {
+        if let Some(page) = kept.as_ref().and_then(|kept| kept.page_for(of, size >= JOINED_BYTES_MIN)) {
             return Ok(page);
         }
         let turn = Arc::clone(&shelves.making).lock_owned().await;
         let lent = Arc::clone(&self.lent);
-        let tasks = published.snapshot.tasks.len();
-        let is_small = metrics::page_size(&published, variant.metrics) <= INLINE_BYTES_MAX && tasks <= INLINE_TASKS_MAX;
+        let is_small = size <= INLINE_BYTES_MAX && published.snapshot.tasks.len() <= INLINE_TASKS_MAX;
         let page = if is_small {
             make_and_keep(kept, &lent, published, of, variant)?
         } else {
@@ -164,8 +185,8 @@ fn make_and_keep(
         Coding::Identity | Coding::Gzip => Page::new(make_pieces(published, of.reload, variant)?),
     });
     lent.lend(variant, &page);
-    let held = (page.weight() <= KEPT_BYTES_MAX).then(|| Arc::clone(&page));
-    *kept = Some(Kept { of, page: Arc::downgrade(&page), _held: held });
+    let held = (variant.metrics.is_all() && page.weight() <= KEPT_BYTES_MAX).then(|| Arc::clone(&page));
+    *kept = Some(Kept { of, page: Arc::downgrade(&page), held });
     Ok(page)
 }
 

@@ -1,5 +1,7 @@
 //! The metrics page: golden files, promtool, a strict reader, hostile names, the budget of series, the reference.
 
+mod kept;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write as _;
 use std::path::Path;

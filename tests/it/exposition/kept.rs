@@ -1,0 +1,90 @@
+//! Which pages are made, and which of them others get too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lockwatch::output::exposition::{Page, Pages, Variant};
+use lockwatch::output::metrics::{Selection, TABLE};
+use lockwatch::output::negotiate::{Coding, Format};
+use lockwatch::published::Published;
+
+use super::whole;
+use crate::snapshots::{RELOAD, full_task, published};
+
+const TEXT: Variant = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
+
+/// A snapshot, and the next one that was made so much later.
+fn snapshots(tasks: usize, later: Duration) -> [Arc<Published>; 2] {
+    let first = published((0..tasks).map(|at| full_task(&format!("job-{at:04}"))).collect(), vec![]);
+    let mut next = Published::clone(&first);
+    next.snapshot.sequence += 1;
+    next.made += later;
+    [first, Arc::new(next)]
+}
+
+async fn page(pages: &Pages, published: &Arc<Published>, variant: Variant) -> Arc<Page> {
+    pages.page(Arc::clone(published), RELOAD, variant).await.unwrap()
+}
+
+#[tokio::test]
+async fn readers_of_one_snapshot_share_a_page_also_one_after_the_other() {
+    let [snapshot, _] = snapshots(3, Duration::ZERO);
+    let pages = Pages::default();
+    let first = Arc::downgrade(&page(&pages, &snapshot, TEXT).await);
+    assert!(first.ptr_eq(&Arc::downgrade(&page(&pages, &snapshot, TEXT).await)));
+    let other = page(&pages, &snapshot, whole(Format::OpenMetrics, Coding::Identity)).await;
+    assert!(!first.ptr_eq(&Arc::downgrade(&other)), "another form");
+}
+
+/// Else many readers, who never begin together, would have many large pages made and kept.
+#[tokio::test]
+async fn a_large_page_that_is_read_goes_to_others_for_a_quarter_of_a_second() {
+    let (near, far) = (Duration::from_millis(249), Duration::from_millis(250));
+    for (what, tasks, later, is_read, joins) in [
+        ("large and read", 300, near, true, true),
+        ("nobody reads it", 300, near, false, false),
+        ("the new one is much younger", 300, far, true, false),
+        ("small", 50, near, true, false),
+    ] {
+        let [snapshot, next] = snapshots(tasks, later);
+        let pages = Pages::default();
+        let first = page(&pages, &snapshot, TEXT).await;
+        let (address, reader) = (Arc::downgrade(&first), is_read.then_some(first));
+        assert_eq!(address.ptr_eq(&Arc::downgrade(&page(&pages, &next, TEXT).await)), joins, "{what}");
+        drop(reader);
+    }
+}
+
+#[tokio::test]
+async fn other_metrics_and_another_reload_are_never_joined() {
+    let [snapshot, next] = snapshots(300, Duration::from_millis(1));
+    let pages = Pages::default();
+    let without = |name| {
+        let names = TABLE.iter().map(|metric| metric.name).filter(|other| *other != name);
+        Variant { metrics: Selection::of(names).unwrap(), ..TEXT }
+    };
+    let first = page(&pages, &snapshot, without("lockwatch_lock_held")).await;
+    assert!(Arc::ptr_eq(&first, &page(&pages, &next, without("lockwatch_lock_held")).await));
+    assert!(!Arc::ptr_eq(&first, &page(&pages, &next, without("lockwatch_task_info")).await));
+
+    let whole = page(&pages, &snapshot, TEXT).await;
+    let mut reload = RELOAD;
+    reload.successful = !reload.successful;
+    let after = pages.page(next, reload, TEXT).await.unwrap();
+    assert!(!Arc::ptr_eq(&whole, &after), "the page would tell of the reload before");
+}
+
+/// There is no end of what can be asked for.
+#[tokio::test]
+async fn a_page_of_some_metrics_is_kept_only_while_it_is_read() {
+    let [snapshot, _] = snapshots(3, Duration::ZERO);
+    let pages = Pages::default();
+    let some = Variant { metrics: Selection::of(["lockwatch_lock_held"]).unwrap(), ..TEXT };
+    let first = page(&pages, &snapshot, some).await;
+    assert!(Arc::ptr_eq(&first, &page(&pages, &snapshot, some).await));
+    let address = Arc::downgrade(&first);
+    drop(first);
+    assert!(address.upgrade().is_none());
+    let whole = Arc::downgrade(&page(&pages, &snapshot, TEXT).await);
+    assert!(whole.upgrade().is_some());
+}
