@@ -599,6 +599,24 @@ fn what_was_asked_under_an_earlier_configuration_is_no_news() {
 }
 
 #[test]
+fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
+    let mut state = State::new();
+    let mut configure = |epoch, names: [&str; 2]| {
+        let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
+        let lock = |name: &str| LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
+        let tasks = names.map(|name| Arc::new(TaskSpec::new(name, RedisIndex(0), lock(name)))).to_vec();
+        state.step(Mono(1_000), Input::Config(Arc::new(WatchSpec { redises, tasks, epoch })));
+        shows(&mut state, 1_000, "a:6379", 1_000, "A");
+        let snapshot = state.snapshot(Mono(1_000));
+        snapshot.tasks.iter().map(|view| (view.spec.name.to_string(), view.held)).collect::<Vec<_>>()
+    };
+    let shown = |inbound, outbound| [("inbound".to_owned(), inbound), ("outbound".to_owned(), outbound)];
+    assert_eq!(configure(1, ["outbound", "inbound"]), shown(None, Some(true)));
+    // What is told after this is told under the configuration before, and ignored.
+    assert_eq!(configure(2, ["inbound", "outbound"]), shown(None, Some(true)));
+}
+
+#[test]
 fn a_redis_says_nothing_of_the_tasks_of_another() {
     let _rule = rule("1 evidence");
     let mut state = State::new();

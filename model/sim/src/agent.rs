@@ -16,7 +16,7 @@ use lockwatch_model::read::Scope;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::Reply;
 use lockwatch_model::snapshot::Snapshot;
-use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec};
+use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_model::state::State;
 use lockwatch_model::time::{AgentWall, Mono};
 
@@ -68,6 +68,8 @@ pub(crate) struct Attempt {
 pub(crate) struct Out {
     pub(crate) agent: usize,
     pub(crate) life: u32,
+    /// How often its configuration was loaded.
+    epoch: u32,
     pub(crate) now: Mono,
     pub(crate) wall: AgentWall,
     deeds: Vec<Deed>,
@@ -88,7 +90,15 @@ impl Out {
         outcome: Outcome,
     ) {
         let node = node.map(|(_, address)| Arc::clone(address));
-        self.send(Input::Sample(Sample { epoch: 1, redis: RedisIndex(0), node, standing, sent, took_ms, outcome }));
+        self.send(Input::Sample(Sample {
+            epoch: self.epoch,
+            redis: RedisIndex(0),
+            node,
+            standing,
+            sent,
+            took_ms,
+            outcome,
+        }));
     }
 
     /// Nothing was learned; that is an attempt as well, unless the oracle was told of it with the replies.
@@ -125,7 +135,7 @@ impl Out {
     }
 
     fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
-        self.send(Input::Node(NodeNews { epoch: 1, redis: RedisIndex(0), node: Arc::clone(node), kind }));
+        self.send(Input::Node(NodeNews { epoch: self.epoch, redis: RedisIndex(0), node: Arc::clone(node), kind }));
     }
 
     fn attempt(
@@ -185,7 +195,15 @@ impl Agent {
         let now = mono(world.now);
         let mut new = Agent {
             state: State::new(),
-            out: Out { agent, life, now, wall: wall(world, agent), deeds: Vec::new(), truths: Vec::new() },
+            out: Out {
+                agent,
+                life,
+                epoch: plan.spec.epoch,
+                now,
+                wall: wall(world, agent),
+                deeds: Vec::new(),
+                truths: Vec::new(),
+            },
             nodes: Vec::new(),
             authority: Authority::new(plan, agent, life, world),
             duties: Duties::default(),
@@ -246,6 +264,21 @@ impl Agent {
             }
             _ => {}
         }
+        self.launch(world);
+    }
+
+    /// Loads its configuration again, which is the same. Mirrors `configure` of `src/agent.rs` and `reassign` of `src/sampler.rs`.
+    pub(crate) fn reload(&mut self, world: &mut World) {
+        self.out.now = mono(world.now);
+        self.out.wall = wall(world, self.out.agent);
+        self.out.epoch += 1;
+        self.out
+            .send(Input::Config(Arc::new(WatchSpec { epoch: self.out.epoch, ..WatchSpec::clone(&self.plan.spec) })));
+        self.told = None;
+        self.duties = Duties::default();
+        self.authority.forget_plan();
+        let now = self.out.now;
+        self.nodes.iter_mut().for_each(|node| node.configure(now));
         self.launch(world);
     }
 
@@ -359,7 +392,7 @@ impl Agent {
             node.assign(duty, now);
             self.nodes.push(node);
         }
-        let topology = self.duties.topology();
+        let topology = self.duties.topology(self.out.epoch);
         if self.duties.is_told && self.told.as_ref() != Some(&topology) {
             self.told = Some(topology.clone());
             self.out.send(Input::Topology(topology));

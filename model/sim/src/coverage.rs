@@ -37,6 +37,8 @@ pub struct Coverage {
     pub beside: u64,
     /// Glances at deadlines that were answered.
     pub glances: u64,
+    /// Configurations that were loaded again.
+    pub reloads: u64,
 }
 
 impl Coverage {
@@ -95,6 +97,7 @@ impl Coverage {
         self.told += other.told;
         self.beside += other.beside;
         self.glances += other.glances;
+        self.reloads += other.reloads;
     }
 
     /// What should have occurred and did not.
@@ -112,6 +115,7 @@ impl Coverage {
         missing.extend((self.told == 0).then(|| "a change that is told".to_owned()));
         missing.extend((self.beside == 0).then(|| "an answer of another server than the lock's".to_owned()));
         missing.extend((self.glances == 0).then(|| "a glance at a deadline".to_owned()));
+        missing.extend((self.reloads == 0).then(|| "a reload".to_owned()));
         missing
     }
 
@@ -125,7 +129,7 @@ impl Coverage {
         text += &row("splits", self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
         let written = writeln!(
             text,
-            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside {}  glances {}",
+            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside {}  glances {}  reloads {}",
             self.lost,
             self.switches_lost,
             self.snapshots,
@@ -133,7 +137,8 @@ impl Coverage {
             self.failures,
             self.told,
             self.beside,
-            self.glances
+            self.glances,
+            self.reloads
         );
         debug_assert!(written.is_ok(), "a String takes everything");
         text

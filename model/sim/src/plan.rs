@@ -16,6 +16,8 @@ const MEAN_GAP_MS: u64 = 85_000;
 const STEPS_TO_CALM: u64 = 14;
 /// How long that is.
 const CALM_MS: u64 = 240_000;
+/// Where agents are told to load their configuration again, the mean time between two such orders.
+const MEAN_RELOAD_GAP_MS: u64 = 400_000;
 
 /// A run, before anything happened in it.
 #[derive(Clone, Debug)]
@@ -108,6 +110,7 @@ pub enum Act {
     Tear { agent: usize, server: usize, ms: u64 },
     PauseAgent { agent: usize, ms: u64 },
     RestartAgent { agent: usize },
+    Reload { agent: usize },
     StepAgentWall { agent: usize, by_ms: i64 },
     Failover { of: usize, lose_ms: u64, old: OldMaster, ms: u64 },
     Partition { of: usize, ms: u64 },
@@ -226,6 +229,8 @@ impl Plan {
             steps: Vec::new(),
         };
         plan.steps = draw_steps(&plan, kind);
+        plan.steps.extend(draw_reloads(&plan));
+        plan.steps.sort_by_key(|step| step.at);
         plan
     }
 
@@ -321,6 +326,20 @@ fn draw_steps(plan: &Plan, kind: RedisKind) -> Vec<Step> {
         if to_calm == 0 {
             (at, to_calm) = (at + CALM_MS, STEPS_TO_CALM);
         }
+    }
+    steps
+}
+
+/// In a quarter of the worlds; now and then twice within what a reading takes.
+fn draw_reloads(plan: &Plan) -> Vec<Step> {
+    let mut rng = Rng::new(plan.seed, 51);
+    let (mut at, mut steps) = (0, Vec::new());
+    if !rng.percent(25) {
+        return steps;
+    }
+    while at < plan.length_ms {
+        at += if rng.percent(15) { rng.below(3_000) } else { rng.below(2 * MEAN_RELOAD_GAP_MS) };
+        steps.push(Step { at, act: Act::Reload { agent: rng.index(plan.agents) } });
     }
     steps
 }

@@ -80,6 +80,10 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
             world.dirty_at[agent].iter_mut().for_each(|dirty| *dirty = at);
             lives[agent] = life;
         }
+        for agent in std::mem::take(&mut world.reloads) {
+            coverage.reloads += 1;
+            lives[agent].agent.reload(&mut world);
+        }
         for life in &mut lives {
             life.follow(&world, &mut coverage);
             violations.append(&mut life.oracle.violations);

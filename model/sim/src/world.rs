@@ -65,6 +65,8 @@ pub(crate) struct World {
     pub(crate) wall_offset: Vec<i64>,
     /// Agents that are to begin anew.
     pub(crate) restarts: Vec<usize>,
+    /// Agents that are told to load their configuration again.
+    pub(crate) reloads: Vec<usize>,
     /// When each agent last had any trouble with each server.
     pub(crate) dirty_at: Vec<Vec<u64>>,
     pub(crate) generations: VecDeque<Generation>,
@@ -247,6 +249,7 @@ impl World {
             pauses: vec![None; agents],
             wall_offset: vec![0; agents],
             restarts: Vec::new(),
+            reloads: Vec::new(),
             dirty_at: vec![vec![0; plan.servers]; agents],
             generations: VecDeque::new(),
             rulers: vec![(0, 0)],

@@ -42,9 +42,9 @@ impl Plan {
         self.nodes.is_empty() && !self.is_told
     }
 
-    pub(super) fn topology(&self) -> Topology {
+    pub(super) fn topology(&self, epoch: u32) -> Topology {
         Topology {
-            epoch: 1,
+            epoch,
             redis: RedisIndex(0),
             masters: self.masters.clone().unwrap_or(Err(Unknown::NotReadYet)),
             nodes: self.nodes.iter().map(|(server, _)| address(*server)).collect(),
@@ -123,6 +123,11 @@ impl Authority {
             asking: vec![false; asked],
             hurried: vec![false; asked],
         }
+    }
+
+    /// The next plan must be made anew.
+    pub(super) fn forget_plan(&mut self) {
+        self.changed = true;
     }
 
     /// A server told something, or failed to.

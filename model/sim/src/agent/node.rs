@@ -170,6 +170,12 @@ impl Node {
         }
     }
 
+    /// The configuration was loaded again: what is under way was asked for under the old one and is dropped.
+    pub(super) fn configure(&mut self, now: Mono) {
+        self.duty = Duty::new(Standing::Witness, Arc::default());
+        self.begin_anew(now);
+    }
+
     fn begin_anew(&mut self, now: Mono) {
         self.besides.clear();
         // What still comes of these is nobody's answer any more: the real sampler drops the waiting tasks, not the replies.

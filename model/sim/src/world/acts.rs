@@ -200,6 +200,9 @@ impl World {
                 false => self.paused_until[agent] = self.paused_until[agent].max(self.now + ms),
             },
             Act::RestartAgent { agent } => self.restarts.push(agent),
+            // A process that is stopped is told later; here, not at all.
+            Act::Reload { agent } if self.paused_until[agent] > self.now => {}
+            Act::Reload { agent } => self.reloads.push(agent),
             Act::StepAgentWall { agent, by_ms } => self.wall_offset[agent] += by_ms,
             Act::MoveSlot { task, to, ms } => self.move_slot(task, to, ms),
             Act::Failover { .. }
