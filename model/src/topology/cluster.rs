@@ -349,6 +349,16 @@ mod tests {
     }
 
     #[test]
+    fn a_slot_has_its_master_and_whoever_follows_it() {
+        let entries =
+            [range(5, 9, &[server(text("b"), 1), server(text("a"), 2)]), range(20, 20, &[server(text("c"), 3)])];
+        let map = decode(&[list(&entries)], "asked").unwrap();
+        let servers = |slot| map.servers(slot).map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let found = [4, 5, 9, 10, 19, 20, 21].map(servers);
+        assert_eq!(found, ["", "a:2 b:1", "a:2 b:1", "", "", "c:3", ""]);
+    }
+
+    #[test]
     fn reads_both_forms() {
         let (a, b) = (text("10.0.0.1"), text("10.0.0.2"));
         let master = |host: &Reply| node(host.clone(), 1, "master", "online");
