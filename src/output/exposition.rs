@@ -51,7 +51,7 @@ impl Variant {
     }
 }
 
-/// Makes pages, each form once per snapshot, and keeps the newest of each form while it may be asked for again.
+/// Makes pages, and keeps the newest of each form while it may be asked for again.
 #[derive(Clone, Debug, Default)]
 pub struct Pages {
     whole: Shelves,
@@ -98,14 +98,15 @@ impl Kept {
 }
 
 impl Origin {
+    /// Whether a reader of `newer` finds the same there, only a little older.
     fn is_near(self, newer: Origin) -> bool {
-        let same = Origin { sequence: newer.sequence, made: newer.made, ..self } == newer;
+        let same = (self.reload, self.metrics) == (newer.reload, newer.metrics);
         same && newer.made.saturating_duration_since(self.made) < JOINED_FOR
     }
 }
 
 impl Pages {
-    /// The page of `published` in the form `variant`.
+    /// The page of `published` in the form `variant`; or, if it is large, of a snapshot shortly before, whose page somebody reads.
     ///
     /// Readers of the same snapshot and form share one page. A reader who goes away does not stop a page that is under
     /// way: the next one finds it, so impatient readers cannot pile up work. Readers who fall behind lose theirs, see [`Page`].

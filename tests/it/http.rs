@@ -15,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::snapshots::{RELOAD, full_task, good_node, good_redis, new_redis, published, stopped_task};
@@ -523,9 +523,11 @@ async fn read_slowly(server: &Server, pauses: u32, pause: Duration) -> (usize, u
     let mut bytes = vec![0; 4096];
     stream.read_exact(&mut bytes).await.unwrap();
     let length = parse(&bytes).header("content-length").unwrap().parse().unwrap();
-    let mut more = vec![0; 4096];
+    let (mut more, mut pace) = (vec![0; 4096], interval(pause));
+    // The first one is a pause, too.
+    pace.reset();
     for _ in 0..pauses {
-        sleep(pause).await;
+        pace.tick().await;
         if stream.read_exact(&mut more).await.is_err() {
             break;
         }
