@@ -7,7 +7,6 @@ use crate::aftermath::Aftermaths;
 use crate::event::EventKind;
 use crate::evidence::Origin;
 use crate::generation;
-use crate::generation::Delta;
 use crate::input::{Generation, NodeNewsKind, Role, Standing, Topology, Vouch};
 use crate::node::Node;
 use crate::reading::Unknown;
@@ -137,7 +136,7 @@ impl Redis {
         deciding.origin = Some(origin.clone());
         let Some(old) = old.or_else(|| self.continued_by(origin)) else { return };
         let delta = origin.since(&old);
-        if delta == Delta::default() || delta.reported().next().is_none() {
+        if delta.reported().next().is_none() {
             return;
         }
         for change in delta.reported() {
@@ -435,6 +434,54 @@ mod tests {
         accept(&mut redis, A, "", Standing::Decides, Mono(200));
         accept(&mut redis, B, "", Standing::Witness, Mono(200));
         assert_eq!(redis.view(Mono(210)).masters, Some(2));
+    }
+
+    #[test]
+    fn both_of_two_batches_that_were_asked_at_once_count() {
+        let mut redis = redis(RedisKind::Standalone);
+        accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+        accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
+        let events = accept(&mut redis, A, "y", Standing::Decides, Mono(1_000));
+        assert!(events.iter().any(|(_, event)| matches!(event, EventKind::GenerationChanged { .. })), "{events:?}");
+    }
+
+    /// Whoever is silent has taken nothing back, but only the rival has something to take back.
+    #[test]
+    fn a_silent_server_is_no_rival_because_another_one_was() {
+        for (rival, silent) in [("10.0.0.3:6379", B), (B, "10.0.0.3:6379")] {
+            let mut redis = redis(RedisKind::Replicated);
+            let tell = |redis: &mut Redis, role: Role, at: u64| {
+                let mut events = Vec::new();
+                let vouch = Vouch { role, ..vouch("z", Mono(at)) };
+                redis.accepted(&rival.into(), Standing::Witness, &vouch, (Mono(at), 1), &mut events);
+                events.into_iter().map(|(_, event)| event).collect::<Vec<_>>()
+            };
+            accept(&mut redis, A, "x", Standing::Decides, Mono(0));
+            for node in [B, "10.0.0.3:6379"] {
+                let failed = (Mono(100), Mono(100));
+                redis.failed(Some(&node.into()), Standing::Witness, Unknown::Timeout, failed, &mut Vec::new());
+            }
+            assert!(tell(&mut redis, Role::Master, 1_000).contains(&EventKind::RivalMaster), "{rival}");
+            let events = tell(&mut redis, Role::Replica, 2_000);
+            assert!(events.contains(&EventKind::RivalMasterGone), "{rival}: {events:?}");
+            assert!(!events.contains(&EventKind::RivalMaster), "{silent} never said that it is a master: {events:?}");
+        }
+    }
+
+    #[test]
+    fn a_failure_counts_unless_another_server_decided_before_it_was_asked() {
+        let readable_after = |node: &str, sent: u64| {
+            let mut redis = redis(RedisKind::Sentinel);
+            accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
+            accept(&mut redis, B, "y", Standing::Decides, Mono(2_000));
+            let failed = (Mono(sent), Mono(4_000));
+            redis.failed(Some(&node.into()), Standing::Decides, Unknown::Timeout, failed, &mut Vec::new());
+            redis.view(Mono(5_000)).readable
+        };
+        assert_eq!(readable_after(A, 1_500), Some(true), "it decides no more");
+        assert_eq!(readable_after(A, 2_000), Some(false), "it may decide again");
+        assert_eq!(readable_after(A, 3_000), Some(false), "it decides again");
+        assert_eq!(readable_after(B, 1_500), Some(false), "what was asked of the one that decides is lost");
     }
 
     /// The old master of the shard may still be thought to decide.

@@ -672,3 +672,18 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
     let holders = snapshot.tasks.first().unwrap().witnesses.first().unwrap().holders.clone().unwrap();
     assert_eq!(holders.first().unwrap().client, b"B");
 }
+
+/// Of a key that the agent may not read nothing is known, and somebody must hear of it.
+#[test]
+fn what_is_refused_of_single_tasks_is_counted() {
+    let mut state = state(RedisKind::Standalone);
+    let lock = LockReading::Unknown(Unknown::NoPermission);
+    let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
+    for at in [1_000, 2_000] {
+        let outcome = Outcome::Read { vouch: vouch("x", at), readings: vec![(TaskIndex(0), reading.clone())] };
+        says(&mut state, at, "a:6379", outcome);
+    }
+    let errors = state.snapshot(Mono(2_500)).redises[0].totals.errors;
+    let of = |why: Unknown| Unknown::ALL.iter().zip(errors).find(|(it, _)| **it == why).map(|(_, count)| count);
+    assert_eq!((of(Unknown::NoPermission), errors.iter().sum::<u64>()), (Some(2), 2));
+}
