@@ -138,7 +138,10 @@ mod tests {
             "2023-04-31T00:00:00Z",
             "2023-13-01T00:00:00Z",
             "2023-11-14T22:13:20",
-            "2023-11-14T24:13:20Z",
+            "2023-11-14T24:00:00Z",
+            "2023-11-14T25:13:20Z",
+            "2023-11-14T22:60:20Z",
+            "2023-11-14T22:13:61Z",
             "2023-11-14T22:13:20+24:00",
             "2023-11-14T22:13:20+00:60",
             "2023-11-14",
@@ -151,6 +154,9 @@ mod tests {
         }
         assert_eq!(decode(&Reply::Bytes(b"soon".to_vec())), PauseReading::Undecodable);
         assert_eq!(decode(&Reply::Bytes(Vec::new())), PauseReading::None);
+        let refused = Reply::Error(crate::reply::ServerError { code: b"NOPERM".to_vec(), detail: Vec::new() });
+        assert_eq!(decode(&refused), PauseReading::Unknown(Unknown::NoPermission));
+        assert_eq!(decode(&Reply::Int(1)), PauseReading::Unknown(Unknown::Protocol));
     }
 
     use alloc::vec::Vec;

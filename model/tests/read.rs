@@ -340,6 +340,14 @@ fn of_too_many_switches_only_on_is_an_answer() {
     let hash = || WantedSource::Hash(b"users".to_vec());
     assert_eq!(switches(hash(), &[part(&["a", "off"])]), SwitchesReading::Unknown(Unknown::TooLarge));
     assert_eq!(states(&switches(hash(), &[part(&["a", "on"])])), [("a".to_owned(), Some(true))]);
+    let set = || WantedSource::Set(b"users".to_vec());
+    let whole = |reading: &SwitchesReading| matches!(reading, SwitchesReading::Read { whole: true, .. });
+    assert_eq!(switches(set(), &[part(&[])]), SwitchesReading::Unknown(Unknown::TooLarge));
+    let some = switches(set(), &[part(&["a"])]);
+    assert_eq!((states(&some), whole(&some)), (vec![("a".to_owned(), Some(true))], false));
+    for all in [&[][..], &["a"]] {
+        assert!(whole(&switches(set(), &[scan(all)])), "{all:?}");
+    }
 }
 
 #[test]
@@ -358,6 +366,15 @@ fn members_counters_and_named_keys_are_switches_too() {
     assert_eq!(counter(0, ""), (0, Some(0), false));
     assert_eq!(counter(1, "-1"), (1, None, true));
     assert_eq!(counter(1, "many"), (1, None, true));
+    let fits = |value: Reply| match switches(WantedSource::Counter(b"n".to_vec()), &[Reply::Int(1), value]) {
+        SwitchesReading::Read { switches, .. } => match &switches[..] {
+            [(_, Switch::Undecodable { fits, .. })] => *fits,
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(fits(text("many")), None);
+    assert_eq!(fits(Reply::Bytes(vec![2, 6])), Some(Codec::Kryo5), "an Integer of 3");
     // A number of a serializer, too.
     let spec = |codec| TaskSpec {
         wanted: wanted(WantedSource::Counter(b"n".to_vec())).map(|wanted| WantedSpec { codec, ..wanted }),
