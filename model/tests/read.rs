@@ -397,6 +397,9 @@ fn an_empty_value_is_a_switch_and_no_key_is_none() {
     assert_eq!(states(&switches(keys, &replies)), [("k1".to_owned(), Some(false))]);
     let counter = switches(WantedSource::Counter(b"n".to_vec()), &replies[..2]);
     assert_eq!(states(&counter), [("n".to_owned(), None)]);
+    let written_between = [Reply::Int(0), text("1"), Reply::Int(0), text("")];
+    let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
+    assert_eq!(states(&switches(keys, &written_between)), [("k1".to_owned(), Some(true))]);
 }
 
 /// The slot is on its way, or the server cannot answer: nobody has written anything, so nothing that was lost is found again.

@@ -567,3 +567,38 @@ fn a_changed_grace_counts_from_the_next_gap_on() {
     let log = run(&mut schedule, 4_000, 5, |_| (LockReading::Free, &["+ann"]));
     assert_eq!(log, ["0 regular 1", "260 extra 1", "520 extra 1"]);
 }
+
+/// One that was read half an interval ago is due in half an interval, whichever others there are now.
+#[test]
+fn a_change_of_tasks_leaves_the_rhythm_of_those_that_stay() {
+    let mut schedule = Schedule::new(tasks(300), 1_000, Mono(0));
+    let read = |schedule: &mut Schedule, now: u64| {
+        let batch = schedule.due(Mono(now)).expect("a batch");
+        schedule.finished(&batch);
+        (batch.kind, batch.tasks.len())
+    };
+    assert_eq!(read(&mut schedule, 0), (BatchKind::Regular { slot: 0 }, 150));
+    schedule.change(tasks(300), Mono(400));
+    assert_eq!((schedule.next_wake(), schedule.due(Mono(499))), (Some(Mono(500)), None));
+    assert_eq!(read(&mut schedule, 500), (BatchKind::Regular { slot: 1 }, 150));
+    schedule.change(tasks(301), Mono(600));
+    assert_eq!(schedule.next_wake(), Some(Mono(600)), "the new one is due");
+    assert_eq!(read(&mut schedule, 600), (BatchKind::Extra, 1));
+    assert_eq!(read(&mut schedule, 1_000), (BatchKind::Regular { slot: 0 }, 150));
+    assert_eq!(schedule.next_wake(), Some(Mono(1_500)));
+}
+
+#[test]
+fn extras_are_asked_for_as_often_as_somebody_wants() {
+    let with_extras = |every: Option<u64>| {
+        let mut schedule = Schedule::new(tasks(3), 1_000, Mono(0));
+        every.into_iter().for_each(|every| schedule.ask_extras_every(every));
+        let sweeps = (0..6).map(|sweep| {
+            let batch = schedule.due(Mono(sweep * 1_000)).expect("a batch");
+            schedule.finished(&batch);
+            batch.with_extras
+        });
+        sweeps.filter(|with_extras| *with_extras).count()
+    };
+    assert_eq!([None, Some(0), Some(2), Some(3)].map(with_extras), [6, 6, 3, 2]);
+}
