@@ -16,12 +16,13 @@ use lockwatch_model::read::Scope;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::Reply;
 use lockwatch_model::snapshot::Snapshot;
-use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec, WatchSpec};
+use lockwatch_model::spec::{ProgressSpec, RedisIndex, TaskIndex, TaskSpec, WatchSpec};
 use lockwatch_model::state::State;
 use lockwatch_model::time::{AgentWall, Mono};
 
 use crate::plan::{Plan, address};
 use crate::queue::{Event, SentinelAnswer};
+use crate::rng::Rng;
 use crate::server::EPOCH_MS;
 use crate::world::World;
 use authority::{Authority, Plan as Duties};
@@ -70,6 +71,8 @@ pub(crate) struct Out {
     pub(crate) life: u32,
     /// How often its configuration was loaded.
     epoch: u32,
+    /// Which tasks stand in the configuration in force, in its order: numbers of the plan.
+    configured: Vec<usize>,
     pub(crate) now: Mono,
     pub(crate) wall: AgentWall,
     deeds: Vec<Deed>,
@@ -78,8 +81,32 @@ pub(crate) struct Out {
 }
 
 impl Out {
-    fn send(&mut self, input: Input) {
+    fn send(&mut self, mut input: Input) {
+        if let Input::Sample(sample) = &mut input {
+            self.number_anew(&mut sample.outcome);
+        }
         self.deeds.push(Deed::Input(self.now, input));
+    }
+
+    /// The schedules here count tasks as the plan does, the state as the configuration in force does. What is not in that is left out.
+    fn number_anew(&self, outcome: &mut Outcome) {
+        let number = |task: TaskIndex| {
+            let place = self.configured.iter().position(|it| *it == task.0 as usize)?;
+            u32::try_from(place).ok().map(TaskIndex)
+        };
+        fn keep<T>(readings: &mut Vec<(TaskIndex, T)>, number: impl Fn(TaskIndex) -> Option<TaskIndex>) {
+            let all = std::mem::take(readings).into_iter();
+            *readings = all.filter_map(|(task, reading)| Some((number(task)?, reading))).collect();
+            readings.sort_by_key(|(task, _)| *task);
+        }
+        match outcome {
+            Outcome::Read { readings, .. } => keep(readings, number),
+            Outcome::Beside { readings, .. } => keep(readings, number),
+            Outcome::Failed { tasks, .. } => {
+                *tasks = tasks.iter().copied().filter_map(number).collect();
+                tasks.sort_unstable();
+            }
+        }
     }
 
     fn sample(
@@ -199,6 +226,7 @@ impl Agent {
                 agent,
                 life,
                 epoch: plan.spec.epoch,
+                configured: (0..plan.tasks.len()).collect(),
                 now,
                 wall: wall(world, agent),
                 deeds: Vec::new(),
@@ -267,18 +295,24 @@ impl Agent {
         self.launch(world);
     }
 
-    /// Loads its configuration again, which is the same. Mirrors `configure` of `src/agent.rs` and `reassign` of `src/sampler.rs`.
+    /// Loads its configuration again: the tasks stand in another order, with other thresholds, and now and then one is not there. Mirrors
+    /// `configure` of `src/agent.rs` and `reassign` of `src/sampler.rs`; there, what is not configured is not asked for either.
     pub(crate) fn reload(&mut self, world: &mut World) {
         self.out.now = mono(world.now);
         self.out.wall = wall(world, self.out.agent);
         self.out.epoch += 1;
-        self.out
-            .send(Input::Config(Arc::new(WatchSpec { epoch: self.out.epoch, ..WatchSpec::clone(&self.plan.spec) })));
+        let mut rng = Rng::new(self.plan.seed, 60 + self.out.agent as u64 + 100 * u64::from(self.out.epoch));
+        self.out.configured = draw_configured(self.plan.tasks.len(), &mut rng);
+        let specs: Vec<_> = self.plan.spec.tasks.iter().map(|spec| Arc::new(with_thresholds(spec, &mut rng))).collect();
+        let tasks = self.out.configured.iter().map(|task| Arc::clone(&specs[*task])).collect();
+        let spec = WatchSpec { epoch: self.out.epoch, tasks, ..WatchSpec::clone(&self.plan.spec) };
+        self.out.send(Input::Config(Arc::new(spec)));
+        self.specs = Arc::new((0..).map(TaskIndex).zip(specs).collect());
         self.told = None;
         self.duties = Duties::default();
         self.authority.forget_plan();
         let now = self.out.now;
-        self.nodes.iter_mut().for_each(|node| node.configure(now));
+        self.nodes.iter_mut().for_each(|node| node.configure(&self.specs, now));
         self.launch(world);
     }
 
@@ -304,6 +338,11 @@ impl Agent {
 
     pub(crate) fn snapshot(&mut self) -> Snapshot {
         self.state.snapshot(self.out.now)
+    }
+
+    /// How a task stands in the configuration in force, if it does.
+    pub(crate) fn configured(&self, task: usize) -> Option<&TaskSpec> {
+        self.out.configured.contains(&task).then(|| &*self.specs[task].1)
     }
 
     fn position(&self, server: usize) -> Option<usize> {
@@ -403,6 +442,30 @@ impl Agent {
     #[allow(dead_code, reason = "for looking at a run by hand")]
     pub(crate) fn connections(&self) -> Vec<(usize, Option<u64>)> {
         self.nodes.iter().map(|node| (node.server, node.connection())).collect()
+    }
+}
+
+/// Of so many tasks, in any order; in a quarter of the cases without some of them.
+fn draw_configured(tasks: usize, rng: &mut Rng) -> Vec<usize> {
+    let absent = if rng.percent(25) { 15 } else { 0 };
+    let mut left: Vec<usize> = (0..tasks).filter(|_| !rng.percent(absent)).collect();
+    let mut configured = Vec::with_capacity(left.len());
+    while !left.is_empty() {
+        configured.push(left.swap_remove(rng.index(left.len())));
+    }
+    configured
+}
+
+/// Each of its thresholds as it was planned, half or twice that.
+fn with_thresholds(spec: &TaskSpec, rng: &mut Rng) -> TaskSpec {
+    let mut draw = |ms: u64| ms * rng.weighted(&[(60, 2), (20, 1), (20, 4)]).unwrap_or(2) / 2;
+    TaskSpec {
+        grace_ms: draw(spec.grace_ms),
+        settle_ms: draw(spec.settle_ms),
+        wind_down_ms: draw(spec.wind_down_ms),
+        blind_after_ms: draw(spec.blind_after_ms),
+        progress: spec.progress.clone().map(|it| ProgressSpec { stale_after_ms: draw(it.stale_after_ms), ..it }),
+        ..spec.clone()
     }
 }
 

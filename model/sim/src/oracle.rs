@@ -51,6 +51,11 @@ pub struct Violation {
 /// What one agent's readings found of one task.
 #[derive(Debug)]
 pub(super) struct TaskFacts {
+    /// It stands in the agent's configuration.
+    is_configured: bool,
+    /// Since when, without a break, and since when in this way.
+    began: u64,
+    configured_at: u64,
     limits: Limits,
     reference: Reference,
     lost: Lost,
@@ -115,7 +120,6 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(crate) struct Oracle {
     agent: usize,
-    began: u64,
     tasks: Vec<TaskFacts>,
     /// By how much each server's clock was ahead at its newest good answer.
     clocks: Vec<Option<i64>>,
@@ -129,15 +133,14 @@ pub(crate) struct Oracle {
     pub(crate) violations: Vec<Violation>,
 }
 
-impl Oracle {
-    pub(crate) fn new(plan: &Plan, agent: usize, now: u64) -> Oracle {
-        let redis = plan.spec.redises.first();
-        let facts = |(spec, shape): (&Arc<TaskSpec>, &TaskPlan)| TaskFacts {
-            limits: Limits {
-                settle_ms: spec.settle_ms,
-                blind_after_ms: spec.blind_after_ms,
-                stale_after_ms: spec.progress.as_ref().map(|progress| progress.stale_after_ms),
-            },
+impl TaskFacts {
+    /// Of a task that an agent begins to watch at `now`.
+    fn new(spec: &TaskSpec, shape: &TaskPlan, now: u64) -> TaskFacts {
+        TaskFacts {
+            is_configured: true,
+            began: now,
+            configured_at: now,
+            limits: Limits::of(spec),
             reference: Reference::default(),
             lost: Lost::default(),
             newest: Newest::Never,
@@ -159,11 +162,22 @@ impl Oracle {
             renewal_said: renewals::Said::default(),
             is_split: false,
             apart: shape.apart,
-        };
+        }
+    }
+}
+
+impl Oracle {
+    pub(crate) fn new(plan: &Plan, agent: usize, now: u64) -> Oracle {
+        let redis = plan.spec.redises.first();
         Oracle {
             agent,
-            began: now,
-            tasks: plan.spec.tasks.iter().zip(&plan.tasks).map(facts).collect(),
+            tasks: plan
+                .spec
+                .tasks
+                .iter()
+                .zip(&plan.tasks)
+                .map(|(spec, shape)| TaskFacts::new(spec, shape, now))
+                .collect(),
             clocks: vec![None; plan.servers],
             ticked: Mono(MONO_MS + now),
             kind: plan.kind(),
@@ -172,6 +186,20 @@ impl Oracle {
             exact: plan.has_pexpiretime,
             rivals_at: None,
             violations: Vec::new(),
+        }
+    }
+
+    /// The agent has loaded its configuration again. Of a task that was not in the one before, nothing is known any more.
+    pub(crate) fn configured<'a>(&mut self, spec: impl Fn(usize) -> Option<&'a TaskSpec>, world: &World) {
+        for (task, (facts, shape)) in self.tasks.iter_mut().zip(&world.plan.tasks).enumerate() {
+            let was_configured = std::mem::replace(&mut facts.is_configured, spec(task).is_some());
+            let Some(spec) = spec(task) else { continue };
+            if !was_configured {
+                *facts = TaskFacts::new(spec, shape, world.now);
+            }
+            facts.configured_at = world.now;
+            facts.limits = Limits::of(spec);
+            (facts.grace_ms, facts.wind_down_ms) = (spec.grace_ms, spec.wind_down_ms);
         }
     }
 
@@ -195,6 +223,9 @@ impl Oracle {
             self.check_ruler(server, world);
         }
         for task in &attempt.tasks {
+            if !self.tasks[*task].is_configured {
+                continue;
+            }
             let part = attempt.truth.as_ref().and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
             if attempt.beside {
                 self.answered_beside(*task, part.filter(|_| good), attempt, world);
@@ -560,7 +591,7 @@ impl Oracle {
 
 /// Which task it is.
 fn position(spec: &Arc<TaskSpec>, world: &World) -> Option<usize> {
-    world.plan.spec.tasks.iter().position(|other| Arc::ptr_eq(other, spec))
+    world.plan.spec.tasks.iter().position(|other| other.name == spec.name)
 }
 
 /// A state of a lock for people.

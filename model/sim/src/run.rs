@@ -82,7 +82,9 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
         }
         for agent in std::mem::take(&mut world.reloads) {
             coverage.reloads += 1;
-            lives[agent].agent.reload(&mut world);
+            let Life { agent, oracle, .. } = &mut lives[agent];
+            agent.reload(&mut world);
+            oracle.configured(|task| agent.configured(task), &world);
         }
         for life in &mut lives {
             life.follow(&world, &mut coverage);

@@ -171,7 +171,8 @@ impl Node {
     }
 
     /// The configuration was loaded again: what is under way was asked for under the old one and is dropped.
-    pub(super) fn configure(&mut self, now: Mono) {
+    pub(super) fn configure(&mut self, specs: &Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>, now: Mono) {
+        self.specs = Arc::clone(specs);
         self.duty = Duty::new(Standing::Witness, Arc::default());
         self.begin_anew(now);
     }

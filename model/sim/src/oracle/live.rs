@@ -39,13 +39,13 @@ impl Oracle {
             let laid_out = world.moved_at[task] + 6 * self.interval_ms + self.timeout_ms;
             let clean =
                 servers.try_fold(0, |clean: u64, other| Some(clean.max(world.clean_since(self.agent, other)?)))?;
-            return Some(clean.max(laid_out).max(since + quiet).max(world.settled_at).max(self.began));
+            return Some(clean.max(laid_out).max(since + quiet).max(world.settled_at).max(self.tasks[task].began));
         }
         let others = (0..world.servers.len()).filter(|other| *other != server);
         let alone = others.clone().all(|other| world.servers[other].follows == Some(server))
             && world.sentinels.iter().all(|sentinel| sentinel.reachable && sentinel.names == server);
         let clean = world.clean_since(self.agent, server).filter(|_| alone)?;
-        Some(clean.max(since + quiet).max(world.settled_at).max(self.began))
+        Some(clean.max(since + quiet).max(world.settled_at).max(self.tasks[task].began))
     }
 
     pub(super) fn check_live(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
@@ -85,6 +85,8 @@ impl Oracle {
             ));
         }
         let spec = &view.spec;
+        // A threshold that was changed counts with the next reading.
+        let reloaded_ms = self.tasks[task].configured_at + 2 * self.interval_ms + LOOK_MS;
         // Free and wanted, without any hold between: shown as down once the first free reading (within an interval), its
         // confirmation and the grace are over.
         let free_since = match lock.state {
@@ -95,7 +97,7 @@ impl Oracle {
         if let (Some(free), Says::Yes) = (free_since, says.says) {
             let since = free.max(says.since).max(known_by);
             let due = since + later_ms + self.interval_ms + spec.grace_ms.max(CONFIRM_MS) + CONFIRM_MS + LOOK_MS;
-            if now > due && view.durations.down_ms <= spec.grace_ms {
+            if now > due.max(reloaded_ms) && view.durations.down_ms <= spec.grace_ms {
                 missing.push((
                     "missed down",
                     format!(
@@ -113,7 +115,11 @@ impl Oracle {
             let in_force = lost.over().map_or(0, |over| over.0.saturating_sub(MONO_MS));
             let held = real.past[server].held_since().max(says.since).max(known_by).max(in_force);
             let due = held + later_ms + 2 * self.interval_ms + spec.wind_down_ms + CONFIRM_MS;
-            if now > due && !lost.any() && !lost.unsure && view.durations.unwanted_ms <= spec.wind_down_ms {
+            if now > due.max(reloaded_ms)
+                && !lost.any()
+                && !lost.unsure
+                && view.durations.unwanted_ms <= spec.wind_down_ms
+            {
                 missing.push((
                     "missed unwanted",
                     format!(

@@ -1,6 +1,7 @@
 //! What an agent may say of the durations of one task, counted from what its readings really found: the rules of
 //! `docs/how-it-decides.md` once more, from the other side. Nothing of the model is used but its instants.
 
+use lockwatch_model::spec::TaskSpec;
 use lockwatch_model::time::Mono;
 
 use crate::plan::Keeps;
@@ -18,6 +19,16 @@ pub(super) struct Limits {
     pub(super) settle_ms: u64,
     pub(super) blind_after_ms: u64,
     pub(super) stale_after_ms: Option<u64>,
+}
+
+impl Limits {
+    pub(super) fn of(spec: &TaskSpec) -> Limits {
+        Limits {
+            settle_ms: spec.settle_ms,
+            blind_after_ms: spec.blind_after_ms,
+            stale_after_ms: spec.progress.as_ref().map(|progress| progress.stale_after_ms),
+        }
+    }
 }
 
 /// What one reading really found of the lock.

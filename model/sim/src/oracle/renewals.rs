@@ -95,7 +95,7 @@ impl Oracle {
         // Nobody sees a clock step by little; nor, who began after a failover, that another clock set what he found.
         let first = sets.first()?;
         let stepped = world.servers.iter().any(|server| server.clock.shown_at(*first).is_none());
-        if stepped || (self.began >= *first && self.clock_changed_at(task, world) >= *first) {
+        if stepped || (self.tasks[task].began >= *first && self.clock_changed_at(task, world) >= *first) {
             return None;
         }
         // Of timers that are piled up, not each renewal is seen.

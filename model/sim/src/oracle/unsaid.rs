@@ -62,14 +62,15 @@ impl Oracle {
         let (last_ruler_at, _) = world.rulers.last().copied().unwrap_or_default();
         // An agent that began later may not know of the one that ruled before.
         let is_told = matches!(self.kind, RedisKind::Sentinel | RedisKind::Cluster);
-        if self.kind == RedisKind::Standalone || (is_told && self.began >= last_ruler_at) {
+        if self.kind == RedisKind::Standalone || (is_told && self.tasks[task].began >= last_ruler_at) {
             return None;
         }
         let seen = [a, b].map(|server| world.clean_since(self.agent, *server));
         let [Some(seen_a), Some(seen_b)] = seen else { return None };
         // The layout of a cluster is asked for each fifth interval.
         let laid_out = world.moved_at[task] + 6 * self.interval_ms;
-        let seen = seen_a.max(seen_b).max(laid_out).max(world.settled_at).max(self.began) + self.recovery_ms();
+        let seen =
+            seen_a.max(seen_b).max(laid_out).max(world.settled_at).max(self.tasks[task].began) + self.recovery_ms();
         let real = &world.tasks[task];
         let name = |server: usize| match real.past[server].newest().map(|since| &since.state) {
             Some(LockState::Held { holders, deadline: Some(deadline) }) => match holders.as_slice() {
@@ -106,7 +107,8 @@ impl Oracle {
         let past = &world.tasks[task].past[server];
         past.newest().filter(|since| matches!(since.state, LockState::Held { .. }))?;
         let held_since = past.held_since();
-        let seen = world.clean_since(self.agent, server)?.max(world.settled_at).max(self.began) + self.recovery_ms();
+        let seen = world.clean_since(self.agent, server)?.max(world.settled_at).max(self.tasks[task].began)
+            + self.recovery_ms();
         let quiet = world.generations.back().map_or(0, |generation| generation.at);
         // Where the lock is renewed as often as claims are written, its rhythm must be recognised first.
         let period_ms = shape.lease_ms / 3;
