@@ -20,8 +20,10 @@ use lent::{Cutter, Lent};
 
 pub use lent::{Page, TakenBack};
 
-/// A larger page, or one of more tasks, takes long enough to be made on a thread of its own.
-const INLINE_BYTES_MAX: usize = 320 << 10;
+/// A page of more text, or of more tasks, takes long enough to be made on a thread of its own: several milliseconds. To pack it takes as
+/// long as to make five times as much.
+const INLINE_BYTES_MAX: usize = 1 << 20;
+const INLINE_PACKED_BYTES_MAX: usize = 320 << 10;
 const INLINE_TASKS_MAX: usize = 500;
 /// A larger page is not held: its text is made anew for each reader, piece by piece; packed, it is kept only as long as somebody reads it.
 const KEPT_BYTES_MAX: usize = 32 << 20;
@@ -130,7 +132,11 @@ impl Pages {
         }
         let turn = Arc::clone(&shelves.making).lock_owned().await;
         let lent = Arc::clone(&self.lent);
-        let is_small = size <= INLINE_BYTES_MAX && published.snapshot.tasks.len() <= INLINE_TASKS_MAX;
+        let inline_bytes_max = match variant.coding {
+            Coding::Identity => INLINE_BYTES_MAX,
+            Coding::Gzip => INLINE_PACKED_BYTES_MAX,
+        };
+        let is_small = size <= inline_bytes_max && published.snapshot.tasks.len() <= INLINE_TASKS_MAX;
         let page = if is_small {
             make_and_keep(kept, &lent, published, of, variant)?
         } else {

@@ -1,6 +1,7 @@
 //! The agent's own process as Linux tells it in `/proc`; nothing is known elsewhere.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read as _;
 use std::sync::OnceLock;
 
 /// Figures of the process; what cannot be read is `None`.
@@ -24,28 +25,37 @@ pub(super) struct Process {
 
 /// Milliseconds per clock tick of `/proc`: Linux fixes it for programs at 100 ticks a second.
 const TICK_MS: u64 = 10;
+/// More than what a process is told of itself takes.
+const ROOM_BYTES: usize = 4_096;
 
 impl Process {
     /// Reads the figures now.
     pub(super) fn read() -> Process {
-        let read = |path| fs::read_to_string(path).unwrap_or_default();
-        let mut process = parse(
-            &read("/proc/self/stat"),
-            &read("/proc/self/status"),
-            &read("/proc/self/limits"),
-            &read("/proc/stat"),
-        );
+        static STARTED_MS: OnceLock<u64> = OnceLock::new();
+        // What tells of the start is long, and it is asked for once.
+        let system = if STARTED_MS.get().is_some() { String::new() } else { read("/proc/stat") };
+        let mut process =
+            parse(&read("/proc/self/stat"), &read("/proc/self/status"), &read("/proc/self/limits"), &system);
         // One of the descriptors is the one that lists them.
         process.open_fds = fs::read_dir("/proc/self/fd").ok().map(|entries| (entries.count() as u64).saturating_sub(1));
-        static STARTED_MS: OnceLock<u64> = OnceLock::new();
         process.started_once(&STARTED_MS)
     }
 
     /// With the start as it was read first. What the system tells of it moves when its clock is set, and to the alerts a process
     /// with another start is a new one, whose counters tell of what has just happened.
     fn started_once(self, first_ms: &OnceLock<u64>) -> Process {
-        Process { started_ms: self.started_ms.map(|now_ms| *first_ms.get_or_init(|| now_ms)), ..self }
+        let first_ms =
+            first_ms.get().copied().or_else(|| self.started_ms.map(|now_ms| *first_ms.get_or_init(|| now_ms)));
+        Process { started_ms: first_ms, ..self }
     }
+}
+
+/// A file of `/proc`; what cannot be read of it is missing.
+fn read(path: &str) -> String {
+    // It has no length, and is made anew for each piece that is read: room for all of it at once.
+    let mut text = String::with_capacity(ROOM_BYTES);
+    let _missing = File::open(path).and_then(|mut file| file.read_to_string(&mut text));
+    text
 }
 
 /// Takes the figures out of the four files; what they lack stays `None`.
@@ -102,7 +112,7 @@ mod tests {
         for system in ["btime 1700000000", "btime 1700007200", "btime 1699999999"] {
             assert_eq!(started(system), Some(1_700_000_010_000), "{system}");
         }
-        assert_eq!(started(""), None);
+        assert_eq!(started(""), Some(1_700_000_010_000), "it is asked for once");
     }
 
     #[test]
