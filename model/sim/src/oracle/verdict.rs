@@ -5,6 +5,7 @@ use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::{Verdict, Wanted};
 
 use super::{Newest, Oracle, TaskFacts};
+use crate::agent::mono;
 use crate::truth::LockState;
 use crate::world::{Says, World};
 
@@ -87,6 +88,10 @@ impl Oracle {
     pub(super) fn check_verdict(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &mut self.tasks[task];
         facts.is_split = !view.splits.is_empty();
+        // By thresholds that were changed it is judged with the next reading or tick.
+        if facts.tried.max(self.ticked) <= mono(facts.configured_at) {
+            return;
+        }
         let blind = view.durations.blind_ms > view.spec.blind_after_ms;
         let expected = match (facts.leads(), facts.said) {
             _ if !view.splits.is_empty() => Some(Verdict::Split),
