@@ -253,6 +253,7 @@ fn step_ms(before: Reading, after: Reading) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use alloc::string::String;
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -361,6 +362,27 @@ mod tests {
         }
         assert_eq!(told(60_000, 400, 200), Some(200), "not for ever");
         assert_eq!(told(61_000, 9, 6), Some(6));
+        assert_eq!(told(62_000, 9, 7), Some(7), "of two that were as prompt, the newer one");
+    }
+
+    /// There is room for a few, so none may take the place of others.
+    #[test]
+    fn each_replication_history_is_remembered_once() {
+        let mut node = Node::new(Arc::from("a:1"));
+        let mut remembered = |id: &str, forked_from: Option<&str>| {
+            let fork = |id: &str| crate::input::Fork { replication_id: id.into(), offset: 10 };
+            let forked_from = forked_from.map(fork);
+            let generation = Generation { replication_id: id.into(), forked_from, ..Generation::default() };
+            let vouch = Vouch { generation: Some(generation), ..Vouch::master(ServerTime(0), ServerTime(0)) };
+            node.accepted(&vouch, Standing::Decides, Mono(0), 1, &mut Vec::new());
+            let ids = node.histories().iter().map(|id| String::from_utf8_lossy(id).into_owned());
+            ids.collect::<Vec<_>>()
+        };
+        assert_eq!(remembered("", None), [""; 0]);
+        assert_eq!(remembered("h1", None), ["h1"]);
+        assert_eq!(remembered("h2", Some("h1")), ["h1", "h2"]);
+        assert_eq!(remembered("h1", Some("h2")), ["h1", "h2"], "back");
+        assert_eq!(remembered("h3", Some("")), ["h1", "h2", "h3"]);
     }
 
     #[test]
