@@ -78,15 +78,20 @@ fn fill(masters: &[SocketAddr]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Locks that these servers were read so far.
+/// Locks that these servers were read so far: a glance asks for the deadline once, a whole reading before and after the holder.
 fn read(masters: &[SocketAddr]) -> anyhow::Result<f64> {
-    let mut calls = 0.0;
+    let mut locks = 0.0;
     for master in masters {
         let info = Wire::connect(*master)?.ask(&["INFO", "commandstats"])?;
-        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_hscan:calls=")).unwrap_or("0");
-        calls += line.split(',').next().unwrap_or_default().parse::<f64>()?;
+        let calls = |command: &str| -> anyhow::Result<f64> {
+            let name = format!("cmdstat_{command}:calls=");
+            let line = info.lines().find_map(|line| line.strip_prefix(&*name)).unwrap_or("0");
+            Ok(line.split(',').next().unwrap_or_default().parse()?)
+        };
+        // Before Redis 7.0 a deadline is what is left.
+        locks += calls("pexpiretime")? + calls("pttl")? - calls("hscan")?;
     }
-    Ok(calls)
+    Ok(locks)
 }
 
 /// CRC-16/XMODEM of a key without a hash tag.
