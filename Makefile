@@ -14,7 +14,7 @@ help:
 	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
 	@echo "make page-bench          the page in a real browser: how late, how heavy, what it costs (ARGS=--short: less of it)"
-	@echo "make bench               what watching costs and how late it is, beside the peer, into docs/benchmarks.md (15 minutes; ARGS=--short: 4)"
+	@echo "make bench               what watching costs and how late it is, beside the peer, into docs/benchmarks.md (20 minutes; ARGS=--short: 4)"
 	@echo "make sabotage            deliberate mistakes in the code, and which check catches each (ARGS='--patch FILE': yours)"
 	@echo "make campaign            real faults for ten minutes, judged by a second witness: missed and false pages (ARGS=\"--minutes 240\")"
 	@echo "make hostile             attackers of every kind while the agent is scraped (10 minutes; ARGS=\"--minutes 3\")"

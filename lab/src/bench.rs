@@ -28,7 +28,7 @@ use report::{Table, splice};
 pub struct BenchArgs {
     /// Only these rows; all if none is named
     rows: Vec<Row>,
-    /// Less of everything: four minutes instead of fifteen, and figures that are worth less
+    /// Less of everything: four minutes instead of twenty, and figures that are worth less
     #[arg(long)]
     short: bool,
     /// Put the tables into this page, between its marks; what is written by hand stays
