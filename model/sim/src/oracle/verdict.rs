@@ -88,8 +88,9 @@ impl Oracle {
     pub(super) fn check_verdict(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &mut self.tasks[task];
         facts.is_split = !view.splits.is_empty();
-        // By thresholds that were changed it is judged with the next reading or tick.
+        // By thresholds that were changed it is judged with the next reading or tick. One of the same instant may have come before or after.
         if facts.tried.max(self.ticked) <= mono(facts.configured_at) {
+            facts.said = Said::Open;
             return;
         }
         let blind = view.durations.blind_ms > view.spec.blind_after_ms;
