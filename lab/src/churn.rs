@@ -15,6 +15,7 @@ use redis::aio::MultiplexedConnection;
 use redis::pipe;
 use tokio::time::sleep;
 
+use crate::numbers;
 use crate::report::{Figure, Report};
 use crate::stack::{Agent, Redis, get};
 use segments::Segments;
@@ -123,8 +124,7 @@ fn of(tally: &Tally, how: &str) -> Vec<Figure> {
 /// How often a command was sent: it must have been.
 async fn calls(connection: &mut MultiplexedConnection, command: &str) -> anyhow::Result<String> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(connection).await?;
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    let calls = line.and_then(|line| line.split(',').next()).with_context(|| format!("{command} was never sent"))?;
+    let calls = numbers::calls(&stats, command).with_context(|| format!("{command} was never sent"))?;
     Ok(format!("{calls} × {command}"))
 }
 

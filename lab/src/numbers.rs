@@ -29,6 +29,12 @@ pub(crate) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
     (logs.len() > 1 && square > 0.0).then(|| both / square)
 }
 
+/// How often a server was sent `command`, as its `INFO commandstats` says; `None`: never.
+pub(crate) fn calls(stats: &str, command: &str) -> Option<u64> {
+    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))?;
+    line.split(',').next()?.parse().ok()
+}
+
 /// Milliseconds.
 pub(crate) fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1000.0

@@ -392,6 +392,7 @@ mod tests {
 
     const A: &str = "10.0.0.1:6379";
     const B: &str = "10.0.0.2:6379";
+    const C: &str = "10.0.0.3:6379";
 
     fn redis(kind: RedisKind) -> Redis {
         let spec = RedisSpec::new("main", kind, &[A, B]);
@@ -448,7 +449,7 @@ mod tests {
     /// Whoever is silent has taken nothing back, but only the rival has something to take back.
     #[test]
     fn a_silent_server_is_no_rival_because_another_one_was() {
-        for (rival, silent) in [("10.0.0.3:6379", B), (B, "10.0.0.3:6379")] {
+        for (rival, silent) in [(C, B), (B, C)] {
             let mut redis = redis(RedisKind::Replicated);
             let tell = |redis: &mut Redis, role: Role, at: u64| {
                 let mut events = Vec::new();
@@ -457,7 +458,7 @@ mod tests {
                 events.into_iter().map(|(_, event)| event).collect::<Vec<_>>()
             };
             accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-            for node in [B, "10.0.0.3:6379"] {
+            for node in [B, C] {
                 let failed = (Mono(100), Mono(100));
                 redis.failed(Some(&node.into()), Standing::Witness, Unknown::Timeout, failed, &mut Vec::new());
             }

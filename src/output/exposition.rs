@@ -20,8 +20,8 @@ use lent::{Cutter, Lent};
 
 pub use lent::{Page, TakenBack};
 
-/// A page of more text, or of more tasks, takes long enough to be made on a thread of its own: several milliseconds. To pack it takes as
-/// long as to make five times as much.
+/// A page of more text, or of more tasks, takes long enough to be made on a thread of its own: more than a millisecond. Packed ones take that
+/// with less text.
 const INLINE_BYTES_MAX: usize = 1 << 20;
 const INLINE_PACKED_BYTES_MAX: usize = 320 << 10;
 const INLINE_TASKS_MAX: usize = 500;

@@ -12,7 +12,7 @@ use super::load::key;
 use super::report::{Figure, Table};
 use super::usage::Usage;
 use super::wire::Wire;
-use crate::numbers::shown;
+use crate::numbers::{self, shown};
 use crate::stack::{Agent, Cluster, Redis};
 
 const LOCKS: usize = 10_000;
@@ -83,13 +83,9 @@ fn read(masters: &[SocketAddr]) -> anyhow::Result<f64> {
     let mut locks = 0.0;
     for master in masters {
         let info = Wire::connect(*master)?.ask(&["INFO", "commandstats"])?;
-        let calls = |command: &str| -> anyhow::Result<f64> {
-            let name = format!("cmdstat_{command}:calls=");
-            let line = info.lines().find_map(|line| line.strip_prefix(&*name)).unwrap_or("0");
-            Ok(line.split(',').next().unwrap_or_default().parse()?)
-        };
+        let calls = |command| numbers::calls(&info, command).unwrap_or(0) as f64;
         // Before Redis 7.0 a deadline is what is left.
-        locks += calls("pexpiretime")? + calls("pttl")? - calls("hscan")?;
+        locks += calls("pexpiretime") + calls("pttl") - calls("hscan");
     }
     Ok(locks)
 }

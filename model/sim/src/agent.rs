@@ -38,6 +38,9 @@ pub(crate) fn mono(now: u64) -> Mono {
     Mono(MONO_MS + now)
 }
 
+/// The tasks, as the plan counts them and as the configuration in force has them.
+type Specs = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
+
 /// What an agent did, in order; the oracle follows it.
 #[derive(Debug)]
 pub(crate) enum Deed {
@@ -208,7 +211,7 @@ pub(crate) struct Agent {
     duties: Duties,
     told: Option<lockwatch_model::input::Topology>,
     orphans_at: Mono,
-    specs: Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>,
+    specs: Specs,
     plan: Arc<Plan>,
     wake_at: Option<u64>,
     /// Inputs, as they would be recorded.

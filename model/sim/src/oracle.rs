@@ -53,8 +53,9 @@ pub struct Violation {
 pub(super) struct TaskFacts {
     /// It stands in the agent's configuration.
     is_configured: bool,
-    /// Since when, without a break, and since when in this way.
+    /// Since when, without a break: the true instant.
     began: u64,
+    /// When that was loaded last: its thresholds may be new.
     configured_at: u64,
     limits: Limits,
     reference: Reference,
@@ -79,8 +80,6 @@ pub(super) struct TaskFacts {
     mixed: bool,
     /// Whether an answer was good enough to see by is not certain, until the next one that surely is.
     hazy: bool,
-    grace_ms: u64,
-    wind_down_ms: u64,
     said: verdict::Said,
     renewal_said: renewals::Said,
     /// The newest snapshot showed a split.
@@ -156,8 +155,6 @@ impl TaskFacts {
             contradicted: false,
             mixed: false,
             hazy: false,
-            grace_ms: spec.grace_ms,
-            wind_down_ms: spec.wind_down_ms,
             said: verdict::Said::default(),
             renewal_said: renewals::Said::default(),
             is_split: false,
@@ -199,7 +196,6 @@ impl Oracle {
             }
             facts.configured_at = world.now;
             facts.limits = Limits::of(spec);
-            (facts.grace_ms, facts.wind_down_ms) = (spec.grace_ms, spec.wind_down_ms);
         }
     }
 

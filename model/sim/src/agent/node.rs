@@ -17,7 +17,7 @@ use lockwatch_model::time::{AgentWall, Mono};
 
 use super::link::Link;
 use super::question::{Answer, Question};
-use super::{BatchTruth, Out, PartTruth, Request};
+use super::{BatchTruth, Out, PartTruth, Request, Specs};
 use crate::queue::Event;
 use crate::world::World;
 
@@ -71,7 +71,7 @@ pub(super) struct Node {
     lost: Option<Unknown>,
     caps: Option<Caps>,
     opening: Option<Flight>,
-    specs: Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>,
+    specs: Specs,
 }
 
 /// A batch under way.
@@ -120,7 +120,7 @@ impl Node {
         address: &Arc<str>,
         redis: &RedisSpec,
         whole_every: u64,
-        specs: &Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>,
+        specs: &Specs,
         now: Mono,
     ) -> Node {
         Node {
@@ -171,7 +171,7 @@ impl Node {
     }
 
     /// The configuration was loaded again: what is under way was asked for under the old one and is dropped.
-    pub(super) fn configure(&mut self, specs: &Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>, now: Mono) {
+    pub(super) fn configure(&mut self, specs: &Specs, now: Mono) {
         self.specs = Arc::clone(specs);
         self.duty = Duty::new(Standing::Witness, Arc::default());
         self.begin_anew(now);

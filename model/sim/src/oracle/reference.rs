@@ -16,7 +16,9 @@ const NOISE_MS: i64 = 2;
 /// The thresholds of a task.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
+    pub(super) grace_ms: u64,
     pub(super) settle_ms: u64,
+    pub(super) wind_down_ms: u64,
     pub(super) blind_after_ms: u64,
     pub(super) stale_after_ms: Option<u64>,
 }
@@ -24,7 +26,9 @@ pub(super) struct Limits {
 impl Limits {
     pub(super) fn of(spec: &TaskSpec) -> Limits {
         Limits {
+            grace_ms: spec.grace_ms,
             settle_ms: spec.settle_ms,
+            wind_down_ms: spec.wind_down_ms,
             blind_after_ms: spec.blind_after_ms,
             stale_after_ms: spec.progress.as_ref().map(|progress| progress.stale_after_ms),
         }

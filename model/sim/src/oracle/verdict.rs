@@ -59,12 +59,14 @@ impl TaskFacts {
         let verdict = match (state, self.wanted()) {
             (LockState::Held { .. }, Says::No) if self.reference.unwanted_unsure => return Leads::Open,
             (LockState::Held { .. }, Says::Yes | Says::Unset) if self.reference.stalled_ms() > 0 => Verdict::Stalled,
-            (LockState::Held { .. }, Says::No) if self.reference.unwanted_ms() > self.wind_down_ms => Verdict::Unwanted,
+            (LockState::Held { .. }, Says::No) if self.reference.unwanted_ms() > self.limits.wind_down_ms => {
+                Verdict::Unwanted
+            }
             (LockState::Held { .. }, _) => Verdict::Running,
             (LockState::Free, _) if !self.reference.free() && self.reference.perhaps_free() => return Leads::Open,
             (LockState::Free, _) if !self.reference.free() => return Leads::Nowhere,
             (LockState::Free, _) if !self.reference.surely_free() => return Leads::Open,
-            (LockState::Free, Says::Yes) if self.reference.gap_ms() > self.grace_ms => Verdict::Down,
+            (LockState::Free, Says::Yes) if self.reference.gap_ms() > self.limits.grace_ms => Verdict::Down,
             (LockState::Free, Says::Yes) => Verdict::Pending,
             (LockState::Free, Says::No | Says::Unset) => Verdict::Stopped,
             (LockState::Free, Says::Unclear) | (LockState::Other, _) => return Leads::Nowhere,
