@@ -22,7 +22,7 @@ use std::task::Poll;
 use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Sample, Standing, Topology};
 use lockwatch_model::read::Scope;
 use lockwatch_model::reading::Unknown;
-use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec};
+use lockwatch_model::spec::{RedisIndex, TaskIndex, TaskSpec, position_of};
 use lockwatch_model::time::Mono;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
@@ -312,7 +312,7 @@ fn filter(config: &RedisConfig, tasks: &Tasks) -> Option<Arc<Filter>> {
 }
 
 fn spec(tasks: &[(TaskIndex, Arc<TaskSpec>)], task: TaskIndex) -> Option<Arc<TaskSpec>> {
-    let position = tasks.binary_search_by_key(&task, |(index, _)| *index).ok()?;
+    let position = position_of(task, tasks, |(index, _)| *index)?;
     tasks.get(position).map(|(_, spec)| Arc::clone(spec))
 }
 

@@ -1,6 +1,7 @@
 //! One lock over time: who holds it since when, how holds begin and end, and when "free" may be believed.
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::earlier::{BRIEF_MS, Earlier};
@@ -44,7 +45,7 @@ enum Present {
 /// A hold, from its first to its newest reading.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
-    pub(crate) held: Held,
+    pub(crate) held: Arc<Held>,
     /// When it was first seen.
     pub(crate) first_seen: Mono,
     /// When it was last seen.
@@ -328,7 +329,7 @@ impl Lock {
         News { ended, ..News::default() }
     }
 
-    fn observe_held(&mut self, held: &Held, context: Context, unseen: Unseen) -> News {
+    fn observe_held(&mut self, held: &Arc<Held>, context: Context, unseen: Unseen) -> News {
         if let Present::Held(hold) = &mut self.present
             && continues(&hold.held, held)
         {
@@ -346,7 +347,7 @@ impl Lock {
         }
     }
 
-    fn begin(&self, held: &Held, context: Context, watched: bool) -> Hold {
+    fn begin(&self, held: &Arc<Held>, context: Context, watched: bool) -> Hold {
         let seen = context.seen;
         let deadline = held.deadline.instant();
         let before = self.last.filter(|_| watched && context.same_clock);
@@ -354,7 +355,7 @@ impl Lock {
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
         let regular = exact.is_some() || !watched || self.leases.of(held.mode).is_none();
         let mut hold = Hold {
-            held: held.clone(),
+            held: Arc::clone(held),
             first_seen: seen.sent,
             last_seen: seen.sent,
             began,
@@ -380,7 +381,7 @@ impl Lock {
 }
 
 impl Hold {
-    fn observe(&mut self, held: &Held, context: Context, leases: &mut Leases, rule: PeriodRule) -> Option<Move> {
+    fn observe(&mut self, held: &Arc<Held>, context: Context, leases: &mut Leases, rule: PeriodRule) -> Option<Move> {
         let seen = context.seen;
         if context.delta.new_history() {
             self.offset_before = None;
@@ -438,8 +439,8 @@ impl Hold {
             // It may just have been renewed.
             Deadline::Torn => self.overdue_ms,
         };
-        if self.held != *held {
-            self.held.clone_from(held);
+        if !Arc::ptr_eq(&self.held, held) {
+            self.held = Arc::clone(held);
         }
         self.last_seen = seen.sent;
         if moved.is_some() || self.written.is_empty() {
@@ -513,11 +514,6 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
     Ended { held_ms, reason, hold, successor_over: None, earlier_brief: false }
 }
 
-/// The holders' instances, for comparison with claims.
-pub(crate) fn clients(held: &Held) -> Vec<Vec<u8>> {
-    held.holders.iter().map(|holder| holder.client.clone()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use alloc::vec;
@@ -563,7 +559,7 @@ mod tests {
             ghosts: 0,
             deadline: Deadline::At(ServerTime(deadline)),
         };
-        lock.observe(&hold.map_or(LockReading::Free, |hold| LockReading::Held(held(hold))), context)
+        lock.observe(&hold.map_or(LockReading::Free, |hold| held(hold).into()), context)
     }
 
     /// After a restart bytes are counted anew: what was written before, long ago, would else look as if no replica could have it.
@@ -645,7 +641,7 @@ mod tests {
             };
             let given = Mark { offset: None, at: Mono(sent) };
             let context = Context { seen, given, same_clock: true, delta: Delta::default(), blind_after_ms: 60_000 };
-            lock.observe(&LockReading::Held(held), context);
+            lock.observe(&held.into(), context);
             lock.hold().unwrap().overdue_ms
         };
         assert_eq!(overdue_ms(9_500, 0, 30_000), 0);

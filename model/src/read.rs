@@ -128,7 +128,7 @@ impl TaskRead {
     /// are reckoned, and where there is none, everything is read as before.
     pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
         let can_tell = self.caps.pexpiretime && known.deadline.instant().is_some();
-        match can_tell && self.scope.lock && !self.with_extras {
+        match can_tell && self.scope.lock {
             true => TaskRead { stage: Stage::Glance(Arc::clone(known)), ..self },
             false => self,
         }
@@ -153,7 +153,7 @@ impl TaskRead {
         match &self.stage {
             Stage::Glance(known) => match self.take_expiry(&mut replies) {
                 Ok(Expiry::At(at)) if known.deadline == Deadline::At(ServerTime(at)) => {
-                    self.decode_rest(LockReading::Held(Held::clone(known)), &mut replies)
+                    self.decode_rest(LockReading::Held(Arc::clone(known)), &mut replies)
                 }
                 _ => Round::Again(TaskRead { stage: Stage::Main { again: false }, ..self }),
             },
@@ -162,9 +162,9 @@ impl TaskRead {
         }
     }
 
-    /// Waiters, token and hosts are asked for in the first round alone.
+    /// Waiters, token and hosts are not asked for once more with the details.
     fn asks_extras(&self) -> bool {
-        self.with_extras && matches!(self.stage, Stage::Main { .. })
+        self.with_extras && !matches!(self.stage, Stage::Details(_))
     }
 
     fn main_commands(&self, out: &mut Vec<Command>) {
@@ -296,6 +296,7 @@ impl TaskRead {
         if let LockReading::Held(held) = &mut reading.lock
             && held.mode == Mode::Read
         {
+            let held = Arc::make_mut(held);
             let before = held.holders.len();
             // Those that were not asked for, or whose answer was refused, are believed; so are those that entered since.
             held.holders.retain(|holder| !dead.contains(&holder));
@@ -400,7 +401,7 @@ fn bracket(
         (Err(why), _) | (_, Err(why)) => return Bracket::Whole(LockReading::Unknown(why)),
     };
     let agreed = Expiry::agreed(before, after);
-    let held = |mode, holders, deadline| LockReading::Held(Held { mode, holders, ghosts: 0, deadline });
+    let held = |mode, holders, deadline| LockReading::from(Held { mode, holders, ghosts: 0, deadline });
     // A value that is empty says "there, but empty" only of a key that was there all the time.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
     match (scheme.decode(value, stayed), agreed) {

@@ -1,5 +1,6 @@
 //! What was read of one task at one instant. Failure is data: each part is either a full answer or says why there is none.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::time::ServerTime;
@@ -212,12 +213,18 @@ pub type HostsReading = Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>;
 /// The lock at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LockReading {
-    /// Somebody holds it.
-    Held(Held),
+    /// Somebody holds it; readings that show the same share one copy.
+    Held(Arc<Held>),
     /// Nobody holds it.
     Free,
     /// No trustworthy answer.
     Unknown(Unknown),
+}
+
+impl From<Held> for LockReading {
+    fn from(held: Held) -> LockReading {
+        LockReading::Held(Arc::new(held))
+    }
 }
 
 /// A held lock.

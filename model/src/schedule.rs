@@ -29,7 +29,7 @@ pub use self::hints::Hinted;
 use self::hints::Hints;
 pub use self::routine::Expected;
 use crate::reading::{Held, SwitchesReading, TaskReading};
-use crate::spec::{TaskIndex, TaskSpec};
+use crate::spec::{TaskIndex, TaskSpec, position_of};
 use crate::time::{Mono, ServerTime};
 
 /// Most tasks in one batch.
@@ -171,7 +171,7 @@ impl Schedule {
         }
     }
 
-    /// Waiters and tokens are asked for once in so many sweeps, and locks read whole at least as often; however many tasks there are.
+    /// Waiters and tokens are asked for once in so many sweeps, and locks read whole as often, or one sweep later; however many tasks there are.
     pub fn ask_extras_every(&mut self, sweeps: u64) {
         self.extras_every = sweeps.max(1);
     }
@@ -296,13 +296,13 @@ impl Schedule {
     pub fn observe(&mut self, task: TaskIndex, sent: Mono, server: ServerTime, reading: &TaskReading) {
         let Some(position) = self.position(task) else { return };
         let Some(entry) = self.entries.get_mut(position) else { return };
-        let next_tick = self.slots.get(entry.slot).map_or(sent, |slot| slot.next_at);
+        let Some(slot) = self.slots.get(entry.slot) else { return };
         entry.observe_lock(sent, server, &reading.lock);
         if self.extras_every > 1 {
-            entry.remember(&reading.lock);
+            entry.remember(&reading.lock, slot.sweep);
         }
         entry.observe_switches(sent, reading.beside.switches.as_ref());
-        let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < next_tick);
+        let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < slot.next_at);
         entry.deadline_at = deadline.filter(|_| entry.may_chase_deadline());
         let at = entry.next_extra(sent);
         self.plan_extra(position, at);
@@ -311,13 +311,15 @@ impl Schedule {
     /// What the newest whole reading of `task` showed of its lock, if a glance is enough to see in `batch` whether that is still so.
     /// Only with hints: without them a value that changes while its deadline stays would be seen late.
     pub fn known(&self, batch: &Batch, task: TaskIndex) -> Option<&Arc<Held>> {
-        let is_routine = matches!(batch.kind, BatchKind::Regular { .. }) && !batch.with_extras;
-        self.entries.get(self.position(task).filter(|_| is_routine)?)?.known.as_ref()
+        let BatchKind::Regular { slot } = batch.kind else { return None };
+        // The turns of the slots spread what is read whole over the sweeps; who was renewed in between waits for its next renewal.
+        let sweeps = if batch.with_extras { self.extras_every } else { self.extras_every + 1 };
+        self.entries.get(self.position(task)?)?.known(self.slots.get(slot)?.sweep, sweeps)
     }
 
     /// Something broke, or may have gone on elsewhere: all is read whole next time.
     pub fn forget_known(&mut self) {
-        self.entries.iter_mut().for_each(|entry| entry.known = None);
+        self.entries.iter_mut().for_each(|entry| entry.doubted = true);
     }
 
     /// Takes in the switches of `task`, where they live on another server than its lock.
@@ -346,7 +348,7 @@ impl Schedule {
 
     fn hint_at(&mut self, position: usize, now: Mono) -> Hinted {
         let Some(entry) = self.entries.get_mut(position) else { return Hinted::Foreign };
-        entry.known = None;
+        entry.doubted = true;
         if entry.hint_at.is_some() || entry.apart.is_some() {
             return Hinted::Coalesced;
         }
@@ -530,7 +532,7 @@ impl Schedule {
     }
 
     fn position(&self, task: TaskIndex) -> Option<usize> {
-        self.entries.binary_search_by_key(&task, |entry| entry.task).ok()
+        position_of(task, &self.entries, |entry| entry.task)
     }
 }
 

@@ -3,7 +3,6 @@
 mod follow;
 mod view;
 
-use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
@@ -15,8 +14,8 @@ use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Lock};
 use crate::lost::{Expired, Parts};
 use crate::reading::{
-    Beside, ClaimsReading, Deadline, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch, SwitchesReading,
+    TaskReading, Unknown,
 };
 use crate::renewal::Seen;
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
@@ -60,7 +59,7 @@ pub(crate) struct Task {
     outage: OutageClock,
     blind: BlindClock,
     /// Whose hold ended just now, while no gap has begun since.
-    handed_over_by: Option<Box<Held>>,
+    handed_over_by: Option<Arc<Held>>,
     /// The present hold took over from somebody else without a gap between; counted when it settles.
     direct_handover: bool,
     /// The present hold has settled, and that was taken note of.
@@ -597,8 +596,8 @@ impl Task {
         if news.is_some_and(|news| news.ended.is_some() || news.acquired) {
             return;
         }
-        let holders = self.lock.hold().map(|hold| lock::clients(&hold.held)).unwrap_or_default();
-        if signs.progress_moved || holders.iter().any(|holder| signs.claims_changed.contains(holder)) {
+        let holders = self.lock.hold().map(|hold| &*hold.held.holders).unwrap_or_default();
+        if signs.progress_moved || holders.iter().any(|holder| signs.claims_changed.contains(&holder.client)) {
             self.lock.sign_of_life(sent);
         }
     }
@@ -651,10 +650,10 @@ impl Task {
 /// What was left of the lease when the reading was sent: it is evidence for that instant.
 fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
     match reading {
-        LockReading::Held(Held { deadline: Deadline::At(deadline), .. }) => {
-            Some(u64::try_from(deadline.since_ms(now)).unwrap_or(0))
+        LockReading::Held(held) => {
+            held.deadline.instant().map(|deadline| u64::try_from(deadline.since_ms(now)).unwrap_or(0))
         }
-        _ => None,
+        LockReading::Free | LockReading::Unknown(_) => None,
     }
 }
 

@@ -304,7 +304,7 @@ impl World {
         if let LockReading::Held(held) = &mut self.servers[at].lock
             && self.dice.one_in(3)
         {
-            held.deadline = Deadline::At(until);
+            Arc::make_mut(held).deadline = Deadline::At(until);
         }
     }
 
@@ -359,7 +359,7 @@ impl World {
                     _ => Deadline::At(ServerTime(self.clock(at) + self.dice.of(&[-100, 900, 10_000, 30_000, 60_000]))),
                 };
                 let mode = self.dice.of(&[Mode::Exclusive, Mode::Exclusive, Mode::Write, Mode::Read]);
-                LockReading::Held(Held { mode, holders, ghosts: self.dice.below(2) as u32, deadline })
+                LockReading::from(Held { mode, holders, ghosts: self.dice.below(2) as u32, deadline })
             }
         }
     }

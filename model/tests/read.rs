@@ -73,7 +73,7 @@ fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
 fn glance(caps: Caps, known: &TaskReading, replies: &[Reply]) -> Option<TaskReading> {
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
     let read = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), caps, false, Scope::ALL);
-    let read = read.glancing_at(&Arc::new(held.clone()));
+    let read = read.glancing_at(held);
     let mut commands: Vec<Command> = Vec::new();
     read.commands(&mut commands);
     assert_eq!(commands.len(), replies.len(), "{commands:?}");
@@ -150,6 +150,28 @@ fn where_a_deadline_tells_no_holder_everything_is_read() {
     assert_eq!(glance(CAPS, &persistent, &lock(-1, &[A, "1"])), Some(persistent.clone()));
 }
 
+#[test]
+fn waiters_are_asked_for_beside_a_glance_too() {
+    let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
+    let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
+    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, true, Scope::ALL).glancing_at(held);
+    let mut commands: Vec<Command> = Vec::new();
+    task.commands(&mut commands);
+    let names: Vec<&[u8]> = commands.iter().map(|command| &*command.args[0]).collect();
+    assert_eq!(names, [&b"PEXPIRETIME"[..], b"PUBSUB", b"LLEN", b"GETRANGE"]);
+    let waiters = [Reply::Array(vec![text("channel"), Reply::Int(2)]), Reply::Int(0), Reply::Nil];
+    let Round::Done(reading) = task.clone().decode(&[&[Reply::Int(30_000)], &waiters[..]].concat()) else {
+        panic!("asks again")
+    };
+    assert_eq!((reading.lock, reading.extras.waiters), (known.lock.clone(), Some(2)));
+    let Round::Again(task) = task.decode(&[&[Reply::Int(30_001)], &waiters[..]].concat()) else {
+        panic!("believes the holder")
+    };
+    let whole = [lock(30_001, &[A, "1"]), waiters.to_vec()].concat();
+    let Round::Done(reading) = task.decode(&whole) else { panic!("asks once more") };
+    assert_eq!((self::held(&reading).3, reading.extras.waiters), (Deadline::At(ServerTime(30_001)), Some(2)));
+}
+
 /// What else is read takes another round as before, and then so does the lock.
 #[test]
 fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
@@ -157,7 +179,7 @@ fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
     let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec(SchemeKind::Redisson) });
     let known = read(self::spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
-    let task = TaskRead::new(spec, CAPS, false, Scope::ALL).glancing_at(&Arc::new(held.clone()));
+    let task = TaskRead::new(spec, CAPS, false, Scope::ALL).glancing_at(held);
     let Round::Again(task) = task.decode(&[Reply::Int(30_000), text("list")]) else {
         panic!("the length is not known")
     };

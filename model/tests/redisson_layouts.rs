@@ -103,7 +103,8 @@ fn spec(key: &str) -> TaskSpec {
 type Seen = (Mode, Vec<(String, u32)>, u32);
 
 fn seen(keys: &Keyspace, reading: &TaskReading) -> Seen {
-    let LockReading::Held(Held { mode, holders, ghosts, .. }) = &reading.lock else { panic!("{:?}", reading.lock) };
+    let LockReading::Held(held) = &reading.lock else { panic!("{:?}", reading.lock) };
+    let Held { mode, holders, ghosts, .. } = &**held;
     let name = |client: &[u8]| {
         let known = keys.clients.iter().find(|(_, id)| id.as_bytes() == client);
         known.map_or_else(|| "a stranger".to_owned(), |(name, _)| name.clone())

@@ -82,7 +82,7 @@ fn reading(lock: Shown, switches: SwitchesReading) -> TaskReading {
     let lock = lock.map_or(LockReading::Free, |(holder, deadline)| {
         let holder = Holder { client: holder.into(), thread: None, entries: Some(1), secret: false };
         let deadline = Deadline::At(ServerTime(deadline));
-        LockReading::Held(Held { mode: Mode::Exclusive, holders: vec![holder], ghosts: 0, deadline })
+        LockReading::from(Held { mode: Mode::Exclusive, holders: vec![holder], ghosts: 0, deadline })
     });
     TaskReading { lock, extras: Extras::default(), beside: Beside { switches: Some(switches), ..Beside::default() } }
 }

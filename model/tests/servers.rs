@@ -62,7 +62,7 @@ fn tells(
     let bytes = |text: &str| text.as_bytes().to_vec();
     let holders = vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(clock.plus_ms(30_000));
-    let lock = LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
+    let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
     let reading = TaskReading { lock, extras: Extras::default(), beside };
     let sample = Sample {
         epoch,
@@ -551,7 +551,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let origin = ServerTime(1_790_000_000_000);
     let holders = vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(origin.plus_ms(40_000));
-    let lock = LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
+    let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
     let beside = Beside { pause: Some(PauseReading::Until(origin.plus_ms(20_000))), ..Beside::default() };
     let reading = TaskReading { lock, extras: Extras::default(), beside };
     let vouch = Vouch::master(origin.plus_ms(10_000), origin.plus_ms(12_000));

@@ -65,7 +65,8 @@ fn lock_words(lock: &LockReading) -> String {
     match lock {
         LockReading::Free => "free".to_owned(),
         LockReading::Unknown(why) => unknown_words(*why),
-        LockReading::Held(Held { mode, holders, ghosts, deadline }) => {
+        LockReading::Held(held) => {
+            let Held { mode, holders, ghosts, deadline } = &**held;
             let by = none_or(list(holders.iter().map(holder_words), NAMED_MAX));
             let deadline = match deadline {
                 Deadline::At(at) => format!("until {}", instant(*at)),

@@ -340,11 +340,12 @@ fn apply(known: &mut TaskReading, change: Change) -> Result<(), Mistake> {
         known.lock = lock.into();
     }
     if let Some(moved_ms) = deadline_moved {
-        match &mut known.lock {
-            LockReading::Held(Held { deadline: Deadline::At(deadline), .. }) => {
-                *deadline = ServerTime(deadline.0.saturating_add(moved_ms));
-            }
-            _ => return Err("a deadline moved that was not known"),
+        if let LockReading::Held(held) = &mut known.lock
+            && let Deadline::At(deadline) = &mut Arc::make_mut(held).deadline
+        {
+            *deadline = ServerTime(deadline.0.saturating_add(moved_ms));
+        } else {
+            return Err("a deadline moved that was not known");
         }
     }
     if let Some(waiters) = waiters {

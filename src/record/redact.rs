@@ -61,12 +61,12 @@ impl Redactor {
 
     pub(crate) fn lock(&self, lock: &LockReading) -> LockReading {
         match lock {
-            LockReading::Held(Held { mode, holders, ghosts, deadline }) => LockReading::Held(Held {
-                mode: *mode,
+            LockReading::Held(held) => LockReading::from(Held {
+                mode: held.mode,
                 // Their order is part of what is compared, so it stays.
-                holders: holders.iter().map(|holder| self.holder(holder)).collect(),
-                ghosts: *ghosts,
-                deadline: *deadline,
+                holders: held.holders.iter().map(|holder| self.holder(holder)).collect(),
+                ghosts: held.ghosts,
+                deadline: held.deadline,
             }),
             LockReading::Free => LockReading::Free,
             LockReading::Unknown(why) => LockReading::Unknown(*why),
@@ -174,12 +174,12 @@ mod tests {
     fn held(client: &[u8], thread: Option<&[u8]>, secret: bool) -> LockReading {
         let holders =
             vec![Holder { client: client.to_vec(), thread: thread.map(<[u8]>::to_vec), entries: Some(1), secret }];
-        LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
+        LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
     }
 
     fn holder(lock: LockReading) -> Holder {
         let LockReading::Held(held) = lock else { panic!("held") };
-        held.holders.into_iter().next().unwrap()
+        held.holders.first().unwrap().clone()
     }
 
     #[test]

@@ -243,12 +243,7 @@ impl Source {
         };
         let why = self.unknown();
         TaskReading {
-            lock: self.pick(&[
-                LockReading::Held(held.clone()),
-                LockReading::Held(held),
-                LockReading::Free,
-                LockReading::Unknown(why),
-            ]),
+            lock: self.pick(&[held.clone().into(), held.into(), LockReading::Free, LockReading::Unknown(why)]),
             extras: Extras {
                 waiters: self.maybe(Source::ms),
                 fencing_token: self.maybe(|source| source.random.i64(..)),

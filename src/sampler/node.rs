@@ -16,7 +16,7 @@ use lockwatch_model::accept::Caps;
 use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_model::reading::{SwitchesReading, Unknown};
 use lockwatch_model::schedule::{Schedule, Watched};
-use lockwatch_model::spec::{RedisKind, TaskIndex, TaskSpec};
+use lockwatch_model::spec::{RedisKind, TaskIndex, TaskSpec, position_of};
 use lockwatch_model::time::Mono;
 use tokio::task::JoinError;
 
@@ -304,7 +304,7 @@ impl Node {
 
     /// Whether the lock of a task is read here.
     fn owns(&self, task: TaskIndex) -> bool {
-        self.duty.own.binary_search_by_key(&task, |(index, _)| *index).is_ok()
+        position_of(task, &self.duty.own, |(index, _)| *index).is_some()
     }
 }
 

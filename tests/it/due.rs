@@ -23,7 +23,7 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
     for (at, clock) in [(1_000, 1_000), (61_000, 61_000)] {
         let holders = vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
         let deadline = Deadline::At(ServerTime(300_000));
-        let lock = LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
+        let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
         let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
         let vouch = Vouch::master(ServerTime(clock), ServerTime(clock));
         state.step(

@@ -143,7 +143,7 @@ fn lock(turn: u64, holders: Vec<Holder>) -> LockReading {
     let deadline = Deadline::At(ServerTime(WALL + 30_000 + turn as i64 * 1_000));
     match turn {
         4 => LockReading::Free,
-        _ => LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline }),
+        _ => LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline }),
     }
 }
 

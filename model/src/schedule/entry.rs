@@ -58,8 +58,12 @@ pub(super) struct Entry {
     pub(super) proves_holders: bool,
     /// Who held it in the newest reading.
     pub(super) holders: Vec<Holder>,
-    /// What the newest reading showed, if nothing was told of a change since it was asked for.
+    /// What the newest reading showed, if a glance can tell whether it is still so.
     pub(super) known: Option<Arc<Held>>,
+    /// Something may have changed since that was asked for: only a whole reading tells.
+    pub(super) doubted: bool,
+    /// The sweep of the newest whole reading.
+    pub(super) whole_sweep: u64,
     /// When a new holder cannot be a phantom any more.
     pub(super) proof_at: Option<Mono>,
     /// The next extra read.
@@ -97,6 +101,8 @@ impl Entry {
             proves_holders: watched.proves_holders,
             holders: Vec::new(),
             known: None,
+            doubted: false,
+            whole_sweep: 0,
             proof_at: None,
             extra_at: None,
             hint_at: None,
@@ -139,16 +145,22 @@ impl Entry {
         }
     }
 
-    /// Remembers what a reading shows of a lock that one client holds until a known instant. What was told of while it was under way
-    /// came perhaps after it.
-    pub(super) fn remember(&mut self, lock: &LockReading) {
-        let before = self.known.take();
-        self.known = match lock {
-            LockReading::Held(held) if self.hint_at.is_none() && is_plain(held) => {
-                Some(before.filter(|known| **known == *held).unwrap_or_else(|| Arc::new(held.clone())))
-            }
-            _ => None,
-        };
+    /// Remembers what a reading in a `sweep` shows of a lock that one client holds until a known instant. What was told of while it was
+    /// under way came perhaps after it.
+    pub(super) fn remember(&mut self, lock: &LockReading, sweep: u64) {
+        let LockReading::Held(held) = lock else { return self.known = None };
+        // A glance hands back the copy that it was compared with, and dispels no doubt.
+        if self.known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, held)) {
+            self.known = is_plain(held).then(|| Arc::clone(held));
+            self.doubted = self.hint_at.is_some();
+            self.whole_sweep = sweep;
+        }
+    }
+
+    /// What a glance in a `sweep` may be compared with, if the newest whole reading is of the last `sweeps`.
+    pub(super) fn known(&self, sweep: u64, sweeps: u64) -> Option<&Arc<Held>> {
+        let is_recent = sweep.saturating_sub(self.whole_sweep) < sweeps;
+        self.known.as_ref().filter(|_| is_recent && !self.doubted)
     }
 
     pub(super) fn observe_switches(&mut self, sent: Mono, switches: Option<&SwitchesReading>) {

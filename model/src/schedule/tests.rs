@@ -31,7 +31,7 @@ fn with_grace(count: u32, grace_ms: u64, interval_ms: u64) -> Schedule {
 
 fn held_until(deadline_ms: i64) -> LockReading {
     let deadline = Deadline::At(ServerTime(WORLD_MS + deadline_ms));
-    LockReading::Held(Held { mode: Mode::Exclusive, holders: Vec::new(), ghosts: 0, deadline })
+    LockReading::from(Held { mode: Mode::Exclusive, holders: Vec::new(), ghosts: 0, deadline })
 }
 
 fn reading(answer: Answer) -> TaskReading {
@@ -539,7 +539,7 @@ fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
 fn a_new_holder_is_proved_where_there_are_other_servers() {
     let held = |who: &str| {
         let holders = vec![Holder { client: who.as_bytes().to_vec(), thread: None, entries: None, secret: false }];
-        LockReading::Held(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
+        LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
     };
     for (proves_holders, extra) in [(true, 2), (false, 0)] {
         let watched = vec![Watched { task: TaskIndex(0), grace_ms: None, proves_holders }];

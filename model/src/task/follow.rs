@@ -33,7 +33,7 @@ impl Task {
         let look = Look {
             at,
             with_lock: news.is_some(),
-            held: self.lock.hold().map(|hold| &hold.held),
+            held: self.lock.hold().map(|hold| &*hold.held),
             read: self.signs_read(beside),
             claims_changed: &signs.claims_changed,
             progress_moved: signs.progress_moved,
@@ -136,7 +136,7 @@ impl Task {
             _ if self.settled => self.outage.forget(),
             _ => {}
         }
-        self.handed_over_by = (!across_blind).then(|| Box::new(hold.held.clone()));
+        self.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
         let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
         let phantom = !proven(hold, hold.last_seen, turn.batch.origin.kind);
         if phantom && self.splits.before.as_ref().is_some_and(|before| before.awaits_successor(turn.batch.sent)) {
@@ -237,9 +237,9 @@ impl Task {
         if news.acquired || news.ended.is_some() {
             self.claims.hold_changed();
         }
-        let claims_beside = self.claims.weigh(self.lock.hold().map(|hold| (&hold.held, hold.sure_since)));
+        let claims_beside = self.claims.weigh(self.lock.hold().map(|hold| (&*hold.held, hold.sure_since)));
         let hold = self.lock.hold();
-        let held: Option<&Held> = hold.map(|hold| &hold.held);
+        let held: Option<&Held> = hold.map(|hold| &*hold.held);
         let fresh_for_ms = self.fresh_for_ms();
         let view = View {
             at: batch.sent,

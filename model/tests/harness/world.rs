@@ -356,7 +356,7 @@ impl World {
             Some(at) => Deadline::At(ServerTime(at)),
             None => Deadline::Never,
         };
-        LockReading::Held(Held { mode: lock.mode, holders: holders.collect(), ghosts: lock.ghosts, deadline })
+        LockReading::from(Held { mode: lock.mode, holders: holders.collect(), ghosts: lock.ghosts, deadline })
     }
 
     fn read_switches(&self, setup: &Setup) -> SwitchesReading {

@@ -76,11 +76,11 @@ impl From<&reading::LockReading> for Lock {
         match lock {
             reading::LockReading::Free => Lock::Free,
             reading::LockReading::Unknown(why) => Lock::Unknown(Word(*why)),
-            reading::LockReading::Held(reading::Held { mode, holders, ghosts, deadline }) => Lock::Held(Held {
-                mode: Word(*mode),
-                holders: holders.iter().map(Holder::from).collect(),
-                ghosts: *ghosts,
-                deadline: match deadline {
+            reading::LockReading::Held(held) => Lock::Held(Held {
+                mode: Word(held.mode),
+                holders: held.holders.iter().map(Holder::from).collect(),
+                ghosts: held.ghosts,
+                deadline: match held.deadline {
                     reading::Deadline::At(at) => Deadline::At(at.0),
                     reading::Deadline::Never => Deadline::Never,
                     reading::Deadline::Torn => Deadline::Torn,
@@ -95,7 +95,7 @@ impl From<Lock> for reading::LockReading {
         match lock {
             Lock::Free => reading::LockReading::Free,
             Lock::Unknown(why) => reading::LockReading::Unknown(why.0),
-            Lock::Held(Held { mode, holders, ghosts, deadline }) => reading::LockReading::Held(reading::Held {
+            Lock::Held(Held { mode, holders, ghosts, deadline }) => reading::LockReading::from(reading::Held {
                 mode: mode.0,
                 holders: holders.into_iter().map(reading::Holder::from).collect(),
                 ghosts,

@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
-use lockwatch_model::spec::{TaskIndex, TaskSpec};
+use lockwatch_model::spec::{TaskIndex, TaskSpec, position_of};
 use lockwatch_model::wake_ups::{prefixes, watched_keys};
 
 use crate::sampler::Tasks;
@@ -52,7 +52,7 @@ impl Filter {
 
     /// Where a task is.
     pub(super) fn position(&self, task: TaskIndex) -> Option<usize> {
-        self.tasks.binary_search_by_key(&task, |(index, _)| *index).ok()
+        position_of(task, &self.tasks, |(index, _)| *index)
     }
 
     /// The positions of the tasks that `key` concerns.

@@ -1,5 +1,7 @@
 //! When a glance at a lock's deadline is enough, and when it must be read whole.
 
+use alloc::string::String;
+
 use super::*;
 
 const TASK: TaskIndex = TaskIndex(0);
@@ -9,7 +11,7 @@ const WHOLE_EVERY: u64 = 3;
 fn held_by(clients: &[&str], deadline: Deadline) -> LockReading {
     let holder =
         |client: &&str| Holder { client: client.as_bytes().into(), thread: None, entries: None, secret: false };
-    LockReading::Held(Held {
+    LockReading::from(Held {
         mode: Mode::Exclusive,
         holders: clients.iter().map(holder).collect(),
         ghosts: 0,
@@ -27,10 +29,11 @@ fn sweep(schedule: &mut Schedule, sweep: u64, lock: &LockReading, meanwhile: imp
     let now = Mono(sweep * 1_000);
     let batch = schedule.due(now).unwrap();
     assert!(batch.tasks.contains(&TASK) && batch.with_extras == sweep.is_multiple_of(WHOLE_EVERY), "{sweep}");
-    let glanced = schedule.known(&batch, TASK).is_some();
+    let known = schedule.known(&batch, TASK).cloned().map(LockReading::Held);
+    let glanced = known.is_some();
     meanwhile(schedule);
-    let reading = reading((lock.clone(), &[]));
-    schedule.observe(TASK, now, ServerTime(WORLD_MS), &reading);
+    let lock = known.filter(|known| known == lock).unwrap_or_else(|| lock.clone());
+    schedule.observe(TASK, now, ServerTime(WORLD_MS), &reading((lock, &[])));
     schedule.finished(&batch);
     while let Some(batch) = due(schedule, now.plus_ms(900)) {
         let is_whole = !batch.tasks.contains(&TASK) || schedule.known(&batch, TASK).is_none();
@@ -57,6 +60,23 @@ fn between_whole_readings_a_glance_is_enough_where_there_are_many_tasks() {
     assert_eq!(glanced, [false, true, true, false, true, true, false]);
 }
 
+/// Whoever renews often is read whole because of that. How long nobody looked at a value is bounded all the same.
+#[test]
+fn what_was_read_whole_in_between_need_not_be_in_its_turn() {
+    for (hinted, expected) in [(0, "wwgggwgg"), (1, "wgwgggwg"), (2, "wggwggwg")] {
+        let mut schedule = many();
+        let read = |turn| {
+            let hint = |schedule: &mut Schedule| {
+                if turn == hinted {
+                    schedule.hint(TASK, Mono(turn * 1_000));
+                }
+            };
+            if sweep(&mut schedule, turn, &plain(), hint) { 'g' } else { 'w' }
+        };
+        assert_eq!((0..8).map(read).collect::<String>(), expected, "hinted at in sweep {hinted}");
+    }
+}
+
 #[test]
 fn few_tasks_are_always_read_whole() {
     let mut schedule = Schedule::new(tasks(FULL), 1_000, Mono(0));
@@ -73,7 +93,7 @@ fn only_one_holder_with_a_deadline_is_known_by_it() {
     let _rule = crate::truth::rule("4 bracket");
     let at = Deadline::At(ServerTime(WORLD_MS + 30_000));
     let readers = match plain() {
-        LockReading::Held(held) => LockReading::Held(Held { mode: Mode::Read, ..held }),
+        LockReading::Held(held) => LockReading::from(Held { mode: Mode::Read, ..Held::clone(&held) }),
         other => other,
     };
     for lock in [
@@ -120,4 +140,7 @@ fn after_a_break_all_is_read_whole() {
     sweep(&mut schedule, 0, &plain(), nothing);
     schedule.forget_known();
     assert!(!sweep(&mut schedule, 1, &plain(), nothing));
+    assert!(sweep(&mut schedule, 2, &plain(), Schedule::forget_known), "it was under way");
+    assert!(!sweep(&mut schedule, 3, &plain(), nothing), "that it was not worth anything is not forgotten");
+    assert!(sweep(&mut schedule, 4, &plain(), nothing));
 }
