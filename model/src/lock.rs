@@ -388,7 +388,8 @@ impl Hold {
             self.written.clear();
         }
         let told_at = self.deadlines.told_at();
-        let re_entered = entries(&self.held) != entries(held) || self.held.mode != held.mode;
+        let is_same = Arc::ptr_eq(&self.held, held);
+        let re_entered = !is_same && (entries(&self.held) != entries(held) || self.held.mode != held.mode);
         let told_before = self.deadlines.newest().is_some();
         let same_clock = context.same_clock && !(self.deadline_unknown && told_before);
         // Data of another history may have an older one.
@@ -439,7 +440,7 @@ impl Hold {
             // It may just have been renewed.
             Deadline::Torn => self.overdue_ms,
         };
-        if !Arc::ptr_eq(&self.held, held) {
+        if !is_same {
             self.held = Arc::clone(held);
         }
         self.last_seen = seen.sent;
@@ -464,7 +465,7 @@ fn entries(held: &Held) -> u64 {
 
 /// Whether two readings show one hold: somebody stayed, or it is shared and stayed so.
 pub(crate) fn continues(old: &Held, new: &Held) -> bool {
-    if old.mode == Mode::Read && new.mode == Mode::Read {
+    if core::ptr::eq(old, new) || (old.mode == Mode::Read && new.mode == Mode::Read) {
         return true;
     }
     old.holders.iter().any(|holder| new.holders.iter().any(|other| same(holder, other)))

@@ -38,7 +38,9 @@ pub const BATCH_TASKS: usize = 250;
 const GATHER_MS: u64 = 5;
 /// A task whose replies are too large is tried again after this time.
 const TOO_LARGE_AGAIN_MS: u64 = 60_000;
-/// Waiters and tokens are asked for at least once in so many sweeps.
+/// Waiters and tokens of so many tasks are asked for in each sweep.
+const EXTRAS_TASKS: usize = 250;
+/// And of each task at least once in so many sweeps.
 const EXTRAS_EVERY_MAX: u64 = 10;
 
 /// A task that is to be read.
@@ -68,8 +70,6 @@ pub struct Batch {
     pub tasks: Vec<TaskIndex>,
     /// Tasks of the slot that are not asked for, because their replies were too large.
     pub withheld: Vec<TaskIndex>,
-    /// Ask for waiters and fencing tokens too.
-    pub with_extras: bool,
 }
 
 impl Batch {
@@ -157,7 +157,7 @@ impl Schedule {
         });
         Schedule {
             interval_ms,
-            extras_every: (slot_count as u64).clamp(1, EXTRAS_EVERY_MAX),
+            extras_every: (tasks.len().div_ceil(EXTRAS_TASKS) as u64).clamp(1, EXTRAS_EVERY_MAX),
             entries: entries.collect(),
             slots,
             extras: BTreeSet::new(),
@@ -171,7 +171,8 @@ impl Schedule {
         }
     }
 
-    /// Waiters and tokens are asked for once in so many sweeps, and locks read whole as often, or one sweep later; however many tasks there are.
+    /// Waiters and tokens are asked for once in so many sweeps, however many tasks there are; and locks read whole as often, or one
+    /// sweep later.
     pub fn ask_extras_every(&mut self, sweeps: u64) {
         self.extras_every = sweeps.max(1);
     }
@@ -257,7 +258,7 @@ impl Schedule {
             return None;
         }
         self.hints.sent(now);
-        Some(Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new(), with_extras: false })
+        Some(Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new() })
     }
 
     fn due_regular(&mut self, now: Mono) -> Option<Batch> {
@@ -312,9 +313,23 @@ impl Schedule {
     /// Only with hints: without them a value that changes while its deadline stays would be seen late.
     pub fn known(&self, batch: &Batch, task: TaskIndex) -> Option<&Arc<Held>> {
         let BatchKind::Regular { slot } = batch.kind else { return None };
-        // The turns of the slots spread what is read whole over the sweeps; who was renewed in between waits for its next renewal.
-        let sweeps = if batch.with_extras { self.extras_every } else { self.extras_every + 1 };
-        self.entries.get(self.position(task)?)?.known(self.slots.get(slot)?.sweep, sweeps)
+        let (slot, position) = (self.slots.get(slot)?, self.position(task)?);
+        // The turns spread what is read whole over the sweeps; who was renewed in between waits for its next renewal.
+        let sweeps = if slot.is_turn(position, self.extras_every) { self.extras_every } else { self.extras_every + 1 };
+        self.entries.get(position)?.known(slot.sweep, sweeps)
+    }
+
+    /// Whether waiters and the fencing token of `task` are asked for in `batch` too. Each batch has its share of those whose turn it is: no
+    /// one is much longer than others.
+    pub fn asks_extras(&self, batch: &Batch, task: TaskIndex) -> bool {
+        match batch.kind {
+            BatchKind::Regular { slot } => {
+                let turn = self.slots.get(slot).zip(self.position(task));
+                turn.is_some_and(|(slot, position)| slot.is_turn(position, self.extras_every))
+            }
+            BatchKind::Extra => false,
+            BatchKind::Suspects => true,
+        }
     }
 
     /// Something broke, or may have gone on elsewhere: all is read whole next time.
@@ -425,7 +440,6 @@ impl Schedule {
         }
         slot.retry = false;
         let entries = slot.entries.clone();
-        let with_extras = sweep.wrapping_add(position as u64).is_multiple_of(self.extras_every);
         let (mut tasks, mut withheld) = (Vec::with_capacity(entries.len()), Vec::new());
         for position in entries {
             let Some(entry) = self.entries.get_mut(position) else { continue };
@@ -449,7 +463,7 @@ impl Schedule {
         if let Some(slot) = self.slots.get_mut(position) {
             slot.reading = true;
         }
-        Some(Batch { kind: BatchKind::Regular { slot: position }, tasks, withheld, with_extras })
+        Some(Batch { kind: BatchKind::Regular { slot: position }, tasks, withheld })
     }
 
     fn due_suspects(&mut self, now: Mono) -> Option<Batch> {
@@ -465,7 +479,7 @@ impl Schedule {
                 self.hints.answer(entry, position);
             }
         }
-        Some(Batch { kind: BatchKind::Suspects, tasks, withheld: Vec::new(), with_extras: true })
+        Some(Batch { kind: BatchKind::Suspects, tasks, withheld: Vec::new() })
     }
 
     fn due_extras(&mut self, now: Mono) -> Option<Batch> {
@@ -484,7 +498,7 @@ impl Schedule {
                 tasks.push(entry.task);
             }
         }
-        Some(Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new(), with_extras: false })
+        Some(Batch { kind: BatchKind::Extra, tasks, withheld: Vec::new() })
     }
 
     /// Replaces the next extra read of an entry.
@@ -542,6 +556,11 @@ fn share(total: usize, parts: usize, part: usize) -> Range<usize> {
 }
 
 impl Slot {
+    /// Whether waiters of the entry at `position` are asked for in the present sweep.
+    fn is_turn(&self, position: usize, every: u64) -> bool {
+        self.sweep.wrapping_add(position as u64) % every == 1 % every
+    }
+
     /// Moves the next tick beyond `now`; says how many ticks that passed over. The rhythm keeps its phase.
     fn pass_ticks(&mut self, now: Mono, interval_ms: u64) -> u64 {
         let passed = now.since_ms(self.next_at) / interval_ms + 1;

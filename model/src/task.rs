@@ -80,8 +80,9 @@ pub(crate) struct Task {
     last_outage: Option<Past>,
     /// Shared with the views.
     totals: Arc<Totals>,
-    /// Who was shown to hold it last; shared with the views.
+    /// Who was shown to hold it last, shared with the views; and by which reading, unless the hosts have changed since.
     shown: HeldBy,
+    shown_by: Option<Arc<Held>>,
     ttl_ms: Option<u64>,
 }
 
@@ -197,6 +198,7 @@ impl Task {
             last_outage: None,
             totals: Arc::default(),
             shown: Arc::default(),
+            shown_by: None,
             ttl_ms: None,
         }
     }
@@ -228,6 +230,7 @@ impl Task {
         }
         if spec.hosts != self.spec.hosts {
             self.hosts.clear();
+            self.shown_by = None;
             self.hosts_unknown = None;
         }
         if spec.paused_until != self.spec.paused_until {
@@ -551,7 +554,11 @@ impl Task {
         let before = self.hosts_unknown;
         self.hosts_unknown = hosts.as_ref().err().copied();
         match (hosts, before) {
-            (Ok(hosts), _) => self.hosts.clone_from(hosts),
+            (Ok(hosts), _) if *hosts == self.hosts => {}
+            (Ok(hosts), _) => {
+                self.hosts.clone_from(hosts);
+                self.shown_by = None;
+            }
             (Err(why), None) => log.push(EventKind::HostsUnreadable { why: *why }),
             (Err(_), Some(_)) => {}
         }

@@ -1,5 +1,6 @@
 //! A task as outputs see it.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Task;
@@ -75,16 +76,21 @@ impl Task {
     /// Has the present holders shown; where they are the same as before, the views share one copy.
     fn show_holders(&mut self) {
         let Some(hold) = self.lock.hold() else {
+            self.shown_by = None;
             if !self.shown.is_empty() {
                 self.shown = HeldBy::default();
             }
             return;
         };
+        if self.shown_by.as_ref().is_some_and(|by| Arc::ptr_eq(by, &hold.held)) {
+            return;
+        }
         let host_of = |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host);
         let now = hold.held.holders.iter().map(|holder| (holder, host_of(&holder.client)));
         if !now.clone().eq(self.shown.iter().map(|(holder, host)| (holder, host.as_ref()))) {
             self.shown = now.map(|(holder, host)| (holder.clone(), host.cloned())).collect();
         }
+        self.shown_by = Some(Arc::clone(&hold.held));
     }
 
     fn hold_view(&self, hold: &lock::Hold) -> HoldView {

@@ -159,7 +159,7 @@ impl Node {
                 // Whoever wants to see a reading wants to see a whole one.
                 let is_shown = shown.as_ref().is_some_and(|shown| shown.contains(&spec.name));
                 let known = self.schedule.known(batch, task).filter(|_| self.wake_ups.are_on() && !is_shown);
-                let read = TaskRead::new(spec, caps, batch.with_extras, self.duty.scope(task));
+                let read = TaskRead::new(spec, caps, self.schedule.asks_extras(batch, task), self.duty.scope(task));
                 (task, if let Some(known) = known { read.glancing_at(known) } else { read })
             }
             Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),

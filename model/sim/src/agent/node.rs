@@ -356,7 +356,7 @@ impl Node {
         let read = |(task, spec)| match self.duty.standing {
             Standing::Decides => {
                 let scope = if self.duty.locks.contains(&task) { Scope::LOCK } else { Scope::ALL };
-                let read = TaskRead::new(spec, caps, batch.with_extras, scope);
+                let read = TaskRead::new(spec, caps, self.schedule.asks_extras(batch, task), scope);
                 let known = self.schedule.known(batch, task).filter(|_| self.listens);
                 (task, if let Some(known) = known { read.glancing_at(known) } else { read })
             }

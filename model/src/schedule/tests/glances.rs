@@ -5,7 +5,7 @@ use alloc::string::String;
 use super::*;
 
 const TASK: TaskIndex = TaskIndex(0);
-/// Which sweeps ask for waiters, where there are three slots.
+/// Which sweeps ask for waiters of it, where there are 750 tasks.
 const WHOLE_EVERY: u64 = 3;
 
 fn held_by(clients: &[&str], deadline: Deadline) -> LockReading {
@@ -28,7 +28,10 @@ fn plain() -> LockReading {
 fn sweep(schedule: &mut Schedule, sweep: u64, lock: &LockReading, meanwhile: impl FnOnce(&mut Schedule)) -> bool {
     let now = Mono(sweep * 1_000);
     let batch = schedule.due(now).unwrap();
-    assert!(batch.tasks.contains(&TASK) && batch.with_extras == sweep.is_multiple_of(WHOLE_EVERY), "{sweep}");
+    assert!(
+        batch.tasks.contains(&TASK) && schedule.asks_extras(&batch, TASK) == sweep.is_multiple_of(WHOLE_EVERY),
+        "{sweep}"
+    );
     let known = schedule.known(&batch, TASK).cloned().map(LockReading::Held);
     let glanced = known.is_some();
     meanwhile(schedule);
