@@ -22,7 +22,7 @@ const BURST: usize = 64;
 const TICK: Duration = Duration::from_secs(1);
 /// Shortest time between two snapshots: a lone change is published as soon as it is known, changes in quick succession together.
 const COALESCE: Duration = Duration::from_millis(1);
-/// After an event, the next snapshot comes no later than this after the newest one.
+/// After an event, the next snapshot comes no later than this after the newest one. It need not be complete.
 const EVENT_SHOWS: Duration = Duration::from_millis(20);
 /// No more than one part in so many of the time goes into snapshots: because of events, and without any.
 const EVENT_SHARE: u32 = 5;
@@ -106,7 +106,7 @@ impl Engine {
         let mut state = State::new();
         let spec = Arc::new(spec);
         let _nothing_happened_yet = state.step(Mono(0), Input::Config(Arc::clone(&spec)));
-        let (published, snapshots) = watch::channel(Arc::new(publish(&mut state, clock)));
+        let (published, snapshots) = watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock)));
         (Engine { state, spec, clock, newest: Mono(0), publishing: Publishing::new(), published }, snapshots)
     }
 
@@ -119,6 +119,8 @@ impl Engine {
         let mut burst = Vec::with_capacity(BURST);
         loop {
             fault_point().await;
+            let next = self.publishing.next();
+            let (wanted, next) = (next.is_some(), next.unwrap_or_else(Instant::now));
             tokio::select! {
                 count = inputs.recv_many(&mut burst, BURST) => {
                     if count == 0 {
@@ -133,12 +135,12 @@ impl Engine {
                     observer.tick(self.now());
                     self.publishing.at_once();
                 }
-                () = sleep_until(self.publishing.due), if self.publishing.wanted => {}
+                () = sleep_until(next), if wanted => {}
             }
-            if self.publishing.is_due() {
-                let before = Instant::now();
-                self.published.send_replace(Arc::new(publish(&mut self.state, self.clock)));
-                self.publishing.done(before);
+            let before = Instant::now();
+            if let Some(extent) = self.publishing.due(before) {
+                self.published.send_replace(Arc::new(publish(&mut self.state, extent, self.clock)));
+                self.publishing.done(extent, before, Instant::now());
             }
         }
     }
@@ -155,60 +157,99 @@ impl Engine {
         let configured = matches!(input, Input::Config(_));
         let events = self.state.step(self.newest, input);
         events.iter().for_each(|event| observer.event(now, event));
-        if configured || !events.is_empty() {
-            self.publishing.soon();
-        } else {
+        if configured {
+            self.publishing.at_once();
+        } else if events.is_empty() {
             self.publishing.eventually();
+        } else {
+            self.publishing.soon();
         }
     }
 }
 
-fn publish(state: &mut State, clock: Clock) -> Published {
+fn publish(state: &mut State, extent: Extent, clock: Clock) -> Published {
     let made = std::time::Instant::now();
     let (at, wall) = clock.both();
-    Published { snapshot: state.snapshot(at), wall, made }
+    let snapshot = match extent {
+        Extent::Complete => state.snapshot(at),
+        Extent::Events => state.snapshot_of_events(at),
+    };
+    Published { snapshot, wall, made }
 }
 
-/// When the next snapshot is due. A snapshot costs time for every task, so changes that come in quick succession share one.
+/// What a snapshot shows anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extent {
+    /// Everything.
+    Complete,
+    /// Tasks to which something happened.
+    Events,
+}
+
+/// When the next snapshot is due. A complete one costs time for every task, so changes that come in quick succession share one.
 struct Publishing {
-    /// Something changed since the newest snapshot.
-    wanted: bool,
-    due: Instant,
+    complete: Pace,
+    events: Pace,
+}
+
+/// When the next snapshot of one extent is due.
+struct Pace {
+    due: Option<Instant>,
     newest: Instant,
-    /// What the newest snapshot cost.
+    /// What the newest one cost.
     cost: Duration,
 }
 
 impl Publishing {
     fn new() -> Publishing {
-        let now = Instant::now();
-        Publishing { wanted: false, due: now, newest: now, cost: Duration::ZERO }
+        let pace = || Pace { due: None, newest: Instant::now(), cost: Duration::ZERO };
+        Publishing { complete: pace(), events: pace() }
     }
 
+    /// Everything at once.
     fn at_once(&mut self) {
-        self.want(self.newest);
+        self.complete.want(Duration::ZERO);
     }
 
+    /// An event, soon.
     fn soon(&mut self) {
-        self.want(self.newest + (self.cost * EVENT_SHARE).clamp(COALESCE, EVENT_SHOWS));
+        self.events.want((self.events.cost * EVENT_SHARE).clamp(COALESCE, EVENT_SHOWS));
+        self.eventually();
     }
 
+    /// Figures, when that does not cost too much.
     fn eventually(&mut self) {
-        self.want(self.newest + (self.cost * SNAPSHOT_SHARE).clamp(COALESCE, TICK));
+        self.complete.want((self.complete.cost * SNAPSHOT_SHARE).clamp(COALESCE, TICK));
     }
 
-    fn want(&mut self, due: Instant) {
-        self.due = if self.wanted { self.due.min(due) } else { due };
-        self.wanted = true;
+    fn next(&self) -> Option<Instant> {
+        self.complete.due.into_iter().chain(self.events.due).min()
     }
 
-    fn is_due(&self) -> bool {
-        self.wanted && self.due <= Instant::now()
+    fn due(&self, now: Instant) -> Option<Extent> {
+        let is_due = |pace: &Pace| pace.due.is_some_and(|due| due <= now);
+        match () {
+            () if is_due(&self.complete) => Some(Extent::Complete),
+            () if is_due(&self.events) => Some(Extent::Events),
+            () => None,
+        }
     }
 
-    fn done(&mut self, before: Instant) {
-        let now = Instant::now();
-        *self = Publishing { wanted: false, due: now, newest: now, cost: now - before };
+    /// A snapshot was made.
+    fn done(&mut self, extent: Extent, before: Instant, now: Instant) {
+        (self.events.due, self.events.newest) = (None, now);
+        let pace = match extent {
+            Extent::Complete => &mut self.complete,
+            Extent::Events => &mut self.events,
+        };
+        *pace = Pace { due: None, newest: now, cost: now - before };
+    }
+}
+
+impl Pace {
+    fn want(&mut self, after: Duration) {
+        let due = self.newest + after;
+        self.due = Some(self.due.map_or(due, |planned| planned.min(due)));
     }
 }
 
@@ -262,7 +303,7 @@ mod tests {
         let mut state = State::default();
         state.step(Mono(0), Input::Config(Arc::new(spec)));
         let (at, wall) = clock.both();
-        let published = publish(&mut state, clock);
+        let published = publish(&mut state, Extent::Complete, clock);
         let took_ms = clock.now().since_ms(published.snapshot.at);
         let by_mono_ms = i64::try_from(published.snapshot.at.since_ms(at)).unwrap();
         let by_wall_ms = published.wall.0 - wall.0;
@@ -317,13 +358,22 @@ mod tests {
 
     #[test]
     fn what_shows_soon_is_not_put_off_by_what_comes_after_it() {
-        let mut publishing = Publishing { cost: Duration::from_millis(20), ..Publishing::new() };
+        let mut publishing = Publishing::new();
+        publishing.complete.cost = Duration::from_millis(5);
         publishing.soon();
-        let soon = publishing.due;
+        let soon = publishing.next().unwrap();
+        assert_eq!(soon - publishing.events.newest, COALESCE, "what a complete one costs does not matter");
         publishing.eventually();
-        assert_eq!(publishing.due, soon);
+        assert_eq!(publishing.next(), Some(soon));
+        assert_eq!((publishing.due(soon - COALESCE / 2), publishing.due(soon)), (None, Some(Extent::Events)));
+        publishing.done(Extent::Events, soon, soon);
+        let later = publishing.next().expect("the figures are still to be shown");
+        assert_eq!(later - publishing.complete.newest, Duration::from_millis(5) * SNAPSHOT_SHARE);
         publishing.at_once();
-        assert!(publishing.due < soon);
+        assert_eq!(publishing.due(soon), Some(Extent::Complete));
+        publishing.soon();
+        publishing.done(Extent::Complete, soon, soon + COALESCE);
+        assert_eq!((publishing.next(), publishing.complete.cost), (None, COALESCE), "it shows everything");
     }
 
     #[tokio::test]
@@ -332,9 +382,10 @@ mod tests {
         let spec = WatchSpec { redises: vec![redis()], ..WatchSpec::default() };
         let (mut engine, _snapshots) = Engine::new(Clock::start(), spec);
         let due = |engine: &mut Engine, input: Input| {
-            engine.publishing = Publishing { cost: Duration::from_millis(20), ..Publishing::new() };
+            engine.publishing = Publishing::new();
+            engine.publishing.complete.cost = Duration::from_millis(5);
             engine.step(input, &mut ());
-            engine.publishing.due - engine.publishing.newest
+            engine.publishing.next().unwrap() - engine.publishing.complete.newest
         };
         let figures = due(&mut engine, Input::Tick);
         let down = NodeNewsKind::Failed { why: Unknown::Connect };

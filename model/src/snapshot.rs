@@ -5,6 +5,7 @@ mod tasks;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+pub(crate) use self::tasks::Changed;
 pub use self::tasks::{Iter, TaskViews};
 use crate::event::{End, Fate, Party, SplitKind};
 use crate::histogram::Histogram;
@@ -21,6 +22,9 @@ pub struct Snapshot {
     pub at: Mono,
     /// Counts snapshots.
     pub sequence: u64,
+    /// Counts complete ones. In the others a task to which nothing happened is as it was in the complete one before, however often it
+    /// was read since.
+    pub complete: u64,
     /// The tasks, sorted by name.
     pub tasks: TaskViews,
     /// The redises, in the order of the configuration.

@@ -12,7 +12,7 @@ use crate::reading::{
     Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
 use crate::redis::{Redis, RedisEvent};
-use crate::snapshot::{NodeView, RedisView, Snapshot, TaskViews, WitnessView};
+use crate::snapshot::{Changed, NodeView, RedisView, Snapshot, TaskViews, WitnessView};
 use crate::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WatchSpec};
 use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
@@ -27,9 +27,11 @@ pub struct State {
     by_name: Vec<usize>,
     /// As of the newest snapshot.
     views: TaskViews,
-    /// In the order of the views: which tasks have changed since.
-    changed: Vec<bool>,
+    shown: Vec<Arc<RedisView>>,
+    /// In the order of the views: how the tasks have changed since theirs was made.
+    changed: Vec<Changed>,
     sequence: u64,
+    complete: u64,
 }
 
 /// A task, and where its view is.
@@ -65,11 +67,8 @@ impl State {
 
     /// The view as of `at`.
     pub fn snapshot(&mut self, at: Mono) -> Snapshot {
-        self.sequence += 1;
-        let (tasks, by_name) = (&mut self.tasks, &self.by_name);
-        let view = |rank: usize| Some(tasks.get_mut(*by_name.get(rank)?)?.task.view(at));
-        self.views.renew(&mut self.changed, view);
-        let mut redises: Vec<RedisView> = self.redises.iter().map(|redis| redis.view(at)).collect();
+        self.complete += 1;
+        let mut redises = self.renew(at, Changed::Figures);
         if self.redises.iter().any(|redis| redis.spec.kind != RedisKind::Standalone) {
             for view in self.views.iter().filter(|view| !view.witnesses.is_empty()) {
                 if let Some(redis) = redises.get_mut(usize::from(view.spec.redis.0)) {
@@ -77,8 +76,36 @@ impl State {
                 }
             }
         }
-        let redises = redises.into_iter().map(Arc::new).collect();
-        Snapshot { at, sequence: self.sequence, tasks: self.views.clone(), redises }
+        self.show(at, redises)
+    }
+
+    /// The same at the cost of what happened since the snapshot before: where nothing did, a task is shown as it was in the complete one
+    /// before.
+    pub fn snapshot_of_events(&mut self, at: Mono) -> Snapshot {
+        let mut redises = self.renew(at, Changed::Event);
+        for (redis, before) in redises.iter_mut().zip(&self.shown) {
+            for node in &mut redis.nodes {
+                if let Some(before) = before.nodes.iter().find(|before| before.address == node.address) {
+                    (node.locks_behind, node.deadline_lag_ms) = (before.locks_behind, before.deadline_lag_ms);
+                }
+            }
+        }
+        self.show(at, redises)
+    }
+
+    /// Makes the views anew of tasks that have changed as much as `least`; gives those of the redises.
+    fn renew(&mut self, at: Mono, least: Changed) -> Vec<RedisView> {
+        let (tasks, by_name) = (&mut self.tasks, &self.by_name);
+        let view = |rank: usize| Some(tasks.get_mut(*by_name.get(rank)?)?.task.view(at));
+        self.views.renew(&mut self.changed, least, view);
+        self.redises.iter().map(|redis| redis.view(at)).collect()
+    }
+
+    fn show(&mut self, at: Mono, redises: Vec<RedisView>) -> Snapshot {
+        self.sequence += 1;
+        self.shown = redises.into_iter().map(Arc::new).collect();
+        let (tasks, redises) = (self.views.clone(), self.shown.clone());
+        Snapshot { at, sequence: self.sequence, complete: self.complete, tasks, redises }
     }
 
     fn configure(&mut self, at: Mono, spec: &WatchSpec) -> Vec<Event> {
@@ -124,7 +151,8 @@ impl State {
             }
         }
         self.views = TaskViews::default();
-        self.changed = vec![true; self.tasks.len()];
+        self.shown.clear();
+        self.changed = vec![Changed::Event; self.tasks.len()];
         self.epoch = spec.epoch;
         events
     }
@@ -187,7 +215,7 @@ impl State {
             for overlap in entry.task.overlaps() {
                 redis.aftermaths.overlaps(*index, overlap);
             }
-            mark(&mut self.changed, entry);
+            mark(&mut self.changed, entry, &log);
             events.extend(task_events(&entry.task.spec, Some(&origin.node), log));
         }
         events
@@ -236,7 +264,7 @@ impl State {
                     None
                 }
             };
-            mark(&mut self.changed, entry);
+            mark(&mut self.changed, entry, &log);
             events.extend(task_events(&entry.task.spec, node, log));
         }
         events
@@ -274,7 +302,7 @@ impl State {
             }
             let mut log = Vec::new();
             entry.task.failed(why, at, &mut Log { at, server: None, events: &mut log });
-            mark(&mut self.changed, entry);
+            mark(&mut self.changed, entry, &log);
             events.extend(task_events(&entry.task.spec, None, log));
         }
     }
@@ -293,7 +321,7 @@ impl State {
         let own = self.tasks.iter_mut().filter(|entry| entry.task.spec.redis == topology.redis);
         own.for_each(|entry| {
             entry.task.retain_witnesses(&topology.nodes);
-            mark(&mut self.changed, entry);
+            mark(&mut self.changed, entry, &Vec::new());
         });
         redis_events(topology.redis, redis, at, None, kinds)
     }
@@ -306,7 +334,7 @@ impl State {
             let changed =
                 entry.task.tick(at, stale_after_ms(&redis.spec), &mut Log { at, server: None, events: &mut log });
             if changed || !log.is_empty() {
-                mark(&mut self.changed, entry);
+                mark(&mut self.changed, entry, &log);
             }
             events.extend(task_events(&entry.task.spec, None, log));
         }
@@ -383,9 +411,9 @@ fn entry(tasks: &mut [Entry], index: TaskIndex, redis: RedisIndex) -> Option<&mu
 }
 
 /// The task has changed, so that its view must be made anew.
-fn mark(changed: &mut [bool], entry: &Entry) {
+fn mark(changed: &mut [Changed], entry: &Entry, log: &TaskEvents) {
     if let Some(changed) = changed.get_mut(entry.rank) {
-        *changed = true;
+        *changed = (*changed).max(if log.is_empty() { Changed::Figures } else { Changed::Event });
     }
 }
 

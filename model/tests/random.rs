@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lockwatch_model::event::{Event, EventKind, SplitKind};
+use lockwatch_model::event::{Event, EventKind, SplitKind, Subject};
 use lockwatch_model::input::{
     Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology, Vouch, WakeUps,
 };
@@ -473,7 +473,10 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
         recent.push(format!("{:>9} {input:?}", world.now));
         let before = state.snapshot(Mono(world.now));
         let mut told: Vec<Event> = state.step(Mono(world.now), input.clone());
-        let mut broken = single.check(&input, &before, &state.snapshot(Mono(world.now)), &told);
+        let of_events = state.snapshot_of_events(Mono(world.now));
+        let after = state.snapshot(Mono(world.now));
+        let mut broken = single.check(&input, &before, &after, &told);
+        broken.extend(shown_first(&input, &before, &of_events, &after, &told));
         splits += told.iter().filter(|event| is_masters(event)).count();
         told.extend(state.step(Mono(world.now), Input::Tick));
         events += told.len();
@@ -488,6 +491,27 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
         input = world.input();
     }
     Ok((events, splits))
+}
+
+/// A snapshot of events shows what they made of their tasks, and all others as they were before. A new configuration shows at once.
+fn shown_first<'a>(
+    input: &'a Input,
+    before: &'a Snapshot,
+    of_events: &'a Snapshot,
+    after: &'a Snapshot,
+    told: &'a [Event],
+) -> impl Iterator<Item = String> + 'a {
+    let happened = |view: &TaskView| {
+        told.iter().any(|event| matches!(&event.subject, Subject::Task(spec) if spec.name == view.spec.name))
+    };
+    let expected = after.tasks.iter().map(move |after| match before.tasks.find(&after.spec.name) {
+        Some(before) if !happened(after) && !matches!(input, Input::Config(_)) => before,
+        _ => after,
+    });
+    let tasks = of_events.tasks.iter().zip(expected).filter(|(shown, expected)| shown != expected);
+    let tasks = tasks.map(|(shown, expected)| format!("of events alone it shows {shown:?} instead of {expected:?}"));
+    let complete = of_events.complete == before.complete && after.complete == before.complete + 1;
+    tasks.chain((!complete).then(|| "complete snapshots are not counted".to_owned()))
 }
 
 /// What a single input may change.

@@ -53,11 +53,11 @@ impl Site {
     /// The first snapshot that knows what the trace shows.
     async fn taken_in(&self, name: &str, trace: &Trace) -> Arc<Published> {
         let mut snapshots = self.context.published.clone();
-        let sequence = self.published().snapshot.sequence;
+        let complete = self.published().snapshot.complete;
         let knows = |published: &Arc<Published>| {
             let Some(sent) = trace.newest_sent() else { return true };
-            // What is no good reading leaves no instant; but the one after the next is made with it.
-            let is_later = published.snapshot.sequence >= sequence.saturating_add(2);
+            // What is no good reading leaves no instant; but the complete one after the next is made with it.
+            let is_later = published.snapshot.complete >= complete.saturating_add(2);
             is_later || find(published, name).is_none_or(|view| view.last_reading >= Some(sent))
         };
         let _perhaps_too_late = timeout(TAKEN_IN, snapshots.wait_for(knows)).await;

@@ -138,8 +138,8 @@ fn the_allocator_is_set_up() {
             line.split(' ').next().unwrap().parse::<u32>().unwrap()
         })
     };
-    assert_eq!(set_up(""), [2, 300, 0]);
-    assert_eq!(set_up(",narenas:7"), [7, 300, 0]);
+    assert_eq!(set_up(""), [2, 3_000, 0]);
+    assert_eq!(set_up(",narenas:7"), [7, 3_000, 0]);
 }
 
 /// A page as a reader sees it, nearly: without roff's escapes.

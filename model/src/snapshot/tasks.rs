@@ -9,6 +9,16 @@ use super::TaskView;
 /// So many neighbours are shared, or made anew, together.
 const CHUNK: usize = 64;
 
+/// How a task has changed since its view was made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Changed {
+    No,
+    /// It was read, or time has passed.
+    Figures,
+    /// Something happened.
+    Event,
+}
+
 /// See above.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TaskViews {
@@ -56,20 +66,27 @@ impl TaskViews {
         Iter { views: self, next: 0 }
     }
 
-    /// Makes those anew by `view`, which gets their positions, that have changed or are not there yet; none has `changed` after that.
-    pub(crate) fn renew(&mut self, changed: &mut [bool], mut view: impl FnMut(usize) -> Option<TaskView>) {
+    /// Makes those anew by `view`, which gets their positions, that have `changed` as much as `least`, or are not there yet.
+    pub(crate) fn renew(
+        &mut self,
+        changed: &mut [Changed],
+        least: Changed,
+        mut view: impl FnMut(usize) -> Option<TaskView>,
+    ) {
         self.chunks.resize_with(changed.len().div_ceil(CHUNK), Arc::default);
         for ((chunk, changed), first) in self.chunks.iter_mut().zip(changed.chunks_mut(CHUNK)).zip((0..).step_by(CHUNK))
         {
-            if !changed.contains(&true) {
+            if changed.iter().all(|changed| *changed < least) {
                 continue;
             }
             let renewed = changed.iter_mut().enumerate().filter_map(|(at, changed)| match chunk.get(at) {
-                Some(old) if !core::mem::take(changed) => Some(Arc::clone(old)),
-                _ => Some(Arc::new(view(first + at)?)),
+                Some(old) if *changed < least => Some(Arc::clone(old)),
+                _ => {
+                    *changed = Changed::No;
+                    Some(Arc::new(view(first + at)?))
+                }
             });
             *chunk = Arc::new(renewed.collect());
-            changed.fill(false);
         }
     }
 }
@@ -139,9 +156,9 @@ mod tests {
         format!("t{position:04}")
     }
 
-    fn renew(views: &mut TaskViews, changed: &mut [bool]) -> Vec<usize> {
+    fn renew(views: &mut TaskViews, changed: &mut [Changed], least: Changed) -> Vec<usize> {
         let mut made = Vec::new();
-        views.renew(changed, |position| {
+        views.renew(changed, least, |position| {
             made.push(position);
             Some(view(&name(position), 0))
         });
@@ -150,25 +167,28 @@ mod tests {
 
     #[test]
     fn what_has_not_changed_is_shared() {
-        let (mut views, mut changed) = (TaskViews::default(), [true; 200]);
-        assert_eq!(renew(&mut views, &mut changed).len(), 200);
-        assert_eq!(changed, [false; 200]);
+        let (mut views, mut changed) = (TaskViews::default(), [Changed::Event; 200]);
+        assert_eq!(renew(&mut views, &mut changed, Changed::Event).len(), 200);
+        assert_eq!(changed, [Changed::No; 200]);
         let old = views.clone();
-        (changed[70], changed[199]) = (true, true);
-        assert_eq!(renew(&mut views, &mut changed), [70, 199]);
-        assert_eq!(changed, [false; 200]);
+        (changed[70], changed[71], changed[199]) = (Changed::Event, Changed::Figures, Changed::Event);
+        assert_eq!(renew(&mut views, &mut changed, Changed::Event), [70, 199]);
+        assert_eq!(renew(&mut views, &mut changed, Changed::Event), [0; 0]);
+        assert_eq!(changed.iter().position(|changed| *changed != Changed::No), Some(71), "that waits");
         let is_shared = |position: &usize| Arc::ptr_eq(old.get(*position).unwrap(), views.get(*position).unwrap());
         let anew: Vec<usize> = (0..200).filter(|position| !is_shared(position)).collect();
         assert_eq!(anew, [70, 199]);
+        assert_eq!(renew(&mut views, &mut changed, Changed::Figures), [71]);
+        assert_eq!(changed, [Changed::No; 200]);
         assert!(Arc::ptr_eq(&old.chunks[0], &views.chunks[0]) && Arc::ptr_eq(&old.chunks[2], &views.chunks[2]));
-        assert!(renew(&mut views, &mut changed).is_empty());
+        assert!(renew(&mut views, &mut changed, Changed::Figures).is_empty());
     }
 
     #[test]
     fn each_is_found_by_its_name_and_position() {
         for count in [0, 1, 63, 64, 65, 128, 200] {
-            let (mut views, mut changed) = (TaskViews::default(), [true; 200]);
-            renew(&mut views, &mut changed[..count]);
+            let (mut views, mut changed) = (TaskViews::default(), [Changed::Event; 200]);
+            renew(&mut views, &mut changed[..count], Changed::Figures);
             assert_eq!((views.len(), views.is_empty(), views.iter().len()), (count, count == 0, count));
             let names: Vec<String> = views.iter().map(|view| view.spec.name.as_ref().into()).collect();
             assert_eq!(names, (0..count).map(name).collect::<Vec<String>>());

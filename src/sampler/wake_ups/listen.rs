@@ -29,7 +29,7 @@ const ATTEMPTS: u32 = 5;
 const CHANGE_BYTES: usize = 1_024;
 /// What is told is taken in so often at once, and then so often each second: each time costs as much as many changes.
 const TAKES_AT_ONCE: u32 = 16;
-const TAKES_PER_S: u64 = 250;
+const TAKES_PER_S: u64 = 1_000;
 /// Changes that were expected are handed on together, at multiples of this.
 const GATHER_MS: u64 = 250;
 /// When everything may have changed, that is so much work for us: one change more for so many tasks.
