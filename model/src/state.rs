@@ -27,6 +27,7 @@ pub struct State {
     by_name: Vec<usize>,
     /// As of the newest snapshot.
     views: TaskViews,
+    /// The same of the redises.
     shown: Vec<Arc<RedisView>>,
     /// In the order of the views: how the tasks have changed since theirs was made.
     changed: Vec<Changed>,

@@ -510,8 +510,18 @@ fn shown_first<'a>(
     });
     let tasks = of_events.tasks.iter().zip(expected).filter(|(shown, expected)| shown != expected);
     let tasks = tasks.map(|(shown, expected)| format!("of events alone it shows {shown:?} instead of {expected:?}"));
+    let lags = of_events.redises.iter().enumerate().flat_map(move |(redis, shown)| {
+        let known = before.redises.get(redis).filter(|_| !matches!(input, Input::Config(_)));
+        shown.nodes.iter().filter(move |node| {
+            let known = known.and_then(|known| known.nodes.iter().find(|known| known.address == node.address));
+            let lag = known.map_or((None, None), |known| (known.locks_behind, known.deadline_lag_ms));
+            lag != (node.locks_behind, node.deadline_lag_ms)
+        })
+    });
+    let lags =
+        lags.map(|node| format!("of events alone it shows how far behind {node:?} is, of which it does not know"));
     let complete = of_events.complete == before.complete && after.complete == before.complete + 1;
-    tasks.chain((!complete).then(|| "complete snapshots are not counted".to_owned()))
+    tasks.chain(lags).chain((!complete).then(|| "complete snapshots are not counted".to_owned()))
 }
 
 /// What a single input may change.
