@@ -126,3 +126,58 @@ fn switch_view((user, switch): &(Vec<u8>, Switch)) -> SwitchView {
     };
     SwitchView { user: user.clone(), on, fits }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec;
+
+    use super::*;
+    use crate::evidence::Origin;
+    use crate::input::{Standing, Vouch};
+    use crate::reading::{Beside, Extras, Held, Holder, LockReading, Mode, TaskReading};
+    use crate::spec::{LockSpec, RedisIndex, RedisKind, SchemeKind, TaskSpec};
+    use crate::task::{Accepted, Log};
+    use crate::time::ServerTime;
+
+    /// The very same copy of a reading may come again, because a glance was enough, and with it other names of hosts.
+    #[test]
+    fn a_host_that_is_renamed_is_shown_also_of_a_hold_that_did_not_change() {
+        let spec = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+        let with_hosts = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec.clone() });
+        let mut task = Task::new(with_hosts, "main".into(), Mono(0));
+        let holders = vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
+        let deadline = Deadline::At(ServerTime(60_000));
+        let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
+        let origin = Origin {
+            node: "a:6379".into(),
+            clock_steps: 0,
+            generation: None,
+            histories: Arc::default(),
+            offset: None,
+            kind: RedisKind::Standalone,
+        };
+        let mut events = Vec::new();
+        let mut host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {
+            let clock = ServerTime(i64::try_from(at).unwrap());
+            let vouch = Vouch::master(clock, clock);
+            let (standing, interval_ms, took_ms, continued) = (Standing::Decides, 1_000, 0, None);
+            let batch =
+                Accepted { sent: Mono(at), vouch: &vouch, origin: &origin, continued, standing, interval_ms, took_ms };
+            let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));
+            let beside = Beside { hosts, ..Beside::default() };
+            let reading = TaskReading { lock: lock.clone(), extras: Extras::default(), beside };
+            let mut log = Log { at: Mono(at), server: Some(clock), events: &mut events };
+            task.observe(&reading, batch, &mut log);
+            let hold = task.view(Mono(at)).hold.unwrap();
+            hold.holders.first().unwrap().1.clone()
+        };
+        assert_eq!(host_of(&mut task, 1_000, None), None);
+        assert_eq!(host_of(&mut task, 2_000, Some("one")), Some(b"one".to_vec()));
+        assert_eq!(host_of(&mut task, 3_000, None), Some(b"one".to_vec()), "not asked for");
+        assert_eq!(host_of(&mut task, 4_000, Some("two")), Some(b"two".to_vec()));
+        let mut told = Vec::new();
+        let mut log = Log { at: Mono(4_500), server: None, events: &mut told };
+        task.configure(Arc::new(spec), "main".into(), &mut log);
+        assert_eq!(host_of(&mut task, 5_000, None), None, "configured no more");
+    }
+}
