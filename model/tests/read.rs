@@ -1,4 +1,4 @@
-//! How one task is read: brackets that tear, locks that are none, readers that died, switches that cannot be read.
+//! How one task is read: brackets that tear, locks that are none, readers that died.
 
 use std::sync::Arc;
 
@@ -15,6 +15,8 @@ use lockwatch_model::spec::{
 };
 use lockwatch_model::time::ServerTime;
 
+#[path = "read/switches.rs"]
+mod switches;
 mod truth;
 
 use truth::rule;
@@ -325,142 +327,6 @@ fn deadlines_beyond_all_reason_do_not_overflow() {
     assert!(matches!(held(&read(spec(SchemeKind::Redisson), OLD, &[replies])).3, Deadline::At(_)));
 }
 
-/// What the switches say when their part of the batch is `replies`.
-fn switches(source: WantedSource, replies: &[Reply]) -> SwitchesReading {
-    let mut round = free();
-    round.extend_from_slice(replies);
-    let spec = TaskSpec { wanted: wanted(source), ..spec(SchemeKind::Redisson) };
-    read(spec, CAPS, &[round]).beside.switches.expect("switches")
-}
-
-fn states(reading: &SwitchesReading) -> Vec<(String, Option<bool>)> {
-    let SwitchesReading::Read { switches, .. } = reading else { panic!("{reading:?}") };
-    let state = |switch: &Switch| match switch {
-        Switch::On => Some(true),
-        Switch::Off => Some(false),
-        Switch::Undecodable { .. } => None,
-    };
-    switches.iter().map(|(user, switch)| (String::from_utf8_lossy(user).into_owned(), state(switch))).collect()
-}
-
-#[test]
-fn switches_in_a_hash_are_read_one_by_one() {
-    let hash = || WantedSource::Hash(b"users".to_vec());
-    let reading = switches(hash(), &[scan(&["ben", "off", "anna", "on", "chris", "maybe"])]);
-    let expected =
-        [("anna", Some(true)), ("ben", Some(false)), ("chris", None)].map(|(user, on)| (user.to_owned(), on));
-    assert_eq!(states(&reading), expected);
-    assert_eq!(switches(hash(), &[error("WRONGTYPE")]), SwitchesReading::Unknown(Unknown::WrongType));
-    let absent = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None, whole: true };
-    assert_eq!(switches(hash(), &[scan(&[])]), absent);
-}
-
-#[test]
-fn of_too_many_switches_only_on_is_an_answer() {
-    let part =
-        |items: &[&str]| Reply::Array(vec![text("77"), Reply::Array(items.iter().map(|item| text(item)).collect())]);
-    let hash = || WantedSource::Hash(b"users".to_vec());
-    assert_eq!(switches(hash(), &[part(&["a", "off"])]), SwitchesReading::Unknown(Unknown::TooLarge));
-    assert_eq!(states(&switches(hash(), &[part(&["a", "on"])])), [("a".to_owned(), Some(true))]);
-    let set = || WantedSource::Set(b"users".to_vec());
-    let whole = |reading: &SwitchesReading| matches!(reading, SwitchesReading::Read { whole: true, .. });
-    assert_eq!(switches(set(), &[part(&[])]), SwitchesReading::Unknown(Unknown::TooLarge));
-    let some = switches(set(), &[part(&["a"])]);
-    assert_eq!((states(&some), whole(&some)), (vec![("a".to_owned(), Some(true))], false));
-    for all in [&[][..], &["a"]] {
-        assert!(whole(&switches(set(), &[scan(all)])), "{all:?}");
-    }
-}
-
-#[test]
-fn members_counters_and_named_keys_are_switches_too() {
-    let set = switches(WantedSource::Set(b"users".to_vec()), &[scan(&["anna"])]);
-    assert_eq!(states(&set), [("anna".to_owned(), Some(true))]);
-    let counter = |exists: i64, value: &str| match switches(
-        WantedSource::Counter(b"n".to_vec()),
-        &[Reply::Int(exists), text(value)],
-    ) {
-        SwitchesReading::Read { switches, counted, key_exists, .. } => (switches.len(), counted, key_exists),
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(counter(1, "3"), (1, Some(3), true));
-    assert_eq!(counter(1, "0"), (1, Some(0), true));
-    assert_eq!(counter(0, ""), (0, Some(0), false));
-    assert_eq!(counter(1, "-1"), (1, None, true));
-    assert_eq!(counter(1, "many"), (1, None, true));
-    let fits = |value: Reply| match switches(WantedSource::Counter(b"n".to_vec()), &[Reply::Int(1), value]) {
-        SwitchesReading::Read { switches, .. } => match &switches[..] {
-            [(_, Switch::Undecodable { fits, .. })] => *fits,
-            other => panic!("{other:?}"),
-        },
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(fits(text("many")), None);
-    assert_eq!(fits(Reply::Bytes(vec![2, 6])), Some(Codec::Kryo5), "an Integer of 3");
-    // A number of a serializer, too.
-    let spec = |codec| TaskSpec {
-        wanted: wanted(WantedSource::Counter(b"n".to_vec())).map(|wanted| WantedSpec { codec, ..wanted }),
-        ..spec(SchemeKind::Redisson)
-    };
-    let round = [free(), vec![Reply::Int(1), text("-2")]].concat();
-    let negative = read(spec(Codec::Json), CAPS, &[round]).beside.switches;
-    assert!(matches!(negative, Some(SwitchesReading::Read { counted: None, .. })), "{negative:?}");
-    let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec(), b"k3".to_vec()]);
-    let one = Reply::Int(1);
-    let replies = [one.clone(), text("1"), Reply::Int(0), text(""), one, error("WRONGTYPE")];
-    assert_eq!(states(&switches(keys, &replies)), [("k1".to_owned(), Some(true)), ("k3".to_owned(), None)]);
-}
-
-/// Both answer `GETRANGE` alike.
-#[test]
-fn an_empty_value_is_a_switch_and_no_key_is_none() {
-    let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
-    let replies = [Reply::Int(1), text(""), Reply::Int(0), text("")];
-    assert_eq!(states(&switches(keys, &replies)), [("k1".to_owned(), Some(false))]);
-    let counter = switches(WantedSource::Counter(b"n".to_vec()), &replies[..2]);
-    assert_eq!(states(&counter), [("n".to_owned(), None)]);
-    let written_between = [Reply::Int(0), text("1"), Reply::Int(0), text("")];
-    let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
-    assert_eq!(states(&switches(keys, &written_between)), [("k1".to_owned(), Some(true))]);
-}
-
-/// The slot is on its way, or the server cannot answer: nobody has written anything, so nothing that was lost is found again.
-#[test]
-fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {
-    let keys = || WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
-    let on = [Reply::Int(1), text("1")];
-    let cases = [("MOVED", Unknown::Moved), ("CLUSTERDOWN", Unknown::ClusterDown)];
-    for (refusal, why) in cases.map(|(refusal, why)| ([error(refusal), error(refusal)], why)) {
-        for replies in [[on.clone(), refusal.clone()], [refusal.clone(), on.clone()], [refusal.clone(), refusal]] {
-            assert_eq!(switches(keys(), &replies.concat()), SwitchesReading::Unknown(why));
-        }
-    }
-    // What holds something else is one user's.
-    let other = [Reply::Int(1), error("WRONGTYPE")];
-    assert_eq!(
-        states(&switches(keys(), &[on, other].concat())),
-        [("k1".to_owned(), Some(true)), ("k2".to_owned(), None)]
-    );
-}
-
-/// A right that is taken or given is nothing that a user wrote, and what may not be read is no sign that a flush left something.
-#[test]
-fn a_named_key_that_may_not_be_read_leaves_only_on_as_an_answer() {
-    let keys = || WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
-    let denied = [error("NOPERM"), error("NOPERM")];
-    let on_and_more = SwitchesReading::Read {
-        switches: vec![(b"k1".to_vec(), Switch::On)],
-        key_exists: true,
-        counted: None,
-        whole: false,
-    };
-    assert_eq!(switches(keys(), &[[Reply::Int(1), text("1")], denied.clone()].concat()), on_and_more);
-    for other in [[Reply::Int(1), text("0")], [Reply::Int(0), text("")], denied.clone()] {
-        let reading = switches(keys(), &[other, denied.clone()].concat());
-        assert_eq!(reading, SwitchesReading::Unknown(Unknown::NoPermission));
-    }
-}
-
 /// What the progress says when its parts of the rounds are these.
 fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
@@ -628,7 +494,9 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
         let replies: Vec<Reply> = commands.iter().map(answer).collect();
         let Round::Done(reading) = read.decode(&replies) else { panic!("a second round of {scope:?}") };
         let beside = &reading.beside;
-        assert!(beside.switches.as_ref().is_none_or(|read| states(read) == [("anna".to_owned(), Some(true))]));
+        assert!(
+            beside.switches.as_ref().is_none_or(|read| switches::states(read) == [("anna".to_owned(), Some(true))])
+        );
         assert!(matches!(&beside.progress, None | Some(ProgressReading::Value(_))), "{beside:?}");
         assert!(beside.claims.as_ref().is_none_or(|read| matches!(read, ClaimsReading::Read(_))), "{beside:?}");
         assert!(beside.pause.as_ref().is_none_or(|read| *read == PauseReading::Until(ServerTime(9_000))));
