@@ -20,7 +20,7 @@ use crate::engine::{Engine, INPUTS, Now, Observer};
 use crate::exchange::Desk;
 use crate::output::events::EventLog;
 use crate::output::history::History;
-use crate::published::{Published, ReloadRequest, ReloadStatus};
+use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
 use crate::record::Recorder;
 use crate::sampler::{self, Assignment};
 
@@ -32,8 +32,8 @@ const SIGXFSZ: i32 = 25;
 /// What the HTTP server needs of the agent.
 #[derive(Clone, Debug)]
 pub struct Outlets {
-    /// The newest snapshot.
-    pub published: watch::Receiver<Arc<Published>>,
+    /// What the engine publishes.
+    pub snapshots: Snapshots,
     /// How the configuration was last loaded.
     pub reload_status: watch::Receiver<ReloadStatus>,
     /// Where a reload is asked for.
@@ -74,7 +74,7 @@ where
     let load = Arc::new(load);
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
-    let (engine, published) = Engine::new(clock, config.watch_spec(0));
+    let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let (status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
     let desk = Desk::default();
@@ -87,7 +87,7 @@ where
         desk: desk.clone(),
     };
     watching.assign(&config);
-    let outlets = Outlets { published, reload_status, reload, desk };
+    let outlets = Outlets { snapshots, reload_status, reload, desk };
     let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
     let control = async {
         loop {

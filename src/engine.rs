@@ -8,25 +8,25 @@ use lockwatch_model::input::Input;
 use lockwatch_model::spec::WatchSpec;
 use lockwatch_model::state::State;
 use lockwatch_model::time::{AgentWall, Mono};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
 use crate::clock::Clock;
-use crate::published::Published;
+use crate::published::{Look, LookAt, Published, Snapshots};
 
 /// Most inputs that may wait for the engine; whoever has more must wait.
 pub const INPUTS: usize = 256;
 /// Most inputs taken in before it is asked whether to publish.
 const BURST: usize = 64;
-/// The state is told so often that time has passed, and a snapshot is never older.
+/// The state is told so often that time has passed, and a snapshot is never older. Nor is what one shows that was asked for.
 const TICK: Duration = Duration::from_secs(1);
 /// Shortest time between two snapshots: a lone change is published as soon as it is known, changes in quick succession together.
 const COALESCE: Duration = Duration::from_millis(1);
-/// After an event, the next snapshot comes no later than this after the newest one. It need not be complete.
+/// After an event, the next snapshot comes no later than this after the newest one.
 const EVENT_SHOWS: Duration = Duration::from_millis(20);
-/// No more than one part in so many of the time goes into snapshots: because of events, and without any.
+/// No more than one part in so many of the time goes into snapshots: because of events, and because somebody looks.
 const EVENT_SHARE: u32 = 5;
-const SNAPSHOT_SHARE: u32 = 100;
+const LOOK_SHARE: u32 = 100;
 
 /// Whoever follows the engine: what goes in, and what happened.
 pub trait Observer {
@@ -97,21 +97,25 @@ pub struct Engine {
     newest: Mono,
     publishing: Publishing,
     published: watch::Sender<Arc<Published>>,
+    looks: mpsc::Receiver<Look>,
 }
 
 impl Engine {
     /// An engine for the tasks of `spec`, of which nothing is known yet, and where its snapshots appear. There is one from
     /// the start, and no task is missing in it.
-    pub fn new(clock: Clock, spec: WatchSpec) -> (Engine, watch::Receiver<Arc<Published>>) {
+    pub fn new(clock: Clock, spec: WatchSpec) -> (Engine, Snapshots) {
         let mut state = State::new();
         let spec = Arc::new(spec);
         let _nothing_happened_yet = state.step(Mono(0), Input::Config(Arc::clone(&spec)));
-        let (published, snapshots) = watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock)));
-        (Engine { state, spec, clock, newest: Mono(0), publishing: Publishing::new(), published }, snapshots)
+        let (published, newest) = watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock)));
+        let (snapshots, looks) = Snapshots::new(newest);
+        let publishing = Publishing::new();
+        let engine = Engine { state, spec, clock, newest: Mono(0), publishing, published, looks };
+        (engine, snapshots)
     }
 
     /// Runs until every sender of `inputs` is gone. Inputs and events go to `observer`, in order. Snapshots appear soon after an
-    /// event, a little later after other inputs, and at least once a second.
+    /// event, when somebody looks, and at least once a second.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut observer: impl Observer) {
         observer.input(Now { mono: Mono(0), wall: self.clock.wall() }, &Input::Config(Arc::clone(&self.spec)));
         let mut tick = interval(TICK);
@@ -121,6 +125,7 @@ impl Engine {
             fault_point().await;
             let next = self.publishing.next();
             let (wanted, next) = (next.is_some(), next.unwrap_or_else(Instant::now));
+            let mut looking = None;
             tokio::select! {
                 count = inputs.recv_many(&mut burst, BURST) => {
                     if count == 0 {
@@ -133,8 +138,9 @@ impl Engine {
                 _ = tick.tick() => {
                     self.step(Input::Tick, &mut observer);
                     observer.tick(self.now());
-                    self.publishing.at_once();
+                    self.publishing.at_once(Extent::Events);
                 }
+                Some(look) = self.looks.recv() => looking = Some(self.look(look)),
                 () = sleep_until(next), if wanted => {}
             }
             let before = Instant::now();
@@ -142,7 +148,23 @@ impl Engine {
                 self.published.send_replace(Arc::new(publish(&mut self.state, extent, self.clock)));
                 self.publishing.done(extent, before, Instant::now());
             }
+            if let Some(answer) = looking {
+                let _looks_no_more = answer.send(());
+            }
         }
+    }
+
+    /// Somebody looks, and shall see what is known now, where that does not cost too much. Gives who waits until it is published.
+    fn look(&mut self, look: Look) -> oneshot::Sender<()> {
+        match look.at {
+            LookAt::Everything => self.publishing.looked_at(),
+            LookAt::Task(name) => {
+                if self.state.look_at(&name) {
+                    self.publishing.at_once(Extent::Events);
+                }
+            }
+        }
+        look.answer
     }
 
     /// The instant of the newest step.
@@ -157,11 +179,10 @@ impl Engine {
         let configured = matches!(input, Input::Config(_));
         let events = self.state.step(self.newest, input);
         events.iter().for_each(|event| observer.event(now, event));
+        self.publishing.is_behind = true;
         if configured {
-            self.publishing.at_once();
-        } else if events.is_empty() {
-            self.publishing.eventually();
-        } else {
+            self.publishing.at_once(Extent::Complete);
+        } else if !events.is_empty() {
             self.publishing.soon();
         }
     }
@@ -186,10 +207,13 @@ enum Extent {
     Events,
 }
 
-/// When the next snapshot is due. A complete one costs time for every task, so changes that come in quick succession share one.
+/// When the next snapshot is due. A complete one costs time for every task that was read since the one before, so it is made for those
+/// who look, and they share it.
 struct Publishing {
     complete: Pace,
     events: Pace,
+    /// More is known than the newest complete one shows.
+    is_behind: bool,
 }
 
 /// When the next snapshot of one extent is due.
@@ -203,23 +227,23 @@ struct Pace {
 impl Publishing {
     fn new() -> Publishing {
         let pace = || Pace { due: None, newest: Instant::now(), cost: Duration::ZERO };
-        Publishing { complete: pace(), events: pace() }
+        Publishing { complete: pace(), events: pace(), is_behind: false }
     }
 
-    /// Everything at once.
-    fn at_once(&mut self) {
-        self.complete.want(Duration::ZERO);
+    fn at_once(&mut self, extent: Extent) {
+        self.pace(extent).want(Duration::ZERO);
     }
 
-    /// An event, soon.
+    /// Something happened.
     fn soon(&mut self) {
         self.events.want((self.events.cost * EVENT_SHARE).clamp(COALESCE, EVENT_SHOWS));
-        self.eventually();
     }
 
-    /// Figures, when that does not cost too much.
-    fn eventually(&mut self) {
-        self.complete.want((self.complete.cost * SNAPSHOT_SHARE).clamp(COALESCE, TICK));
+    /// Somebody looks at everything.
+    fn looked_at(&mut self) {
+        if self.is_behind {
+            self.complete.want((self.complete.cost * LOOK_SHARE).clamp(COALESCE, TICK));
+        }
     }
 
     fn next(&self) -> Option<Instant> {
@@ -238,11 +262,15 @@ impl Publishing {
     /// A snapshot was made.
     fn done(&mut self, extent: Extent, before: Instant, now: Instant) {
         (self.events.due, self.events.newest) = (None, now);
-        let pace = match extent {
+        *self.pace(extent) = Pace { due: None, newest: now, cost: now - before };
+        self.is_behind &= extent == Extent::Events;
+    }
+
+    fn pace(&mut self, extent: Extent) -> &mut Pace {
+        match extent {
             Extent::Complete => &mut self.complete,
             Extent::Events => &mut self.events,
-        };
-        *pace = Pace { due: None, newest: now, cost: now - before };
+        }
     }
 }
 
@@ -270,25 +298,29 @@ async fn fault_point() {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::input::{NodeNews, NodeNewsKind};
+    use lockwatch_model::input::{NodeNews, NodeNewsKind, Outcome, Sample, Standing};
     use lockwatch_model::reading::Unknown;
-    use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec};
+    use lockwatch_model::snapshot::TaskView;
+    use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec};
+
+    use crate::published::Unanswered;
 
     fn redis() -> RedisSpec {
         RedisSpec::new("main", RedisKind::Standalone, &["127.0.0.1:6379"])
     }
 
     /// Starts an engine; gives its inputs, its snapshots and itself.
-    fn start() -> (mpsc::Sender<Input>, watch::Receiver<Arc<Published>>, tokio::task::JoinHandle<()>) {
+    fn start(spec: WatchSpec) -> (mpsc::Sender<Input>, Snapshots, tokio::task::JoinHandle<()>) {
         let (sender, inputs) = mpsc::channel(INPUTS);
-        let (engine, snapshots) = Engine::new(Clock::start(), WatchSpec::default());
+        let (engine, snapshots) = Engine::new(Clock::start(), spec);
         (sender, snapshots, tokio::spawn(engine.run(inputs, ())))
     }
 
     /// There is a snapshot each second, whatever happens or does not.
-    async fn next(snapshots: &mut watch::Receiver<Arc<Published>>) {
+    async fn next(snapshots: &mut Snapshots) -> Arc<Published> {
         let changed = tokio::time::timeout(TICK * 10, snapshots.changed()).await;
         changed.expect("a snapshot a second without any input").unwrap();
+        snapshots.see()
     }
 
     /// A snapshot of many tasks takes a while. What is shown by the wall clock must not be late by that.
@@ -311,65 +343,110 @@ mod tests {
         assert!((by_wall_ms - by_mono_ms).abs() <= 4, "{by_wall_ms} ms by the one clock, {by_mono_ms} by the other");
     }
 
+    /// One task that cannot be read, so that it is blind for longer with each attempt.
+    fn blind() -> WatchSpec {
+        let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
+        let task = Arc::new(TaskSpec::new("blind", RedisIndex(0), lock));
+        WatchSpec { redises: vec![redis()], tasks: vec![task], ..WatchSpec::default() }
+    }
+
+    fn unreadable() -> Input {
+        let outcome = Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout };
+        let (redis, node, standing) = (RedisIndex(0), None, Standing::Decides);
+        Input::Sample(Sample { epoch: 0, redis, node, standing, sent: Mono(0), took_ms: 1, outcome })
+    }
+
+    fn task(published: &Published) -> Arc<TaskView> {
+        Arc::clone(published.snapshot.tasks.first().unwrap())
+    }
+
     #[tokio::test]
-    async fn snapshots_come_without_any_input_and_are_coalesced() {
+    async fn snapshots_come_each_second_and_who_looks_sees_what_is_known() {
         let _rule = crate::truth::rule("16 freshness");
-        let (inputs, mut snapshots, engine) = start();
-        let began = Instant::now();
-        let (mut count, mut fed) = (0, 0);
-        let feeding = tokio::spawn(async move {
-            while began.elapsed() < Duration::from_millis(1_500) {
-                inputs.send(Input::Tick).await.unwrap();
-                fed += 1;
-                tokio::task::yield_now().await;
+        let (inputs, mut snapshots, engine) = start(blind());
+        inputs.send(unreadable()).await.unwrap();
+        while task(&*next(&mut snapshots).await).unknown.is_none() {}
+        let first = snapshots.newest();
+        let is_first = |shown: &Published| Arc::ptr_eq(&task(shown), &task(&first));
+        let (mut attempts, mut came) = (0, 0);
+        while came < 2 {
+            tokio::select! {
+                sent = inputs.send(unreadable()) => {
+                    sent.unwrap();
+                    attempts += 1;
+                }
+                newest = next(&mut snapshots) => {
+                    assert!(is_first(&newest), "nothing happened, and nobody looked");
+                    came += 1;
+                }
             }
-            (inputs, fed)
-        });
-        while began.elapsed() < Duration::from_millis(1_400) {
-            next(&mut snapshots).await;
-            count += 1;
+            tokio::task::yield_now().await;
         }
-        let (inputs, fed) = feeding.await.unwrap();
-        assert!((5..=1_500).contains(&count) && count < fed, "{count} snapshots of {fed} changes in 1.4 s");
-        snapshots.borrow_and_update();
-        for _ in 0..2 {
-            next(&mut snapshots).await;
+        assert!(attempts > 50 && first.made.elapsed() > TICK, "{attempts} attempts");
+        assert!(is_first(&*snapshots.task("another", TICK).await.unwrap()));
+        let shown = snapshots.task("blind", TICK).await.unwrap();
+        let blind_ms = task(&shown).durations.blind_ms;
+        assert!(blind_ms > 500 + task(&first).durations.blind_ms);
+        while task(&*snapshots.everything(TICK).await.unwrap()).durations.blind_ms == blind_ms {
+            inputs.send(unreadable()).await.unwrap();
         }
         drop(inputs);
         engine.await.unwrap();
+        assert_eq!(snapshots.everything(TICK).await.err(), Some(Unanswered), "what is there may be old");
     }
 
     #[tokio::test]
     async fn the_first_snapshot_has_what_is_configured() {
         let spec = WatchSpec { redises: vec![redis()], ..WatchSpec::default() };
         let (_engine, snapshots) = Engine::new(Clock::start(), spec);
-        assert_eq!(snapshots.borrow().snapshot.redises.len(), 1);
+        assert_eq!(snapshots.newest().snapshot.redises.len(), 1);
     }
 
     #[tokio::test]
     async fn a_configuration_shows_soon() {
-        let (inputs, mut snapshots, _engine) = start();
+        let (inputs, mut snapshots, _engine) = start(WatchSpec::default());
         next(&mut snapshots).await;
         let before = Instant::now();
-        inputs.send(Input::Config(Arc::new(WatchSpec::default()))).await.unwrap();
+        inputs.send(Input::Config(Arc::new(blind()))).await.unwrap();
         next(&mut snapshots).await;
         assert!(before.elapsed() < Duration::from_millis(500));
+        assert_eq!(snapshots.newest().snapshot.tasks.len(), 1);
+    }
+
+    #[test]
+    fn who_looks_shares_a_snapshot_with_others_and_does_not_wait_for_what_is_known() {
+        let mut publishing = Publishing::new();
+        publishing.looked_at();
+        assert_eq!(publishing.next(), None, "everything is shown");
+        publishing.is_behind = true;
+        for (cost, wait) in [(0, COALESCE), (5, Duration::from_millis(5) * LOOK_SHARE), (50, TICK)] {
+            publishing.complete.cost = Duration::from_millis(cost);
+            publishing.looked_at();
+            let due = publishing.next().unwrap();
+            assert_eq!(due - publishing.complete.newest, wait);
+            publishing.looked_at();
+            assert_eq!(publishing.next(), Some(due));
+            assert_eq!((publishing.due(due - COALESCE / 2), publishing.due(due)), (None, Some(Extent::Complete)));
+            publishing.done(Extent::Events, due, due);
+            assert_eq!(publishing.next(), Some(due), "who looks is not yet shown everything");
+            publishing.done(Extent::Complete, due, due);
+            publishing.looked_at();
+            assert_eq!(publishing.next(), None, "everything is shown");
+            publishing.is_behind = true;
+        }
     }
 
     #[test]
     fn what_shows_soon_is_not_put_off_by_what_comes_after_it() {
         let mut publishing = Publishing::new();
-        publishing.complete.cost = Duration::from_millis(5);
+        (publishing.complete.cost, publishing.is_behind) = (Duration::from_millis(5), true);
         publishing.soon();
         let soon = publishing.next().unwrap();
         assert_eq!(soon - publishing.events.newest, COALESCE, "what a complete one costs does not matter");
-        publishing.eventually();
+        publishing.looked_at();
         assert_eq!(publishing.next(), Some(soon));
         assert_eq!((publishing.due(soon - COALESCE / 2), publishing.due(soon)), (None, Some(Extent::Events)));
-        publishing.done(Extent::Events, soon, soon);
-        let later = publishing.next().expect("the figures are still to be shown");
-        assert_eq!(later - publishing.complete.newest, Duration::from_millis(5) * SNAPSHOT_SHARE);
-        publishing.at_once();
+        publishing.at_once(Extent::Complete);
         assert_eq!(publishing.due(soon), Some(Extent::Complete));
         publishing.soon();
         publishing.done(Extent::Complete, soon, soon + COALESCE);
@@ -377,20 +454,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_event_shows_sooner_than_a_change_of_figures() {
+    async fn only_an_event_makes_a_snapshot_that_nobody_waits_for() {
         let _rule = crate::truth::rule("16 freshness");
         let spec = WatchSpec { redises: vec![redis()], ..WatchSpec::default() };
         let (mut engine, _snapshots) = Engine::new(Clock::start(), spec);
         let due = |engine: &mut Engine, input: Input| {
             engine.publishing = Publishing::new();
-            engine.publishing.complete.cost = Duration::from_millis(5);
             engine.step(input, &mut ());
-            engine.publishing.next().unwrap() - engine.publishing.complete.newest
+            assert!(engine.publishing.is_behind);
+            engine.publishing.next().is_some()
         };
-        let figures = due(&mut engine, Input::Tick);
         let down = NodeNewsKind::Failed { why: Unknown::Connect };
         let news = NodeNews { epoch: 0, redis: RedisIndex(0), node: "127.0.0.1:6379".into(), kind: down };
-        assert!(due(&mut engine, Input::Node(news.clone())) < figures, "it is down");
-        assert_eq!(due(&mut engine, Input::Node(news)), figures, "that is no news");
+        assert!(!due(&mut engine, Input::Tick));
+        assert!(due(&mut engine, Input::Node(news.clone())), "it is down");
+        assert!(!due(&mut engine, Input::Node(news)), "that is no news");
     }
 }

@@ -37,7 +37,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::exchange::Desk;
 use crate::output::history::History;
-use crate::published::{Published, ReloadRequest, ReloadStatus};
+use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
 use gate::{Gate, Permit};
 use reply::too_many_streams;
 use routes::Site;
@@ -46,8 +46,8 @@ use stream::{Guarded, Stay};
 /// What the server reads and may ask for.
 #[derive(Clone, Debug)]
 pub struct HttpContext {
-    /// The newest snapshot.
-    pub published: watch::Receiver<Arc<Published>>,
+    /// What the engine publishes.
+    pub snapshots: Snapshots,
     /// How the configuration was last loaded.
     pub reload_status: watch::Receiver<ReloadStatus>,
     /// Where a reload is asked for.

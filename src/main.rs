@@ -91,7 +91,7 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
             observer: (EventLog::default(), (history.clone(), recorder)),
             http: move |outlets: agent::Outlets, stop| {
                 let context = HttpContext {
-                    published: outlets.published,
+                    snapshots: outlets.snapshots,
                     reload_status: outlets.reload_status,
                     reload: outlets.reload,
                     enable_lifecycle,

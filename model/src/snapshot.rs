@@ -22,9 +22,6 @@ pub struct Snapshot {
     pub at: Mono,
     /// Counts snapshots.
     pub sequence: u64,
-    /// Counts complete ones. In the others a task to which nothing happened is as it was in the complete one before, however often it
-    /// was read since.
-    pub complete: u64,
     /// The tasks, sorted by name.
     pub tasks: TaskViews,
     /// The redises, in the order of the configuration.

@@ -32,7 +32,6 @@ pub struct State {
     /// In the order of the views: how the tasks have changed since theirs was made.
     changed: Vec<Changed>,
     sequence: u64,
-    complete: u64,
 }
 
 /// A task, and where its view is.
@@ -68,7 +67,6 @@ impl State {
 
     /// The view as of `at`.
     pub fn snapshot(&mut self, at: Mono) -> Snapshot {
-        self.complete += 1;
         let mut redises = self.renew(at, Changed::Figures);
         if self.redises.iter().any(|redis| redis.spec.kind != RedisKind::Standalone) {
             for view in self.views.iter().filter(|view| !view.witnesses.is_empty()) {
@@ -80,8 +78,8 @@ impl State {
         self.show(at, redises)
     }
 
-    /// The same at the cost of what happened since the snapshot before: where nothing did, a task is shown as it was in the complete one
-    /// before.
+    /// The same at the cost of what happened since the snapshot before: where nothing did, a task is shown as it was in the one before,
+    /// however often it was read since.
     pub fn snapshot_of_events(&mut self, at: Mono) -> Snapshot {
         let mut redises = self.renew(at, Changed::Event);
         for (redis, before) in redises.iter_mut().zip(&self.shown) {
@@ -92,6 +90,20 @@ impl State {
             }
         }
         self.show(at, redises)
+    }
+
+    /// Has the next snapshot show the task called `name` anew, whichever kind it is; says whether it would have shown old figures.
+    pub fn look_at(&mut self, name: &str) -> bool {
+        let (tasks, called) = (&self.tasks, Some(name));
+        let rank = self.by_name.binary_search_by(|position| self::name(tasks, *position).cmp(&called));
+        let changed = rank.ok().and_then(|rank| self.changed.get_mut(rank));
+        changed.is_some_and(|changed| match changed {
+            Changed::No => false,
+            Changed::Figures | Changed::Event => {
+                *changed = Changed::Event;
+                true
+            }
+        })
     }
 
     /// Makes the views anew of tasks that have changed as much as `least`; gives those of the redises.
@@ -106,7 +118,7 @@ impl State {
         self.sequence += 1;
         self.shown = redises.into_iter().map(Arc::new).collect();
         let (tasks, redises) = (self.views.clone(), self.shown.clone());
-        Snapshot { at, sequence: self.sequence, complete: self.complete, tasks, redises }
+        Snapshot { at, sequence: self.sequence, tasks, redises }
     }
 
     fn configure(&mut self, at: Mono, spec: &WatchSpec) -> Vec<Event> {

@@ -9,7 +9,7 @@ pub use bucket::Bucket;
 pub use flood::Flood;
 pub use prefixes::{PREFIXES_MAX, prefixes};
 
-use alloc::vec::Vec;
+use core::{iter, slice};
 
 use crate::spec::{Key, TaskSpec, WantedSource};
 
@@ -22,15 +22,13 @@ pub fn polls_per_s(tasks: usize, interval_ms: u64) -> u64 {
 ///
 /// Not the others. Progress and claims change as long as all is well, some of them each millisecond, and what they prove they
 /// prove over time; host names are for people, and one hash has those of all tasks.
-pub fn watched_keys(task: &TaskSpec) -> Vec<&Key> {
-    let mut keys = alloc::vec![&task.lock.key];
-    match task.wanted.as_ref().map(|wanted| &wanted.source) {
-        Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => keys.push(key),
-        Some(WantedSource::Keys(several)) => keys.extend(several),
-        Some(WantedSource::Always | WantedSource::Never) | None => {}
-    }
-    keys.extend(&task.paused_until);
-    keys
+pub fn watched_keys(task: &TaskSpec) -> impl Iterator<Item = &Key> {
+    let switches = match task.wanted.as_ref().map(|wanted| &wanted.source) {
+        Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => slice::from_ref(key),
+        Some(WantedSource::Keys(several)) => several,
+        Some(WantedSource::Always | WantedSource::Never) | None => &[],
+    };
+    iter::once(&task.lock.key).chain(switches).chain(&task.paused_until)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::config::{Config, duration_text};
 use crate::engine::{Engine, INPUTS};
 use crate::exchange::Desk;
 use crate::output::identity::{holder_label, list};
+use crate::published::Unanswered;
 use crate::sampler::{self, Assignment};
 
 /// Readings this close together leave room for only one whole second, which is the lease.
@@ -23,6 +24,8 @@ const INTERVAL: Duration = Duration::from_millis(400);
 const INTERVAL_OF_MANY: Duration = Duration::from_millis(900);
 /// From so many locks on.
 const MANY: usize = 200;
+/// How long the engine may take to say what is known in the end.
+const PATIENCE: Duration = Duration::from_secs(5);
 /// Most holders that are named.
 const NAMED_MAX: usize = 3;
 
@@ -34,14 +37,14 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
     let Some(redis) = config.redises.first().cloned() else { return Vec::new() };
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
-    let (engine, published) = Engine::new(clock, config.watch_spec(0));
+    let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
     let tasks = config.tasks.iter().zip(0..).map(|(task, index)| (TaskIndex(index), Arc::clone(task))).collect();
     let assignment = Arc::new(Assignment { epoch: 0, redis: RedisIndex(0), config: redis, tasks });
     let (_assignments, receiver) = watch::channel(assignment);
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
     let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(receiver, inputs, clock, Desk::default())));
     tokio::time::sleep(Duration::from_millis(watch_ms)).await;
-    let newest = Arc::clone(&published.borrow());
+    let newest = snapshots.everything(PATIENCE).await.unwrap_or_else(|Unanswered| snapshots.newest());
     let view = |name: &Arc<str>| newest.snapshot.tasks.find(name).map(Arc::clone);
     names.iter().map(view).collect()
 }

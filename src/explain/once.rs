@@ -7,7 +7,6 @@ use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::spec::{RedisKind, TaskIndex};
 use lockwatch_model::verdict::{LockFact, Wanted};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::{Explanation, Seen, Trace, Watched, explanation};
@@ -16,6 +15,7 @@ use crate::config::{Config, RedisConfig};
 use crate::engine::{Engine, INPUTS};
 use crate::exchange::Desk;
 use crate::output::nearest::no_such_task;
+use crate::published::{Published, Unanswered};
 use crate::sampler::{self, Assignment};
 
 /// What connecting and a confirmation may take beyond the timeout.
@@ -50,26 +50,25 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let ticket = desk.arm(name);
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let only = Config { tasks: vec![Arc::clone(&task)], ..config.clone() };
-    let (engine, mut published) = Engine::new(clock, only.watch_spec(0));
+    let (engine, snapshots) = Engine::new(clock, only.watch_spec(0));
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
     let assignment = Assignment { epoch: 0, redis: task.redis, config: redis, tasks: vec![(TaskIndex(0), task)] };
     let (_assignments, assignments) = watch::channel(Arc::new(assignment));
     let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(assignments, inputs, clock, desk)));
 
-    let until = Instant::now() + patience;
-    let is_read =
-        timeout_at(until, published.wait_for(|published| view(published).is_some_and(is_settled))).await.is_ok();
+    let settled = |published: &Published| view(published).is_some_and(is_settled);
+    let is_read = snapshots.task_that(name, patience, settled).await.is_ok();
     if is_read && kind != RedisKind::Standalone {
         tokio::time::sleep(OTHERS).await;
     }
     let trace = Trace::until_now(ticket);
-    let published = Arc::clone(&published.borrow());
+    let published = snapshots.task(name, SLACK).await.unwrap_or_else(|Unanswered| snapshots.newest());
     let view = view(&published).ok_or_else(|| no_such_task(name, names()))?;
     let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Once };
     Ok(Look { explanation: explanation(seen), is_read })
 }
 
-fn view(published: &crate::published::Published) -> Option<&TaskView> {
+fn view(published: &Published) -> Option<&TaskView> {
     published.snapshot.tasks.first().map(|view| &**view)
 }
 

@@ -19,9 +19,9 @@ const LABEL: &str = "label.";
 
 impl Site {
     /// All tasks, or those that are asked for.
-    pub(super) fn tasks(&self, request: &Request<Incoming>) -> Reply {
-        let published = self.published();
-        if let Some(sentence) = self.stopped(&published) {
+    pub(super) async fn tasks(&self, request: &Request<Incoming>) -> Reply {
+        let (published, stopped) = self.everything().await;
+        if let Some(sentence) = stopped {
             return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
         }
         let asked = parameters(request.uri().query());
@@ -35,9 +35,9 @@ impl Site {
     }
 
     /// One task.
-    pub(super) fn task(&self, name: &str, request: &Request<Incoming>) -> Reply {
-        let published = self.published();
-        if let Some(sentence) = self.stopped(&published) {
+    pub(super) async fn task(&self, name: &str, request: &Request<Incoming>) -> Reply {
+        let (published, stopped) = self.look_at(name).await;
+        if let Some(sentence) = stopped {
             return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
         }
         if let Err(refusal) = nothing_asked(request) {

@@ -32,10 +32,10 @@ enum Says {
 }
 
 impl Site {
-    pub(super) fn badge(&self, name: &str, request: &Request<Incoming>) -> Reply {
-        let published = self.published();
+    pub(super) async fn badge(&self, name: &str, request: &Request<Incoming>) -> Reply {
+        let (published, stopped) = self.look_at(name).await;
         let view = published.snapshot.tasks.find(name);
-        let (status, says) = match (self.stopped(&published), view) {
+        let (status, says) = match (stopped, view) {
             (Some(_), _) => (StatusCode::SERVICE_UNAVAILABLE, Says::Stopped),
             (None, Some(view)) => (StatusCode::OK, Says::Verdict(view.verdict)),
             (None, None) => (StatusCode::NOT_FOUND, Says::Missing),

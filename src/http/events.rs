@@ -63,7 +63,7 @@ impl Asked {
 impl Site {
     /// The events that are asked for, in the form that is asked for.
     pub(super) fn events(&self, request: &Request<Incoming>) -> Reply {
-        let published = self.published();
+        let published = self.newest();
         let asked = parameters(request.uri().query());
         let answer = match asked.and_then(|asked| read(asked, &self.context.history, &published.snapshot)) {
             Err(refusal) => refusal.reply(),
@@ -104,7 +104,7 @@ impl Site {
         }
         let (frames, received) = mpsc::channel(QUEUE);
         if request.method() == Method::GET {
-            let feed = Feed::new(self.context.history.clone(), asked, self.context.published.clone());
+            let feed = Feed::new(self.context.history.clone(), asked, self.context.snapshots.clone());
             tokio::spawn(feed.run(frames, self.shutdown.clone(), self.context.limits));
         }
         stream(received)

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper::header;
 use hyper::{Request, StatusCode};
 use lockwatch_model::snapshot::{RedisView, TaskView};
-use tokio::time::timeout;
+use tokio::time::Instant;
 
 use super::api::nothing_asked;
 use super::gate::Permit;
@@ -15,14 +15,16 @@ use super::reply::{Reply, json, json_error, with_header};
 use super::routes::Site;
 use crate::explain::{Seen, Trace, Watched, explanation};
 use crate::output::nearest::no_such_task;
-use crate::published::Published;
+use crate::published::{Published, Unanswered};
 
 /// How long the state may take to take in what was read.
 const TAKEN_IN: Duration = Duration::from_millis(1_500);
+/// The same of what cannot be seen to have been taken in.
+const TAKEN_IN_BAD: Duration = Duration::from_millis(250);
 
 impl Site {
     pub(super) async fn explain(&self, name: &str, request: &Request<Incoming>, permit: &Arc<Permit>) -> Reply {
-        let published = self.published();
+        let published = self.newest();
         if let Some(sentence) = self.stopped(&published) {
             return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
         }
@@ -52,16 +54,14 @@ impl Site {
 
     /// The first snapshot that knows what the trace shows.
     async fn taken_in(&self, name: &str, trace: &Trace) -> Arc<Published> {
-        let mut snapshots = self.context.published.clone();
-        let complete = self.published().snapshot.complete;
-        let knows = |published: &Arc<Published>| {
+        let began = Instant::now();
+        let knows = |published: &Published| {
             let Some(sent) = trace.newest_sent() else { return true };
-            // What is no good reading leaves no instant; but the complete one after the next is made with it.
-            let is_later = published.snapshot.complete >= complete.saturating_add(2);
-            is_later || find(published, name).is_none_or(|view| view.last_reading >= Some(sent))
+            let Some(view) = find(published, name) else { return true };
+            // What is no good reading leaves no instant.
+            view.last_reading >= Some(sent) || view.unknown.is_some() && began.elapsed() >= TAKEN_IN_BAD
         };
-        let _perhaps_too_late = timeout(TAKEN_IN, snapshots.wait_for(knows)).await;
-        self.published()
+        self.context.snapshots.task_that(name, TAKEN_IN, knows).await.unwrap_or_else(|Unanswered| self.newest())
     }
 }
 

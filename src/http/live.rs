@@ -17,7 +17,7 @@ use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::HeaderMap;
 use lockwatch_model::time::AgentWall;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -25,7 +25,7 @@ use super::HttpContext;
 use super::page::query;
 use super::reply::{Reply, stream, too_many_streams};
 use super::routes::{Site, stopped};
-use crate::published::Published;
+use crate::published::{Published, Snapshots};
 use frame::Encoder;
 use pages::{Page, Pages};
 use ring::Ring;
@@ -91,7 +91,7 @@ impl Asked {
 /// The way to the task that serves the pages.
 #[derive(Clone, Debug)]
 pub(super) struct Feed {
-    published: watch::Receiver<Arc<Published>>,
+    snapshots: Snapshots,
     boot: Arc<str>,
     snapshot_age: Duration,
     shutdown: CancellationToken,
@@ -110,7 +110,7 @@ enum Visit {
 impl Feed {
     pub(super) fn new(context: &HttpContext, shutdown: CancellationToken) -> Feed {
         Feed {
-            published: context.published.clone(),
+            snapshots: context.snapshots.clone(),
             boot: Arc::clone(context.history.boot()),
             snapshot_age: context.limits.snapshot_age,
             shutdown,
@@ -157,7 +157,7 @@ impl Feed {
 
 /// Serves all pages, until there has been none for a while.
 async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
-    let mut published = feed.published.clone();
+    let mut snapshots = feed.snapshots.clone();
     let mut teller = Teller::new(&feed.boot);
     let mut engine_lives = true;
     // A snapshot has come that was not looked at.
@@ -174,29 +174,27 @@ async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
                     Visit::Given(published) => teller.given(published),
                     Visit::Listens(asked, sender) => {
                         if !listened_to {
-                            let newest = Arc::clone(&published.borrow_and_update());
-                            teller.tell(&newest);
+                            teller.tell(&snapshots.see());
                         }
                         // Only what is told counts as seen: anything newer is told to this page too.
-                        let newest = Arc::clone(&published.borrow());
-                        teller.welcome(asked, sender, &beat(&newest, feed.snapshot_age));
+                        teller.welcome(asked, sender, &beat(&snapshots.newest(), feed.snapshot_age));
                     }
                 }
             }
-            changed = published.changed(), if listened_to && engine_lives && !is_behind => {
+            changed = snapshots.changed(), if listened_to && engine_lives && !is_behind => {
                 engine_lives = changed.is_ok();
                 is_behind = true;
+                // There is one each second, whatever happens: figures are shown as often.
+                snapshots.ask_for_everything();
             }
             () = sleep_until(teller.ready_at), if listened_to && is_behind => {
                 is_behind = false;
-                let newest = Arc::clone(&published.borrow_and_update());
-                teller.tell(&newest);
+                teller.tell(&snapshots.see());
             }
             () = sleep_until(next) => {
-                let newest = Arc::clone(&published.borrow());
                 if listened_to {
                     teller.help_lagging();
-                    teller.pages.beat(&beat(&newest, feed.snapshot_age));
+                    teller.pages.beat(&beat(&snapshots.newest(), feed.snapshot_age));
                 } else if feed.close(&visits) {
                     return;
                 }

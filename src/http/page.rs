@@ -40,9 +40,9 @@ const EVENTS_MAX: usize = 1_000;
 const HTML: &str = "text/html; charset=utf-8";
 
 impl Site {
-    pub(super) fn landing(&self, request: &Request<Incoming>) -> Reply {
-        let published = self.published();
-        let stopped = self.stopped(&published);
+    pub(super) async fn landing(&self, request: &Request<Incoming>) -> Reply {
+        let (published, stopped) = self.everything().await;
+        self.feed.expect(Arc::clone(&published));
         let status = if stopped.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
         let query = ListQuery::read(request.uri().query().unwrap_or_default());
         let page = list::pieces(published, &query, self.context.history.boot(), stopped.as_deref());
@@ -57,9 +57,9 @@ impl Site {
         tagged_content(request.headers(), StatusCode::OK, "image/svg+xml", ICON)
     }
 
-    pub(super) fn task_page(&self, name: &str, request: &Request<Incoming>) -> Reply {
-        let published = self.published();
-        let stopped = self.stopped(&published);
+    pub(super) async fn task_page(&self, name: &str, request: &Request<Incoming>) -> Reply {
+        let (published, stopped) = self.look_at(name).await;
+        self.feed.expect(Arc::clone(&published));
         let query = TaskQuery::read(request.uri().query().unwrap_or_default());
         let view = published.snapshot.tasks.find(name);
         let status = match (view, &stopped) {

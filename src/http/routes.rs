@@ -37,7 +37,7 @@ use crate::output::exposition::{Pages, Variant};
 use crate::output::metrics::Selection;
 use crate::output::nearest::no_such_metric;
 use crate::output::negotiate::{self, Coding};
-use crate::published::Published;
+use crate::published::{Published, Unanswered};
 
 /// Most bytes of a request's body; nothing here reads one.
 const BODY_BYTES_MAX: u64 = 1 << 10;
@@ -102,35 +102,55 @@ impl Site {
             return with_header(reply, header::ALLOW, allowed);
         }
         match route {
-            Route::Landing => {
-                self.feed.expect(self.published());
-                self.landing(&request)
-            }
+            Route::Landing => self.landing(&request).await,
             Route::Style => self.style(&request),
             Route::Icon => self.icon(&request),
             Route::Metrics => self.metrics(&request, permit).await,
-            Route::Tasks => self.tasks(&request),
-            Route::Task(name) => self.task(&name, &request),
+            Route::Tasks => self.tasks(&request).await,
+            Route::Task(name) => self.task(&name, &request).await,
             Route::Explain(name) => self.explain(&name, &request, permit).await,
             Route::Events => self.events(&request),
             Route::OpenApi => self.openapi(&request),
-            Route::TaskPage(name) => {
-                self.feed.expect(self.published());
-                self.task_page(&name, &request)
-            }
+            Route::TaskPage(name) => self.task_page(&name, &request).await,
             Route::Script => {
                 tagged_content(request.headers(), StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT)
             }
             Route::Live => self.live(&request),
-            Route::Badge(name) => self.badge(&name, &request),
+            Route::Badge(name) => self.badge(&name, &request).await,
             Route::Healthy => self.healthy(),
             Route::Ready => self.ready(),
             Route::Reload => self.reload(request.headers()).await,
         }
     }
 
-    pub(super) fn published(&self) -> Arc<Published> {
-        Arc::clone(&self.context.published.borrow())
+    /// The newest snapshot, at most a second old as far as it is about redises and events.
+    pub(super) fn newest(&self) -> Arc<Published> {
+        self.context.snapshots.newest()
+    }
+
+    /// Everything as it is known now, and why that must not be taken for the present, if so.
+    pub(super) async fn everything(&self) -> (Arc<Published>, Option<String>) {
+        let looked = self.context.snapshots.everything(self.patience()).await;
+        self.looked(looked)
+    }
+
+    /// The same of one task.
+    pub(super) async fn look_at(&self, task: &str) -> (Arc<Published>, Option<String>) {
+        let looked = self.context.snapshots.task(task, self.patience()).await;
+        self.looked(looked)
+    }
+
+    fn looked(&self, looked: Result<Arc<Published>, Unanswered>) -> (Arc<Published>, Option<String>) {
+        let silent = || "The agent's engine does not answer: see its log, or it is being stopped.".to_owned();
+        let unanswered = looked.is_err().then(silent);
+        let published = looked.unwrap_or_else(|Unanswered| self.newest());
+        let stopped = self.stopped(&published).or(unanswered);
+        (published, stopped)
+    }
+
+    /// How long the engine may take to answer: until it would be taken for stopped.
+    fn patience(&self) -> Duration {
+        self.context.limits.snapshot_age.saturating_sub(self.newest().made.elapsed())
     }
 
     /// Why what is published must not be taken for the present, if so.
@@ -144,8 +164,8 @@ impl Site {
             Err(refusal) => return text(StatusCode::BAD_REQUEST, refusal.sentence()),
         };
         let _turn = if metrics.is_all() { None } else { Some(permit.turn().await) };
-        let published = self.published();
-        if let Some(sentence) = self.stopped(&published) {
+        let (published, stopped) = self.everything().await;
+        if let Some(sentence) = stopped {
             return text(StatusCode::SERVICE_UNAVAILABLE, sentence);
         }
         let headers = request.headers();
@@ -169,14 +189,14 @@ impl Site {
     }
 
     fn healthy(&self) -> Reply {
-        match self.stopped(&self.published()) {
+        match self.stopped(&self.newest()) {
             Some(sentence) => text(StatusCode::SERVICE_UNAVAILABLE, sentence),
             None => text(StatusCode::OK, "lockwatch is healthy."),
         }
     }
 
     fn ready(&self) -> Reply {
-        let published = self.published();
+        let published = self.newest();
         if let Some(sentence) = self.stopped(&published) {
             return text(StatusCode::SERVICE_UNAVAILABLE, sentence);
         }

@@ -51,7 +51,7 @@ pub(crate) async fn start_as(first: Arc<Published>, change: impl FnOnce(HttpCont
     let (reload_status, status_receiver) = watch::channel(RELOAD);
     let (reload, reloads) = mpsc::channel(1);
     let context = HttpContext {
-        published: published_receiver,
+        snapshots: published_receiver.into(),
         reload_status: status_receiver,
         reload,
         enable_lifecycle: true,

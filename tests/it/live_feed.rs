@@ -60,7 +60,7 @@ async fn start(first: Arc<Published>, limits: Limits) -> Server {
     let history = History::default();
     let boot = Arc::clone(history.boot());
     let context = HttpContext {
-        published: published_receiver,
+        snapshots: published_receiver.into(),
         reload_status: watch::channel(RELOAD).1,
         reload: mpsc::channel(1).0,
         enable_lifecycle: false,

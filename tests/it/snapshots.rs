@@ -26,7 +26,7 @@ pub(crate) const RELOAD: ReloadStatus = ReloadStatus { successful: true, success
 pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Arc<Published> {
     let tasks = tasks.into_iter().map(Arc::new).collect();
     let redises = redises.into_iter().map(Arc::new).collect();
-    let snapshot = Snapshot { at: NOW, sequence: 7, complete: 7, tasks, redises };
+    let snapshot = Snapshot { at: NOW, sequence: 7, tasks, redises };
     Arc::new(Published { snapshot, wall: WALL, made: Instant::now() })
 }
 

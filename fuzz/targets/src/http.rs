@@ -57,7 +57,7 @@ async fn ask(published: Arc<Published>, history: History, request: Vec<u8>, choi
     let (_status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at });
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let context = HttpContext {
-        published,
+        snapshots: published.into(),
         reload_status,
         reload,
         enable_lifecycle: choice & 2 != 0,

@@ -30,7 +30,6 @@ use lockwatch_model::time::AgentWall;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinSet, block_in_place};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 use super::bed::{Bed, config};
@@ -124,7 +123,7 @@ async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let config = Config::parse(&text, Path::new("bench.yml")).map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
-    let (engine, mut published) = Engine::new(clock, config.watch_spec(0));
+    let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
     let redis = config.redises.first().context("no redis")?.clone();
     let tasks = (0_u32..).map(TaskIndex).zip(config.tasks.iter().cloned()).collect();
     let assignment = Assignment { epoch: 0, redis: RedisIndex(0), config: redis, tasks };
@@ -132,9 +131,9 @@ async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let mut running = JoinSet::new();
     running.spawn(engine.run(engine_inputs, ()));
     running.spawn(sampler::run(assignments, inputs, clock, Desk::default()));
-    let all_held = |published: &Arc<Published>| published.snapshot.tasks.iter().all(|task| task.held == Some(true));
-    let found = timeout(READ_WITHIN, published.wait_for(all_held)).await.context("not all locks were read")??;
-    Ok(Arc::clone(&found))
+    let all_held = |published: &Published| published.snapshot.tasks.iter().all(|task| task.held == Some(true));
+    let found = snapshots.everything_that(READ_WITHIN, all_held).await;
+    found.map_err(|_| anyhow::anyhow!("not all locks were read"))
 }
 
 fn text_of(published: &Arc<Published>) -> anyhow::Result<Vec<u8>> {
@@ -157,7 +156,7 @@ async fn listen_with_lockwatch(
         let (_status, reload_status) = watch::channel(RELOAD);
         let (reload, _requests) = mpsc::channel(1);
         let context = HttpContext {
-            published,
+            snapshots: published.into(),
             reload_status,
             reload,
             enable_lifecycle: false,

@@ -4,11 +4,10 @@
 //! reads, catches up from the history, and is told if that had to let go of events meanwhile.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +15,7 @@ use super::{Asked, Since};
 use crate::http::Limits;
 use crate::output::history::{Excerpt, History};
 use crate::output::json::{event, event_id, text};
-use crate::published::Published;
+use crate::published::Snapshots;
 
 /// Frames that may be under way.
 pub(super) const QUEUE: usize = 2;
@@ -29,7 +28,7 @@ const RETRY_MS: u32 = 1_000;
 pub(super) struct Feed {
     history: History,
     asked: Asked,
-    published: watch::Receiver<Arc<Published>>,
+    snapshots: Snapshots,
     /// Everything up to this number was told.
     told: u64,
     /// The client was told that events up to this number may be missing.
@@ -50,14 +49,14 @@ struct Gap {
 }
 
 impl Feed {
-    pub(super) fn new(history: History, asked: Asked, published: watch::Receiver<Arc<Published>>) -> Feed {
+    pub(super) fn new(history: History, asked: Asked, snapshots: Snapshots) -> Feed {
         let told = match asked.since {
             None => *history.newest().borrow(),
             Some(Since::Number(number)) => number,
             Some(Since::Elsewhere) => 0,
         };
         let lost = asked.since == Some(Since::Elsewhere);
-        Feed { history, asked, published, told, excused: 0, lost }
+        Feed { history, asked, snapshots, told, excused: 0, lost }
     }
 
     /// Tells it until the client goes or the server stops.
@@ -85,7 +84,7 @@ impl Feed {
                 () = sleep_until(last_sent + limits.heartbeat) => {
                     last_sent = Instant::now();
                     // An engine that has stopped has no heart.
-                    if self.published.borrow().made.elapsed() <= limits.snapshot_age {
+                    if self.snapshots.newest().made.elapsed() <= limits.snapshot_age {
                         // The number lets a client whose filter lets little through come back without a gap.
                         send(frames, format!(":\nid: {}\n\n", self.id(self.told))).await?;
                     }

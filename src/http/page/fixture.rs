@@ -20,8 +20,7 @@ pub(super) fn holder(client: &str) -> Holder {
 
 /// What is published at an instant.
 pub(super) fn published(at: u64) -> Published {
-    let snapshot =
-        Snapshot { at: Mono(at), sequence: at, complete: at, tasks: TaskViews::default(), redises: Vec::new() };
+    let snapshot = Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), redises: Vec::new() };
     let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
     Published { snapshot, wall, made: Instant::now() }
 }

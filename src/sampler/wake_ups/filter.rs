@@ -20,6 +20,10 @@ pub(in crate::sampler) struct Filter {
     /// Hashes of keys, sorted, each with the position of a task that has such a key. The keys themselves are in the tasks: of
     /// 100,000 locks a copy would be most of what is kept.
     hashes: Vec<(u64, u32)>,
+    /// Where those hashes are that begin with the same bits: from one of these to the next.
+    starts: Vec<u32>,
+    /// How many bits.
+    bits: u32,
 }
 
 impl Filter {
@@ -28,15 +32,17 @@ impl Filter {
         let hasher = RandomState::new();
         let keys = || tasks.iter().flat_map(|(_, spec)| watched_keys(spec));
         let prefixes = prefixes(keys().map(Vec::as_slice)).into_iter().map(<[u8]>::to_vec).collect();
-        let hashed = |(position, (_, spec)): (u32, &(TaskIndex, Arc<TaskSpec>))| {
-            let hash = |key| (hasher.hash_one::<&[u8]>(key), position);
-            watched_keys(spec).into_iter().map(|key| hash(key)).collect::<Vec<_>>()
-        };
-        let mut hashes: Vec<(u64, u32)> = (0..).zip(tasks.iter()).flat_map(hashed).collect();
+        let mut hashes: Vec<(u64, u32)> = Vec::with_capacity(tasks.len());
+        for ((_, spec), position) in tasks.iter().zip(0..) {
+            hashes.extend(watched_keys(spec).map(|key| (hasher.hash_one::<&[u8]>(key), position)));
+        }
         hashes.sort_unstable();
         hashes.dedup();
         hashes.shrink_to_fit();
-        Filter { tasks: Arc::clone(tasks), interval_ms, prefixes, hasher, hashes }
+        let bits = hashes.len().next_power_of_two().trailing_zeros();
+        let start = |first: u64| hashes.partition_point(|(hash, _)| first_bits(*hash, bits) < first);
+        let starts = (0..=1 << bits).map(|first| u32::try_from(start(first)).unwrap_or(u32::MAX)).collect();
+        Filter { tasks: Arc::clone(tasks), interval_ms, prefixes, hasher, hashes, starts, bits }
     }
 
     /// How many tasks there are.
@@ -58,15 +64,26 @@ impl Filter {
     /// The positions of the tasks that `key` concerns.
     pub(super) fn concerned(&self, key: &[u8]) -> impl Iterator<Item = u32> {
         let hash = self.hasher.hash_one::<&[u8]>(key);
-        let start = self.hashes.partition_point(|(other, _)| *other < hash);
-        let candidates = self.hashes.iter().skip(start).take_while(move |(other, _)| *other == hash);
+        let candidates = self.beginning_as(hash).iter().filter(move |(other, _)| *other == hash);
         candidates.map(|(_, position)| *position).filter(move |position| self.has(*position, key))
+    }
+
+    /// The few hashes that begin with the same bits.
+    fn beginning_as(&self, hash: u64) -> &[(u64, u32)] {
+        let place = |at: u64| usize::try_from(*self.starts.get(usize::try_from(at).ok()?)?).ok();
+        let first = first_bits(hash, self.bits);
+        let range = place(first).zip(place(first + 1)).map(|(start, end)| start..end);
+        range.and_then(|range| self.hashes.get(range)).unwrap_or_default()
     }
 
     fn has(&self, position: u32, key: &[u8]) -> bool {
         let task = usize::try_from(position).ok().and_then(|position| self.tasks.get(position));
-        task.is_some_and(|(_, spec)| watched_keys(spec).into_iter().any(|own| own == key))
+        task.is_some_and(|(_, spec)| watched_keys(spec).any(|own| own == key))
     }
+}
+
+fn first_bits(hash: u64, bits: u32) -> u64 {
+    hash.checked_shr(u64::BITS - bits).unwrap_or(0)
 }
 
 impl fmt::Debug for Filter {
@@ -109,5 +126,18 @@ mod tests {
             assert_eq!(concerned(foreign), [0; 0], "{}", foreign.escape_ascii());
         }
         assert_eq!(filter.prefixes, [b"a".as_slice(), b"users", b"\xff\x00"]);
+    }
+
+    #[test]
+    fn however_many_there_are_each_key_is_found() {
+        for count in [0, 1, 2, 3, 64, 1_000] {
+            let names: Vec<String> = (0..count).map(|number| format!("lock:{number}")).collect();
+            let keys: Vec<(&[u8], Option<&[u8]>)> = names.iter().map(|name| (name.as_bytes(), None)).collect();
+            let filter = Filter::new(&tasks(&keys), 1_000);
+            for (position, name) in (0..).zip(&names) {
+                assert_eq!(filter.concerned(name.as_bytes()).collect::<Vec<_>>(), [position]);
+            }
+            assert_eq!(filter.concerned(b"another").next(), None);
+        }
     }
 }
