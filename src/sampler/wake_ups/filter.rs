@@ -76,9 +76,18 @@ impl Filter {
         range.and_then(|range| self.hashes.get(range)).unwrap_or_default()
     }
 
+    /// Whether `key` is that of the lock of the task at a position.
+    pub(super) fn is_lock(&self, position: u32, key: &[u8]) -> bool {
+        self.spec(position).is_some_and(|spec| spec.lock.key == key)
+    }
+
     fn has(&self, position: u32, key: &[u8]) -> bool {
-        let task = usize::try_from(position).ok().and_then(|position| self.tasks.get(position));
-        task.is_some_and(|(_, spec)| watched_keys(spec).any(|own| own == key))
+        self.spec(position).is_some_and(|spec| watched_keys(spec).any(|own| own == key))
+    }
+
+    fn spec(&self, position: u32) -> Option<&TaskSpec> {
+        let (_, spec) = self.tasks.get(usize::try_from(position).ok()?)?;
+        Some(spec)
     }
 }
 

@@ -2,7 +2,8 @@
 //! however fast a server tells of changes, and whoever listens never waits for who reads.
 //!
 //! Where there are many locks, nearly all changes are renewals, and to wake who reads costs more than to read. So who reads says here
-//! when renewals are expected, and is not woken for each of those.
+//! when renewals are expected. Those are put aside until they are [handed on](Inbox::hand_on) together; whatever else comes meanwhile
+//! does not wait for them to be read.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -40,19 +41,25 @@ pub(super) struct Inbox {
 
 struct Contents {
     filter: Arc<Filter>,
-    /// Positions in the filter.
-    marked: Vec<u32>,
-    /// A bit for each task: whether it is marked.
-    marks: Vec<u64>,
+    marked: Marks,
+    /// What was expected, and is not handed on yet.
+    aside: Marks,
     /// For each task: when its lock is renewed.
     expected: Vec<Option<Expected>>,
-    /// Something was marked that whoever reads was not woken for.
+    /// Something was counted that whoever reads was not woken for.
     waits: bool,
     all: bool,
     state: WakeUpState,
     connects: u64,
     coalesced: u64,
     foreign: u64,
+}
+
+/// Positions in the filter, each once.
+struct Marks {
+    positions: Vec<u32>,
+    /// A bit for each task: whether it is among them.
+    bits: Vec<u64>,
 }
 
 /// Says that there is something to be taken.
@@ -73,8 +80,8 @@ impl Inbox {
         let (wake, signal) = mpsc::channel(1);
         let contents = Contents {
             filter: Arc::clone(filter),
-            marked: Vec::new(),
-            marks: marks(filter),
+            marked: Marks::none(filter),
+            aside: Marks::none(filter),
             expected: vec![None; filter.len()],
             waits: false,
             all: false,
@@ -90,8 +97,8 @@ impl Inbox {
     pub(super) fn refilter(&self, filter: &Arc<Filter>) {
         self.change(|contents| {
             contents.filter = Arc::clone(filter);
-            contents.marked.clear();
-            contents.marks = marks(filter);
+            contents.marked = Marks::none(filter);
+            contents.aside = Marks::none(filter);
             contents.expected = vec![None; filter.len()];
             contents.all = true;
         });
@@ -125,13 +132,21 @@ impl Inbox {
         result
     }
 
-    /// Whether something waits for [`Inbox::wake`].
+    /// Whether something waits for [`Inbox::hand_on`].
     pub(super) fn waits(&self) -> bool {
-        self.contents().waits
+        let contents = self.contents();
+        contents.waits || !contents.aside.positions.is_empty()
+    }
+
+    /// Hands on what was expected.
+    pub(super) fn hand_on(&self) {
+        self.change(|contents| {
+            contents.aside.take().for_each(|position| contents.coalesced += u64::from(!contents.marked.add(position)));
+        });
     }
 
     /// Wakes who reads.
-    pub(super) fn wake(&self) {
+    fn wake(&self) {
         // Where there is a signal already, it is for this as well.
         let _already = self.wake.try_send(());
     }
@@ -150,15 +165,10 @@ impl Inbox {
     /// Takes everything out.
     pub(super) fn take(&self) -> Hints {
         let mut contents = self.contents();
-        let Contents { filter, marked, marks, waits, all, state, connects, coalesced, foreign, .. } = &mut *contents;
+        let Contents { filter, marked, waits, all, state, connects, coalesced, foreign, .. } = &mut *contents;
         *waits = false;
-        for position in marked.iter() {
-            if let Some(bits) = marks.get_mut(word(*position)) {
-                *bits = 0;
-            }
-        }
         Hints {
-            tasks: std::mem::take(marked).into_iter().filter_map(|position| filter.task(position)).collect(),
+            tasks: marked.take().filter_map(|position| filter.task(position)).collect(),
             all: std::mem::take(all),
             state: *state,
             connects: std::mem::take(connects),
@@ -187,25 +197,42 @@ impl Contents {
         let (mut is_foreign, mut is_expected) = (true, true);
         for position in self.filter.concerned(key) {
             is_foreign = false;
-            let Some(bits) = self.marks.get_mut(word(position)) else { continue };
-            let renewal =
-                usize::try_from(position).ok().and_then(|position| self.expected.get(position).copied().flatten());
-            is_expected &= renewal.is_some_and(|renewal| renewal.is_about(now));
-            let bit = 1 << (position % u64::BITS);
-            if *bits & bit == 0 {
-                *bits |= bit;
-                self.marked.push(position);
-            } else {
-                self.coalesced += 1;
-            }
+            let renewal = usize::try_from(position).ok().and_then(|position| *self.expected.get(position)?);
+            let can_wait = renewal.is_some_and(|renewal| renewal.is_about(now)) && self.filter.is_lock(position, key);
+            let marks = if can_wait { &mut self.aside } else { &mut self.marked };
+            self.coalesced += u64::from(!marks.add(position));
+            is_expected &= can_wait;
         }
         self.foreign += u64::from(is_foreign);
         is_expected
     }
 }
 
-fn marks(filter: &Filter) -> Vec<u64> {
-    vec![0; filter.len().div_ceil(64)]
+impl Marks {
+    fn none(filter: &Filter) -> Marks {
+        Marks { positions: Vec::new(), bits: vec![0; filter.len().div_ceil(64)] }
+    }
+
+    /// False: it is there already.
+    fn add(&mut self, position: u32) -> bool {
+        let Some(bits) = self.bits.get_mut(word(position)) else { return false };
+        let bit = 1 << (position % u64::BITS);
+        let is_new = *bits & bit == 0;
+        if is_new {
+            *bits |= bit;
+            self.positions.push(position);
+        }
+        is_new
+    }
+
+    fn take(&mut self) -> std::vec::IntoIter<u32> {
+        for position in &self.positions {
+            if let Some(bits) = self.bits.get_mut(word(*position)) {
+                *bits = 0;
+            }
+        }
+        std::mem::take(&mut self.positions).into_iter()
+    }
 }
 
 fn word(position: u32) -> usize {
@@ -262,17 +289,46 @@ mod tests {
         inbox.expect([(TaskIndex(1), Some(renewal)), (TaskIndex(7), Some(renewal))].into_iter());
         let mut told = |now: u64, keys: &[&str]| {
             inbox.mark(Mono(now), |mark| keys.iter().for_each(|key| mark(Some(key.as_bytes()))));
-            let (woken, waits) = (is_woken(&mut signal), inbox.waits());
-            (woken, waits, tasks(&inbox.take()))
+            let (woken, now, waits) = (is_woken(&mut signal), tasks(&inbox.take()), inbox.waits());
+            inbox.hand_on();
+            assert!(is_woken(&mut signal));
+            let later = tasks(&inbox.take());
+            assert!(!inbox.waits());
+            (woken, now, waits, later)
         };
-        assert_eq!(told(11_001, &["lock:1"]), (false, true, vec![1]));
-        assert_eq!(told(11_001, &[]), (false, false, vec![]), "a sign of life");
-        assert_eq!(told(11_001, &["foreign"]), (false, true, vec![]), "to be counted");
-        assert_eq!(told(21_001, &["lock:1", "lock:2"]), (true, false, vec![1, 2]), "of the other, none is expected");
-        assert_eq!(told(25_001, &["lock:1"]), (true, false, vec![1]), "not now");
-        assert_eq!(told(31_001, &["users"]), (true, false, vec![0, 1, 2]), "the switches of all");
+        assert_eq!(told(11_001, &["lock:1"]), (false, vec![], true, vec![1]));
+        assert_eq!(told(11_001, &[]), (false, vec![], false, vec![]), "a sign of life");
+        assert_eq!(told(11_001, &["foreign"]), (false, vec![], false, vec![]), "counted, as somebody asked");
+        let one_is_urgent = told(21_001, &["lock:1", "lock:2"]);
+        assert_eq!(one_is_urgent, (true, vec![2], true, vec![1]), "of the other, none is expected");
+        assert_eq!(told(25_001, &["lock:1"]), (true, vec![1], false, vec![]), "not now");
+        assert_eq!(told(31_001, &["users"]), (true, vec![0, 1, 2], false, vec![]), "a switch is no renewal");
         inbox.expect([(TaskIndex(1), None)].into_iter());
-        assert_eq!(told(41_001, &["lock:1"]), (true, false, vec![1]), "not any more");
+        assert_eq!(told(41_001, &["lock:1"]), (true, vec![1], false, vec![]), "not any more");
+    }
+
+    #[test]
+    fn what_concerns_nobody_is_counted_without_haste() {
+        let (inbox, mut signal) = Inbox::new(&filter(3));
+        mark(&inbox, &["foreign"]);
+        assert!(!is_woken(&mut signal) && inbox.waits());
+        inbox.hand_on();
+        assert!(is_woken(&mut signal));
+        assert_eq!(inbox.take().foreign, 1);
+        assert!(!inbox.waits());
+    }
+
+    #[test]
+    fn what_was_put_aside_and_then_came_with_haste_is_there_once() {
+        let (inbox, _signal) = Inbox::new(&filter(3));
+        let renewal = Expected::new(Mono(1_000), std::num::NonZeroU64::new(10_000).unwrap());
+        inbox.expect([(TaskIndex(1), Some(renewal))].into_iter());
+        for now in [11_001, 11_002, 15_000, 15_001] {
+            inbox.mark(Mono(now), |mark| mark(Some(b"lock:1")));
+        }
+        inbox.hand_on();
+        let hints = inbox.take();
+        assert_eq!((tasks(&hints), hints.coalesced), (vec![1], 3));
     }
 
     #[test]

@@ -194,7 +194,7 @@ async fn follow(
             }
             () = sleep_until(gathered_at.unwrap_or_else(Instant::now)), if gathered_at.is_some() => {
                 gathered_at = None;
-                inbox.wake();
+                inbox.hand_on();
             }
             _ = pings.tick() => {
                 let now = clock.now();
