@@ -15,6 +15,8 @@ const PERIOD_MIN_MS: u64 = 1_000;
 /// taken for a renewal that are none.
 const UNEVEN: u64 = 400;
 const UNEVEN_MS: (u64, u64) = (10, 50);
+/// The whole lease may be given off the pace so often in a row: by a new holder, and by whoever renews in between.
+const OFF_PACE_MAX: u8 = 2;
 
 /// How the lease of one lock was renewed so far.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +26,8 @@ pub(super) struct Routine {
     period_ms: u64,
     /// It moved as far before, or as far as some renewals that were not seen explain.
     is_even: bool,
+    /// How often in a row the whole lease was given off the pace, and how far the deadline moved with the last of these.
+    off_pace: (u8, u64),
     /// What a renewal gives: the most that was ever seen to be left since the pace changed.
     lease_ms: u64,
     /// When the newest renewal was.
@@ -52,9 +56,9 @@ impl Expected {
 }
 
 impl Routine {
-    /// When the lock is renewed, if that is at an even pace.
+    /// When the lock is renewed, if it is held, and that is at an even pace.
     pub(super) fn expected(&self) -> Option<Expected> {
-        let period_ms = NonZeroU64::new(self.period_ms).filter(|_| self.is_even)?;
+        let period_ms = NonZeroU64::new(self.period_ms).filter(|_| self.is_even && self.deadline.is_some())?;
         Some(Expected::new(self.renewed_at, period_ms))
     }
 
@@ -66,31 +70,34 @@ impl Routine {
                 Deadline::Never => return *self = Routine::default(),
                 Deadline::Torn => return,
             },
-            LockReading::Free => return *self = Routine::default(),
+            // Whoever takes it next probably renews at the same pace.
+            LockReading::Free => return self.deadline = None,
             LockReading::Unknown(_) => return,
         };
-        let moved_ms = self.deadline.replace(deadline).map_or(0, |old| deadline.since_ms(old));
-        if moved_ms == 0 {
+        let before = self.deadline.replace(deadline);
+        if before == Some(deadline) {
             return;
         }
         let left_ms = u64::try_from(deadline.since_ms(server)).unwrap_or(0);
-        let step_ms = u64::try_from(moved_ms).unwrap_or(0);
-        self.is_even = self.continues(step_ms);
-        if self.is_even {
+        let step_ms = before.map_or(0, |before| u64::try_from(deadline.since_ms(before)).unwrap_or(0));
+        let (times, last_ms) = self.off_pace;
+        if continues(self.period_ms, step_ms) {
+            (self.is_even, self.off_pace) = (true, (0, 0));
             self.lease_ms = self.lease_ms.max(left_ms);
+        } else if self.is_even && times < OFF_PACE_MAX && left_ms.abs_diff(self.lease_ms) <= uneven_ms(self.period_ms) {
+            self.off_pace = (times + 1, step_ms);
         } else {
-            (self.period_ms, self.lease_ms) = (step_ms, left_ms);
+            self.is_even = last_ms >= PERIOD_MIN_MS && step_ms.abs_diff(last_ms) <= uneven_ms(last_ms);
+            (self.period_ms, self.lease_ms, self.off_pace) = (step_ms, left_ms, (0, 0));
         }
         self.renewed_at = Mono((sent.0 + left_ms).saturating_sub(self.lease_ms));
     }
+}
 
-    /// Whether the deadline moved by one period, or by several.
-    fn continues(&self, step_ms: u64) -> bool {
-        let uneven_ms = uneven_ms(self.period_ms);
-        self.period_ms >= PERIOD_MIN_MS
-            && step_ms > uneven_ms
-            && (step_ms + uneven_ms) % self.period_ms <= 2 * uneven_ms
-    }
+/// Whether a deadline that moved by `step_ms` moved by one period, or by several.
+fn continues(period_ms: u64, step_ms: u64) -> bool {
+    let uneven_ms = uneven_ms(period_ms);
+    period_ms >= PERIOD_MIN_MS && step_ms > uneven_ms && (step_ms + uneven_ms) % period_ms <= 2 * uneven_ms
 }
 
 fn uneven_ms(period_ms: u64) -> u64 {

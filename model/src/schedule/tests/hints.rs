@@ -265,17 +265,40 @@ fn what_no_renewal_explains_is_not_expected() {
     let other_pace = [36_017, 41_017, 46_017, 51_017];
     assert_eq!(after(&other_pace), [false, false, false, true], "another pace, until that is known");
     assert_eq!(after(&[51_017, 61_017]), [true, true], "one was not told of");
+    let none = [36_017, 39_017, 45_017, 46_517, 55_017, 65_018];
+    assert_eq!(after(&none), [false; 6], "none");
+    assert_eq!(after(&[none.as_slice(), &[75_019, 85_019]].concat())[6..], [false, true], "there is one again");
+}
+
+#[test]
+fn a_new_holder_is_expected_to_renew_as_the_one_before() {
+    let mut schedule = never_read(1);
+    follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
+    assert_eq!(follow(&mut schedule, &[34_000, 44_000, 54_001]), [false, true, true], "taken over");
+    free(&mut schedule, 56_000);
+    assert_eq!(schedule.expected(TaskIndex(0)), None, "nobody renews it");
+    assert_eq!(follow(&mut schedule, &[57_500, 67_500]), [false, true], "taken again");
+    assert_eq!(
+        follow(&mut schedule, &[69_000, 70_000, 80_000]),
+        [false, false, true],
+        "renewed at once, and then by its watchdog"
+    );
 }
 
 #[test]
 fn a_free_lock_has_no_pace() {
     let mut schedule = never_read(1);
     follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
-    schedule.hint(TaskIndex(0), Mono(35_001));
-    let batch = schedule.due_hinted(Mono(35_001)).unwrap();
-    schedule.observe(TaskIndex(0), Mono(35_001), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
-    schedule.finished(&batch);
+    free(&mut schedule, 35_001);
     assert_eq!(schedule.expected(TaskIndex(0)), None);
+}
+
+/// The lock is free, as is told and seen.
+fn free(schedule: &mut Schedule, now: u64) {
+    schedule.hint(TaskIndex(0), Mono(now));
+    let batch = schedule.due_hinted(Mono(now)).unwrap();
+    schedule.observe(TaskIndex(0), Mono(now), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+    schedule.finished(&batch);
 }
 
 /// Whoever takes a lock again and again, a second each.
