@@ -392,9 +392,11 @@ mod tests {
         let shown = snapshots.task("blind", TICK).await.unwrap();
         let blind_ms = task(&shown).durations.blind_ms;
         assert!(blind_ms > 500 + task(&first).durations.blind_ms);
+        let began = Instant::now();
         while task(&snapshots.everything(TICK).await.unwrap()).durations.blind_ms == blind_ms {
             inputs.send(unreadable()).await.unwrap();
         }
+        assert!(began.elapsed() < TICK / 2, "not with the next event");
         drop(inputs);
         engine.await.unwrap();
         assert_eq!(snapshots.everything(TICK).await.err(), Some(Unanswered), "what is there may be old");
