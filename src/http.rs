@@ -1,6 +1,6 @@
 //! The HTTP server: takes connections within limits, and ends them in time. Only this room knows hyper.
 //!
-//! It reads what is published, can ask for a reload, and can wait until the sampler reads a task anyway; nothing in a request
+//! It reads what is published, has shown anew what is looked at, can ask for a reload, and can wait until the sampler reads a task anyway; nothing in a request
 //! reaches Redis.
 
 mod api;

@@ -94,16 +94,10 @@ impl State {
 
     /// Has the next snapshot show the task called `name` anew, whichever kind it is; says whether it would have shown old figures.
     pub fn look_at(&mut self, name: &str) -> bool {
-        let (tasks, called) = (&self.tasks, Some(name));
-        let rank = self.by_name.binary_search_by(|position| self::name(tasks, *position).cmp(&called));
-        let changed = rank.ok().and_then(|rank| self.changed.get_mut(rank));
-        changed.is_some_and(|changed| match changed {
-            Changed::No => false,
-            Changed::Figures | Changed::Event => {
-                *changed = Changed::Event;
-                true
-            }
-        })
+        let changed = self.views.position(name).and_then(|rank| self.changed.get_mut(rank));
+        let Some(changed) = changed.filter(|changed| **changed != Changed::No) else { return false };
+        *changed = Changed::Event;
+        true
     }
 
     /// Makes the views anew of tasks that have changed as much as `least`; gives those of the redises.

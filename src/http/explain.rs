@@ -42,7 +42,10 @@ impl Site {
             trace = Trace::gather(ticket, redis(&published, view)) => trace,
             () = self.shutdown.cancelled() => Trace::default(),
         };
-        let published = self.taken_in(name, &trace).await;
+        let (published, stopped) = self.taken_in(name, &trace).await;
+        if let Some(sentence) = stopped {
+            return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
+        }
         match find(&published, name) {
             Some(view) => {
                 let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Agent };
@@ -52,8 +55,8 @@ impl Site {
         }
     }
 
-    /// The first snapshot that knows what the trace shows.
-    async fn taken_in(&self, name: &str, trace: &Trace) -> Arc<Published> {
+    /// The first snapshot that knows what the trace shows, or else the newest one; and why that must not be taken for the present, if so.
+    async fn taken_in(&self, name: &str, trace: &Trace) -> (Arc<Published>, Option<String>) {
         let began = Instant::now();
         let knows = |published: &Published| {
             let Some(sent) = trace.newest_sent() else { return true };
@@ -61,7 +64,10 @@ impl Site {
             // What is no good reading leaves no instant.
             view.last_reading >= Some(sent) || view.unknown.is_some() && began.elapsed() >= TAKEN_IN_BAD
         };
-        self.context.snapshots.task_that(name, TAKEN_IN, knows).await.unwrap_or_else(|Unanswered| self.newest())
+        match self.context.snapshots.task_that(name, TAKEN_IN, knows).await {
+            Ok(published) => (published, None),
+            Err(Unanswered) => self.look_at(name).await,
+        }
     }
 }
 

@@ -162,7 +162,7 @@ impl Inbox {
         }
     }
 
-    /// Takes everything out.
+    /// Takes everything out but what was put aside.
     pub(super) fn take(&self) -> Hints {
         let mut contents = self.contents();
         let Contents { filter, marked, waits, all, state, connects, coalesced, foreign, .. } = &mut *contents;
