@@ -78,6 +78,8 @@ struct Kept {
     page: Weak<Page>,
     /// Keeps it although nobody reads it. A large one is not kept, nor one of some metrics: there is no end to those.
     held: Option<Arc<Page>>,
+    /// Of a small one: what the next page may have in common with it.
+    made_of: Option<metrics::Page>,
 }
 
 /// What tells a page from any other that has its place.
@@ -132,12 +134,7 @@ impl Pages {
         }
         let turn = Arc::clone(&shelves.making).lock_owned().await;
         let lent = Arc::clone(&self.lent);
-        let inline_bytes_max = match variant.coding {
-            Coding::Identity => INLINE_BYTES_MAX,
-            Coding::Gzip => INLINE_PACKED_BYTES_MAX,
-        };
-        let is_small = size <= inline_bytes_max && published.snapshot.tasks.len() <= INLINE_TASKS_MAX;
-        let page = if is_small {
+        let page = if is_small(&published, variant) {
             make_and_keep(kept, &lent, published, of, variant)?
         } else {
             let make = move || {
@@ -177,6 +174,16 @@ fn forget_later(shelf: Shelf, of: Origin) {
 #[error("the metrics page could not be made")]
 pub struct PageError;
 
+/// Whether the page is made in less time than it takes to have another thread make it.
+fn is_small(published: &Published, variant: Variant) -> bool {
+    let inline_bytes_max = match variant.coding {
+        Coding::Identity => INLINE_BYTES_MAX,
+        Coding::Gzip => INLINE_PACKED_BYTES_MAX,
+    };
+    metrics::page_size(published, variant.metrics) <= inline_bytes_max
+        && published.snapshot.tasks.len() <= INLINE_TASKS_MAX
+}
+
 fn make_and_keep(
     mut kept: OwnedMutexGuard<Option<Kept>>,
     lent: &Lent,
@@ -185,15 +192,21 @@ fn make_and_keep(
     variant: Variant,
 ) -> Result<Arc<Page>, PageError> {
     // Free the old page before the new one takes its place in memory.
-    *kept = None;
+    let before = kept.take().filter(|kept| kept.of.metrics == variant.metrics).and_then(|kept| kept.made_of);
+    let is_small = is_small(&published, variant);
     let is_big = metrics::page_size(&published, variant.metrics) > KEPT_BYTES_MAX;
+    let made_of = match before {
+        Some(before) if is_small => before.next(published, of.reload),
+        _ => metrics::Page::new(published, of.reload, variant.metrics),
+    };
+    let made_of = made_of.map_err(|_| PageError)?;
     let page = Arc::new(match variant.coding {
-        Coding::Identity if is_big => Page::unmade(published, of.reload, variant)?,
-        Coding::Identity | Coding::Gzip => Page::new(make_pieces(published, of.reload, variant)?),
+        Coding::Identity if is_big => Page::unmade(made_of.clone(), variant.format),
+        Coding::Identity | Coding::Gzip => Page::new(pieces(&made_of, variant)?),
     });
     lent.lend(variant, &page);
     let held = (variant.metrics.is_all() && page.weight() <= KEPT_BYTES_MAX).then(|| Arc::clone(&page));
-    *kept = Some(Kept { of, page: Arc::downgrade(&page), held });
+    *kept = Some(Kept { of, page: Arc::downgrade(&page), held, made_of: is_small.then_some(made_of) });
     Ok(page)
 }
 
@@ -202,28 +215,28 @@ fn make_and_keep(
 /// # Errors
 /// The page could not be made; no cause is known.
 pub fn make(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Vec<u8>, PageError> {
-    Ok(make_pieces(published, reload, variant)?.concat())
+    let page = metrics::Page::new(published, reload, variant.metrics).map_err(|_| PageError)?;
+    Ok(pieces(&page, variant)?.concat())
 }
 
-/// The same in pieces. Of a packed page, the text is never held whole.
-fn make_pieces(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Vec<Bytes>, PageError> {
-    let page = metrics::Page::new(published, reload, variant.metrics).map_err(|_| PageError)?;
-    let write = |part: usize, out: &mut String| page.write(part, variant.format, out).map_err(|_| PageError);
+/// All of `page`, which is of the metrics that `variant` wants. Where it is packed, the text is never held whole.
+fn pieces(page: &metrics::Page, variant: Variant) -> Result<Vec<Bytes>, PageError> {
     let (mut cutter, mut text) = (Cutter::default(), String::new());
     match variant.coding {
         Coding::Identity => {
             for part in 0..page.parts() {
                 text.clear();
-                write(part, &mut text)?;
+                let rest = page.write(part, variant.format, &mut text).map_err(|_| PageError)?;
                 cutter.add(text.as_bytes());
+                cutter.share(rest);
             }
         }
         Coding::Gzip => {
             let mut packer = GzEncoder::new(cutter, Compression::fast());
             for part in 0..page.parts() {
                 text.clear();
-                write(part, &mut text)?;
-                packer.write_all(text.as_bytes()).map_err(|_| PageError)?;
+                let rest = page.write(part, variant.format, &mut text).map_err(|_| PageError)?;
+                packer.write_all(text.as_bytes()).and_then(|()| packer.write_all(&rest)).map_err(|_| PageError)?;
             }
             cutter = packer.finish().map_err(|_| PageError)?;
         }

@@ -4,6 +4,7 @@
 //! gone, vanish by construction, and the order is that of the table and the snapshot. A page of many tasks has millions of series, so
 //! it is written part by part, and the labels that all series of a task begin with are encoded once.
 
+mod again;
 mod form;
 mod part;
 mod selection;
@@ -26,6 +27,7 @@ use super::clock::{seconds, signed_seconds};
 use super::identity::{escape, holder_label};
 use super::process::Process;
 use crate::published::{Published, ReloadStatus};
+use crate::telemetry;
 pub use part::Page;
 pub use selection::Selection;
 use table::{Emit, Number, Reading};
@@ -50,6 +52,12 @@ struct Agent {
     reload: ReloadStatus,
     process: Process,
     log_lines_lost: u64,
+}
+
+impl Agent {
+    fn now(reload: ReloadStatus) -> Agent {
+        Agent { reload, process: Process::read(), log_lines_lost: telemetry::lines_lost() }
+    }
 }
 
 /// Somebody whose figures are shown, with the labels that say whose they are, as they are written.

@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 
 /// Bound of each wait.
 const WITHIN: Duration = Duration::from_secs(60);
-const READ_BYTES: usize = 1 << 20;
+const READ_BYTES: usize = 16 << 10;
 
 /// A connection that is kept open.
 #[derive(Debug)]
@@ -94,18 +94,15 @@ impl Client {
         }
     }
 
-    /// Adds so many bytes to the body.
-    fn take(&mut self, mut length: usize) -> anyhow::Result<()> {
-        while length > 0 {
-            let unused = self.raw.get(self.used..self.end).unwrap_or_default();
-            if unused.is_empty() {
-                self.more()?;
-                continue;
-            }
-            let some = unused.get(..length.min(unused.len())).unwrap_or_default();
-            self.body.extend_from_slice(some);
-            self.used += some.len();
-            length -= some.len();
+    /// Adds so many bytes to the body; what was not read yet is read to where it belongs.
+    fn take(&mut self, length: usize) -> anyhow::Result<()> {
+        let unused = self.raw.get(self.used..self.end).unwrap_or_default();
+        let some = unused.get(..length.min(unused.len())).unwrap_or_default();
+        self.body.extend_from_slice(some);
+        self.used += some.len();
+        let left = length - some.len();
+        if (&self.stream).take(u64::try_from(left)?).read_to_end(&mut self.body)? < left {
+            bail!("{} closed the connection", self.address);
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use memchr::memmem;
 use tokio::task::block_in_place;
 
 use super::bed::Bed;
@@ -57,7 +58,7 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
         let agent = bed.agent("1s").await?;
         let delays = block_in_place(|| by_metrics(&bed, agent.address(), ALL, stretch(short)))?;
         let holders = block_in_place(|| by_metrics(&bed, agent.address(), HOLDERS, stretch(short)))?;
-        let one = block_in_place(|| by_api(&bed, &agent, stretch(short) * 2))?;
+        let one = block_in_place(|| by_api(&bed, &agent, stretch(short) * 5))?;
         drop(agent);
         let peer = peer(&bed, stretch(short) / 2).await;
         let row = |of: &str, delays: &[f64], (p50, p99): (f64, f64), peer: &str| {
@@ -146,11 +147,10 @@ fn by_metrics(bed: &Bed, agent: SocketAddr, path: &str, stretch: Duration) -> an
 
 /// The part of a page that says who holds what.
 fn holders(page: &[u8]) -> &str {
-    let page = std::str::from_utf8(page).unwrap_or_default();
-    let start = page.find("\n# TYPE lockwatch_lock_holder ").unwrap_or(0);
+    let start = memmem::find(page, b"\n# TYPE lockwatch_lock_holder ").unwrap_or(0);
     let part = page.get(start + 1..).unwrap_or_default();
-    let end = part.find("\n# HELP ").unwrap_or(part.len());
-    part.get(..end).unwrap_or_default()
+    let end = memmem::find(part, b"\n# HELP ").unwrap_or(part.len());
+    std::str::from_utf8(part.get(..end).unwrap_or_default()).unwrap_or_default()
 }
 
 /// Changes that were not seen yet, and how long those took that were.
@@ -180,8 +180,8 @@ fn by_api(bed: &Bed, agent: &Agent, stretch: Duration) -> anyhow::Result<Vec<f64
     let (mut wire, mut client) = (Wire::connect(bed.address())?, Client::connect(agent.address())?);
     let (began, mut delays, mut number) = (Instant::now(), Vec::new(), 0);
     while began.elapsed() < stretch {
-        // Over the whole interval: after an answer that came with a tick, a short pause would always end just behind it.
-        std::thread::sleep(INTERVAL.mul_f64(fastrand::f64()));
+        // Of any length: after an answer that came with a tick, a short pause would always end just behind it.
+        std::thread::sleep((INTERVAL / 2).mul_f64(fastrand::f64()));
         number += 1;
         let (at, holder) = (fastrand::usize(..bed.count), format!("asked-{number:08}"));
         let path = format!("/api/v1/tasks/{}", name(at));

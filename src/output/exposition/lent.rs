@@ -6,15 +6,16 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 
-use super::{PageError, Variant};
+use super::Variant;
 use crate::output::metrics;
 use crate::output::negotiate::Format;
-use crate::published::{Published, ReloadStatus};
 
 /// A page is cut into pieces of so many bytes: as much of it stays in memory for a reader who stalls.
 const PIECE_BYTES: usize = 64 << 10;
+/// More than this is not copied to have fewer pieces.
+const SHARED_BYTES_MIN: usize = 4 << 10;
 /// Most bytes of pages that are not the newest of their form, or as many as the newest page has if that is more: then somebody who
 /// reads at an ordinary pace can finish.
 const OLD_BYTES_MAX: usize = 4 << 20;
@@ -58,10 +59,9 @@ impl Page {
     }
 
     /// A page that is made while it is read.
-    pub(super) fn unmade(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Page, PageError> {
-        let weight = published.snapshot.tasks.len().saturating_mul(TASK_BYTES);
-        let page = metrics::Page::new(published, reload, variant.metrics).map_err(|_| PageError)?;
-        Ok(Page::of(Pieces::Unmade(page, variant.format), None, weight))
+    pub(super) fn unmade(page: metrics::Page, format: Format) -> Page {
+        let weight = page.tasks().saturating_mul(TASK_BYTES);
+        Page::of(Pieces::Unmade(page, format), None, weight)
     }
 
     fn of(pieces: Pieces, length: Option<usize>, weight: usize) -> Page {
@@ -88,7 +88,7 @@ impl Page {
             Pieces::Unmade(page, _) if at >= page.parts() => Ok(None),
             Pieces::Unmade(page, format) => {
                 let mut text = String::new();
-                // A string takes everything.
+                // A string takes everything; of a page that is made while it is read nothing was written before.
                 let _written = page.write(at, format, &mut text);
                 Ok(Some(text.into()))
             }
@@ -148,30 +148,43 @@ impl Lent {
 #[derive(Debug, Default)]
 pub(super) struct Cutter {
     whole: Vec<Bytes>,
-    rest: Vec<u8>,
+    rest: BytesMut,
 }
 
 impl Cutter {
+    /// Adds what is kept elsewhere, too. Only where there is little of it, it is copied.
+    pub(super) fn share(&mut self, mut bytes: Bytes) {
+        if bytes.len() < SHARED_BYTES_MIN {
+            return self.add(&bytes);
+        }
+        self.end_piece();
+        while !bytes.is_empty() {
+            self.whole.push(bytes.split_to(bytes.len().min(PIECE_BYTES)));
+        }
+    }
+
     pub(super) fn add(&mut self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            if self.rest.capacity() == 0 {
-                self.rest.reserve_exact(PIECE_BYTES);
+            // One allocation may hold some pieces, where what is shared stands between them.
+            if self.rest.capacity() == self.rest.len() {
+                self.end_piece();
+                self.rest.reserve(PIECE_BYTES);
             }
-            let (now, then) = bytes.split_at(bytes.len().min(PIECE_BYTES.saturating_sub(self.rest.len())));
+            let (now, then) = bytes.split_at(bytes.len().min(self.rest.capacity() - self.rest.len()));
             self.rest.extend_from_slice(now);
-            if self.rest.len() >= PIECE_BYTES {
-                self.whole.push(std::mem::take(&mut self.rest).into());
-            }
             bytes = then;
+        }
+    }
+
+    fn end_piece(&mut self) {
+        if !self.rest.is_empty() {
+            self.whole.push(self.rest.split().freeze());
         }
     }
 
     /// All that was written.
     pub(super) fn pieces(mut self) -> Vec<Bytes> {
-        if !self.rest.is_empty() {
-            self.rest.shrink_to_fit();
-            self.whole.push(self.rest.into());
-        }
+        self.end_piece();
         self.whole
     }
 }

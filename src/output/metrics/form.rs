@@ -1,4 +1,4 @@
-//! What the series of a task look like. The encoder says it once for each metric; the page is stamped from that.
+//! What the series look like. The encoder says it once for each metric; the page is stamped from that.
 //!
 //! There may be a million series, and nearly all of the text of each is known beforehand: the name, and the labels that are not
 //! the task's. An encoder that writes each name, brace and quote by itself takes three times as long.
@@ -19,12 +19,12 @@ use crate::output::clock::{seconds, signed_seconds};
 use crate::output::negotiate::Format;
 
 /// Stands in a form where a task's own labels will. No name and no value that is written there has it.
-const MARK: char = '\u{1}';
+const MARK: &str = "\u{1}";
 
 /// For each metric of [`TABLE`]: how its series look, if that is known before there are any.
 pub(super) static FORMS: LazyLock<Vec<Option<Form>>> = LazyLock::new(|| TABLE.iter().map(Form::of).collect());
 
-/// How the series of one metric look that a task has.
+/// How the series of one metric look that a task, or a redis, has.
 #[derive(Debug)]
 pub(super) struct Form {
     open_metrics: String,
@@ -42,18 +42,19 @@ struct Line {
 impl Form {
     fn of(metric: &'static Metric) -> Option<Form> {
         match &metric.source {
-            Source::Task(reading) => Form::of_reading(metric, reading),
-            // There are few of these.
-            Source::Agent(_) | Source::Redis(_) => None,
+            Source::Task(reading) => Form::of_reading(metric, reading, MARK),
+            Source::Redis(reading) => Form::of_reading(metric, reading, MARK),
+            Source::Agent(reading) => Form::of_reading(metric, reading, ""),
         }
     }
 
-    fn of_reading<T>(metric: &'static Metric, reading: &'static Reading<T>) -> Option<Form> {
+    /// The form of series whose own labels are written as `labels`.
+    fn of_reading<T>(metric: &'static Metric, reading: &'static Reading<T>, labels: &'static str) -> Option<Form> {
         if matches!(reading, Reading::Gauges(..) | Reading::Counters(..)) {
             return None;
         }
         let mut registry = Registry::default();
-        registry.register_collector(Box::new(Samples { metric, reading }));
+        registry.register_collector(Box::new(Samples { metric, reading, labels }));
         let mut text = String::new();
         encode_registry(&mut text, &registry).ok()?;
         let described = text.match_indices('\n').nth(1)?.0 + 1;
@@ -71,7 +72,7 @@ impl Form {
         }
     }
 
-    /// How many series a task may have.
+    /// How many series each one may have.
     pub(super) fn series(&self) -> usize {
         self.lines.len()
     }
@@ -108,10 +109,10 @@ impl Form {
 }
 
 impl Line {
-    /// Takes a line apart that has the mark where labels will be, and some number.
+    /// Takes a line apart that has the mark where labels will be, if there will be any, and some number.
     fn of(line: &str) -> Option<Line> {
-        let (before_labels, rest) = line.split_once(MARK)?;
-        let (before_number, _) = rest.rsplit_once(' ')?;
+        let (before_number, _) = line.rsplit_once(' ')?;
+        let (before_labels, before_number) = before_number.split_once(MARK).unwrap_or(("", before_number));
         Some(Line { before_labels: before_labels.to_owned(), before_number: format!("{before_number} ") })
     }
 
@@ -142,6 +143,7 @@ impl Number {
 struct Samples<T: 'static> {
     metric: &'static Metric,
     reading: &'static Reading<T>,
+    labels: &'static str,
 }
 
 impl<T> fmt::Debug for Samples<T> {
@@ -153,8 +155,7 @@ impl<T> fmt::Debug for Samples<T> {
 impl<T: 'static> Collector for Samples<T> {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let mut family = describe(&mut encoder, self.metric, self.reading)?;
-        let mut mark = [0; 4];
-        write_samples(&mut family, self.reading, MARK.encode_utf8(&mut mark))
+        write_samples(&mut family, self.reading, self.labels)
     }
 }
 
@@ -239,9 +240,10 @@ mod tests {
     #[test]
     fn what_is_stamped_is_what_the_encoder_writes() {
         for (at, reading) in READINGS.iter().enumerate() {
-            let form = Form::of_reading(&METRIC, reading).expect("a form");
             for (item, again) in items().into_iter().zip(items()) {
-                for labels in ["task=\"t\",redis=\"main\"", "task=\"} 1 \\\" \\n\",redis=\"\""] {
+                for labels in ["task=\"t\",redis=\"main\"", "task=\"} 1 \\\" \\n\",redis=\"\"", ""] {
+                    let form = Form::of_reading(&METRIC, reading, if labels.is_empty() { "" } else { MARK });
+                    let form = form.expect("a form");
                     let mut registry = Registry::default();
                     let (number, histogram) = (item.number, item.histogram);
                     registry.register_collector(Box::new(Encoded(reading, labels, Item { number, histogram })));
@@ -256,11 +258,15 @@ mod tests {
     }
 
     #[test]
-    fn every_metric_of_tasks_has_a_form_unless_its_labels_are_free() {
+    fn every_metric_has_a_form_unless_its_labels_are_free() {
         for (metric, form) in TABLE.iter().zip(FORMS.iter()) {
-            let free = ["lockwatch_task_info", "lockwatch_lock_holder"].contains(&metric.name);
-            let is_of_task = matches!(metric.source, Source::Task(_));
-            assert_eq!(form.is_some(), is_of_task && !free, "{}", metric.name);
+            let is_free = match &metric.source {
+                // The next page takes these from the one before, unless holders or configuration are others.
+                Source::Task(_) => ["lockwatch_task_info", "lockwatch_lock_holder"].contains(&metric.name),
+                Source::Redis(reading) => matches!(reading, Reading::Gauges(..) | Reading::Counters(..)),
+                Source::Agent(reading) => matches!(reading, Reading::Gauges(..)),
+            };
+            assert_eq!(form.is_some(), !is_free, "{}", metric.name);
         }
     }
 }

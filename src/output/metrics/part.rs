@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Instant;
 
+use bytes::Bytes;
 use lockwatch_model::snapshot::{RedisView, TaskView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
@@ -12,41 +14,47 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeLabel as _, EncodeLab
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
+use super::again::Written;
 use super::form::Form;
 use super::selection::Selection;
 use super::table::{Metric, Source};
 use super::{Agent, Bases, Labelled, write_family};
 use crate::output::identity::escape;
 use crate::output::negotiate::Format;
-use crate::output::process::Process;
 use crate::published::{Published, ReloadStatus};
-use crate::telemetry;
 
+/// Few descriptions are longer.
+const HEAD_BYTES: usize = 512;
 /// Most tasks in one part.
 const PART_TASKS: usize = 128;
 
 /// A page to be written.
 #[derive(Clone, Debug)]
 pub struct Page {
-    content: Arc<Content>,
-    parts: Arc<[Part]>,
+    pub(super) content: Arc<Content>,
+    pub(super) parts: Arc<[Part]>,
+    /// Of a page after another one: the series of each part that is of tasks.
+    pub(super) written: Arc<[Option<Arc<Written>>]>,
 }
 
 /// What it is written from.
 #[derive(Debug)]
-struct Content {
-    published: Arc<Published>,
-    agent: Agent,
+pub(super) struct Content {
+    pub(super) published: Arc<Published>,
+    pub(super) metrics: Selection,
+    pub(super) agent: Agent,
+    /// When the system told of the process.
+    pub(super) asked: Instant,
     redises: Bases,
-    tasks: Bases,
+    pub(super) tasks: Arc<Bases>,
 }
 
 /// A metric of those at some positions.
 #[derive(Clone, Debug)]
-struct Part {
-    metric: &'static Metric,
-    form: Option<&'static Form>,
-    positions: Range<usize>,
+pub(super) struct Part {
+    pub(super) metric: &'static Metric,
+    pub(super) form: Option<&'static Form>,
+    pub(super) positions: Range<usize>,
 }
 
 impl Page {
@@ -55,13 +63,30 @@ impl Page {
     /// # Errors
     /// None that is known; the encoder's interface has one.
     pub fn new(published: Arc<Published>, reload: ReloadStatus, metrics: Selection) -> Result<Page, fmt::Error> {
+        let agent = Agent::now(reload);
+        let tasks = match metrics.metrics().any(|(metric, _)| metric.is_of_tasks()) {
+            true => bases(&published, each_task)?,
+            false => Bases::default(),
+        };
+        Page::of(published, metrics, (agent, Instant::now()), Arc::new(tasks))
+    }
+
+    pub(super) fn of(
+        published: Arc<Published>,
+        metrics: Selection,
+        (agent, asked): (Agent, Instant),
+        tasks: Arc<Bases>,
+    ) -> Result<Page, fmt::Error> {
         let redises = bases(&published, each_redis)?;
-        let has_tasks = metrics.metrics().any(|(metric, _)| metric.is_of_tasks());
-        let tasks = if has_tasks { bases(&published, each_task)? } else { Bases::default() };
-        let agent = Agent { reload, process: Process::read(), log_lines_lost: telemetry::lines_lost() };
         let counts = (published.snapshot.redises.len(), published.snapshot.tasks.len());
-        let parts = metrics.metrics().flat_map(|(metric, form)| parts(metric, form, counts)).collect();
-        Ok(Page { content: Arc::new(Content { published, agent, redises, tasks }), parts })
+        let parts = metrics.metrics().flat_map(|it| parts(it, counts)).collect();
+        let content = Content { published, metrics, agent, asked, redises, tasks };
+        Ok(Page { content: Arc::new(content), parts, written: Arc::default() })
+    }
+
+    /// How many tasks it tells of.
+    pub fn tasks(&self) -> usize {
+        self.content.published.snapshot.tasks.len()
     }
 
     /// How many parts it has.
@@ -70,29 +95,55 @@ impl Page {
         self.parts.len() + 1
     }
 
-    /// Writes the part of this number, from 0; perhaps there is nothing in it.
+    /// Writes the part of this number, from 0, and gives what follows that in it and was written before; perhaps there is nothing in it.
     ///
     /// # Errors
     /// None that is known; the encoder's interface has one.
-    pub fn write(&self, part: usize, format: Format, out: &mut String) -> fmt::Result {
+    pub fn write(&self, part: usize, format: Format, out: &mut String) -> Result<Bytes, fmt::Error> {
         let Some(Part { metric, form, positions }) = self.parts.get(part) else {
-            return match format {
-                Format::OpenMetrics if part == self.parts.len() => encode_eof(out),
-                Format::OpenMetrics | Format::Classic => Ok(()),
-            };
-        };
-        if let (Some(form), Source::Task(reading)) = (form, &metric.source) {
-            if positions.start == 0 {
-                out.push_str(form.describe(format));
+            if part == self.parts.len() && format == Format::OpenMetrics {
+                encode_eof(out)?;
             }
-            self.content.tasks_at(positions).for_each(|task| form.stamp(reading, task.labels, task.of, out));
+            return Ok(Bytes::new());
+        };
+        let description = if positions.start == 0 { Description::Of(format) } else { Description::Left };
+        let written = self.written.get(part).and_then(Option::as_ref);
+        let positions = if written.is_some() { 0..0 } else { positions.clone() };
+        self.write_series((metric, *form), positions, description, out)?;
+        Ok(written.map(Written::bytes).unwrap_or_default())
+    }
+
+    /// Writes a metric of those at some positions.
+    pub(super) fn write_series(
+        &self,
+        (metric, form): (&'static Metric, Option<&'static Form>),
+        positions: Range<usize>,
+        description: Description,
+        out: &mut String,
+    ) -> fmt::Result {
+        let Some(form) = form else {
+            let mut registry = Registry::default();
+            registry.register_collector(Box::new(Series { content: Arc::clone(&self.content), metric, positions }));
+            return encode_registry(&mut Described::new(description, out), &registry);
+        };
+        if matches!(&metric.source, Source::Agent(reading) if reading.is_absent(&self.content.agent)) {
             return Ok(());
         }
-        let description = if positions.start == 0 { Description::Of(format) } else { Description::Left };
-        let mut registry = Registry::default();
-        let series = Series { content: Arc::clone(&self.content), metric, positions: positions.clone() };
-        registry.register_collector(Box::new(series));
-        encode_registry(&mut Described { description, head: Some(String::new()), out }, &registry)
+        if let Description::Of(format) = description {
+            out.push_str(form.describe(format));
+        }
+        match &metric.source {
+            Source::Redis(reading) => {
+                let redises = self.content.redises_at(&positions);
+                redises.for_each(|redis| form.stamp(reading, redis.labels, redis.of, out));
+            }
+            Source::Task(reading) => {
+                let tasks = self.content.tasks_at(&positions);
+                tasks.for_each(|task| form.stamp(reading, task.labels, task.of, out));
+            }
+            Source::Agent(reading) => form.stamp(reading, "", &self.content.agent, out),
+        }
+        Ok(())
     }
 }
 
@@ -101,8 +152,7 @@ fn escaped(name: &str) -> Cow<'_, str> {
 }
 
 fn parts(
-    metric: &'static Metric,
-    form: Option<&'static Form>,
+    (metric, form): (&'static Metric, Option<&'static Form>),
     (redises, tasks): (usize, usize),
 ) -> impl Iterator<Item = Part> {
     let count = match metric.source {
@@ -125,7 +175,6 @@ struct Series {
 impl Collector for Series {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         match &self.metric.source {
-            Source::Agent(reading) if reading.is_absent(&self.content.agent) => Ok(()),
             Source::Agent(reading) => {
                 let all = [Labelled { labels: "", of: &self.content.agent }];
                 write_family(&mut encoder, self.metric, reading, all.into_iter())
@@ -165,7 +214,7 @@ struct Described<'a, W> {
 }
 
 #[derive(Clone, Copy)]
-enum Description {
+pub(super) enum Description {
     /// Of this format.
     Of(Format),
     /// An earlier part has it.
@@ -181,7 +230,11 @@ impl<W: fmt::Write> fmt::Write for Described<'_, W> {
     }
 }
 
-impl<W: fmt::Write> Described<'_, W> {
+impl<'a, W: fmt::Write> Described<'a, W> {
+    fn new(description: Description, out: &'a mut W) -> Described<'a, W> {
+        Described { description, head: Some(String::with_capacity(HEAD_BYTES)), out }
+    }
+
     #[cold]
     fn describe(&mut self, text: &str) -> fmt::Result {
         let Some(head) = &mut self.head else { return Ok(()) };
@@ -229,10 +282,7 @@ fn bases(published: &Arc<Published>, each: EachLabels) -> Result<Bases, fmt::Err
     let mut text = String::new();
     let mut registry = Registry::default();
     registry.register_collector(Box::new(OnlyLabels { published: Arc::clone(published), each }));
-    encode_registry(
-        &mut Described { description: Description::Left, head: Some(String::new()), out: &mut text },
-        &registry,
-    )?;
+    encode_registry(&mut Described::new(Description::Left, &mut text), &registry)?;
     text.shrink_to_fit();
     Ok(Bases::of_series(text))
 }
@@ -292,7 +342,7 @@ mod tests {
             (Description::Left, "a_total{x=\"# HELP\"} 1\n"),
         ] {
             let mut text = String::new();
-            let mut out = Described { description, head: Some(String::new()), out: &mut text };
+            let mut out = Described::new(description, &mut text);
             whole.split_inclusive(['_', ' ', '\n']).for_each(|piece| fmt::Write::write_str(&mut out, piece).unwrap());
             assert_eq!(text, expected);
         }

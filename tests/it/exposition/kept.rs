@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch::output::exposition::{Page, Pages, Variant};
+use lockwatch::output::exposition::{Page, Pages, Variant, make};
 use lockwatch::output::metrics::{Selection, TABLE};
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::Published;
+use lockwatch_model::snapshot::TaskView;
 
 use super::whole;
 use crate::snapshots::{RELOAD, full_task, published};
+use crate::support::truth::rule;
 
 const TEXT: Variant = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
 
@@ -87,4 +89,67 @@ async fn a_page_of_some_metrics_is_kept_only_while_it_is_read() {
     assert!(address.upgrade().is_none());
     let whole = Arc::downgrade(&page(&pages, &snapshot, TEXT).await);
     assert!(whole.upgrade().is_some());
+}
+
+/// Most of it is taken from the page before: nothing must be left over from a task that has changed, moved or gone.
+#[tokio::test]
+async fn a_page_after_another_is_as_if_it_were_the_first() {
+    let _rule = rule("13 series");
+    let task = |name: &str| Arc::new(full_task(name));
+    let (a, b, c, twin) = (task("a"), task("b"), task("c"), task("b"));
+    // What a view has in common with the one before is one copy for both.
+    let changed = |change: fn(&mut TaskView)| {
+        let mut view = TaskView::clone(&b);
+        change(&mut view);
+        Arc::new(view)
+    };
+    let older = changed(|view| view.durations.down_ms = 12_345);
+    let freed = changed(|view| (view.held, view.hold) = (Some(false), None));
+    let unknown = changed(|view| view.held = None);
+    let taken = changed(|view| {
+        let hold = view.hold.as_mut().unwrap();
+        hold.holders = hold.holders.iter().cloned().map(|(holder, _)| (holder, Some(b"elsewhere".to_vec()))).collect();
+    });
+    let configured = changed(|view| {
+        let spec = Arc::make_mut(&mut view.spec);
+        spec.labels = vec![("team".into(), "another".into())];
+    });
+    let pages = Pages::default();
+    let some = ["lockwatch_lock_held", "lockwatch_task_info", "lockwatch_task_handover_seconds"];
+    let some = Variant { metrics: Selection::of(some).unwrap(), ..TEXT };
+    let other = Variant { metrics: Selection::of(["lockwatch_task_state"]).unwrap(), ..TEXT };
+    for (sequence, tasks) in (1..).zip([
+        vec![&a, &b, &c],
+        vec![&a, &older, &c],
+        vec![&a, &b, &c],
+        vec![&a, &freed, &c],
+        vec![&a, &older, &c],
+        vec![&a, &unknown, &c],
+        vec![&a, &older, &c],
+        vec![&a, &taken, &c],
+        vec![&a, &configured, &c],
+        vec![&a, &configured, &c],
+        vec![&b, &c],
+        vec![&b, &twin, &c],
+        vec![&twin, &c],
+        vec![],
+        vec![&c],
+    ]) {
+        let mut next = Published::clone(&published(vec![], vec![]));
+        next.snapshot.sequence = sequence;
+        next.snapshot.tasks = tasks.into_iter().cloned().collect();
+        let next = Arc::new(next);
+        for variant in [TEXT, whole(Format::OpenMetrics, Coding::Identity), some, other, some] {
+            let page = page(&pages, &next, variant).await;
+            let shown: Vec<u8> = (0..).map_while(|at| page.piece(at).unwrap()).collect::<Vec<_>>().concat();
+            let alone = make(Arc::clone(&next), RELOAD, variant).unwrap();
+            assert_eq!(of_tasks(&shown), of_tasks(&alone), "{sequence} {variant:?}");
+            assert_eq!(shown.is_empty(), alone.is_empty());
+        }
+    }
+}
+
+/// What the system tells of the process goes on.
+fn of_tasks(page: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(page).lines().filter(|line| !line.starts_with("process_")).map(str::to_owned).collect()
 }
