@@ -28,7 +28,7 @@ const LEASE_MS: u64 = 3_600_000;
 /// Mean pause between two changes.
 const CHANGE_EVERY: Duration = Duration::from_millis(60);
 /// Pause between two questions, so that they do not take the machine for themselves.
-const ASK_EVERY: Duration = Duration::from_micros(300);
+const ASK_EVERY: Duration = Duration::from_micros(50);
 /// A change that is not shown by then is none that was shown.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
 
