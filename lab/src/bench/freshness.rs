@@ -27,7 +27,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LEASE_MS: u64 = 3_600_000;
 /// Mean pause between two changes.
 const CHANGE_EVERY: Duration = Duration::from_millis(60);
-/// Pause between two questions, so that they do not take the machine for themselves.
+/// Pause between two questions: a breath for the others on the machine, too short to count as lateness. The peer is asked without any.
 const ASK_EVERY: Duration = Duration::from_micros(50);
 /// A change that is not shown by then is none that was shown.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);

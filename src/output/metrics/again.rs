@@ -127,16 +127,17 @@ impl AsRef<[u8]> for Shared {
 }
 
 impl Same {
+    /// `None` if it is not called the same.
     fn of(now: &Arc<TaskView>, then: &Arc<TaskView>) -> Option<Same> {
         let has_same_holders = match (holders(now), holders(then)) {
             (Some(now), Some(then)) => Arc::ptr_eq(now, then),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        if now.spec.name != then.spec.name || now.redis != then.redis {
-            None
-        } else if Arc::ptr_eq(now, then) {
+        if Arc::ptr_eq(now, then) {
             Some(Same::Everything)
+        } else if now.spec.name != then.spec.name || now.redis != then.redis {
+            None
         } else if Arc::ptr_eq(&now.spec, &then.spec) && has_same_holders {
             Some(Same::Names)
         } else {

@@ -24,7 +24,7 @@ const MARK: &str = "\u{1}";
 /// For each metric of [`TABLE`]: how its series look, if that is known before there are any.
 pub(super) static FORMS: LazyLock<Vec<Option<Form>>> = LazyLock::new(|| TABLE.iter().map(Form::of).collect());
 
-/// How the series of one metric look that a task, or a redis, has.
+/// How the series of one metric look that each task, each redis or the agent has.
 #[derive(Debug)]
 pub(super) struct Form {
     open_metrics: String,

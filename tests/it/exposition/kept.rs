@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use lockwatch::output::exposition::{Page, Pages, Variant, make};
 use lockwatch::output::metrics::{Selection, TABLE};
 use lockwatch::output::negotiate::{Coding, Format};
@@ -10,7 +11,7 @@ use lockwatch::published::Published;
 use lockwatch_model::snapshot::TaskView;
 
 use super::whole;
-use crate::snapshots::{RELOAD, full_task, published};
+use crate::snapshots::{RELOAD, full_task, good_redis, published};
 use crate::support::truth::rule;
 
 const TEXT: Variant = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
@@ -137,7 +138,9 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
         vec![],
         vec![&c],
     ]) {
-        let mut next = Published::clone(&published(vec![], vec![]));
+        // So many redises, now and then, that what is of tasks stands elsewhere on the page.
+        let redises = (0..if sequence % 4 == 0 { 129 } else { 1 }).map(|at| good_redis(&format!("redis-{at}")));
+        let mut next = Published::clone(&published(vec![], redises.collect()));
         next.snapshot.sequence = sequence;
         let others = others.iter().filter(|_| !tasks.is_empty());
         next.snapshot.tasks = tasks.iter().copied().chain(others).cloned().collect();
@@ -153,6 +156,35 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
             assert_eq!((difference, lines.len()), (None, expected.len()), "{sequence} {variant:?}");
         }
     }
+}
+
+/// Else whoever asks again and again would have thousands of series written again for each change.
+#[tokio::test]
+async fn what_did_not_change_is_shared_by_pages_that_follow_each_other() {
+    let tasks: Vec<Arc<TaskView>> = (0..100).map(|at| Arc::new(full_task(&format!("job-{at:02}")))).collect();
+    let pages = Pages::default();
+    let mut pieces: Vec<Vec<Bytes>> = Vec::new();
+    for sequence in 1..=3 {
+        let mut next = Published::clone(&published(vec![], vec![good_redis("main")]));
+        let changed = Arc::new({
+            let mut view = TaskView::clone(&tasks[7]);
+            view.durations.down_ms = sequence;
+            view
+        });
+        next.snapshot.sequence = sequence;
+        next.snapshot.tasks =
+            tasks.iter().map(|task| if task.spec == changed.spec { &changed } else { task }).cloned().collect();
+        let page = page(&pages, &Arc::new(next), TEXT).await;
+        pieces.push((0..).map_while(|at| page.piece(at).unwrap()).collect());
+    }
+    let shared = |a: &[Bytes], b: &[Bytes]| -> usize {
+        let same =
+            |piece: &&Bytes| b.iter().any(|other| (other.as_ptr(), other.len()) == (piece.as_ptr(), piece.len()));
+        a.iter().filter(same).map(Bytes::len).sum()
+    };
+    let length: usize = pieces[2].iter().map(Bytes::len).sum();
+    assert_eq!(shared(&pieces[2], &pieces[0]), 0, "who asks once has nothing kept in pieces");
+    assert!(shared(&pieces[2], &pieces[1]) > length * 9 / 10, "only one metric of one task is another");
 }
 
 /// The lines of a page. What the system tells of the process goes on.
