@@ -18,22 +18,29 @@
 mod entry;
 mod hints;
 mod routine;
+mod slot;
 
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use self::entry::{Apart, Entry, deadline_read};
 pub use self::hints::Hinted;
 use self::hints::Hints;
 pub use self::routine::Expected;
+use self::slot::{Slot, is_turn, last_turn, share};
 use crate::reading::{Held, SwitchesReading, TaskReading};
 use crate::spec::{TaskIndex, TaskSpec, position_of};
 use crate::time::{Mono, ServerTime};
 
 /// Most tasks in one batch.
 pub const BATCH_TASKS: usize = 250;
+/// Most commands about tasks in one batch are about as many as when each of [`BATCH_TASKS`] is read whole: so many tasks fit if most are
+/// glanced at, and so many of them are not.
+const JOINED_TASKS: usize = 2 * BATCH_TASKS;
+const JOINED_WHOLE: usize = BATCH_TASKS / 4;
+/// Slots whose ticks are no further apart than this may share a batch.
+const JOINED_MS: u64 = 25;
 /// Extra reads that are due this close together share a batch.
 const GATHER_MS: u64 = 5;
 /// A task whose replies are too large is tried again after this time.
@@ -84,10 +91,12 @@ impl Batch {
 /// Why a batch is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BatchKind {
-    /// It is a slot's turn in the sweep.
+    /// It is the turn of some slots in the sweep, nearly always of one.
     Regular {
-        /// Position of the slot.
-        slot: usize,
+        /// Position of the first slot.
+        first: usize,
+        /// How many there are.
+        slots: usize,
     },
     /// Something is to be confirmed, or a deadline has passed.
     Extra,
@@ -100,6 +109,7 @@ pub enum BatchKind {
 pub struct Schedule {
     interval_ms: u64,
     extras_every: u64,
+    glances: bool,
     slots: Vec<Slot>,
     /// Sorted by task.
     entries: Vec<Entry>,
@@ -120,19 +130,6 @@ pub struct Schedule {
     skipped: u32,
 }
 
-/// Tasks that are read together.
-#[derive(Clone, Debug)]
-struct Slot {
-    entries: Range<usize>,
-    /// The next tick.
-    next_at: Mono,
-    /// How many ticks there were.
-    sweep: u64,
-    reading: bool,
-    /// The last attempt broke: due as soon as there is a connection.
-    retry: bool,
-}
-
 impl Schedule {
     /// A plan that reads each of `tasks` every `interval_ms`, first at `start` (later slots a part of the interval later).
     pub fn new(mut tasks: Vec<Watched>, interval_ms: u64, start: Mono) -> Schedule {
@@ -140,12 +137,9 @@ impl Schedule {
         tasks.dedup_by_key(|watched| watched.task);
         let interval_ms = interval_ms.max(1);
         let slot_count = tasks.len().div_ceil(BATCH_TASKS).max(1);
-        let slots = (0..slot_count).map(|slot| Slot {
-            entries: share(tasks.len(), slot_count, slot),
-            next_at: start.plus_ms(interval_ms.saturating_mul(slot as u64) / slot_count as u64),
-            sweep: 0,
-            reading: false,
-            retry: false,
+        let slots = (0..slot_count).map(|slot| {
+            let next_at = start.plus_ms(interval_ms.saturating_mul(slot as u64) / slot_count as u64);
+            Slot { entries: share(tasks.len(), slot_count, slot), next_at, sweep: 0, reading: false, retry: false }
         });
         let slots: Vec<Slot> = slots.collect();
         let entries = slots.iter().enumerate().flat_map(|(position, slot)| {
@@ -159,6 +153,7 @@ impl Schedule {
             interval_ms,
             extras_every: (tasks.len().div_ceil(EXTRAS_TASKS) as u64).clamp(1, EXTRAS_EVERY_MAX),
             entries: entries.collect(),
+            glances: false,
             slots,
             extras: BTreeSet::new(),
             hints: Hints::new(tasks.len(), interval_ms),
@@ -169,6 +164,12 @@ impl Schedule {
             skipped_sweep: None,
             skipped: 0,
         }
+    }
+
+    /// Whether glances may do for whole readings: only where the server tells of changes. Else a value that changes while its deadline
+    /// stays would be seen late.
+    pub fn allow_glances(&mut self, allowed: bool) {
+        self.glances = allowed;
     }
 
     /// Waiters and tokens are asked for once in so many sweeps, however many tasks there are; and locks read whole as often, or one
@@ -207,7 +208,8 @@ impl Schedule {
         suspects.iter_mut().for_each(|group| group.retain(|task| new.position(*task).is_some()));
         suspects.retain(|group| !group.is_empty());
         let too_large = self.too_large.iter().filter(|(_, task)| new.position(*task).is_some()).copied().collect();
-        *self = Schedule { suspects, too_large, skipped_sweep: self.skipped_sweep, skipped: self.skipped, ..new };
+        let (skipped_sweep, skipped) = (self.skipped_sweep, self.skipped);
+        *self = Schedule { glances: self.glances, suspects, too_large, skipped_sweep, skipped, ..new };
     }
 
     /// When to look again for [`Schedule::due`]: the instant of the next tick or extra read, perhaps in the past.
@@ -265,8 +267,8 @@ impl Schedule {
         let count = self.slots.len();
         let first = self.oldest;
         let mut turns = (0..count).map(|turn| (first + turn) % count);
-        let (slot, batch) = turns.find_map(|slot| Some((slot, self.due_slot(slot, now)?)))?;
-        (self.oldest, self.others_turn) = (slot + 1, true);
+        let (next, batch) = turns.find_map(|slot| self.due_slots(slot, now))?;
+        (self.oldest, self.others_turn) = (next, true);
         Some(batch)
     }
 
@@ -300,7 +302,7 @@ impl Schedule {
         let Some(slot) = self.slots.get(entry.slot) else { return };
         entry.observe_lock(sent, server, &reading.lock);
         if self.extras_every > 1 {
-            entry.remember(&reading.lock, slot.sweep);
+            entry.remember(&reading.lock, slot.sweep, last_turn(slot.sweep, position, self.extras_every));
         }
         entry.observe_switches(sent, reading.beside.switches.as_ref());
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < slot.next_at);
@@ -310,22 +312,26 @@ impl Schedule {
     }
 
     /// What the newest whole reading of `task` showed of its lock, if a glance is enough to see in `batch` whether that is still so.
-    /// Only with hints: without them a value that changes while its deadline stays would be seen late.
     pub fn known(&self, batch: &Batch, task: TaskIndex) -> Option<&Arc<Held>> {
-        let BatchKind::Regular { slot } = batch.kind else { return None };
-        let (slot, position) = (self.slots.get(slot)?, self.position(task)?);
-        // The turns spread what is read whole over the sweeps; who was renewed in between waits for its next renewal.
-        let sweeps = if slot.is_turn(position, self.extras_every) { self.extras_every } else { self.extras_every + 1 };
-        self.entries.get(position)?.known(slot.sweep, sweeps)
+        let BatchKind::Regular { .. } = batch.kind else { return None };
+        let (slot, position) = self.turn_of(task)?;
+        self.known_at(position, slot.sweep)
+    }
+
+    /// The same of the entry at `position`, if a `sweep` reads it.
+    fn known_at(&self, position: usize, sweep: u64) -> Option<&Arc<Held>> {
+        // The turns spread what is read whole over the sweeps; whoever was renewed in between waits for its next renewal.
+        let sweeps = self.extras_every + u64::from(!is_turn(sweep, position, self.extras_every));
+        self.entries.get(position).filter(|_| self.glances)?.known(sweep, sweeps)
     }
 
     /// Whether waiters and the fencing token of `task` are asked for in `batch` too. Each batch has its share of those whose turn it is: no
     /// one is much longer than others.
     pub fn asks_extras(&self, batch: &Batch, task: TaskIndex) -> bool {
         match batch.kind {
-            BatchKind::Regular { slot } => {
-                let turn = self.slots.get(slot).zip(self.position(task));
-                turn.is_some_and(|(slot, position)| slot.is_turn(position, self.extras_every))
+            BatchKind::Regular { .. } => {
+                let turn = self.turn_of(task);
+                turn.is_some_and(|(slot, position)| is_turn(slot.sweep, position, self.extras_every))
             }
             BatchKind::Extra => false,
             BatchKind::Suspects => true,
@@ -409,11 +415,7 @@ impl Schedule {
     pub fn broken(&mut self, batch: &Batch) {
         self.release(batch);
         match batch.kind {
-            BatchKind::Regular { slot } => {
-                if let Some(slot) = self.slots.get_mut(slot) {
-                    slot.retry = true;
-                }
-            }
+            BatchKind::Regular { .. } => self.slots_of(batch.kind).for_each(|slot| slot.retry = true),
             BatchKind::Suspects => self.suspects.push_front(batch.tasks.clone()),
             BatchKind::Extra => {
                 for task in &batch.tasks {
@@ -425,8 +427,29 @@ impl Schedule {
         }
     }
 
-    fn due_slot(&mut self, position: usize, now: Mono) -> Option<Batch> {
-        let slot = self.slots.get_mut(position)?;
+    /// The batch that begins with the slot at `first`, if that is due, and the slot after it.
+    fn due_slots(&mut self, first: usize, now: Mono) -> Option<(usize, Batch)> {
+        if !self.begin_slot(first, now) {
+            return None;
+        }
+        let slots = self.slots_in_batch(first, now);
+        let mut batch = Batch { kind: BatchKind::Regular { first, slots }, tasks: Vec::new(), withheld: Vec::new() };
+        for position in first..first + slots {
+            if let Some(slot) = self.slots.get_mut(position).filter(|_| position > first) {
+                slot.pass_ticks(slot.next_at, self.interval_ms);
+            }
+            self.read_slot(position, &mut batch);
+        }
+        if batch.tasks.is_empty() && batch.withheld.is_empty() && !self.entries.is_empty() {
+            return None;
+        }
+        self.slots_of(batch.kind).for_each(|slot| slot.reading = true);
+        Some((first + slots, batch))
+    }
+
+    /// Whether the slot at `position` is due; passes its ticks.
+    fn begin_slot(&mut self, position: usize, now: Mono) -> bool {
+        let Some(slot) = self.slots.get_mut(position) else { return false };
         let sweep = slot.sweep;
         let passed = if slot.next_at <= now { slot.pass_ticks(now, self.interval_ms) } else { 0 };
         if passed > 1 || (passed == 1 && slot.reading) {
@@ -436,34 +459,46 @@ impl Schedule {
             self.skipped_sweep = self.skipped_sweep.max(Some(slot.sweep - 1));
         }
         if slot.reading || (passed == 0 && !slot.retry) {
-            return None;
+            return false;
         }
         slot.retry = false;
-        let entries = slot.entries.clone();
-        let (mut tasks, mut withheld) = (Vec::with_capacity(entries.len()), Vec::new());
+        true
+    }
+
+    /// How many slots share the batch that begins with the one at `first`: those whose ticks come soon too, where nearly all is glanced
+    /// at. What a batch costs beside its tasks is saved then, and yet it keeps the server busy for no longer than any other.
+    fn slots_in_batch(&self, first: usize, now: Mono) -> usize {
+        let (mut tasks, mut whole) = (0, 0);
+        let joins = |(position, slot): &(usize, &Slot)| {
+            let is_first = *position == first;
+            let sweep = slot.sweep + u64::from(!is_first);
+            tasks += slot.entries.len();
+            whole += slot.entries.clone().filter(|entry| self.known_at(*entry, sweep).is_none()).count();
+            is_first || (slot.is_free_within(JOINED_MS, now) && tasks <= JOINED_TASKS && whole <= JOINED_WHOLE)
+        };
+        self.slots.iter().enumerate().skip(first).take_while(joins).count()
+    }
+
+    /// Puts what is to be read of the slot at `position` into `batch`.
+    fn read_slot(&mut self, position: usize, batch: &mut Batch) {
+        let Some(entries) = self.slots.get(position).map(|slot| slot.entries.clone()) else { return };
+        batch.tasks.reserve(entries.len());
         for position in entries {
             let Some(entry) = self.entries.get_mut(position) else { continue };
             if entry.apart == Some(Apart::TooLarge) {
-                withheld.push(entry.task);
+                batch.withheld.push(entry.task);
             }
             if entry.reading || entry.apart.is_some() {
                 continue; // It is, or soon will be, read in another batch.
             }
             entry.reading = true;
             entry.deadline_reads = 0;
-            tasks.push(entry.task);
+            batch.tasks.push(entry.task);
             if let Some(at) = entry.extra_at {
                 self.extras.remove(&(at, position));
             }
             self.hints.answer(entry, position);
         }
-        if tasks.is_empty() && withheld.is_empty() && !self.entries.is_empty() {
-            return None;
-        }
-        if let Some(slot) = self.slots.get_mut(position) {
-            slot.reading = true;
-        }
-        Some(Batch { kind: BatchKind::Regular { slot: position }, tasks, withheld })
     }
 
     fn due_suspects(&mut self, now: Mono) -> Option<Batch> {
@@ -528,11 +563,7 @@ impl Schedule {
     }
 
     fn release(&mut self, batch: &Batch) {
-        if let BatchKind::Regular { slot } = batch.kind
-            && let Some(slot) = self.slots.get_mut(slot)
-        {
-            slot.reading = false;
-        }
+        self.slots_of(batch.kind).for_each(|slot| slot.reading = false);
         for task in &batch.tasks {
             let Some(position) = self.position(*task) else { continue };
             let Some(entry) = self.entries.get_mut(position) else { continue };
@@ -545,28 +576,24 @@ impl Schedule {
         }
     }
 
+    /// The slots whose turn such a batch is.
+    fn slots_of(&mut self, kind: BatchKind) -> impl Iterator<Item = &mut Slot> {
+        let (first, slots) = match kind {
+            BatchKind::Regular { first, slots } => (first, slots),
+            BatchKind::Extra | BatchKind::Suspects => (0, 0),
+        };
+        self.slots.iter_mut().skip(first).take(slots)
+    }
+
+    /// The slot of `task`, and its position among all tasks.
+    fn turn_of(&self, task: TaskIndex) -> Option<(&Slot, usize)> {
+        let position = self.position(task)?;
+        let slot = self.slots.get(self.entries.get(position)?.slot)?;
+        Some((slot, position))
+    }
+
     fn position(&self, task: TaskIndex) -> Option<usize> {
         position_of(task, &self.entries, |entry| entry.task)
-    }
-}
-
-/// The `part`-th of `parts` even shares of `total` things.
-fn share(total: usize, parts: usize, part: usize) -> Range<usize> {
-    total * part / parts..total * (part + 1) / parts
-}
-
-impl Slot {
-    /// Whether waiters of the entry at `position` are asked for in the present sweep.
-    fn is_turn(&self, position: usize, every: u64) -> bool {
-        self.sweep.wrapping_add(position as u64) % every == 1 % every
-    }
-
-    /// Moves the next tick beyond `now`; says how many ticks that passed over. The rhythm keeps its phase.
-    fn pass_ticks(&mut self, now: Mono, interval_ms: u64) -> u64 {
-        let passed = now.since_ms(self.next_at) / interval_ms + 1;
-        self.next_at = self.next_at.plus_ms(interval_ms.saturating_mul(passed));
-        self.sweep = self.sweep.saturating_add(passed);
-        passed
     }
 }
 

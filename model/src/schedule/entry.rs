@@ -62,7 +62,7 @@ pub(super) struct Entry {
     pub(super) known: Option<Arc<Held>>,
     /// Something may have changed since that was asked for: only a whole reading tells.
     pub(super) doubted: bool,
-    /// The sweep of the newest whole reading.
+    /// The sweep in which it was read whole as far as its turns are concerned.
     pub(super) whole_sweep: u64,
     /// When a new holder cannot be a phantom any more.
     pub(super) proof_at: Option<Mono>,
@@ -146,20 +146,23 @@ impl Entry {
     }
 
     /// Remembers what a reading in a `sweep` shows of a lock that one client holds until a known instant. What was told of while it was
-    /// under way came perhaps after it.
-    pub(super) fn remember(&mut self, lock: &LockReading, sweep: u64) {
+    /// under way came perhaps after it. Only a renewal stands for its turn, which was last in `last_turn`: renewals come at all times, and
+    /// what else is read whole is read so together with all others, as after a new connection.
+    pub(super) fn remember(&mut self, lock: &LockReading, sweep: u64, last_turn: u64) {
         let LockReading::Held(held) = lock else { return self.known = None };
         // A glance hands back the copy that it was compared with, and dispels no doubt.
         if self.known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, held)) {
+            let is_renewed = self.known.as_ref().is_some_and(|known| known.deadline != held.deadline);
             self.known = is_plain(held).then(|| Arc::clone(held));
             self.doubted = self.hint_at.is_some();
-            self.whole_sweep = sweep;
+            self.whole_sweep = if is_renewed { sweep } else { last_turn };
         }
     }
 
     /// What a glance in a `sweep` may be compared with, if the newest whole reading is of the last `sweeps`.
     pub(super) fn known(&self, sweep: u64, sweeps: u64) -> Option<&Arc<Held>> {
-        let is_recent = sweep.saturating_sub(self.whole_sweep) < sweeps;
+        // It may be of a turn before the first sweep.
+        let is_recent = sweep.wrapping_sub(self.whole_sweep) < sweeps;
         self.known.as_ref().filter(|_| is_recent && !self.doubted)
     }
 

@@ -525,7 +525,7 @@ fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
     for now in (0..6_000).step_by(60) {
         let batch = schedule.due(Mono(now)).unwrap();
         match batch.kind {
-            BatchKind::Regular { slot } => slots.push(slot),
+            BatchKind::Regular { first, .. } => slots.push(first),
             BatchKind::Extra => extras += 1,
             BatchKind::Suspects => {}
         }
@@ -583,14 +583,14 @@ fn a_change_of_tasks_leaves_the_rhythm_of_those_that_stay() {
         schedule.finished(&batch);
         (batch.kind, batch.tasks.len())
     };
-    assert_eq!(read(&mut schedule, 0), (BatchKind::Regular { slot: 0 }, 150));
+    assert_eq!(read(&mut schedule, 0), (BatchKind::Regular { first: 0, slots: 1 }, 150));
     schedule.change(tasks(300), Mono(400));
     assert_eq!((schedule.next_wake(), schedule.due(Mono(499))), (Some(Mono(500)), None));
-    assert_eq!(read(&mut schedule, 500), (BatchKind::Regular { slot: 1 }, 150));
+    assert_eq!(read(&mut schedule, 500), (BatchKind::Regular { first: 1, slots: 1 }, 150));
     schedule.change(tasks(301), Mono(600));
     assert_eq!(schedule.next_wake(), Some(Mono(600)), "the new one is due");
     assert_eq!(read(&mut schedule, 600), (BatchKind::Extra, 1));
-    assert_eq!(read(&mut schedule, 1_000), (BatchKind::Regular { slot: 0 }, 150));
+    assert_eq!(read(&mut schedule, 1_000), (BatchKind::Regular { first: 0, slots: 1 }, 150));
     assert_eq!(schedule.next_wake(), Some(Mono(1_500)));
 }
 

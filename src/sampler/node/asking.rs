@@ -126,7 +126,7 @@ impl Node {
             let reads = reads.collect();
             return Some((What::Beside(read), reads));
         }
-        if let Some(batch) = self.schedule.due(now) {
+        if let Some(batch) = self.due(now) {
             self.pulse_at = now.plus_ms(self.interval_ms);
             let reads = self.reads(&batch, caps, desk);
             return Some((What::Scheduled(batch), reads));
@@ -138,6 +138,12 @@ impl Node {
         let batch = self.may_follow_hints().then(|| self.schedule.due_hinted(now)).flatten()?;
         let reads = self.reads(&batch, caps, desk);
         Some((What::Scheduled(batch), reads))
+    }
+
+    /// What is due at `now` without any hints.
+    fn due(&mut self, now: Mono) -> Option<Batch> {
+        self.schedule.allow_glances(self.wake_ups.are_on());
+        self.schedule.due(now)
     }
 
     /// Whether one more batch may go out because of hints alone.
@@ -158,7 +164,7 @@ impl Node {
             Standing::Decides => {
                 // Whoever wants to see a reading wants to see a whole one.
                 let is_shown = shown.as_ref().is_some_and(|shown| shown.contains(&spec.name));
-                let known = self.schedule.known(batch, task).filter(|_| self.wake_ups.are_on() && !is_shown);
+                let known = self.schedule.known(batch, task).filter(|_| !is_shown);
                 let read = TaskRead::new(spec, caps, self.schedule.asks_extras(batch, task), self.duty.scope(task));
                 (task, if let Some(known) = known { read.glancing_at(known) } else { read })
             }
@@ -186,7 +192,7 @@ impl Node {
     /// The batch that shall go out with the next greeting: only after a reply was lost, see [`redis::Opening`].
     pub(super) fn opening(&mut self, now: Mono, out: &Out) -> Option<redis::Opening> {
         let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
-        let batch = self.schedule.due(now)?;
+        let batch = self.due(now)?;
         let reads = self.reads(&batch, caps, &out.desk);
         let (question, commands) = self.question(reads, caps, self.duty.standing, &out.desk);
         self.opening = Some(Flying { what: What::Scheduled(batch), question, round: 1, launched: now });

@@ -279,6 +279,7 @@ impl Node {
             let reads = specs.map(|(task, spec)| (task, TaskRead::new(spec, caps, true, Scope::BESIDE))).collect();
             return Some((What::Beside(read), reads));
         }
+        self.schedule.allow_glances(self.listens);
         if let Some(batch) = self.schedule.due(now) {
             self.pulse_at = now.plus_ms(self.interval_ms);
             let reads = self.reads(&batch, caps);
@@ -357,7 +358,7 @@ impl Node {
             Standing::Decides => {
                 let scope = if self.duty.locks.contains(&task) { Scope::LOCK } else { Scope::ALL };
                 let read = TaskRead::new(spec, caps, self.schedule.asks_extras(batch, task), scope);
-                let known = self.schedule.known(batch, task).filter(|_| self.listens);
+                let known = self.schedule.known(batch, task);
                 (task, if let Some(known) = known { read.glancing_at(known) } else { read })
             }
             Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),

@@ -53,7 +53,14 @@ fn due(schedule: &mut Schedule, now: Mono) -> Option<Batch> {
 fn nothing(_: &mut Schedule) {}
 
 fn many() -> Schedule {
-    Schedule::new(tasks(3 * FULL), 1_000, Mono(0))
+    told_of_changes(3 * FULL, 1_000)
+}
+
+/// A plan of a server that tells of changes.
+fn told_of_changes(count: u32, interval_ms: u64) -> Schedule {
+    let mut schedule = Schedule::new(tasks(count), interval_ms, Mono(0));
+    schedule.allow_glances(true);
+    schedule
 }
 
 #[test]
@@ -65,24 +72,31 @@ fn between_whole_readings_a_glance_is_enough_where_there_are_many_tasks() {
 
 /// Whoever renews often is read whole because of that. How long nobody looked at a value is bounded all the same.
 #[test]
-fn what_was_read_whole_in_between_need_not_be_in_its_turn() {
-    for (hinted, expected) in [(0, "wwgggwgg"), (1, "wgwgggwg"), (2, "wggwggwg")] {
-        let mut schedule = many();
-        let read = |turn| {
-            let hint = |schedule: &mut Schedule| {
-                if turn == hinted {
-                    schedule.hint(TASK, Mono(turn * 1_000));
-                }
+fn what_was_renewed_in_between_need_not_be_read_whole_in_its_turn() {
+    for (told_in, renewed, same) in
+        [(0, "wwgggwwg", "wwgwggwg"), (1, "wgwgggwg", "wgwwggwg"), (2, "wggwggwg", "wggwggwg")]
+    {
+        for (is_renewed, expected) in [(true, renewed), (false, same)] {
+            let mut schedule = many();
+            let read = |turn| {
+                let hint = |schedule: &mut Schedule| {
+                    if turn == told_in {
+                        schedule.hint(TASK, Mono(turn * 1_000));
+                    }
+                };
+                let moved_ms = if is_renewed && turn > told_in { 10_000 } else { 0 };
+                let lock = held_by(&["a"], Deadline::At(ServerTime(WORLD_MS + 30_000 + moved_ms)));
+                if sweep(&mut schedule, turn, &lock, hint) { 'g' } else { 'w' }
             };
-            if sweep(&mut schedule, turn, &plain(), hint) { 'g' } else { 'w' }
-        };
-        assert_eq!((0..8).map(read).collect::<String>(), expected, "hinted at in sweep {hinted}");
+            let found = (0..8).map(read).collect::<String>();
+            assert_eq!(found, expected, "told of in sweep {told_in}, renewed: {is_renewed}");
+        }
     }
 }
 
 #[test]
 fn few_tasks_are_always_read_whole() {
-    let mut schedule = Schedule::new(tasks(FULL), 1_000, Mono(0));
+    let mut schedule = told_of_changes(FULL, 1_000);
     for now in (0..5_000).step_by(1_000) {
         let batch = schedule.due(Mono(now)).unwrap();
         assert!(schedule.known(&batch, TASK).is_none());
@@ -146,4 +160,108 @@ fn after_a_break_all_is_read_whole() {
     assert!(sweep(&mut schedule, 2, &plain(), Schedule::forget_known), "it was under way");
     assert!(!sweep(&mut schedule, 3, &plain(), nothing), "that it was not worth anything is not forgotten");
     assert!(sweep(&mut schedule, 4, &plain(), nothing));
+}
+
+/// So many tasks that a batch of them is due each 25 ms.
+const CROWD: u32 = 40 * FULL;
+
+/// Answers every batch at once, in which each lock is held as before; says of each batch when it was sent, and how many tasks it had.
+fn sweep_all(schedule: &mut Schedule, sweep: u64) -> Vec<(u64, usize)> {
+    let mut sent = Vec::new();
+    for now in sweep * 1_000..(sweep + 1) * 1_000 {
+        while let Some(batch) = schedule.due(Mono(now)) {
+            for task in &batch.tasks {
+                let lock = schedule.known(&batch, *task).cloned().map_or_else(plain, LockReading::Held);
+                schedule.observe(*task, Mono(now), ServerTime(WORLD_MS), &reading((lock, &[])));
+            }
+            schedule.finished(&batch);
+            sent.push((now, batch.tasks.len()));
+        }
+    }
+    sent
+}
+
+/// Batches of so many slots, evenly spread.
+fn batches_of(slots: usize) -> Vec<(u64, usize)> {
+    (0..1_000).step_by(25 * slots).map(|now| (now, slots * BATCH_TASKS)).collect()
+}
+
+/// The same batches in a `sweep`.
+fn in_sweep(sweep: u64, batches: &[(u64, usize)]) -> Vec<(u64, usize)> {
+    batches.iter().map(|(at, tasks)| (sweep * 1_000 + at, *tasks)).collect()
+}
+
+#[test]
+fn slots_that_are_glanced_at_share_a_batch_with_the_next() {
+    let mut schedule = told_of_changes(CROWD, 1_000);
+    assert_eq!(sweep_all(&mut schedule, 0), batches_of(1), "nothing is known yet");
+    for sweep in 1..25 {
+        assert_eq!(sweep_all(&mut schedule, sweep), in_sweep(sweep, &batches_of(2)), "no task waits for longer");
+    }
+    schedule.allow_glances(false);
+    assert_eq!(sweep_all(&mut schedule, 25), in_sweep(25, &batches_of(1)), "each at its own tick again");
+}
+
+/// A batch keeps the server busy for as long as its commands take.
+#[test]
+fn where_many_are_read_whole_each_slot_has_its_own_batch() {
+    let joined = |doubted: u32| {
+        let mut schedule = told_of_changes(CROWD, 1_000);
+        sweep_all(&mut schedule, 0);
+        // The second slot of the first batch has them.
+        let others = (FULL..2 * FULL).filter(|task| {
+            let (slot, position) = schedule.turn_of(TaskIndex(*task)).unwrap();
+            !is_turn(slot.sweep + 1, position, EXTRAS_EVERY_MAX)
+        });
+        let hinted: Vec<u32> = others.take(doubted as usize).collect();
+        assert_eq!(hinted.len(), doubted as usize);
+        for task in hinted {
+            schedule.hint(TaskIndex(task), Mono(999));
+        }
+        schedule.due(Mono(1_000)).unwrap().tasks.len()
+    };
+    // A tenth of both is read whole anyway.
+    let tenth = 2 * FULL / 10;
+    let most = u32::try_from(JOINED_WHOLE).unwrap() - tenth;
+    assert_eq!([0, most, most + 1].map(joined), [2 * BATCH_TASKS, 2 * BATCH_TASKS, BATCH_TASKS]);
+}
+
+#[test]
+fn slots_that_are_further_apart_share_no_batch() {
+    for (slots, batches) in [(40, 20), (38, 38), (20, 20)] {
+        let mut schedule = told_of_changes(slots * FULL, 1_000);
+        sweep_all(&mut schedule, 0);
+        assert_eq!(sweep_all(&mut schedule, 1).len(), batches, "{slots} slots");
+    }
+}
+
+#[test]
+fn slots_that_share_a_batch_break_and_end_together() {
+    let mut schedule = told_of_changes(CROWD, 1_000);
+    sweep_all(&mut schedule, 0);
+    let batch = schedule.due(Mono(1_000)).unwrap();
+    assert_eq!(batch.kind, BatchKind::Regular { first: 0, slots: 2 });
+    assert_eq!(schedule.due(Mono(1_025)), None, "the second one is under way");
+    schedule.broken(&batch);
+    let again: Vec<Batch> = core::iter::from_fn(|| schedule.due(Mono(1_030))).collect();
+    let kinds: Vec<BatchKind> = again.iter().map(|batch| batch.kind).collect();
+    let expected = [(0, 1), (1, 2)].map(|(first, slots)| BatchKind::Regular { first, slots });
+    assert_eq!(kinds, expected, "both are due at once; the second one is joined as any other is");
+}
+
+/// While nothing comes back, nothing is asked for twice.
+#[test]
+fn a_slot_that_is_under_way_is_not_read_with_the_one_before() {
+    let mut schedule = told_of_changes(CROWD, 1_000);
+    sweep_all(&mut schedule, 0);
+    schedule.allow_glances(false);
+    let [first, _second] = [1_000, 1_025].map(|now| schedule.due(Mono(now)).unwrap());
+    schedule.finished(&first);
+    schedule.allow_glances(true);
+    let next = (1_026..=2_000).filter_map(|now| {
+        let batch = schedule.due(Mono(now))?;
+        schedule.finished(&batch);
+        Some(batch.kind)
+    });
+    assert_eq!(next.last(), Some(BatchKind::Regular { first: 0, slots: 1 }));
 }

@@ -1,0 +1,49 @@
+//! Tasks of the schedule that are read together, and the turns in which something more is asked about them.
+
+use core::ops::Range;
+
+use crate::time::Mono;
+
+/// Tasks that are read together.
+#[derive(Clone, Debug)]
+pub(super) struct Slot {
+    pub(super) entries: Range<usize>,
+    /// The next tick.
+    pub(super) next_at: Mono,
+    /// How many ticks there were.
+    pub(super) sweep: u64,
+    pub(super) reading: bool,
+    /// The last attempt broke: due as soon as there is a connection.
+    pub(super) retry: bool,
+}
+
+impl Slot {
+    /// Whether its next tick comes within so many milliseconds, and nothing of it is under way or was missed.
+    pub(super) fn is_free_within(&self, ms: u64, now: Mono) -> bool {
+        !self.reading && !self.retry && now < self.next_at && self.next_at <= now.plus_ms(ms)
+    }
+
+    /// Moves the next tick beyond `now`; says how many ticks that passed over. The rhythm keeps its phase.
+    pub(super) fn pass_ticks(&mut self, now: Mono, interval_ms: u64) -> u64 {
+        let passed = now.since_ms(self.next_at) / interval_ms + 1;
+        self.next_at = self.next_at.plus_ms(interval_ms.saturating_mul(passed));
+        self.sweep = self.sweep.saturating_add(passed);
+        passed
+    }
+}
+
+/// Whether waiters of the entry at `position` are asked for in a `sweep`.
+pub(super) fn is_turn(sweep: u64, position: usize, every: u64) -> bool {
+    sweep.wrapping_add(position as u64) % every == 1 % every
+}
+
+/// The newest sweep up to `sweep` in which it was its turn, perhaps one before the first.
+pub(super) fn last_turn(sweep: u64, position: usize, every: u64) -> u64 {
+    let ago = (sweep.wrapping_add(position as u64) % every + every - 1 % every) % every;
+    sweep.wrapping_sub(ago)
+}
+
+/// The `part`-th of `parts` even shares of `total` things.
+pub(super) fn share(total: usize, parts: usize, part: usize) -> Range<usize> {
+    total * part / parts..total * (part + 1) / parts
+}
