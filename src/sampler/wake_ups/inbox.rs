@@ -2,14 +2,14 @@
 //! however fast a server tells of changes, and whoever listens never waits for who reads.
 //!
 //! Where there are many locks, nearly all changes are renewals, and to wake who reads costs more than to read. So who reads says here
-//! when renewals are expected. Those are put aside until they are [handed on](Inbox::hand_on) together; whatever else comes meanwhile
-//! does not wait for them to be read.
+//! when renewals are expected. Those are put aside until they are [handed on](Inbox::hand_on) together, or fill a batch; whatever else
+//! comes meanwhile does not wait for them to be read.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use lockwatch_model::input::WakeUpState;
-use lockwatch_model::schedule::Expected;
+use lockwatch_model::schedule::{BATCH_TASKS, Expected};
 use lockwatch_model::spec::TaskIndex;
 use lockwatch_model::time::Mono;
 use tokio::sync::mpsc;
@@ -116,7 +116,7 @@ impl Inbox {
     }
 
     /// Takes in what came at `now`, through `keys`: it is handed a function to call with each key, or with none for all of
-    /// them. Whoever reads is woken unless all of that was expected, or concerns nobody.
+    /// them. Whoever reads is woken unless all of that was expected, or concerns nobody. What fills a batch need not wait for more.
     pub(super) fn mark<R>(&self, now: Mono, keys: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> R) -> R {
         let mut contents = self.contents();
         let (mut is_told, mut is_expected) = (false, true);
@@ -124,6 +124,10 @@ impl Inbox {
             is_told = true;
             is_expected &= contents.mark(key, now);
         });
+        if contents.aside.positions.len() >= BATCH_TASKS {
+            contents.hand_on();
+            is_expected = false;
+        }
         contents.waits |= is_told && is_expected;
         drop(contents);
         if !is_expected {
@@ -140,9 +144,7 @@ impl Inbox {
 
     /// Hands on what was expected.
     pub(super) fn hand_on(&self) {
-        self.change(|contents| {
-            contents.aside.take().for_each(|position| contents.coalesced += u64::from(!contents.marked.add(position)));
-        });
+        self.change(Contents::hand_on);
     }
 
     /// Wakes who reads.
@@ -188,6 +190,10 @@ impl Inbox {
 }
 
 impl Contents {
+    fn hand_on(&mut self) {
+        self.aside.take().for_each(|position| self.coalesced += u64::from(!self.marked.add(position)));
+    }
+
     /// Says whether that can wait.
     fn mark(&mut self, key: Option<&[u8]>, now: Mono) -> bool {
         let Some(key) = key else {
@@ -305,6 +311,22 @@ mod tests {
         assert_eq!(told(31_001, &["users"]), (true, vec![0, 1, 2], false, vec![]), "a switch is no renewal");
         inbox.expect([(TaskIndex(1), None)].into_iter());
         assert_eq!(told(41_001, &["lock:1"]), (true, vec![1], false, vec![]), "not any more");
+    }
+
+    /// Else the server would have nothing to do for a while, and then much at once.
+    #[test]
+    fn what_was_expected_waits_for_no_more_than_a_batch() {
+        let count = u32::try_from(BATCH_TASKS).unwrap();
+        let (inbox, mut signal) = Inbox::new(&filter(2 * count));
+        let renewal = Expected::new(Mono(1_000), std::num::NonZeroU64::new(10_000).unwrap());
+        inbox.expect((0..2 * count).map(|task| (TaskIndex(task), Some(renewal))));
+        let mut told = |task: u32| {
+            inbox.mark(Mono(11_001), |mark| mark(Some(format!("lock:{task}").as_bytes())));
+            is_woken(&mut signal).then(|| inbox.take().tasks.len())
+        };
+        let handed_on: Vec<_> = (0..2 * count).filter_map(|task| Some((task, told(task)?))).collect();
+        assert_eq!(handed_on, [(count - 1, BATCH_TASKS), (2 * count - 1, BATCH_TASKS)]);
+        assert!(!inbox.waits());
     }
 
     #[test]
