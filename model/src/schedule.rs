@@ -474,7 +474,8 @@ impl Schedule {
             let sweep = slot.sweep + u64::from(!is_first);
             tasks += slot.entries.len();
             whole += slot.entries.clone().filter(|entry| self.known_at(*entry, sweep).is_none()).count();
-            is_first || (slot.is_free_within(JOINED_MS, now) && tasks <= JOINED_TASKS && whole <= JOINED_WHOLE)
+            let is_near = slot.is_due_within(JOINED_MS, now, self.interval_ms);
+            is_first || (is_near && tasks <= JOINED_TASKS && whole <= JOINED_WHOLE)
         };
         self.slots.iter().enumerate().skip(first).take_while(joins).count()
     }

@@ -18,9 +18,10 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Whether its next tick comes within so many milliseconds, and nothing of it is under way or was missed.
-    pub(super) fn is_free_within(&self, ms: u64, now: Mono) -> bool {
-        !self.reading && !self.retry && now < self.next_at && self.next_at <= now.plus_ms(ms)
+    /// Whether its next tick comes within so many milliseconds, or came and no other since, and nothing of it is under way or broke.
+    pub(super) fn is_due_within(&self, ms: u64, now: Mono, interval_ms: u64) -> bool {
+        let is_near = self.next_at <= now.plus_ms(ms) && now.since_ms(self.next_at) < interval_ms;
+        is_near && !self.reading && !self.retry
     }
 
     /// Moves the next tick beyond `now`; says how many ticks that passed over. The rhythm keeps its phase.

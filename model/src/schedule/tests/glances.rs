@@ -249,6 +249,25 @@ fn slots_that_share_a_batch_break_and_end_together() {
     assert_eq!(kinds, expected, "both are due at once; the second one is joined as any other is");
 }
 
+/// Whoever is late has the more reason to save, but a tick that was skipped is told of.
+#[test]
+fn slots_whose_ticks_have_passed_share_a_batch_as_well() {
+    let joined = |late_ms: u64| {
+        let mut schedule = told_of_changes(CROWD, 1_000);
+        sweep_all(&mut schedule, 0);
+        let now = Mono(1_000 + late_ms);
+        let slots = core::iter::from_fn(|| schedule.due(now)).map(|batch| match batch.kind {
+            BatchKind::Regular { slots, .. } => slots,
+            BatchKind::Extra | BatchKind::Suspects => 0,
+        });
+        (slots.collect::<Vec<usize>>(), schedule.take_skipped())
+    };
+    assert_eq!(joined(100), (vec![2, 2, 2], 0));
+    assert_eq!(joined(999), (vec![2; 20], 0));
+    let (slots, skipped) = joined(1_025);
+    assert_eq!((slots.iter().sum::<usize>(), skipped), (40, 1));
+}
+
 /// While nothing comes back, nothing is asked for twice.
 #[test]
 fn a_slot_that_is_under_way_is_not_read_with_the_one_before() {
