@@ -107,7 +107,8 @@ where
         }
         tracing::info!("stopping");
         stop.cancel();
-        drop(watching);
+        // Nobody is asked any more, but the engine goes on: those who are being answered still look at what it knows.
+        watching.samplers.clear();
         if tokio::time::timeout(DRAIN, http).await.is_err() {
             tracing::info!("clients took too long to finish");
         }

@@ -203,11 +203,12 @@ fn an_agent_that_stops_lets_nobody_wait() {
     agent.until(PATIENCE, "it is read", |page| page.verdict("outbound") == "stopped");
     let port = agent.port;
     let began = Instant::now();
-    let asking = thread::spawn(move || request(port, "GET", "/api/v1/tasks/outbound/explain"));
+    let ask = || thread::spawn(move || request(port, "GET", "/api/v1/tasks/outbound/explain"));
+    let asking = [ask(), ask(), ask(), ask()];
     thread::sleep(Duration::from_millis(500));
-    assert!(!asking.is_finished(), "nothing is due, so it waits");
+    assert!(asking.iter().all(|asking| !asking.is_finished()), "nothing is due, so they wait");
     agent.signal("TERM");
-    assert_eq!(asking.join().unwrap().status, 200);
+    assert_eq!(asking.map(|asking| asking.join().unwrap().status), [200; 4]);
     agent.ended_within(PATIENCE);
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
 }
