@@ -115,14 +115,11 @@ where
     };
     // Here and not as a task of its own, so that all that is known is on one thread: on that which read the configuration, and what
     // this left of its memory is used again.
-    let engine = async {
-        engine.run(engine_inputs, observer).await;
-        std::future::pending().await
-    };
     tokio::select! {
-        () = control => Ok(()),
-        outcome = engine => outcome,
+        () = control => {}
+        () = engine.run(engine_inputs, observer) => {}
     }
+    Ok(())
 }
 
 /// Returns when the agent is to end, whoever says so.

@@ -1,10 +1,10 @@
 //! When is which task of one redis due? A pure type that its sampler owns: outcomes and instants in, batches out.
 //!
 //! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`], and the slots are spread
-//! over the interval, so that no bystander of the server waits long. Beside this rhythm, and without disturbing it, single
-//! tasks are read again soon where an answer is needed sooner: to confirm that a lock is free or that a switch vanished,
-//! right after a deadline passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is too
-//! old to be a phantom. A task never has two reads outstanding.
+//! over the interval, so that no bystander of the server waits long; two that follow each other soon are read together if nearly
+//! all of both is only glanced at. Beside this rhythm, and without disturbing it, single tasks are read again soon where an answer is
+//! needed sooner: to confirm that a lock is free or that a switch vanished, right after a deadline passes, right after a gap exceeds
+//! the grace, and, where there are replicas, once a new hold is too old to be a phantom. A task never has two reads outstanding.
 //!
 //! A hint that a key of a task changed makes the task due at once, within a budget (`schedule/hints.rs`). It changes nothing
 //! else, least of all the rhythm: what is never hinted at is read no later than without any hints.
@@ -470,12 +470,14 @@ impl Schedule {
     fn slots_in_batch(&self, first: usize, now: Mono) -> usize {
         let (mut tasks, mut whole) = (0, 0);
         let joins = |(position, slot): &(usize, &Slot)| {
-            let is_first = *position == first;
-            let sweep = slot.sweep + u64::from(!is_first);
+            let is_next = *position > first;
             tasks += slot.entries.len();
+            if is_next && (tasks > JOINED_TASKS || !slot.is_due_within(JOINED_MS, now, self.interval_ms)) {
+                return false;
+            }
+            let sweep = slot.sweep + u64::from(is_next);
             whole += slot.entries.clone().filter(|entry| self.known_at(*entry, sweep).is_none()).count();
-            let is_near = slot.is_due_within(JOINED_MS, now, self.interval_ms);
-            is_first || (is_near && tasks <= JOINED_TASKS && whole <= JOINED_WHOLE)
+            !is_next || whole <= JOINED_WHOLE
         };
         self.slots.iter().enumerate().skip(first).take_while(joins).count()
     }
