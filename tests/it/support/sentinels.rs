@@ -146,6 +146,11 @@ impl Sentinels {
     /// failover.
     pub(crate) fn wait_settled(&self) {
         self.wait_acquainted();
+        self.wait_in_sync();
+    }
+
+    /// Waits until all running servers have what the master has.
+    pub(crate) fn wait_in_sync(&self) {
         wait_in_sync(&self.members[..SERVERS], self.master().unwrap());
     }
 
