@@ -33,14 +33,8 @@ use crate::reading::{Held, SwitchesReading, TaskReading};
 use crate::spec::{TaskIndex, TaskSpec, position_of};
 use crate::time::{Mono, ServerTime};
 
-/// Most tasks in one batch.
+/// Most tasks in one batch, unless most of them are only glanced at.
 pub const BATCH_TASKS: usize = 250;
-/// Most commands about tasks in one batch are about as many as when each of [`BATCH_TASKS`] is read whole: so many tasks fit if most are
-/// glanced at, and so many of them are not.
-const JOINED_TASKS: usize = 2 * BATCH_TASKS;
-const JOINED_WHOLE: usize = BATCH_TASKS / 4;
-/// Slots whose ticks are no further apart than this may share a batch.
-const JOINED_MS: u64 = 25;
 /// Extra reads that are due this close together share a batch.
 const GATHER_MS: u64 = 5;
 /// A task whose replies are too large is tried again after this time.
@@ -49,6 +43,35 @@ const TOO_LARGE_AGAIN_MS: u64 = 60_000;
 const EXTRAS_TASKS: usize = 250;
 /// And of each task at least once in so many sweeps.
 const EXTRAS_EVERY_MAX: u64 = 10;
+
+/// How much is read at once, and how often all of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Sizes {
+    /// Most tasks of a slot.
+    pub slot_tasks: usize,
+    /// Most tasks in a batch of several slots.
+    pub joined_tasks: usize,
+    /// Most tasks in a batch of several slots that are read whole.
+    pub joined_whole: usize,
+    /// Slots whose ticks are no further apart than this may share a batch.
+    pub joined_ms: u64,
+    /// Waiters and tokens are asked for once in so many sweeps, and locks read whole as often, or one sweep later. `None`: as many as
+    /// the tasks ask for.
+    pub whole_every: Option<u64>,
+}
+
+impl Default for Sizes {
+    /// With these no batch has more commands about tasks than one in which each of [`BATCH_TASKS`] is read whole.
+    fn default() -> Sizes {
+        Sizes {
+            slot_tasks: BATCH_TASKS,
+            joined_tasks: 2 * BATCH_TASKS,
+            joined_whole: BATCH_TASKS / 4,
+            joined_ms: 25,
+            whole_every: None,
+        }
+    }
+}
 
 /// A task that is to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +131,7 @@ pub enum BatchKind {
 #[derive(Clone, Debug)]
 pub struct Schedule {
     interval_ms: u64,
+    sizes: Sizes,
     extras_every: u64,
     glances: bool,
     slots: Vec<Slot>,
@@ -123,6 +147,8 @@ pub struct Schedule {
     too_large: BTreeSet<(Mono, TaskIndex)>,
     /// The slot that was read least recently.
     oldest: usize,
+    /// Without tasks: after which part of how many of a sweep tasks are read first.
+    resumes_at: (usize, usize),
     /// A slot was read last: what else is due comes before the next one.
     others_turn: bool,
     /// The newest sweep of which a tick was skipped.
@@ -132,11 +158,16 @@ pub struct Schedule {
 
 impl Schedule {
     /// A plan that reads each of `tasks` every `interval_ms`, first at `start` (later slots a part of the interval later).
-    pub fn new(mut tasks: Vec<Watched>, interval_ms: u64, start: Mono) -> Schedule {
+    pub fn new(tasks: Vec<Watched>, interval_ms: u64, start: Mono) -> Schedule {
+        Schedule::sized(tasks, interval_ms, start, Sizes::default())
+    }
+
+    /// The same with other sizes than those that suit real servers.
+    pub fn sized(mut tasks: Vec<Watched>, interval_ms: u64, start: Mono, sizes: Sizes) -> Schedule {
         tasks.sort_unstable_by_key(|watched| watched.task);
         tasks.dedup_by_key(|watched| watched.task);
         let interval_ms = interval_ms.max(1);
-        let slot_count = tasks.len().div_ceil(BATCH_TASKS).max(1);
+        let slot_count = tasks.len().div_ceil(sizes.slot_tasks.max(1)).max(1);
         let slots = (0..slot_count).map(|slot| {
             let next_at = start.plus_ms(interval_ms.saturating_mul(slot as u64) / slot_count as u64);
             Slot { entries: share(tasks.len(), slot_count, slot), next_at, sweep: 0, reading: false, retry: false }
@@ -149,9 +180,11 @@ impl Schedule {
                 .iter()
                 .map(move |watched| Entry::new(*watched, position))
         });
+        let extras_every = (tasks.len().div_ceil(EXTRAS_TASKS) as u64).clamp(1, EXTRAS_EVERY_MAX);
         Schedule {
             interval_ms,
-            extras_every: (tasks.len().div_ceil(EXTRAS_TASKS) as u64).clamp(1, EXTRAS_EVERY_MAX),
+            extras_every: sizes.whole_every.unwrap_or(extras_every).max(1),
+            sizes,
             entries: entries.collect(),
             glances: false,
             slots,
@@ -160,10 +193,40 @@ impl Schedule {
             suspects: VecDeque::new(),
             too_large: BTreeSet::new(),
             oldest: 0,
+            resumes_at: (0, 1),
             others_turn: false,
             skipped_sweep: None,
             skipped: 0,
         }
+    }
+
+    /// The same plan for tasks that may be numbered otherwise than before: nothing that is known of them counts, and what is under way is
+    /// nobody's answer. The sweep goes on, at once, where it was, so that none waits longer because plans are made anew often.
+    #[must_use]
+    pub fn anew(&self, tasks: Vec<Watched>, interval_ms: u64, now: Mono) -> Schedule {
+        let (part, parts) = self.unanswered();
+        let new = Schedule::sized(tasks, interval_ms, now, self.sizes);
+        let count = new.slots.len();
+        let first = part * count / parts;
+        let turn = |(position, slot): (usize, Slot)| {
+            let ahead = (position + count - first) % count;
+            Slot { next_at: now.plus_ms(new.interval_ms.saturating_mul(ahead as u64) / count as u64), ..slot }
+        };
+        let slots = new.slots.into_iter().enumerate().map(turn).collect();
+        Schedule { slots, oldest: first, resumes_at: (part, parts), ..new }
+    }
+
+    /// The slot that has waited for an answer since the oldest tick, or will do so first; and how many slots there are.
+    fn unanswered(&self) -> (usize, usize) {
+        if self.entries.is_empty() {
+            return self.resumes_at;
+        }
+        let tick = |(_, slot): &(usize, &Slot)| match slot.reading || slot.retry {
+            true => Mono(slot.next_at.0.saturating_sub(self.interval_ms)),
+            false => slot.next_at,
+        };
+        let first = self.slots.iter().enumerate().min_by_key(tick);
+        first.map_or((0, 1), |(position, _)| (position, self.slots.len()))
     }
 
     /// Whether glances may do for whole readings: only where the server tells of changes. Else a value that changes while its deadline
@@ -172,18 +235,12 @@ impl Schedule {
         self.glances = allowed;
     }
 
-    /// Waiters and tokens are asked for once in so many sweeps, however many tasks there are; and locks read whole as often, or one
-    /// sweep later.
-    pub fn ask_extras_every(&mut self, sweeps: u64) {
-        self.extras_every = sweeps.max(1);
-    }
-
     /// Other tasks are to be read from `now` on. Those that stay keep their rhythm and what is remembered of them; those that
     /// are new are due at once. Slots are cut anew, so that batches under way must be detached: [`Batch::detach`].
     pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
         let first = self.slots.first();
         let (start, sweep) = first.map_or((now, 0), |slot| (slot.next_at, slot.sweep));
-        let mut new = Schedule::new(tasks, self.interval_ms, start);
+        let mut new = Schedule::sized(tasks, self.interval_ms, start, self.sizes);
         let retry = self.slots.iter().any(|slot| slot.retry);
         for slot in &mut new.slots {
             if slot.next_at > now.plus_ms(self.interval_ms) {
@@ -468,16 +525,17 @@ impl Schedule {
     /// How many slots share the batch that begins with the one at `first`: those whose ticks come soon too, where nearly all is glanced
     /// at. What a batch costs beside its tasks is saved then, and yet it keeps the server busy for no longer than any other.
     fn slots_in_batch(&self, first: usize, now: Mono) -> usize {
+        let Sizes { joined_tasks, joined_whole, joined_ms, .. } = self.sizes;
         let (mut tasks, mut whole) = (0, 0);
         let joins = |(position, slot): &(usize, &Slot)| {
             let is_next = *position > first;
             tasks += slot.entries.len();
-            if is_next && (tasks > JOINED_TASKS || !slot.is_due_within(JOINED_MS, now, self.interval_ms)) {
+            if is_next && (tasks > joined_tasks || !slot.is_due_within(joined_ms, now, self.interval_ms)) {
                 return false;
             }
             let sweep = slot.sweep + u64::from(is_next);
             whole += slot.entries.clone().filter(|entry| self.known_at(*entry, sweep).is_none()).count();
-            !is_next || whole <= JOINED_WHOLE
+            !is_next || whole <= joined_whole
         };
         self.slots.iter().enumerate().skip(first).take_while(joins).count()
     }

@@ -169,7 +169,7 @@ impl Node {
         }
         let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
         let every = if slowly { REPLICA_EVERY } else { 1 };
-        self.schedule = Schedule::new(self.watched(), self.interval_ms.saturating_mul(every), now);
+        self.schedule = self.schedule.anew(self.watched(), self.interval_ms.saturating_mul(every), now);
         self.pulse_at = now.plus_ms(self.interval_ms);
     }
 

@@ -81,6 +81,10 @@ pub(crate) struct Out {
     deeds: Vec<Deed>,
     /// Batches that servers have answered completely.
     truths: Vec<BatchTruth>,
+    /// When tasks were last given other instants at which they are read.
+    pub(crate) rhythm_at: Mono,
+    /// Batches of several slots, since somebody asked.
+    pub(crate) joined: u64,
 }
 
 impl Out {
@@ -234,6 +238,8 @@ impl Agent {
                 wall: wall(world, agent),
                 deeds: Vec::new(),
                 truths: Vec::new(),
+                rhythm_at: now,
+                joined: 0,
             },
             nodes: Vec::new(),
             authority: Authority::new(plan, agent, life, world),
@@ -316,6 +322,7 @@ impl Agent {
         self.authority.forget_plan();
         let now = self.out.now;
         self.nodes.iter_mut().for_each(|node| node.configure(&self.specs, now));
+        self.out.rhythm_at = now;
         self.launch(world);
     }
 
@@ -429,9 +436,11 @@ impl Agent {
             let known = old.iter().position(|node| node.server == *server);
             let mut node = match known {
                 Some(position) => old.swap_remove(position),
-                None => Node::new(*server, &address(*server), redis, self.plan.whole_every, &self.specs, now),
+                None => Node::new(*server, &address(*server), redis, self.plan.sizes, &self.specs, now),
             };
-            node.assign(duty, now);
+            if node.assign(duty, now) {
+                self.out.rhythm_at = now;
+            }
             self.nodes.push(node);
         }
         let topology = self.duties.topology(self.out.epoch);

@@ -37,6 +37,8 @@ pub struct Coverage {
     pub beside: u64,
     /// Glances at deadlines that were answered.
     pub glances: u64,
+    /// Batches of several slots.
+    pub joined: u64,
     /// Configurations that were loaded again.
     pub reloads: u64,
 }
@@ -97,6 +99,7 @@ impl Coverage {
         self.told += other.told;
         self.beside += other.beside;
         self.glances += other.glances;
+        self.joined += other.joined;
         self.reloads += other.reloads;
     }
 
@@ -115,6 +118,7 @@ impl Coverage {
         missing.extend((self.told == 0).then(|| "a change that is told".to_owned()));
         missing.extend((self.beside == 0).then(|| "an answer of another server than the lock's".to_owned()));
         missing.extend((self.glances == 0).then(|| "a glance at a deadline".to_owned()));
+        missing.extend((self.joined == 0).then(|| "a batch of several slots".to_owned()));
         missing.extend((self.reloads == 0).then(|| "a reload".to_owned()));
         missing
     }
@@ -129,7 +133,7 @@ impl Coverage {
         text += &row("splits", self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
         let written = writeln!(
             text,
-            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside {}  glances {}  reloads {}",
+            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside {}  glances {}  joined {}  reloads {}",
             self.lost,
             self.switches_lost,
             self.snapshots,
@@ -138,6 +142,7 @@ impl Coverage {
             self.told,
             self.beside,
             self.glances,
+            self.joined,
             self.reloads
         );
         debug_assert!(written.is_ok(), "a String takes everything");

@@ -123,6 +123,8 @@ pub(crate) struct Oracle {
     /// By how much each server's clock was ahead at its newest good answer.
     clocks: Vec<Option<i64>>,
     ticked: Mono,
+    /// When the agent last gave tasks other instants at which they are read.
+    pub(crate) rhythm_at: Mono,
     kind: RedisKind,
     interval_ms: u64,
     timeout_ms: u64,
@@ -177,6 +179,7 @@ impl Oracle {
                 .collect(),
             clocks: vec![None; plan.servers],
             ticked: Mono(MONO_MS + now),
+            rhythm_at: Mono(MONO_MS + now),
             kind: plan.kind(),
             interval_ms: redis.map_or(1_000, |redis| redis.interval_ms),
             timeout_ms: redis.map_or(3_000, |redis| redis.timeout_ms),

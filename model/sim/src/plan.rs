@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use lockwatch_model::schedule::Sizes;
 use lockwatch_model::spec::{
     ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec,
     WantedSource, WantedSpec, WatchSpec,
@@ -40,8 +41,9 @@ pub struct Plan {
     pub(crate) append_only: bool,
     /// Servers tell of changed keys.
     pub(crate) wakes: bool,
-    /// Locks are read whole once in so many sweeps, as where there are many; between, where servers tell of changes, by glances.
-    pub(crate) whole_every: u64,
+    /// In some worlds the few locks are read as where there are many: whole once in some sweeps, between, where servers tell of changes,
+    /// by glances; and each has a slot of its own.
+    pub(crate) sizes: Sizes,
     /// What happens, in order.
     pub steps: Vec<Step>,
 }
@@ -192,12 +194,13 @@ impl Plan {
         } else {
             (0..servers).map(address).collect()
         };
+        let interval_ms = rng.weighted(&[(70, 1_000), (15, 500), (15, 2_000)]).unwrap_or(1_000);
         let redis = RedisSpec {
             name: "main".into(),
             kind,
             addresses,
             db: 0,
-            interval_ms: rng.weighted(&[(70, 1_000), (15, 500), (15, 2_000)]).unwrap_or(1_000),
+            interval_ms,
             timeout_ms: rng.weighted(&[(70, 3_000), (30, 1_000)]).unwrap_or(3_000),
             assume_master: false,
         };
@@ -225,7 +228,7 @@ impl Plan {
             has_pexpiretime: rng.percent(75),
             append_only: rng.percent(20),
             wakes: Rng::new(seed, 5).percent(25),
-            whole_every: if Rng::new(seed, 50).percent(60) { 4 } else { 1 },
+            sizes: draw_sizes(seed, interval_ms),
             steps: Vec::new(),
         };
         plan.steps = draw_steps(&plan, kind);
@@ -435,6 +438,15 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             _ => Act::Lag { server, lag_ms: rng.within(10, 8_000), ms },
         },
     })
+}
+
+/// Up to three slots are read together where most of their tasks are glanced at.
+fn draw_sizes(seed: u64, interval_ms: u64) -> Sizes {
+    let sizes = Sizes { whole_every: Some(if Rng::new(seed, 50).percent(60) { 4 } else { 1 }), ..Sizes::default() };
+    match Rng::new(seed, 52).percent(50) {
+        true => Sizes { slot_tasks: 1, joined_tasks: 3, joined_whole: 1, joined_ms: interval_ms / 4, ..sizes },
+        false => sizes,
+    }
 }
 
 /// How many masters of a cluster have somebody who follows them.

@@ -128,6 +128,8 @@ impl Life {
     /// Shows the oracle what the agent did, and what it says now.
     fn follow(&mut self, world: &World, coverage: &mut Coverage) {
         let mut look = false;
+        coverage.joined += std::mem::take(&mut self.agent.out.joined);
+        self.oracle.rhythm_at = self.agent.out.rhythm_at;
         for deed in self.agent.take_deeds() {
             match deed {
                 Deed::Attempt(attempt) => {

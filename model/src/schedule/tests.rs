@@ -51,6 +51,13 @@ fn reading(answer: Answer) -> TaskReading {
     }
 }
 
+/// The kind of the batch that is due at `now`, and how many tasks it has; it is over at once.
+fn read(schedule: &mut Schedule, now: u64) -> (BatchKind, usize) {
+    let batch = schedule.due(Mono(now)).expect("a batch");
+    schedule.finished(&batch);
+    (batch.kind, batch.tasks.len())
+}
+
 /// Runs `schedule` to `until`, waking when it says so; every batch is answered `took_ms` later by `world` as of its sending.
 /// Returns a line per batch: instant, kind, and how many tasks.
 fn run(schedule: &mut Schedule, until: u64, took_ms: u64, world: impl Fn(u64) -> Answer) -> Vec<String> {
@@ -578,11 +585,6 @@ fn a_changed_grace_counts_from_the_next_gap_on() {
 #[test]
 fn a_change_of_tasks_leaves_the_rhythm_of_those_that_stay() {
     let mut schedule = Schedule::new(tasks(300), 1_000, Mono(0));
-    let read = |schedule: &mut Schedule, now: u64| {
-        let batch = schedule.due(Mono(now)).expect("a batch");
-        schedule.finished(&batch);
-        (batch.kind, batch.tasks.len())
-    };
     assert_eq!(read(&mut schedule, 0), (BatchKind::Regular { first: 0, slots: 1 }, 150));
     schedule.change(tasks(300), Mono(400));
     assert_eq!((schedule.next_wake(), schedule.due(Mono(499))), (Some(Mono(500)), None));
@@ -596,9 +598,9 @@ fn a_change_of_tasks_leaves_the_rhythm_of_those_that_stay() {
 
 #[test]
 fn extras_are_asked_for_as_often_as_somebody_wants() {
-    let with_extras = |every: Option<u64>| {
-        let mut schedule = Schedule::new(tasks(3), 1_000, Mono(0));
-        every.into_iter().for_each(|every| schedule.ask_extras_every(every));
+    let with_extras = |whole_every: Option<u64>| {
+        let sizes = Sizes { whole_every, ..Sizes::default() };
+        let mut schedule = Schedule::sized(tasks(3), 1_000, Mono(0), sizes);
         let sweeps = (0..6).map(|sweep| {
             let batch = schedule.due(Mono(sweep * 1_000)).expect("a batch");
             let asks = schedule.asks_extras(&batch, TaskIndex(0));
@@ -608,4 +610,58 @@ fn extras_are_asked_for_as_often_as_somebody_wants() {
         sweeps.filter(|with_extras| *with_extras).count()
     };
     assert_eq!([None, Some(0), Some(2), Some(3)].map(with_extras), [6, 6, 3, 2]);
+}
+
+#[test]
+fn sizes_outlast_a_change() {
+    let mut schedule = Schedule::sized(tasks(3), 900, Mono(0), Sizes { slot_tasks: 1, ..Sizes::default() });
+    let slot = |first| (BatchKind::Regular { first, slots: 1 }, 1);
+    assert_eq!([0, 300, 600].map(|at| read(&mut schedule, at)), [0, 1, 2].map(slot));
+    schedule.change(tasks(2), Mono(700));
+    assert_eq!([900, 1_350].map(|at| read(&mut schedule, at)), [0, 1].map(slot));
+}
+
+/// As one is when the configuration is loaded again: at first for no tasks at all.
+fn anew(schedule: &Schedule, count: u32, now: u64) -> Schedule {
+    schedule.anew(Vec::new(), 900, Mono(now)).anew(tasks(count), 900, Mono(now))
+}
+
+fn sized_one_by_one(count: u32) -> Schedule {
+    Schedule::sized(tasks(count), 900, Mono(0), Sizes { slot_tasks: 1, ..Sizes::default() })
+}
+
+#[test]
+fn no_task_waits_longer_because_plans_are_made_anew() {
+    for every in [1_u64, 40, 299, 300, 301, 899, 901, 2_000] {
+        let mut schedule = sized_one_by_one(3);
+        let mut read_at = [0_u64; 3];
+        for now in 0..5_000 {
+            if now % every == 0 {
+                schedule = anew(&schedule, 3, now);
+            }
+            while let Some(batch) = schedule.due(Mono(now)) {
+                batch.tasks.iter().for_each(|task| read_at[task.0 as usize] = now);
+                schedule.finished(&batch);
+            }
+            let waited = read_at.map(|at| now - at).into_iter().max();
+            assert!(waited <= Some(900), "anew each {every} ms: {waited:?} at {now}");
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_is_made_anew_begins_with_what_has_no_answer_yet() {
+    let first = |schedule: &Schedule, count: u32, now: u64| {
+        anew(schedule, count, now).due(Mono(now)).map(|batch| batch.tasks).unwrap_or_default()
+    };
+    let mut schedule = sized_one_by_one(3);
+    assert_eq!(first(&schedule, 3, 0), [TaskIndex(0)]);
+    read(&mut schedule, 0);
+    assert_eq!(first(&schedule, 3, 10), [TaskIndex(1)]);
+    let under_way = schedule.due(Mono(300)).expect("a batch");
+    assert_eq!(first(&schedule, 3, 310), [TaskIndex(1)]);
+    schedule.broken(&under_way);
+    assert_eq!(first(&schedule, 3, 320), [TaskIndex(1)]);
+    // The second third of six, and of one.
+    assert_eq!([6, 1].map(|count| first(&schedule, count, 330)), [[TaskIndex(2)], [TaskIndex(0)]]);
 }

@@ -167,6 +167,21 @@ async fn another_interval_counts_from_the_reload_on() {
     assert_eq!(node.schedule.next_wake(), Some(Mono(1_000)));
 }
 
+/// Else who waits longest for its turn would never have it, if reloads come more often than that.
+#[tokio::test]
+async fn the_sweep_goes_on_where_it_was_however_often_the_configuration_is_read() {
+    let own = tasks(0..3 * BATCH_TASKS);
+    let mut node = node(Standing::Decides, &own);
+    let begins_with = |reload: u64| {
+        node.configure(&config(), Mono(reload * 10_000));
+        node.assign(&duty(Standing::Decides, &own), Mono(reload * 10_000));
+        let batch = node.schedule.due(Mono(reload * 10_000)).unwrap();
+        node.schedule.finished(&batch);
+        batch.tasks[0].0 as usize / BATCH_TASKS
+    };
+    assert_eq!([0, 1, 2, 3, 4, 5].map(begins_with), [0, 1, 2, 0, 1, 2]);
+}
+
 #[tokio::test]
 async fn other_tasks_detach_what_is_under_way_from_its_slot() {
     let mut node = node(Standing::Decides, &tasks(0..2 * BATCH_TASKS));

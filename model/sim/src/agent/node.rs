@@ -11,7 +11,7 @@ use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_model::read::{Scope, TaskRead};
 use lockwatch_model::reading::{ClaimsReading, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown};
 use lockwatch_model::reply::Reply;
-use lockwatch_model::schedule::{Batch, Schedule, Watched};
+use lockwatch_model::schedule::{Batch, BatchKind, Schedule, Sizes, Watched};
 use lockwatch_model::spec::{RedisKind, RedisSpec, TaskIndex, TaskSpec};
 use lockwatch_model::time::{AgentWall, Mono};
 
@@ -51,7 +51,6 @@ pub(super) struct Node {
     interval_ms: u64,
     timeout_ms: u64,
     has_others: bool,
-    whole_every: u64,
     /// The server tells of changes.
     listens: bool,
     duty: Duty,
@@ -94,6 +93,12 @@ enum What {
     Beside(BesideRead),
 }
 
+impl What {
+    fn joins_slots(&self) -> bool {
+        matches!(self, What::Scheduled(Batch { kind: BatchKind::Regular { slots: 2.., .. }, .. }))
+    }
+}
+
 /// What is beside locks on the server `of`.
 #[derive(Clone, Debug)]
 struct BesideRead {
@@ -119,7 +124,7 @@ impl Node {
         server: usize,
         address: &Arc<str>,
         redis: &RedisSpec,
-        whole_every: u64,
+        sizes: Sizes,
         specs: &Specs,
         now: Mono,
     ) -> Node {
@@ -129,10 +134,9 @@ impl Node {
             interval_ms: redis.interval_ms,
             timeout_ms: redis.timeout_ms,
             has_others: redis.kind != RedisKind::Standalone,
-            whole_every,
             listens: false,
             duty: Duty::new(Standing::Witness, Arc::default()),
-            schedule: Schedule::new(Vec::new(), redis.interval_ms, now),
+            schedule: Schedule::sized(Vec::new(), redis.interval_ms, now, sizes),
             role: None,
             pulse_at: now,
             link: Link::new(now),
@@ -152,9 +156,10 @@ impl Node {
         self.link.connection()
     }
 
-    pub(super) fn assign(&mut self, duty: &Duty, now: Mono) {
+    /// Says whether tasks are read at other instants from now on.
+    pub(super) fn assign(&mut self, duty: &Duty, now: Mono) -> bool {
         if self.duty == *duty {
-            return;
+            return false;
         }
         let old = std::mem::replace(&mut self.duty, duty.clone());
         if old.standing != self.duty.standing {
@@ -166,8 +171,8 @@ impl Node {
                 }
             }
             self.schedule.change(self.watched(), now);
-            self.schedule.ask_extras_every(self.whole_every);
         }
+        true
     }
 
     /// The configuration was loaded again: what is under way was asked for under the old one and is dropped.
@@ -188,8 +193,7 @@ impl Node {
         }
         let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
         let every = if slowly { REPLICA_EVERY } else { 1 };
-        self.schedule = Schedule::new(self.watched(), self.interval_ms * every, now);
-        self.schedule.ask_extras_every(self.whole_every);
+        self.schedule = self.schedule.anew(self.watched(), self.interval_ms * every, now);
         self.pulse_at = now.plus_ms(self.interval_ms);
     }
 
@@ -222,6 +226,7 @@ impl Node {
             && let Some(caps) = self.caps
             && let Some((what, reads)) = self.next_batch(now, caps)
         {
+            out.joined += u64::from(what.joins_slots());
             self.fly(what, reads, 1, Vec::new(), world, out);
         }
         for _ in 0..self.schedule.take_skipped() {

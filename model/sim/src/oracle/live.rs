@@ -75,7 +75,15 @@ impl Oracle {
             missing.push(("known", what));
         }
         let read = view.last_reading.map_or(u64::MAX, |read| at.since_ms(read));
-        if read > self.interval_ms + ANSWER_MS {
+        // Where slots are read apart, each has its instant, counted from when the rhythm began; one that shared a batch was early.
+        let sizes = &world.plan.sizes;
+        let slots_apart = sizes.slot_tasks < world.plan.tasks.len();
+        let early_ms = match slots_apart {
+            true if at < self.rhythm_at.plus_ms(2 * self.interval_ms) => self.interval_ms,
+            true => sizes.joined_ms,
+            false => 0,
+        };
+        if read > self.interval_ms + early_ms + ANSWER_MS {
             missing.push((
                 "known",
                 format!(

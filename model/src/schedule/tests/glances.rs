@@ -222,7 +222,7 @@ fn where_many_are_read_whole_each_slot_has_its_own_batch() {
     };
     // A tenth of both is read whole anyway.
     let tenth = 2 * FULL / 10;
-    let most = u32::try_from(JOINED_WHOLE).unwrap() - tenth;
+    let most = u32::try_from(Sizes::default().joined_whole).unwrap() - tenth;
     assert_eq!([0, most, most + 1].map(joined), [2 * BATCH_TASKS, 2 * BATCH_TASKS, BATCH_TASKS]);
 }
 
@@ -253,9 +253,10 @@ fn slots_that_share_a_batch_break_and_end_together() {
 #[test]
 fn slots_whose_ticks_have_passed_share_a_batch_as_well() {
     let joined = |late_ms: u64| {
-        let mut schedule = told_of_changes(CROWD, 1_000);
         // Hardly any is read whole, however many turns were skipped.
-        schedule.ask_extras_every(1_000);
+        let sizes = Sizes { whole_every: Some(1_000), ..Sizes::default() };
+        let mut schedule = Schedule::sized(tasks(CROWD), 1_000, Mono(0), sizes);
+        schedule.allow_glances(true);
         sweep_all(&mut schedule, 0);
         let now = Mono(1_000 + late_ms);
         let slots = core::iter::from_fn(|| schedule.due(now)).map(|batch| match batch.kind {

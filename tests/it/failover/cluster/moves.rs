@@ -226,7 +226,7 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
         seen - moved,
         ALL - least
     );
-    assert!(seen - moved < Duration::from_secs(1));
+    assert!(seen - moved < Duration::from_secs(2), "within two intervals: {:?}", seen - moved);
     assert!(most < 3.0, "{most}");
     for (number, key) in keys.iter().enumerate() {
         let counted = last.of(&format!("task-{number}"), "lock_renewals_total").unwrap();
