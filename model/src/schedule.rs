@@ -147,7 +147,7 @@ pub struct Schedule {
     too_large: BTreeSet<(Mono, TaskIndex)>,
     /// The slot that was read least recently.
     oldest: usize,
-    /// Without tasks: after which part of how many of a sweep tasks are read first.
+    /// At which of how many parts of a sweep it began: there it goes on, if it has no tasks until then.
     resumes_at: (usize, usize),
     /// A slot was read last: what else is due comes before the next one.
     others_turn: bool,
@@ -163,13 +163,26 @@ impl Schedule {
     }
 
     /// The same with other sizes than those that suit real servers.
-    pub fn sized(mut tasks: Vec<Watched>, interval_ms: u64, start: Mono, sizes: Sizes) -> Schedule {
+    pub fn sized(tasks: Vec<Watched>, interval_ms: u64, start: Mono, sizes: Sizes) -> Schedule {
+        Schedule::resumed(tasks, interval_ms, start, sizes, (0, 1))
+    }
+
+    /// The same, but first at `start` comes the slot with which that part, of so many, of a sweep begins.
+    fn resumed(
+        mut tasks: Vec<Watched>,
+        interval_ms: u64,
+        start: Mono,
+        sizes: Sizes,
+        (part, parts): (usize, usize),
+    ) -> Schedule {
         tasks.sort_unstable_by_key(|watched| watched.task);
         tasks.dedup_by_key(|watched| watched.task);
         let interval_ms = interval_ms.max(1);
         let slot_count = tasks.len().div_ceil(sizes.slot_tasks.max(1)).max(1);
+        let first = share(slot_count, parts, part).start;
         let slots = (0..slot_count).map(|slot| {
-            let next_at = start.plus_ms(interval_ms.saturating_mul(slot as u64) / slot_count as u64);
+            let ahead = (slot + slot_count - first) % slot_count;
+            let next_at = start.plus_ms(interval_ms.saturating_mul(ahead as u64) / slot_count as u64);
             Slot { entries: share(tasks.len(), slot_count, slot), next_at, sweep: 0, reading: false, retry: false }
         });
         let slots: Vec<Slot> = slots.collect();
@@ -192,8 +205,8 @@ impl Schedule {
             hints: Hints::new(tasks.len(), interval_ms),
             suspects: VecDeque::new(),
             too_large: BTreeSet::new(),
-            oldest: 0,
-            resumes_at: (0, 1),
+            oldest: first,
+            resumes_at: (part, parts),
             others_turn: false,
             skipped_sweep: None,
             skipped: 0,
@@ -204,16 +217,7 @@ impl Schedule {
     /// nobody's answer. The sweep goes on, at once, where it was, so that none waits longer because plans are made anew often.
     #[must_use]
     pub fn anew(&self, tasks: Vec<Watched>, interval_ms: u64, now: Mono) -> Schedule {
-        let (part, parts) = self.unanswered();
-        let new = Schedule::sized(tasks, interval_ms, now, self.sizes);
-        let count = new.slots.len();
-        let first = part * count / parts;
-        let turn = |(position, slot): (usize, Slot)| {
-            let ahead = (position + count - first) % count;
-            Slot { next_at: now.plus_ms(new.interval_ms.saturating_mul(ahead as u64) / count as u64), ..slot }
-        };
-        let slots = new.slots.into_iter().enumerate().map(turn).collect();
-        Schedule { slots, oldest: first, resumes_at: (part, parts), ..new }
+        Schedule::resumed(tasks, interval_ms, now, self.sizes, self.unanswered())
     }
 
     /// The slot that has waited for an answer since the oldest tick, or will do so first; and how many slots there are.

@@ -614,7 +614,7 @@ fn extras_are_asked_for_as_often_as_somebody_wants() {
 
 #[test]
 fn sizes_outlast_a_change() {
-    let mut schedule = Schedule::sized(tasks(3), 900, Mono(0), Sizes { slot_tasks: 1, ..Sizes::default() });
+    let mut schedule = one_by_one(3);
     let slot = |first| (BatchKind::Regular { first, slots: 1 }, 1);
     assert_eq!([0, 300, 600].map(|at| read(&mut schedule, at)), [0, 1, 2].map(slot));
     schedule.change(tasks(2), Mono(700));
@@ -626,14 +626,15 @@ fn anew(schedule: &Schedule, count: u32, now: u64) -> Schedule {
     schedule.anew(Vec::new(), 900, Mono(now)).anew(tasks(count), 900, Mono(now))
 }
 
-fn sized_one_by_one(count: u32) -> Schedule {
+/// A slot for each of so many tasks.
+fn one_by_one(count: u32) -> Schedule {
     Schedule::sized(tasks(count), 900, Mono(0), Sizes { slot_tasks: 1, ..Sizes::default() })
 }
 
 #[test]
 fn no_task_waits_longer_because_plans_are_made_anew() {
     for every in [1_u64, 40, 299, 300, 301, 899, 901, 2_000] {
-        let mut schedule = sized_one_by_one(3);
+        let mut schedule = one_by_one(3);
         let mut read_at = [0_u64; 3];
         for now in 0..5_000 {
             if now % every == 0 {
@@ -654,7 +655,7 @@ fn a_plan_that_is_made_anew_begins_with_what_has_no_answer_yet() {
     let first = |schedule: &Schedule, count: u32, now: u64| {
         anew(schedule, count, now).due(Mono(now)).map(|batch| batch.tasks).unwrap_or_default()
     };
-    let mut schedule = sized_one_by_one(3);
+    let mut schedule = one_by_one(3);
     assert_eq!(first(&schedule, 3, 0), [TaskIndex(0)]);
     read(&mut schedule, 0);
     assert_eq!(first(&schedule, 3, 10), [TaskIndex(1)]);
