@@ -1,4 +1,5 @@
-//! The agent: starts a sampler per redis, the engine and the HTTP server, reloads on request, and drains when told to stop.
+//! The agent: starts a sampler per redis, the engine and the HTTP server, reloads on request, and
+//! drains when told to stop.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,7 +27,8 @@ use crate::sampler::{self, Assignment};
 
 /// How long clients may take to finish after the agent was told to stop.
 const DRAIN: Duration = Duration::from_secs(4);
-/// What a process is sent that makes a file longer than it may (`ulimit -f`); unless it is caught, that ends it.
+/// What a process is sent that makes a file longer than it may (`ulimit -f`); unless it is caught,
+/// that ends it.
 const SIGXFSZ: i32 = 25;
 
 /// What the HTTP server needs of the agent.
@@ -65,7 +67,8 @@ where
     H: FnOnce(Outlets, CancellationToken) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
-    // A recording, or a log, that is as long as the system lets a file be shall be an error of writing and not the end.
+    // A recording, or a log, that is as long as the system lets a file be shall be an error of
+    // writing and not the end.
     let _too_long = signal(SignalKind::from_raw(SIGXFSZ))?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -76,7 +79,8 @@ where
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
-    let (status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
+    let (status, reload_status) =
+        watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
     let desk = Desk::default();
     let mut watching = Watching {
         samplers: BTreeMap::new(),
@@ -107,14 +111,15 @@ where
         }
         tracing::info!("stopping");
         stop.cancel();
-        // Nobody is asked any more, but the engine goes on: those who are being answered still look at what it knows.
+        // Nobody is asked any more, but the engine goes on: those who are being answered still look
+        // at what it knows.
         watching.samplers.clear();
         if tokio::time::timeout(DRAIN, http).await.is_err() {
             tracing::info!("clients took too long to finish");
         }
     };
-    // Here and not as a task of its own, so that all that is known is on one thread: on that which read the configuration, and what
-    // this left of its memory is used again.
+    // Here and not as a task of its own, so that all that is known is on one thread: on that which
+    // read the configuration, and what this left of its memory is used again.
     tokio::select! {
         () = control => {}
         () = engine.run(engine_inputs, observer) => {}
@@ -144,7 +149,8 @@ where
     match loaded {
         Ok(config) => {
             watching.configure(config).await;
-            status.send_replace(ReloadStatus { successful: true, success_at: watching.clock.wall() });
+            status
+                .send_replace(ReloadStatus { successful: true, success_at: watching.clock.wall() });
             tracing::info!("configuration reloaded");
             Ok(())
         }
@@ -172,7 +178,8 @@ struct Sampler {
 }
 
 impl Watching {
-    /// Puts `config` in force: first the engine learns of it, then the samplers, which keep what they can.
+    /// Puts `config` in force: first the engine learns of it, then the samplers, which keep what
+    /// they can.
     async fn configure(&mut self, mut config: Config) {
         config.share(&self.tasks);
         self.tasks.clone_from(&config.tasks);
@@ -202,7 +209,12 @@ impl Watching {
 
     fn start(&self, assignment: Arc<Assignment>) -> Sampler {
         let (assignments, receiver) = watch::channel(assignment);
-        let task = tokio::spawn(sampler::run(receiver, self.inputs.clone(), self.clock, self.desk.clone()));
+        let task = tokio::spawn(sampler::run(
+            receiver,
+            self.inputs.clone(),
+            self.clock,
+            self.desk.clone(),
+        ));
         Sampler { assignments, _task: AbortOnDropHandle::new(task) }
     }
 }

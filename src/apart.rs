@@ -1,7 +1,8 @@
 //! Work that may wait for a disk or a resolver, away from the threads that must not.
 //!
-//! The runtime's own way ends the program where the system refuses a thread (a limit of processes that is reached for a moment). Here
-//! that is an error like any other. Nothing waits for a thread that hangs, not even the end of the program.
+//! The runtime's own way ends the program where the system refuses a thread (a limit of processes
+//! that is reached for a moment). Here that is an error like any other. Nothing waits for a thread
+//! that hangs, not even the end of the program.
 
 use std::io;
 use std::thread;

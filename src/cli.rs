@@ -21,8 +21,8 @@ use crate::replay::ReplayOptions;
 use crate::status::{self, StatusOptions};
 use grammar::{Command, Line, RunArguments, SourceArguments};
 
-/// Where the agent listens unless told otherwise: only this machine can reach it. The port lies outside the range that
-/// other exporters share.
+/// Where the agent listens unless told otherwise: only this machine can reach it. The port lies
+/// outside the range that other exporters share.
 pub const DEFAULT_LISTEN: &str = "127.0.0.1:10379";
 
 /// Where the commands look for the agent.
@@ -127,8 +127,8 @@ pub struct ExplainOptions {
     pub json: bool,
 }
 
-/// The grammar of the command line, for completions, the man pages and whoever checks the documentation: only what is not
-/// hidden.
+/// The grammar of the command line, for completions, the man pages and whoever checks the
+/// documentation: only what is not hidden.
 pub fn grammar() -> clap::Command {
     visible(&Line::command()).version(env!("CARGO_PKG_VERSION"))
 }
@@ -137,16 +137,20 @@ pub fn grammar() -> clap::Command {
 fn visible(command: &clap::Command) -> clap::Command {
     let arguments = command.get_arguments().filter(|argument| !argument.is_hide_set()).cloned();
     let commands = command.get_subcommands().filter(|command| !command.is_hide_set()).map(visible);
-    let copy = clap::Command::new(command.get_name().to_owned()).args(arguments).subcommands(commands);
+    let copy =
+        clap::Command::new(command.get_name().to_owned()).args(arguments).subcommands(commands);
     match command.get_about() {
         Some(about) => copy.about(about.clone()),
         None => copy,
     }
 }
 
-/// The exit code for what [`parse`] refuses, and 0 for what it was asked for. To a monitor that runs `status` as a check,
-/// clap's 2 would mean that a task is down.
-pub fn exit_code<T: AsRef<OsStr>>(mut arguments: impl Iterator<Item = T>, error: &clap::Error) -> u8 {
+/// The exit code for what [`parse`] refuses, and 0 for what it was asked for. To a monitor that
+/// runs `status` as a check, clap's 2 would mean that a task is down.
+pub fn exit_code<T: AsRef<OsStr>>(
+    mut arguments: impl Iterator<Item = T>,
+    error: &clap::Error,
+) -> u8 {
     let is_check = arguments.nth(1).is_some_and(|command| command.as_ref() == "status");
     match error.exit_code() {
         0 => 0,
@@ -195,7 +199,8 @@ pub enum LogFormat {
 /// Reads the command line; the first argument is the program's name.
 ///
 /// # Errors
-/// A mistake, or a request for help or the version; `exit()` of it prints the text and leaves with 2 or 0.
+/// A mistake, or a request for help or the version; `exit()` of it prints the text and leaves with
+/// 2 or 0.
 pub fn parse<I, T>(arguments: I) -> Result<Invocation, clap::Error>
 where
     I: IntoIterator<Item = T>,
@@ -204,12 +209,14 @@ where
     let line = Line::try_parse_from(arguments)?;
     match line.command {
         None => run_or_check(line.run),
-        Some(Command::CheckConfig(check)) => {
-            Ok(Invocation::CheckConfig(CheckOptions { source: source(check.source)?, timing: check.timing.into() }))
-        }
-        Some(Command::Acl(acl)) => {
-            Ok(Invocation::Acl(AclOptions { source: source(acl.source)?, version: acl.redis_version }))
-        }
+        Some(Command::CheckConfig(check)) => Ok(Invocation::CheckConfig(CheckOptions {
+            source: source(check.source)?,
+            timing: check.timing.into(),
+        })),
+        Some(Command::Acl(acl)) => Ok(Invocation::Acl(AclOptions {
+            source: source(acl.source)?,
+            version: acl.redis_version,
+        })),
         Some(Command::Status(status)) => Ok(Invocation::Status(status.into())),
         Some(Command::Explain(explain)) => Ok(Invocation::Explain(ExplainOptions {
             task: explain.task,
@@ -218,9 +225,11 @@ where
             once: explain.once,
             json: explain.json,
         })),
-        Some(Command::Replay(replay)) => {
-            Ok(Invocation::Replay(ReplayOptions { files: replay.files, set: replay.set, json: replay.json }))
-        }
+        Some(Command::Replay(replay)) => Ok(Invocation::Replay(ReplayOptions {
+            files: replay.files,
+            set: replay.set,
+            json: replay.json,
+        })),
         Some(Command::Discover(discover)) => Ok(Invocation::Discover(discover.into())),
         Some(Command::Completions { shell }) => Ok(Invocation::Completions(shell)),
         Some(Command::Man { dir }) => Ok(Invocation::Man(dir)),
@@ -232,19 +241,26 @@ where
 fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
     let source = source(run.source)?;
     if run.web_config.is_some() {
-        let message = "--web.config.file (TLS and passwords for the web pages) is not supported yet; listen on \
+        let message = "--web.config.file (TLS and passwords for the web pages) is not supported \
+            yet; listen on \
                        127.0.0.1, or put a proxy in front\n";
         return Err(Line::command().error(ErrorKind::InvalidValue, message));
     }
     if run.check {
-        return Ok(Invocation::CheckConfig(CheckOptions { source, timing: TimingSources::default() }));
+        return Ok(Invocation::CheckConfig(CheckOptions {
+            source,
+            timing: TimingSources::default(),
+        }));
     }
     Ok(Invocation::Run(RunOptions {
         source,
         listen: run.web.listen,
         enable_lifecycle: run.enable_lifecycle,
         frame_ancestors: run.web.frame_ancestors,
-        record: run.record.folder.map(|folder| RecordOptions { folder, max_bytes: run.record.max_mib << 20 }),
+        record: run
+            .record
+            .folder
+            .map(|folder| RecordOptions { folder, max_bytes: run.record.max_mib << 20 }),
         log: run.log,
     }))
 }
@@ -298,8 +314,10 @@ mod tests {
 
     #[test]
     fn the_agents_flags() {
-        let options = run("--config.file=/etc/lockwatch.yml --web.listen-address=:10380 --web.enable-lifecycle \
-                           --log.level=debug --log.format json");
+        let options = run(
+            "--config.file=/etc/lockwatch.yml --web.listen-address=:10380 --web.enable-lifecycle \
+                           --log.level=debug --log.format json",
+        );
         assert_eq!(options.source, ConfigSource::File("/etc/lockwatch.yml".into()));
         assert_eq!(options.listen.to_string(), "0.0.0.0:10380");
         assert!(options.enable_lifecycle);
@@ -310,7 +328,8 @@ mod tests {
 
     #[test]
     fn one_lock_without_a_file() {
-        let options = run("--redis redis://x --lock outbound:lock --scheme string --name outbound \
+        let options =
+            run("--redis redis://x --lock outbound:lock --scheme string --name outbound \
                            --redis.username lw --redis.password-env PW");
         let expected = SingleLock {
             redis_url: "redis://x".to_owned(),
@@ -327,7 +346,9 @@ mod tests {
     fn a_key_may_be_any_bytes() {
         let arguments = ["lockwatch", "--redis", "redis://x", "--lock"].map(OsString::from);
         let key = OsString::from_vec(vec![b'a', 255]);
-        let Ok(Invocation::Run(options)) = parse(arguments.into_iter().chain([key])) else { panic!("runs") };
+        let Ok(Invocation::Run(options)) = parse(arguments.into_iter().chain([key])) else {
+            panic!("runs")
+        };
         let ConfigSource::SingleLock(lock) = options.source else { panic!("one lock") };
         assert_eq!(lock.key, [b'a', 255]);
     }
@@ -335,14 +356,23 @@ mod tests {
     #[test]
     fn commands() {
         assert!(matches!(typed("--config.check"), Ok(Invocation::CheckConfig(_))));
-        let Ok(Invocation::CheckConfig(check)) = typed("check-config --scrape-interval 15s --group-wait 1m30s") else {
+        let Ok(Invocation::CheckConfig(check)) =
+            typed("check-config --scrape-interval 15s --group-wait 1m30s")
+        else {
             panic!("checks");
         };
         let timing = &check.timing;
-        assert_eq!((timing.scrape_ms, timing.evaluation_ms, timing.group_wait_ms), (Some(15_000), None, Some(90_000)));
-        let Ok(Invocation::Acl(acl)) = typed("acl --config.file x.yml --redis-version 6") else { panic!("prints") };
+        assert_eq!(
+            (timing.scrape_ms, timing.evaluation_ms, timing.group_wait_ms),
+            (Some(15_000), None, Some(90_000))
+        );
+        let Ok(Invocation::Acl(acl)) = typed("acl --config.file x.yml --redis-version 6") else {
+            panic!("prints")
+        };
         assert_eq!(acl.version, ServerVersion { major: 6, minor: 0 });
-        let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else { panic!("shows") };
+        let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else {
+            panic!("shows")
+        };
         assert!(demo.story && demo.redis_server.as_deref() == Some("/opt/redis".as_ref()));
     }
 

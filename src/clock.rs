@@ -1,4 +1,5 @@
-//! The agent's clocks: the only place where its monotonic and its wall clock are read for the model.
+//! The agent's clocks: the only place where its monotonic and its wall clock are read for the
+//! model.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -27,7 +28,8 @@ impl Clock {
         Mono(u64::try_from(self.origin.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// `at` as an instant of the runtime, to sleep until it. Never early: [`Clock::now`] has reached `at` by then.
+    /// `at` as an instant of the runtime, to sleep until it. Never early: [`Clock::now`] has
+    /// reached `at` by then.
     pub fn instant(self, at: Mono) -> Instant {
         let far = Duration::from_secs(86_400 * 365);
         self.origin + Duration::from_millis(at.0).min(self.origin.elapsed() + far)

@@ -1,4 +1,5 @@
-//! The resolved configuration: every default filled in, every name checked. How it is read is in `config/`.
+//! The resolved configuration: every default filled in, every name checked. How it is read is in
+//! `config/`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -110,7 +111,8 @@ pub struct ClusterConfig {
     pub peers: Peers,
 }
 
-/// Which announced servers are dialled, and where: behind NAT they announce addresses that are of no use to others.
+/// Which announced servers are dialled, and where: behind NAT they announce addresses that are of
+/// no use to others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peers {
     /// Announced address to the one that is dialled instead. What is named here is allowed.
@@ -195,10 +197,11 @@ pub struct SingleLock {
 }
 
 impl Config {
-    /// Has the tasks that are as they were `before` share what describes them: the history speaks of it for long, and would keep a copy
-    /// of each reload's.
+    /// Has the tasks that are as they were `before` share what describes them: the history speaks
+    /// of it for long, and would keep a copy of each reload's.
     pub fn share(&mut self, before: &[Arc<TaskSpec>]) {
-        let before: BTreeMap<&str, &Arc<TaskSpec>> = before.iter().map(|task| (&*task.name, task)).collect();
+        let before: BTreeMap<&str, &Arc<TaskSpec>> =
+            before.iter().map(|task| (&*task.name, task)).collect();
         for task in &mut self.tasks {
             if let Some(old) = before.get(&*task.name).copied().filter(|old| *old == task) {
                 *task = Arc::clone(old);
@@ -214,7 +217,9 @@ impl Config {
         let source = path.display().to_string();
         let told = |error: FileError| {
             let remedy = match error {
-                FileError::Absent => "; name the file with --config.file, or one lock with --redis and --lock",
+                FileError::Absent => {
+                    "; name the file with --config.file, or one lock with --redis and --lock"
+                }
                 _ => "",
             };
             ConfigErrors::whole(&source, format!("{error}{remedy}"), None)
@@ -223,7 +228,8 @@ impl Config {
         Config::parse(&text, path)
     }
 
-    /// Reads `text`, which came from the file `path`: messages name it, and relative paths start beside it.
+    /// Reads `text`, which came from the file `path`: messages name it, and relative paths start
+    /// beside it.
     ///
     /// # Errors
     /// All mistakes at once, sorted by their place.
@@ -261,7 +267,11 @@ impl Config {
             timeout_ms: ms(redis.timeout),
             assume_master: redis.assume_master,
         };
-        WatchSpec { redises: self.redises.iter().map(redis_spec).collect(), tasks: self.tasks.clone(), epoch }
+        WatchSpec {
+            redises: self.redises.iter().map(redis_spec).collect(),
+            tasks: self.tasks.clone(),
+            epoch,
+        }
     }
 }
 
@@ -369,11 +379,16 @@ fn single_lock_document(lock: &SingleLock) -> Value {
     let name = lock.name.clone().unwrap_or_else(|| String::from_utf8_lossy(&lock.key).into_owned());
     let lock = mapping([("key", key), ("scheme", text(lock.scheme.name()))]);
     let task = mapping([("name", Value::from(name)), ("lock", lock)]);
-    mapping([("redis", mapping([("main", mapping(redis))])), ("tasks", Value::Sequence(vec![task]))])
+    mapping([
+        ("redis", mapping([("main", mapping(redis))])),
+        ("tasks", Value::Sequence(vec![task])),
+    ])
 }
 
 fn mapping<'a>(fields: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
-    Value::Mapping(fields.into_iter().map(|(name, value)| (Value::from(name), value)).collect::<Mapping>())
+    Value::Mapping(
+        fields.into_iter().map(|(name, value)| (Value::from(name), value)).collect::<Mapping>(),
+    )
 }
 
 /// The flag that a place of [`single_lock_document`] was made from.

@@ -1,5 +1,6 @@
-//! `lockwatch demo`: a private Redis, two workers that contend for one lock, three users' switches, and the agent that
-//! watches them. Everything runs on this machine, as real processes, and ends with the demo.
+//! `lockwatch demo`: a private Redis, two workers that contend for one lock, three users' switches,
+//! and the agent that watches them. Everything runs on this machine, as real processes, and ends
+//! with the demo.
 
 mod agent;
 mod board;
@@ -42,7 +43,8 @@ const HANG: &str = "demo:hang";
 /// What `lockwatch demo` takes.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DemoArgs {
-    /// Play a story in about 90 seconds and exit: start, renewals, crash, dead thread, switch-off, on again
+    /// Play a story in about 90 seconds and exit: start, renewals, crash, dead thread, switch-off,
+    /// on again
     #[arg(long)]
     pub story: bool,
     /// The redis-server program to start [default: the one on PATH]
@@ -56,12 +58,14 @@ pub struct DemoArgs {
     pub pace: u16,
 }
 
-/// Runs the demo until it is over, or until SIGINT, SIGTERM or SIGHUP, and stops everything that it started.
+/// Runs the demo until it is over, or until SIGINT, SIGTERM or SIGHUP, and stops everything that it
+/// started.
 ///
 /// # Errors
 /// When a part cannot be started, ends by itself, or the story does not go as told.
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
-    let program = std::env::current_exe().context("cannot find the running program, which the workers need")?;
+    let program = std::env::current_exe()
+        .context("cannot find the running program, which the workers need")?;
     let mut stop = StopSignals::listen()?;
     let set_up = tokio::select! {
         // Parts that were already started are killed when the unfinished set-up is dropped.
@@ -88,7 +92,11 @@ struct StopSignals([Signal; 3]);
 impl StopSignals {
     fn listen() -> anyhow::Result<StopSignals> {
         let on = |kind| signal(kind).context("cannot listen for signals");
-        Ok(StopSignals([on(SignalKind::interrupt())?, on(SignalKind::terminate())?, on(SignalKind::hangup())?]))
+        Ok(StopSignals([
+            on(SignalKind::interrupt())?,
+            on(SignalKind::terminate())?,
+            on(SignalKind::hangup())?,
+        ]))
     }
 
     async fn received(&mut self) {

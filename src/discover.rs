@@ -1,7 +1,9 @@
-//! `lockwatch discover`: looks for locks in a Redis and prints a configuration that is ready to use.
+//! `lockwatch discover`: looks for locks in a Redis and prints a configuration that is ready to
+//! use.
 //!
-//! It walks over the keys with a capped rate, recognises what lock libraries lay out, watches that for a while as the agent
-//! would, reads what is beside the locks, and prints. It never writes to Redis, and no value leaves it.
+//! It walks over the keys with a capped rate, recognises what lock libraries lay out, watches that
+//! for a while as the agent would, reads what is beside the locks, and prints. It never writes to
+//! Redis, and no value leaves it.
 
 mod findings;
 mod herd;
@@ -25,7 +27,9 @@ use anyhow::{Context as _, anyhow};
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::spec::SchemeKind;
 
-use crate::config::{Config, Endpoint, HostPort, PasswordSource, RedisConfig, SingleLock, duration_text};
+use crate::config::{
+    Config, Endpoint, HostPort, PasswordSource, RedisConfig, SingleLock, duration_text,
+};
 use crate::output::identity::escape;
 use crate::redis::{Connection, Failure, connect};
 use findings::Findings;
@@ -50,7 +54,8 @@ pub struct DiscoverOptions {
     pub watch_ms: u64,
 }
 
-/// Looks, and prints the configuration on stdout. The code is the program's: 0 if there is a task in it, 1 if none was found.
+/// Looks, and prints the configuration on stdout. The code is the program's: 0 if there is a task
+/// in it, 1 if none was found.
 ///
 /// # Errors
 /// For a person.
@@ -59,12 +64,14 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     let at = asked.servers.configured().first().cloned().context("no server")?;
     let endpoint = asked.endpoint(at.clone());
     let connection = open(&endpoint, &asked).await?;
-    let server = Server::ask(&connection, at).await.map_err(|failure| told(failure, &asked, &connection))?;
+    let server =
+        Server::ask(&connection, at).await.map_err(|failure| told(failure, &asked, &connection))?;
     let redis = server::redis_of(&asked, &server);
     let mut pace = Pace::new(options.keys_per_second);
     let mut findings = Findings::default();
     let glob = options.pattern.as_deref();
-    let walked = scan::walk(&connection, &server, glob, &mut pace, |seen| findings.take(seen)).await;
+    let walked =
+        scan::walk(&connection, &server, glob, &mut pace, |seen| findings.take(seen)).await;
     let walked = walked.map_err(|failure| told(failure, &redis, &connection))?;
     drop(connection); // It would be idle for as long as the locks are watched.
 
@@ -89,12 +96,17 @@ pub async fn run(options: DiscoverOptions) -> anyhow::Result<ExitCode> {
     Ok(if report.tasks.is_empty() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// What a walk over all keys of `redis` shows, through a connection to the server `at`: the configuration as [`run`] prints it,
-/// without what watching the locks and looking beside them would add.
+/// What a walk over all keys of `redis` shows, through a connection to the server `at`: the
+/// configuration as [`run`] prints it, without what watching the locks and looking beside them
+/// would add.
 ///
 /// # Errors
 /// Why the walk was cut short.
-pub async fn glance(connection: &Connection, at: HostPort, redis: &RedisConfig) -> anyhow::Result<String> {
+pub async fn glance(
+    connection: &Connection,
+    at: HostPort,
+    redis: &RedisConfig,
+) -> anyhow::Result<String> {
     let server = Server::ask(connection, at).await?;
     let mut findings = Findings::default();
     let mut pace = Pace::new(u32::MAX);
@@ -107,7 +119,8 @@ pub async fn glance(connection: &Connection, at: HostPort, redis: &RedisConfig) 
     Ok(text)
 }
 
-/// The server as the configuration would name it: the same rules hold, and the same mistakes are told.
+/// The server as the configuration would name it: the same rules hold, and the same mistakes are
+/// told.
 fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
     let lock = SingleLock {
         redis_url: options.redis_url.clone(),
@@ -123,12 +136,16 @@ fn redis(options: &DiscoverOptions) -> anyhow::Result<RedisConfig> {
 async fn open(endpoint: &Endpoint, redis: &RedisConfig) -> anyhow::Result<Connection> {
     match connect(endpoint, None, 0).await {
         Ok((connection, _)) => Ok(connection),
-        Err(failure) => Err(explained(failure, redis, None).context(format!("cannot look into {}", endpoint.at))),
+        Err(failure) => {
+            Err(explained(failure, redis, None)
+                .context(format!("cannot look into {}", endpoint.at)))
+        }
     }
 }
 
 fn told(failure: Failure, redis: &RedisConfig, connection: &Connection) -> anyhow::Error {
-    explained(failure, redis, connection.version().map(|version| &**version)).context("the look was cut short")
+    explained(failure, redis, connection.version().map(|version| &**version))
+        .context("the look was cut short")
 }
 
 fn explained(failure: Failure, redis: &RedisConfig, version: Option<&str>) -> anyhow::Error {
@@ -138,7 +155,8 @@ fn explained(failure: Failure, redis: &RedisConfig, version: Option<&str>) -> an
     }
 }
 
-/// Watches the locks as the agent would, and gives a view of each task; none where they are not watched.
+/// Watches the locks as the agent would, and gives a view of each task; none where they are not
+/// watched.
 async fn watch(
     redis: &RedisConfig,
     server: &Server,
@@ -169,22 +187,32 @@ fn heading(
         server.at,
         redis.db,
         walked.keys,
-        options.pattern.as_ref().map_or(String::new(), |glob| format!(" that match {}", escape(glob.as_bytes()))),
-        if watched { format!("watched for {}", duration_text(options.watch_ms)) } else { "nothing watched".to_owned() },
+        options
+            .pattern
+            .as_ref()
+            .map_or(String::new(), |glob| format!(" that match {}", escape(glob.as_bytes()))),
+        if watched {
+            format!("watched for {}", duration_text(options.watch_ms))
+        } else {
+            "nothing watched".to_owned()
+        },
     )];
     told.push(
-        "Only what was there could be found: a lock that was free leaves nothing behind. Look again when all tasks run."
+        "Only what was there could be found: a lock that was free leaves nothing behind. Look \
+         again when all tasks run."
             .to_owned(),
     );
     if server.is_replica() {
         let master = server.master.as_deref().unwrap_or("unknown");
         told.push(format!(
-            "THIS IS A REPLICA, of the master {master}: put the master into `url`, or the agent believes nothing of it."
+            "THIS IS A REPLICA, of the master {master}: put the master into `url`, or the agent \
+             believes nothing of it."
         ));
     }
     if server.in_cluster {
         told.push(
-            "THIS IS ONE SERVER OF A CLUSTER: only its own keys were seen. Run discover on each master, and put the tasks \
+            "THIS IS ONE SERVER OF A CLUSTER: only its own keys were seen. Run discover on each \
+             master, and put the tasks \
              of all together."
                 .to_owned(),
         );
@@ -203,17 +231,22 @@ fn remarks(
     let mut told = Vec::new();
     if possible_tokens > 0 {
         told.push(format!(
-            "{} strings with a TTL hold what could be a token, but are not called locks: sessions and caches look the same. \
+            "{} strings with a TTL hold what could be a token, but are not called locks: sessions \
+             and caches look the same. \
              If a lock is among them, name it yourself with scheme string.",
             possible_tokens
         ));
     }
     if findings.dropped() > 0 {
-        told.push(format!("{} more keys are left out: too many different names. Use --match.", findings.dropped()));
+        told.push(format!(
+            "{} more keys are left out: too many different names. Use --match.",
+            findings.dropped()
+        ));
     }
     if let Some(why) = walked.refused_why {
         told.push(format!(
-            "{} keys could not be looked at: the server refused ({}; discover needs Redis 6.2 or later). {}",
+            "{} keys could not be looked at: the server refused ({}; discover needs Redis 6.2 or \
+             later). {}",
             walked.refused,
             why.name(),
             why.remedy()

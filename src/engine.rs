@@ -1,4 +1,5 @@
-//! The one task that owns the state: inputs in, events and snapshots out. Nothing else ever writes what is known.
+//! The one task that owns the state: inputs in, events and snapshots out. Nothing else ever writes
+//! what is known.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +19,16 @@ use crate::published::{Look, LookAt, Published, Snapshots};
 pub const INPUTS: usize = 256;
 /// Most inputs taken in before it is asked whether to publish.
 const BURST: usize = 64;
-/// The state is told so often that time has passed, and a snapshot is never older. Nor is what one shows that was asked for.
+/// The state is told so often that time has passed, and a snapshot is never older. Nor is what one
+/// shows that was asked for.
 const TICK: Duration = Duration::from_secs(1);
-/// Shortest time between two snapshots: a lone change is published as soon as it is known, changes in quick succession together.
+/// Shortest time between two snapshots: a lone change is published as soon as it is known, changes
+/// in quick succession together.
 const COALESCE: Duration = Duration::from_millis(1);
 /// After an event, the next snapshot comes no later than this after the newest one.
 const EVENT_SHOWS: Duration = Duration::from_millis(20);
-/// No more than one part in so many of the time goes into snapshots: because of events, and because somebody looks.
+/// No more than one part in so many of the time goes into snapshots: because of events, and because
+/// somebody looks.
 const EVENT_SHARE: u32 = 5;
 const LOOK_SHARE: u32 = 100;
 
@@ -101,23 +105,27 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine for the tasks of `spec`, of which nothing is known yet, and where its snapshots appear. There is one from
-    /// the start, and no task is missing in it.
+    /// An engine for the tasks of `spec`, of which nothing is known yet, and where its snapshots
+    /// appear. There is one from the start, and no task is missing in it.
     pub fn new(clock: Clock, spec: WatchSpec) -> (Engine, Snapshots) {
         let mut state = State::new();
         let spec = Arc::new(spec);
         let _nothing_happened_yet = state.step(Mono(0), Input::Config(Arc::clone(&spec)));
-        let (published, newest) = watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock)));
+        let (published, newest) =
+            watch::channel(Arc::new(publish(&mut state, Extent::Complete, clock)));
         let (snapshots, looks) = Snapshots::new(newest);
         let publishing = Publishing::new();
         let engine = Engine { state, spec, clock, newest: Mono(0), publishing, published, looks };
         (engine, snapshots)
     }
 
-    /// Runs until every sender of `inputs` is gone. Inputs and events go to `observer`, in order. Snapshots appear soon after an
-    /// event, when somebody looks, and at least once a second.
+    /// Runs until every sender of `inputs` is gone. Inputs and events go to `observer`, in order.
+    /// Snapshots appear soon after an event, when somebody looks, and at least once a second.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut observer: impl Observer) {
-        observer.input(Now { mono: Mono(0), wall: self.clock.wall() }, &Input::Config(Arc::clone(&self.spec)));
+        observer.input(
+            Now { mono: Mono(0), wall: self.clock.wall() },
+            &Input::Config(Arc::clone(&self.spec)),
+        );
         let mut tick = interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut burst = Vec::with_capacity(BURST);
@@ -154,7 +162,8 @@ impl Engine {
         }
     }
 
-    /// Somebody looks, and shall see what is known now, where that does not cost too much. Gives who waits until it is published.
+    /// Somebody looks, and shall see what is known now, where that does not cost too much. Gives
+    /// who waits until it is published.
     fn look(&mut self, look: Look) -> oneshot::Sender<()> {
         match look.at {
             LookAt::Everything => self.publishing.looked_at(),
@@ -207,8 +216,8 @@ enum Extent {
     Events,
 }
 
-/// When the next snapshot is due. A complete one costs time for every task that was read since the one before, so it is made for those
-/// who look, and they share it.
+/// When the next snapshot is due. A complete one costs time for every task that was read since the
+/// one before, so it is made for those who look, and they share it.
 struct Publishing {
     complete: Pace,
     events: Pace,
@@ -281,8 +290,8 @@ impl Pace {
     }
 }
 
-/// In tests of a stuck engine: stands still as long as the file named by `LOCKWATCH_FAULT=engine-stall:<path>` exists. A
-/// release has no such thing.
+/// In tests of a stuck engine: stands still as long as the file named by
+/// `LOCKWATCH_FAULT=engine-stall:<path>` exists. A release has no such thing.
 #[cfg(debug_assertions)]
 async fn fault_point() {
     let fault = std::env::var("LOCKWATCH_FAULT").unwrap_or_default();
@@ -301,7 +310,9 @@ mod tests {
     use lockwatch_model::input::{NodeNews, NodeNewsKind, Outcome, Sample, Standing};
     use lockwatch_model::reading::Unknown;
     use lockwatch_model::snapshot::TaskView;
-    use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec};
+    use lockwatch_model::spec::{
+        LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
+    };
 
     use crate::published::Unanswered;
 
@@ -323,14 +334,19 @@ mod tests {
         snapshots.see()
     }
 
-    /// A snapshot of many tasks takes a while. What is shown by the wall clock must not be late by that.
+    /// A snapshot of many tasks takes a while. What is shown by the wall clock must not be late by
+    /// that.
     #[test]
     fn the_wall_clock_of_a_snapshot_is_that_of_its_instant() {
         let task = |at: usize| {
             let lock = LockSpec::new(format!("lock-{at}").as_bytes(), SchemeKind::Redisson);
             Arc::new(TaskSpec::new(&format!("task-{at}"), RedisIndex(0), lock))
         };
-        let spec = WatchSpec { redises: vec![redis()], tasks: (0..50_000).map(task).collect(), ..WatchSpec::default() };
+        let spec = WatchSpec {
+            redises: vec![redis()],
+            tasks: (0..50_000).map(task).collect(),
+            ..WatchSpec::default()
+        };
         let clock = Clock::start();
         let mut state = State::default();
         state.step(Mono(0), Input::Config(Arc::new(spec)));
@@ -340,7 +356,10 @@ mod tests {
         let by_mono_ms = i64::try_from(published.snapshot.at.since_ms(at)).unwrap();
         let by_wall_ms = published.wall.0 - wall.0;
         assert!(took_ms > 8, "it took {took_ms} ms only: nothing is proved");
-        assert!((by_wall_ms - by_mono_ms).abs() <= 4, "{by_wall_ms} ms by the one clock, {by_mono_ms} by the other");
+        assert!(
+            (by_wall_ms - by_mono_ms).abs() <= 4,
+            "{by_wall_ms} ms by the one clock, {by_mono_ms} by the other"
+        );
     }
 
     /// One task that cannot be read, so that it is blind for longer with each attempt.
@@ -353,7 +372,15 @@ mod tests {
     fn unreadable() -> Input {
         let outcome = Outcome::Failed { tasks: vec![TaskIndex(0)], why: Unknown::Timeout };
         let (redis, node, standing) = (RedisIndex(0), None, Standing::Decides);
-        Input::Sample(Sample { epoch: 0, redis, node, standing, sent: Mono(0), took_ms: 1, outcome })
+        Input::Sample(Sample {
+            epoch: 0,
+            redis,
+            node,
+            standing,
+            sent: Mono(0),
+            took_ms: 1,
+            outcome,
+        })
     }
 
     fn task(published: &Published) -> Arc<TaskView> {
@@ -399,7 +426,11 @@ mod tests {
         assert!(began.elapsed() < TICK / 2, "not with the next event");
         drop(inputs);
         engine.await.unwrap();
-        assert_eq!(snapshots.everything(TICK).await.err(), Some(Unanswered), "what is there may be old");
+        assert_eq!(
+            snapshots.everything(TICK).await.err(),
+            Some(Unanswered),
+            "what is there may be old"
+        );
     }
 
     #[tokio::test]
@@ -426,14 +457,18 @@ mod tests {
         publishing.looked_at();
         assert_eq!(publishing.next(), None, "everything is shown");
         publishing.is_behind = true;
-        for (cost, wait) in [(0, COALESCE), (5, Duration::from_millis(5) * LOOK_SHARE), (50, TICK)] {
+        for (cost, wait) in [(0, COALESCE), (5, Duration::from_millis(5) * LOOK_SHARE), (50, TICK)]
+        {
             publishing.complete.cost = Duration::from_millis(cost);
             publishing.looked_at();
             let due = publishing.next().unwrap();
             assert_eq!(due - publishing.complete.newest, wait);
             publishing.looked_at();
             assert_eq!(publishing.next(), Some(due));
-            assert_eq!((publishing.due(due - COALESCE / 2), publishing.due(due)), (None, Some(Extent::Complete)));
+            assert_eq!(
+                (publishing.due(due - COALESCE / 2), publishing.due(due)),
+                (None, Some(Extent::Complete))
+            );
             publishing.done(Extent::Events, due, due);
             assert_eq!(publishing.next(), Some(due), "who looks is not yet shown everything");
             publishing.done(Extent::Complete, due, due);
@@ -449,15 +484,26 @@ mod tests {
         (publishing.complete.cost, publishing.is_behind) = (Duration::from_millis(5), true);
         publishing.soon();
         let soon = publishing.next().unwrap();
-        assert_eq!(soon - publishing.events.newest, COALESCE, "what a complete one costs does not matter");
+        assert_eq!(
+            soon - publishing.events.newest,
+            COALESCE,
+            "what a complete one costs does not matter"
+        );
         publishing.looked_at();
         assert_eq!(publishing.next(), Some(soon));
-        assert_eq!((publishing.due(soon - COALESCE / 2), publishing.due(soon)), (None, Some(Extent::Events)));
+        assert_eq!(
+            (publishing.due(soon - COALESCE / 2), publishing.due(soon)),
+            (None, Some(Extent::Events))
+        );
         publishing.at_once(Extent::Complete);
         assert_eq!(publishing.due(soon), Some(Extent::Complete));
         publishing.soon();
         publishing.done(Extent::Complete, soon, soon + COALESCE);
-        assert_eq!((publishing.next(), publishing.complete.cost), (None, COALESCE), "it shows everything");
+        assert_eq!(
+            (publishing.next(), publishing.complete.cost),
+            (None, COALESCE),
+            "it shows everything"
+        );
     }
 
     #[tokio::test]
@@ -472,7 +518,8 @@ mod tests {
             engine.publishing.next().is_some()
         };
         let down = NodeNewsKind::Failed { why: Unknown::Connect };
-        let news = NodeNews { epoch: 0, redis: RedisIndex(0), node: "127.0.0.1:6379".into(), kind: down };
+        let news =
+            NodeNews { epoch: 0, redis: RedisIndex(0), node: "127.0.0.1:6379".into(), kind: down };
         assert!(!due(&mut engine, Input::Tick));
         assert!(due(&mut engine, Input::Node(news.clone())), "it is down");
         assert!(!due(&mut engine, Input::Node(news)), "that is no news");

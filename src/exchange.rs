@@ -1,8 +1,10 @@
-//! What the sampler and Redis said to each other about a few tasks, for whoever wants a verdict explained.
+//! What the sampler and Redis said to each other about a few tasks, for whoever wants a verdict
+//! explained.
 //!
-//! Nothing is kept of a task unless somebody waits for it. Who does arms it on the [`Desk`]; the sampler, when it reads that
-//! task anyway, puts the commands and their replies there. No command is ever sent because of it, and while nobody waits it
-//! costs one look at a number per batch. What arrives here is redacted already: see `exchange/redact`.
+//! Nothing is kept of a task unless somebody waits for it. Who does arms it on the [`Desk`]; the
+//! sampler, when it reads that task anyway, puts the commands and their replies there. No command
+//! is ever sent because of it, and while nobody waits it costs one look at a number per batch. What
+//! arrives here is redacted already: see `exchange/redact`.
 
 mod reading;
 mod redact;
@@ -108,7 +110,8 @@ struct Order {
 }
 
 impl Desk {
-    /// Arms a task for as long as the ticket lives, together with others who wait for it; `None`: too many tasks are armed.
+    /// Arms a task for as long as the ticket lives, together with others who wait for it; `None`:
+    /// too many tasks are armed.
     pub fn arm(&self, task: &str) -> Option<Ticket> {
         let mut orders = self.orders();
         if !orders.contains_key(task) && orders.len() >= ARMED_MAX {
@@ -250,7 +253,8 @@ mod tests {
     #[test]
     fn armed_tasks_and_what_is_kept_of_them_are_bounded() {
         let desk = Desk::default();
-        let mut tickets: Vec<Ticket> = (0..ARMED_MAX).map(|task| desk.arm(&task.to_string()).unwrap()).collect();
+        let mut tickets: Vec<Ticket> =
+            (0..ARMED_MAX).map(|task| desk.arm(&task.to_string()).unwrap()).collect();
         assert!(desk.arm("one more").is_none());
         let shared = desk.arm("0");
         assert!(shared.is_some(), "a task that is armed already costs nothing more");
@@ -258,17 +262,22 @@ mod tests {
         let free = desk.arm("one more");
         assert!(free.is_some());
         (1..=100).for_each(|round| desk.put("0", exchange(round)));
-        assert_eq!(rounds(&tickets[0]), (101 - u8::try_from(KEPT_MAX).unwrap()..=100).collect::<Vec<_>>());
+        assert_eq!(
+            rounds(&tickets[0]),
+            (101 - u8::try_from(KEPT_MAX).unwrap()..=100).collect::<Vec<_>>()
+        );
     }
 
     #[tokio::test]
     async fn a_change_wakes_everybody_who_waits() {
         let desk = Desk::default();
-        let (mut first, mut second) = (desk.arm("outbound").unwrap(), desk.arm("outbound").unwrap());
+        let (mut first, mut second) =
+            (desk.arm("outbound").unwrap(), desk.arm("outbound").unwrap());
         desk.put("outbound", exchange(1));
         first.changed().await;
         second.changed().await;
-        let again = tokio::time::timeout(std::time::Duration::from_millis(20), first.changed()).await;
+        let again =
+            tokio::time::timeout(std::time::Duration::from_millis(20), first.changed()).await;
         assert!(again.is_err(), "only once");
     }
 }

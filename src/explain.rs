@@ -1,7 +1,9 @@
-//! Why a task has its verdict: the agent's own reasoning put into words, and `lockwatch explain`, which shows it.
+//! Why a task has its verdict: the agent's own reasoning put into words, and `lockwatch explain`,
+//! which shows it.
 //!
-//! Nothing here judges: the rules and what they gave come from the model's own trace, the values from the snapshot that every
-//! output reads, the commands and replies from the [desk](crate::exchange::Desk).
+//! Nothing here judges: the rules and what they gave come from the model's own trace, the values
+//! from the snapshot that every output reads, the commands and replies from the
+//! [desk](crate::exchange::Desk).
 
 mod answer;
 mod command;
@@ -25,8 +27,8 @@ pub use seen::{Seen, Watched};
 pub use text::text;
 pub use trace::Trace;
 
-/// Why a task has its verdict, as `/api/v1/tasks/<name>/explain` tells it. All text in it is escaped, but for the
-/// names of task and redis, which are as configured.
+/// Why a task has its verdict, as `/api/v1/tasks/<name>/explain` tells it. All text in it is
+/// escaped, but for the names of task and redis, which are as configured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The task.
@@ -35,7 +37,8 @@ pub struct Explanation {
     pub redis: String,
     /// The agent's clock.
     pub at: Option<String>,
-    /// `agent`, which has watched for a while, or `once`: one look, so that ages and durations are not known.
+    /// `agent`, which has watched for a while, or `once`: one look, so that ages and durations are
+    /// not known.
     pub source: String,
     /// What must be known to read the rest.
     pub notes: Vec<String>,
@@ -131,9 +134,11 @@ pub struct PageDue {
 /// The worst time until a page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimeToPage {
-    /// From the moment when a wanted task has no holder until lockwatch calls it down; `null`: it never does.
+    /// From the moment when a wanted task has no holder until lockwatch calls it down; `null`: it
+    /// never does.
     pub down_after_seconds: Option<f64>,
-    /// The same from a crash of the holder, whose lease must run out first; `null`: never, or the lease is not known.
+    /// The same from a crash of the holder, whose lease must run out first; `null`: never, or the
+    /// lease is not known.
     pub from_crash_seconds: Option<f64>,
     /// What is in these times, and what comes on top.
     pub says: String,

@@ -1,7 +1,8 @@
-//! The HTTP server: takes connections within limits, and ends them in time. Only this room knows hyper.
+//! The HTTP server: takes connections within limits, and ends them in time. Only this room knows
+//! hyper.
 //!
-//! It reads what is published, has shown anew what is looked at, can ask for a reload, and can wait until the sampler reads a task anyway; nothing in a request
-//! reaches Redis.
+//! It reads what is published, has shown anew what is looked at, can ask for a reload, and can wait
+//! until the sampler reads a task anyway; nothing in a request reaches Redis.
 
 mod api;
 mod badge;
@@ -81,26 +82,30 @@ pub struct Limits {
     pub explanations: usize,
     /// Of them, those from one address.
     pub explanations_per_peer: usize,
-    /// A request's head must be complete this long after the connection was made or its first byte came.
+    /// A request's head must be complete this long after the connection was made or its first byte
+    /// came.
     pub head: Duration,
     /// How long a connection may be idle between two requests.
     pub idle: Duration,
     /// How long a client may refuse to take any byte of a response.
     pub write_stall: Duration,
-    /// How long a client may take for a whole response; of an endless one, to catch up with what there is.
+    /// How long a client may take for a whole response; of an endless one, to catch up with what
+    /// there is.
     pub response: Duration,
     /// How long open connections may go on after the shutdown began.
     pub drain: Duration,
     /// A snapshot older than this means that the engine has stopped.
     pub snapshot_age: Duration,
-    /// A stream that has nothing to say says so this often: many a proxy ends one that is silent for 30 s.
+    /// A stream that has nothing to say says so this often: many a proxy ends one that is silent
+    /// for 30 s.
     pub heartbeat: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            // All of them, and Redis, fit into 1,024 file descriptors; and a proxy with 200 open pages is one address.
+            // All of them, and Redis, fit into 1,024 file descriptors; and a proxy with 200 open
+            // pages is one address.
             connections: 512,
             connections_per_peer: 384,
             connections_for_new_peers: 16,
@@ -126,12 +131,13 @@ const HEADERS_MAX: usize = 64;
 /// Pause after connections could not be taken (out of file descriptors, mostly).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Most connections that may wait to be taken; the system may allow fewer. Of those beyond it, who scrapes waits a second at least: that is
-/// when a client asks again.
+/// Most connections that may wait to be taken; the system may allow fewer. Of those beyond it, who
+/// scrapes waits a second at least: that is when a client asks again.
 const BACKLOG: u32 = 4096;
 
-/// Bytes that the kernel takes of an answer ahead of what it can send, for a client that does not read; what is under way to one that reads
-/// is not counted. Much less of it would keep in our memory what lists and old pages are made from.
+/// Bytes that the kernel takes of an answer ahead of what it can send, for a client that does not
+/// read; what is under way to one that reads is not counted. Much less of it would keep in our
+/// memory what lists and old pages are made from.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES_MAX: u32 = 1 << 20;
 
@@ -163,14 +169,21 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
         match accepted {
             Ok((stream, peer)) => match gate.admit(peer.ip()) {
                 Some(permit) => {
-                    connections.spawn(serve_connection(stream, Arc::clone(&site), limits, graceful.watcher(), permit));
+                    connections.spawn(serve_connection(
+                        stream,
+                        Arc::clone(&site),
+                        limits,
+                        graceful.watcher(),
+                        permit,
+                    ));
                 }
                 None => tracing::debug!(%peer, "connection refused: too many"),
             },
             // The client went away before it was its turn.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                let remedy = "With too many open files: let the agent open 1024 (`ulimit -n`, `LimitNOFILE`).";
+                let remedy = "With too many open files: let the agent open 1024 (`ulimit -n`, \
+                    `LimitNOFILE`).";
                 tracing::warn!(%error, remedy, "cannot take connections");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
             }
@@ -184,8 +197,15 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
 }
 
 /// Answers the requests of one connection; holds its permit until the end.
-async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, watcher: Watcher, permit: Permit) {
-    // Head and body are written apart: without this the body waits for the client's delayed acknowledgement.
+async fn serve_connection(
+    stream: TcpStream,
+    site: Arc<Site>,
+    limits: Limits,
+    watcher: Watcher,
+    permit: Permit,
+) {
+    // Head and body are written apart: without this the body waits for the client's delayed
+    // acknowledgement.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
@@ -203,8 +223,12 @@ async fn serve_connection(stream: TcpStream, site: Arc<Site>, limits: Limits, wa
     serve_stream(stream, site, limits, watcher, permit).await;
 }
 
-/// Answers the requests of one client over an open stream, until either end closes it: what [`serve`] does for each connection.
-pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(stream: S, context: HttpContext) {
+/// Answers the requests of one client over an open stream, until either end closes it: what
+/// [`serve`] does for each connection.
+pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
+    stream: S,
+    context: HttpContext,
+) {
     let limits = context.limits;
     let Some(permit) = Gate::new(limits).admit(Ipv4Addr::LOCALHOST.into()) else { return };
     let shutdown = CancellationToken::new();
@@ -234,13 +258,16 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
             }
             Ok::<_, Infallible>(match permit.stream() {
                 None => too_many_streams().map(|body| serving.watch(body)),
-                Some(permit) => reply.map(|body| serving.watch_endless(body, Stay::new(site.shutdown.clone(), permit))),
+                Some(permit) => reply.map(|body| {
+                    serving.watch_endless(body, Stay::new(site.shutdown.clone(), permit))
+                }),
             })
         }
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        // The stream keeps the time: hyper's own limit would also end idle connections between two scrapes.
+        // The stream keeps the time: hyper's own limit would also end idle connections between two
+        // scrapes.
         .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
@@ -249,6 +276,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         served = watcher.watch(connection) => if let Err(error) = served {
             tracing::debug!(%error, "connection ended");
         },
-        () = leave.cancelled() => tracing::debug!("connection ended: its client kept the server waiting, and others came"),
+        () = leave.cancelled() => tracing::debug!("connection ended: its client kept the server \
+            waiting, and others came"),
     }
 }

@@ -1,5 +1,6 @@
-//! Holding a lock under Redisson's `RLock` protocol: same key, field, count and channel, so that Java services and these
-//! workers can contend for one lock. This writes to Redis; nothing of the agent uses it.
+//! Holding a lock under Redisson's `RLock` protocol: same key, field, count and channel, so that
+//! Java services and these workers can contend for one lock. This writes to Redis; nothing of the
+//! agent uses it.
 
 mod access;
 mod holder;
@@ -27,8 +28,8 @@ const SHORTEST_LEASE: Duration = Duration::from_millis(3);
 /// Why something could not be done with a lock.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    /// Redis could not be reached, or it refused. After an acquisition that failed so, the lock may still have been taken:
-    /// then it stays until its lease runs out.
+    /// Redis could not be reached, or it refused. After an acquisition that failed so, the lock may
+    /// still have been taken: then it stays until its lease runs out.
     #[error("redis: {0}")]
     Redis(#[from] RedisError),
     /// The subscription to the lock's channel ended.
@@ -43,7 +44,8 @@ pub struct Lock {
     key: Arc<[u8]>,
     holder: Holder,
     lease: Duration,
-    /// Dialled when first needed, and again after any failure: no late reply may ever match another question.
+    /// Dialled when first needed, and again after any failure: no late reply may ever match another
+    /// question.
     connection: Arc<Mutex<Option<MultiplexedConnection>>>,
 }
 
@@ -70,7 +72,8 @@ pub enum Attempt {
 pub struct Acquired {
     /// How often this holder has taken it and not yet released it, this time included.
     pub entries: u64,
-    /// Until when it is certainly held, unless somebody deletes it: counted from before the request was sent.
+    /// Until when it is certainly held, unless somebody deletes it: counted from before the request
+    /// was sent.
     pub held_until: Instant,
 }
 
@@ -89,10 +92,16 @@ pub enum Release {
 }
 
 impl Lock {
-    /// The lock under `key`, to be held by `holder` for `lease` from each acquisition or renewal on. Sends nothing yet.
-    /// A lease below 3 ms counts as 3 ms.
+    /// The lock under `key`, to be held by `holder` for `lease` from each acquisition or renewal
+    /// on. Sends nothing yet. A lease below 3 ms counts as 3 ms.
     pub fn new(access: Access, key: &[u8], holder: Holder, lease: Duration) -> Lock {
-        Lock { access, key: key.into(), holder, lease: lease.max(SHORTEST_LEASE), connection: Arc::default() }
+        Lock {
+            access,
+            key: key.into(),
+            holder,
+            lease: lease.max(SHORTEST_LEASE),
+            connection: Arc::default(),
+        }
     }
 
     /// The full lifetime of a hold.
@@ -102,23 +111,30 @@ impl Lock {
 
     /// Takes the lock if it is free or already ours, and starts its lease anew.
     ///
-    /// Not to be cancelled half-way: the lock may then have been taken without anybody knowing, until its lease runs out.
+    /// Not to be cancelled half-way: the lock may then have been taken without anybody knowing,
+    /// until its lease runs out.
     ///
     /// # Errors
     /// [`LeaseError::Redis`].
     pub async fn acquire(&self) -> Result<Attempt, LeaseError> {
         let sent = Instant::now();
-        let (taken, number): (bool, i64) = self.ask(&scripts::acquire(&self.key, &self.holder, self.lease)).await?;
-        // Taken: the number of entries, at least 1. Not taken: its PTTL, where a negative one means that there is none.
+        let (taken, number): (bool, i64) =
+            self.ask(&scripts::acquire(&self.key, &self.holder, self.lease)).await?;
+        // Taken: the number of entries, at least 1. Not taken: its PTTL, where a negative one means
+        // that there is none.
         let number = u64::try_from(number).ok();
         Ok(if taken {
-            Attempt::Acquired(Acquired { entries: number.unwrap_or_default(), held_until: sent + self.lease })
+            Attempt::Acquired(Acquired {
+                entries: number.unwrap_or_default(),
+                held_until: sent + self.lease,
+            })
         } else {
             Attempt::Busy { ttl_ms: number }
         })
     }
 
-    /// Starts the lease anew; `false` if the lock is not ours (any more), and then nothing was changed.
+    /// Starts the lease anew; `false` if the lock is not ours (any more), and then nothing was
+    /// changed.
     ///
     /// # Errors
     /// [`LeaseError::Redis`].
@@ -139,8 +155,8 @@ impl Lock {
         })
     }
 
-    /// Subscribes to the lock's channel, to be told of its release. Try the lock once more before waiting: it may have
-    /// been released just before the subscription.
+    /// Subscribes to the lock's channel, to be told of its release. Try the lock once more before
+    /// waiting: it may have been released just before the subscription.
     ///
     /// # Errors
     /// [`LeaseError::Redis`].
@@ -150,7 +166,8 @@ impl Lock {
 
     async fn ask<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, LeaseError> {
         let mut slot = self.connection.lock().await;
-        // Taken out, so that a failure or a cancellation leaves no connection behind that still owes a reply.
+        // Taken out, so that a failure or a cancellation leaves no connection behind that still
+        // owes a reply.
         let mut connection = match slot.take() {
             Some(connection) => connection,
             None => self.access.connect().await?,

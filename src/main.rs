@@ -1,4 +1,5 @@
-//! The program: parses the command line, starts logging, calls the library, turns the result into an exit code.
+//! The program: parses the command line, starts logging, calls the library, turns the result into
+//! an exit code.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,8 +15,8 @@ use lockwatch::record::Recorder;
 use lockwatch::{agent, demo, discover, explain, man, replay, status, telemetry, terminal};
 use tokio_util::sync::CancellationToken;
 
-/// glibc's takes a quarter more of the processor with 10,000 locks, and grew over hours: it keeps what one thread took and another freed.
-/// How it is set up stands in `.cargo/config.toml`.
+/// glibc's takes a quarter more of the processor with 10,000 locks, and grew over hours: it keeps
+/// what one thread took and another freed. How it is set up stands in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -24,7 +25,8 @@ const USAGE: u8 = 2;
 /// Threads beside the main one.
 const WORKERS: usize = 2;
 
-/// How long the end may wait for what cannot be cancelled: a resolver that does not answer, or a disk that hangs.
+/// How long the end may wait for what cannot be cancelled: a resolver that does not answer, or a
+/// disk that hangs.
 const LEFTOVERS: Duration = Duration::from_millis(500);
 
 fn main() -> ExitCode {
@@ -69,7 +71,9 @@ fn dispatch(invocation: Invocation) -> anyhow::Result<ExitCode> {
         }
         Invocation::Man(None) => print(man::pages()?.swap_remove(0).text),
         Invocation::Man(Some(folder)) => man::write(&folder).map(|()| ExitCode::SUCCESS),
-        Invocation::Demo(arguments) => block_on(async { demo::run(arguments).await.map(|()| ExitCode::SUCCESS) }),
+        Invocation::Demo(arguments) => {
+            block_on(async { demo::run(arguments).await.map(|()| ExitCode::SUCCESS) })
+        }
         Invocation::DemoWorker(arguments) => {
             block_on(async { demo::run_worker(arguments).await.map(|()| ExitCode::SUCCESS) })
         }
@@ -80,7 +84,8 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     let _logging = telemetry::start(options.log).context("cannot start to log")?;
     let config = load(&options.source)?;
     block_on(async {
-        let listener = http::listen(options.listen).with_context(|| format!("cannot listen on {}", options.listen))?;
+        let listener = http::listen(options.listen)
+            .with_context(|| format!("cannot listen on {}", options.listen))?;
         tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = %listener.local_addr()?, "lockwatch started");
         let RunOptions { source, enable_lifecycle, frame_ancestors, record, .. } = options;
         let recorder = record.as_ref().map(Recorder::start).transpose()?;
@@ -108,7 +113,8 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// The configuration as it shall be put in force, at the start and by a reload; what is wrong around it is logged.
+/// The configuration as it shall be put in force, at the start and by a reload; what is wrong
+/// around it is logged.
 fn load(source: &ConfigSource) -> Result<Config, ConfigErrors> {
     let config = source.load()?;
     for warning in check::warnings(&config) {

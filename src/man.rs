@@ -1,4 +1,5 @@
-//! The man pages: one for the program and one for each command, from the definitions of the command line.
+//! The man pages: one for the program and one for each command, from the definitions of the command
+//! line.
 
 use std::fs;
 use std::io;
@@ -18,7 +19,10 @@ const EXAMPLES: [(&str, &[Example]); 10] = [
     (
         "",
         &[
-            ("lockwatch --redis redis://127.0.0.1:6379 --lock outbound:lock", "Watches one lock, without a file."),
+            (
+                "lockwatch --redis redis://127.0.0.1:6379 --lock outbound:lock",
+                "Watches one lock, without a file.",
+            ),
             ("lockwatch --config.file /etc/lockwatch/lockwatch.yml", "Watches what is configured."),
             ("lockwatch status", "Shows how the tasks of that agent are."),
         ],
@@ -30,12 +34,21 @@ const EXAMPLES: [(&str, &[Example]); 10] = [
             "Finds all mistakes at once and tells the worst time to page.",
         )],
     ),
-    ("acl", &[("lockwatch acl --config.file lockwatch.yml --redis-version 6.2", "Prints the read-only user's rule.")]),
+    (
+        "acl",
+        &[(
+            "lockwatch acl --config.file lockwatch.yml --redis-version 6.2",
+            "Prints the read-only user's rule.",
+        )],
+    ),
     (
         "status",
         &[
             ("lockwatch status", "All tasks, worst first."),
-            ("lockwatch status outbound --agent.url http://10.0.0.7:10379", "One task of another host's agent."),
+            (
+                "lockwatch status outbound --agent.url http://10.0.0.7:10379",
+                "One task of another host's agent.",
+            ),
             ("lockwatch status --watch=2s", "Looks every two seconds until Ctrl-C."),
             ("lockwatch status --json", "What the agent knows, for a script."),
         ],
@@ -44,7 +57,10 @@ const EXAMPLES: [(&str, &[Example]); 10] = [
         "explain",
         &[
             ("lockwatch explain outbound", "The agent's own reasoning."),
-            ("lockwatch explain outbound --once --config.file lockwatch.yml", "One look at Redis, without an agent."),
+            (
+                "lockwatch explain outbound --once --config.file lockwatch.yml",
+                "One look at Redis, without an agent.",
+            ),
         ],
     ),
     (
@@ -61,8 +77,17 @@ const EXAMPLES: [(&str, &[Example]); 10] = [
             "A configuration for what is there.",
         )],
     ),
-    ("completions", &[("lockwatch completions bash", "Prints what bash sources to complete the commands.")]),
-    ("man", &[("lockwatch man --dir /usr/local/share/man/man1", "Writes all pages where man(1) finds them.")]),
+    (
+        "completions",
+        &[("lockwatch completions bash", "Prints what bash sources to complete the commands.")],
+    ),
+    (
+        "man",
+        &[(
+            "lockwatch man --dir /usr/local/share/man/man1",
+            "Writes all pages where man(1) finds them.",
+        )],
+    ),
     ("demo", &[("lockwatch demo --story", "Plays what can happen to a task.")]),
 ];
 
@@ -72,7 +97,10 @@ type Term = (&'static str, &'static str);
 const EXIT_STATUS: [Term; 3] = [
     ("0", "Done; the agent was told to stop and did."),
     ("1", "It could not be done."),
-    ("2", "The configuration or the command line is wrong. lockwatch-status(1) has codes of its own."),
+    (
+        "2",
+        "The configuration or the command line is wrong. lockwatch-status(1) has codes of its own.",
+    ),
 ];
 
 const STATUS_EXIT_STATUS: [Term; 4] = [
@@ -81,14 +109,19 @@ const STATUS_EXIT_STATUS: [Term; 4] = [
     ("2", "Critical: a task is split, down or stalled, or its switches are lost."),
     (
         "3",
-        "Unknown: a task's verdict is unknown, the agent cannot be reached or has stopped, there is no such task, or the \
-         command line is wrong. Of several tasks critical comes before unknown, and unknown before warning. With --watch the \
+        "Unknown: a task's verdict is unknown, the agent cannot be reached or has stopped, there \
+         is no such task, or the \
+         command line is wrong. Of several tasks critical comes before unknown, and unknown \
+         before warning. With --watch the \
          code is that of the last look.",
     ),
 ];
 
 const FILES: [Term; 2] = [
-    ("lockwatch.yml", "The configuration, in the working directory unless --config.file names another."),
+    (
+        "lockwatch.yml",
+        "The configuration, in the working directory unless --config.file names another.",
+    ),
     ("DIR of --record", "Recordings for lockwatch-replay(1); the oldest go first."),
 ];
 
@@ -100,9 +133,15 @@ const ENVIRONMENT: [Term; 1] = [(
 /// What `status` looks at.
 const TERMINAL: [Term; 4] = [
     ("NO_COLOR", "Not empty: no colours."),
-    ("CLICOLOR, CLICOLOR_FORCE", "0 and not 0: no colours on a terminal; colours also where there is none."),
+    (
+        "CLICOLOR, CLICOLOR_FORCE",
+        "0 and not 0: no colours on a terminal; colours also where there is none.",
+    ),
     ("TERM", "dumb: no colours, and nothing is drawn in place."),
-    ("COLUMNS", "How wide the output of status is where standard output is no terminal; 100 unless set."),
+    (
+        "COLUMNS",
+        "How wide the output of status is where standard output is no terminal; 100 unless set.",
+    ),
 ];
 
 /// A page.
@@ -121,7 +160,8 @@ pub struct Page {
 pub fn pages() -> io::Result<Vec<Page>> {
     let mut program = cli::grammar().disable_help_subcommand(true);
     program.build();
-    let mut names: Vec<String> = program.get_subcommands().map(|command| page_name(command.get_name())).collect();
+    let mut names: Vec<String> =
+        program.get_subcommands().map(|command| page_name(command.get_name())).collect();
     names.insert(0, page_name(""));
     let own = page(&program, &names, true);
     let commands = program.get_subcommands().map(|command| page(command, &names, false));
@@ -146,7 +186,8 @@ fn page_name(command: &str) -> String {
 
 fn page(command: &clap::Command, names: &[String], of_program: bool) -> io::Result<Page> {
     let source = concat!("lockwatch ", env!("CARGO_PKG_VERSION"));
-    // No day: the same program gives the same pages. Not quite empty: roff would take the next word for it.
+    // No day: the same program gives the same pages. Not quite empty: roff would take the next word
+    // for it.
     let man = Man::new(command.clone()).date(" ").source(source).manual("User Commands");
     let mut text = Vec::new();
     man.render_title(&mut text)?;
@@ -170,14 +211,19 @@ fn page(command: &clap::Command, names: &[String], of_program: bool) -> io::Resu
     }
     terms(&mut more, "EXAMPLES", examples(name));
     let own = page_name(name);
-    let others: Vec<String> = names.iter().filter(|other| **other != own).map(|other| format!("{other}(1)")).collect();
+    let others: Vec<String> =
+        names.iter().filter(|other| **other != own).map(|other| format!("{other}(1)")).collect();
     more.control("SH", ["SEE ALSO"]).text([roman(others.join(", "))]);
     more.to_writer(&mut text)?;
     Ok(Page { file: man.get_filename(), text })
 }
 
 fn examples(command: &str) -> &'static [Example] {
-    EXAMPLES.iter().find(|(name, _)| *name == command).map(|(_, examples)| *examples).unwrap_or_default()
+    EXAMPLES
+        .iter()
+        .find(|(name, _)| *name == command)
+        .map(|(_, examples)| *examples)
+        .unwrap_or_default()
 }
 
 fn terms(roff: &mut Roff, heading: &str, terms: &[Term]) {

@@ -1,8 +1,9 @@
 //! What the engine publishes and every output reads.
 //!
-//! A snapshot appears each second, and soon after each event. What it shows of a task to which nothing happened was right when somebody
-//! last [looked](Snapshots::everything): to make that anew for thousands of locks that nobody looks at would be a good part of all
-//! that watching them costs.
+//! A snapshot appears each second, and soon after each event. What it shows of a task to which
+//! nothing happened was right when somebody last [looked](Snapshots::everything): to make that anew
+//! for thousands of locks that nobody looks at would be a good part of all that watching them
+//! costs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -65,12 +66,15 @@ pub struct Unanswered;
 
 impl Snapshots {
     /// What appears in `newest`, and where it is told that somebody looks.
-    pub(crate) fn new(newest: watch::Receiver<Arc<Published>>) -> (Snapshots, mpsc::Receiver<Look>) {
+    pub(crate) fn new(
+        newest: watch::Receiver<Arc<Published>>,
+    ) -> (Snapshots, mpsc::Receiver<Look>) {
         let (looks, receiver) = mpsc::channel(LOOKS);
         (Snapshots { newest, looks: Some(looks) }, receiver)
     }
 
-    /// The newest one: right about redises, and about each task as of the last event that happened to it, or later.
+    /// The newest one: right about redises, and about each task as of the last event that happened
+    /// to it, or later.
     pub fn newest(&self) -> Arc<Published> {
         Arc::clone(&self.newest.borrow())
     }
@@ -104,10 +108,12 @@ impl Snapshots {
         self.look(LookAt::Task(name.to_owned()), patience).await
     }
 
-    /// Has one made that shows everything, without waiting for it; with too many others who want that it is left out.
+    /// Has one made that shows everything, without waiting for it; with too many others who want
+    /// that it is left out.
     pub(crate) fn ask_for_everything(&self) {
         if let Some(looks) = &self.looks {
-            let _others_ask = looks.try_send(Look { at: LookAt::Everything, answer: oneshot::channel().0 });
+            let _others_ask =
+                looks.try_send(Look { at: LookAt::Everything, answer: oneshot::channel().0 });
         }
     }
 
@@ -185,5 +191,6 @@ pub struct ReloadStatus {
     pub success_at: AgentWall,
 }
 
-/// Asks for a reload of the configuration; the answer is sent back: why it failed, in words for a person.
+/// Asks for a reload of the configuration; the answer is sent back: why it failed, in words for a
+/// person.
 pub type ReloadRequest = oneshot::Sender<Result<(), String>>;

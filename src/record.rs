@@ -1,7 +1,8 @@
 //! Keeps the model's inputs in files, bounded and rotated, without secrets.
 //!
-//! The engine must never wait for a disk: it hands each input to a thread of its own through a bounded queue, and what finds that
-//! full is left out. How much is missing is written down, so that a replay can say so.
+//! The engine must never wait for a disk: it hands each input to a thread of its own through a
+//! bounded queue, and what finds that full is left out. How much is missing is written down, so
+//! that a replay can say so.
 
 mod pack;
 pub(crate) mod reader;
@@ -147,9 +148,10 @@ impl Backlog {
 fn weight(input: &Input) -> u64 {
     let Input::Sample(sample) = input else { return INPUT_BYTES };
     let readings = match &sample.outcome {
-        Outcome::Read { readings, .. } => {
-            readings.iter().map(|(_, reading)| READING_BYTES + entries(&reading.beside) * ENTRY_BYTES).sum()
-        }
+        Outcome::Read { readings, .. } => readings
+            .iter()
+            .map(|(_, reading)| READING_BYTES + entries(&reading.beside) * ENTRY_BYTES)
+            .sum(),
         Outcome::Beside { readings, .. } => {
             readings.iter().map(|(_, beside)| READING_BYTES + entries(beside) * ENTRY_BYTES).sum()
         }

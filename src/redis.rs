@@ -1,8 +1,9 @@
-//! Talking to a Redis server. Only the files below this one know the redis crate; everything else sees the model's
-//! [`Command`](lockwatch_model::reply::Command) and [`Reply`](lockwatch_model::reply::Reply).
+//! Talking to a Redis server. Only the files below this one know the redis crate; everything else
+//! sees the model's [`Command`](lockwatch_model::reply::Command) and
+//! [`Reply`](lockwatch_model::reply::Reply).
 //!
-//! A connection belongs to one sampler. It is never repaired: after any timeout or IO error its owner drops it and dials
-//! again, so that no late reply can ever answer another question.
+//! A connection belongs to one sampler. It is never repaired: after any timeout or IO error its
+//! owner drops it and dials again, so that no late reply can ever answer another question.
 
 mod connect;
 mod connection;

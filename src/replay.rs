@@ -1,6 +1,8 @@
-//! `lockwatch replay`: a recording through the model once more, as configured and with other thresholds.
+//! `lockwatch replay`: a recording through the model once more, as configured and with other
+//! thresholds.
 //!
-//! The state is the agent's own, and it takes in what the agent's took in, at the same instants: there is no second opinion.
+//! The state is the agent's own, and it takes in what the agent's took in, at the same instants:
+//! there is no second opinion.
 
 mod changes;
 mod chronicle;
@@ -46,7 +48,9 @@ pub struct ReplayOptions {
 /// # Errors
 /// For a person.
 pub async fn run(options: ReplayOptions) -> anyhow::Result<ExitCode> {
-    tokio::task::spawn_blocking(move || write(&options, &mut io::stdout().lock())).await.context("cannot replay")?
+    tokio::task::spawn_blocking(move || write(&options, &mut io::stdout().lock()))
+        .await
+        .context("cannot replay")?
 }
 
 /// The same with its report to `out`.
@@ -54,7 +58,8 @@ pub async fn run(options: ReplayOptions) -> anyhow::Result<ExitCode> {
 /// # Errors
 /// For a person.
 pub fn write(options: &ReplayOptions, out: &mut impl io::Write) -> anyhow::Result<ExitCode> {
-    let changes: Result<Vec<Change>, String> = options.set.iter().map(|text| changes::parse(text)).collect();
+    let changes: Result<Vec<Change>, String> =
+        options.set.iter().map(|text| changes::parse(text)).collect();
     let changes = match changes {
         Ok(changes) => changes,
         Err(mistake) => return Ok(usage(&mistake)),
@@ -94,7 +99,9 @@ fn usage(mistake: &str) -> ExitCode {
 /// Writes; who closed the other end of a pipe has read enough.
 fn put(out: &mut impl io::Write, text: &str) -> anyhow::Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error).context("cannot write"),
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write")
+        }
         _ => Ok(()),
     }
 }
@@ -174,7 +181,10 @@ impl Section {
     }
 
     /// What happened to each task and redis in both passes.
-    fn pairs<'a>(&'a self, changed: &'a Chronicle) -> impl Iterator<Item = (String, &'a Story, &'a Story)> {
+    fn pairs<'a>(
+        &'a self,
+        changed: &'a Chronicle,
+    ) -> impl Iterator<Item = (String, &'a Story, &'a Story)> {
         static NOTHING: std::sync::LazyLock<Story> = std::sync::LazyLock::new(Story::default);
         let sides = [
             ("redis", &self.as_configured.redises, &changed.redises),
@@ -183,8 +193,9 @@ impl Section {
         sides.into_iter().flat_map(|(kind, was, would_be)| {
             let names: BTreeSet<&Arc<str>> = was.keys().chain(would_be.keys()).collect();
             names.into_iter().map(move |name| {
-                let story =
-                    |stories: &'a std::collections::BTreeMap<Arc<str>, Story>| stories.get(name).unwrap_or(&NOTHING);
+                let story = |stories: &'a std::collections::BTreeMap<Arc<str>, Story>| {
+                    stories.get(name).unwrap_or(&NOTHING)
+                };
                 (format!("{kind} {}", escape(name.as_bytes())), story(was), story(would_be))
             })
         })

@@ -1,8 +1,8 @@
-//! One task per redis: keeps a connection to each of its servers, knows which of them decide, asks when the schedules say so,
-//! and hands everything that comes of it to the engine.
+//! One task per redis: keeps a connection to each of its servers, knows which of them decide, asks
+//! when the schedules say so, and hands everything that comes of it to the engine.
 //!
-//! Failure is data: a batch that fails, and each tick without a connection or without anybody who decides, is reported for
-//! exactly the tasks concerned.
+//! Failure is data: a batch that fails, and each tick without a connection or without anybody who
+//! decides, is reported for exactly the tasks concerned.
 
 mod authority;
 mod link;
@@ -53,9 +53,9 @@ type Tasks = Arc<Vec<(TaskIndex, Arc<TaskSpec>)>>;
 /// The address of a server, or why there is none.
 type Server = Result<Arc<str>, Unknown>;
 
-/// Samples one redis until `assignments` is closed or the engine is gone. A new assignment keeps the connections if the
-/// servers and the logins are the same.
-/// What is said about tasks that are armed on `desk` is put there.
+/// Samples one redis until `assignments` is closed or the engine is gone. A new assignment keeps
+/// the connections if the servers and the logins are the same. What is said about tasks that are
+/// armed on `desk` is put there.
 pub async fn run(
     mut assignments: watch::Receiver<Arc<Assignment>>,
     inputs: mpsc::Sender<Input>,
@@ -113,7 +113,8 @@ struct Sampler {
     out: Out,
 }
 
-/// Waits for a server's dial to end or its oldest batch to land: the position of the server, and what came.
+/// Waits for a server's dial to end or its oldest batch to land: the position of the server, and
+/// what came.
 async fn next_news(nodes: &mut [Node]) -> (usize, News) {
     poll_fn(|context| {
         for (position, node) in nodes.iter_mut().enumerate() {
@@ -127,7 +128,12 @@ async fn next_news(nodes: &mut [Node]) -> (usize, News) {
 }
 
 impl Sampler {
-    fn new(assignment: Arc<Assignment>, inputs: mpsc::Sender<Input>, clock: Clock, desk: Desk) -> Sampler {
+    fn new(
+        assignment: Arc<Assignment>,
+        inputs: mpsc::Sender<Input>,
+        clock: Clock,
+        desk: Desk,
+    ) -> Sampler {
         let out = Out { epoch: assignment.epoch, redis: assignment.redis, inputs, clock, desk };
         let tasks = Arc::new(assignment.tasks.clone());
         Sampler {
@@ -154,7 +160,9 @@ impl Sampler {
             self.orphans_at = now.plus_ms(ms(self.assignment.config.interval));
             for (tasks, why) in &self.plan.orphans {
                 let tasks = tasks.iter().map(|(task, _)| *task).collect();
-                self.out.sample(None, Standing::Decides, (now, 0), Outcome::Failed { tasks, why: *why }).await?;
+                self.out
+                    .sample(None, Standing::Decides, (now, 0), Outcome::Failed { tasks, why: *why })
+                    .await?;
             }
         }
         Ok(())
@@ -162,13 +170,20 @@ impl Sampler {
 
     fn next_wake(&self) -> Option<Mono> {
         let orphans = (!self.plan.orphans.is_empty()).then_some(self.orphans_at);
-        self.nodes.iter().filter_map(Node::next_wake).chain(self.authority.next_wake()).chain(orphans).min()
+        self.nodes
+            .iter()
+            .filter_map(Node::next_wake)
+            .chain(self.authority.next_wake())
+            .chain(orphans)
+            .min()
     }
 
     /// Puts the plan in force that follows from what is known of the servers.
     async fn follow_authority(&mut self) -> Result<(), Gone> {
         let now = self.out.clock.now();
-        let Some(plan) = self.authority.plan(now, &self.assignment.config, &self.tasks) else { return Ok(()) };
+        let Some(plan) = self.authority.plan(now, &self.assignment.config, &self.tasks) else {
+            return Ok(());
+        };
         if plan.knows_nothing() {
             // After a reload the servers stay connected until it is known again who decides.
             return Ok(());
@@ -181,7 +196,9 @@ impl Sampler {
             let endpoint = self.authority.endpoint(&self.assignment.config, planned.at.clone());
             let mut node = match old.remove(&planned.address) {
                 Some(node) if *node.endpoint() == endpoint => node,
-                _ => Node::new(Arc::clone(&planned.address), endpoint, &self.assignment.config, now),
+                _ => {
+                    Node::new(Arc::clone(&planned.address), endpoint, &self.assignment.config, now)
+                }
             };
             node.assign(&planned.duty, now);
             node.listen(self.filter.as_ref(), self.out.clock);
@@ -209,7 +226,8 @@ impl Sampler {
         Ok(())
     }
 
-    /// The locks of some tasks were read at `address`: what lives beside them on other servers is asked now.
+    /// The locks of some tasks were read at `address`: what lives beside them on other servers is
+    /// asked now.
     async fn read_beside(&mut self, address: &Arc<str>, read: &[TaskIndex]) -> Result<(), Gone> {
         if self.plan.beside.is_empty() {
             return Ok(());
@@ -223,14 +241,19 @@ impl Sampler {
         let now = self.out.clock.now();
         for (server, parts) in by_server {
             let node = match &server {
-                Ok(server) => self.nodes.iter_mut().find(|node| node.address() == server).ok_or(Unknown::NotReadYet),
+                Ok(server) => self
+                    .nodes
+                    .iter_mut()
+                    .find(|node| node.address() == server)
+                    .ok_or(Unknown::NotReadYet),
                 Err(why) => Err(*why),
             };
             match node {
                 Ok(node) => node.read_beside(parts, address, now, &self.out).await?,
                 Err(why) => {
                     let spec = |task| spec(&self.assignment.tasks, task);
-                    let outcome = Outcome::Beside { vouch: None, readings: unreadable(&parts, spec, why) };
+                    let outcome =
+                        Outcome::Beside { vouch: None, readings: unreadable(&parts, spec, why) };
                     self.out.sample(None, Standing::Decides, (now, 0), outcome).await?;
                 }
             }
@@ -260,7 +283,8 @@ impl Sampler {
         }
     }
 
-    /// Takes over another assignment. What is under way was asked for under the old one and is dropped.
+    /// Takes over another assignment. What is under way was asked for under the old one and is
+    /// dropped.
     fn reassign(&mut self, assignment: Arc<Assignment>) {
         self.out.epoch = assignment.epoch;
         self.out.redis = assignment.redis;
@@ -296,7 +320,8 @@ impl Out {
     ) -> Result<(), Gone> {
         let Out { epoch, redis, .. } = *self;
         let node = node.cloned();
-        self.send(Input::Sample(Sample { epoch, redis, node, standing, sent, took_ms, outcome })).await
+        self.send(Input::Sample(Sample { epoch, redis, node, standing, sent, took_ms, outcome }))
+            .await
     }
 
     async fn news(&self, node: &Arc<str>, kind: NodeNewsKind) -> Result<(), Gone> {
@@ -322,5 +347,8 @@ fn unreadable(
     spec: impl Fn(TaskIndex) -> Option<Arc<TaskSpec>>,
     why: Unknown,
 ) -> Vec<(TaskIndex, lockwatch_model::reading::Beside)> {
-    parts.iter().filter_map(|(task, scope)| Some((*task, scope.unreadable(&*spec(*task)?, why)))).collect()
+    parts
+        .iter()
+        .filter_map(|(task, scope)| Some((*task, scope.unreadable(&*spec(*task)?, why))))
+        .collect()
 }

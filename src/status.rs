@@ -27,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(9);
 /// Most characters of a refusal that are shown.
 const REFUSAL_MAX: usize = 300;
 
-/// The exit code when nothing is known: no agent, no answer, no such task, a mistake on the command line.
+/// The exit code when nothing is known: no agent, no answer, no such task, a mistake on the command
+/// line.
 pub const UNKNOWN: u8 = 3;
 
 /// What was asked for.
@@ -112,7 +113,8 @@ fn harmless(error: serde_json::Error) -> anyhow::Error {
 
 /// Why the agent refuses.
 fn refusal(answer: &Answer, options: &StatusOptions) -> String {
-    let said = serde_json::from_slice(&answer.body).map(|refusal: Refusal| refusal.error.to_string());
+    let said =
+        serde_json::from_slice(&answer.body).map(|refusal: Refusal| refusal.error.to_string());
     match (answer.status, &options.task, said) {
         (404, Some(task), Ok(_)) => {
             format!("there is no task {}; `lockwatch status` lists them", safe(task))
@@ -125,7 +127,8 @@ fn refusal(answer: &Answer, options: &StatusOptions) -> String {
 /// What is printed where nothing is drawn in place.
 fn printed(options: &StatusOptions, look: &Look) -> String {
     if options.json {
-        // The agent's own is on one line and harmless; whatever stands between may have changed that.
+        // The agent's own is on one line and harmless; whatever stands between may have changed
+        // that.
         return safe_json(look.body.trim_end()).into_owned() + "\n";
     }
     let terminal = Terminal { lines: None, ..Terminal::now() };
@@ -228,10 +231,14 @@ async fn watch(options: &StatusOptions, pause: Duration) -> anyhow::Result<Level
 /// What is shown in place now.
 fn frame(options: &StatusOptions, seen: &Seen) -> Vec<String> {
     let mut terminal = Terminal::now();
-    let trouble = seen.trouble().map(|trouble| terminal::wrap(&trouble, terminal.columns)).unwrap_or_default();
+    let trouble = seen
+        .trouble()
+        .map(|trouble| terminal::wrap(&trouble, terminal.columns))
+        .unwrap_or_default();
     terminal.lines = terminal.lines.map(|lines| lines.saturating_sub(trouble.len()));
     let trouble = trouble.iter().map(|line| terminal.paint(Style::Unknown, line).into_owned());
-    let view = seen.last.as_ref().map(|(look, _)| lines(options, look, &terminal)).unwrap_or_default();
+    let view =
+        seen.last.as_ref().map(|(look, _)| lines(options, look, &terminal)).unwrap_or_default();
     trouble.chain(view).collect()
 }
 
@@ -256,7 +263,11 @@ struct Stop([Signal; 3]);
 impl Stop {
     fn listen() -> anyhow::Result<Stop> {
         let on = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Stop([on(SignalKind::interrupt())?, on(SignalKind::terminate())?, on(SignalKind::hangup())?]))
+        Ok(Stop([
+            on(SignalKind::interrupt())?,
+            on(SignalKind::terminate())?,
+            on(SignalKind::hangup())?,
+        ]))
     }
 
     async fn told(&mut self) {
@@ -275,7 +286,12 @@ mod tests {
 
     #[test]
     fn the_hint_can_be_pasted() {
-        let options = |agent: &str| StatusOptions { task: None, agent: agent.to_owned(), json: false, watch_ms: None };
+        let options = |agent: &str| StatusOptions {
+            task: None,
+            agent: agent.to_owned(),
+            json: false,
+            watch_ms: None,
+        };
         let here = options(DEFAULT_AGENT);
         assert_eq!(hint(&here, "outbound"), "lockwatch explain outbound");
         assert_eq!(hint(&here, "a b'; rm -rf ~"), r"lockwatch explain 'a b'\''; rm -rf ~'");

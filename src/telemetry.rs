@@ -32,12 +32,14 @@ impl Drop for Logging {
     }
 }
 
-/// How many log lines were lost so far, because standard error could not be written, or not fast enough.
+/// How many log lines were lost so far, because standard error could not be written, or not fast
+/// enough.
 pub fn lines_lost() -> u64 {
     SINK.get().map_or(0, Sink::lost)
 }
 
-/// Writes log lines to standard error from now on, until what it returns is dropped. Whoever logs never waits for that.
+/// Writes log lines to standard error from now on, until what it returns is dropped. Whoever logs
+/// never waits for that.
 ///
 /// # Errors
 /// The thread that writes cannot be started.
@@ -54,14 +56,22 @@ pub fn start(options: LogOptions) -> io::Result<Logging> {
     // A second start, in a test, changes nothing.
     let _started = match options.format {
         LogFormat::Logfmt => builder.event_format(Logfmt).try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).with_current_span(false).with_span_list(false).try_init(),
+        LogFormat::Json => builder
+            .json()
+            .flatten_event(true)
+            .with_current_span(false)
+            .with_span_list(false)
+            .try_init(),
         LogFormat::Text => builder.try_init(),
     };
     Ok(Logging(sink.clone()))
 }
 
 fn tell_loss(lines: u64) {
-    tracing::warn!(lines, "log lines were lost: standard error could not be written, or not fast enough");
+    tracing::warn!(
+        lines,
+        "log lines were lost: standard error could not be written, or not fast enough"
+    );
 }
 
 fn level(level: LogLevel) -> Level {
@@ -82,7 +92,12 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         write!(writer, "ts=")?;
         SystemTime.format_time(&mut writer)?;
         let level = event.metadata().level().as_str().to_ascii_lowercase();
@@ -123,7 +138,8 @@ impl Visit for Pairs<'_, '_> {
 }
 
 fn is_plain(value: &str) -> bool {
-    !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=' | b'\\'))
+    !value.is_empty()
+        && value.bytes().all(|byte| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'=' | b'\\'))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! What a terminal can show: how wide it and a text are, whether it has colours, and what must not get to it.
+//! What a terminal can show: how wide it and a text are, whether it has colours, and what must not
+//! get to it.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -64,7 +65,8 @@ impl Terminal {
     /// Where this program's standard output goes now: a terminal may have been resized.
     pub fn now() -> Terminal {
         let stdout = io::stdout();
-        let size = terminal_size_of(&stdout).map(|(width, height)| (usize::from(width.0), usize::from(height.0)));
+        let size = terminal_size_of(&stdout)
+            .map(|(width, height)| (usize::from(width.0), usize::from(height.0)));
         let variable = |name: &str| std::env::var(name).ok();
         let on_terminal = stdout.is_terminal();
         Terminal {
@@ -109,11 +111,13 @@ fn wants_colours(on_terminal: bool, variable: impl Fn(&str) -> Option<String>) -
         return false;
     }
     is_on("CLICOLOR_FORCE")
-        || on_terminal && can_draw(&variable) && variable("CLICOLOR").is_none_or(|value| value != "0")
+        || on_terminal
+            && can_draw(&variable)
+            && variable("CLICOLOR").is_none_or(|value| value != "0")
 }
 
-/// `text` without anything that could move the cursor, turn the direction of text or hide: such a character becomes one
-/// `\xNN` per byte.
+/// `text` without anything that could move the cursor, turn the direction of text or hide: such a
+/// character becomes one `\xNN` per byte.
 pub fn safe(text: &str) -> Cow<'_, str> {
     replace_unplain(text, |shown, character| {
         let mut buffer = [0; 4];
@@ -123,7 +127,8 @@ pub fn safe(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same for a JSON document, which stays the same document. What is no JSON does not become harmless.
+/// The same for a JSON document, which stays the same document. What is no JSON does not become
+/// harmless.
 pub fn safe_json(document: &str) -> Cow<'_, str> {
     replace_unplain(document, |shown, character| match character {
         // Between values only: JSON has none within a string.
@@ -202,7 +207,8 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Prints to standard output; `false` when nobody reads it any more, which is no mistake of this program's.
+/// Prints to standard output; `false` when nobody reads it any more, which is no mistake of this
+/// program's.
 ///
 /// # Errors
 /// It cannot be written for another reason.
@@ -219,7 +225,9 @@ pub fn print(bytes: impl AsRef<[u8]>) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn environment<'a>(set: &'a [(&'a str, &'a str)]) -> impl Fn(&str) -> Option<String> + Copy + 'a {
+    fn environment<'a>(
+        set: &'a [(&'a str, &'a str)],
+    ) -> impl Fn(&str) -> Option<String> + Copy + 'a {
         |name| set.iter().find(|(other, _)| *other == name).map(|(_, value)| (*value).to_owned())
     }
 
@@ -244,7 +252,11 @@ mod tests {
         assert_eq!(columns(Some(80), environment(&[("COLUMNS", "40")])), 80);
         assert_eq!(columns(Some(0), environment(&[("COLUMNS", "40")])), 40);
         for nonsense in ["", "0", "-3", "wide"] {
-            assert_eq!(columns(None, environment(&[("COLUMNS", nonsense)])), COLUMNS_DEFAULT, "{nonsense}");
+            assert_eq!(
+                columns(None, environment(&[("COLUMNS", nonsense)])),
+                COLUMNS_DEFAULT,
+                "{nonsense}"
+            );
         }
     }
 
@@ -252,8 +264,14 @@ mod tests {
     fn nothing_that_steers_a_terminal_stays() {
         let hostile = "a\x1b[2J\u{9b}31m\u{202e}b\u{2066}\r\n\t\u{200d}\u{7f}ü出…";
         let shown = safe(hostile);
-        assert_eq!(shown, r"a\x1b[2J\xc2\x9b31m\xe2\x80\xaeb\xe2\x81\xa6\x0d\x0a\x09\xe2\x80\x8d\x7fü出…");
-        assert!(matches!(safe(r"lager-süd \x0a"), Cow::Borrowed(r"lager-süd \x0a")), "escapes of the agent's stay");
+        assert_eq!(
+            shown,
+            r"a\x1b[2J\xc2\x9b31m\xe2\x80\xaeb\xe2\x81\xa6\x0d\x0a\x09\xe2\x80\x8d\x7fü出…"
+        );
+        assert!(
+            matches!(safe(r"lager-süd \x0a"), Cow::Borrowed(r"lager-süd \x0a")),
+            "escapes of the agent's stay"
+        );
     }
 
     #[test]
@@ -290,11 +308,16 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         let alphabet: Vec<char> = "ab 出🚚é\u{301}\u{fe0f}❤कि👍🏽ﻻ…".chars().collect();
         for _ in 0..20_000 {
-            let text: String = (0..random.usize(0..30)).map(|_| alphabet[random.usize(0..alphabet.len())]).collect();
+            let text: String = (0..random.usize(0..30))
+                .map(|_| alphabet[random.usize(0..alphabet.len())])
+                .collect();
             let columns = random.usize(0..20);
             let kept = cut(&text, columns);
             assert!(width(&kept) <= columns, "{text:?} in {columns}: {kept:?}");
-            assert!(wrap(&text, columns).iter().all(|line| width(line) <= columns), "{text:?} in {columns}");
+            assert!(
+                wrap(&text, columns).iter().all(|line| width(line) <= columns),
+                "{text:?} in {columns}"
+            );
         }
     }
 

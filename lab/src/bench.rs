@@ -1,4 +1,5 @@
-//! The benchmarks: what watching costs and how late it is, each figure beside its peer in the same run. Rows of docs/benchmarks.md.
+//! The benchmarks: what watching costs and how late it is, each figure beside its peer in the same
+//! run. Rows of docs/benchmarks.md.
 
 mod bed;
 mod census;
@@ -81,7 +82,8 @@ impl Row {
 /// # Errors
 /// When something cannot be measured, after all rows that can be.
 pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
-    let rows = if args.rows.is_empty() { Row::value_variants().to_vec() } else { args.rows.clone() };
+    let rows =
+        if args.rows.is_empty() { Row::value_variants().to_vec() } else { args.rows.clone() };
     let (began, all) = (Instant::now(), args.rows.is_empty());
     let machine = machine::machine().await;
     println!("{machine}\n");
@@ -95,7 +97,11 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
                 let text = table.markdown();
                 println!("{name}\n\n{text}");
                 missed.extend(table.missed().map(str::to_owned));
-                let note = if all { String::new() } else { format!("\nMeasured by itself: {machine}\n{kind}") };
+                let note = if all {
+                    String::new()
+                } else {
+                    format!("\nMeasured by itself: {machine}\n{kind}")
+                };
                 put(&args, &name, &format!("{text}{note}"))?;
             }
             Err(error) => failed.push(format!("{error:#}")),
@@ -115,6 +121,8 @@ pub async fn run(args: BenchArgs) -> anyhow::Result<bool> {
 
 fn put(args: &BenchArgs, name: &str, text: &str) -> anyhow::Result<()> {
     let Some(file) = &args.out else { return Ok(()) };
-    let page = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-    std::fs::write(file, splice(&page, name, text)).with_context(|| format!("cannot write {}", file.display()))
+    let page =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    std::fs::write(file, splice(&page, name, text))
+        .with_context(|| format!("cannot write {}", file.display()))
 }

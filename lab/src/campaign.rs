@@ -1,6 +1,7 @@
-//! The fault campaign: real servers, real Sentinels, real agents, hundreds of locks with candidates that contend for them, and
-//! faults of all kinds. A second witness writes down what was true, a collector what the agents said, and a checker that shares no code
-//! with the agents judges the logs afterwards.
+//! The fault campaign: real servers, real Sentinels, real agents, hundreds of locks with candidates
+//! that contend for them, and faults of all kinds. A second witness writes down what was true, a
+//! collector what the agents said, and a checker that shares no code with the agents judges the
+//! logs afterwards.
 
 mod checker;
 mod clock;
@@ -66,7 +67,8 @@ pub struct CampaignArgs {
     /// Without the real Redisson client, which needs Java and Maven
     #[arg(long, conflicts_with = "check")]
     no_redisson: bool,
-    /// Without machines of their own, whose network can be cut, for servers and Sentinels; they need network namespaces and nft
+    /// Without machines of their own, whose network can be cut, for servers and Sentinels; they
+    /// need network namespaces and nft
     #[arg(long, conflicts_with = "check")]
     no_network: bool,
     /// Leaves the logs there; else they are deleted unless something is wrong
@@ -100,12 +102,18 @@ pub async fn run(args: CampaignArgs) -> anyhow::Result<ExitCode> {
     let seed = args.seed.unwrap_or_else(|| fastrand::u64(0..1_000_000));
     let temporary = TempDir::with_prefix("lockwatch-campaign-")?;
     let folder = args.keep.clone().unwrap_or_else(|| temporary.path().to_owned());
-    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("cannot make {}", folder.display()))?;
     if folder.join("run.json").exists() {
         anyhow::bail!("{} has the logs of a run already: name another folder", folder.display());
     }
     let folder = folder.canonicalize()?;
-    eprintln!("campaign: seed {seed}, {} minutes, {} locks, logs in {}", args.minutes, args.locks, folder.display());
+    eprintln!(
+        "campaign: seed {seed}, {} minutes, {} locks, logs in {}",
+        args.minutes,
+        args.locks,
+        folder.display()
+    );
     LocalSet::new().run_until(play(&args, seed, &folder)).await?;
     let code = tokio::task::spawn_blocking(move || judge(&folder)).await??;
     if code != ExitCode::SUCCESS {
@@ -124,7 +132,8 @@ fn judge(folder: &Path) -> anyhow::Result<ExitCode> {
 }
 
 async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<()> {
-    let stage = Stage::start(folder, seed, args.locks, Times::COMPRESSED, !args.no_redisson).await?;
+    let stage =
+        Stage::start(folder, seed, args.locks, Times::COMPRESSED, !args.no_redisson).await?;
     let stage = Arc::new(stage);
     let header = Arc::clone(&stage.header);
     let lag = lag::start(folder)?;
@@ -134,8 +143,9 @@ async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<(
         id.store(agent.lock().await.id().unwrap_or_default(), Ordering::SeqCst);
     }
     let switches = Log::open(folder, "users.log")?;
-    let users: Vec<_> =
-        (0..header.redises.len()).filter_map(|redis| users::start(&header, redis, switches.clone())).collect();
+    let users: Vec<_> = (0..header.redises.len())
+        .filter_map(|redis| users::start(&header, redis, switches.clone()))
+        .collect();
     for host in &stage.hosts {
         host.lock().await.start().await?;
     }
@@ -150,8 +160,10 @@ async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<(
     let injector = Injector::new(Arc::clone(&stage), faults, collectors.ids.clone());
     let mut lanes: Vec<_> = (0..header.redises.len()).map(Lane::Redis).collect();
     lanes.push(Lane::Processes);
-    let lanes: Vec<_> =
-        lanes.into_iter().map(|lane| injector.start(lane, until - QUIET_END, args.only.clone())).collect();
+    let lanes: Vec<_> = lanes
+        .into_iter()
+        .map(|lane| injector.start(lane, until - QUIET_END, args.only.clone()))
+        .collect();
     for lane in lanes {
         lane.await??;
         let (meant, verified) = injector.counts();
@@ -171,7 +183,10 @@ async fn play(args: &CampaignArgs, seed: u64, folder: &Path) -> anyhow::Result<(
     lag.stop(folder)?;
     // For people: the checker does not read them.
     for (index, agent) in stage.agents.iter().enumerate() {
-        std::fs::copy(agent.lock().await.log_file(), folder.join(format!("lockwatch-{index}.txt")))?;
+        std::fs::copy(
+            agent.lock().await.log_file(),
+            folder.join(format!("lockwatch-{index}.txt")),
+        )?;
     }
     stage.end().await
 }

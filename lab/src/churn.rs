@@ -1,5 +1,6 @@
-//! The churn: locks whose holders are replaced continuously, and agents that must never show one hold's holder with another hold's
-//! deadline. Each deadline tells by its milliseconds which hold it belongs to, so a single shown pair can be judged.
+//! The churn: locks whose holders are replaced continuously, and agents that must never show one
+//! hold's holder with another hold's deadline. Each deadline tells by its milliseconds which hold
+//! it belongs to, so a single shown pair can be judged.
 
 mod hold;
 mod segments;
@@ -59,7 +60,8 @@ pub async fn run(args: ChurnArgs) -> anyhow::Result<bool> {
     let report = Report(measure(&args).await?);
     print!("{report}");
     if let Some(file) = &args.report {
-        std::fs::write(file, report.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, report.to_string())
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(report.all_reached())
 }
@@ -87,7 +89,11 @@ async fn watch(args: &ChurnArgs, server: Server) -> anyhow::Result<Vec<Figure>> 
         Server::Old => ("PTTL and TIME", "pttl"),
     };
     if server == Server::Old {
-        pipe().cmd("ACL").arg(&["SETUSER", "default", "-pexpiretime"]).exec_async(&mut connection).await?;
+        pipe()
+            .cmd("ACL")
+            .arg(&["SETUSER", "default", "-pexpiretime"])
+            .exec_async(&mut connection)
+            .await?;
     }
     let writers = Writers::start(&redis, args.locks, args.writers).await?;
     let way = Segments::to(redis.address()).await?;
@@ -103,18 +109,32 @@ async fn watch(args: &ChurnArgs, server: Server) -> anyhow::Result<Vec<Figure>> 
     tally.live = live.stop()?;
     let (written, seconds) = (writers.stop(), began.elapsed().as_secs_f64());
     let asked = calls(&mut connection, asked).await?;
-    let rate = format!("{written}, {:.0} per second, of {} locks; {asked}", written as f64 / seconds, args.locks);
+    let rate = format!(
+        "{written}, {:.0} per second, of {} locks; {asked}",
+        written as f64 / seconds,
+        args.locks
+    );
     Ok([vec![Figure::told(format!("{how}: holds written"), rate)], of(&tally, how)].concat())
 }
 
 fn of(tally: &Tally, how: &str) -> Vec<Figure> {
-    let places = [("/metrics", &tally.metrics), ("/api/v1/tasks", &tally.api), ("/live", &tally.live)];
+    let places =
+        [("/metrics", &tally.metrics), ("/api/v1/tasks", &tally.api), ("/live", &tally.live)];
     let of_place = |(place, pairs): (&str, &shown::Pairs)| {
         let first = pairs.wrong.first().map_or_else(String::new, |wrong| format!(", {wrong}"));
-        let told =
-            format!("of {} pairs, {} holders without a deadline{first}", pairs.right + pairs.wrong.len(), pairs.bare);
+        let told = format!(
+            "of {} pairs, {} holders without a deadline{first}",
+            pairs.right + pairs.wrong.len(),
+            pairs.bare
+        );
         [
-            Figure::at_most(format!("{how}, {place}: wrong pairs"), pairs.wrong.len() as f64, 0.0, "").with(&told),
+            Figure::at_most(
+                format!("{how}, {place}: wrong pairs"),
+                pairs.wrong.len() as f64,
+                0.0,
+                "",
+            )
+            .with(&told),
             Figure::at_least(format!("{how}, {place}: pairs"), pairs.right as f64, PAIRS_MIN, ""),
         ]
     };
@@ -124,16 +144,24 @@ fn of(tally: &Tally, how: &str) -> Vec<Figure> {
 /// How often a command was sent: it must have been.
 async fn calls(connection: &mut MultiplexedConnection, command: &str) -> anyhow::Result<String> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(connection).await?;
-    let calls = numbers::calls(&stats, command).with_context(|| format!("{command} was never sent"))?;
+    let calls =
+        numbers::calls(&stats, command).with_context(|| format!("{command} was never sent"))?;
     Ok(format!("{calls} × {command}"))
 }
 
 fn config(redis: SocketAddr, locks: usize) -> String {
     use std::fmt::Write as _;
-    let mut text = format!("redis: {{main: {{url: \"redis://{redis}\", interval: 250ms, timeout: 3s}}}}\ntasks:\n");
+    let mut text = format!(
+        "redis: {{main: {{url: \"redis://{redis}\", interval: 250ms, timeout: 3s}}}}\ntasks:\n"
+    );
     for at in 0..locks {
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "  - {{name: {}, lock: {{key: \"{}\", lease: 600s}}}}", hold::task(at), hold::key(at));
+        let _ = writeln!(
+            text,
+            "  - {{name: {}, lock: {{key: \"{}\", lease: 600s}}}}",
+            hold::task(at),
+            hold::key(at)
+        );
     }
     text
 }

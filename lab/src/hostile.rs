@@ -1,5 +1,6 @@
-//! The hostile neighbours: attackers of many kinds against the HTTP server of a real agent, from other addresses and from the
-//! scraper's own, while it is scraped each second and a person opens its page.
+//! The hostile neighbours: attackers of many kinds against the HTTP server of a real agent, from
+//! other addresses and from the scraper's own, while it is scraped each second and a person opens
+//! its page.
 
 mod attack;
 mod neighbour;
@@ -20,8 +21,16 @@ use phase::{Outcome, Phase};
 pub use attack::{AttackArgs, attack};
 
 /// Where attackers come from: other networks than the scraper's.
-const ELSEWHERE: [IpAddr; 8] =
-    [loopback(2), loopback(3), loopback(4), loopback(5), loopback(6), loopback(7), loopback(8), loopback(9)];
+const ELSEWHERE: [IpAddr; 8] = [
+    loopback(2),
+    loopback(3),
+    loopback(4),
+    loopback(5),
+    loopback(6),
+    loopback(7),
+    loopback(8),
+    loopback(9),
+];
 /// Where the scraper comes from.
 const SCRAPER: IpAddr = loopback(1);
 /// A scrape's usual limit.
@@ -59,8 +68,8 @@ pub struct HostileArgs {
 }
 
 impl HostileArgs {
-    /// All attacks at once, from elsewhere than the scraper: from its own address it may be refused now and then. On a machine that
-    /// does much else.
+    /// All attacks at once, from elsewhere than the scraper: from its own address it may be refused
+    /// now and then. On a machine that does much else.
     pub fn short(time: Duration) -> HostileArgs {
         let minutes = time.as_secs_f64() / 60.0;
         HostileArgs {
@@ -83,7 +92,8 @@ pub async fn run(args: HostileArgs) -> anyhow::Result<bool> {
     let report = Report(measure(&args).await?);
     print!("{report}");
     if let Some(file) = &args.report {
-        std::fs::write(file, report.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, report.to_string())
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(report.all_reached())
 }
@@ -94,8 +104,9 @@ async fn measure(args: &HostileArgs) -> anyhow::Result<Vec<Figure>> {
     let phases = phases(args);
     let patience = PATIENCE.max(Duration::from_secs_f64(args.scrape_ms / 500.0));
     let each = Duration::from_secs_f64(args.minutes * 60.0) / u32::try_from(phases.len().max(1))?;
-    let calm =
-        Phase { name: "none".to_owned(), attackers: Vec::new() }.run(&crowd, each.min(phase::CALM), patience).await?;
+    let calm = Phase { name: "none".to_owned(), attackers: Vec::new() }
+        .run(&crowd, each.min(phase::CALM), patience)
+        .await?;
     let mut figures = Vec::new();
     let mut grown = 0.0_f64;
     for phase in &phases {
@@ -104,20 +115,31 @@ async fn measure(args: &HostileArgs) -> anyhow::Result<Vec<Figure>> {
         grown = grown.max(outcome.rss_max as f64 / MB - calm.rss_max as f64 / MB);
         figures.extend(of_phase(&phase.name, &outcome, &calm, args));
     }
-    let size = format!("{:.1} MB before, a page of {:.1} MB", calm.rss_max as f64 / MB, calm.page_bytes as f64 / MB);
-    figures.insert(0, Figure::at_most("resident memory grows by at most", grown, 64.0, "MB").with(&size));
+    let size = format!(
+        "{:.1} MB before, a page of {:.1} MB",
+        calm.rss_max as f64 / MB,
+        calm.page_bytes as f64 / MB
+    );
+    figures.insert(
+        0,
+        Figure::at_most("resident memory grows by at most", grown, 64.0, "MB").with(&size),
+    );
     Ok(figures)
 }
 
 /// What attacks, one after the other.
 fn phases(args: &HostileArgs) -> Vec<Phase> {
     let (elsewhere, many) = (ELSEWHERE.as_slice(), args.clients);
-    let alone = Attack::ALL
-        .into_iter()
-        .map(|attack| Phase { name: attack.name(), attackers: vec![(attack, elsewhere, attack.clients(many))] });
+    let alone = Attack::ALL.into_iter().map(|attack| Phase {
+        name: attack.name(),
+        attackers: vec![(attack, elsewhere, attack.clients(many))],
+    });
     let together = |name: &str, from: &'static [IpAddr]| Phase {
         name: name.to_owned(),
-        attackers: Attack::ALL.into_iter().map(|attack| (attack, from, attack.clients(many / 10))).collect(),
+        attackers: Attack::ALL
+            .into_iter()
+            .map(|attack| (attack, from, attack.clients(many / 10)))
+            .collect(),
     };
     let beside = |attack: Attack| Phase {
         name: format!("{}, from the scraper's address", attack.name()),
@@ -128,7 +150,10 @@ fn phases(args: &HostileArgs) -> Vec<Phase> {
             together("all of them at once", elsewhere),
             together("all of them, from the scraper's address", &[SCRAPER]),
         ])
-        .chain([Attack::HalfOpen, Attack::NeverRead, Attack::Idle, Attack::Streams, Attack::Explain].map(beside));
+        .chain(
+            [Attack::HalfOpen, Attack::NeverRead, Attack::Idle, Attack::Streams, Attack::Explain]
+                .map(beside),
+        );
     all.filter(|phase| phase.name.contains(&args.only)).collect()
 }
 
@@ -136,7 +161,12 @@ fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, args: &HostileArgs) -
     let scrapes = &outcome.scrapes_ms;
     let failed = outcome.scrapes_failed.len();
     let why = outcome.scrapes_failed.first().map_or_else(String::new, |why| format!(", {why}"));
-    let times = format!("p50 {:.0}, max {:.0}, of {}", quantile(scrapes, 0.5), quantile(scrapes, 1.0), scrapes.len());
+    let times = format!(
+        "p50 {:.0}, max {:.0}, of {}",
+        quantile(scrapes, 0.5),
+        quantile(scrapes, 1.0),
+        scrapes.len()
+    );
     let others = format!(
         "{} to {:.1} MB, {} files, {}; the person's page p50 {:.0} ms, max {:.0} ms, {} failed; {}",
         name,
@@ -152,9 +182,20 @@ fn of_phase(name: &str, outcome: &Outcome, calm: &Outcome, args: &HostileArgs) -
         Figure::told(name, others),
         Figure::at_most("scrapes without an answer", failed as f64, 0.0, "")
             .with(&format!("of {}{why}", failed + scrapes.len())),
-        Figure::at_most("a scrape, p99", quantile(scrapes, 0.99), args.scrape_ms, "ms").with(&times),
-        Figure::at_most("age of the newest evidence", outcome.evidence_age_max, args.evidence_s, "s"),
+        Figure::at_most("a scrape, p99", quantile(scrapes, 0.99), args.scrape_ms, "ms")
+            .with(&times),
+        Figure::at_most(
+            "age of the newest evidence",
+            outcome.evidence_age_max,
+            args.evidence_s,
+            "s",
+        ),
         Figure::at_most("open files of the agent", outcome.files_max as f64, 1000.0, ""),
-        Figure::at_most("other labels than before", f64::from(u8::from(outcome.labels != calm.labels)), 0.0, ""),
+        Figure::at_most(
+            "other labels than before",
+            f64::from(u8::from(outcome.labels != calm.labels)),
+            0.0,
+            "",
+        ),
     ]
 }

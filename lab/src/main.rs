@@ -25,7 +25,8 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Debug, Parser)]
 #[command(name = "lockwatch-lab")]
 enum Line {
-    /// Play labelled scenarios through the whole chain to the pager, and report missed and false pages
+    /// Play labelled scenarios through the whole chain to the pager, and report missed and false
+    /// pages
     Pager(PagerArgs),
     /// Open the page in a real browser, and report how late it is, how heavy, and what it costs
     Page(PageArgs),
@@ -33,14 +34,16 @@ enum Line {
     Bench(BenchArgs),
     /// Try deliberate mistakes in a copy of the work tree, and report which check catches each
     Sabotage(SabotageArgs),
-    /// Inject faults for minutes or hours while a second witness looks, and report every page that was missed or false
+    /// Inject faults for minutes or hours while a second witness looks, and report every page that
+    /// was missed or false
     Campaign(CampaignArgs),
     /// Candidates for all locks of a campaign, which starts it
     #[command(hide = true)]
     Host(HostArgs),
     /// Watch memory and open files of an agent for hours, with mild faults
     Soak(SoakArgs),
-    /// Replace the holders of many locks continuously, and look for one that is shown with another's deadline
+    /// Replace the holders of many locks continuously, and look for one that is shown with
+    /// another's deadline
     Churn(ChurnArgs),
     /// Attack an agent's HTTP server from all sides while it is scraped
     Hostile(HostileArgs),
@@ -102,7 +105,8 @@ fn bench(run: impl Future<Output = anyhow::Result<ExitCode>>) -> anyhow::Result<
 }
 
 async fn stopped() -> anyhow::Result<ExitCode> {
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
     None.context("stopped")
 }

@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-/// The value below or at which `share` (0 to 1) of the values are; not a number when there are none.
+/// The value below or at which `share` (0 to 1) of the values are; not a number when there are
+/// none.
 pub(crate) fn quantile(values: &[f64], share: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position in a short list")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a position in a short list"
+    )]
     let position = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(position.saturating_sub(1)).copied().unwrap_or(f64::NAN)
 }
@@ -16,11 +21,15 @@ pub(crate) fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     quantile(&values.into_iter().collect::<Vec<_>>(), 0.5)
 }
 
-/// How a cost grows: the slope of the best line through the logarithms of (size, cost). 1: as the size does. Points without a
-/// cost that can be measured are left out; `None` with fewer than two others.
+/// How a cost grows: the slope of the best line through the logarithms of (size, cost). 1: as the
+/// size does. Points without a cost that can be measured are left out; `None` with fewer than two
+/// others.
 pub(crate) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
-    let logs: Vec<(f64, f64)> =
-        points.iter().filter(|(_, cost)| *cost >= smallest).map(|(size, cost)| (size.ln(), cost.ln())).collect();
+    let logs: Vec<(f64, f64)> = points
+        .iter()
+        .filter(|(_, cost)| *cost >= smallest)
+        .map(|(size, cost)| (size.ln(), cost.ln()))
+        .collect();
     let count = logs.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| logs.iter().map(of).sum::<f64>() / count;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));
@@ -31,7 +40,8 @@ pub(crate) fn growth(points: &[(f64, f64)], smallest: f64) -> Option<f64> {
 
 /// How often a server was sent `command`, as its `INFO commandstats` says; `None`: never.
 pub(crate) fn calls(stats: &str, command: &str) -> Option<u64> {
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))?;
+    let line =
+        stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")))?;
     line.split(',').next()?.parse().ok()
 }
 
@@ -47,7 +57,11 @@ pub(crate) fn shown(value: f64, unit: &str) -> String {
         size if size >= 10.0 => 1,
         _ => 2,
     };
-    if value.is_nan() { "not measured".to_owned() } else { format!("{value:.digits$} {unit}").trim_end().to_owned() }
+    if value.is_nan() {
+        "not measured".to_owned()
+    } else {
+        format!("{value:.digits$} {unit}").trim_end().to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -60,12 +74,16 @@ mod tests {
         assert_eq!([0.5, 0.99, 1.0].map(|share| quantile(&values, share)), [100.0, 198.0, 200.0]);
         assert!(quantile(&[], 0.5).is_nan());
         assert_eq!(shown(f64::NAN, "ms"), "not measured");
-        assert_eq!([0.1234, 12.34, 1234.5].map(|value| shown(value, "ms")), ["0.12 ms", "12.3 ms", "1234 ms"]);
+        assert_eq!(
+            [0.1234, 12.34, 1234.5].map(|value| shown(value, "ms")),
+            ["0.12 ms", "12.3 ms", "1234 ms"]
+        );
     }
 
     #[test]
     fn growth_is_the_exponent() {
-        let square: Vec<(f64, f64)> = [1.0, 10.0, 100.0].map(|size: f64| (size, 3.0 * size * size)).to_vec();
+        let square: Vec<(f64, f64)> =
+            [1.0, 10.0, 100.0].map(|size: f64| (size, 3.0 * size * size)).to_vec();
         assert!((growth(&square, 0.0).unwrap() - 2.0).abs() < 1e-9);
         // What cannot be measured does not count.
         assert!((growth(&[(0.1, 0.0), (1.0, 5.0), (10.0, 50.0)], 0.1).unwrap() - 1.0).abs() < 1e-9);

@@ -55,7 +55,8 @@ pub async fn run(args: PageArgs) -> anyhow::Result<bool> {
     let report = Report(measure(changes, during).await?);
     print!("{report}");
     if let Some(file) = &args.report {
-        std::fs::write(file, report.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, report.to_string())
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(report.all_reached())
 }
@@ -76,7 +77,8 @@ async fn measure(changes: usize, during: Duration) -> anyhow::Result<Vec<Figure>
     let (renderers, all) = cost::of_browser(&browser, during).await?;
     let what = format!("{TASKS} tasks, 100 renewals/s: renderer");
     figures.push(
-        Figure::at_most(what, renderers.0, 10.0, "% of a core").with(&format!("all of the browser {}", percent(all))),
+        Figure::at_most(what, renderers.0, 10.0, "% of a core")
+            .with(&format!("all of the browser {}", percent(all))),
     );
     figures.extend(change(&crowd, &browser, ('d', ", with 100 renewals/s"), changes).await?);
     drop(browser);
@@ -103,8 +105,15 @@ async fn measure(changes: usize, during: Duration) -> anyhow::Result<Vec<Figure>
 async fn weigh(crowd: &Crowd) -> anyhow::Result<Figure> {
     let weight = weight::weigh(crowd.agent.address()).await?;
     let (page, style, script) = (weight.page, weight.style, weight.script);
-    let parts = format!("page {page}, style {style}, script {script}; {} per row", weight.rows / TASKS);
-    Ok(Figure::at_most("bytes of the page without rows", weight.without_rows() as f64, 60_000.0, "bytes").with(&parts))
+    let parts =
+        format!("page {page}, style {style}, script {script}; {} per row", weight.rows / TASKS);
+    Ok(Figure::at_most(
+        "bytes of the page without rows",
+        weight.without_rows() as f64,
+        60_000.0,
+        "bytes",
+    )
+    .with(&parts))
 }
 
 async fn open(crowd: &Crowd, browser: &Browser) -> anyhow::Result<Option<Figure>> {
@@ -116,8 +125,13 @@ async fn open(crowd: &Crowd, browser: &Browser) -> anyhow::Result<Option<Figure>
     let first = painted.first().copied().unwrap_or(f64::NAN);
     let more = format!("the first time {first:.0} ms, at most {:.0} ms", quantile(&painted, 1.0));
     Ok(Some(
-        Figure::at_most(format!("{TASKS} tasks: first paint, p50 of {OPENED}"), quantile(&painted, 0.5), 500.0, "ms")
-            .with(&more),
+        Figure::at_most(
+            format!("{TASKS} tasks: first paint, p50 of {OPENED}"),
+            quantile(&painted, 0.5),
+            500.0,
+            "ms",
+        )
+        .with(&more),
     ))
 }
 
@@ -129,11 +143,17 @@ async fn change(
 ) -> anyhow::Result<[Figure; 2]> {
     let delays = paint::delays(crowd, browser, series, changes).await?;
     let all = |values: &[f64]| {
-        format!("p50 {:.0}, max {:.0}, of {}", quantile(values, 0.5), quantile(values, 1.0), values.len())
+        format!(
+            "p50 {:.0}, max {:.0}, of {}",
+            quantile(values, 0.5),
+            quantile(values, 1.0),
+            values.len()
+        )
     };
     let p99 = quantile(&delays.of_snapshot, 0.99);
     Ok([
-        Figure::at_most(format!("snapshot → painted, p99{when}"), p99, 150.0, "ms").with(&all(&delays.of_snapshot)),
+        Figure::at_most(format!("snapshot → painted, p99{when}"), p99, 150.0, "ms")
+            .with(&all(&delays.of_snapshot)),
         Figure::told(
             format!("Redis → painted, p99{when}"),
             format!("{:.1} ms ({})", quantile(&delays.of_redis, 0.99), all(&delays.of_redis)),

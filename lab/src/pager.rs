@@ -1,5 +1,5 @@
-//! The pager bench: plays scenarios whose truth is known on real parts, and compares the pages that come out with the
-//! ones that must.
+//! The pager bench: plays scenarios whose truth is known on real parts, and compares the pages that
+//! come out with the ones that must.
 
 mod ledger;
 mod plan;
@@ -45,7 +45,8 @@ pub struct PagerArgs {
     /// The rules under test
     #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../alerts/lockwatch.rules.yml"))]
     rules: PathBuf,
-    /// Alertmanager's configuration under test; without the file, one that sends each alert by itself
+    /// Alertmanager's configuration under test; without the file, one that sends each alert by
+    /// itself
     #[arg(long, value_name = "FILE", default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/../alerts/alertmanager-example.yml"))]
     routes: PathBuf,
 }
@@ -65,7 +66,8 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let began = Instant::now();
-    let rules = args.rules.canonicalize().with_context(|| format!("no rules: {}", args.rules.display()))?;
+    let rules =
+        args.rules.canonicalize().with_context(|| format!("no rules: {}", args.rules.display()))?;
     let timing = Timing {
         scrape: args.scrape,
         routes: routes::Routes::load(&args.routes)?,
@@ -78,7 +80,8 @@ pub async fn run(args: PagerArgs) -> anyhow::Result<bool> {
     let report = report::Report::new(&outcomes, &args, &timing, began.elapsed());
     println!("{}", report.text());
     if let Some(file) = &args.report {
-        std::fs::write(file, report.text()).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, report.text())
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(report.all_right())
 }
@@ -99,7 +102,9 @@ async fn play(stages: Vec<StagePlan>, timing: &Timing) -> anyhow::Result<Vec<Out
 
 fn choose(args: &PagerArgs) -> anyhow::Result<Vec<Scenario>> {
     let all = scenarios::all();
-    if let Some(unknown) = args.only.iter().find(|name| !all.iter().any(|scenario| scenario.name == name.as_str())) {
+    if let Some(unknown) =
+        args.only.iter().find(|name| !all.iter().any(|scenario| scenario.name == name.as_str()))
+    {
         bail!("there is no scenario {unknown}: --list shows them");
     }
     let wanted = |scenario: &Scenario| match args.only.as_slice() {

@@ -18,7 +18,12 @@ impl Figure {
     }
 
     /// Something that is to be `limit` at most.
-    pub(crate) fn at_most(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
+    pub(crate) fn at_most(
+        what: impl Into<String>,
+        measured: f64,
+        limit: f64,
+        unit: &str,
+    ) -> Figure {
         Figure {
             what: what.into(),
             measured: format!("{measured:.1} {unit}"),
@@ -27,7 +32,12 @@ impl Figure {
     }
 
     /// Something that is to be `limit` at least.
-    pub(crate) fn at_least(what: impl Into<String>, measured: f64, limit: f64, unit: &str) -> Figure {
+    pub(crate) fn at_least(
+        what: impl Into<String>,
+        measured: f64,
+        limit: f64,
+        unit: &str,
+    ) -> Figure {
         Figure {
             what: what.into(),
             measured: format!("{measured:.1} {unit}"),

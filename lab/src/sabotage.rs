@@ -1,5 +1,5 @@
-//! Sabotages: deliberate mistakes in our own code, and which check of the suite catches each. A mistake that nothing catches
-//! is a hole in the suite.
+//! Sabotages: deliberate mistakes in our own code, and which check of the suite catches each. A
+//! mistake that nothing catches is a hole in the suite.
 
 mod catch;
 mod copy;
@@ -25,7 +25,8 @@ pub struct SabotageArgs {
     /// Any other patch: a unified diff against the work tree, with or without a head
     #[arg(long, value_name = "FILE", conflicts_with = "names")]
     patch: Vec<PathBuf>,
-    /// Only these layers of the suite, from cheap to dear: model, random, simulation, unit, near, all; or timelines alone
+    /// Only these layers of the suite, from cheap to dear: model, random, simulation, unit, near,
+    /// all; or timelines alone
     #[arg(long, value_name = "LAYER,…", value_delimiter = ',')]
     checks: Vec<String>,
     /// Go on after the first layer that catches it, and tell what the others say
@@ -43,7 +44,8 @@ pub struct SabotageArgs {
     /// Put what came of it into the table of this page
     #[arg(long, value_name = "FILE")]
     table: Option<PathBuf>,
-    /// Where the copy of the work tree is kept, with what is compiled of it; without it, in target/sabotage
+    /// Where the copy of the work tree is kept, with what is compiled of it; without it, in
+    /// target/sabotage
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     /// List the sabotages and do nothing
@@ -52,7 +54,8 @@ pub struct SabotageArgs {
 }
 
 /// Those of `--short`: a different rule each, all caught by the timelines.
-const SHORT: [&str; 4] = ["no-confirmation", "handover-called-split", "phantom-ends-the-gap", "long-blindness-counts"];
+const SHORT: [&str; 4] =
+    ["no-confirmation", "handover-called-split", "phantom-ends-the-gap", "long-blindness-counts"];
 
 /// What came of one sabotage.
 #[derive(Debug)]
@@ -80,7 +83,8 @@ enum Fate {
 /// # Errors
 /// When they cannot be tried, or the suite fails without any sabotage.
 pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().context("the work tree")?;
+    let root =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().context("the work tree")?;
     let patches = chosen(&args, &root)?;
     if args.list {
         patches.iter().for_each(|patch| println!("{:32} {}", patch.name, patch.sentence()));
@@ -105,7 +109,10 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
         outcomes.push(outcome);
     }
     copy.restore()?;
-    let good = outcomes.iter().filter(|outcome| matches!(outcome.fate, Fate::Caught(_) | Fate::Applies)).count();
+    let good = outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome.fate, Fate::Caught(_) | Fate::Applies))
+        .count();
     println!("{good} of {} {}", outcomes.len(), if args.dry_run { "apply" } else { "caught" });
     Ok(good == outcomes.len())
 }
@@ -116,11 +123,13 @@ pub async fn run(args: SabotageArgs) -> anyhow::Result<bool> {
 /// When one cannot be read or has no proper head.
 pub fn all(root: &Path) -> anyhow::Result<Vec<Patch>> {
     let folder = root.join("lab/sabotages");
-    let entries = std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let entries =
+        std::fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files = Vec::new();
     for entry in entries {
         let path = entry?.path();
-        files.extend(path.extension().is_some_and(|extension| extension == "patch").then_some(path));
+        files
+            .extend(path.extension().is_some_and(|extension| extension == "patch").then_some(path));
     }
     files.sort_by_cached_key(|file| (number(file), file.clone()));
     files.iter().map(|file| Patch::with_head(file)).collect()
@@ -155,10 +164,15 @@ fn chosen(args: &SabotageArgs, root: &Path) -> anyhow::Result<Vec<Patch>> {
         true => SHORT.to_vec(),
         false => args.names.iter().map(String::as_str).collect(),
     };
-    if let Some(unknown) = names.iter().find(|name| !all.iter().any(|patch| patch.name.contains(*name))) {
+    if let Some(unknown) =
+        names.iter().find(|name| !all.iter().any(|patch| patch.name.contains(*name)))
+    {
         bail!("there is no sabotage {unknown}: --list shows them; --patch takes any other");
     }
-    Ok(all.into_iter().filter(|patch| names.is_empty() || names.iter().any(|name| patch.name.contains(name))).collect())
+    Ok(all
+        .into_iter()
+        .filter(|patch| names.is_empty() || names.iter().any(|name| patch.name.contains(name)))
+        .collect())
 }
 
 fn wanted_layers(args: &SabotageArgs) -> anyhow::Result<Vec<Layer>> {
@@ -192,7 +206,12 @@ async fn baseline(suite: &Suite<'_>) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn try_one(args: &SabotageArgs, copy: &Copy, suite: &mut Suite<'_>, patch: &Patch) -> anyhow::Result<Fate> {
+async fn try_one(
+    args: &SabotageArgs,
+    copy: &Copy,
+    suite: &mut Suite<'_>,
+    patch: &Patch,
+) -> anyhow::Result<Fate> {
     copy.restore()?;
     if let Err(error) = copy.apply(patch).await {
         return Ok(Fate::Invalid(format!("{error:#}")));

@@ -1,4 +1,5 @@
-//! Runs the simulator of the model: seed after seed, each failure made small, the inputs of one written as a recording.
+//! Runs the simulator of the model: seed after seed, each failure made small, the inputs of one
+//! written as a recording.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -45,7 +46,8 @@ pub struct SimulateArgs {
     /// Of that seed, these steps alone: what a failure prints
     #[arg(long, value_delimiter = ',', requires = "seed")]
     keep: Option<Vec<usize>>,
-    /// Write what the agent took in as a recording, for `lockwatch replay FILE`; of several seeds, the first that fails
+    /// Write what the agent took in as a recording, for `lockwatch replay FILE`; of several seeds,
+    /// the first that fails
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Make each failure as small as possible
@@ -65,11 +67,13 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
         Some(seed) => seed..seed.saturating_add(1),
         None => args.from..args.from.saturating_add(args.seeds),
     };
-    let wanted = |seed: &u64| args.kind.is_none_or(|kind| Plan::new(*seed, 0, Shape::Any).kind() == kind);
+    let wanted =
+        |seed: &u64| args.kind.is_none_or(|kind| Plan::new(*seed, 0, Shape::Any).kind() == kind);
     let seeds: Vec<u64> = seeds.filter(wanted).collect();
     let count = seeds.len();
     let (began, mut told_at) = (Instant::now(), Instant::now());
-    let (mut coverage, mut hours, mut failures, mut done, mut to_record) = (Coverage::default(), 0.0, 0, 0_u64, None);
+    let (mut coverage, mut hours, mut failures, mut done, mut to_record) =
+        (Coverage::default(), 0.0, 0, 0_u64, None);
     each(
         &seeds,
         args.jobs,
@@ -95,7 +99,8 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
     }
     let seconds = began.elapsed().as_secs_f64();
     println!(
-        "{}{count} seeds of {} h, {failures} failed; {hours:.0} task-hours in {seconds:.0} s ({:.0} an hour and thread)",
+        "{}{count} seeds of {} h, {failures} failed; {hours:.0} task-hours in {seconds:.0} s \
+         ({:.0} an hour and thread)",
         coverage.table(),
         args.hours,
         hours / seconds / f64::from(threads(args.jobs, count)) * 3_600.0
@@ -108,7 +113,8 @@ pub fn run(args: &SimulateArgs) -> anyhow::Result<bool> {
 }
 
 fn kind_named(name: &str) -> Result<RedisKind, String> {
-    let kinds = [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+    let kinds =
+        [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
     let named = kinds.into_iter().find(|kind| kind.name() == name);
     named.ok_or_else(|| format!("one of {}", kinds.map(RedisKind::name).join(", ")))
 }
@@ -137,8 +143,14 @@ fn trial(seed: u64, args: &SimulateArgs) -> Trial {
     Trial { coverage: outcome.coverage, task_hours: outcome.task_hours, failure, to_record }
 }
 
-/// Does `work` for each seed on so many threads, and hands what came of it to `take` in the order of the seeds.
-fn each<T: Send>(seeds: &[u64], jobs: Option<NonZeroU32>, work: impl Fn(u64) -> T + Sync, mut take: impl FnMut(T)) {
+/// Does `work` for each seed on so many threads, and hands what came of it to `take` in the order
+/// of the seeds.
+fn each<T: Send>(
+    seeds: &[u64],
+    jobs: Option<NonZeroU32>,
+    work: impl Fn(u64) -> T + Sync,
+    mut take: impl FnMut(T),
+) {
     let (next, (done, results)) = (AtomicUsize::new(0), mpsc::channel());
     std::thread::scope(|scope| {
         for _ in 0..threads(jobs, seeds.len()) {
@@ -167,7 +179,10 @@ fn each<T: Send>(seeds: &[u64], jobs: Option<NonZeroU32>, work: impl Fn(u64) -> 
 
 /// As many as were asked for, else one for each processor; never more than there is work for.
 fn threads(jobs: Option<NonZeroU32>, work: usize) -> u32 {
-    let processors = || std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1));
+    let processors = || {
+        std::thread::available_parallelism()
+            .map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
+    };
     let most = u32::try_from(work).unwrap_or(u32::MAX).max(1);
     jobs.map_or_else(processors, NonZeroU32::get).min(most)
 }
@@ -176,9 +191,12 @@ fn threads(jobs: Option<NonZeroU32>, work: usize) -> u32 {
 fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (String, (Plan, usize)) {
     let Violation { at_ms, agent, check, what, .. } = violation;
     let (seed, hours) = (plan.seed, args.hours);
-    let mut lines = vec![format!("seed {seed} fails after {at_ms} ms, agent {agent}, {check}: {what}")];
+    let mut lines =
+        vec![format!("seed {seed} fails after {at_ms} ms, agent {agent}, {check}: {what}")];
     if !args.minimise || args.keep.is_some() {
-        lines.push(format!("  again: lockwatch-lab simulate --seed {seed} --hours {hours} --minimise"));
+        lines.push(format!(
+            "  again: lockwatch-lab simulate --seed {seed} --hours {hours} --minimise"
+        ));
         return (text(&lines), (plan.until(*at_ms), *agent));
     }
     let (kept, small) = minimise(plan, violation);
@@ -189,9 +207,12 @@ fn tell(plan: &Plan, violation: &Violation, args: &SimulateArgs) -> (String, (Pl
     lines.extend(small.truth.iter().map(|line| format!("    {line}")));
     let kept_text = kept.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     lines.push(format!(
-        "  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p lockwatch-model --test simulation"
+        "  again: SIM_SEED={seed} SIM_HOURS={hours} SIM_KEEP={kept_text} cargo test -p \
+         lockwatch-model --test simulation"
     ));
-    lines.push(format!("  again: lockwatch-lab simulate --seed {seed} --hours {hours} --keep {kept_text}"));
+    lines.push(format!(
+        "  again: lockwatch-lab simulate --seed {seed} --hours {hours} --keep {kept_text}"
+    ));
     (text(&lines), (plan.keeping(&kept).until(small.at_ms), small.agent))
 }
 
@@ -202,19 +223,24 @@ fn text(lines: &[String]) -> String {
 /// Writes what an agent took in as the agent itself would have.
 fn record(outcome: &Outcome, agent: usize, file: &Path) -> anyhow::Result<()> {
     let folder = file.with_extension("recording");
-    let mut recorder = Recorder::start(&RecordOptions { folder: folder.clone(), max_bytes: 4 << 30 })?;
-    for (position, (at, wall, input)) in outcome.inputs.get(agent).into_iter().flatten().enumerate() {
+    let mut recorder =
+        Recorder::start(&RecordOptions { folder: folder.clone(), max_bytes: 4 << 30 })?;
+    for (position, (at, wall, input)) in outcome.inputs.get(agent).into_iter().flatten().enumerate()
+    {
         if position % BURST == BURST - 1 {
             std::thread::sleep(BREATH);
         }
         recorder.keep(*at, *wall, input);
     }
     drop(recorder);
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(&folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    let mut files: Vec<PathBuf> = fs::read_dir(&folder)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<_, _>>()?;
     files.sort();
     match files.as_slice() {
-        [only] => fs::rename(only, file).with_context(|| format!("cannot write {}", file.display()))?,
+        [only] => {
+            fs::rename(only, file).with_context(|| format!("cannot write {}", file.display()))?
+        }
         files => bail!("the recording is in {} files: replay {}", files.len(), folder.display()),
     }
     fs::remove_dir(&folder)?;

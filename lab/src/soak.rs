@@ -1,5 +1,5 @@
-//! The soak: an agent for hours under a mild life, with memory and open files sampled all the time. What grows is found by a straight
-//! line through the samples after the warm-up.
+//! The soak: an agent for hours under a mild life, with memory and open files sampled all the time.
+//! What grows is found by a straight line through the samples after the warm-up.
 
 mod faults;
 mod fit;
@@ -18,16 +18,18 @@ use faults::Faults;
 use fit::{Line, line};
 use load::Load;
 
-/// How often memory and files are looked at. Not in step with sweeps and scrapes: each takes some MB for a moment, and samples of always
-/// the same moment would show a slow wave where there is a quick one.
+/// How often memory and files are looked at. Not in step with sweeps and scrapes: each takes some
+/// MB for a moment, and samples of always the same moment would show a slow wave where there is a
+/// quick one.
 const SAMPLE_EVERY: Duration = Duration::from_millis(870);
 /// How often a sample is told.
 const TELL_EVERY: usize = 345;
 const FAULT_EVERY: Duration = Duration::from_secs(60);
 /// Share of the time that is not judged: caches fill.
 const WARM_UP: f64 = 0.2;
-/// The history of events is filled first, as it would fill within days. It keeps 20,000. Then come so many faults at once, so that
-/// events of all kinds are in it, as they will be: they are not of one size.
+/// The history of events is filled first, as it would fill within days. It keeps 20,000. Then come
+/// so many faults at once, so that events of all kinds are in it, as they will be: they are not of
+/// one size.
 const ROUNDS: usize = 12;
 const FAULTS_FIRST: usize = 30;
 /// Longer than the agent's interval, so that each round is seen.
@@ -53,7 +55,11 @@ pub struct SoakArgs {
 
 fn hours(text: &str) -> Result<f64, String> {
     let hours: f64 = text.parse().map_err(|_| String::from("not a number"))?;
-    if (0.01..=1000.0).contains(&hours) { Ok(hours) } else { Err(String::from("from 0.01 to 1000 hours")) }
+    if (0.01..=1000.0).contains(&hours) {
+        Ok(hours)
+    } else {
+        Err(String::from("from 0.01 to 1000 hours"))
+    }
 }
 
 /// What was seen at an instant.
@@ -79,12 +85,14 @@ pub async fn run(args: SoakArgs) -> anyhow::Result<bool> {
     let report = Report(figures(&samples, args.hours, &faults, &load)?);
     print!("{report}");
     if let Some(file) = &args.report {
-        std::fs::write(file, report.to_string()).with_context(|| format!("cannot write {}", file.display()))?;
+        std::fs::write(file, report.to_string())
+            .with_context(|| format!("cannot write {}", file.display()))?;
     }
     Ok(report.all_reached())
 }
 
-/// Each lock changes hands again and again, until the oldest events must go; then everything happens that can happen.
+/// Each lock changes hands again and again, until the oldest events must go; then everything
+/// happens that can happen.
 async fn fill_history(crowd: &Crowd, faults: &mut Faults) -> anyhow::Result<()> {
     for round in 0..ROUNDS {
         for at in 0..crowd.count() {
@@ -107,11 +115,17 @@ async fn watch(crowd: &Crowd, faults: &mut Faults, whole: Duration) -> anyhow::R
     let mut next_fault = FAULT_EVERY;
     while began.elapsed() < whole {
         turn.tick().await;
-        let sample = Sample { at_hours: began.elapsed().as_secs_f64() / 3600.0, footprint: crowd.agent.footprint()? };
+        let sample = Sample {
+            at_hours: began.elapsed().as_secs_f64() / 3600.0,
+            footprint: crowd.agent.footprint()?,
+        };
         if samples.len() % TELL_EVERY == 0 {
             let Footprint { rss_bytes, pss_bytes, files } = sample.footprint;
             let (rss, pss) = (rss_bytes as f64 / MB, pss_bytes as f64 / MB);
-            println!("{:.2} h: {rss:.2} MB resident ({pss:.2} MB in proportion), {files} files", sample.at_hours);
+            println!(
+                "{:.2} h: {rss:.2} MB resident ({pss:.2} MB in proportion), {files} files",
+                sample.at_hours
+            );
         }
         samples.push(sample);
         if began.elapsed() >= next_fault {
@@ -122,10 +136,17 @@ async fn watch(crowd: &Crowd, faults: &mut Faults, whole: Duration) -> anyhow::R
     Ok(samples)
 }
 
-fn figures(samples: &[Sample], hours: f64, faults: &Faults, load: &Load) -> anyhow::Result<Vec<Figure>> {
-    let judged: Vec<&Sample> = samples.iter().filter(|sample| sample.at_hours >= hours * WARM_UP).collect();
+fn figures(
+    samples: &[Sample],
+    hours: f64,
+    faults: &Faults,
+    load: &Load,
+) -> anyhow::Result<Vec<Figure>> {
+    let judged: Vec<&Sample> =
+        samples.iter().filter(|sample| sample.at_hours >= hours * WARM_UP).collect();
     let of = |value: fn(&Footprint) -> f64| -> anyhow::Result<Line> {
-        let points: Vec<(f64, f64)> = judged.iter().map(|sample| (sample.at_hours, value(&sample.footprint))).collect();
+        let points: Vec<(f64, f64)> =
+            judged.iter().map(|sample| (sample.at_hours, value(&sample.footprint))).collect();
         line(&points).context("too few samples")
     };
     let rss = of(|footprint| footprint.rss_bytes as f64 / MB)?;
@@ -133,16 +154,20 @@ fn figures(samples: &[Sample], hours: f64, faults: &Faults, load: &Load) -> anyh
     let files = of(|footprint| footprint.files as f64)?;
     let most = judged.iter().map(|sample| sample.footprint.files).max().unwrap_or_default();
     let least = judged.iter().map(|sample| sample.footprint.files).min().unwrap_or_default();
-    let about =
-        |line: Line| format!("± {:.2}, {:.1} on average, {} samples", line.slope_error, line.mean, judged.len());
+    let about = |line: Line| {
+        format!("± {:.2}, {:.1} on average, {} samples", line.slope_error, line.mean, judged.len())
+    };
     let (asked, failed) = load.counts();
     Ok(vec![
-        Figure::at_most("resident memory grows by", rss.slope, 1.0, "MB per hour").with(&about(rss)),
-        Figure::at_most("the same in proportion (Pss)", pss.slope, 1.0, "MB per hour").with(&about(pss)),
+        Figure::at_most("resident memory grows by", rss.slope, 1.0, "MB per hour")
+            .with(&about(rss)),
+        Figure::at_most("the same in proportion (Pss)", pss.slope, 1.0, "MB per hour")
+            .with(&about(pss)),
         // Pages come and go; one more per hour would be a leak.
         Figure::at_most("open files grow by", files.slope, 1.0, "per hour")
             .with(&format!("± {:.2}, {least} to {most}", files.slope_error)),
-        Figure::at_most("requests that were not answered", failed as f64, 0.0, "").with(&format!("of {asked}")),
+        Figure::at_most("requests that were not answered", failed as f64, 0.0, "")
+            .with(&format!("of {asked}")),
         Figure::told("faults", faults.told()),
     ])
 }

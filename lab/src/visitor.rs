@@ -52,14 +52,16 @@ impl Visitor {
         let asked = Instant::now();
         let answer = async {
             let mut stream = self.connect().await?;
-            let request = format!("GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n{headers}\r\n");
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n{headers}\r\n");
             stream.write_all(request.as_bytes()).await?;
             let mut bytes = Vec::new();
             stream.read_to_end(&mut bytes).await?;
             let end = head_end(&bytes).context("the connection ended before an answer")?;
             let body = bytes.split_off(end);
             let head = String::from_utf8(bytes).context("a head that is not UTF-8")?;
-            let length = header(&head, "content-length").and_then(|length| length.parse::<usize>().ok());
+            let length =
+                header(&head, "content-length").and_then(|length| length.parse::<usize>().ok());
             if length.is_some_and(|length| length != body.len()) {
                 bail!("{} of {} bytes came", body.len(), length.unwrap_or_default());
             }
@@ -68,11 +70,14 @@ impl Visitor {
             }
             Ok(Answer { status: status(&head)?, body, took: asked.elapsed() })
         };
-        timeout(self.patience, answer).await.with_context(|| format!("no answer within {:?}", self.patience))?
+        timeout(self.patience, answer)
+            .await
+            .with_context(|| format!("no answer within {:?}", self.patience))?
     }
 }
 
-/// Asks again and again on one connection, as Prometheus does: if the server has closed it meanwhile, on a new one.
+/// Asks again and again on one connection, as Prometheus does: if the server has closed it
+/// meanwhile, on a new one.
 #[derive(Debug)]
 pub(crate) struct Regular {
     visitor: Visitor,
@@ -98,7 +103,9 @@ impl Regular {
             }
             let mut stream = self.visitor.connect().await?;
             stream.write_all(request.as_bytes()).await?;
-            let answer = read_sized(&mut stream, asked).await?.context("the connection ended before an answer")?;
+            let answer = read_sized(&mut stream, asked)
+                .await?
+                .context("the connection ended before an answer")?;
             self.kept = Some(stream);
             Ok(answer)
         };
@@ -107,7 +114,11 @@ impl Regular {
 }
 
 /// Connects from an address; `buffer` bounds what the kernel takes for somebody who does not read.
-pub(crate) async fn connect(agent: SocketAddr, from: IpAddr, buffer: Option<u32>) -> anyhow::Result<TcpStream> {
+pub(crate) async fn connect(
+    agent: SocketAddr,
+    from: IpAddr,
+    buffer: Option<u32>,
+) -> anyhow::Result<TcpStream> {
     let socket = if from.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     if let Some(bytes) = buffer {
         socket.set_recv_buffer_size(bytes)?;
@@ -116,7 +127,8 @@ pub(crate) async fn connect(agent: SocketAddr, from: IpAddr, buffer: Option<u32>
     Ok(socket.connect(agent).await?)
 }
 
-/// The next answer, whose length must be given; `None` if the server closed the connection before its first byte.
+/// The next answer, whose length must be given; `None` if the server closed the connection before
+/// its first byte.
 async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Option<Answer>> {
     let mut bytes = Vec::new();
     let end = loop {
@@ -141,11 +153,16 @@ async fn read_sized(stream: &mut TcpStream, asked: Instant) -> anyhow::Result<Op
     };
     let mut body = bytes.split_off(end);
     let head = String::from_utf8(bytes).context("a head that is not UTF-8")?;
-    let length = header(&head, "content-length").and_then(|length| length.parse().ok()).context("no length")?;
+    let length = header(&head, "content-length")
+        .and_then(|length| length.parse().ok())
+        .context("no length")?;
     let begun = body.len();
     if begun < length {
         body.resize(length, 0);
-        stream.read_exact(body.get_mut(begun..).unwrap_or_default()).await.context("the body does not end")?;
+        stream
+            .read_exact(body.get_mut(begun..).unwrap_or_default())
+            .await
+            .context("the body does not end")?;
     }
     Ok(Some(Answer { status: status(&head)?, body, took: asked.elapsed() }))
 }
@@ -160,5 +177,8 @@ fn header<'a>(head: &'a str, name: &str) -> Option<&'a str> {
 }
 
 fn status(head: &str) -> anyhow::Result<u16> {
-    head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("an answer without status")
+    head.split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .context("an answer without status")
 }

@@ -1,5 +1,5 @@
-//! The dashboards against a real Prometheus: after a scenario in which everything happens, every query of every panel,
-//! variable and annotation must give what its panel needs.
+//! The dashboards against a real Prometheus: after a scenario in which everything happens, every
+//! query of every panel, variable and annotation must give what its panel needs.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 #[allow(dead_code, reason = "the static tests need more of it")]
@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use board::{Board, Query, columns, label_values, labels_in, queries_of, string, texts_of};
 use lockwatch_lab::stack::{
-    Agent, Data, Labels, Link, Lost, Prometheus, PrometheusSetup, Redis, Target, Traffic, Worker, WorkerSetup, until,
+    Agent, Data, Labels, Link, Lost, Prometheus, PrometheusSetup, Redis, Target, Traffic, Worker,
+    WorkerSetup, until,
 };
 use redis::AsyncTypedCommands;
 use serde_json::Value;
@@ -22,7 +23,8 @@ use serde_json::Value;
 const PATIENCE: Duration = Duration::from_secs(60);
 const STEP: Duration = Duration::from_secs(1);
 const LOCK: &str = "outbound:lock";
-/// How many series a query gives at least, where that is more than one: two tasks, two redises, two agents.
+/// How many series a query gives at least, where that is more than one: two tasks, two redises, two
+/// agents.
 const SERIES: &[(&str, &str, &str, usize)] = &[
     ("lockwatch-overview", "Redis", "A", 2),
     ("lockwatch-overview", "Agents", "A", 2),
@@ -81,7 +83,8 @@ async fn every_query_gives_what_its_panel_needs() {
     assert_eq!(complaints, "");
 }
 
-/// Two Redis servers, two agents that watch both, one of them by way of a cable that can be cut, and Prometheus.
+/// Two Redis servers, two agents that watch both, one of them by way of a cable that can be cut,
+/// and Prometheus.
 struct Scenario {
     main: Redis,
     spare: Redis,
@@ -100,7 +103,8 @@ impl Scenario {
         let other = Agent::start(&config(main.address(), spare.address())).await.unwrap();
         let rules = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(rules.path(), sped_up_rules()).unwrap();
-        let target = |agent: &Agent| Target { job: "lockwatch".to_owned(), address: agent.address() };
+        let target =
+            |agent: &Agent| Target { job: "lockwatch".to_owned(), address: agent.address() };
         let setup = PrometheusSetup {
             rules: vec![rules.path().to_owned()],
             targets: vec![target(&one), target(&other)],
@@ -114,7 +118,8 @@ impl Scenario {
         scenario
     }
 
-    /// Everything that can happen to a task, in an order in which nothing hides anything. At the end both tasks run.
+    /// Everything that can happen to a task, in an order in which nothing hides anything. At the
+    /// end both tasks run.
     async fn play(&mut self) -> Worker {
         let mut redis = self.main.connect().await.unwrap();
         self.write_keys().await;
@@ -129,7 +134,10 @@ impl Scenario {
         self.verdict("down").await;
         let mut second = self.worker().await;
         self.name_the_holder("ben's server").await;
-        self.seen("lockwatch_task_outage_seconds_count > 0 and lockwatch_task_handover_seconds_count > 0").await;
+        self.seen(
+            "lockwatch_task_outage_seconds_count > 0 and lockwatch_task_handover_seconds_count > 0",
+        )
+        .await;
 
         second.hang().await.unwrap();
         self.verdict("stalled").await;
@@ -208,7 +216,11 @@ impl Scenario {
     /// Says on which host the present holder runs, as workers do.
     async fn name_the_holder(&self, host: &str) {
         let mut redis = self.main.connect().await.unwrap();
-        until(PATIENCE, "somebody holds the lock", async || redis.clone().exists(LOCK).await.unwrap()).await.unwrap();
+        until(PATIENCE, "somebody holds the lock", async || {
+            redis.clone().exists(LOCK).await.unwrap()
+        })
+        .await
+        .unwrap();
         let holders = redis.hkeys(LOCK).await.unwrap();
         let (instance, _thread) = holders[0].rsplit_once(':').unwrap();
         redis.hset("hosts", instance, host).await.unwrap();
@@ -216,12 +228,14 @@ impl Scenario {
     }
 
     async fn verdict(&self, verdict: &str) {
-        self.seen(&format!("lockwatch_task_state{{task=\"outbound\", state=\"{verdict}\"}} == 1")).await;
+        self.seen(&format!("lockwatch_task_state{{task=\"outbound\", state=\"{verdict}\"}} == 1"))
+            .await;
     }
 
     /// Waits until an expression has a value.
     async fn seen(&self, promql: &str) {
-        let has_value = async || self.prometheus.query(promql).await.is_ok_and(|found| !found.is_empty());
+        let has_value =
+            async || self.prometheus.query(promql).await.is_ok_and(|found| !found.is_empty());
         until(PATIENCE, promql, has_value).await.unwrap();
     }
 }
@@ -261,7 +275,8 @@ tasks:
     )
 }
 
-/// The project's rules; those for availability, which need hours, think that 5 minutes are 5 seconds.
+/// The project's rules; those for availability, which need hours, think that 5 minutes are 5
+/// seconds.
 fn sped_up_rules() -> String {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../alerts/lockwatch.rules.yml");
     let rules = std::fs::read_to_string(file).unwrap();
@@ -282,7 +297,8 @@ fn sped_up_rules() -> String {
     format!("{alerts}- name: lockwatch.availability{availability}")
 }
 
-/// Whether it asks for nothing but what there is of redises with several servers, which do not play here.
+/// Whether it asks for nothing but what there is of redises with several servers, which do not play
+/// here.
 fn is_of_several_servers(query: &Query) -> bool {
     OF_SEVERAL_SERVERS.iter().any(|name| query.expr.contains(name))
 }
@@ -299,7 +315,8 @@ async fn complaints_about(board: &Board, prometheus: &Prometheus, span: (f64, f6
                 Err(error) => complaints.push(format!("{place}: {error:#}")),
             }
         }
-        complaints.extend(answers.iter().flat_map(|answer| about_answer(board.uid(), panel, answer)));
+        complaints
+            .extend(answers.iter().flat_map(|answer| about_answer(board.uid(), panel, answer)));
         if panel["type"] == "table" {
             let ever = labels_ever(prometheus, panel, span).await;
             complaints.extend(about_table(panel, &answers, &ever));
@@ -311,15 +328,24 @@ async fn complaints_about(board: &Board, prometheus: &Prometheus, span: (f64, f6
         if series.is_empty() {
             complaints.push(format!("annotation {name}: nothing"));
         }
-        let texts = ["titleFormat", "textFormat"].map(|field| labels_in(string(annotation, field))).concat();
-        complaints.extend(missing_labels(&series, &texts).map(|label| format!("annotation {name}: no label {label}")));
+        let texts = ["titleFormat", "textFormat"]
+            .map(|field| labels_in(string(annotation, field)))
+            .concat();
+        complaints.extend(
+            missing_labels(&series, &texts)
+                .map(|label| format!("annotation {name}: no label {label}")),
+        );
     }
     for variable in board.variables() {
         let Some((selector, label)) = label_values(variable) else { continue };
         let found = prometheus.series(&replaced(selector)).await.unwrap();
         let values: BTreeSet<_> = found.iter().filter_map(|series| series.get(label)).collect();
         // A task has one redis, and one job is enough.
-        let expected = if label == "job" || (label == "redis" && board.uid() == "lockwatch-task") { 1 } else { 2 };
+        let expected = if label == "job" || (label == "redis" && board.uid() == "lockwatch-task") {
+            1
+        } else {
+            2
+        };
         if values.len() != expected {
             complaints.push(format!("variable {label}: {values:?}"));
         }
@@ -336,20 +362,27 @@ async fn ask(
 ) -> anyhow::Result<Vec<(Labels, Vec<f64>)>> {
     let expr = replaced(expr);
     if instant {
-        return Ok(prometheus.query(&expr).await?.into_iter().map(|(labels, value)| (labels, vec![value])).collect());
+        return Ok(prometheus
+            .query(&expr)
+            .await?
+            .into_iter()
+            .map(|(labels, value)| (labels, vec![value]))
+            .collect());
     }
     let found = prometheus.query_range(&expr, span, STEP).await?;
     let values = |samples: Vec<(f64, f64)>| samples.into_iter().map(|(_, value)| value).collect();
     Ok(found.into_iter().map(|(labels, samples)| (labels, values(samples))).collect())
 }
 
-/// What Grafana would send: lists of tasks and redises as patterns where the dashboard lets choose many.
+/// What Grafana would send: lists of tasks and redises as patterns where the dashboard lets choose
+/// many.
 fn replaced(expr: &str) -> String {
     let expr = expr.replace("$__rate_interval", "5s").replace("$__range", "5m");
     let expr = expr.replace("=~\"$job\"", "=~\"lockwatch\"").replace("=\"$task\"", "=\"outbound\"");
     let expr = expr.replace("=\"$redis\"", "=\"main\"");
-    let expr =
-        ["task", "redis", "instance"].into_iter().fold(expr, |expr, name| expr.replace(&format!("${name}"), ".+"));
+    let expr = ["task", "redis", "instance"]
+        .into_iter()
+        .fold(expr, |expr, name| expr.replace(&format!("${name}"), ".+"));
     assert!(!expr.contains('$'), "{expr}");
     expr
 }
@@ -357,16 +390,23 @@ fn replaced(expr: &str) -> String {
 fn about_answer(uid: &str, panel: &Value, answer: &Answer) -> Vec<String> {
     let (query, series) = (&answer.query, &answer.series);
     let place = format!("{}, {}", query.panel, query.letter);
-    let expected = SERIES.iter().find(|row| (row.0, row.1, row.2) == (uid, &query.panel, &query.letter));
+    let expected =
+        SERIES.iter().find(|row| (row.0, row.1, row.2) == (uid, &query.panel, &query.letter));
     let expected = expected.map_or(1, |row| row.3);
     let mut complaints = Vec::new();
     if series.len() < expected {
-        complaints.push(format!("{place}: {} series and not {expected}: {}: {series:?}", series.len(), query.expr));
+        complaints.push(format!(
+            "{place}: {} series and not {expected}: {}: {series:?}",
+            series.len(),
+            query.expr
+        ));
     }
     let named = labels_in(&query.legend);
-    complaints.extend(missing_labels(series, &named).map(|label| format!("{place}: no label {label}")));
+    complaints
+        .extend(missing_labels(series, &named).map(|label| format!("{place}: no label {label}")));
     let texts = texts_of(panel, &query.letter);
-    let values: BTreeSet<String> = series.iter().flat_map(|(_, values)| values).map(f64::to_string).collect();
+    let values: BTreeSet<String> =
+        series.iter().flat_map(|(_, values)| values).map(f64::to_string).collect();
     if !texts.is_empty() {
         let odd = values.iter().filter(|value| !texts.contains_key(*value));
         complaints.extend(odd.map(|value| format!("{place}: {value} has no words")));
@@ -378,7 +418,10 @@ fn about_answer(uid: &str, panel: &Value, answer: &Answer) -> Vec<String> {
 }
 
 /// Those labels that no series has; an empty label (a host that is not known) is none.
-fn missing_labels<'a>(series: &'a [(Labels, Vec<f64>)], labels: &'a [&str]) -> impl Iterator<Item = &'a str> {
+fn missing_labels<'a>(
+    series: &'a [(Labels, Vec<f64>)],
+    labels: &'a [&str],
+) -> impl Iterator<Item = &'a str> {
     let is_missing = |label: &&str| !series.iter().any(|(labels, _)| labels.contains_key(*label));
     labels.iter().copied().filter(is_missing)
 }
@@ -401,8 +444,11 @@ fn about_table(panel: &Value, answers: &[Answer], ever: &BTreeSet<String>) -> Ve
     };
     let all: Vec<BTreeSet<String>> = answers.iter().map(labels_of).collect();
     let shown = columns(panel).into_iter().filter(|column| !column.starts_with("Value #"));
-    let absent = shown.filter(|column| !ever.contains(*column) && !all.iter().any(|labels| labels.contains(*column)));
-    let mut complaints: Vec<String> = absent.map(|column| format!("{title}: no label {column}")).collect();
+    let absent = shown.filter(|column| {
+        !ever.contains(*column) && !all.iter().any(|labels| labels.contains(*column))
+    });
+    let mut complaints: Vec<String> =
+        absent.map(|column| format!("{title}: no label {column}")).collect();
     let common = all.iter().cloned().reduce(|one, other| &one & &other).unwrap_or_default();
     for answer in answers {
         let mut rows: BTreeMap<Vec<Option<&String>>, usize> = BTreeMap::new();
@@ -410,8 +456,9 @@ fn about_table(panel: &Value, answers: &[Answer], ever: &BTreeSet<String>) -> Ve
             *rows.entry(common.iter().map(|label| labels.get(label)).collect()).or_default() += 1;
         }
         let twice = rows.into_iter().filter(|(_, count)| *count > 1);
-        complaints
-            .extend(twice.map(|(row, _)| format!("{title}, {}: more than one row for {row:?}", answer.query.letter)));
+        complaints.extend(twice.map(|(row, _)| {
+            format!("{title}, {}: more than one row for {row:?}", answer.query.letter)
+        }));
     }
     complaints
 }

@@ -1,4 +1,5 @@
-//! Hostile neighbours and churn, in short: the commands `hostile`, `churn` and `soak` of the lab take longer and are stricter.
+//! Hostile neighbours and churn, in short: the commands `hostile`, `churn` and `soak` of the lab
+//! take longer and are stricter.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The example of Alertmanager's configuration in a real Alertmanager: who is told what, how soon, and what is muted.
+//! The example of Alertmanager's configuration in a real Alertmanager: who is told what, how soon,
+//! and what is muted.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -17,7 +18,8 @@ const CHAT: &str = "/chat.example.com/operations";
 const LOGISTICS_CHAT: &str = "/chat.example.com/logistics";
 const DEAD_MANS_SWITCH: &str = "/dead-mans-switch.example.com/lockwatch";
 
-/// An Alertmanager with the example's configuration; only the addresses of receivers and of their secrets are others.
+/// An Alertmanager with the example's configuration; only the addresses of receivers and of their
+/// secrets are others.
 struct Trial {
     alertmanager: Alertmanager,
     receiver: Receiver,
@@ -28,11 +30,14 @@ impl Trial {
     async fn start() -> Trial {
         let receiver = Receiver::start().await.unwrap();
         let secrets = TempDir::new().unwrap();
-        let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../alerts/alertmanager-example.yml");
+        let example =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../alerts/alertmanager-example.yml");
         let example = std::fs::read_to_string(example).unwrap();
         for secret in example.split("/etc/alertmanager/secrets/").skip(1) {
-            let name: String =
-                secret.chars().take_while(|character| character.is_ascii_lowercase() || *character == '-').collect();
+            let name: String = secret
+                .chars()
+                .take_while(|character| character.is_ascii_lowercase() || *character == '-')
+                .collect();
             std::fs::write(secrets.path().join(name), "secret").unwrap();
         }
         let config = example
@@ -52,8 +57,10 @@ impl Trial {
     }
 
     async fn push(&self, alerts: &[&str], ends_at: &str) {
-        let alerts: Vec<Value> =
-            alerts.iter().map(|alert| json!({"labels": labels(alert), "endsAt": ends_at})).collect();
+        let alerts: Vec<Value> = alerts
+            .iter()
+            .map(|alert| json!({"labels": labels(alert), "endsAt": ends_at}))
+            .collect();
         self.alertmanager.push(&Value::from(alerts)).await.unwrap();
     }
 
@@ -88,13 +95,18 @@ fn labels(alert: &str) -> BTreeMap<String, String> {
     let mut words = alert.split(' ');
     let name = words.next().unwrap();
     let pairs = words.map(|pair| pair.split_once('=').unwrap());
-    [("alertname", name)].into_iter().chain(pairs).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    [("alertname", name)]
+        .into_iter()
+        .chain(pairs)
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 #[tokio::test]
 async fn a_second_task_that_goes_down_does_not_wait_for_the_first() {
     let trial = Trial::start().await;
-    let down = ["a", "b", "c"].map(|task| format!("LockwatchTaskDown task={task} redis=main severity=critical"));
+    let down = ["a", "b", "c"]
+        .map(|task| format!("LockwatchTaskDown task={task} redis=main severity=critical"));
     for (at, alert) in down.iter().enumerate() {
         let pushed = Instant::now();
         trial.fire(&[alert]).await;
@@ -123,7 +135,10 @@ async fn each_alert_is_told_to_whom_it_is_for() {
         ("LockwatchTaskDown task=c redis=main severity=warning", CHAT),
         ("LockwatchTaskDown task=d redis=main severity=warning team=logistics", LOGISTICS_CHAT),
         ("LockwatchTaskDown task=e redis=main severity=critical team=unheard-of", PAGER),
-        ("LockwatchTaskStalled task=b redis=main severity=critical team=logistics", LOGISTICS_PAGER),
+        (
+            "LockwatchTaskStalled task=b redis=main severity=critical team=logistics",
+            LOGISTICS_PAGER,
+        ),
         ("LockwatchLockLost task=b redis=main severity=critical team=logistics", LOGISTICS_PAGER),
         ("LockwatchRedisUnreachable redis=main severity=critical", PAGER),
         ("LockwatchDown severity=critical", PAGER),
@@ -140,7 +155,8 @@ async fn each_alert_is_told_to_whom_it_is_for() {
 
 async fn warnings_of_one_redis_come_in_one_message() {
     let trial = Trial::start().await;
-    let expired = ["a", "b"].map(|task| format!("LockwatchLeaseExpired task={task} redis=main severity=warning"));
+    let expired = ["a", "b"]
+        .map(|task| format!("LockwatchLeaseExpired task={task} redis=main severity=warning"));
     let elsewhere = "LockwatchLeaseExpired task=c redis=other severity=warning";
     trial.fire(&[&expired[0]]).await;
     trial.fire(&[&expired[1], elsewhere]).await;
@@ -190,8 +206,16 @@ async fn what_is_explained_by_something_worse_is_muted() {
             "LockwatchTaskSplit task=b redis=r1 cluster=x severity=critical",
             false,
         ),
-        ("LockwatchDown job=j1 severity=critical", "LockwatchAgentDown job=j1 instance=i severity=warning", true),
-        ("LockwatchDown job=j1 severity=critical", "LockwatchAgentDown job=j2 instance=i severity=warning", false),
+        (
+            "LockwatchDown job=j1 severity=critical",
+            "LockwatchAgentDown job=j1 instance=i severity=warning",
+            true,
+        ),
+        (
+            "LockwatchDown job=j1 severity=critical",
+            "LockwatchAgentDown job=j2 instance=i severity=warning",
+            false,
+        ),
         (
             "LockwatchAgentRestarting job=j3 severity=critical",
             "LockwatchAgentDown job=j3 instance=i severity=warning",
@@ -203,7 +227,11 @@ async fn what_is_explained_by_something_worse_is_muted() {
             "LockwatchAgentsDisagree task=a redis=main cluster=x severity=warning",
             true,
         ),
-        (&format!("LockwatchTaskSplit {task}"), "LockwatchAgentsDisagree redis=main cluster=x severity=warning", false),
+        (
+            &format!("LockwatchTaskSplit {task}"),
+            "LockwatchAgentsDisagree redis=main cluster=x severity=warning",
+            false,
+        ),
         (
             &format!("LockwatchTaskSplit {task}"),
             "LockwatchTaskFlapping task=a redis=main cluster=x severity=warning",
@@ -247,7 +275,11 @@ async fn what_is_explained_by_something_worse_is_muted() {
     for (source, target, muted) in cases {
         let (state, by) = trial.state(target).await;
         if muted {
-            assert_eq!((state.as_str(), by), ("suppressed", vec![labels(source)["alertname"].clone()]), "{target}");
+            assert_eq!(
+                (state.as_str(), by),
+                ("suppressed", vec![labels(source)["alertname"].clone()]),
+                "{target}"
+            );
         } else {
             assert_eq!((state.as_str(), by), ("active", vec![]), "{target}");
         }
@@ -282,13 +314,16 @@ async fn the_dead_mans_switch_hears_once_a_minute_and_of_no_end() {
     let watchdog = "LockwatchWatchdog severity=none";
     trial.fire(&[watchdog]).await;
     let first = trial.until_told(watchdog, 1).await;
-    until(Duration::from_secs(75), "it is told again", async || trial.told(watchdog).len() > 1).await.unwrap();
+    until(Duration::from_secs(75), "it is told again", async || trial.told(watchdog).len() > 1)
+        .await
+        .unwrap();
     let second = trial.told(watchdog).remove(1);
     let pause = second.received - first.received;
     assert!(pause > Duration::from_secs(55) && pause < Duration::from_secs(65), "{pause:?}");
     assert_eq!((second.path.as_str(), second.status), (DEAD_MANS_SWITCH, Status::Firing));
     trial.resolve(&[watchdog]).await;
-    let end = until(Duration::from_secs(35), "its end", async || trial.told(watchdog).len() > 2).await;
+    let end =
+        until(Duration::from_secs(35), "its end", async || trial.told(watchdog).len() > 2).await;
     assert!(end.is_err(), "{:?}", trial.told(watchdog));
 }
 

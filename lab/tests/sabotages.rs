@@ -1,4 +1,5 @@
-//! The sabotages are in order: each still applies, names a rule that there is, and is told of in docs/sabotages.md, caught.
+//! The sabotages are in order: each still applies, names a rule that there is, and is told of in
+//! docs/sabotages.md, caught.
 
 use std::path::{Path, PathBuf};
 
@@ -29,12 +30,17 @@ fn they_come_in_the_order_of_their_numbers() {
 #[test]
 fn each_names_a_rule_that_there_is_and_every_rule_is_broken_once() {
     let page = std::fs::read_to_string(root().join("docs/rules.md")).expect("the rules");
-    let rules: Vec<String> =
-        page.lines().filter_map(|line| line.strip_prefix("## ")).map(|line| line.replacen(". ", " ", 1)).collect();
+    let rules: Vec<String> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .map(|line| line.replacen(". ", " ", 1))
+        .collect();
     let patches = sabotage::all(&root()).expect("the sabotages");
     let named: Vec<&str> = patches.iter().filter_map(|patch| patch.rule.as_deref()).collect();
-    let wrong: Vec<_> =
-        named.iter().filter(|name| !rules.iter().any(|rule| rule == *name) && !name.starts_with("none")).collect();
+    let wrong: Vec<_> = named
+        .iter()
+        .filter(|name| !rules.iter().any(|rule| rule == *name) && !name.starts_with("none"))
+        .collect();
     assert!(wrong.is_empty(), "docs/rules.md has no such rules: {wrong:?}");
     let unbroken: Vec<_> = rules.iter().filter(|rule| !named.contains(&rule.as_str())).collect();
     assert!(unbroken.is_empty(), "no sabotage breaks these rules: {unbroken:?}");
@@ -45,8 +51,18 @@ fn the_page_tells_of_each_that_it_was_caught() {
     let page = std::fs::read_to_string(root().join("docs/sabotages.md")).expect("the page");
     for patch in sabotage::all(&root()).expect("the sabotages") {
         let row = page.lines().find(|line| line.starts_with(&format!("| [{}](", patch.name)));
-        let row = row.unwrap_or_else(|| panic!("docs/sabotages.md lacks {}: make sabotage ARGS={0}", patch.name));
-        assert!(row.contains(patch.rule.as_deref().unwrap_or_default()), "{}: the row is another one's", patch.name);
-        assert!(!row.contains("**") && !row.contains("not tried"), "{} was not caught: {row}", patch.name);
+        let row = row.unwrap_or_else(|| {
+            panic!("docs/sabotages.md lacks {}: make sabotage ARGS={0}", patch.name)
+        });
+        assert!(
+            row.contains(patch.rule.as_deref().unwrap_or_default()),
+            "{}: the row is another one's",
+            patch.name
+        );
+        assert!(
+            !row.contains("**") && !row.contains("not tried"),
+            "{} was not caught: {row}",
+            patch.name
+        );
     }
 }

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::time::Duration;
 
 use lockwatch_lab::stack::{
-    Agent, Alertmanager, ClockProxy, Data, Link, LossyScrapes, Lost, Prometheus, PrometheusSetup, Receiver, Redis,
-    Signal, Status, Target, Traffic, Worker, WorkerSetup, get, until,
+    Agent, Alertmanager, ClockProxy, Data, Link, LossyScrapes, Lost, Prometheus, PrometheusSetup,
+    Receiver, Redis, Signal, Status, Target, Traffic, Worker, WorkerSetup, get, until,
 };
 use redis::AsyncTypedCommands;
 
@@ -27,8 +27,10 @@ fn worker_of(redis: &Redis) -> WorkerSetup {
 /// Watches the lock by way of `address`.
 fn config(address: std::net::SocketAddr) -> String {
     format!(
-        "redis: {{main: {{url: \"redis://{address}\", interval: 200ms, timeout: 1s}}}}\ntasks:\n  - name: outbound\n    lock: {{key: \"outbound:lock\"}}\n    \
-         wanted: always\n    grace: 1s\n    settle: 1s\n    blind_after: 4s\n    claims: {{hash: \"outbound:claims\"}}\n    progress: {{hash: \"outbound:stats\", field: at}}\n"
+        "redis: {{main: {{url: \"redis://{address}\", interval: 200ms, timeout: 1s}}}}\n\
+         tasks:\n  - name: outbound\n    lock: {{key: \"outbound:lock\"}}\n    \
+         wanted: always\n    grace: 1s\n    settle: 1s\n    blind_after: 4s\n    claims: {{hash: \
+         \"outbound:claims\"}}\n    progress: {{hash: \"outbound:stats\", field: at}}\n"
     )
 }
 
@@ -45,12 +47,14 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
     let agent = Agent::start(&config(redis.address())).await.unwrap();
     let receiver = Receiver::start().await.unwrap();
     let routes = format!(
-        "route: {{receiver: pager, group_by: ['...'], group_wait: 0s, group_interval: 1s}}\nreceivers: [{{name: pager, webhook_configs: [{{url: \"{}page\"}}]}}]\n",
+        "route: {{receiver: pager, group_by: ['...'], group_wait: 0s, group_interval: 1s}}\n\
+         receivers: [{{name: pager, webhook_configs: [{{url: \"{}page\"}}]}}]\n",
         receiver.url()
     );
     let mut alertmanager = Alertmanager::start(&routes).await.unwrap();
     let mut rules = tempfile::NamedTempFile::new().unwrap();
-    let rule = "{alert: Down, expr: lockwatch_task_down_seconds > 1, labels: {severity: critical}, annotations: {summary: gone}}";
+    let rule = "{alert: Down, expr: lockwatch_task_down_seconds > 1, labels: {severity: \
+        critical}, annotations: {summary: gone}}";
     writeln!(rules, "groups: [{{name: trial, rules: [{rule}]}}]").unwrap();
     let setup = PrometheusSetup {
         rules: vec![rules.path().to_owned()],
@@ -74,7 +78,11 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
     prometheus.stop().await.unwrap();
     prometheus.start_again().await.unwrap();
     let firing = async || prometheus.query("ALERTS{alertname=\"Down\"}").await.unwrap();
-    until(PATIENCE, "it fires again", async || firing().await.iter().any(|(_, value)| *value == 1.0)).await.unwrap();
+    until(PATIENCE, "it fires again", async || {
+        firing().await.iter().any(|(_, value)| *value == 1.0)
+    })
+    .await
+    .unwrap();
     assert_eq!(receiver.notifications().len(), 1);
 
     let mut next = Worker::start(&worker_of(&redis)).await.unwrap();
@@ -83,9 +91,12 @@ async fn a_crash_reaches_the_receiver_through_the_whole_chain_and_its_end_too() 
     assert_eq!(receiver.notifications()[1].status, Status::Resolved);
     let held = prometheus.series("lockwatch_lock_held{job=\"lockwatch\"}").await.unwrap();
     assert_eq!(held.len(), 1, "{held:?}");
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
-    let lines =
-        prometheus.query_range("lockwatch_task_down_seconds", (now - 30.0, now), Duration::from_secs(1)).await.unwrap();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
+    let lines = prometheus
+        .query_range("lockwatch_task_down_seconds", (now - 30.0, now), Duration::from_secs(1))
+        .await
+        .unwrap();
     assert!(lines[0].1.iter().any(|(_, value)| *value > 1.0), "{lines:?}");
     let refused = prometheus.query("up{").await.unwrap_err().to_string();
     assert!(refused.contains("400"), "{refused}");
@@ -101,14 +112,21 @@ async fn workers_do_the_harm_they_are_told_to() {
     worker.holds().await.unwrap();
     other.contend().await.unwrap();
 
-    let progress =
-        async |data: &mut redis::aio::MultiplexedConnection| data.hget("outbound:stats", "at").await.unwrap();
-    let claims = async |data: &mut redis::aio::MultiplexedConnection| data.hvals("outbound:claims").await.unwrap();
+    let progress = async |data: &mut redis::aio::MultiplexedConnection| {
+        data.hget("outbound:stats", "at").await.unwrap()
+    };
+    let claims = async |data: &mut redis::aio::MultiplexedConnection| {
+        data.hvals("outbound:claims").await.unwrap()
+    };
     let before = progress(&mut data.clone()).await;
-    until(PATIENCE, "it works", async || progress(&mut data.clone()).await != before).await.unwrap();
+    until(PATIENCE, "it works", async || progress(&mut data.clone()).await != before)
+        .await
+        .unwrap();
     worker.hang().await.unwrap();
     let (stuck, claimed) = (progress(&mut data).await, claims(&mut data).await);
-    until(PATIENCE, "it claims on", async || claims(&mut data.clone()).await != claimed).await.unwrap();
+    until(PATIENCE, "it claims on", async || claims(&mut data.clone()).await != claimed)
+        .await
+        .unwrap();
     let ttl_ms = async |mut data: redis::aio::MultiplexedConnection| -> i64 {
         redis::cmd("PTTL").arg("outbound:lock").query_async(&mut data).await.unwrap()
     };
@@ -117,11 +135,15 @@ async fn workers_do_the_harm_they_are_told_to() {
     // One write may have been under way.
     assert!(later == stuck || { progress(&mut data).await == later }, "it hangs");
     worker.work().await.unwrap();
-    until(PATIENCE, "it works again", async || progress(&mut data.clone()).await != later).await.unwrap();
+    until(PATIENCE, "it works again", async || progress(&mut data.clone()).await != later)
+        .await
+        .unwrap();
 
     worker.stop_renewing().await.unwrap();
     other.holds().await.unwrap();
-    until(PATIENCE, "both claim", async || claims(&mut data.clone()).await.len() == 2).await.unwrap();
+    until(PATIENCE, "both claim", async || claims(&mut data.clone()).await.len() == 2)
+        .await
+        .unwrap();
     other.release().await.unwrap();
     worker.release().await.unwrap();
     assert!(!data.exists("outbound:lock").await.unwrap());
@@ -134,7 +156,10 @@ async fn a_restarted_server_has_its_data_or_has_not() {
     let address = redis.address();
     redis.connect().await.unwrap().set("outbound:switch", "on").await.unwrap();
     redis.restart(Data::Kept).await.unwrap();
-    assert_eq!(redis.connect().await.unwrap().get("outbound:switch").await.unwrap().as_deref(), Some("on"));
+    assert_eq!(
+        redis.connect().await.unwrap().get("outbound:switch").await.unwrap().as_deref(),
+        Some("on")
+    );
     let mut worker = Worker::start(&worker_of(&redis)).await.unwrap();
     worker.contend().await.unwrap();
     worker.holds().await.unwrap();
@@ -154,19 +179,26 @@ async fn faulty_networks_are_faulty_and_heal() {
     until(PATIENCE, "it sees", async || shows(&agent, "lockwatch_lock_held").await).await.unwrap();
     for traffic in [Traffic::Cut, Traffic::Hangs] {
         link.set(traffic);
-        until(PATIENCE, "it is blind", async || !shows(&agent, "lockwatch_lock_held").await).await.unwrap();
+        until(PATIENCE, "it is blind", async || !shows(&agent, "lockwatch_lock_held").await)
+            .await
+            .unwrap();
         link.set(Traffic::Passes);
-        until(PATIENCE, "it sees again", async || shows(&agent, "lockwatch_lock_held").await).await.unwrap();
+        until(PATIENCE, "it sees again", async || shows(&agent, "lockwatch_lock_held").await)
+            .await
+            .unwrap();
     }
     clock.set_ahead_s(120);
     let address = link.address();
-    let offset = format!("lockwatch_redis_clock_offset_seconds{{redis=\"main\",address=\"{address}\"}} 1");
+    let offset =
+        format!("lockwatch_redis_clock_offset_seconds{{redis=\"main\",address=\"{address}\"}} 1");
     until(PATIENCE, "the clock steps", async || shows(&agent, &offset).await).await.unwrap();
 
     let scrapes = LossyScrapes::start(agent.address(), 0.5, 7).await.unwrap();
     let mut arrived = 0;
     for _ in 0..100 {
-        arrived += usize::from(get(scrapes.address(), "/metrics").await.is_ok_and(|answer| answer.status == 200));
+        arrived += usize::from(
+            get(scrapes.address(), "/metrics").await.is_ok_and(|answer| answer.status == 200),
+        );
     }
     assert!((30..70).contains(&arrived), "{arrived} of 100 arrived");
     scrapes.set_share(0.0);
@@ -176,9 +208,11 @@ async fn faulty_networks_are_faulty_and_heal() {
     assert_eq!(agent.reload().await.unwrap().status, 500);
     agent.configure(&config(link.address()).replace("outbound\n", "renamed\n")).unwrap();
     agent.signal(Signal::Hangup).await.unwrap();
-    until(PATIENCE, "the new name", async || shows(&agent, "lockwatch_lock_held{task=\"renamed\"").await)
-        .await
-        .unwrap();
+    until(PATIENCE, "the new name", async || {
+        shows(&agent, "lockwatch_lock_held{task=\"renamed\"").await
+    })
+    .await
+    .unwrap();
     agent.restart().await.unwrap();
     agent.kill().await.unwrap();
     assert!(agent.metrics().await.is_err());

@@ -33,12 +33,16 @@ fn all_is_well_when_no_test_fails() {
 
 #[test]
 fn the_rule_that_broke_is_named_last_the_likeliest_first() {
-    let cargo = "echo '  1 of 20 timelines: breaks rule 4, one: x'; echo '  9 of 10 timelines: breaks rule 7, two: y'; exit 101";
+    let cargo = "echo '  1 of 20 timelines: breaks rule 4, one: x'; echo '  9 of 10 timelines: \
+        breaks rule 7, two: y'; exit 101";
     let output = tested(&[], cargo);
     assert_eq!(output.status.code(), Some(1));
     let text = said(&output);
     let (_, end) = text.split_once("Rules of truth that broke").expect("a conclusion");
-    assert!(end.find("rule 7, two").expect("a rule") < end.find("rule 4, one").expect("a rule"), "{end}");
+    assert!(
+        end.find("rule 7, two").expect("a rule") < end.find("rule 4, one").expect("a rule"),
+        "{end}"
+    );
     // The model failed, so nothing else was tried, unless that is asked for.
     assert_eq!(text.matches("of 20 timelines").count(), 2, "{text}");
     let text = said(&tested(&["--no-fail-fast"], cargo));

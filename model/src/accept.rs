@@ -1,5 +1,5 @@
-//! Whether replies may be believed: only a complete, timely answer from a server that says it is master, on that
-//! connection, after the answers it vouches for.
+//! Whether replies may be believed: only a complete, timely answer from a server that says it is
+//! master, on that connection, after the answers it vouches for.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -21,7 +21,8 @@ pub struct Caps {
     pub role: RoleCheck,
     /// It answers `INFO`.
     pub info: bool,
-    /// It is one of a cluster in which messages go to the server of the channel's slot only (Redis 7.0).
+    /// It is one of a cluster in which messages go to the server of the channel's slot only (Redis
+    /// 7.0).
     pub sharded: bool,
 }
 
@@ -75,11 +76,18 @@ pub fn footer(caps: Caps, nonce: &[u8]) -> Vec<Command> {
     commands
 }
 
-/// Judges a batch of a server that decides, by the replies to the batch's [`header`] and [`footer`].
+/// Judges a batch of a server that decides, by the replies to the batch's [`header`] and
+/// [`footer`].
 ///
 /// # Errors
 /// Why nothing of the batch may be believed; also when the server does not say that it is master.
-pub fn vouch(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer: &[Reply]) -> Result<Vouch, Unknown> {
+pub fn vouch(
+    caps: Caps,
+    timing: Timing,
+    nonce: &[u8],
+    header: &[Reply],
+    footer: &[Reply],
+) -> Result<Vouch, Unknown> {
     let vouch = witness(caps, timing, nonce, header, footer)?;
     match vouch.role {
         Role::Master => Ok(vouch),
@@ -91,7 +99,13 @@ pub fn vouch(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer:
 ///
 /// # Errors
 /// Why nothing of the batch may be believed.
-pub fn witness(caps: Caps, timing: Timing, nonce: &[u8], header: &[Reply], footer: &[Reply]) -> Result<Vouch, Unknown> {
+pub fn witness(
+    caps: Caps,
+    timing: Timing,
+    nonce: &[u8],
+    header: &[Reply],
+    footer: &[Reply],
+) -> Result<Vouch, Unknown> {
     let took_ms = timing.received.since_ms(timing.sent);
     if took_ms > timing.timeout_ms {
         return Err(Unknown::Late);
@@ -163,7 +177,8 @@ pub(crate) fn time_of(reply: &Reply) -> Result<ServerTime, Unknown> {
     server_time(reply)
 }
 
-/// The role, and where the replication stands. What is neither master nor replica (a Sentinel) decides nothing.
+/// The role, and where the replication stands. What is neither master nor replica (a Sentinel)
+/// decides nothing.
 fn role_by_role(reply: &Reply) -> Result<(Role, Option<u64>), Unknown> {
     match reply {
         Reply::Error(error) => Err(match Unknown::from(error) {
@@ -183,7 +198,9 @@ fn role_by_role(reply: &Reply) -> Result<(Role, Option<u64>), Unknown> {
 
 fn role_by_info(info: Option<&Info>) -> Result<(Role, Option<u64>), Unknown> {
     match info {
-        Some(info) if !info.role.is_empty() => Ok((role_named(&info.role).ok_or(Unknown::NotMaster)?, info.offset)),
+        Some(info) if !info.role.is_empty() => {
+            Ok((role_named(&info.role).ok_or(Unknown::NotMaster)?, info.offset))
+        }
         _ => Err(Unknown::RoleRefused),
     }
 }
@@ -225,7 +242,9 @@ impl Info {
             replicas: replicas(replication),
             generation: Generation {
                 run_id: info_field(server, "run_id").unwrap_or_default().to_vec(),
-                replication_id: info_field(replication, "master_replid").unwrap_or_default().to_vec(),
+                replication_id: info_field(replication, "master_replid")
+                    .unwrap_or_default()
+                    .to_vec(),
                 forked_from: forked_from(replication),
                 flushes,
                 evictions: info_number(stats, "evicted_keys").unwrap_or(0),
@@ -235,7 +254,8 @@ impl Info {
     }
 }
 
-/// The history that this one continues. A server that never changed its history names an impossible one.
+/// The history that this one continues. A server that never changed its history names an impossible
+/// one.
 fn forked_from(replication: &[u8]) -> Option<Fork> {
     let offset = info_number(replication, "second_repl_offset")?;
     let replication_id = info_field(replication, "master_replid2")?.to_vec();
@@ -245,8 +265,12 @@ fn forked_from(replication: &[u8]) -> Option<Fork> {
 /// Replicas that are in sync or nearly: `slave0:ip=10.0.0.6,port=6379,state=online,…`.
 fn replicas(replication: &[u8]) -> Vec<Arc<str>> {
     let line = |number: usize| {
-        let fields = core::str::from_utf8(info_field(replication, &alloc::format!("slave{number}"))?).ok()?;
-        let field = |name: &str| fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+        let fields =
+            core::str::from_utf8(info_field(replication, &alloc::format!("slave{number}"))?)
+                .ok()?;
+        let field = |name: &str| {
+            fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+        };
         Some(address(field("ip")?, field("port")?.parse().ok()?))
     };
     (0..REPLICAS_MAX).map_while(line).map(Arc::from).collect()
@@ -254,11 +278,15 @@ fn replicas(replication: &[u8]) -> Vec<Arc<str>> {
 
 /// `host:port`, with brackets around an IPv6 address.
 pub fn address(host: &str, port: u16) -> String {
-    if host.contains(':') { alloc::format!("[{host}]:{port}") } else { alloc::format!("{host}:{port}") }
+    if host.contains(':') {
+        alloc::format!("[{host}]:{port}")
+    } else {
+        alloc::format!("{host}:{port}")
+    }
 }
 
-/// Whether the process began with nothing. Only an RDB file tells how much was loaded; with an append-only file it stays
-/// open.
+/// Whether the process began with nothing. Only an RDB file tells how much was loaded; with an
+/// append-only file it stays open.
 fn started_empty(persistence: &[u8]) -> Option<bool> {
     let loaded = info_number(persistence, "rdb_last_load_keys_loaded")?;
     match (loaded, info_number(persistence, "aof_enabled")?) {
@@ -307,7 +335,8 @@ impl From<&ServerError> for Unknown {
 mod tests {
     use super::*;
 
-    const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
+    const CAPS: Caps =
+        Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
 
     fn bytes(text: &str) -> Reply {
         Reply::Bytes(text.as_bytes().to_vec())
@@ -318,7 +347,12 @@ mod tests {
     }
 
     fn timing(took_ms: u64) -> Timing {
-        Timing { sent: Mono(5_000), received: Mono(5_000 + took_ms), sent_wall: AgentWall(10_000), timeout_ms: 3_000 }
+        Timing {
+            sent: Mono(5_000),
+            received: Mono(5_000 + took_ms),
+            sent_wall: AgentWall(10_000),
+            timeout_ms: 3_000,
+        }
     }
 
     fn good_footer() -> Vec<Reply> {
@@ -337,10 +371,16 @@ mod tests {
     #[test]
     fn a_full_timely_answer_of_a_master_is_believed() {
         let vouch = vouch(CAPS, timing(4), b"n1", &[time(12, 340_000)], &good_footer()).unwrap();
-        assert_eq!((vouch.first, vouch.last, vouch.role_verified), (ServerTime(12_340), ServerTime(12_345), true));
+        assert_eq!(
+            (vouch.first, vouch.last, vouch.role_verified),
+            (ServerTime(12_340), ServerTime(12_345), true)
+        );
         assert_eq!(vouch.clock_offset_ms, 12_342 - 10_002);
         let generation = vouch.generation.unwrap();
-        assert_eq!((generation.flushes, generation.evictions, generation.started_empty), (3, 3, Some(true)));
+        assert_eq!(
+            (generation.flushes, generation.evictions, generation.started_empty),
+            (3, 3, Some(true))
+        );
         assert_eq!(generation.run_id, b"abc");
     }
 
@@ -353,7 +393,8 @@ mod tests {
             ("cmdstat_flushdb:calls=3,usec=9\r\n", 3),
             ("cmdstat_swapdb:calls=4,usec=9\r\n", 4),
             (
-                "cmdstat_flushall:calls=2,usec=9\r\ncmdstat_flushdb:calls=3,usec=9\r\ncmdstat_swapdb:calls=4,usec=9\r\n",
+                "cmdstat_flushall:calls=2,usec=9\r\ncmdstat_flushdb:calls=3,usec=9\r\n\
+                 cmdstat_swapdb:calls=4,usec=9\r\n",
                 9,
             ),
             ("cmdstat_get:calls=5,usec=9\r\n", 0),
@@ -378,7 +419,8 @@ mod tests {
             change(&mut replies);
             vouch(CAPS, timing(took_ms), nonce, &[time(12, 340_000)], &replies).unwrap_err()
         };
-        let replace = |at: usize, reply: Reply| move |replies: &mut Vec<Reply>| replies[at] = reply.clone();
+        let replace =
+            |at: usize, reply: Reply| move |replies: &mut Vec<Reply>| replies[at] = reply.clone();
         let error = |code: &str| {
             Reply::Error(ServerError {
                 code: code.as_bytes().to_vec(),
@@ -389,7 +431,10 @@ mod tests {
         assert_eq!(check(&|_| (), 4, b"other"), Unknown::Protocol);
         assert_eq!(check(&|replies| drop(replies.pop()), 4, b"n1"), Unknown::Protocol);
         assert_eq!(check(&|replies| replies.push(Reply::Nil), 4, b"n1"), Unknown::Protocol);
-        assert_eq!(check(&replace(6, Reply::Array(vec![bytes("slave")])), 4, b"n1"), Unknown::NotMaster);
+        assert_eq!(
+            check(&replace(6, Reply::Array(vec![bytes("slave")])), 4, b"n1"),
+            Unknown::NotMaster
+        );
         assert_eq!(check(&replace(6, error("NOPERM")), 4, b"n1"), Unknown::RoleRefused);
         assert_eq!(check(&replace(6, error("BUSY")), 4, b"n1"), Unknown::Busy);
         assert_eq!(check(&replace(7, error("ERR")), 4, b"n1"), Unknown::MaxClients);
@@ -406,7 +451,10 @@ mod tests {
         replies[1] = bytes("role:slave\r\n");
         assert_eq!(vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies), Err(Unknown::NotMaster));
         replies[1] = bytes("");
-        assert_eq!(vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies), Err(Unknown::RoleRefused));
+        assert_eq!(
+            vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies),
+            Err(Unknown::RoleRefused)
+        );
     }
 
     #[test]
@@ -418,21 +466,31 @@ mod tests {
             witness(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap()
         };
         let master = [bytes("master"), Reply::Int(700), Reply::Array(vec![])];
-        let replica = [bytes("slave"), bytes("10.0.0.5"), Reply::Int(6379), bytes("connected"), Reply::Int(600)];
+        let replica = [
+            bytes("slave"),
+            bytes("10.0.0.5"),
+            Reply::Int(6379),
+            bytes("connected"),
+            Reply::Int(600),
+        ];
         assert_eq!(told(&master, "").offset, Some(700));
         assert_eq!(told(&replica, "").offset, Some(600));
         assert_eq!(told(&[bytes("master"), Reply::Int(-1)], "").offset, None);
 
-        let history = "master_replid:r2\r\nmaster_replid2:r1\r\nmaster_repl_offset:900\r\nsecond_repl_offset:501\r\n";
+        let history = "master_replid:r2\r\nmaster_replid2:r1\r\nmaster_repl_offset:900\r\n\
+            second_repl_offset:501\r\n";
         let fork = Fork { replication_id: b"r1".to_vec(), offset: 501 };
         assert_eq!(told(&master, history).generation.unwrap().forked_from, Some(fork));
         let never = "master_replid:r2\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\n";
         assert_eq!(told(&master, never).generation.unwrap().forked_from, None);
 
-        let followers =
-            "connected_slaves:2\r\nslave0:ip=10.0.0.6,port=6379,state=online\r\nslave1:ip=fd00::7,port=6380\r\n";
+        let followers = "connected_slaves:2\r\nslave0:ip=10.0.0.6,port=6379,state=online\r\n\
+            slave1:ip=fd00::7,port=6380\r\n";
         let addresses = told(&master, followers).replicas;
-        assert_eq!(addresses.iter().map(|address| &**address).collect::<Vec<_>>(), ["10.0.0.6:6379", "[fd00::7]:6380"]);
+        assert_eq!(
+            addresses.iter().map(|address| &**address).collect::<Vec<_>>(),
+            ["10.0.0.6:6379", "[fd00::7]:6380"]
+        );
         let refuses = ["", "min_slaves_good_slaves:0\r\n", "min_slaves_good_slaves:1\r\n"]
             .map(|replication| told(&master, replication).refuses_writes);
         assert_eq!(refuses, [false, true, false]);
@@ -441,7 +499,10 @@ mod tests {
     #[test]
     fn each_error_has_its_reason() {
         let reason = |code: &str, detail: &str| {
-            Unknown::from(&ServerError { code: code.as_bytes().to_vec(), detail: detail.as_bytes().to_vec() })
+            Unknown::from(&ServerError {
+                code: code.as_bytes().to_vec(),
+                detail: detail.as_bytes().to_vec(),
+            })
         };
         for (codes, expected) in [
             ("NOAUTH WRONGPASS", Unknown::Auth),
@@ -464,7 +525,8 @@ mod tests {
     fn a_section_that_is_refused_is_empty() {
         let with = |code: &str| {
             let mut footer = good_footer();
-            footer[3] = Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: Vec::new() });
+            footer[3] =
+                Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: Vec::new() });
             vouch(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer)
                 .map(|vouch| vouch.generation.unwrap().evictions)
         };

@@ -1,4 +1,5 @@
-//! What a change of generation did to the watched locks: gathered while their first readings come in, told once.
+//! What a change of generation did to the watched locks: gathered while their first readings come
+//! in, told once.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
@@ -33,16 +34,23 @@ struct Open {
 }
 
 impl Aftermaths {
-    /// The generation changed from `old` to `new`, as a reading showed that was asked for at `sent`, `blind_ms` after the
-    /// newest one before.
-    pub(crate) fn begin(&mut self, old: &Origin, new: &Origin, delta: Delta, (sent, blind_ms): (Mono, u64)) {
+    /// The generation changed from `old` to `new`, as a reading showed that was asked for at
+    /// `sent`, `blind_ms` after the newest one before.
+    pub(crate) fn begin(
+        &mut self,
+        old: &Origin,
+        new: &Origin,
+        delta: Delta,
+        (sent, blind_ms): (Mono, u64),
+    ) {
         let changes = delta.reported();
         if let Some(open) = self.open.iter_mut().find(|open| open.node == new.node) {
             open.aftermath.changes.extend(changes);
             open.aftermath.changes.dedup();
             return;
         }
-        let lost = delta.shared.zip(old.offset).map(|(shared, written)| written.saturating_sub(shared));
+        let lost =
+            delta.shared.zip(old.offset).map(|(shared, written)| written.saturating_sub(shared));
         let aftermath = Aftermath {
             changes: changes.collect(),
             from: Some(old.node.clone()),
@@ -52,10 +60,18 @@ impl Aftermaths {
             ..Aftermath::default()
         };
         let (told, overlapped) = (BTreeSet::new(), BTreeSet::new());
-        self.open.push(Open { node: new.node.clone(), began: sent, since: sent, told, overlapped, aftermath });
+        self.open.push(Open {
+            node: new.node.clone(),
+            began: sent,
+            since: sent,
+            told,
+            overlapped,
+            aftermath,
+        });
     }
 
-    /// A reading from `node` shows what became of a lock; `None`: it was not held before. The first after the change counts.
+    /// A reading from `node` shows what became of a lock; `None`: it was not held before. The first
+    /// after the change counts.
     pub(crate) fn fate(&mut self, node: &Arc<str>, task: TaskIndex, fate: Option<Fate>) {
         let Some(open) = self.open.iter_mut().find(|open| open.node == *node) else { return };
         if open.told.insert(task)
@@ -65,7 +81,8 @@ impl Aftermaths {
         }
     }
 
-    /// At `at` a lock that `node` has could not be read yet, for a reason that passes: what became of it is waited for.
+    /// At `at` a lock that `node` has could not be read yet, for a reason that passes: what became
+    /// of it is waited for.
     pub(crate) fn unread(&mut self, node: &Arc<str>, task: TaskIndex, at: Mono) {
         let Some(open) = self.open.iter_mut().find(|open| open.node == *node) else { return };
         if !open.told.contains(&task) && at.since_ms(open.began) <= UNREAD_MS_MAX {
@@ -75,14 +92,18 @@ impl Aftermaths {
 
     /// Two hold the lock of `task`. That is put down to the newest change that can have made it.
     pub(crate) fn overlaps(&mut self, task: TaskIndex, overlap: Overlap<'_>) {
-        let Some(open) = self.open.iter_mut().rfind(|open| open.may_have_made(task, overlap)) else { return };
+        let Some(open) = self.open.iter_mut().rfind(|open| open.may_have_made(task, overlap))
+        else {
+            return;
+        };
         open.aftermath.overlap_ms = open.aftermath.overlap_ms.max(overlap.lasted_ms);
         if open.overlapped.insert(task) {
             add(&mut open.aftermath, Fate::Overlapped, 1);
         }
     }
 
-    /// Under a changed configuration tasks have other numbers; those that `renumbered` does not name are gone.
+    /// Under a changed configuration tasks have other numbers; those that `renumbered` does not
+    /// name are gone.
     pub(crate) fn renumber(&mut self, renumbered: &BTreeMap<TaskIndex, TaskIndex>) {
         let renew = |tasks: &mut BTreeSet<TaskIndex>| {
             *tasks = tasks.iter().filter_map(|task| renumbered.get(task).copied()).collect();
@@ -95,15 +116,17 @@ impl Aftermaths {
 
     /// The changes of which everything is known by `at`.
     pub(crate) fn over(&mut self, at: Mono, settle_ms: u64) -> Vec<Aftermath> {
-        let (over, open) = self.open.drain(..).partition(|open: &Open| at.since_ms(open.since) > settle_ms);
+        let (over, open) =
+            self.open.drain(..).partition(|open: &Open| at.since_ms(open.since) > settle_ms);
         self.open = open;
         over.into_iter().map(|open| open.aftermath).collect()
     }
 }
 
 impl Open {
-    /// The lock of `task` was read on that server since, and there was no such overlap before; or it is between the server that
-    /// decided before and the one that does now, of which one may have been seen before the other decided.
+    /// The lock of `task` was read on that server since, and there was no such overlap before; or
+    /// it is between the server that decided before and the one that does now, of which one may
+    /// have been seen before the other decided.
     fn may_have_made(&self, task: TaskIndex, overlap: Overlap<'_>) -> bool {
         let from = self.aftermath.from.as_ref().filter(|from| **from != self.node);
         let is_between = overlap
@@ -171,7 +194,8 @@ mod tests {
         Overlap { since: Mono(since), lasted_ms, servers: None }
     }
 
-    /// What has begun on `a:1` at 1 s, and from there on `b:1` at 2 s; of tasks 0 and 1 the fates are known.
+    /// What has begun on `a:1` at 1 s, and from there on `b:1` at 2 s; of tasks 0 and 1 the fates
+    /// are known.
     fn two_changes() -> Aftermaths {
         let mut aftermaths = Aftermaths::default();
         let failover = Delta { failover: true, ..Delta::default() };
@@ -195,7 +219,10 @@ mod tests {
     fn an_overlap_counts_once_under_whatever_number_a_reload_gives_its_task() {
         let mut aftermaths = two_changes();
         aftermaths.overlaps(TaskIndex(0), overlap(2_000, 1_000));
-        aftermaths.renumber(&BTreeMap::from([(TaskIndex(0), TaskIndex(1)), (TaskIndex(1), TaskIndex(0))]));
+        aftermaths.renumber(&BTreeMap::from([
+            (TaskIndex(0), TaskIndex(1)),
+            (TaskIndex(1), TaskIndex(0)),
+        ]));
         aftermaths.overlaps(TaskIndex(1), overlap(2_000, 2_000));
         assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(0, 0), (1, 2_000)]);
     }
@@ -241,12 +268,17 @@ mod tests {
     fn what_changes_meanwhile_is_told_with_it() {
         use crate::event::GenerationChange::{Flushed, Restarted};
         let mut aftermaths = Aftermaths::default();
-        let (restarted, flushed) =
-            (Delta { restarted: true, ..Delta::default() }, Delta { flushed: true, ..Delta::default() });
+        let (restarted, flushed) = (
+            Delta { restarted: true, ..Delta::default() },
+            Delta { flushed: true, ..Delta::default() },
+        );
         for (delta, at) in [(restarted, 1_000), (restarted, 2_000), (flushed, 3_000)] {
             aftermaths.begin(&origin("a:1"), &origin("a:1"), delta, (Mono(at), 0));
         }
         let over = aftermaths.over(Mono(9_000), 1_000);
-        assert_eq!(over.iter().map(|over| over.changes.clone()).collect::<Vec<_>>(), [[Restarted, Flushed]]);
+        assert_eq!(
+            over.iter().map(|over| over.changes.clone()).collect::<Vec<_>>(),
+            [[Restarted, Flushed]]
+        );
     }
 }

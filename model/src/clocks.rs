@@ -1,7 +1,8 @@
-//! How long things have been so: gaps and handovers, outages, unwanted holds, missing progress, blindness.
+//! How long things have been so: gaps and handovers, outages, unwanted holds, missing progress,
+//! blindness.
 //!
-//! Every clock here counts evidence: it moves when a reading says that it should, keeps its value while nothing can be read,
-//! and lets go only on evidence to the contrary.
+//! Every clock here counts evidence: it moves when a reading says that it should, keeps its value
+//! while nothing can be read, and lets go only on evidence to the contrary.
 
 use alloc::vec::Vec;
 
@@ -24,14 +25,16 @@ pub(crate) struct GapClock {
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     value_ms: u64,
-    /// Newest evidence "free and wanted" without a hold since; `None` while a short hold suspends the gap.
+    /// Newest evidence "free and wanted" without a hold since; `None` while a short hold suspends
+    /// the gap.
     newest: Option<Mono>,
     /// A stretch of it was unseen for too long to say how long it was.
     tainted: bool,
 }
 
 impl Gap {
-    /// A hold began by `at`. Where it was not known for too long before whether it was still wanted, how long it was is not, either.
+    /// A hold began by `at`. Where it was not known for too long before whether it was still
+    /// wanted, how long it was is not, either.
     fn taint_until(&mut self, at: Mono, blind_after_ms: u64) {
         self.tainted |= self.newest.is_some_and(|newest| at.since_ms(newest) > blind_after_ms);
     }
@@ -81,7 +84,8 @@ impl GapClock {
         self.wanted_since
     }
 
-    /// Nothing was seen for too long: whatever ends the gap that is open, nobody can say how long it was.
+    /// Nothing was seen for too long: whatever ends the gap that is open, nobody can say how long
+    /// it was.
     pub(crate) fn taint(&mut self) {
         if let Some(gap) = &mut self.gap {
             gap.tainted = true;
@@ -94,7 +98,13 @@ impl GapClock {
     }
 
     /// Takes in a reading. `blind_after_ms`: longer unseen stretches do not count.
-    pub(crate) fn observe(&mut self, at: Mono, holding: Holding, wanted: Wanted, blind_after_ms: u64) -> GapNews {
+    pub(crate) fn observe(
+        &mut self,
+        at: Mono,
+        holding: Holding,
+        wanted: Wanted,
+        blind_after_ms: u64,
+    ) -> GapNews {
         let mut news = GapNews::default();
         match wanted {
             Wanted::Yes => {
@@ -164,8 +174,8 @@ impl UnwantedClock {
         self.value_ms
     }
 
-    /// Takes in an accepted reading of the lock. `blind_after_ms`: longer unseen stretches do not count, as in a gap: it may have been
-    /// wanted meanwhile, or free.
+    /// Takes in an accepted reading of the lock. `blind_after_ms`: longer unseen stretches do not
+    /// count, as in a gap: it may have been wanted meanwhile, or free.
     pub(crate) fn observe(&mut self, at: Mono, held: bool, wanted: Wanted, blind_after_ms: u64) {
         match (held, wanted) {
             (true, Wanted::No) => {
@@ -200,7 +210,12 @@ impl ProgressClock {
     }
 
     /// Takes in a reading; says whether it moved.
-    pub(crate) fn observe(&mut self, reading: &ProgressReading, at: Mono, server: ServerTime) -> bool {
+    pub(crate) fn observe(
+        &mut self,
+        reading: &ProgressReading,
+        at: Mono,
+        server: ServerTime,
+    ) -> bool {
         match reading {
             ProgressReading::Value(value) => {
                 self.missing = None;
@@ -231,7 +246,8 @@ impl ProgressClock {
         }
     }
 
-    /// Judges an accepted reading of the lock. `held_since`: start of the present hold, `None` when it is free.
+    /// Judges an accepted reading of the lock. `held_since`: start of the present hold, `None` when
+    /// it is free.
     pub(crate) fn judge(
         &mut self,
         at: Mono,
@@ -240,7 +256,9 @@ impl ProgressClock {
         wanted_since: Option<Mono>,
         stale_after_ms: u64,
     ) {
-        let (Some(held_since), Wanted::Yes | Wanted::Unset | Wanted::Unknown) = (held_since, wanted) else {
+        let (Some(held_since), Wanted::Yes | Wanted::Unset | Wanted::Unknown) =
+            (held_since, wanted)
+        else {
             self.stalled_ms = 0;
             return;
         };
@@ -250,7 +268,8 @@ impl ProgressClock {
         let stale = still_ms > stale_after_ms;
         match self.missing {
             Some(None) => self.stalled_ms = 0,
-            // What cannot be read resolves nothing and proves nothing; but another hold, or a movement that was seen, is evidence.
+            // What cannot be read resolves nothing and proves nothing; but another hold, or a
+            // movement that was seen, is evidence.
             Some(Some(_)) if stale => {}
             None if wanted == Wanted::Unknown && stale => {}
             _ => self.stalled_ms = if stale { still_ms } else { 0 },
@@ -285,7 +304,8 @@ impl OutageClock {
         self.to = None;
     }
 
-    /// Nothing was seen for too long: whoever takes over that was not seen before may have done so at any time since.
+    /// Nothing was seen for too long: whoever takes over that was not seen before may have done so
+    /// at any time since.
     pub(crate) fn unseen(&mut self) {
         if self.to.is_none() {
             self.forget();
@@ -333,7 +353,8 @@ impl BlindClock {
         self.ms = 0;
     }
 
-    /// The newest attempt was not answered, or time has passed since; says how much blind time came to an account.
+    /// The newest attempt was not answered, or time has passed since; says how much blind time came
+    /// to an account.
     pub(crate) fn bad(&mut self, now: Mono) -> u64 {
         self.now_good = false;
         // What is told late of an earlier attempt makes it no shorter.
@@ -353,7 +374,8 @@ impl BlindClock {
 mod tests {
     use super::*;
 
-    /// An answer that was asked for before time had been counted as blind takes nothing of that back: it may not be counted once more.
+    /// An answer that was asked for before time had been counted as blind takes nothing of that
+    /// back: it may not be counted once more.
     #[test]
     fn no_instant_is_blind_twice() {
         let mut blind = BlindClock::new(Mono(0));
@@ -362,7 +384,8 @@ mod tests {
         assert_eq!(before + blind.bad(Mono(4_000)), 4_000);
     }
 
-    /// What lives beside a lock may be told after the lock's own server has failed, though it was asked before.
+    /// What lives beside a lock may be told after the lock's own server has failed, though it was
+    /// asked before.
     #[test]
     fn only_an_answer_makes_blindness_shorter() {
         let mut blind = BlindClock::new(Mono(0));

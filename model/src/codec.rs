@@ -1,7 +1,8 @@
-//! Reads the scalars that applications store through their serializers: which bytes mean on, off, or a user's name.
+//! Reads the scalars that applications store through their serializers: which bytes mean on, off,
+//! or a user's name.
 //!
-//! Only what a serializer writes for a plain null, boolean, integer or string is read; anything else is refused, never
-//! guessed. Nothing here allocates by a length that the bytes merely claim.
+//! Only what a serializer writes for a plain null, boolean, integer or string is read; anything
+//! else is refused, never guessed. Nothing here allocates by a length that the bytes merely claim.
 
 mod java_text;
 mod jdk;
@@ -38,7 +39,8 @@ pub enum Scalar {
 
 /// The scalar that `codec` wrote as exactly these bytes; `None` when it writes no scalar so.
 ///
-/// No bytes at all are null for [`Codec::Json`] and [`Codec::Jdk`], because Spring's serializers store null so.
+/// No bytes at all are null for [`Codec::Json`] and [`Codec::Jdk`], because Spring's serializers
+/// store null so.
 pub fn decode(codec: Codec, bytes: &[u8]) -> Option<Scalar> {
     match codec {
         Codec::Raw => core::str::from_utf8(bytes).ok().map(|text| Scalar::Text(text.to_string())),
@@ -54,14 +56,15 @@ pub fn switch(codec: Codec, bytes: &[u8]) -> Switch {
     match wants(codec, bytes) {
         Some(true) => Switch::On,
         Some(false) => Switch::Off,
-        None => {
-            Switch::Undecodable { value: bytes.iter().take(SHOWN_BYTES).copied().collect(), fits: fitting_codec(bytes) }
-        }
+        None => Switch::Undecodable {
+            value: bytes.iter().take(SHOWN_BYTES).copied().collect(),
+            fits: fitting_codec(bytes),
+        },
     }
 }
 
-/// A user's name (a hash field or set member) as people know it: the text or number that `codec` wrote, else the bytes
-/// as they are.
+/// A user's name (a hash field or set member) as people know it: the text or number that `codec`
+/// wrote, else the bytes as they are.
 pub fn display_text(codec: Codec, bytes: &[u8]) -> Vec<u8> {
     match decode(codec, bytes) {
         Some(Scalar::Text(text)) => text.into_bytes(),
@@ -70,13 +73,17 @@ pub fn display_text(codec: Codec, bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The text that somebody wrote, as it is or through a serializer, whose bytes no ordinary name begins with.
+/// The text that somebody wrote, as it is or through a serializer, whose bytes no ordinary name
+/// begins with.
 pub(crate) fn written_text(bytes: &[u8]) -> Vec<u8> {
     let by = |codec| match decode(codec, bytes) {
         Some(Scalar::Text(text)) => Some(text.into_bytes()),
         _ => None,
     };
-    [Codec::Json, Codec::Jdk, Codec::Kryo5].into_iter().find_map(by).unwrap_or_else(|| bytes.to_vec())
+    [Codec::Json, Codec::Jdk, Codec::Kryo5]
+        .into_iter()
+        .find_map(by)
+        .unwrap_or_else(|| bytes.to_vec())
 }
 
 fn wants(codec: Codec, bytes: &[u8]) -> Option<bool> {
@@ -106,5 +113,9 @@ fn word_wants(word: &[u8]) -> Option<bool> {
 
 /// The first codec by which the bytes say on or off. Without bytes there is no evidence for any.
 fn fitting_codec(bytes: &[u8]) -> Option<Codec> {
-    if bytes.is_empty() { None } else { Codec::ALL.into_iter().find(|codec| wants(*codec, bytes).is_some()) }
+    if bytes.is_empty() {
+        None
+    } else {
+        Codec::ALL.into_iter().find(|codec| wants(*codec, bytes).is_some())
+    }
 }

@@ -1,5 +1,6 @@
-//! Who held a lock before, and where the replication stood when that was surely over. A server that shares fewer bytes may still have
-//! such a hold, and its holder may have given that one back there instead of the newer one that it does not have.
+//! Who held a lock before, and where the replication stood when that was surely over. A server that
+//! shares fewer bytes may still have such a hold, and its holder may have given that one back there
+//! instead of the newer one that it does not have.
 
 use alloc::vec::Vec;
 
@@ -29,8 +30,8 @@ struct Over {
 }
 
 impl Earlier {
-    /// The hold that was last seen as `held` was surely over when `offset` bytes had been written; `None`: nobody tells. `brief`: it was
-    /// given back, after [`BRIEF_MS`] at most.
+    /// The hold that was last seen as `held` was surely over when `offset` bytes had been written;
+    /// `None`: nobody tells. `brief`: it was given back, after [`BRIEF_MS`] at most.
     pub(crate) fn over(&mut self, held: &Held, offset: Option<u64>, brief: bool) {
         for holder in &held.holders {
             self.over.retain(|over| over.client != holder.client);
@@ -42,23 +43,32 @@ impl Earlier {
         }
     }
 
-    /// From here on bytes count in another history, which need not have the end of any of them but those at an offset that it `shares`.
+    /// From here on bytes count in another history, which need not have the end of any of them but
+    /// those at an offset that it `shares`.
     pub(crate) fn new_history(&mut self, shares: impl Fn(u64) -> bool) {
-        self.over.iter_mut().filter(|over| !shares(over.offset)).for_each(|over| over.offset = u64::MAX);
+        self.over
+            .iter_mut()
+            .filter(|over| !shares(over.offset))
+            .for_each(|over| over.offset = u64::MAX);
     }
 
-    /// Where the replication stood when the earlier holds of these were all over; `None`: there were none.
+    /// Where the replication stood when the earlier holds of these were all over; `None`: there
+    /// were none.
     pub(crate) fn of(&self, holders: &[Holder]) -> Option<u64> {
         self.theirs(holders).map(|over| over.offset).max()
     }
 
-    /// The newest deadline of a hold of these whose end the present history need not have: what these have until then may be that
-    /// very hold.
+    /// The newest deadline of a hold of these whose end the present history need not have: what
+    /// these have until then may be that very hold.
     pub(crate) fn left_until(&self, holders: &[Holder]) -> Option<ServerTime> {
-        self.theirs(holders).filter(|over| over.offset == u64::MAX).filter_map(|over| over.deadline).max()
+        self.theirs(holders)
+            .filter(|over| over.offset == u64::MAX)
+            .filter_map(|over| over.deadline)
+            .max()
     }
 
-    /// Whether anybody gave the lock back after a moment, when it had it the last time: so may whoever has it now.
+    /// Whether anybody gave the lock back after a moment, when it had it the last time: so may
+    /// whoever has it now.
     pub(crate) fn brief(&self) -> bool {
         self.over.iter().any(|over| over.brief)
     }
@@ -81,7 +91,12 @@ mod tests {
     /// Its hold until `deadline`.
     fn held(client: usize, deadline: i64) -> Held {
         let holders = holder(client).to_vec();
-        Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::At(ServerTime(deadline)) }
+        Held {
+            mode: Mode::Exclusive,
+            holders,
+            ghosts: 0,
+            deadline: Deadline::At(ServerTime(deadline)),
+        }
     }
 
     #[test]

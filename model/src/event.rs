@@ -1,4 +1,5 @@
-//! What happened: each notable change, once. Outputs turn an event into a log line, a counter and a line of history.
+//! What happened: each notable change, once. Outputs turn an event into a log line, a counter and a
+//! line of history.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -103,8 +104,8 @@ pub enum EventKind {
         /// How long it lasted.
         lasted_ms: u64,
     },
-    /// A new holder came before the old one's deadline together with a generation change, but nothing proves that the old
-    /// hold was lost rather than released.
+    /// A new holder came before the old one's deadline together with a generation change, but
+    /// nothing proves that the old hold was lost rather than released.
     OverlapInDoubt {
         /// Who held it before.
         before: Vec<Holder>,
@@ -113,8 +114,8 @@ pub enum EventKind {
         /// What was left of the old lease.
         left_ms: u64,
     },
-    /// Another server of the redis shows another holder, but the older hold may have been released where we could not see
-    /// it.
+    /// Another server of the redis shows another holder, but the older hold may have been released
+    /// where we could not see it.
     RivalInDoubt {
         /// The older hold.
         older: Vec<Party>,
@@ -235,7 +236,8 @@ pub struct Aftermath {
     pub from: Option<Arc<str>>,
     /// See `from`.
     pub to: Option<Arc<str>>,
-    /// Bytes of the old history that the new master never had, at least as far as we saw; `None` when that cannot be told.
+    /// Bytes of the old history that the new master never had, at least as far as we saw; `None`
+    /// when that cannot be told.
     pub bytes_lost: Option<u64>,
     /// Locks by what became of them, in the order of [`Fate::ALL`].
     pub fates: [u64; Fate::ALL.len()],
@@ -262,7 +264,8 @@ pub enum Fate {
 
 impl Fate {
     /// All fates.
-    pub const ALL: [Fate; 5] = [Fate::Kept, Fate::Lost, Fate::Changed, Fate::Overlapped, Fate::Over];
+    pub const ALL: [Fate; 5] =
+        [Fate::Kept, Fate::Lost, Fate::Changed, Fate::Overlapped, Fate::Over];
 
     /// The label value.
     pub fn name(self) -> &'static str {
@@ -293,7 +296,8 @@ pub enum End {
 
 impl End {
     /// All ends.
-    pub const ALL: [End; 5] = [End::Expired, End::EndedEarly, End::Replaced, End::Lost, End::Unknown];
+    pub const ALL: [End; 5] =
+        [End::Expired, End::EndedEarly, End::Replaced, End::Lost, End::Unknown];
 
     /// The label value.
     pub fn name(self) -> &'static str {
@@ -344,7 +348,8 @@ pub enum SplitKind {
 
 impl SplitKind {
     /// All kinds that are built.
-    pub const ALL: [SplitKind; 4] = [SplitKind::Holders, SplitKind::Masters, SplitKind::Claims, SplitKind::Overlap];
+    pub const ALL: [SplitKind; 4] =
+        [SplitKind::Holders, SplitKind::Masters, SplitKind::Claims, SplitKind::Overlap];
 
     /// The label value.
     pub fn name(self) -> &'static str {

@@ -1,5 +1,5 @@
-//! From where a reading is: which server, which of its clocks, and where its data stood. Two such places tell what may have
-//! happened between two readings.
+//! From where a reading is: which server, which of its clocks, and where its data stood. Two such
+//! places tell what may have happened between two readings.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -38,7 +38,8 @@ impl Origin {
     /// The process before this one at the same address, if `old` is from that.
     pub(crate) fn process_before<'a>(&self, old: &'a Origin) -> Option<&'a Arc<Generation>> {
         let (before, now) = old.generation.as_ref().zip(self.generation.as_ref())?;
-        (!Arc::ptr_eq(before, now) && old.node == self.node && before.run_id != now.run_id).then_some(before)
+        (!Arc::ptr_eq(before, now) && old.node == self.node && before.run_id != now.run_id)
+            .then_some(before)
     }
 
     /// What may have happened to the data from `old` to `self`.
@@ -60,7 +61,8 @@ impl Origin {
 #[derive(Clone, Debug)]
 pub(crate) struct Continued {
     pub(crate) by: Arc<Generation>,
-    /// Whatever it had written by then the next one began with: data are stored as they were at some moment.
+    /// Whatever it had written by then the next one began with: data are stored as they were at
+    /// some moment.
     pub(crate) until: Mono,
 }
 
@@ -71,7 +73,8 @@ impl Continued {
     }
 }
 
-/// How the data changed between two readings; nothing is known to have changed since no reading at all.
+/// How the data changed between two readings; nothing is known to have changed since no reading at
+/// all.
 pub(crate) fn delta(old: Option<&Origin>, new: &Origin) -> Delta {
     old.map_or_else(Delta::default, |old| new.since(old))
 }

@@ -27,7 +27,8 @@ pub(crate) struct Delta {
     pub(crate) shared: Option<u64>,
     /// Everything that had been written at the earlier reading is among the shared bytes.
     pub(crate) kept: bool,
-    /// Of a restart: what had been written by then is surely among the data that the new process began with.
+    /// Of a restart: what had been written by then is surely among the data that the new process
+    /// began with.
     pub(crate) began_with: Option<Mono>,
 }
 
@@ -40,7 +41,8 @@ pub(crate) struct Mark {
 }
 
 impl Delta {
-    /// How `new` differs from `old`, of which `old_offset` bytes had been written. `moved` says that another address answered.
+    /// How `new` differs from `old`, of which `old_offset` bytes had been written. `moved` says
+    /// that another address answered.
     pub(crate) fn between(
         old: &Generation,
         old_offset: Option<u64>,
@@ -58,7 +60,8 @@ impl Delta {
             };
         }
         // A restart, like CONFIG RESETSTAT, begins the counters anew.
-        let grew = |old: u64, new: u64| if other_process || new < old { new > 0 } else { new > old };
+        let grew =
+            |old: u64, new: u64| if other_process || new < old { new > 0 } else { new > old };
         let flushed = grew(old.flushes, new.flushes);
         Delta {
             restarted: other_process,
@@ -73,8 +76,8 @@ impl Delta {
         }
     }
 
-    /// Another server answers, and nothing tells how its data belong to those of the one before. In a cluster the slot has
-    /// moved, which loses nothing.
+    /// Another server answers, and nothing tells how its data belong to those of the one before. In
+    /// a cluster the slot has moved, which loses nothing.
     pub(crate) fn of_another_server(kind: RedisKind) -> Delta {
         let failover = kind != RedisKind::Cluster;
         Delta { failover, kept: !failover, ..Delta::default() }
@@ -90,18 +93,21 @@ impl Delta {
         self.restarted || self.flushed || ((self.replication || self.failover) && !self.kept)
     }
 
-    /// Whether the new history surely shares what had been written by `written` bytes of the old one, whatever else it lacks.
+    /// Whether the new history surely shares what had been written by `written` bytes of the old
+    /// one, whatever else it lacks.
     pub(crate) fn surely_shares(self, written: u64) -> bool {
         self.one_master_to_another() && self.shared.is_some_and(|shared| written <= shared)
     }
 
-    /// The same change, of which it is known that the data of the new process have what had been written to the old one by `until`.
+    /// The same change, of which it is known that the data of the new process have what had been
+    /// written to the old one by `until`.
     pub(crate) fn beginning_with(self, until: Mono) -> Delta {
         let untouched = self.restarted && !self.emptied;
         Delta { began_with: untouched.then_some(until), ..self }
     }
 
-    /// Whether the present data surely come after that was written: if it is there no more, it was removed.
+    /// Whether the present data surely come after that was written: if it is there no more, it was
+    /// removed.
     pub(crate) fn surely_includes(self, written: Mark) -> bool {
         written.offset.is_some_and(|offset| self.surely_shares(offset))
             || self.began_with.is_some_and(|until| until.since_ms(written.at) > ROUNDING_MS)
@@ -109,25 +115,35 @@ impl Delta {
 
     /// Whether it surely lacks what was written after them, and nothing but that was lost.
     pub(crate) fn surely_lacks(self, written: u64) -> bool {
-        self.one_master_to_another() && !self.kept && self.shared.is_some_and(|shared| shared <= written)
+        self.one_master_to_another()
+            && !self.kept
+            && self.shared.is_some_and(|shared| shared <= written)
     }
 
     fn one_master_to_another(self) -> bool {
         (self.failover || self.replication) && !self.restarted && !self.flushed
     }
 
-    /// The same for a task whose switches are still there, unchanged: whatever was flushed was another database.
+    /// The same for a task whose switches are still there, unchanged: whatever was flushed was
+    /// another database.
     pub(crate) fn seen_beside(self, kept_switches: bool) -> Delta {
         if kept_switches { Delta { flushed: false, emptied: false, ..self } } else { self }
     }
 
-    /// Whether what was first written after `written` bytes of the old history surely never reached the new one, nor anything of the
-    /// same name from before, which was over at `earlier`.
+    /// Whether what was first written after `written` bytes of the old history surely never reached
+    /// the new one, nor anything of the same name from before, which was over at `earlier`.
     pub(crate) fn surely_lost_after(self, written: Option<u64>, earlier: Option<u64>) -> bool {
-        let beyond = |shared: u64, written: u64| written >= shared && earlier.is_none_or(|over| over <= shared);
-        // Where all that was read is shared, nothing of it can be lost: the offset is told a moment after the lock.
+        let beyond = |shared: u64, written: u64| {
+            written >= shared && earlier.is_none_or(|over| over <= shared)
+        };
+        // Where all that was read is shared, nothing of it can be lost: the offset is told a moment
+        // after the lock.
         self.emptied
-            || (!self.kept && self.shared.zip(written).is_some_and(|(shared, written)| beyond(shared, written)))
+            || (!self.kept
+                && self
+                    .shared
+                    .zip(written)
+                    .is_some_and(|(shared, written)| beyond(shared, written)))
     }
 
     /// The changes to report.
@@ -158,14 +174,22 @@ mod tests {
     use crate::input::Fork;
 
     fn generation(run: &str, flushes: u64, empty: Option<bool>) -> Generation {
-        Generation { run_id: run.as_bytes().to_vec(), flushes, started_empty: empty, ..Generation::default() }
+        Generation {
+            run_id: run.as_bytes().to_vec(),
+            flushes,
+            started_empty: empty,
+            ..Generation::default()
+        }
     }
 
     /// Bytes count anew on another server of a cluster, but what moved there is whole.
     #[test]
     fn of_another_server_only_a_cluster_has_the_same_data() {
-        let kinds = [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
-        let found = kinds.map(Delta::of_another_server).map(|delta| (delta.new_history(), delta.may_lose_locks()));
+        let kinds =
+            [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+        let found = kinds
+            .map(Delta::of_another_server)
+            .map(|delta| (delta.new_history(), delta.may_lose_locks()));
         assert_eq!(found, [(true, true), (true, true), (true, true), (true, false)]);
     }
 
@@ -190,7 +214,8 @@ mod tests {
     fn offsets_tell_what_a_promoted_replica_never_had() {
         let history = |run: &str, id: &str, fork: Option<(&str, u64)>| Generation {
             replication_id: id.as_bytes().to_vec(),
-            forked_from: fork.map(|(id, offset)| Fork { replication_id: id.as_bytes().to_vec(), offset }),
+            forked_from: fork
+                .map(|(id, offset)| Fork { replication_id: id.as_bytes().to_vec(), offset }),
             ..generation(run, 0, None)
         };
         let old = history("a", "x", None);
@@ -203,11 +228,20 @@ mod tests {
             assert!(delta.failover && delta.may_lose_locks() == may_lose, "{offset:?}");
         }
         assert!(delta(Some(120)).surely_lost_after(Some(100), None));
-        assert!(!delta(Some(100)).surely_lost_after(Some(100), None), "it was written while it was read");
+        assert!(
+            !delta(Some(100)).surely_lost_after(Some(100), None),
+            "it was written while it was read"
+        );
         assert!(!delta(Some(120)).surely_lost_after(Some(99), None));
         assert!(!delta(Some(120)).surely_lost_after(None, None));
-        assert!(delta(Some(120)).surely_lost_after(Some(110), Some(100)), "an earlier hold was over in both histories");
-        assert!(!delta(Some(120)).surely_lost_after(Some(110), Some(101)), "an earlier hold may have been left over");
+        assert!(
+            delta(Some(120)).surely_lost_after(Some(110), Some(100)),
+            "an earlier hold was over in both histories"
+        );
+        assert!(
+            !delta(Some(120)).surely_lost_after(Some(110), Some(101)),
+            "an earlier hold may have been left over"
+        );
         let unrelated = history("b", "y", Some(("z", 101)));
         let delta = |kind| Delta::between(&old, Some(1), &unrelated, true, kind);
         assert!(delta(RedisKind::Sentinel).may_lose_locks());
@@ -221,10 +255,14 @@ mod tests {
             ..generation("b", 0, None)
         };
         assert_eq!(shared_bytes(&generation("a", 0, None), &new), None);
-        assert!(Delta::between(&generation("a", 0, None), Some(1), &new, true, RedisKind::Sentinel).may_lose_locks());
+        assert!(
+            Delta::between(&generation("a", 0, None), Some(1), &new, true, RedisKind::Sentinel)
+                .may_lose_locks()
+        );
     }
 
-    /// A server that comes back with an old file names the history of that, and how far it went: neither says what was lost since.
+    /// A server that comes back with an old file names the history of that, and how far it went:
+    /// neither says what was lost since.
     #[test]
     fn a_restart_shares_nothing_for_certain() {
         let id = |id: &str| id.as_bytes().to_vec();

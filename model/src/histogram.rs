@@ -22,7 +22,11 @@ impl Histogram {
 
     /// Counts one observation.
     pub fn observe(&mut self, value_ms: u64) {
-        let bucket = self.bounds_ms.iter().position(|bound| value_ms <= *bound).unwrap_or(Histogram::BUCKETS);
+        let bucket = self
+            .bounds_ms
+            .iter()
+            .position(|bound| value_ms <= *bound)
+            .unwrap_or(Histogram::BUCKETS);
         if let Some(count) = self.counts.get_mut(bucket) {
             *count = count.saturating_add(1);
         }

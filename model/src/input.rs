@@ -29,7 +29,8 @@ pub struct Sample {
     pub epoch: u32,
     /// Which redis was asked.
     pub redis: RedisIndex,
-    /// Which server of it, `host:port`; `None`: none was asked, because it is not known which one decides.
+    /// Which server of it, `host:port`; `None`: none was asked, because it is not known which one
+    /// decides.
     pub node: Option<Arc<str>>,
     /// What its answers are good for.
     pub standing: Standing,
@@ -46,7 +47,8 @@ pub struct Sample {
 pub enum Standing {
     /// It decides whether a lock is held or free.
     Decides,
-    /// It is a replica, or a master that is not the one: its answers are evidence of replication lag and of rival holders.
+    /// It is a replica, or a master that is not the one: its answers are evidence of replication
+    /// lag and of rival holders.
     Witness,
 }
 
@@ -60,10 +62,11 @@ pub enum Outcome {
         /// The answers.
         readings: Vec<(TaskIndex, TaskReading)>,
     },
-    /// What is read beside a lock, where that lives on another server of the cluster. Asked after the lock's reply was
-    /// accepted.
+    /// What is read beside a lock, where that lives on another server of the cluster. Asked after
+    /// the lock's reply was accepted.
     Beside {
-        /// What the server said beside the answers; `None` when there were none, so that every reading is unknown.
+        /// What the server said beside the answers; `None` when there were none, so that every
+        /// reading is unknown.
         vouch: Option<Vouch>,
         /// The answers.
         readings: Vec<(TaskIndex, Beside)>,
@@ -88,7 +91,8 @@ pub struct Vouch {
     pub role: Role,
     /// Whether the server itself said so (otherwise the user vouches for it).
     pub role_verified: bool,
-    /// Where its replication stood after the answers: bytes of the history that its generation names.
+    /// Where its replication stood after the answers: bytes of the history that its generation
+    /// names.
     pub offset: Option<u64>,
     /// It refuses writes because too few replicas follow it.
     pub refuses_writes: bool,
@@ -149,7 +153,8 @@ pub struct Generation {
     pub flushes: u64,
     /// Evictions since the process started (or since its statistics were reset).
     pub evictions: u64,
-    /// The process has loaded nothing when it started, and keeps nothing: `Some(true)` proves that a restart lost all.
+    /// The process has loaded nothing when it started, and keeps nothing: `Some(true)` proves that
+    /// a restart lost all.
     pub started_empty: Option<bool>,
 }
 
@@ -171,7 +176,8 @@ pub struct Topology {
     pub redis: RedisIndex,
     /// Who decides: one server, in a cluster one for each range of slots. Or why that is not known.
     pub masters: Result<Vec<Arc<str>>, Unknown>,
-    /// Every server that belongs to it, whether it decides or not; what was known of any other is forgotten.
+    /// Every server that belongs to it, whether it decides or not; what was known of any other is
+    /// forgotten.
     pub nodes: Vec<Arc<str>>,
     /// What each configured Sentinel said last.
     pub sentinels: Vec<SentinelWord>,
@@ -222,7 +228,8 @@ pub enum NodeNewsKind {
     WakeUps(Option<WakeUps>),
 }
 
-/// How a server's telling of changes stands, and what came of it since that was told last. Nothing is judged by it.
+/// How a server's telling of changes stands, and what came of it since that was told last. Nothing
+/// is judged by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WakeUps {
     /// How it stands.
@@ -262,8 +269,13 @@ pub enum WakeUpState {
 
 impl WakeUpState {
     /// All states.
-    pub const ALL: [WakeUpState; 5] =
-        [WakeUpState::Connecting, WakeUpState::On, WakeUpState::Refused, WakeUpState::Lost, WakeUpState::Flooded];
+    pub const ALL: [WakeUpState; 5] = [
+        WakeUpState::Connecting,
+        WakeUpState::On,
+        WakeUpState::Refused,
+        WakeUpState::Lost,
+        WakeUpState::Flooded,
+    ];
 
     /// The name in recordings and in JSON.
     pub fn name(self) -> &'static str {

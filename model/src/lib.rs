@@ -1,7 +1,8 @@
 //! The pure core of lockwatch.
 //!
-//! Readings of Redis go in, verdicts, durations and events come out. This crate has no dependency and is `no_std`: it
-//! cannot name a clock, a socket, a file, a task or a random number, so every run of it can be repeated exactly.
+//! Readings of Redis go in, verdicts, durations and events come out. This crate has no dependency
+//! and is `no_std`: it cannot name a clock, a socket, a file, a task or a random number, so every
+//! run of it can be repeated exactly.
 //!
 //! The flow through it, one direction:
 //!
@@ -13,7 +14,13 @@
 // A watcher that panics over foreign bytes is a missed page.
 #![cfg_attr(
     not(test),
-    warn(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, clippy::unreachable)
+    warn(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::indexing_slicing,
+        clippy::unreachable
+    )
 )]
 
 extern crate alloc;

@@ -1,4 +1,5 @@
-//! One lock over time: who holds it since when, how holds begin and end, and when "free" may be believed.
+//! One lock over time: who holds it since when, how holds begin and end, and when "free" may be
+//! believed.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -57,28 +58,31 @@ pub(crate) struct Hold {
     /// When it was acquired, on the server's clock.
     pub(crate) acquired: Option<ServerTime>,
     pub(crate) deadlines: Deadlines,
-    /// Since when its deadline stands still but for the rhythm of its watchdog: nobody else has held the lock since then, however
-    /// briefly.
+    /// Since when its deadline stands still but for the rhythm of its watchdog: nobody else has
+    /// held the lock since then, however briefly.
     pub(crate) sure_since: Mono,
     /// Since when nothing but a renewal in the right moment moved it: hardly anybody else has.
     whole_since: Mono,
-    /// Both before the newest readings without a deadline: the next one with a deadline tells whether they hold.
+    /// Both before the newest readings without a deadline: the next one with a deadline tells
+    /// whether they hold.
     untold: Option<(Mono, Mono)>,
     pub(crate) overdue_ms: u64,
     /// The holder's last sign of life.
     pub(crate) last_life: Mono,
-    /// Where the server's replication stood when this hold surely had not begun; `None` where that is not known, or counts in
-    /// another history than the present one.
+    /// Where the server's replication stood when this hold surely had not begun; `None` where that
+    /// is not known, or counts in another history than the present one.
     pub(crate) offset_before: Option<u64>,
     /// And when the one was surely over that its holder had before, if any.
     pub(crate) earlier_over: Option<u64>,
     /// Until this deadline it may be that very one, whose end did not reach this history.
     left_until: Option<ServerTime>,
-    /// The newest reading had no deadline, and none was told before by the same clock, of these data.
+    /// The newest reading had no deadline, and none was told before by the same clock, of these
+    /// data.
     deadline_unknown: bool,
     /// The newest deadlines, and when they had surely been written, in the present history.
     written: Vec<(Mark, Mono)>,
-    /// When the newest of them surely had not been written yet, if that was a renewal in the present history.
+    /// When the newest of them surely had not been written yet, if that was a renewal in the
+    /// present history.
     renewed_after: Option<Mono>,
 }
 
@@ -88,16 +92,21 @@ impl Hold {
         self.last_seen.since_ms(self.began)
     }
 
-    /// Whether it may have been lost by `at`, when it was gone before its deadline. What the new history surely shares was not
-    /// lost, and did not run out before the deadline that it had there.
+    /// Whether it may have been lost by `at`, when it was gone before its deadline. What the new
+    /// history surely shares was not lost, and did not run out before the deadline that it had
+    /// there.
     pub(crate) fn may_be_lost(&self, delta: Delta, at: Mono) -> bool {
-        let kept = self.written.iter().any(|(mark, until)| delta.surely_includes(*mark) && at < *until);
+        let kept =
+            self.written.iter().any(|(mark, until)| delta.surely_includes(*mark) && at < *until);
         delta.may_lose_locks() && !kept
     }
 
-    /// Whether it may be the hold that its holder had before, and gave back where that is not known any more.
+    /// Whether it may be the hold that its holder had before, and gave back where that is not known
+    /// any more.
     fn may_be_leftover(&self) -> bool {
-        self.left_until.zip(self.deadlines.newest()).is_some_and(|(until, deadline)| deadline <= until)
+        self.left_until
+            .zip(self.deadlines.newest())
+            .is_some_and(|(until, deadline)| deadline <= until)
     }
 
     fn note_written(&mut self, context: Context) {
@@ -143,7 +152,8 @@ pub(crate) struct Ended {
     pub(crate) reason: End,
     /// How long it was held; `None` when its start or its end was not seen.
     pub(crate) held_ms: Option<u64>,
-    /// Where the replication stood, in the history of this hold, when an earlier one of its successor was surely over, if any.
+    /// Where the replication stood, in the history of this hold, when an earlier one of its
+    /// successor was surely over, if any.
     pub(crate) successor_over: Option<u64>,
     /// Somebody had given the lock back after a moment, before this hold began.
     pub(crate) earlier_brief: bool,
@@ -154,7 +164,8 @@ pub(crate) struct Ended {
 struct Unseen {
     /// Nothing was seen for longer than `blind_after`.
     across_blind: bool,
-    /// The hold was last seen before a renewal was due, so it may have been renewed, and even released.
+    /// The hold was last seen before a renewal was due, so it may have been renewed, and even
+    /// released.
     may_have_renewed: bool,
 }
 
@@ -240,8 +251,9 @@ impl Lock {
         }
     }
 
-    /// What a process shows that was started after the newest reading: is it the newest renewal, then everything that had been written by
-    /// the returned instant is there, for a process begins with what an earlier one had at some moment.
+    /// What a process shows that was started after the newest reading: is it the newest renewal,
+    /// then everything that had been written by the returned instant is there, for a process begins
+    /// with what an earlier one had at some moment.
     pub(crate) fn shows_renewal_after(&self, reading: &LockReading) -> Option<Mono> {
         let (LockReading::Held(held), Some(hold)) = (reading, self.hold()) else { return None };
         let (shown, newest) = held.deadline.instant().zip(hold.deadlines.newest())?;
@@ -265,7 +277,9 @@ impl Lock {
     pub(crate) fn observe(&mut self, reading: &LockReading, context: Context) -> News {
         let seen = context.seen;
         let unseen = Unseen {
-            across_blind: self.last.is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms),
+            across_blind: self
+                .last
+                .is_some_and(|last| seen.sent.since_ms(last.sent) > context.blind_after_ms),
             may_have_renewed: self.hold().is_some_and(|hold| {
                 let renewed_ms = self.leases.of_renewed(hold.held.mode);
                 hold.overdue_ms == 0 && hold.deadlines.expects_renewal(self.period_ms(), renewed_ms)
@@ -320,8 +334,10 @@ impl Lock {
             }
             Present::Nothing | Present::Held(_) => {}
         }
-        let before =
-            core::mem::replace(&mut self.present, Present::Free { first: sent, confirmed: false, fact_before });
+        let before = core::mem::replace(
+            &mut self.present,
+            Present::Free { first: sent, confirmed: false, fact_before },
+        );
         let ended = match before {
             Present::Held(hold) => Some(end_by_absence(hold, context, unseen)),
             _ => None,
@@ -351,7 +367,8 @@ impl Lock {
         let seen = context.seen;
         let deadline = held.deadline.instant();
         let before = self.last.filter(|_| watched && context.same_clock);
-        let exact = before.and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
+        let exact = before
+            .and_then(|before| set_between(deadline?, self.leases.of(held.mode)?, before, seen));
         let began = exact.map_or(seen.sent, |instant| seen.mono_of(instant));
         let regular = exact.is_some() || !watched || self.leases.of(held.mode).is_none();
         let mut hold = Hold {
@@ -381,7 +398,13 @@ impl Lock {
 }
 
 impl Hold {
-    fn observe(&mut self, held: &Arc<Held>, context: Context, leases: &mut Leases, rule: PeriodRule) -> Option<Move> {
+    fn observe(
+        &mut self,
+        held: &Arc<Held>,
+        context: Context,
+        leases: &mut Leases,
+        rule: PeriodRule,
+    ) -> Option<Move> {
         let seen = context.seen;
         if context.delta.new_history() {
             self.offset_before = None;
@@ -389,15 +412,20 @@ impl Hold {
         }
         let told_at = self.deadlines.told_at();
         let is_same = Arc::ptr_eq(&self.held, held);
-        let re_entered = !is_same && (entries(&self.held) != entries(held) || self.held.mode != held.mode);
+        let re_entered =
+            !is_same && (entries(&self.held) != entries(held) || self.held.mode != held.mode);
         let told_before = self.deadlines.newest().is_some();
         let same_clock = context.same_clock && !(self.deadline_unknown && told_before);
         // Data of another history may have an older one.
         let told_of_these = told_before && same_clock && !context.delta.new_history();
         self.deadline_unknown = held.deadline == Deadline::Torn && !told_of_these;
         let moved = match held.deadline {
-            Deadline::At(deadline) if !same_clock => self.deadlines.told_by_another_clock(deadline, seen),
-            Deadline::At(deadline) => self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule),
+            Deadline::At(deadline) if !same_clock => {
+                self.deadlines.told_by_another_clock(deadline, seen)
+            }
+            Deadline::At(deadline) => {
+                self.deadlines.observe(deadline, seen, re_entered, held.mode, leases, rule)
+            }
             Deadline::Never => {
                 self.deadlines.lost_ttl();
                 None
@@ -406,7 +434,9 @@ impl Hold {
         };
         match moved {
             Some(Move::Renewed { at, .. }) => self.last_life = self.last_life.max(at),
-            Some(Move::Shortened { .. } | Move::Reset) => self.last_life = self.last_life.max(seen.sent),
+            Some(Move::Shortened { .. } | Move::Reset) => {
+                self.last_life = self.last_life.max(seen.sent)
+            }
             None => {}
         }
         let in_a_row = match moved {
@@ -446,9 +476,11 @@ impl Hold {
         self.last_seen = seen.sent;
         if moved.is_some() || self.written.is_empty() {
             self.note_written(context);
-            let renewed = matches!(moved, Some(Move::Renewed { .. })) && !context.delta.new_history();
+            let renewed =
+                matches!(moved, Some(Move::Renewed { .. })) && !context.delta.new_history();
             self.renewed_after = told_at.filter(|_| renewed);
-            // Nobody renews what he gave back; and after a step of the clock its deadline may lie before the one of long ago.
+            // Nobody renews what he gave back; and after a step of the clock its deadline may lie
+            // before the one of long ago.
             self.left_until = self.left_until.filter(|_| !renewed);
         }
         moved
@@ -476,29 +508,40 @@ fn same(a: &Holder, b: &Holder) -> bool {
 }
 
 fn end_by_absence(hold: Box<Hold>, context: Context, unseen: Unseen) -> Ended {
-    let deadline_passed = hold.deadlines.newest().is_some_and(|deadline| context.seen.last >= deadline);
+    let deadline_passed =
+        hold.deadlines.newest().is_some_and(|deadline| context.seen.last >= deadline);
     ended(hold, deadline_passed, End::EndedEarly, context, unseen)
 }
 
 fn end_by_successor(old: Box<Hold>, new: &Hold, context: Context, unseen: Unseen) -> Ended {
     // Without a known lease, the new hold began no later than the server's answer.
     let began = new.acquired.unwrap_or(context.seen.last);
-    let after_deadline = old.deadlines.newest().is_some_and(|deadline| began.plus_ms(NOISE_MS) >= deadline);
+    let after_deadline =
+        old.deadlines.newest().is_some_and(|deadline| began.plus_ms(NOISE_MS) >= deadline);
     ended(old, after_deadline, End::Replaced, context, unseen)
 }
 
 /// `before_deadline`: what the end is called if it came before the deadline, and no data were lost.
-fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: Context, unseen: Unseen) -> Ended {
+fn ended(
+    hold: Box<Hold>,
+    after_deadline: bool,
+    before_deadline: End,
+    context: Context,
+    unseen: Unseen,
+) -> Ended {
     let after_deadline = after_deadline && hold.held.deadline != Deadline::Never;
     // What was known of the deadline when it moved under the last reading is no longer so.
     let moved = hold.held.deadline == Deadline::Torn;
-    // What another clock shows, or one that has stepped, does not tell what the old one showed when the hold ended.
-    let perhaps_after =
-        !context.same_clock && hold.deadlines.newest_mono().is_some_and(|deadline| context.seen.sent >= deadline);
+    // What another clock shows, or one that has stepped, does not tell what the old one showed when
+    // the hold ended.
+    let perhaps_after = !context.same_clock
+        && hold.deadlines.newest_mono().is_some_and(|deadline| context.seen.sent >= deadline);
     let reason = match () {
         () if after_deadline && !moved && !unseen.may_have_renewed => End::Expired,
         // Also a holder that renewed unseen, and then released the lock, leaves it like this.
-        () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => End::Unknown,
+        () if after_deadline || perhaps_after || unseen.across_blind || hold.deadline_unknown => {
+            End::Unknown
+        }
         () if hold.may_be_lost(context.delta, context.seen.sent) => {
             // Its holder gave it back long ago, and lost nothing.
             if hold.may_be_leftover() { End::Unknown } else { End::Lost }
@@ -506,7 +549,8 @@ fn ended(hold: Box<Hold>, after_deadline: bool, before_deadline: End, context: C
         () => before_deadline,
     };
     let end = match (reason, hold.deadlines.newest()) {
-        // Where another clock tells that, or the clock has stepped, the deadline may lie before the newest sight of the hold.
+        // Where another clock tells that, or the clock has stepped, the deadline may lie before the
+        // newest sight of the hold.
         (End::Expired, Some(deadline)) => context.seen.mono_of(deadline).max(hold.last_seen),
         _ => context.seen.sent,
     };
@@ -544,7 +588,13 @@ mod tests {
     }
 
     /// The same with the deadline of each hold.
-    fn shows_until(lock: &mut Lock, at: u64, hold: Option<(&str, i64)>, offset: u64, delta: Delta) -> News {
+    fn shows_until(
+        lock: &mut Lock,
+        at: u64,
+        hold: Option<(&str, i64)>,
+        offset: u64,
+        delta: Delta,
+    ) -> News {
         let clock = ServerTime(i64::try_from(at).unwrap());
         let seen = Seen { sent: Mono(at), first: clock, last: clock };
         let context = Context {
@@ -556,14 +606,20 @@ mod tests {
         };
         let held = |(name, deadline): (&str, i64)| Held {
             mode: Mode::Exclusive,
-            holders: vec![Holder { client: name.into(), thread: None, entries: Some(1), secret: false }],
+            holders: vec![Holder {
+                client: name.into(),
+                thread: None,
+                entries: Some(1),
+                secret: false,
+            }],
             ghosts: 0,
             deadline: Deadline::At(ServerTime(deadline)),
         };
         lock.observe(&hold.map_or(LockReading::Free, |hold| held(hold).into()), context)
     }
 
-    /// After a restart bytes are counted anew: what was written before, long ago, would else look as if no replica could have it.
+    /// After a restart bytes are counted anew: what was written before, long ago, would else look
+    /// as if no replica could have it.
     #[test]
     fn where_a_hold_began_in_another_history_is_not_known() {
         let mut lock = lock();
@@ -588,14 +644,19 @@ mod tests {
             shows(5_000, None);
             shows(6_000, Some("B"));
             let ended = shows(7_000, Some("C")).ended.unwrap();
-            assert_eq!((ended.reason, ended.earlier_brief), (End::Replaced, brief), "after {held_ms} ms");
+            assert_eq!(
+                (ended.reason, ended.earlier_brief),
+                (End::Replaced, brief),
+                "after {held_ms} ms"
+            );
         }
     }
 
     #[test]
     fn only_longer_than_blind_after_is_blind() {
         let mut lock = lock();
-        let blind = [0, 60_000, 120_001].map(|at| shows(&mut lock, at, None, at, Delta::default()).across_blind);
+        let blind = [0, 60_000, 120_001]
+            .map(|at| shows(&mut lock, at, None, at, Delta::default()).across_blind);
         assert_eq!(blind, [false, false, true]);
     }
 
@@ -609,20 +670,24 @@ mod tests {
         assert_eq!(lock.hold().unwrap().earlier_over, Some(u64::MAX));
     }
 
-    /// Its holder gave it back, and only who holds it now renews it: whoever shortens it, or an older copy of it, shows nothing.
+    /// Its holder gave it back, and only who holds it now renews it: whoever shortens it, or an
+    /// older copy of it, shows nothing.
     #[test]
     fn what_is_left_over_stays_so_until_it_is_renewed() {
         let mut lock = lock();
         let none = Delta::default();
         shows(&mut lock, 1_000, Some("A"), 100, none);
         shows(&mut lock, 2_000, None, 200, none);
-        let left_until =
-            [(3_000, 60_000, RESTARTED), (4_000, 60_000, none), (5_000, 50_000, none), (6_000, 70_000, none)].map(
-                |(at, deadline, delta)| {
-                    shows_until(&mut lock, at, Some(("A", deadline)), at, delta);
-                    lock.hold().unwrap().left_until
-                },
-            );
+        let left_until = [
+            (3_000, 60_000, RESTARTED),
+            (4_000, 60_000, none),
+            (5_000, 50_000, none),
+            (6_000, 70_000, none),
+        ]
+        .map(|(at, deadline, delta)| {
+            shows_until(&mut lock, at, Some(("A", deadline)), at, delta);
+            lock.hold().unwrap().left_until
+        });
         let left = Some(ServerTime(60_000));
         assert_eq!(left_until, [left, left, left, None]);
     }
@@ -630,18 +695,32 @@ mod tests {
     /// A batch may take as long as the timeout: a renewal that comes meanwhile is not in it.
     #[test]
     fn what_comes_after_the_request_is_not_overdue() {
-        let mut lock = Lock::new(&LockSpec { lease_ms: Some(30_000), ..LockSpec::new(b"lock", SchemeKind::Redisson) });
+        let mut lock = Lock::new(&LockSpec {
+            lease_ms: Some(30_000),
+            ..LockSpec::new(b"lock", SchemeKind::Redisson)
+        });
         let mut overdue_ms = |sent: u64, took: i64, deadline: i64| {
             let first = ServerTime(i64::try_from(sent).unwrap());
             let seen = Seen { sent: Mono(sent), first, last: first.plus_ms(took) };
             let held = Held {
                 mode: Mode::Exclusive,
-                holders: vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }],
+                holders: vec![Holder {
+                    client: b"A".to_vec(),
+                    thread: None,
+                    entries: Some(1),
+                    secret: false,
+                }],
                 ghosts: 0,
                 deadline: Deadline::At(ServerTime(deadline)),
             };
             let given = Mark { offset: None, at: Mono(sent) };
-            let context = Context { seen, given, same_clock: true, delta: Delta::default(), blind_after_ms: 60_000 };
+            let context = Context {
+                seen,
+                given,
+                same_clock: true,
+                delta: Delta::default(),
+                blind_after_ms: 60_000,
+            };
             lock.observe(&held.into(), context);
             lock.hold().unwrap().overdue_ms
         };
@@ -658,9 +737,11 @@ mod tests {
         shows(&mut lock, 2_000, Some("A"), 5_000, RESTARTED);
         let failover = |shared| Delta { failover: true, shared: Some(shared), ..Delta::default() };
         let hold = lock.hold().unwrap();
-        for (at, lost, what) in
-            [(3_000, false, "shared"), (59_999, false, "until its end"), (60_000, true, "not after it")]
-        {
+        for (at, lost, what) in [
+            (3_000, false, "shared"),
+            (59_999, false, "until its end"),
+            (60_000, true, "not after it"),
+        ] {
             assert_eq!(hold.may_be_lost(failover(5_000), Mono(at)), lost, "{what}");
         }
         assert!(hold.may_be_lost(failover(100), Mono(3_000)), "the new master shares less");

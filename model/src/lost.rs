@@ -1,8 +1,9 @@
 //! Locks that were lost although their holder lived: signs of life after a hold has expired.
 //!
-//! Only what is surely later than the expiry counts: a difference between two readings that were both made after the end was
-//! seen. What the reading that showed the end shows for the first time may have been written before. Work that is read beside the lock, on
-//! another server, counts once the next reading shows that the lock is still free.
+//! Only what is surely later than the expiry counts: a difference between two readings that were
+//! both made after the end was seen. What the reading that showed the end shows for the first time
+//! may have been written before. Work that is read beside the lock, on another server, counts once
+//! the next reading shows that the lock is still free.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -12,8 +13,8 @@ use crate::reading::{Held, Holder};
 use crate::split::clients_meet;
 use crate::time::Mono;
 
-/// An expired hold is watched at least for so long. A process that was stopped goes on at once when it is woken, and after
-/// a minute a restarted one may go by the same name.
+/// An expired hold is watched at least for so long. A process that was stopped goes on at once when
+/// it is woken, and after a minute a restarted one may go by the same name.
 const WATCHED_MS: u64 = 60_000;
 
 /// The newest hold that expired, while signs of life of its holder are waited for.
@@ -31,7 +32,8 @@ struct Watched {
     read: Parts,
     /// Nobody was seen to hold the lock since.
     free: bool,
-    /// When somebody was first seen to work, where only a later reading of the lock can tell that nobody held it then.
+    /// When somebody was first seen to work, where only a later reading of the lock can tell that
+    /// nobody held it then.
     worked: Option<Mono>,
 }
 
@@ -63,7 +65,13 @@ impl Expired {
     /// A hold expired; `look` showed that.
     pub(crate) fn watch(&mut self, holders: Vec<Holder>, look: Look<'_>) {
         let free = look.held.is_none();
-        self.watched = Some(Box::new(Watched { holders, since: look.at, read: look.read, free, worked: None }));
+        self.watched = Some(Box::new(Watched {
+            holders,
+            since: look.at,
+            read: look.read,
+            free,
+            worked: None,
+        }));
     }
 
     /// Nobody is waited for any more.
@@ -71,7 +79,8 @@ impl Expired {
         self.watched = None;
     }
 
-    /// The lock could not be read: somebody may hold it, and work; also the one whose hold has expired.
+    /// The lock could not be read: somebody may hold it, and work; also the one whose hold has
+    /// expired.
     pub(crate) fn unseen(&mut self) {
         if let Some(watched) = &mut self.watched {
             watched.read = Parts::default();
@@ -79,7 +88,8 @@ impl Expired {
         }
     }
 
-    /// These parts could not be read where they live. Who answers next may know less than who answered before.
+    /// These parts could not be read where they live. Who answers next may know less than who
+    /// answered before.
     pub(crate) fn unread(&mut self, parts: Parts) {
         if let Some(watched) = &mut self.watched {
             watched.read.claims &= !parts.claims;
@@ -87,7 +97,8 @@ impl Expired {
         }
     }
 
-    /// Takes in a reading after the one that showed the end. Says once who lives on without the lock, and what shows it.
+    /// Takes in a reading after the one that showed the end. Says once who lives on without the
+    /// lock, and what shows it.
     pub(crate) fn observe(&mut self, look: Look<'_>) -> Option<(Vec<Holder>, LossSign)> {
         // What was asked for before the end was seen, on another server, is older than it.
         let watched = self.watched.as_mut().filter(|watched| watched.since <= look.at)?;
@@ -97,8 +108,8 @@ impl Expired {
             return None;
         }
         watched.free &= look.held.is_none();
-        let claims =
-            watched.read.claims && watched.holders.iter().any(|holder| look.claims_changed.contains(&holder.client));
+        let claims = watched.read.claims
+            && watched.holders.iter().any(|holder| look.claims_changed.contains(&holder.client));
         let moved = watched.read.progress && look.progress_moved;
         let works = if look.with_lock {
             watched.free && (moved || watched.worked.is_some_and(|worked| worked < look.at))
@@ -109,7 +120,11 @@ impl Expired {
         watched.read.claims |= look.read.claims;
         watched.read.progress |= look.read.progress;
         let sign = if claims { LossSign::Claim } else { LossSign::Progress };
-        if claims || works { self.watched.take().map(|watched| (watched.holders, sign)) } else { None }
+        if claims || works {
+            self.watched.take().map(|watched| (watched.holders, sign))
+        } else {
+            None
+        }
     }
 }
 
@@ -164,7 +179,13 @@ mod tests {
     fn work_on_another_server_counts_once_the_lock_is_still_free() {
         let told = signs(
             &mut expired(),
-            &[work(1_010, false), work(2_010, true), lock(2_000, None), lock(3_000, None), work(3_010, true)],
+            &[
+                work(1_010, false),
+                work(2_010, true),
+                lock(2_000, None),
+                lock(3_000, None),
+                work(3_010, true),
+            ],
         );
         assert_eq!(
             told,
@@ -178,7 +199,13 @@ mod tests {
         let new = held_by("B");
         let told = signs(
             &mut expired(),
-            &[work(1_010, false), work(2_010, true), lock(3_000, Some(&new)), work(3_010, true), lock(4_000, None)],
+            &[
+                work(1_010, false),
+                work(2_010, true),
+                lock(3_000, Some(&new)),
+                work(3_010, true),
+                lock(4_000, None),
+            ],
         );
         assert_eq!(told, [None; 5]);
     }
@@ -188,7 +215,10 @@ mod tests {
         let mut expired = expired();
         assert_eq!(signs(&mut expired, &[work(1_010, false), work(2_010, true)]), [None; 2]);
         expired.unseen();
-        assert_eq!(signs(&mut expired, &[lock(3_000, None), work(3_010, true), lock(4_000, None)]), [None; 3]);
+        assert_eq!(
+            signs(&mut expired, &[lock(3_000, None), work(3_010, true), lock(4_000, None)]),
+            [None; 3]
+        );
     }
 
     #[test]
@@ -206,7 +236,10 @@ mod tests {
         assert_eq!(signs(&mut expired, &[work(1_010, false)]), [None]);
         expired.unread(Parts { claims: true, progress: false });
         let changed = [b"A".to_vec()];
-        assert_eq!(signs(&mut expired, &[Look { claims_changed: &changed, ..work(2_010, true) }]), [None]);
+        assert_eq!(
+            signs(&mut expired, &[Look { claims_changed: &changed, ..work(2_010, true) }]),
+            [None]
+        );
         assert_eq!(signs(&mut expired, &[lock(3_000, None)]), [Some(LossSign::Progress)]);
     }
 

@@ -34,7 +34,8 @@ pub(crate) struct Node {
     steps: u32,
     version: Option<Arc<str>>,
     generation: Option<Arc<Generation>>,
-    /// The replication histories that it was seen to follow, and those that they continue; the newest last.
+    /// The replication histories that it was seen to follow, and those that they continue; the
+    /// newest last.
     histories: Arc<Vec<Vec<u8>>>,
     connected_before: bool,
     /// Whether it is asked to tell of changes, and what came of that in all, whenever it was.
@@ -120,7 +121,8 @@ impl Node {
         self.role.filter(|_| self.newest == Some(Ok(())))
     }
 
-    /// How often its clock has stepped: instants before and after a step have nothing to do with each other.
+    /// How often its clock has stepped: instants before and after a step have nothing to do with
+    /// each other.
     pub(crate) fn clock_steps(&self) -> u32 {
         self.steps
     }
@@ -171,8 +173,10 @@ impl Node {
 
     /// By how much the clock has stepped since the batch before, or within this one, if it has.
     fn follow_clock(&mut self, vouch: &Vouch, sent: Mono, took_ms: u64) -> Option<i64> {
-        let [first, last] = [vouch.first, vouch.last].map(|server| Reading { server, sent, took_ms });
-        let step = self.clock.and_then(|before| step_ms(before, first)).or_else(|| step_ms(first, last));
+        let [first, last] =
+            [vouch.first, vouch.last].map(|server| Reading { server, sent, took_ms });
+        let step =
+            self.clock.and_then(|before| step_ms(before, first)).or_else(|| step_ms(first, last));
         self.clock = Some(last);
         let new = Offset { ms: vouch.clock_offset_ms, took_ms, age: 0 };
         self.offset = Some(match self.offset {
@@ -189,7 +193,9 @@ impl Node {
     pub(crate) fn failed(&mut self, why: Unknown, events: &mut Vec<EventKind>) {
         let known = self.newest.and_then(Result::err);
         // A connection that breaks and then cannot be made again is one trouble.
-        if known != Some(why) && !known.is_some_and(|known| out_of_reach(known) && out_of_reach(why)) {
+        if known != Some(why)
+            && !known.is_some_and(|known| out_of_reach(known) && out_of_reach(why))
+        {
             events.push(EventKind::RedisDown { why, decides: self.standing == Standing::Decides });
         }
         if why == Unknown::NotMaster {
@@ -206,7 +212,8 @@ impl Node {
         core::mem::replace(&mut self.connected_before, true)
     }
 
-    /// How its telling of changes stands, and what came of it since; `None`: it is not asked any more.
+    /// How its telling of changes stands, and what came of it since; `None`: it is not asked any
+    /// more.
     pub(crate) fn wake_ups(&mut self, news: Option<WakeUps>) {
         self.is_asked = news.is_some();
         let Some(WakeUps { state, connects, read, coalesced, foreign }) = news else { return };
@@ -243,7 +250,8 @@ fn out_of_reach(why: Unknown) -> bool {
     matches!(why, Unknown::Connect | Unknown::Closed | Unknown::Timeout)
 }
 
-/// How far the server's clock moved more than the agent's did, if by more than any slowness of the answers explains.
+/// How far the server's clock moved more than the agent's did, if by more than any slowness of the
+/// answers explains.
 fn step_ms(before: Reading, after: Reading) -> Option<i64> {
     let went_ms = i64::try_from(after.sent.since_ms(before.sent)).unwrap_or(i64::MAX);
     let by_ms = after.server.since_ms(before.server).saturating_sub(went_ms);
@@ -297,16 +305,23 @@ mod tests {
     #[test]
     fn what_came_of_hints_is_summed_up() {
         let mut node = Node::new(Arc::from("a:1"));
-        let news =
-            |state, base| WakeUps { state, connects: base, read: base + 1, coalesced: base + 2, foreign: base + 3 };
+        let news = |state, base| WakeUps {
+            state,
+            connects: base,
+            read: base + 1,
+            coalesced: base + 2,
+            foreign: base + 3,
+        };
         node.wake_ups(Some(news(WakeUpState::Connecting, 1)));
         node.wake_ups(Some(news(WakeUpState::On, 10)));
-        let sum = WakeUps { state: WakeUpState::On, connects: 11, read: 13, coalesced: 15, foreign: 17 };
+        let sum =
+            WakeUps { state: WakeUpState::On, connects: 11, read: 13, coalesced: 15, foreign: 17 };
         assert_eq!(node.view().wake_ups, Some(sum));
         node.wake_ups(None);
         assert_eq!(node.view().wake_ups, None, "it is not asked any more");
         node.wake_ups(Some(news(WakeUpState::On, 1)));
-        let sum = WakeUps { state: WakeUpState::On, connects: 12, read: 15, coalesced: 18, foreign: 21 };
+        let sum =
+            WakeUps { state: WakeUpState::On, connects: 12, read: 15, coalesced: 18, foreign: 21 };
         assert_eq!(node.view().wake_ups, Some(sum), "no counter falls when it is asked again");
     }
 
@@ -314,14 +329,22 @@ mod tests {
     #[test]
     fn a_slow_answer_is_no_step_of_the_clock() {
         let _rule = crate::truth::rule("2 instants");
-        let reading = |server, sent, took_ms| Reading { server: ServerTime(server), sent: Mono(sent), took_ms };
+        let reading = |server, sent, took_ms| Reading {
+            server: ServerTime(server),
+            sent: Mono(sent),
+            took_ms,
+        };
         let prompt = |at: u64| reading(i64::try_from(at).unwrap(), at, 1);
         // Read 2.5 s after it was asked for, at the end of a long wait.
         let slow = |at: u64| reading(i64::try_from(at).unwrap() + 2_500, at, 2_500);
         assert_eq!(step_ms(prompt(1_000), prompt(2_000)), None);
         assert_eq!(step_ms(prompt(1_000), slow(2_000)), None, "the newer one was slow");
         assert_eq!(step_ms(slow(1_000), prompt(4_000)), None, "the older one was slow");
-        assert_eq!(step_ms(prompt(1_000), reading(3_002, 2_000, 1)), None, "what the two took may be the difference");
+        assert_eq!(
+            step_ms(prompt(1_000), reading(3_002, 2_000, 1)),
+            None,
+            "what the two took may be the difference"
+        );
         assert_eq!(step_ms(prompt(1_000), reading(3_003, 2_000, 1)), Some(1_003));
         assert_eq!(step_ms(prompt(1_000), reading(997, 2_000, 1)), Some(-1_003));
     }
@@ -334,8 +357,12 @@ mod tests {
         let mut steps = |sent: u64, first: i64, last: i64, took_ms: u64| {
             let vouch = Vouch::master(ServerTime(first), ServerTime(last));
             let mut events = Vec::new();
-            let stepped = node.accepted(&vouch, Standing::Decides, Mono(sent), took_ms, &mut events);
-            assert_eq!(stepped, events.iter().any(|event| matches!(event, EventKind::ClockStep { .. })));
+            let stepped =
+                node.accepted(&vouch, Standing::Decides, Mono(sent), took_ms, &mut events);
+            assert_eq!(
+                stepped,
+                events.iter().any(|event| matches!(event, EventKind::ClockStep { .. }))
+            );
             stepped
         };
         assert!(!steps(1_000, 1_001, 1_039, 40));
@@ -345,7 +372,8 @@ mod tests {
         assert!(!steps(5_000, 5_001, 7_900, 3_000), "the answers took so long");
     }
 
-    /// Half of what an answer took may be wrong: the promptest tells best how far the clock is ahead, for a while.
+    /// Half of what an answer took may be wrong: the promptest tells best how far the clock is
+    /// ahead, for a while.
     #[test]
     fn a_slow_answer_does_not_tell_how_far_the_clock_is_ahead() {
         let _rule = crate::truth::rule("2 instants");
@@ -372,8 +400,12 @@ mod tests {
         let mut remembered = |id: &str, forked_from: Option<&str>| {
             let fork = |id: &str| crate::input::Fork { replication_id: id.into(), offset: 10 };
             let forked_from = forked_from.map(fork);
-            let generation = Generation { replication_id: id.into(), forked_from, ..Generation::default() };
-            let vouch = Vouch { generation: Some(generation), ..Vouch::master(ServerTime(0), ServerTime(0)) };
+            let generation =
+                Generation { replication_id: id.into(), forked_from, ..Generation::default() };
+            let vouch = Vouch {
+                generation: Some(generation),
+                ..Vouch::master(ServerTime(0), ServerTime(0))
+            };
             node.accepted(&vouch, Standing::Decides, Mono(0), 1, &mut Vec::new());
             let ids = node.histories().iter().map(|id| String::from_utf8_lossy(id).into_owned());
             ids.collect::<Vec<_>>()

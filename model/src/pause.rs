@@ -1,4 +1,5 @@
-//! Until when a deploy script wants pages to wait: Unix seconds or an RFC 3339 time in a string key.
+//! Until when a deploy script wants pages to wait: Unix seconds or an RFC 3339 time in a string
+//! key.
 
 use crate::reading::{PauseReading, Unknown};
 use crate::reply::Reply;
@@ -30,9 +31,23 @@ fn unix_seconds(text: &[u8]) -> Option<i64> {
 
 /// `2026-11-21T10:00:00.5+01:00`, in milliseconds since the Unix epoch.
 fn rfc3339(text: &[u8]) -> Option<i64> {
-    let date = (number(text.get(..4)?, 4, 4)?, number(text.get(5..7)?, 2, 2)?, number(text.get(8..10)?, 2, 2)?);
-    let time = (number(text.get(11..13)?, 2, 2)?, number(text.get(14..16)?, 2, 2)?, number(text.get(17..19)?, 2, 2)?);
-    let separators = [*text.get(4)?, *text.get(7)?, text.get(10)?.to_ascii_uppercase(), *text.get(13)?, *text.get(16)?];
+    let date = (
+        number(text.get(..4)?, 4, 4)?,
+        number(text.get(5..7)?, 2, 2)?,
+        number(text.get(8..10)?, 2, 2)?,
+    );
+    let time = (
+        number(text.get(11..13)?, 2, 2)?,
+        number(text.get(14..16)?, 2, 2)?,
+        number(text.get(17..19)?, 2, 2)?,
+    );
+    let separators = [
+        *text.get(4)?,
+        *text.get(7)?,
+        text.get(10)?.to_ascii_uppercase(),
+        *text.get(13)?,
+        *text.get(16)?,
+    ];
     let in_range = (1..=12).contains(&date.1)
         && (1..=days_in_month(date.0, date.1)).contains(&date.2)
         && time.0 < 24
@@ -49,7 +64,8 @@ fn rfc3339(text: &[u8]) -> Option<i64> {
         }
         None => (0, rest),
     };
-    let seconds = days_from_epoch(date) * 86_400 + time.0 * 3_600 + time.1 * 60 + time.2 - zone_seconds(zone)?;
+    let seconds = days_from_epoch(date) * 86_400 + time.0 * 3_600 + time.1 * 60 + time.2
+        - zone_seconds(zone)?;
     Some(seconds * 1_000 + millis)
 }
 
@@ -68,7 +84,8 @@ fn zone_seconds(zone: &[u8]) -> Option<i64> {
     (hours < 24 && minutes < 60).then_some(sign * (hours * 3_600 + minutes * 60))
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March so that a leap day is last.
+/// Days from 1970-01-01 to a date of the Gregorian calendar, counted in years that begin in March
+/// so that a leap day is last.
 fn days_from_epoch((year, month, day): (i64, i64, i64)) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
@@ -92,7 +109,8 @@ fn thousandths(digits: &[u8]) -> Option<i64> {
 }
 
 fn number(text: &[u8], min_digits: usize, max_digits: usize) -> Option<i64> {
-    let fits = (min_digits..=max_digits).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    let fits =
+        (min_digits..=max_digits).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
     if fits { core::str::from_utf8(text).ok()?.parse().ok() } else { None }
 }
 
@@ -155,7 +173,10 @@ mod tests {
         }
         assert_eq!(decode(&Reply::Bytes(b"soon".to_vec())), PauseReading::Undecodable);
         assert_eq!(decode(&Reply::Bytes(Vec::new())), PauseReading::None);
-        let refused = Reply::Error(crate::reply::ServerError { code: b"NOPERM".to_vec(), detail: Vec::new() });
+        let refused = Reply::Error(crate::reply::ServerError {
+            code: b"NOPERM".to_vec(),
+            detail: Vec::new(),
+        });
         assert_eq!(decode(&refused), PauseReading::Unknown(Unknown::NoPermission));
         assert_eq!(decode(&Reply::Int(1)), PauseReading::Unknown(Unknown::Protocol));
     }

@@ -1,10 +1,12 @@
 //! How one task is read in one sweep: which commands, in which order, and what their replies say.
 //!
-//! The lock comes first, bracketed by its deadline, so that holder and deadline belong together; then the switches, so that a
-//! free lock beside a switch that is on was free while the switch was on.
+//! The lock comes first, bracketed by its deadline, so that holder and deadline belong together;
+//! then the switches, so that a free lock beside a switch that is on was free while the switch was
+//! on.
 //!
-//! Where a whole reading has told who holds the lock, a glance at the deadline can tell that it is still so: whoever takes or renews
-//! a lock moves its deadline, and that is known to the millisecond.
+//! Where a whole reading has told who holds the lock, a glance at the deadline can tell that it is
+//! still so: whoever takes or renews a lock moves its deadline, and that is known to the
+//! millisecond.
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -15,8 +17,8 @@ use crate::codec;
 use crate::command;
 use crate::pause;
 use crate::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, HostsReading, LockReading, Mode, PauseReading,
-    ProgressReading, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, HostsReading, LockReading, Mode,
+    PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
 };
 use crate::reply::{Command, Reply};
 use crate::scheme::{self, Value};
@@ -28,14 +30,17 @@ use crate::wanted;
 pub(crate) const MAX_ENTRIES: &str = "1000";
 /// Without `PEXPIRETIME`, a deadline may be reckoned too early by this much.
 const PTTL_TOLERANCE_MS: i64 = 2;
-/// Deadlines beyond this are as good as never and would not survive arithmetic: the year 292,278,994 in milliseconds.
+/// Deadlines beyond this are as good as never and would not survive arithmetic: the year
+/// 292,278,994 in milliseconds.
 const LAST_DEADLINE_MS: i64 = 9_223_372_036_854_775;
-/// The last byte of a string that is read as progress: room for a status document, not for a queue in a string.
+/// The last byte of a string that is read as progress: room for a status document, not for a queue
+/// in a string.
 const LAST_PROGRESS_BYTE: &str = "16383";
 /// A progress or claim that is no longer than this is kept as it is.
 const KEPT_BYTES: usize = 256;
 
-/// Which parts of a task are read: all, unless they live on different servers, or a server is asked as a witness.
+/// Which parts of a task are read: all, unless they live on different servers, or a server is asked
+/// as a witness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scope {
     /// The lock, with its waiters and token.
@@ -56,30 +61,57 @@ impl Scope {
     /// Everything.
     pub const ALL: Scope = Scope { lock: true, ..Scope::BESIDE };
     /// Everything but the lock.
-    pub const BESIDE: Scope =
-        Scope { lock: false, switches: true, progress: true, claims: true, pause: true, hosts: true };
+    pub const BESIDE: Scope = Scope {
+        lock: false,
+        switches: true,
+        progress: true,
+        claims: true,
+        pause: true,
+        hosts: true,
+    };
     /// Nothing.
-    pub const NOTHING: Scope =
-        Scope { lock: false, switches: false, progress: false, claims: false, pause: false, hosts: false };
+    pub const NOTHING: Scope = Scope {
+        lock: false,
+        switches: false,
+        progress: false,
+        claims: false,
+        pause: false,
+        hosts: false,
+    };
     /// The lock alone.
     pub const LOCK: Scope = Scope { lock: true, ..Scope::NOTHING };
 
-    /// The reading of `spec`'s parts in this scope beside the lock, when nothing can be read because of `why`.
+    /// The reading of `spec`'s parts in this scope beside the lock, when nothing can be read
+    /// because of `why`.
     pub fn unreadable(self, spec: &TaskSpec, why: Unknown) -> Beside {
-        let has_switches = |wanted: &WantedSpec| !matches!(wanted.source, WantedSource::Always | WantedSource::Never);
+        let has_switches = |wanted: &WantedSpec| {
+            !matches!(wanted.source, WantedSource::Always | WantedSource::Never)
+        };
         let switches = self.switches && spec.wanted.as_ref().is_some_and(has_switches);
         Beside {
             switches: switches.then_some(SwitchesReading::Unknown(why)),
-            progress: spec.progress.as_ref().filter(|_| self.progress).map(|_| ProgressReading::Unknown(why)),
-            claims: spec.claims.as_ref().filter(|_| self.claims).map(|_| ClaimsReading::Unknown(why)),
+            progress: spec
+                .progress
+                .as_ref()
+                .filter(|_| self.progress)
+                .map(|_| ProgressReading::Unknown(why)),
+            claims: spec
+                .claims
+                .as_ref()
+                .filter(|_| self.claims)
+                .map(|_| ClaimsReading::Unknown(why)),
             hosts: None,
-            pause: spec.paused_until.as_ref().filter(|_| self.pause).map(|_| PauseReading::Unknown(why)),
+            pause: spec
+                .paused_until
+                .as_ref()
+                .filter(|_| self.pause)
+                .map(|_| PauseReading::Unknown(why)),
         }
     }
 }
 
-/// One task's part of a sweep. Most are done after one round; a torn bracket or the readers of a read lock need another, and so does
-/// a glance that shows another deadline.
+/// One task's part of a sweep. Most are done after one round; a torn bracket or the readers of a
+/// read lock need another, and so does a glance that shows another deadline.
 #[derive(Clone, Debug)]
 pub struct TaskRead {
     spec: Arc<TaskSpec>,
@@ -95,8 +127,9 @@ enum Stage {
     Glance(Arc<Held>),
     /// Everything that can be asked without knowing an answer; `again` after a torn bracket.
     Main { again: bool },
-    /// Everything once more, and what could only be asked with the answers of the round before: what is read counts for the
-    /// instant at which its batch was sent, so a lock's answer must not wait for a later one.
+    /// Everything once more, and what could only be asked with the answers of the round before:
+    /// what is read counts for the instant at which its batch was sent, so a lock's answer must not
+    /// wait for a later one.
     Details(Box<Details>),
 }
 
@@ -114,7 +147,8 @@ struct Details {
 pub enum Round {
     /// The reading is complete.
     Done(TaskReading),
-    /// More must be asked, in a batch of its own (with its own header and footer); at most two more rounds follow, after a glance three.
+    /// More must be asked, in a batch of its own (with its own header and footer); at most two more
+    /// rounds follow, after a glance three.
     Again(TaskRead),
 }
 
@@ -124,8 +158,9 @@ impl TaskRead {
         TaskRead { spec, caps, with_extras, scope, stage: Stage::Main { again: false } }
     }
 
-    /// The same as a glance, where `known` is what the newest whole reading showed, and nothing told of a change since. Where deadlines
-    /// are reckoned, and where there is none, everything is read as before.
+    /// The same as a glance, where `known` is what the newest whole reading showed, and nothing
+    /// told of a change since. Where deadlines are reckoned, and where there is none, everything is
+    /// read as before.
     pub fn glancing_at(self, known: &Arc<Held>) -> TaskRead {
         let can_tell = self.caps.pexpiretime && known.deadline.instant().is_some();
         match can_tell && self.scope.lock {
@@ -181,7 +216,9 @@ impl TaskRead {
             wanted::commands(&wanted.source, out);
         }
         match self.progress_source() {
-            Some(ProgressSource::HashField { key, field }) => out.push(command!("HGET", key, field)),
+            Some(ProgressSource::HashField { key, field }) => {
+                out.push(command!("HGET", key, field))
+            }
             Some(ProgressSource::Key(key)) => {
                 out.push(command!("STRLEN", key));
                 out.push(command!("GETRANGE", key, "0", LAST_PROGRESS_BYTE));
@@ -207,7 +244,10 @@ impl TaskRead {
         let lock = match self.scope.lock.then(|| self.take_bracket(replies)) {
             None => LockReading::Unknown(Unknown::NotReadYet),
             Some(Bracket::Torn(_)) if !again => {
-                return Round::Again(TaskRead { stage: Stage::Main { again: true }, ..self.clone() });
+                return Round::Again(TaskRead {
+                    stage: Stage::Main { again: true },
+                    ..self.clone()
+                });
             }
             Some(Bracket::Whole(lock) | Bracket::Torn(lock)) => lock,
         };
@@ -221,12 +261,17 @@ impl TaskRead {
             return Round::Done(reading);
         }
         let readers = readers(&reading).to_vec();
-        let details = Details { readers, length_of, extras: reading.extras, hosts: reading.beside.hosts };
+        let details =
+            Details { readers, length_of, extras: reading.extras, hosts: reading.beside.hosts };
         Round::Again(TaskRead { stage: Stage::Details(Box::new(details)), ..self.clone() })
     }
 
     /// What follows the lock; and the command that tells the progress, where that is a length.
-    fn decode_beside(&self, lock: LockReading, replies: &mut Replies<'_>) -> (TaskReading, Option<&'static str>) {
+    fn decode_beside(
+        &self,
+        lock: LockReading,
+        replies: &mut Replies<'_>,
+    ) -> (TaskReading, Option<&'static str>) {
         let (spec, scope) = (&*self.spec, self.scope);
         let scheme = scheme::of(spec.lock.scheme);
         let mut length_of = None;
@@ -247,8 +292,16 @@ impl TaskRead {
                     Err(reading) => reading,
                 },
             }),
-            claims: spec.claims.as_ref().filter(|_| scope.claims).map(|_| claims(scheme, replies.next())),
-            pause: spec.paused_until.as_ref().filter(|_| scope.pause).map(|_| pause::decode(replies.next())),
+            claims: spec
+                .claims
+                .as_ref()
+                .filter(|_| scope.claims)
+                .map(|_| claims(scheme, replies.next())),
+            pause: spec
+                .paused_until
+                .as_ref()
+                .filter(|_| scope.pause)
+                .map(|_| pause::decode(replies.next())),
             hosts: None,
         };
         let extras = match self.asks_extras() && scope.lock {
@@ -256,7 +309,9 @@ impl TaskRead {
             false => Extras::default(),
         };
         let hosts = match (&spec.hosts, self.asks_extras() && scope.hosts) {
-            (Some(_), true) => Some(scanned_pairs(replies.next()).map(|pairs| host_names(scheme, pairs))),
+            (Some(_), true) => {
+                Some(scanned_pairs(replies.next()).map(|pairs| host_names(scheme, pairs)))
+            }
             _ => None,
         };
         (TaskReading { lock, extras, beside: Beside { hosts, ..beside } }, length_of)
@@ -274,8 +329,12 @@ impl TaskRead {
     }
 
     fn detail_commands(&self, details: &Details, out: &mut Vec<Command>) {
-        out.extend(scheme::of(self.spec.lock.scheme).liveness(&self.spec.lock.key, &details.readers));
-        if let (Some(command), Some(ProgressSource::Length(key))) = (details.length_of, self.progress_source()) {
+        out.extend(
+            scheme::of(self.spec.lock.scheme).liveness(&self.spec.lock.key, &details.readers),
+        );
+        if let (Some(command), Some(ProgressSource::Length(key))) =
+            (details.length_of, self.progress_source())
+        {
             out.push(command!(command, key));
         }
     }
@@ -291,14 +350,17 @@ impl TaskRead {
         let scheme = scheme::of(self.spec.lock.scheme);
         let asked = scheme.liveness(&self.spec.lock.key, &details.readers).len();
         let answers = details.readers.iter().zip(replies.take(asked));
-        let dead: Vec<&Holder> =
-            answers.filter(|(_, reply)| **reply == Reply::Int(0)).map(|(reader, _)| reader).collect();
+        let dead: Vec<&Holder> = answers
+            .filter(|(_, reply)| **reply == Reply::Int(0))
+            .map(|(reader, _)| reader)
+            .collect();
         if let LockReading::Held(held) = &mut reading.lock
             && held.mode == Mode::Read
         {
             let held = Arc::make_mut(held);
             let before = held.holders.len();
-            // Those that were not asked for, or whose answer was refused, are believed; so are those that entered since.
+            // Those that were not asked for, or whose answer was refused, are believed; so are
+            // those that entered since.
             held.holders.retain(|holder| !dead.contains(&holder));
             held.ghosts = u32::try_from(before - held.holders.len()).unwrap_or(u32::MAX);
         }
@@ -307,7 +369,9 @@ impl TaskRead {
             // Between the rounds the key may have gone, or changed its type.
             if length_of.is_some() {
                 reading.beside.progress = Some(match told {
-                    Reply::Int(length) => ProgressReading::Value(alloc::format!("{length}").into_bytes()),
+                    Reply::Int(length) => {
+                        ProgressReading::Value(alloc::format!("{length}").into_bytes())
+                    }
                     Reply::Error(error) => ProgressReading::Unknown(error.into()),
                     _ => ProgressReading::Unknown(Unknown::Protocol),
                 });
@@ -361,7 +425,8 @@ enum Expiry {
     Absent,
     Never,
     At(i64),
-    /// From what was left, and the server's clock before that: too early by what lies between the two.
+    /// From what was left, and the server's clock before that: too early by what lies between the
+    /// two.
     Reckoned {
         now: ServerTime,
         at: i64,
@@ -401,7 +466,8 @@ fn bracket(
         (Err(why), _) | (_, Err(why)) => return Bracket::Whole(LockReading::Unknown(why)),
     };
     let agreed = Expiry::agreed(before, after);
-    let held = |mode, holders, deadline| LockReading::from(Held { mode, holders, ghosts: 0, deadline });
+    let held =
+        |mode, holders, deadline| LockReading::from(Held { mode, holders, ghosts: 0, deadline });
     // A value that is empty says "there, but empty" only of a key that was there all the time.
     let stayed = agreed.is_some_and(|expiry| expiry != Expiry::Absent);
     match (scheme.decode(value, stayed), agreed) {
@@ -410,7 +476,9 @@ fn bracket(
         (Value::Present { mode, holders }, Some(Expiry::At(at))) => {
             Bracket::Whole(held(mode, holders, Deadline::At(ServerTime(at))))
         }
-        (Value::Present { mode, holders }, Some(Expiry::Never)) => Bracket::Whole(held(mode, holders, Deadline::Never)),
+        (Value::Present { mode, holders }, Some(Expiry::Never)) => {
+            Bracket::Whole(held(mode, holders, Deadline::Never))
+        }
         // The value is one atomic answer: it alone says whether the lock was held at that instant.
         (Value::Absent, _) => Bracket::Torn(LockReading::Free),
         (Value::Present { mode, holders }, _) => Bracket::Torn(held(mode, holders, Deadline::Torn)),
@@ -434,7 +502,9 @@ fn string_progress(length: &Reply, beginning: &Reply) -> ProgressReading {
             value.extend_from_slice(alloc::format!("+{length}").as_bytes());
             ProgressReading::Value(value)
         }
-        (Reply::Error(error), _) | (_, Reply::Error(error)) => ProgressReading::Unknown(error.into()),
+        (Reply::Error(error), _) | (_, Reply::Error(error)) => {
+            ProgressReading::Unknown(error.into())
+        }
         _ => ProgressReading::Unknown(Unknown::Protocol),
     }
 }
@@ -458,8 +528,10 @@ fn length_command(kind: &Reply) -> Result<&'static str, ProgressReading> {
 fn claims(scheme: &dyn scheme::Scheme, reply: &Reply) -> ClaimsReading {
     match scanned_pairs(reply) {
         Ok(pairs) => {
-            let mut claims: Vec<_> =
-                pairs.into_iter().map(|(id, value)| (scheme.instance(id), fingerprint(value))).collect();
+            let mut claims: Vec<_> = pairs
+                .into_iter()
+                .map(|(id, value)| (scheme.instance(id), fingerprint(value)))
+                .collect();
             claims.sort_unstable();
             claims.dedup_by(|a, b| a.0 == b.0);
             ClaimsReading::Read(claims)
@@ -468,7 +540,8 @@ fn claims(scheme: &dyn scheme::Scheme, reply: &Reply) -> ClaimsReading {
     }
 }
 
-/// Enough of a value to notice that any of its bytes changed, without keeping a big one: in a document, what changes may be anywhere.
+/// Enough of a value to notice that any of its bytes changed, without keeping a big one: in a
+/// document, what changes may be anywhere.
 fn fingerprint(value: &[u8]) -> Vec<u8> {
     if value.len() <= KEPT_BYTES {
         return value.to_vec();
@@ -478,9 +551,12 @@ fn fingerprint(value: &[u8]) -> Vec<u8> {
     print
 }
 
-/// FNV-1a, of 64 bits. Of two values of one length that differ in a single byte, it never is the same.
+/// FNV-1a, of 64 bits. Of two values of one length that differ in a single byte, it never is the
+/// same.
 fn fnv1a(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }
 
 /// A field of a hash and its value.
@@ -490,7 +566,10 @@ pub(crate) type Pair<'a> = (&'a [u8], &'a [u8]);
 pub(crate) fn scanned_pairs(reply: &Reply) -> Result<Vec<Pair<'_>>, Unknown> {
     let items = scanned_items(reply)?;
     let pairs = items.chunks(2).map(|pair| match pair {
-        [field, value] => Ok((field.as_bytes().ok_or(Unknown::Protocol)?, value.as_bytes().ok_or(Unknown::Protocol)?)),
+        [field, value] => Ok((
+            field.as_bytes().ok_or(Unknown::Protocol)?,
+            value.as_bytes().ok_or(Unknown::Protocol)?,
+        )),
         _ => Err(Unknown::Protocol),
     });
     pairs.collect()
@@ -520,7 +599,8 @@ fn host_names(scheme: &dyn scheme::Scheme, pairs: Vec<Pair<'_>>) -> Vec<(Vec<u8>
     pairs.into_iter().map(|(id, host)| (scheme.instance(id), codec::written_text(host))).collect()
 }
 
-/// Replies, taken one by one. A missing one reads as `Nil`, which no decoder takes for an answer to a lock's questions.
+/// Replies, taken one by one. A missing one reads as `Nil`, which no decoder takes for an answer to
+/// a lock's questions.
 pub(crate) struct Replies<'a>(core::slice::Iter<'a, Reply>);
 
 impl<'a> Replies<'a> {

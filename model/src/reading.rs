@@ -1,4 +1,5 @@
-//! What was read of one task at one instant. Failure is data: each part is either a full answer or says why there is none.
+//! What was read of one task at one instant. Failure is data: each part is either a full answer or
+//! says why there is none.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -131,52 +132,87 @@ impl Unknown {
             Unknown::NotReadYet => "Wait for the first sweep.",
             Unknown::Dns => "Check the host name in the redis block and the resolver.",
             Unknown::Connect => {
-                "Check that Redis runs at the configured address and that a firewall lets the agent through."
+                "Check that Redis runs at the configured address and that a firewall lets the \
+                 agent through."
             }
             Unknown::Closed => {
-                "Redis or something between closed the connection: look at Redis' log and at client limits."
+                "Redis or something between closed the connection: look at Redis' log and at \
+                 client limits."
             }
             Unknown::Timeout => {
-                "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` sets how long to wait."
+                "Redis did not answer in time: is it stopped, paused or overloaded? `timeout` \
+                 sets how long to wait."
             }
-            Unknown::Late => "The agent was paused or starved: give it CPU time, or raise `timeout`.",
+            Unknown::Late => {
+                "The agent was paused or starved: give it CPU time, or raise `timeout`."
+            }
             Unknown::Auth => {
-                "Set `username` and `password_file` (or `password_env`) to a user that this server knows; each server needs the line of \
+                "Set `username` and `password_file` (or `password_env`) to a user that this \
+                 server knows; each server needs the line of \
                  `lockwatch acl`, for users are not replicated."
             }
-            Unknown::NoPermission => "Give the user the ACL line that `lockwatch acl` prints for this configuration.",
+            Unknown::NoPermission => {
+                "Give the user the ACL line that `lockwatch acl` prints for this configuration."
+            }
             Unknown::Loading => "Redis is loading its data; wait for it.",
             Unknown::Busy => "A script blocks Redis: `SCRIPT KILL` stops one that has not written.",
             Unknown::NotMaster => {
-                "This server is a replica, which may lie about expired locks: configure the master's address, or all \
+                "This server is a replica, which may lie about expired locks: configure the \
+                 master's address, or all \
                  servers with `nodes`, `sentinel` or `cluster`."
             }
             Unknown::Quorum => {
-                "Less than half of the configured Sentinels answer and agree: look which of them are up and what each \
+                "Less than half of the configured Sentinels answer and agree: look which of them \
+                 are up and what each \
                  names as master."
             }
-            Unknown::NoMaster => "None of the servers says that it is master: promote one, or wait for the failover.",
-            Unknown::TwoMasters => {
-                "Two servers take writes and contradict each other: make the wrong one a replica (`REPLICAOF`)."
+            Unknown::NoMaster => {
+                "None of the servers says that it is master: promote one, or wait for the failover."
             }
-            Unknown::Moved => "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`.",
-            Unknown::ClusterDown => "No master of the cluster serves this key's slot: look at `CLUSTER INFO`.",
+            Unknown::TwoMasters => {
+                "Two servers take writes and contradict each other: make the wrong one a replica \
+                 (`REPLICAOF`)."
+            }
+            Unknown::Moved => {
+                "The cluster is moving this slot; wait for it, or look at `CLUSTER SHARDS`."
+            }
+            Unknown::ClusterDown => {
+                "No master of the cluster serves this key's slot: look at `CLUSTER INFO`."
+            }
             Unknown::ForeignAddress => {
                 "Add the announced address to `allow_peers`, or translate it with `announce_map`."
             }
-            Unknown::ClockStep => "Wait for the next sweep; and let the servers' clocks be kept by NTP, without steps.",
+            Unknown::ClockStep => {
+                "Wait for the next sweep; and let the servers' clocks be kept by NTP, without \
+                 steps."
+            }
             Unknown::RoleRefused => {
-                "Allow `ROLE` or `INFO` (see `lockwatch acl`), or set `assume_master: true` if a proxy forbids both."
+                "Allow `ROLE` or `INFO` (see `lockwatch acl`), or set `assume_master: true` if a \
+                 proxy forbids both."
             }
-            Unknown::MaxClients => "Redis has too many clients: raise `maxclients` or find who leaks connections.",
+            Unknown::MaxClients => {
+                "Redis has too many clients: raise `maxclients` or find who leaks connections."
+            }
             Unknown::WrongType => {
-                "The key holds another type than the configuration says: correct the key, or what it is read as (`scheme`, `hash`, `set`, …)."
+                "The key holds another type than the configuration says: correct the key, or what \
+                 it is read as (`scheme`, `hash`, `set`, …)."
             }
-            Unknown::Layout => "The key does not look like a lock of this scheme: correct the key or the scheme.",
-            Unknown::TooLarge => "The key has more entries than a lock or a switch list can have: correct the key.",
-            Unknown::Protocol => "The answer is not what Redis answers: is this address really a Redis server?",
-            Unknown::ServerError => "The agent's log names the command, and `lockwatch explain` shows most answers.",
-            Unknown::Stale => "The agent fell behind: look at `lockwatch_redis_skipped_ticks_total` and at its CPU.",
+            Unknown::Layout => {
+                "The key does not look like a lock of this scheme: correct the key or the scheme."
+            }
+            Unknown::TooLarge => {
+                "The key has more entries than a lock or a switch list can have: correct the key."
+            }
+            Unknown::Protocol => {
+                "The answer is not what Redis answers: is this address really a Redis server?"
+            }
+            Unknown::ServerError => {
+                "The agent's log names the command, and `lockwatch explain` shows most answers."
+            }
+            Unknown::Stale => {
+                "The agent fell behind: look at `lockwatch_redis_skipped_ticks_total` and at its \
+                 CPU."
+            }
         }
     }
 }
@@ -192,7 +228,8 @@ pub struct TaskReading {
     pub beside: Beside,
 }
 
-/// What is read of a task beside its lock. `None`: not configured, or (in a cluster) not on this server.
+/// What is read of a task beside its lock. `None`: not configured, or (in a cluster) not on this
+/// server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Beside {
     /// The switches; `None` also when there are none to read (unset, always, never).
@@ -232,8 +269,8 @@ impl From<Held> for LockReading {
 pub struct Held {
     /// Whether holders exclude each other.
     pub mode: Mode,
-    /// Who holds it, sorted; more than one in an exclusive mode is a split. Empty only for a read lock whose readers are
-    /// all ghosts.
+    /// Who holds it, sorted; more than one in an exclusive mode is a split. Empty only for a read
+    /// lock whose readers are all ghosts.
     pub holders: Vec<Holder>,
     /// Readers that died but still block writers.
     pub ghosts: u32,
@@ -272,7 +309,8 @@ pub enum Deadline {
     At(ServerTime),
     /// Never: the key has no TTL.
     Never,
-    /// Not known: it moved while it was read, twice, or took too long to be reckoned from what is left.
+    /// Not known: it moved while it was read, twice, or took too long to be reckoned from what is
+    /// left.
     Torn,
 }
 
@@ -286,7 +324,8 @@ impl Deadline {
     }
 }
 
-/// What a scheme knows beyond holder and deadline. `None`: not asked, refused, or not a thing of this lock.
+/// What a scheme knows beyond holder and deadline. `None`: not asked, refused, or not a thing of
+/// this lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extras {
     /// Waiters (of a fair lock: queued threads; else: instances that listen for the release).
@@ -306,7 +345,8 @@ pub enum SwitchesReading {
         key_exists: bool,
         /// How many users want the task, where a counter tells it instead of single switches.
         counted: Option<u64>,
-        /// Whether these are all switches; of more than are read, those that come first are the server's choice.
+        /// Whether these are all switches; of more than are read, those that come first are the
+        /// server's choice.
         whole: bool,
     },
     /// No trustworthy answer.

@@ -27,7 +27,8 @@ pub(crate) struct Redis {
     /// Sorted by address.
     nodes: Vec<Node>,
     topology: Option<Topology>,
-    /// The servers that decide, as far as they were asked; a single nameless one where it is not known who does.
+    /// The servers that decide, as far as they were asked; a single nameless one where it is not
+    /// known who does.
     deciding: Vec<Deciding>,
     /// The first attempt to read one of these.
     began: Option<Mono>,
@@ -42,20 +43,24 @@ pub(crate) struct Redis {
 /// What came of the sweeps of one server that decides.
 #[derive(Clone, Debug)]
 struct Deciding {
-    /// In a cluster, each master decides for its own slots; elsewhere one decides for all, whoever that is.
+    /// In a cluster, each master decides for its own slots; elsewhere one decides for all, whoever
+    /// that is.
     node: Option<Arc<str>>,
     newest: Result<(), Unknown>,
     /// The newest accepted sweep, or the first attempt.
     good: Mono,
     origin: Option<Origin>,
-    /// The newest that tells its generation, unless another server has decided since: what may have changed is judged by it.
+    /// The newest that tells its generation, unless another server has decided since: what may have
+    /// changed is judged by it.
     told: Option<Origin>,
 }
 
 impl Redis {
     pub(crate) fn new(spec: RedisSpec) -> Redis {
         let nodes = match spec.kind {
-            RedisKind::Standalone | RedisKind::Replicated => spec.addresses.iter().cloned().map(Node::new).collect(),
+            RedisKind::Standalone | RedisKind::Replicated => {
+                spec.addresses.iter().cloned().map(Node::new).collect()
+            }
             RedisKind::Sentinel | RedisKind::Cluster => Vec::new(),
         };
         let mut redis = Redis {
@@ -86,8 +91,8 @@ impl Redis {
         Redis { totals: self.totals, ..Redis::new(spec) }
     }
 
-    /// An accepted batch. Says where it is from, and whether its readings may be used: in the round in which the server's
-    /// clock has stepped they may not.
+    /// An accepted batch. Says where it is from, and whether its readings may be used: in the round
+    /// in which the server's clock has stepped they may not.
     pub(crate) fn accepted(
         &mut self,
         node: &Arc<str>,
@@ -183,10 +188,15 @@ impl Redis {
                 && self.nodes.iter().any(first)
         });
         // One that cannot be read has taken nothing back.
-        let silent = self.nodes.iter().find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
-        let rival = rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
+        let silent = self
+            .nodes
+            .iter()
+            .find(|node| Some(&node.address) == self.rival.as_ref() && node.witnesses());
+        let rival =
+            rival.or(silent.filter(|node| node.unreadable())).map(|node| node.address.clone());
         // What has not been asked yet may be the same server by another name.
-        let is_early = self.nodes.iter().any(|node| node.standing() == Standing::Decides && node.untried());
+        let is_early =
+            self.nodes.iter().any(|node| node.standing() == Standing::Decides && node.untried());
         let rival = rival.filter(|_| !is_early || self.rival.is_some());
         if rival == self.rival {
             return;
@@ -219,7 +229,8 @@ impl Redis {
         if standing == Standing::Decides {
             let nobody = Arc::from("");
             let deciding = self.deciding(node.unwrap_or(&nobody), at);
-            let elsewhere = node.is_some_and(|node| deciding.origin.as_ref().is_some_and(|old| old.node != *node));
+            let elsewhere = node
+                .is_some_and(|node| deciding.origin.as_ref().is_some_and(|old| old.node != *node));
             if !(elsewhere && sent < deciding.good) {
                 deciding.newest = Err(why);
             }
@@ -233,7 +244,12 @@ impl Redis {
     }
 
     /// News of a connection.
-    pub(crate) fn news(&mut self, node: &Arc<str>, kind: &NodeNewsKind, events: &mut Vec<RedisEvent>) {
+    pub(crate) fn news(
+        &mut self,
+        node: &Arc<str>,
+        kind: &NodeNewsKind,
+        events: &mut Vec<RedisEvent>,
+    ) {
         match kind {
             NodeNewsKind::Connected { version, role } => {
                 let again = self.node(node).connected(version.as_ref(), *role);
@@ -264,7 +280,11 @@ impl Redis {
         }
         if let Ok(masters) = &topology.masters {
             for node in &mut self.nodes {
-                node.stands(if masters.contains(&node.address) { Standing::Decides } else { Standing::Witness });
+                node.stands(if masters.contains(&node.address) {
+                    Standing::Decides
+                } else {
+                    Standing::Witness
+                });
             }
             if self.spec.kind == RedisKind::Cluster {
                 self.retire(masters, topology.uncovered_slots > 0);
@@ -274,13 +294,18 @@ impl Redis {
         self.follow_rivals(events);
     }
 
-    /// Masters of a cluster that are none any more. While nobody serves their slots, it goes on for as long as it has lasted
-    /// that these cannot be read.
+    /// Masters of a cluster that are none any more. While nobody serves their slots, it goes on for
+    /// as long as it has lasted that these cannot be read.
     fn retire(&mut self, masters: &[Arc<str>], some_unserved: bool) {
-        let decides = |deciding: &Deciding| deciding.node.as_ref().is_some_and(|node| masters.contains(node));
+        let decides =
+            |deciding: &Deciding| deciding.node.as_ref().is_some_and(|node| masters.contains(node));
         let (stay, go): (Vec<_>, Vec<_>) = self.deciding.drain(..).partition(decides);
         self.deciding = stay;
-        let unread = go.iter().filter(|deciding| deciding.newest.is_err()).map(|deciding| deciding.good).min();
+        let unread = go
+            .iter()
+            .filter(|deciding| deciding.newest.is_err())
+            .map(|deciding| deciding.good)
+            .min();
         if let Some(since) = unread.filter(|_| some_unserved) {
             let nobody = self.deciding(&Arc::from(""), since);
             nobody.newest = Err(Unknown::ClusterDown);
@@ -309,7 +334,13 @@ impl Redis {
             None => {
                 let newest = Err(Unknown::NotReadYet);
                 self.began.get_or_insert(at);
-                self.deciding.push(Deciding { node: name, newest, good: at, origin: None, told: None });
+                self.deciding.push(Deciding {
+                    node: name,
+                    newest,
+                    good: at,
+                    origin: None,
+                    told: None,
+                });
                 self.deciding.len() - 1
             }
         };
@@ -344,7 +375,11 @@ impl Redis {
             blind_ms: failing().map(|deciding| at.since_ms(deciding.good)).max().unwrap_or(0),
             masters: is_read.then(|| self.masters()),
             nodes: self.nodes.iter().map(Node::view).collect(),
-            sentinels: self.topology.as_ref().map(|topology| topology.sentinels.clone()).unwrap_or_default(),
+            sentinels: self
+                .topology
+                .as_ref()
+                .map(|topology| topology.sentinels.clone())
+                .unwrap_or_default(),
             uncovered_slots: self.topology.as_ref().map_or(0, |topology| topology.uncovered_slots),
             generations: self.generations(at).unwrap_or_default(),
             totals: self.totals,
@@ -363,16 +398,20 @@ impl Redis {
         u64::try_from(distinct).unwrap_or(u64::MAX)
     }
 
-    /// The generations of all servers that decide; `None` as long as one of them is missing, lest the whole look changed
-    /// when that comes.
+    /// The generations of all servers that decide; `None` as long as one of them is missing, lest
+    /// the whole look changed when that comes.
     fn generations(&self, at: Mono) -> Option<Vec<Arc<Generation>>> {
-        // A cluster's masters are asked one after the other, those that guard no watched lock never.
+        // A cluster's masters are asked one after the other, those that guard no watched lock
+        // never.
         if self.spec.kind == RedisKind::Cluster && at.since_ms(self.began?) <= self.settle_ms() {
             return None;
         }
         // A server that leaves out its run id tells too little.
         let told = |generation: &Arc<Generation>| !generation.run_id.is_empty();
-        self.deciding.iter().map(|deciding| deciding.origin.as_ref()?.generation.clone().filter(told)).collect()
+        self.deciding
+            .iter()
+            .map(|deciding| deciding.origin.as_ref()?.generation.clone().filter(told))
+            .collect()
     }
 }
 
@@ -399,7 +438,13 @@ mod tests {
         Redis::new(spec)
     }
 
-    fn accept(redis: &mut Redis, node: &str, run_id: &str, standing: Standing, at: Mono) -> Vec<RedisEvent> {
+    fn accept(
+        redis: &mut Redis,
+        node: &str,
+        run_id: &str,
+        standing: Standing,
+        at: Mono,
+    ) -> Vec<RedisEvent> {
         let mut events = Vec::new();
         redis.accepted(&node.into(), standing, &vouch(run_id, at), (at, 1), &mut events);
         events
@@ -443,7 +488,10 @@ mod tests {
         accept(&mut redis, A, "x", Standing::Decides, Mono(0));
         accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
         let events = accept(&mut redis, A, "y", Standing::Decides, Mono(1_000));
-        assert!(events.iter().any(|(_, event)| matches!(event, EventKind::GenerationChanged { .. })), "{events:?}");
+        assert!(
+            events.iter().any(|(_, event)| matches!(event, EventKind::GenerationChanged { .. })),
+            "{events:?}"
+        );
     }
 
     /// Whoever is silent has taken nothing back, but only the rival has something to take back.
@@ -454,18 +502,36 @@ mod tests {
             let tell = |redis: &mut Redis, role: Role, at: u64| {
                 let mut events = Vec::new();
                 let vouch = Vouch { role, ..vouch("z", Mono(at)) };
-                redis.accepted(&rival.into(), Standing::Witness, &vouch, (Mono(at), 1), &mut events);
+                redis.accepted(
+                    &rival.into(),
+                    Standing::Witness,
+                    &vouch,
+                    (Mono(at), 1),
+                    &mut events,
+                );
                 events.into_iter().map(|(_, event)| event).collect::<Vec<_>>()
             };
             accept(&mut redis, A, "x", Standing::Decides, Mono(0));
             for node in [B, C] {
                 let failed = (Mono(100), Mono(100));
-                redis.failed(Some(&node.into()), Standing::Witness, Unknown::Timeout, failed, &mut Vec::new());
+                redis.failed(
+                    Some(&node.into()),
+                    Standing::Witness,
+                    Unknown::Timeout,
+                    failed,
+                    &mut Vec::new(),
+                );
             }
-            assert!(tell(&mut redis, Role::Master, 1_000).contains(&EventKind::RivalMaster), "{rival}");
+            assert!(
+                tell(&mut redis, Role::Master, 1_000).contains(&EventKind::RivalMaster),
+                "{rival}"
+            );
             let events = tell(&mut redis, Role::Replica, 2_000);
             assert!(events.contains(&EventKind::RivalMasterGone), "{rival}: {events:?}");
-            assert!(!events.contains(&EventKind::RivalMaster), "{silent} never said that it is a master: {events:?}");
+            assert!(
+                !events.contains(&EventKind::RivalMaster),
+                "{silent} never said that it is a master: {events:?}"
+            );
         }
     }
 
@@ -476,13 +542,23 @@ mod tests {
             accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
             accept(&mut redis, B, "y", Standing::Decides, Mono(2_000));
             let failed = (Mono(sent), Mono(4_000));
-            redis.failed(Some(&node.into()), Standing::Decides, Unknown::Timeout, failed, &mut Vec::new());
+            redis.failed(
+                Some(&node.into()),
+                Standing::Decides,
+                Unknown::Timeout,
+                failed,
+                &mut Vec::new(),
+            );
             redis.view(Mono(5_000)).readable
         };
         assert_eq!(readable_after(A, 1_500), Some(true), "it decides no more");
         assert_eq!(readable_after(A, 2_000), Some(false), "it may decide again");
         assert_eq!(readable_after(A, 3_000), Some(false), "it decides again");
-        assert_eq!(readable_after(B, 1_500), Some(false), "what was asked of the one that decides is lost");
+        assert_eq!(
+            readable_after(B, 1_500),
+            Some(false),
+            "what was asked of the one that decides is lost"
+        );
     }
 
     /// The old master of the shard may still be thought to decide.
@@ -491,20 +567,30 @@ mod tests {
         let history = |run_id: &str, id: &str, forked_from: Option<(&str, u64)>| Generation {
             run_id: run_id.into(),
             replication_id: id.into(),
-            forked_from: forked_from.map(|(id, offset)| crate::input::Fork { replication_id: id.into(), offset }),
+            forked_from: forked_from
+                .map(|(id, offset)| crate::input::Fork { replication_id: id.into(), offset }),
             ..Generation::default()
         };
         let changes = |second: Generation| {
             let mut redis = redis(RedisKind::Cluster);
             let mut events = Vec::new();
             for (at, node, generation) in [(0, A, history("x", "h1", None)), (1_000, B, second)] {
-                let vouch = Vouch { generation: Some(generation), offset: Some(100), ..vouch("", Mono(at)) };
+                let vouch = Vouch {
+                    generation: Some(generation),
+                    offset: Some(100),
+                    ..vouch("", Mono(at))
+                };
                 redis.accepted(&node.into(), Standing::Decides, &vouch, (Mono(at), 1), &mut events);
             }
-            let changed = |(_, event): &&RedisEvent| matches!(event, EventKind::GenerationChanged { .. });
+            let changed =
+                |(_, event): &&RedisEvent| matches!(event, EventKind::GenerationChanged { .. });
             (events.iter().filter(changed).count(), redis.totals.generation_changes)
         };
-        assert_eq!(changes(history("y", "h2", Some(("h1", 91)))), (1, 1), "what came after byte 90 is lost");
+        assert_eq!(
+            changes(history("y", "h2", Some(("h1", 91)))),
+            (1, 1),
+            "what came after byte 90 is lost"
+        );
         assert_eq!(changes(history("y", "h2", None)), (0, 0), "the master of another shard");
     }
 
@@ -525,7 +611,13 @@ mod tests {
         assert_eq!(told(&redis, 10), 0, "the other master is asked soon");
         accept(&mut redis, B, "y", Standing::Decides, Mono(900));
         assert_eq!((told(&redis, 5_000), told(&redis, 5_001)), (0, 2));
-        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(6_000), Mono(6_000)), &mut Vec::new());
+        redis.failed(
+            Some(&B.into()),
+            Standing::Decides,
+            Unknown::Timeout,
+            (Mono(6_000), Mono(6_000)),
+            &mut Vec::new(),
+        );
         assert_eq!(told(&redis, 6_100), 2, "what is not read now has not changed");
         redis.failed(
             Some(&"c:1".into()),
@@ -540,16 +632,32 @@ mod tests {
     #[test]
     fn a_shard_that_nobody_serves_is_blind_since_its_master_died() {
         let mut redis = redis(RedisKind::Cluster);
-        let topology = |masters: &[&str], uncovered_slots| Topology { uncovered_slots, ..topology(masters, &[A, B]) };
-        let blind = |redis: &Redis, at| (redis.view(Mono(at)).readable, redis.view(Mono(at)).blind_ms);
+        let topology = |masters: &[&str], uncovered_slots| Topology {
+            uncovered_slots,
+            ..topology(masters, &[A, B])
+        };
+        let blind =
+            |redis: &Redis, at| (redis.view(Mono(at)).readable, redis.view(Mono(at)).blind_ms);
         redis.topology(&topology(&[A, B], 0), &mut Vec::new());
         accept(&mut redis, A, "x", Standing::Decides, Mono(1_000));
         accept(&mut redis, B, "y", Standing::Decides, Mono(1_000));
-        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(2_000), Mono(2_000)), &mut Vec::new());
+        redis.failed(
+            Some(&B.into()),
+            Standing::Decides,
+            Unknown::Timeout,
+            (Mono(2_000), Mono(2_000)),
+            &mut Vec::new(),
+        );
         assert_eq!(blind(&redis, 5_000), (Some(false), 4_000));
         redis.topology(&topology(&[A], 100), &mut Vec::new());
         assert_eq!(blind(&redis, 6_000), (Some(false), 5_000));
-        redis.failed(None, Standing::Decides, Unknown::ClusterDown, (Mono(7_000), Mono(7_000)), &mut Vec::new());
+        redis.failed(
+            None,
+            Standing::Decides,
+            Unknown::ClusterDown,
+            (Mono(7_000), Mono(7_000)),
+            &mut Vec::new(),
+        );
         assert_eq!(blind(&redis, 8_000), (Some(false), 7_000));
         redis.topology(&topology(&[A, B], 0), &mut Vec::new());
         assert_eq!(blind(&redis, 9_000), (Some(true), 0));
@@ -563,13 +671,23 @@ mod tests {
         accept(&mut redis, B, "y", Standing::Decides, Mono(1_000));
         let fail = |redis: &mut Redis, node: &str, at: u64| {
             let at = Mono(at);
-            redis.failed(Some(&node.into()), Standing::Decides, Unknown::Timeout, (at, at), &mut Vec::new());
+            redis.failed(
+                Some(&node.into()),
+                Standing::Decides,
+                Unknown::Timeout,
+                (at, at),
+                &mut Vec::new(),
+            );
         };
         fail(&mut redis, A, 2_000);
         accept(&mut redis, B, "y", Standing::Decides, Mono(40_000));
         assert_eq!(redis.view(Mono(41_000)).blind_ms, 40_000);
         fail(&mut redis, B, 41_000);
-        assert_eq!(redis.view(Mono(42_000)).blind_ms, 41_000, "one more that is lost is no recovery");
+        assert_eq!(
+            redis.view(Mono(42_000)).blind_ms,
+            41_000,
+            "one more that is lost is no recovery"
+        );
         accept(&mut redis, A, "x", Standing::Decides, Mono(43_000));
         assert_eq!(redis.view(Mono(44_000)).blind_ms, 4_000);
     }
@@ -578,11 +696,24 @@ mod tests {
     fn a_server_that_fails_decides_only_if_it_was_asked_to() {
         let mut redis = redis(RedisKind::Replicated);
         accept(&mut redis, A, "x", Standing::Decides, Mono(0));
-        let decides =
-            |redis: &Redis, at| redis.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>();
-        redis.failed(Some(&B.into()), Standing::Decides, Unknown::Timeout, (Mono(100), Mono(100)), &mut Vec::new());
+        let decides = |redis: &Redis, at| {
+            redis.view(Mono(at)).nodes.iter().map(|node| node.decides).collect::<Vec<_>>()
+        };
+        redis.failed(
+            Some(&B.into()),
+            Standing::Decides,
+            Unknown::Timeout,
+            (Mono(100), Mono(100)),
+            &mut Vec::new(),
+        );
         assert_eq!(decides(&redis, 110), [true, true]);
-        redis.failed(Some(&A.into()), Standing::Witness, Unknown::Timeout, (Mono(200), Mono(200)), &mut Vec::new());
+        redis.failed(
+            Some(&A.into()),
+            Standing::Witness,
+            Unknown::Timeout,
+            (Mono(200), Mono(200)),
+            &mut Vec::new(),
+        );
         assert_eq!(decides(&redis, 210), [false, true]);
     }
 
@@ -613,7 +744,13 @@ mod tests {
         let [told, refused] = [1_000, 2_000].map(|at| vouch("x", Mono(at)));
         let refused = Vouch { generation: None, ..refused };
         let generation = [(told, 1_000), (refused, 2_000)].map(|(vouch, at)| {
-            let (origin, _) = redis.accepted(&A.into(), Standing::Decides, &vouch, (Mono(at), 1), &mut Vec::new());
+            let (origin, _) = redis.accepted(
+                &A.into(),
+                Standing::Decides,
+                &vouch,
+                (Mono(at), 1),
+                &mut Vec::new(),
+            );
             origin.generation.is_some()
         });
         assert_eq!(generation, [true, false]);

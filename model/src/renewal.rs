@@ -1,4 +1,5 @@
-//! What the movements of a deadline say: renewals, their instants and lateness, the lease and the period.
+//! What the movements of a deadline say: renewals, their instants and lateness, the lease and the
+//! period.
 
 use alloc::collections::VecDeque;
 
@@ -11,7 +12,8 @@ use crate::time::{Mono, ServerTime};
 pub(crate) const NOISE_MS: i64 = 2;
 /// How late a renewal may be before it counts as overdue: healthy timers are up to 60 ms late.
 const OVERDUE_TOLERANCE_MS: i64 = 200;
-/// A key that a cluster moves to another server keeps its TTL, less or more the time that this takes.
+/// A key that a cluster moves to another server keeps its TTL, less or more the time that this
+/// takes.
 const CLOCKS_APART_MS: i64 = 500;
 /// Renewals whose distances tell the period where the library has no rule.
 const REMEMBERED_MOVES: usize = 8;
@@ -31,7 +33,11 @@ impl Seen {
     /// An instant of the agent's clock on the server's, by the distance from this reading.
     fn server_of(self, instant: Mono) -> ServerTime {
         let later_ms = to_i64(instant.since_ms(self.sent));
-        self.first.plus_ms(if later_ms > 0 { later_ms } else { -to_i64(self.sent.since_ms(instant)) })
+        self.first.plus_ms(if later_ms > 0 {
+            later_ms
+        } else {
+            -to_i64(self.sent.since_ms(instant))
+        })
     }
 
     /// A server's instant on the agent's clock, by the distance from this reading.
@@ -93,20 +99,28 @@ impl Leases {
     fn learn(&mut self, mode: Mode, seen: (i64, i64)) -> Option<u64> {
         let learned = self.learned.get_mut(mode as usize)?;
         let within = match learned.within {
-            Some(old) if old.0.max(seen.0) <= old.1.min(seen.1) => (old.0.max(seen.0), old.1.min(seen.1)),
+            Some(old) if old.0.max(seen.0) <= old.1.min(seen.1) => {
+                (old.0.max(seen.0), old.1.min(seen.1))
+            }
             _ => seen,
         };
         learned.within = Some(within);
         let before_ms = learned.lease_ms;
         learned.lease_ms = whole_second_within(within);
-        learned.lease_ms.filter(|lease_ms| before_ms != Some(*lease_ms) && self.configured_ms.is_none())
+        learned
+            .lease_ms
+            .filter(|lease_ms| before_ms != Some(*lease_ms) && self.configured_ms.is_none())
     }
 }
 
-/// What lease a deadline has that was set between two readings: at least and at most so many milliseconds. With room for noise:
-/// a reading right beside a renewal would else rule out the very lease that was set.
+/// What lease a deadline has that was set between two readings: at least and at most so many
+/// milliseconds. With room for noise: a reading right beside a renewal would else rule out the very
+/// lease that was set.
 fn lease_between(deadline: ServerTime, before: Seen, after: Seen) -> (i64, i64) {
-    (deadline.since_ms(after.last).saturating_sub(NOISE_MS), deadline.since_ms(before.first).saturating_add(NOISE_MS))
+    (
+        deadline.since_ms(after.last).saturating_sub(NOISE_MS),
+        deadline.since_ms(before.first).saturating_add(NOISE_MS),
+    )
 }
 
 /// Whether no lease lies in both closed intervals.
@@ -126,7 +140,8 @@ fn whole_second_within((low, high): (i64, i64)) -> Option<u64> {
 pub(crate) struct Deadlines {
     /// The newest known deadline and the newest reading that showed it.
     base: Option<(ServerTime, Seen)>,
-    /// Whether the base was set by an acquisition or a renewal with the usual lease, so that distances from it mean something.
+    /// Whether the base was set by an acquisition or a renewal with the usual lease, so that
+    /// distances from it mean something.
     base_is_regular: bool,
     /// What lease the base was set with, where that was seen.
     base_lease: Option<(i64, i64)>,
@@ -146,11 +161,13 @@ pub(crate) struct Deadlines {
     pub(crate) last_margin_ms: Option<u64>,
 }
 
-/// A watchdog is known by so many renewals in a row of which each comes a period after the last, or two or three where some were not
-/// seen. Chance seldom makes a lock that is released and taken again look so.
+/// A watchdog is known by so many renewals in a row of which each comes a period after the last, or
+/// two or three where some were not seen. Chance seldom makes a lock that is released and taken
+/// again look so.
 pub(crate) const RHYTHM: u32 = 5;
 const RHYTHM_PERIODS_MAX: u64 = 3;
-/// How exact each must be: a timer's delay, or a part of the period; where that is very short, little of it.
+/// How exact each must be: a timer's delay, or a part of the period; where that is very short,
+/// little of it.
 const RHYTHM_EXACT_MS: u64 = 20;
 const RHYTHM_EXACT_PERCENT: u64 = 3;
 
@@ -165,7 +182,8 @@ pub(crate) enum Move {
         at: Mono,
         /// The lease, if it became known or changed with this.
         learned_ms: Option<u64>,
-        /// So many in a row came in the rhythm of a watchdog; from [`RHYTHM`] on nobody else can have had the lock in between.
+        /// So many in a row came in the rhythm of a watchdog; from [`RHYTHM`] on nobody else can
+        /// have had the lock in between.
         in_a_row: u32,
     },
     /// Back.
@@ -199,8 +217,9 @@ impl PeriodRule {
 }
 
 impl Deadlines {
-    /// Of a hold first seen in `seen`, and surely not there in `before`; `set` is when it was acquired, where that is known, and
-    /// `regular` says that nothing speaks against the usual lease.
+    /// Of a hold first seen in `seen`, and surely not there in `before`; `set` is when it was
+    /// acquired, where that is known, and `regular` says that nothing speaks against the usual
+    /// lease.
     pub(crate) fn new(
         deadline: Option<ServerTime>,
         before: Option<Seen>,
@@ -211,7 +230,9 @@ impl Deadlines {
         Deadlines {
             base: deadline.map(|deadline| (deadline, seen)),
             base_is_regular: regular,
-            base_lease: deadline.zip(before).map(|(deadline, before)| lease_between(deadline, before, seen)),
+            base_lease: deadline
+                .zip(before)
+                .map(|(deadline, before)| lease_between(deadline, before, seen)),
             set,
             moves_ms: VecDeque::new(),
             in_a_row: 0,
@@ -248,22 +269,32 @@ impl Deadlines {
         })
     }
 
-    /// How late the next renewal is at `now`; 0 when it is not, or when no watchdog ever renewed this hold.
+    /// How late the next renewal is at `now`; 0 when it is not, or when no watchdog ever renewed
+    /// this hold.
     pub(crate) fn overdue_ms(&self, now: ServerTime, period_ms: Option<u64>) -> u64 {
-        let (true, Some(set), Some(period_ms)) = (self.has_watchdog, self.set, period_ms) else { return 0 };
+        let (true, Some(set), Some(period_ms)) = (self.has_watchdog, self.set, period_ms) else {
+            return 0;
+        };
         let late_ms = now.since_ms(set).saturating_sub(to_i64(period_ms));
         if late_ms > OVERDUE_TOLERANCE_MS { late_ms.unsigned_abs() } else { 0 }
     }
 
-    /// Whether the holder, if it goes on as before, or as holders before it did, renews after its newest sight and before the lease
-    /// ends. `renewed_ms`: the lease of this lock's holds, if any was ever renewed.
+    /// Whether the holder, if it goes on as before, or as holders before it did, renews after its
+    /// newest sight and before the lease ends. `renewed_ms`: the lease of this lock's holds, if any
+    /// was ever renewed.
     pub(crate) fn expects_renewal(&self, period_ms: Option<u64>, renewed_ms: Option<u64>) -> bool {
-        // A first renewal is due only after the lease that is renewed; another one is a fixed lease.
+        // A first renewal is due only after the lease that is renewed; another one is a fixed
+        // lease.
         let goes_on = self.renewed || (self.base_is_regular && renewed_ms.is_some());
-        let (true, Some((deadline, newest)), Some(set)) = (goes_on, self.base, self.set) else { return false };
+        let (true, Some((deadline, newest)), Some(set)) = (goes_on, self.base, self.set) else {
+            return false;
+        };
         // Until the rhythm is known: libraries renew after half of the lease at the latest.
-        let Some(pause_ms) = period_ms.or_else(|| Some(renewed_ms? / 2)).map(to_i64) else { return false };
-        set.plus_ms(pause_ms) < deadline && newest.last.since_ms(set) <= pause_ms.saturating_add(OVERDUE_TOLERANCE_MS)
+        let Some(pause_ms) = period_ms.or_else(|| Some(renewed_ms? / 2)).map(to_i64) else {
+            return false;
+        };
+        set.plus_ms(pause_ms) < deadline
+            && newest.last.since_ms(set) <= pause_ms.saturating_add(OVERDUE_TOLERANCE_MS)
     }
 
     /// The TTL is gone: distances to what comes next mean nothing.
@@ -271,9 +302,13 @@ impl Deadlines {
         self.base = None;
     }
 
-    /// Takes in the deadline of a later reading of the same hold that another clock tells: distances mean nothing, but a long
-    /// way forward is a renewal.
-    pub(crate) fn told_by_another_clock(&mut self, deadline: ServerTime, seen: Seen) -> Option<Move> {
+    /// Takes in the deadline of a later reading of the same hold that another clock tells:
+    /// distances mean nothing, but a long way forward is a renewal.
+    pub(crate) fn told_by_another_clock(
+        &mut self,
+        deadline: ServerTime,
+        seen: Seen,
+    ) -> Option<Move> {
         let old = self.base.replace((deadline, seen));
         self.base_is_regular = false;
         self.base_lease = None;
@@ -281,11 +316,13 @@ impl Deadlines {
             self.set = Some(seen.last);
             return Some(Move::Reset);
         };
-        // Replication hands on the instant, a move between servers of a cluster what is left until then.
+        // Replication hands on the instant, a move between servers of a cluster what is left until
+        // then.
         let by_instant_ms = deadline.since_ms(old);
         let by_rest_ms = deadline.since_ms(seen.server_of(before.mono_of(old)));
         if by_instant_ms.saturating_abs().min(by_rest_ms.saturating_abs()) <= CLOCKS_APART_MS {
-            // Past it, the other clock is behind, or renewals that nobody saw took as long as the clocks differ.
+            // Past it, the other clock is behind, or renewals that nobody saw took as long as the
+            // clocks differ.
             let is_past = before.mono_of(old) < seen.sent;
             self.set = self.set.filter(|_| !is_past).map(|set| seen.server_of(before.mono_of(set)));
             return None;
@@ -330,7 +367,10 @@ impl Deadlines {
         Some(self.renew(deadline, delta_ms.unsigned_abs(), before, seen, mode, leases, rule))
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a private step of observe, which has taken its arguments apart")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a private step of observe, which has taken its arguments apart"
+    )]
     fn renew(
         &mut self,
         deadline: ServerTime,
@@ -345,17 +385,21 @@ impl Deadlines {
         let was_regular = self.base_is_regular;
         let waited_ms = self.set.and_then(|set| u64::try_from(before.first.since_ms(set)).ok());
         let seen_lease = lease_between(deadline, before, seen);
-        // A single movement that contradicts a hold's own renewals is no watchdog's: the lock was entered with a lease and
-        // left again between two readings. Only the next one in a row shows that the lease has changed.
+        // A single movement that contradicts a hold's own renewals is no watchdog's: the lock was
+        // entered with a lease and left again between two readings. Only the next one in a row
+        // shows that the lease has changed.
         let misfit = self.has_watchdog && leases.contradicted_by(mode, seen_lease);
-        // Nor is a first one to another lease than the lock was taken with: a lock of several is taken with a passing one, and gets its
-        // own once all are taken.
-        let only_set_anew = !self.has_watchdog && self.base_lease.is_some_and(|taken| apart(taken, seen_lease));
-        // Nor is a first one long after the library would have renewed: the lock was given back and taken anew between two readings.
+        // Nor is a first one to another lease than the lock was taken with: a lock of several is
+        // taken with a passing one, and gets its own once all are taken.
+        let only_set_anew =
+            !self.has_watchdog && self.base_lease.is_some_and(|taken| apart(taken, seen_lease));
+        // Nor is a first one long after the library would have renewed: the lock was given back and
+        // taken anew between two readings.
         let unread_ms = seen.sent.since_ms(before.sent);
         let taken_anew = !self.has_watchdog
             && rule.if_learned(seen_lease.1).is_some_and(|period_ms| {
-                unread_ms.saturating_mul(2) < period_ms && delta_ms.saturating_mul(2) > period_ms.saturating_mul(3)
+                unread_ms.saturating_mul(2) < period_ms
+                    && delta_ms.saturating_mul(2) > period_ms.saturating_mul(3)
             });
         let no_watchdog = (misfit && !self.misfit) || only_set_anew || taken_anew;
         self.misfit = misfit;
@@ -366,11 +410,14 @@ impl Deadlines {
         self.base_is_regular |= lease_ms.is_none();
         self.renewed = true;
         self.has_watchdog |= !no_watchdog;
-        self.last_renewal = lease_ms.and_then(|lease_ms| set_between(deadline, lease_ms, before, seen));
+        self.last_renewal =
+            lease_ms.and_then(|lease_ms| set_between(deadline, lease_ms, before, seen));
         let measurable = was_regular && self.base_is_regular;
         let close = period_ms.is_some_and(|period_ms| unread_ms.saturating_mul(2) < period_ms);
         let latency_ms = match period_ms {
-            Some(period_ms) if measurable && close && !no_watchdog => Some(delta_ms.saturating_sub(period_ms)),
+            Some(period_ms) if measurable && close && !no_watchdog => {
+                Some(delta_ms.saturating_sub(period_ms))
+            }
             _ => None,
         };
         if latency_ms.is_some() {
@@ -379,17 +426,20 @@ impl Deadlines {
         self.last_margin_ms = lease_ms
             .filter(|_| measurable)
             .map_or(self.last_margin_ms, |lease_ms| Some(lease_ms.saturating_sub(delta_ms)));
-        // Where the period is not known, each renewal is as long after the last as that was after the one before.
+        // Where the period is not known, each renewal is as long after the last as that was after
+        // the one before.
         let in_time = match (period_ms, self.moves_ms.back().copied()) {
             (Some(period_ms), _) => in_rhythm(delta_ms, period_ms),
             (None, Some(last_ms)) => in_rhythm(delta_ms, last_ms) || in_rhythm(last_ms, delta_ms),
             (None, None) => false,
         };
         self.in_a_row = if in_time { self.in_a_row.saturating_add(1) } else { 0 };
-        // Between readings that are a period apart there may be more renewals than one: how long none came before is all that is
-        // surely a part of one distance.
+        // Between readings that are a period apart there may be more renewals than one: how long
+        // none came before is all that is surely a part of one distance.
         let distance_ms = match period_ms {
-            Some(period_ms) if unread_ms >= period_ms => waited_ms.filter(|waited_ms| *waited_ms > period_ms),
+            Some(period_ms) if unread_ms >= period_ms => {
+                waited_ms.filter(|waited_ms| *waited_ms > period_ms)
+            }
             _ => Some(delta_ms),
         };
         if let Some(distance_ms) = distance_ms {
@@ -403,8 +453,16 @@ impl Deadlines {
     }
 
     /// A deadline that was set after `before` and no later than `seen`.
-    fn rebase(&mut self, deadline: ServerTime, seen: Seen, before: Option<Seen>, lease_ms: Option<u64>) {
-        let exact = lease_ms.zip(before).and_then(|(lease_ms, before)| set_between(deadline, lease_ms, before, seen));
+    fn rebase(
+        &mut self,
+        deadline: ServerTime,
+        seen: Seen,
+        before: Option<Seen>,
+        lease_ms: Option<u64>,
+    ) {
+        let exact = lease_ms
+            .zip(before)
+            .and_then(|(lease_ms, before)| set_between(deadline, lease_ms, before, seen));
         self.base = Some((deadline, seen));
         self.base_is_regular = exact.is_some();
         self.base_lease = before.map(|before| lease_between(deadline, before, seen));
@@ -412,18 +470,28 @@ impl Deadlines {
     }
 }
 
-/// When a deadline was set, if it was set with this lease: the instant must lie between the two readings.
-pub(crate) fn set_between(deadline: ServerTime, lease_ms: u64, before: Seen, after: Seen) -> Option<ServerTime> {
+/// When a deadline was set, if it was set with this lease: the instant must lie between the two
+/// readings.
+pub(crate) fn set_between(
+    deadline: ServerTime,
+    lease_ms: u64,
+    before: Seen,
+    after: Seen,
+) -> Option<ServerTime> {
     let instant = deadline.plus_ms(-to_i64(lease_ms));
     let possible = before.first.plus_ms(-NOISE_MS)..=after.last.plus_ms(NOISE_MS);
     possible.contains(&instant).then_some(instant)
 }
 
-/// Whether a deadline that moved by so much was renewed once, or a few times between two readings, and nothing else.
+/// Whether a deadline that moved by so much was renewed once, or a few times between two readings,
+/// and nothing else.
 fn in_rhythm(delta_ms: u64, period_ms: u64) -> bool {
-    let exact_ms = RHYTHM_EXACT_MS.max(period_ms.saturating_mul(RHYTHM_EXACT_PERCENT) / 100).min(period_ms / 16);
-    (1..=RHYTHM_PERIODS_MAX)
-        .any(|periods| delta_ms.abs_diff(period_ms.saturating_mul(periods)) <= exact_ms.saturating_mul(periods))
+    let exact_ms = RHYTHM_EXACT_MS
+        .max(period_ms.saturating_mul(RHYTHM_EXACT_PERCENT) / 100)
+        .min(period_ms / 16);
+    (1..=RHYTHM_PERIODS_MAX).any(|periods| {
+        delta_ms.abs_diff(period_ms.saturating_mul(periods)) <= exact_ms.saturating_mul(periods)
+    })
 }
 
 fn to_i64(ms: u64) -> i64 {
@@ -458,18 +526,27 @@ mod tests {
         for (period_ms, most_ms) in [(100, 6), (500, 20), (10_000, 300)] {
             for periods in 1..=RHYTHM_PERIODS_MAX {
                 let (middle_ms, most_ms) = (period_ms * periods, most_ms * periods);
-                assert!(in_rhythm(middle_ms + most_ms, period_ms) && in_rhythm(middle_ms - most_ms, period_ms));
                 assert!(
-                    !in_rhythm(middle_ms + most_ms + 1, period_ms) && !in_rhythm(middle_ms - most_ms - 1, period_ms)
+                    in_rhythm(middle_ms + most_ms, period_ms)
+                        && in_rhythm(middle_ms - most_ms, period_ms)
+                );
+                assert!(
+                    !in_rhythm(middle_ms + most_ms + 1, period_ms)
+                        && !in_rhythm(middle_ms - most_ms - 1, period_ms)
                 );
             }
-            assert!(!in_rhythm(period_ms * (RHYTHM_PERIODS_MAX + 1), period_ms) && !in_rhythm(0, period_ms));
+            assert!(
+                !in_rhythm(period_ms * (RHYTHM_PERIODS_MAX + 1), period_ms)
+                    && !in_rhythm(0, period_ms)
+            );
         }
     }
 
     #[test]
     fn a_deadline_was_set_between_two_readings_or_with_another_lease() {
-        let set = |deadline| set_between(ServerTime(deadline), 30_000, seen(1_000, 1_000), seen(2_000, 2_000));
+        let set = |deadline| {
+            set_between(ServerTime(deadline), 30_000, seen(1_000, 1_000), seen(2_000, 2_000))
+        };
         assert_eq!(
             [30_997, 30_998, 32_002, 32_003].map(set),
             [None, Some(ServerTime(998)), Some(ServerTime(2_002)), None]
@@ -482,11 +559,19 @@ mod tests {
 
     /// A hold that was renewed at 110 s of the server's clock, 10 s of the agent's, until 140 s.
     fn renewed() -> Deadlines {
-        let (mut leases, rule) =
-            (Leases::new(Some(30_000)), PeriodRule { configured_ms: None, scheme: SchemeKind::Redisson });
+        let (mut leases, rule) = (
+            Leases::new(Some(30_000)),
+            PeriodRule { configured_ms: None, scheme: SchemeKind::Redisson },
+        );
         let taken = seen(1_000, 101_000);
         let before = Some(seen(0, 100_000));
-        let mut deadlines = Deadlines::new(Some(ServerTime(130_000)), before, taken, Some(ServerTime(100_000)), true);
+        let mut deadlines = Deadlines::new(
+            Some(ServerTime(130_000)),
+            before,
+            taken,
+            Some(ServerTime(100_000)),
+            true,
+        );
         for at in 2..=10 {
             let deadline = ServerTime(if at < 10 { 130_000 } else { 140_000 });
             let read = seen(at * 1_000, 100_000 + i64::try_from(at * 1_000).unwrap());
@@ -515,24 +600,37 @@ mod tests {
             // By its instant, as replication hands it on, and by what is left of it.
             for deadline in [140_000, 140_000 + ahead_ms] {
                 assert_eq!(told(25_000, deadline), (None, 5_000), "{ahead_ms} ms ahead");
-                assert_eq!(told(40_000, deadline), (None, 20_000), "{ahead_ms} ms ahead, at its end");
+                assert_eq!(
+                    told(40_000, deadline),
+                    (None, 20_000),
+                    "{ahead_ms} ms ahead, at its end"
+                );
                 assert_eq!(told(40_001, deadline), (None, 0), "{ahead_ms} ms ahead, past its end");
             }
         }
     }
 
-    /// Where the library has no rule, a second renewal is in rhythm with the first if either distance has a few of the other in it.
+    /// Where the library has no rule, a second renewal is in rhythm with the first if either
+    /// distance has a few of the other in it.
     #[test]
     fn a_rhythm_of_unknown_period_may_have_gaps() {
         let in_a_row = |distances_ms: [i64; 2]| {
             let (mut leases, rule) =
                 (Leases::default(), PeriodRule { configured_ms: None, scheme: SchemeKind::String });
-            let mut deadlines = Deadlines::new(Some(ServerTime(90_000)), None, seen(1_000, 1_000), None, true);
+            let mut deadlines =
+                Deadlines::new(Some(ServerTime(90_000)), None, seen(1_000, 1_000), None, true);
             let (mut at, mut counts) = (1_000, Vec::new());
             for distance_ms in distances_ms {
                 at += distance_ms;
                 let read = seen(at.unsigned_abs(), at);
-                let moved = deadlines.observe(ServerTime(89_000 + at), read, false, Mode::Exclusive, &mut leases, rule);
+                let moved = deadlines.observe(
+                    ServerTime(89_000 + at),
+                    read,
+                    false,
+                    Mode::Exclusive,
+                    &mut leases,
+                    rule,
+                );
                 match moved {
                     Some(Move::Renewed { in_a_row, .. }) => counts.push(in_a_row),
                     other => panic!("{other:?}"),
@@ -540,14 +638,18 @@ mod tests {
             }
             counts
         };
-        for (distances_ms, last) in
-            [([10_000, 10_000], 1), ([10_000, 20_000], 1), ([20_000, 10_000], 1), ([10_000, 15_000], 0)]
-        {
+        for (distances_ms, last) in [
+            ([10_000, 10_000], 1),
+            ([10_000, 20_000], 1),
+            ([20_000, 10_000], 1),
+            ([10_000, 15_000], 0),
+        ] {
             assert_eq!(in_a_row(distances_ms), [0, last], "{distances_ms:?}");
         }
     }
 
-    /// A server without `PEXPIRETIME` tells a deadline up to 2 ms too early; hints bring readings right beside renewals.
+    /// A server without `PEXPIRETIME` tells a deadline up to 2 ms too early; hints bring readings
+    /// right beside renewals.
     #[test]
     fn noise_does_not_rule_out_the_lease() {
         let at = |at: i64| seen(at.unsigned_abs(), at);

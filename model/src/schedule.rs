@@ -1,19 +1,25 @@
-//! When is which task of one redis due? A pure type that its sampler owns: outcomes and instants in, batches out.
+//! When is which task of one redis due? A pure type that its sampler owns: outcomes and instants
+//! in, batches out.
 //!
-//! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`], and the slots are spread
-//! over the interval, so that no bystander of the server waits long; two that follow each other soon are read together if nearly
-//! all of both is only glanced at. Beside this rhythm, and without disturbing it, single tasks are read again soon where an answer is
-//! needed sooner: to confirm that a lock is free or that a switch vanished, right after a deadline passes, right after a gap exceeds
-//! the grace, and, where there are replicas, once a new hold is too old to be a phantom. A task never has two reads outstanding.
+//! Every task is read once per interval. The tasks are cut into slots of at most [`BATCH_TASKS`],
+//! and the slots are spread over the interval, so that no bystander of the server waits long; two
+//! that follow each other soon are read together if nearly all of both is only glanced at. Beside
+//! this rhythm, and without disturbing it, single tasks are read again soon where an answer is
+//! needed sooner: to confirm that a lock is free or that a switch vanished, right after a deadline
+//! passes, right after a gap exceeds the grace, and, where there are replicas, once a new hold is
+//! too old to be a phantom. A task never has two reads outstanding.
 //!
-//! A hint that a key of a task changed makes the task due at once, within a budget (`schedule/hints.rs`). It changes nothing
-//! else, least of all the rhythm: what is never hinted at is read no later than without any hints.
+//! A hint that a key of a task changed makes the task due at once, within a budget
+//! (`schedule/hints.rs`). It changes nothing else, least of all the rhythm: what is never hinted at
+//! is read no later than without any hints.
 //!
-//! Where there are so many tasks that waiters are not asked for in each sweep, what a whole reading showed of a lock is remembered:
-//! in the sweeps between, a glance can tell whether it is still so. A hint ends that, and so does anything that breaks.
+//! Where there are so many tasks that waiters are not asked for in each sweep, what a whole reading
+//! showed of a lock is remembered: in the sweeps between, a glance can tell whether it is still so.
+//! A hint ends that, and so does anything that breaks.
 //!
-//! A reply that is too large to be read costs the whole batch its answers. Such a batch is read again in halves until the
-//! task is found; from then on it is left out, but for a new attempt now and then.
+//! A reply that is too large to be read costs the whole batch its answers. Such a batch is read
+//! again in halves until the task is found; from then on it is left out, but for a new attempt now
+//! and then.
 
 mod entry;
 mod hints;
@@ -55,13 +61,14 @@ pub struct Sizes {
     pub joined_whole: usize,
     /// Slots whose ticks are no further apart than this may share a batch.
     pub joined_ms: u64,
-    /// Waiters and tokens are asked for once in so many sweeps, and locks read whole as often, or one sweep later. `None`: as many as
-    /// the tasks ask for.
+    /// Waiters and tokens are asked for once in so many sweeps, and locks read whole as often, or
+    /// one sweep later. `None`: as many as the tasks ask for.
     pub whole_every: Option<u64>,
 }
 
 impl Default for Sizes {
-    /// With these no batch has more commands about tasks than one in which each of [`BATCH_TASKS`] is read whole.
+    /// With these no batch has more commands about tasks than one in which each of [`BATCH_TASKS`]
+    /// is read whole.
     fn default() -> Sizes {
         Sizes {
             slot_tasks: BATCH_TASKS,
@@ -80,14 +87,19 @@ pub struct Watched {
     pub task: TaskIndex,
     /// How long a gap of it may be; `None`: there are none, because nobody ever wants it.
     pub grace_ms: Option<u64>,
-    /// A new holder is looked at again as soon as it cannot be a phantom any more: where another server may show another one.
+    /// A new holder is looked at again as soon as it cannot be a phantom any more: where another
+    /// server may show another one.
     pub proves_holders: bool,
 }
 
 impl Watched {
     /// The task `index`, which is `spec`.
     pub fn new(index: TaskIndex, spec: &TaskSpec) -> Watched {
-        Watched { task: index, grace_ms: spec.may_be_wanted().then_some(spec.grace_ms), proves_holders: false }
+        Watched {
+            task: index,
+            grace_ms: spec.may_be_wanted().then_some(spec.grace_ms),
+            proves_holders: false,
+        }
     }
 }
 
@@ -147,7 +159,8 @@ pub struct Schedule {
     too_large: BTreeSet<(Mono, TaskIndex)>,
     /// The slot that was read least recently.
     oldest: usize,
-    /// At which of how many parts of a sweep it began: there it goes on, if it has no tasks until then.
+    /// At which of how many parts of a sweep it began: there it goes on, if it has no tasks until
+    /// then.
     resumes_at: (usize, usize),
     /// A slot was read last: what else is due comes before the next one.
     others_turn: bool,
@@ -157,7 +170,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// A plan that reads each of `tasks` every `interval_ms`, first at `start` (later slots a part of the interval later).
+    /// A plan that reads each of `tasks` every `interval_ms`, first at `start` (later slots a part
+    /// of the interval later).
     pub fn new(tasks: Vec<Watched>, interval_ms: u64, start: Mono) -> Schedule {
         Schedule::sized(tasks, interval_ms, start, Sizes::default())
     }
@@ -167,7 +181,8 @@ impl Schedule {
         Schedule::resumed(tasks, interval_ms, start, sizes, (0, 1))
     }
 
-    /// The same, but first at `start` comes the slot with which that part, of so many, of a sweep begins.
+    /// The same, but first at `start` comes the slot with which that part, of so many, of a sweep
+    /// begins.
     fn resumed(
         mut tasks: Vec<Watched>,
         interval_ms: u64,
@@ -182,8 +197,15 @@ impl Schedule {
         let first = share(slot_count, parts, part).start;
         let slots = (0..slot_count).map(|slot| {
             let ahead = (slot + slot_count - first) % slot_count;
-            let next_at = start.plus_ms(interval_ms.saturating_mul(ahead as u64) / slot_count as u64);
-            Slot { entries: share(tasks.len(), slot_count, slot), next_at, sweep: 0, reading: false, retry: false }
+            let next_at =
+                start.plus_ms(interval_ms.saturating_mul(ahead as u64) / slot_count as u64);
+            Slot {
+                entries: share(tasks.len(), slot_count, slot),
+                next_at,
+                sweep: 0,
+                reading: false,
+                retry: false,
+            }
         });
         let slots: Vec<Slot> = slots.collect();
         let entries = slots.iter().enumerate().flat_map(|(position, slot)| {
@@ -213,14 +235,16 @@ impl Schedule {
         }
     }
 
-    /// The same plan for tasks that may be numbered otherwise than before: nothing that is known of them counts, and what is under way is
-    /// nobody's answer. The sweep goes on, at once, where it was, so that none waits longer because plans are made anew often.
+    /// The same plan for tasks that may be numbered otherwise than before: nothing that is known of
+    /// them counts, and what is under way is nobody's answer. The sweep goes on, at once, where it
+    /// was, so that none waits longer because plans are made anew often.
     #[must_use]
     pub fn anew(&self, tasks: Vec<Watched>, interval_ms: u64, now: Mono) -> Schedule {
         Schedule::resumed(tasks, interval_ms, now, self.sizes, self.unanswered())
     }
 
-    /// The slot that has waited for an answer since the oldest tick, or will do so first; and how many slots there are.
+    /// The slot that has waited for an answer since the oldest tick, or will do so first; and how
+    /// many slots there are.
     fn unanswered(&self) -> (usize, usize) {
         if self.entries.is_empty() {
             return self.resumes_at;
@@ -233,14 +257,15 @@ impl Schedule {
         first.map_or((0, 1), |(position, _)| (position, self.slots.len()))
     }
 
-    /// Whether glances may do for whole readings: only where the server tells of changes. Else a value that changes while its deadline
-    /// stays would be seen late.
+    /// Whether glances may do for whole readings: only where the server tells of changes. Else a
+    /// value that changes while its deadline stays would be seen late.
     pub fn allow_glances(&mut self, allowed: bool) {
         self.glances = allowed;
     }
 
-    /// Other tasks are to be read from `now` on. Those that stay keep their rhythm and what is remembered of them; those that
-    /// are new are due at once. Slots are cut anew, so that batches under way must be detached: [`Batch::detach`].
+    /// Other tasks are to be read from `now` on. Those that stay keep their rhythm and what is
+    /// remembered of them; those that are new are due at once. Slots are cut anew, so that batches
+    /// under way must be detached: [`Batch::detach`].
     pub fn change(&mut self, tasks: Vec<Watched>, now: Mono) {
         let first = self.slots.first();
         let (start, sweep) = first.map_or((now, 0), |slot| (slot.next_at, slot.sweep));
@@ -254,7 +279,9 @@ impl Schedule {
         }
         for (position, entry) in new.entries.iter_mut().enumerate() {
             match self.position(entry.task).and_then(|old| self.entries.get(old)) {
-                Some(old) => *entry = Entry { slot: entry.slot, grace_ms: entry.grace_ms, ..old.clone() },
+                Some(old) => {
+                    *entry = Entry { slot: entry.slot, grace_ms: entry.grace_ms, ..old.clone() }
+                }
                 None => entry.extra_at = Some(now),
             }
             if let (Some(at), false) = (entry.extra_at, entry.reading) {
@@ -268,14 +295,24 @@ impl Schedule {
         let mut suspects = core::mem::take(&mut self.suspects);
         suspects.iter_mut().for_each(|group| group.retain(|task| new.position(*task).is_some()));
         suspects.retain(|group| !group.is_empty());
-        let too_large = self.too_large.iter().filter(|(_, task)| new.position(*task).is_some()).copied().collect();
+        let too_large = self
+            .too_large
+            .iter()
+            .filter(|(_, task)| new.position(*task).is_some())
+            .copied()
+            .collect();
         let (skipped_sweep, skipped) = (self.skipped_sweep, self.skipped);
-        *self = Schedule { glances: self.glances, suspects, too_large, skipped_sweep, skipped, ..new };
+        *self =
+            Schedule { glances: self.glances, suspects, too_large, skipped_sweep, skipped, ..new };
     }
 
-    /// When to look again for [`Schedule::due`]: the instant of the next tick or extra read, perhaps in the past.
+    /// When to look again for [`Schedule::due`]: the instant of the next tick or extra read,
+    /// perhaps in the past.
     pub fn next_wake(&self) -> Option<Mono> {
-        let ticks = self.slots.iter().map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
+        let ticks = self
+            .slots
+            .iter()
+            .map(|slot| if slot.retry && !slot.reading { Mono(0) } else { slot.next_at });
         let suspects = self.suspects.front().map(|_| Mono(0));
         let again = self.too_large.first().map(|(at, _)| *at);
         let extras = self.extras.first().map(|(at, _)| *at);
@@ -287,22 +324,25 @@ impl Schedule {
         self.hints.next_at()
     }
 
-    /// The next instant at which [`Schedule::missed`] has something to say: when to look again while there is no connection.
-    /// A slot that is being read is not missed; how its batch ends is reported anyway.
+    /// The next instant at which [`Schedule::missed`] has something to say: when to look again
+    /// while there is no connection. A slot that is being read is not missed; how its batch ends is
+    /// reported anyway.
     pub fn next_tick(&self) -> Option<Mono> {
         self.slots.iter().filter(|slot| !slot.reading).map(|slot| slot.next_at).min()
     }
 
-    /// The next batch that is due at `now`, hints apart, if there is one; the caller must report how it ended. Where more is due
-    /// than can be read, slots take turns among themselves and with everything else: no task waits for ever.
+    /// The next batch that is due at `now`, hints apart, if there is one; the caller must report
+    /// how it ended. Where more is due than can be read, slots take turns among themselves and with
+    /// everything else: no task waits for ever.
     pub fn due(&mut self, now: Mono) -> Option<Batch> {
         let others_first = core::mem::take(&mut self.others_turn);
         let others = if others_first { self.due_beside(now) } else { None };
         others.or_else(|| self.due_regular(now)).or_else(|| self.due_beside(now))
     }
 
-    /// The next batch of tasks that are due at `now` because of hints alone, if there is one; the caller must report how it ended.
-    /// To be asked for when nothing else is due: hinted reads may wait, because what is due without them reads those tasks too.
+    /// The next batch of tasks that are due at `now` because of hints alone, if there is one; the
+    /// caller must report how it ended. To be asked for when nothing else is due: hinted reads may
+    /// wait, because what is due without them reads those tasks too.
     pub fn due_hinted(&mut self, now: Mono) -> Option<Batch> {
         if !self.hints.may_send(now) {
             return None;
@@ -337,15 +377,21 @@ impl Schedule {
         self.due_suspects(now).or_else(|| self.due_extras(now))
     }
 
-    /// The tasks whose regular tick passed by `now` while there is no connection. They are due as soon as there is one.
+    /// The tasks whose regular tick passed by `now` while there is no connection. They are due as
+    /// soon as there is one.
     pub fn missed(&mut self, now: Mono) -> Vec<TaskIndex> {
         let mut missed = Vec::new();
         for slot in &mut self.slots {
             if slot.next_at <= now && !slot.reading {
                 slot.pass_ticks(now, self.interval_ms);
                 slot.retry = true;
-                missed
-                    .extend(self.entries.get(slot.entries.clone()).unwrap_or_default().iter().map(|entry| entry.task));
+                missed.extend(
+                    self.entries
+                        .get(slot.entries.clone())
+                        .unwrap_or_default()
+                        .iter()
+                        .map(|entry| entry.task),
+                );
             }
         }
         missed
@@ -356,14 +402,25 @@ impl Schedule {
         core::mem::take(&mut self.skipped)
     }
 
-    /// Takes in what was read of `task`: asked at `sent`, when the server's clock stood at `server`.
-    pub fn observe(&mut self, task: TaskIndex, sent: Mono, server: ServerTime, reading: &TaskReading) {
+    /// Takes in what was read of `task`: asked at `sent`, when the server's clock stood at
+    /// `server`.
+    pub fn observe(
+        &mut self,
+        task: TaskIndex,
+        sent: Mono,
+        server: ServerTime,
+        reading: &TaskReading,
+    ) {
         let Some(position) = self.position(task) else { return };
         let Some(entry) = self.entries.get_mut(position) else { return };
         let Some(slot) = self.slots.get(entry.slot) else { return };
         entry.observe_lock(sent, server, &reading.lock);
         if self.extras_every > 1 {
-            entry.remember(&reading.lock, slot.sweep, last_turn(slot.sweep, position, self.extras_every));
+            entry.remember(
+                &reading.lock,
+                slot.sweep,
+                last_turn(slot.sweep, position, self.extras_every),
+            );
         }
         entry.observe_switches(sent, reading.beside.switches.as_ref());
         let deadline = deadline_read(sent, server, &reading.lock).filter(|at| *at < slot.next_at);
@@ -372,7 +429,8 @@ impl Schedule {
         self.plan_extra(position, at);
     }
 
-    /// What the newest whole reading of `task` showed of its lock, if a glance is enough to see in `batch` whether that is still so.
+    /// What the newest whole reading of `task` showed of its lock, if a glance is enough to see in
+    /// `batch` whether that is still so.
     pub fn known(&self, batch: &Batch, task: TaskIndex) -> Option<&Arc<Held>> {
         let BatchKind::Regular { .. } = batch.kind else { return None };
         let (slot, position) = self.turn_of(task)?;
@@ -381,18 +439,21 @@ impl Schedule {
 
     /// The same of the entry at `position`, if a `sweep` reads it.
     fn known_at(&self, position: usize, sweep: u64) -> Option<&Arc<Held>> {
-        // The turns spread what is read whole over the sweeps; whoever was renewed in between waits for its next renewal.
+        // The turns spread what is read whole over the sweeps; whoever was renewed in between waits
+        // for its next renewal.
         let sweeps = self.extras_every + u64::from(!is_turn(sweep, position, self.extras_every));
         self.entries.get(position).filter(|_| self.glances)?.known(sweep, sweeps)
     }
 
-    /// Whether waiters and the fencing token of `task` are asked for in `batch` too. Each batch has its share of those whose turn it is: no
-    /// one is much longer than others.
+    /// Whether waiters and the fencing token of `task` are asked for in `batch` too. Each batch has
+    /// its share of those whose turn it is: no one is much longer than others.
     pub fn asks_extras(&self, batch: &Batch, task: TaskIndex) -> bool {
         match batch.kind {
             BatchKind::Regular { .. } => {
                 let turn = self.turn_of(task);
-                turn.is_some_and(|(slot, position)| is_turn(slot.sweep, position, self.extras_every))
+                turn.is_some_and(|(slot, position)| {
+                    is_turn(slot.sweep, position, self.extras_every)
+                })
             }
             BatchKind::Extra => false,
             BatchKind::Suspects => true,
@@ -405,7 +466,12 @@ impl Schedule {
     }
 
     /// Takes in the switches of `task`, where they live on another server than its lock.
-    pub fn observe_switches(&mut self, task: TaskIndex, sent: Mono, switches: Option<&SwitchesReading>) {
+    pub fn observe_switches(
+        &mut self,
+        task: TaskIndex,
+        sent: Mono,
+        switches: Option<&SwitchesReading>,
+    ) {
         let Some(position) = self.position(task) else { return };
         let Some(entry) = self.entries.get_mut(position) else { return };
         entry.observe_switches(sent, switches);
@@ -413,7 +479,8 @@ impl Schedule {
         self.plan_extra(position, at);
     }
 
-    /// A key of `task` may have changed: it is due at once, or as soon as the budget of hints allows. A hint is no evidence of anything.
+    /// A key of `task` may have changed: it is due at once, or as soon as the budget of hints
+    /// allows. A hint is no evidence of anything.
     pub fn hint(&mut self, task: TaskIndex, now: Mono) -> Hinted {
         match self.position(task) {
             Some(position) => self.hint_at(position, now),
@@ -442,7 +509,8 @@ impl Schedule {
         Hinted::Planned
     }
 
-    /// When the lock of `task` is renewed, if that is at an even pace: a change that is told of then may be followed a moment later.
+    /// When the lock of `task` is renewed, if that is at an even pace: a change that is told of
+    /// then may be followed a moment later.
     pub fn expected(&self, task: TaskIndex) -> Option<Expected> {
         self.entries.get(self.position(task)?)?.routine.expected()
     }
@@ -472,11 +540,14 @@ impl Schedule {
         }
     }
 
-    /// `batch` broke together with the connection: its tasks are due as soon as there is another one.
+    /// `batch` broke together with the connection: its tasks are due as soon as there is another
+    /// one.
     pub fn broken(&mut self, batch: &Batch) {
         self.release(batch);
         match batch.kind {
-            BatchKind::Regular { .. } => self.slots_of(batch.kind).for_each(|slot| slot.retry = true),
+            BatchKind::Regular { .. } => {
+                self.slots_of(batch.kind).for_each(|slot| slot.retry = true)
+            }
             BatchKind::Suspects => self.suspects.push_front(batch.tasks.clone()),
             BatchKind::Extra => {
                 for task in &batch.tasks {
@@ -494,7 +565,11 @@ impl Schedule {
             return None;
         }
         let slots = self.slots_in_batch(first, now);
-        let mut batch = Batch { kind: BatchKind::Regular { first, slots }, tasks: Vec::new(), withheld: Vec::new() };
+        let mut batch = Batch {
+            kind: BatchKind::Regular { first, slots },
+            tasks: Vec::new(),
+            withheld: Vec::new(),
+        };
         for position in first..first + slots {
             if let Some(slot) = self.slots.get_mut(position).filter(|_| position > first) {
                 slot.pass_ticks(slot.next_at, self.interval_ms);
@@ -526,19 +601,23 @@ impl Schedule {
         true
     }
 
-    /// How many slots share the batch that begins with the one at `first`: those whose ticks come soon too, where nearly all is glanced
-    /// at. What a batch costs beside its tasks is saved then, and yet it keeps the server busy for no longer than any other.
+    /// How many slots share the batch that begins with the one at `first`: those whose ticks come
+    /// soon too, where nearly all is glanced at. What a batch costs beside its tasks is saved then,
+    /// and yet it keeps the server busy for no longer than any other.
     fn slots_in_batch(&self, first: usize, now: Mono) -> usize {
         let Sizes { joined_tasks, joined_whole, joined_ms, .. } = self.sizes;
         let (mut tasks, mut whole) = (0, 0);
         let joins = |(position, slot): &(usize, &Slot)| {
             let is_next = *position > first;
             tasks += slot.entries.len();
-            if is_next && (tasks > joined_tasks || !slot.is_due_within(joined_ms, now, self.interval_ms)) {
+            if is_next
+                && (tasks > joined_tasks || !slot.is_due_within(joined_ms, now, self.interval_ms))
+            {
                 return false;
             }
             let sweep = slot.sweep + u64::from(is_next);
-            whole += slot.entries.clone().filter(|entry| self.known_at(*entry, sweep).is_none()).count();
+            whole +=
+                slot.entries.clone().filter(|entry| self.known_at(*entry, sweep).is_none()).count();
             !is_next || whole <= joined_whole
         };
         self.slots.iter().enumerate().skip(first).take_while(joins).count()
@@ -546,7 +625,9 @@ impl Schedule {
 
     /// Puts what is to be read of the slot at `position` into `batch`.
     fn read_slot(&mut self, position: usize, batch: &mut Batch) {
-        let Some(entries) = self.slots.get(position).map(|slot| slot.entries.clone()) else { return };
+        let Some(entries) = self.slots.get(position).map(|slot| slot.entries.clone()) else {
+            return;
+        };
         batch.tasks.reserve(entries.len());
         for position in entries {
             let Some(entry) = self.entries.get_mut(position) else { continue };

@@ -17,13 +17,15 @@ pub trait Scheme: Sync {
     /// The reply to [`Scheme::value`]; `exists` is what the deadlines around it say.
     fn decode(&self, reply: &Reply, exists: bool) -> Value;
 
-    /// Commands for waiters and fencing token; `sharded` where messages go to the server of the channel's slot only.
+    /// Commands for waiters and fencing token; `sharded` where messages go to the server of the
+    /// channel's slot only.
     fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command>;
 
     /// The replies to [`Scheme::extras`].
     fn decode_extras(&self, replies: &[Reply]) -> Extras;
 
-    /// For each holder of a shared lock, a command whose positive integer reply proves that this holder lives.
+    /// For each holder of a shared lock, a command whose positive integer reply proves that this
+    /// holder lives.
     fn liveness(&self, key: &[u8], holders: &[Holder]) -> Vec<Command>;
 
     /// The instance that a field of the claims or hosts names.
@@ -31,7 +33,8 @@ pub trait Scheme: Sync {
         field.to_vec()
     }
 
-    /// Whoever calls itself `instance` in the claims. It may have named itself by what only a holder knows.
+    /// Whoever calls itself `instance` in the claims. It may have named itself by what only a
+    /// holder knows.
     fn claimant(&self, instance: &[u8]) -> Holder;
 
     /// The library's own rule for the pause between two renewals of a lease.
@@ -71,7 +74,10 @@ mod tests {
         let by = |kind, instance: &[u8]| of(kind).claimant(instance);
         assert!(by(SchemeKind::String, b"a token").secret);
         let named = by(SchemeKind::Redisson, b"8743c9c0-0795-4907-87fd-6c719a6b4586");
-        assert_eq!((&*named.client, named.secret), (&b"8743c9c0-0795-4907-87fd-6c719a6b4586"[..], false));
+        assert_eq!(
+            (&*named.client, named.secret),
+            (&b"8743c9c0-0795-4907-87fd-6c719a6b4586"[..], false)
+        );
         let field = by(SchemeKind::Redisson, b"8743c9c0-0795-4907-87fd-6c719a6b4586:47");
         assert_eq!((field.client, field.entries), (named.client, None));
         assert_eq!(by(SchemeKind::Redisson, b"srv-1").client, b"srv-1");

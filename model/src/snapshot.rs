@@ -45,9 +45,11 @@ pub struct TaskView {
     pub judged: Option<Judged>,
     /// Whether users want it.
     pub wanted: Wanted,
-    /// Every switch that exists; `None` when unknown or unset, or when there are too many to read them all.
+    /// Every switch that exists; `None` when unknown or unset, or when there are too many to read
+    /// them all.
     pub switches: Option<Vec<SwitchView>>,
-    /// How many users want it; `None` when unknown or unset, or when there are too many switches to read them all.
+    /// How many users want it; `None` when unknown or unset, or when there are too many switches to
+    /// read them all.
     pub wanting_users: Option<u64>,
     /// Whether the switches' key was ever seen to exist; `None` when there is none to see.
     pub switch_key_seen: Option<bool>,
@@ -57,7 +59,8 @@ pub struct TaskView {
     pub switches_unknown: Option<Unknown>,
     /// What is known of the lock, after confirmation.
     pub lock_fact: LockFact,
-    /// The newest reading: `Some(true)` held, `Some(false)` free (confirmed or not), `None` unknown.
+    /// The newest reading: `Some(true)` held, `Some(false)` free (confirmed or not), `None`
+    /// unknown.
     pub held: Option<bool>,
     /// Why the newest reading is no answer.
     pub unknown: Option<Unknown>,
@@ -91,7 +94,8 @@ pub struct TaskView {
     pub splits: Vec<SplitView>,
     /// Pages of this task shall wait; `None` when no pause is configured or it cannot be read.
     pub paused: Option<bool>,
-    /// When the newest renewals of this lock landed, by any holder, oldest first; at most [`RENEWALS_KEPT`].
+    /// When the newest renewals of this lock landed, by any holder, oldest first; at most
+    /// [`RENEWALS_KEPT`].
     pub renewals: Arc<[Mono]>,
     /// The gap that ended last.
     pub last_handover: Option<Past>,
@@ -99,11 +103,13 @@ pub struct TaskView {
     pub last_outage: Option<Past>,
     /// Current durations.
     pub durations: Durations,
-    /// Sums and counts since the task was configured; one copy for all views between which they did not change.
+    /// Sums and counts since the task was configured; one copy for all views between which they did
+    /// not change.
     pub totals: Arc<Totals>,
 }
 
-/// What a verdict was judged by: [`crate::verdict::trace`] of it tells every rule that was considered.
+/// What a verdict was judged by: [`crate::verdict::trace`] of it tells every rule that was
+/// considered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Judged {
     /// Everything that the verdict depends on.
@@ -192,7 +198,8 @@ pub struct HoldView {
     pub renewal_overdue_ms: u64,
 }
 
-/// How long something has been so, as of the newest evidence; 0 when it is not so; kept while blind.
+/// How long something has been so, as of the newest evidence; 0 when it is not so; kept while
+/// blind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Durations {
     /// Wanted without a holder.
@@ -250,11 +257,14 @@ pub struct Totals {
 pub const RENEWALS_KEPT: usize = 48;
 
 /// Bounds of handovers: a release is taken over in milliseconds, a crash costs a lease.
-pub const HANDOVER_BOUNDS_MS: [u64; Histogram::BUCKETS] = [500, 2_000, 5_000, 15_000, 60_000, 300_000];
+pub const HANDOVER_BOUNDS_MS: [u64; Histogram::BUCKETS] =
+    [500, 2_000, 5_000, 15_000, 60_000, 300_000];
 /// Bounds of outages: around the usual leases.
-pub const OUTAGE_BOUNDS_MS: [u64; Histogram::BUCKETS] = [2_000, 10_000, 30_000, 60_000, 120_000, 600_000];
+pub const OUTAGE_BOUNDS_MS: [u64; Histogram::BUCKETS] =
+    [2_000, 10_000, 30_000, 60_000, 120_000, 600_000];
 /// Bounds of renewal latencies: healthy ones are 5 to 60 ms.
-pub const RENEWAL_LATENCY_BOUNDS_MS: [u64; Histogram::BUCKETS] = [25, 100, 500, 2_000, 10_000, 30_000];
+pub const RENEWAL_LATENCY_BOUNDS_MS: [u64; Histogram::BUCKETS] =
+    [25, 100, 500, 2_000, 10_000, 30_000];
 /// Bounds of batch round trips.
 pub const SAMPLE_BOUNDS_MS: [u64; Histogram::BUCKETS] = [1, 5, 20, 100, 500, 2_000];
 
@@ -290,7 +300,8 @@ pub struct RedisView {
     pub readable: Option<bool>,
     /// Why it was not.
     pub unknown: Option<Unknown>,
-    /// How long one of the servers that decide has not been read, or not been known; 0 while all are read.
+    /// How long one of the servers that decide has not been read, or not been known; 0 while all
+    /// are read.
     pub blind_ms: u64,
     /// Servers that said they are master in the newest batch; `None` while none is read.
     pub masters: Option<u64>,
@@ -300,7 +311,8 @@ pub struct RedisView {
     pub sentinels: Vec<SentinelWord>,
     /// Slots of a cluster that no master serves.
     pub uncovered_slots: u32,
-    /// What the data of the servers that decide live in; empty as long as one of them has not told it.
+    /// What the data of the servers that decide live in; empty as long as one of them has not told
+    /// it.
     pub generations: Vec<Arc<Generation>>,
     /// Sums and counts.
     pub totals: RedisTotals,
@@ -325,7 +337,8 @@ pub struct NodeView {
     pub last_success: Option<ServerTime>,
     /// Its clock minus the agent's.
     pub clock_offset_ms: Option<i64>,
-    /// Of a replica: watched locks whose newest deadline it does not have yet; `None` where nothing was compared.
+    /// Of a replica: watched locks whose newest deadline it does not have yet; `None` where nothing
+    /// was compared.
     pub locks_behind: Option<u64>,
     /// Of a replica: how far the deadline that is farthest behind is behind.
     pub deadline_lag_ms: Option<u64>,

@@ -1,6 +1,8 @@
-//! What is to be watched: the resolved, validated form of the configuration that the model works with.
+//! What is to be watched: the resolved, validated form of the configuration that the model works
+//! with.
 //!
-//! Every default is already filled in, every name already checked; an `Option` here means "the user asked for none".
+//! Every default is already filled in, every name already checked; an `Option` here means "the user
+//! asked for none".
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -27,10 +29,16 @@ pub struct RedisIndex(pub u16);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TaskIndex(pub u32);
 
-/// Where `task` is in a list that is `sorted` by tasks. Nearly always none is missing before it, and it is where its number says: to
-/// look there first spares a search that touches memory a dozen times.
-pub fn position_of<T>(task: TaskIndex, sorted: &[T], of: impl Fn(&T) -> TaskIndex) -> Option<usize> {
-    let likely = sorted.first().and_then(|first| usize::try_from(task.0.checked_sub(of(first).0)?).ok())?;
+/// Where `task` is in a list that is `sorted` by tasks. Nearly always none is missing before it,
+/// and it is where its number says: to look there first spares a search that touches memory a dozen
+/// times.
+pub fn position_of<T>(
+    task: TaskIndex,
+    sorted: &[T],
+    of: impl Fn(&T) -> TaskIndex,
+) -> Option<usize> {
+    let likely =
+        sorted.first().and_then(|first| usize::try_from(task.0.checked_sub(of(first).0)?).ok())?;
     match sorted.get(likely) {
         Some(item) if of(item) == task => Some(likely),
         _ => sorted.binary_search_by_key(&task, of).ok(),
@@ -110,7 +118,8 @@ pub struct TaskSpec {
     pub redis: RedisIndex,
     /// The lock that guards it.
     pub lock: LockSpec,
-    /// How to learn whether users want it; `None`: nobody says, so it is never judged down or unwanted.
+    /// How to learn whether users want it; `None`: nobody says, so it is never judged down or
+    /// unwanted.
     pub wanted: Option<WantedSpec>,
     /// Proof that the work is not stuck.
     pub progress: Option<ProgressSpec>,
@@ -130,7 +139,8 @@ pub struct TaskSpec {
     pub blind_after_ms: u64,
     /// A hold longer than this deserves a warning.
     pub max_hold_ms: Option<u64>,
-    /// Per-task labels, in the order of the configuration's `labels`; a label that the task does not set is empty.
+    /// Per-task labels, in the order of the configuration's `labels`; a label that the task does
+    /// not set is empty.
     pub labels: Vec<(Arc<str>, Arc<str>)>,
 }
 
@@ -291,7 +301,8 @@ pub enum ProgressSource {
     Length(Key),
 }
 
-/// The hash in which each worker states "I am running this task": a field per instance, whose value it keeps changing.
+/// The hash in which each worker states "I am running this task": a field per instance, whose value
+/// it keeps changing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimsSpec {
     /// The hash.
@@ -306,11 +317,24 @@ mod tests {
 
     #[test]
     fn a_task_is_found_wherever_others_are_missing() {
-        for tasks in [&[][..], &[0], &[7], &[0, 1, 2, 3], &[5, 6, 7], &[0, 2, 4, 6], &[3, 4, 9, 10, 40], &[u32::MAX]] {
+        for tasks in [
+            &[][..],
+            &[0],
+            &[7],
+            &[0, 1, 2, 3],
+            &[5, 6, 7],
+            &[0, 2, 4, 6],
+            &[3, 4, 9, 10, 40],
+            &[u32::MAX],
+        ] {
             let sorted: alloc::vec::Vec<TaskIndex> = tasks.iter().copied().map(TaskIndex).collect();
             for task in (0..50).chain([u32::MAX - 1, u32::MAX]) {
                 let expected = tasks.iter().position(|other| *other == task);
-                assert_eq!(position_of(TaskIndex(task), &sorted, |task| *task), expected, "{task} in {tasks:?}");
+                assert_eq!(
+                    position_of(TaskIndex(task), &sorted, |task| *task),
+                    expected,
+                    "{task} in {tasks:?}"
+                );
             }
         }
     }

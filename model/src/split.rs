@@ -13,7 +13,8 @@ use crate::snapshot::SplitView;
 use crate::time::Mono;
 use crate::witness::{Limits, Rivalry, Witnesses};
 
-/// Samples in which a claim must have changed beside one and the same hold: a single change may be a farewell.
+/// Samples in which a claim must have changed beside one and the same hold: a single change may be
+/// a farewell.
 const CLAIM_GOES_ON: u32 = 2;
 
 /// The workers' claims over time.
@@ -35,22 +36,29 @@ struct Claim {
     /// The newest change and the one before it, in different samples.
     changed: Option<Mono>,
     changed_before: Option<Mono>,
-    /// When the claims were read before its newest change, until the lock tells whether it is a change beside one hold.
+    /// When the claims were read before its newest change, until the lock tells whether it is a
+    /// change beside one hold.
     unweighed: Option<Mono>,
-    /// Changes since the present hold began, by its holder, or while it surely went on: nobody else can have held the lock for a moment
-    /// and said so.
+    /// Changes since the present hold began, by its holder, or while it surely went on: nobody else
+    /// can have held the lock for a moment and said so.
     beside: u32,
 }
 
 impl Claim {
     fn alive(&self, now: Mono, fresh_for_ms: u64) -> bool {
-        self.alive_since.is_some() && self.changed.is_some_and(|changed| now.since_ms(changed) <= fresh_for_ms)
+        self.alive_since.is_some()
+            && self.changed.is_some_and(|changed| now.since_ms(changed) <= fresh_for_ms)
     }
 }
 
 impl Claims {
     /// Takes in a reading; says which claims changed in it.
-    pub(crate) fn observe(&mut self, reading: &ClaimsReading, at: Mono, fresh_for_ms: u64) -> Vec<Vec<u8>> {
+    pub(crate) fn observe(
+        &mut self,
+        reading: &ClaimsReading,
+        at: Mono,
+        fresh_for_ms: u64,
+    ) -> Vec<Vec<u8>> {
         let stated = match reading {
             ClaimsReading::Read(stated) => stated,
             ClaimsReading::Unknown(why) => {
@@ -68,7 +76,8 @@ impl Claims {
                     changed.push(instance.clone());
                     changed_claim(claim, value, at, self.newest, fresh_for_ms)
                 }
-                // A field that was there before we looked may be an old one; one that is new was just written.
+                // A field that was there before we looked may be an old one; one that is new was
+                // just written.
                 None => {
                     let written = self.read_before.then_some(at);
                     changed.extend(written.map(|_| instance.clone()));
@@ -102,18 +111,22 @@ impl Claims {
         self.unread
     }
 
-    /// Another hold began, or the lock is free: what was claimed beside the one before says nothing of this one.
+    /// Another hold began, or the lock is free: what was claimed beside the one before says nothing
+    /// of this one.
     pub(crate) fn hold_changed(&mut self) {
         self.claims.iter_mut().for_each(|claim| claim.beside = 0);
     }
 
-    /// Takes in who holds the lock, and since when that hold surely goes on, as of a reading of the lock. Says which claims changed beside
-    /// it. Readers share their lock: beside them nobody's claim contradicts another.
+    /// Takes in who holds the lock, and since when that hold surely goes on, as of a reading of the
+    /// lock. Says which claims changed beside it. Readers share their lock: beside them nobody's
+    /// claim contradicts another.
     pub(crate) fn weigh(&mut self, hold: Option<(&Held, Mono)>) -> Vec<Vec<u8>> {
         let hold = hold.filter(|(held, _)| held.mode != Mode::Read);
         let mut beside = Vec::new();
         for claim in &mut self.claims {
-            let (Some(before), Some((held, sure_since))) = (claim.unweighed.take(), hold) else { continue };
+            let (Some(before), Some((held, sure_since))) = (claim.unweighed.take(), hold) else {
+                continue;
+            };
             if held.holders.iter().any(|holder| holder.client == claim.instance) {
                 claim.beside += 1;
             } else if sure_since <= before {
@@ -134,19 +147,27 @@ impl Claims {
     }
 
     fn is_live(&self, instance: &[u8], fresh_for_ms: u64) -> bool {
-        self.claims.iter().any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
+        self.claims
+            .iter()
+            .any(|claim| claim.instance == instance && claim.alive(self.newest, fresh_for_ms))
     }
 
-    /// Two claims that each changed in two different samples after both were alive, beside one and the same hold, and neither of them
-    /// only before the other: that is how a lock looks that is handed over and soon back.
+    /// Two claims that each changed in two different samples after both were alive, beside one and
+    /// the same hold, and neither of them only before the other: that is how a lock looks that is
+    /// handed over and soon back.
     fn contradicting(&self, fresh_for_ms: u64) -> Option<[Vec<u8>; 2]> {
-        let live: Vec<&Claim> = self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
+        let live: Vec<&Claim> =
+            self.claims.iter().filter(|claim| claim.alive(self.newest, fresh_for_ms)).collect();
         for (position, a) in live.iter().enumerate() {
             for b in live.iter().skip(position + 1) {
                 let both_since = a.alive_since.max(b.alive_since);
                 let side_by_side = a.changed_before < b.changed && b.changed_before < a.changed;
                 let one_hold = a.beside.min(b.beside) >= CLAIM_GOES_ON;
-                if a.changed_before > both_since && b.changed_before > both_since && side_by_side && one_hold {
+                if a.changed_before > both_since
+                    && b.changed_before > both_since
+                    && side_by_side
+                    && one_hold
+                {
                     return Some([a.instance.clone(), b.instance.clone()]);
                 }
             }
@@ -191,8 +212,8 @@ pub(crate) struct EndedBefore {
 }
 
 impl EndedBefore {
-    /// The next reading is of other data. They may be older than the loss: then the hold came back with them, and may have been given
-    /// back since.
+    /// The next reading is of other data. They may be older than the loss: then the hold came back
+    /// with them, and may have been given back since.
     pub(crate) fn data_changed(&mut self, delta: Delta) {
         let is_gone_there = delta.kept || delta.emptied || delta.surely_includes(self.gone);
         self.surely_lost &= is_gone_there || !delta.new_history();
@@ -200,7 +221,9 @@ impl EndedBefore {
 
     /// Who comes after it is still to be judged.
     pub(crate) fn awaits_successor(&self, at: Mono) -> bool {
-        !self.judged && (self.surely_lost || self.perhaps_lost) && self.deadline.is_some_and(|deadline| at < deadline)
+        !self.judged
+            && (self.surely_lost || self.perhaps_lost)
+            && self.deadline.is_some_and(|deadline| at < deadline)
     }
 }
 
@@ -279,7 +302,8 @@ pub(crate) struct SplitNews {
     pub(crate) grew_ms: u64,
     /// A new holder came early after a change of generation, but nothing proves a loss.
     pub(crate) in_doubt: Option<(Vec<Holder>, u64)>,
-    /// Two servers show different holders, but the older hold may have been released: that one and the newer one.
+    /// Two servers show different holders, but the older hold may have been released: that one and
+    /// the newer one.
     pub(crate) rival_in_doubt: Option<(Vec<Party>, Vec<Party>)>,
 }
 
@@ -304,7 +328,8 @@ pub(crate) struct View<'a> {
 impl Splits {
     /// The kinds in force.
     pub(crate) fn kinds(&self) -> Vec<SplitKind> {
-        let mut kinds: Vec<SplitKind> = self.active.iter().map(|active| active.evidence.kind()).collect();
+        let mut kinds: Vec<SplitKind> =
+            self.active.iter().map(|active| active.evidence.kind()).collect();
         kinds.sort_unstable();
         kinds.dedup();
         kinds
@@ -333,7 +358,11 @@ impl Splits {
                 Evidence::OverlapUntil(_) | Evidence::OverlapClaimed(_) => None,
                 Evidence::Holders | Evidence::Claims(_) => return None,
             };
-            Some(Overlap { since: active.since, lasted_ms: self.newest.since_ms(active.since), servers })
+            Some(Overlap {
+                since: active.since,
+                lasted_ms: self.newest.since_ms(active.since),
+                servers,
+            })
         })
     }
 
@@ -351,12 +380,15 @@ impl Splits {
         news.grew_ms = if stretch_ms <= view.blind_after_ms { stretch_ms } else { 0 };
         self.newest = self.newest.max(view.at);
         self.end_what_is_over(claims, view, &mut news);
-        if let Some(held) = view.held.filter(|held| held.mode != Mode::Read && held.holders.len() > 1) {
+        if let Some(held) =
+            view.held.filter(|held| held.mode != Mode::Read && held.holders.len() > 1)
+        {
             let parties = held.holders.iter().map(|holder| party(holder, None)).collect();
             self.begin(Evidence::Holders, parties, None, view.at, &mut news);
         }
         if let Some(pair) = claims.contradicting(view.fresh_for_ms) {
-            let parties = pair.iter().map(|instance| party(&view.scheme.claimant(instance), None)).collect();
+            let parties =
+                pair.iter().map(|instance| party(&view.scheme.claimant(instance), None)).collect();
             self.begin(Evidence::Claims(pair), parties, None, view.at, &mut news);
         }
         self.look_for_overlap(view, &mut news);
@@ -364,7 +396,12 @@ impl Splits {
     }
 
     /// Takes in what the servers show of the lock, after a reading of any of them at `at`.
-    pub(crate) fn observe_masters(&mut self, witnesses: &Witnesses, limits: Limits, at: Mono) -> SplitNews {
+    pub(crate) fn observe_masters(
+        &mut self,
+        witnesses: &Witnesses,
+        limits: Limits,
+        at: Mono,
+    ) -> SplitNews {
         let mut news = SplitNews::default();
         self.end(at, &mut news, |evidence| match evidence {
             Evidence::Masters(nodes) => !witnesses.contradict(nodes, at),
@@ -379,7 +416,8 @@ impl Splits {
                 self.begin(Evidence::Masters(nodes), parties, left_ms, at, &mut news);
             }
             Some(Rivalry { older, newer, proven: false, .. }) => {
-                let clients: Vec<_> = newer.iter().map(|party| party.holder.client.clone()).collect();
+                let clients: Vec<_> =
+                    newer.iter().map(|party| party.holder.client.clone()).collect();
                 if self.doubted != clients {
                     self.doubted = clients;
                     news.rival_in_doubt = Some((older, newer));
@@ -390,12 +428,21 @@ impl Splits {
         news
     }
 
-    fn begin(&mut self, evidence: Evidence, parties: Vec<Party>, left_ms: Option<u64>, at: Mono, news: &mut SplitNews) {
+    fn begin(
+        &mut self,
+        evidence: Evidence,
+        parties: Vec<Party>,
+        left_ms: Option<u64>,
+        at: Mono,
+        news: &mut SplitNews,
+    ) {
         let kind = evidence.kind();
         // Of overlaps there may be several: each hold that was lost may be lived on with.
         let older = |parties: &[Party]| parties.first().map(|party| party.holder.client.clone());
         let of_kind = |active: &&Active| active.evidence.kind() == kind;
-        let is_told = |active: &Active| kind != SplitKind::Overlap || older(&active.parties) == older(&parties);
+        let is_told = |active: &Active| {
+            kind != SplitKind::Overlap || older(&active.parties) == older(&parties)
+        };
         let told = self.active.iter_mut().find(|active| of_kind(&&**active) && is_told(active));
         if let Some(active) = told {
             // Who holds it now may be others than those it began with.
@@ -405,7 +452,11 @@ impl Splits {
             return;
         }
         let goes_on = self.active.iter().find(of_kind).map(|active| active.since);
-        self.active.push(Active { evidence, parties: parties.clone(), since: goes_on.unwrap_or(at) });
+        self.active.push(Active {
+            evidence,
+            parties: parties.clone(),
+            since: goes_on.unwrap_or(at),
+        });
         if goes_on.is_none() {
             news.began.push(Began { kind, parties, left_ms });
         }
@@ -417,7 +468,10 @@ impl Splits {
         self.active.retain(|active| {
             let ends = over(&active.evidence);
             if ends {
-                ended.push((active.evidence.kind(), active.evidence.over(at).since_ms(active.since)));
+                ended.push((
+                    active.evidence.kind(),
+                    active.evidence.over(at).since_ms(active.since),
+                ));
             }
             !ends
         });
@@ -430,10 +484,14 @@ impl Splits {
 
     fn end_what_is_over(&mut self, claims: &Claims, view: View<'_>, news: &mut SplitNews) {
         let over = |evidence: &Evidence| match evidence {
-            Evidence::Holders => !view.held.is_some_and(|held| held.mode != Mode::Read && held.holders.len() > 1),
+            Evidence::Holders => {
+                !view.held.is_some_and(|held| held.mode != Mode::Read && held.holders.len() > 1)
+            }
             // Judged by what all servers show.
             Evidence::Masters(_) => false,
-            Evidence::Claims(pair) => !pair.iter().all(|instance| claims.is_live(instance, view.fresh_for_ms)),
+            Evidence::Claims(pair) => {
+                !pair.iter().all(|instance| claims.is_live(instance, view.fresh_for_ms))
+            }
             Evidence::OverlapUntil(deadline) => view.at >= *deadline,
             Evidence::OverlapClaimed(instance) => !claims.is_live(instance, view.fresh_for_ms),
         };
@@ -447,7 +505,10 @@ impl Splits {
             self.before = None;
             return;
         }
-        let left_ms = before.deadline.map(|deadline| deadline.since_ms(view.at)).filter(|left_ms| *left_ms > 0);
+        let left_ms = before
+            .deadline
+            .map(|deadline| deadline.since_ms(view.at))
+            .filter(|left_ms| *left_ms > 0);
         let mut evidence = None;
         if view.acquired && before.successor_seen.is_none() {
             before.successor_seen = Some(view.at);
@@ -455,19 +516,25 @@ impl Splits {
         if before.successor_seen.is_some() && !before.judged && view.proven {
             before.judged = true;
             match (left_ms, before.deadline) {
-                (Some(_), Some(deadline)) if before.surely_lost => evidence = Some(Evidence::OverlapUntil(deadline)),
-                (Some(left_ms), _) if before.perhaps_lost => news.in_doubt = Some((before.holders.clone(), left_ms)),
+                (Some(_), Some(deadline)) if before.surely_lost => {
+                    evidence = Some(Evidence::OverlapUntil(deadline))
+                }
+                (Some(left_ms), _) if before.perhaps_lost => {
+                    news.in_doubt = Some((before.holders.clone(), left_ms))
+                }
                 _ => {}
             }
         } else if before.successor_seen.is_some_and(|seen| view.at > seen) {
-            let moved = before.holders.iter().find(|holder| view.claims_beside.contains(&holder.client));
+            let moved =
+                before.holders.iter().find(|holder| view.claims_beside.contains(&holder.client));
             before.moved_since += u32::from(moved.is_some());
             let goes_on = moved.filter(|_| before.moved_since >= CLAIM_GOES_ON);
             evidence = goes_on.map(|holder| Evidence::OverlapClaimed(holder.client.clone()));
         }
         if let Some(evidence) = evidence {
             let older = before.holders.iter().map(|holder| party(holder, Some(&before.node)));
-            let parties = older.chain(held.holders.iter().map(|holder| party(holder, None))).collect();
+            let parties =
+                older.chain(held.holders.iter().map(|holder| party(holder, None))).collect();
             self.begin(evidence, parties, left_ms, view.at, news);
         }
     }

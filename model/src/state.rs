@@ -9,7 +9,8 @@ use crate::event::{Event, EventKind, Subject};
 use crate::evidence::{Continued, Origin};
 use crate::input::{Input, NodeNews, Outcome, Sample, Standing, Topology, Vouch};
 use crate::reading::{
-    Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading,
+    TaskReading, Unknown,
 };
 use crate::redis::{Redis, RedisEvent};
 use crate::snapshot::{Changed, NodeView, RedisView, Snapshot, TaskViews, WitnessView};
@@ -41,7 +42,8 @@ struct Entry {
     rank: usize,
 }
 
-/// What a task is recognised by across configurations: its redis' name, its database and its lock's key.
+/// What a task is recognised by across configurations: its redis' name, its database and its lock's
+/// key.
 type Identity = (Arc<str>, u32, Vec<u8>);
 
 type TaskEvents = Vec<(Mono, Option<ServerTime>, EventKind)>;
@@ -58,7 +60,9 @@ impl State {
             Input::Config(spec) => self.configure(at, &spec),
             Input::Sample(sample) if sample.epoch == self.epoch => self.sample(at, &sample),
             Input::Node(news) if news.epoch == self.epoch => self.node_news(at, &news),
-            Input::Topology(topology) if topology.epoch == self.epoch => self.topology(at, &topology),
+            Input::Topology(topology) if topology.epoch == self.epoch => {
+                self.topology(at, &topology)
+            }
             // Asked for under a configuration that is no longer in force.
             Input::Sample(_) | Input::Node(_) | Input::Topology(_) => Vec::new(),
             Input::Tick => self.tick(at),
@@ -78,29 +82,36 @@ impl State {
         self.show(at, redises)
     }
 
-    /// The same at the cost of what happened since the snapshot before: where nothing did, a task is shown as it was in the one before,
-    /// however often it was read since.
+    /// The same at the cost of what happened since the snapshot before: where nothing did, a task
+    /// is shown as it was in the one before, however often it was read since.
     pub fn snapshot_of_events(&mut self, at: Mono) -> Snapshot {
         let mut redises = self.renew(at, Changed::Event);
         for (redis, before) in redises.iter_mut().zip(&self.shown) {
             for node in &mut redis.nodes {
-                if let Some(before) = before.nodes.iter().find(|before| before.address == node.address) {
-                    (node.locks_behind, node.deadline_lag_ms) = (before.locks_behind, before.deadline_lag_ms);
+                if let Some(before) =
+                    before.nodes.iter().find(|before| before.address == node.address)
+                {
+                    (node.locks_behind, node.deadline_lag_ms) =
+                        (before.locks_behind, before.deadline_lag_ms);
                 }
             }
         }
         self.show(at, redises)
     }
 
-    /// Has the next snapshot show the task called `name` anew, whichever kind it is; says whether it would have shown old figures.
+    /// Has the next snapshot show the task called `name` anew, whichever kind it is; says whether
+    /// it would have shown old figures.
     pub fn look_at(&mut self, name: &str) -> bool {
         let changed = self.views.position(name).and_then(|rank| self.changed.get_mut(rank));
-        let Some(changed) = changed.filter(|changed| **changed != Changed::No) else { return false };
+        let Some(changed) = changed.filter(|changed| **changed != Changed::No) else {
+            return false;
+        };
         *changed = Changed::Event;
         true
     }
 
-    /// Makes the views anew of tasks that have changed as much as `least`; gives those of the redises.
+    /// Makes the views anew of tasks that have changed as much as `least`; gives those of the
+    /// redises.
     fn renew(&mut self, at: Mono, least: Changed) -> Vec<RedisView> {
         let (tasks, by_name) = (&mut self.tasks, &self.by_name);
         let view = |rank: usize| Some(tasks.get_mut(*by_name.get(rank)?)?.task.view(at));
@@ -119,10 +130,14 @@ impl State {
         let mut known: BTreeMap<Identity, (TaskIndex, Task)> = BTreeMap::new();
         for (entry, index) in self.tasks.drain(..).zip(0..) {
             if let Some(redis) = self.redises.get(usize::from(entry.task.spec.redis.0)) {
-                known.insert(identity(&redis.spec, &entry.task.spec), (TaskIndex(index), entry.task));
+                known.insert(
+                    identity(&redis.spec, &entry.task.spec),
+                    (TaskIndex(index), entry.task),
+                );
             }
         }
-        // A task takes more than a kilobyte: there shall be room for as many as there are, and no more.
+        // A task takes more than a kilobyte: there shall be room for as many as there are, and no
+        // more.
         self.tasks = Vec::with_capacity(spec.tasks.len());
         let mut old = core::mem::take(&mut self.redises);
         self.redises = spec.redises.iter().map(|redis| renewed_redis(&mut old, redis)).collect();
@@ -134,7 +149,9 @@ impl State {
             let kept = known.filter(|(_, task)| task.spec.lock.scheme == task_spec.lock.scheme);
             let task = match kept {
                 Some((before, mut task)) => {
-                    renumbered.extend(u32::try_from(self.tasks.len()).ok().map(|now| (before, TaskIndex(now))));
+                    renumbered.extend(
+                        u32::try_from(self.tasks.len()).ok().map(|now| (before, TaskIndex(now))),
+                    );
                     let mut log = Vec::new();
                     task.configure(
                         task_spec.clone(),
@@ -167,7 +184,9 @@ impl State {
     fn sample(&mut self, at: Mono, sample: &Sample) -> Vec<Event> {
         match &sample.outcome {
             Outcome::Read { vouch, readings } => self.accepted(at, sample, vouch, readings),
-            Outcome::Beside { vouch, readings } => self.beside(at, sample, vouch.as_ref(), readings),
+            Outcome::Beside { vouch, readings } => {
+                self.beside(at, sample, vouch.as_ref(), readings)
+            }
             Outcome::Failed { tasks, why } => {
                 let mut events = self.redis_failed(at, sample, *why);
                 if sample.standing == Standing::Decides {
@@ -195,7 +214,8 @@ impl State {
             }
             return events;
         }
-        let continued = if decides { self.continued(sample.redis, &origin, readings) } else { None };
+        let continued =
+            if decides { self.continued(sample.redis, &origin, readings) } else { None };
         let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return events };
         for (index, reading) in readings {
             let Some(entry) = entry(&mut self.tasks, *index, sample.redis) else { continue };
@@ -208,7 +228,10 @@ impl State {
                     redis.aftermaths.unread(&origin.node, *index, sample.sent);
                 }
             }
-            let batch = Accepted { continued: continued.as_ref(), ..batch(sample, vouch, &origin, &redis.spec) };
+            let batch = Accepted {
+                continued: continued.as_ref(),
+                ..batch(sample, vouch, &origin, &redis.spec)
+            };
             let mut log = Vec::new();
             let mut writer = Log { at: sample.sent, server: Some(vouch.last), events: &mut log };
             if decides {
@@ -229,7 +252,12 @@ impl State {
     }
 
     /// What these readings prove of the data with which their server began.
-    fn continued(&self, redis: RedisIndex, from: &Origin, readings: &[(TaskIndex, TaskReading)]) -> Option<Continued> {
+    fn continued(
+        &self,
+        redis: RedisIndex,
+        from: &Origin,
+        readings: &[(TaskIndex, TaskReading)],
+    ) -> Option<Continued> {
         let proofs = readings.iter().filter_map(|(index, reading)| {
             let task = &self.tasks.get(usize::try_from(index.0).ok()?)?.task;
             (task.spec.redis == redis).then(|| task.proves_continued(&reading.lock, from))?
@@ -247,7 +275,9 @@ impl State {
     ) -> Vec<Event> {
         let mut events = Vec::new();
         let from = match vouch {
-            Some(vouch) => self.origin(sample, vouch, &mut events).map(|(origin, usable)| (vouch, origin, usable)),
+            Some(vouch) => self
+                .origin(sample, vouch, &mut events)
+                .map(|(origin, usable)| (vouch, origin, usable)),
             None => None,
         };
         let Some(redis) = self.redises.get(usize::from(sample.redis.0)) else { return events };
@@ -256,18 +286,32 @@ impl State {
             let mut log = Vec::new();
             let node = match &from {
                 Some((vouch, origin, true)) => {
-                    let mut writer = Log { at: sample.sent, server: Some(vouch.last), events: &mut log };
-                    entry.task.observe_beside(beside, batch(sample, vouch, origin, &redis.spec), &mut writer);
+                    let mut writer =
+                        Log { at: sample.sent, server: Some(vouch.last), events: &mut log };
+                    entry.task.observe_beside(
+                        beside,
+                        batch(sample, vouch, origin, &redis.spec),
+                        &mut writer,
+                    );
                     Some(&origin.node)
                 }
-                // Not even its generation may be taken over from a round in which the clock stepped.
+                // Not even its generation may be taken over from a round in which the clock
+                // stepped.
                 Some((_, _, false)) => {
                     let refused = unreadable(beside, Unknown::ClockStep);
-                    entry.task.failed_beside(&refused, at, &mut Log { at, server: None, events: &mut log });
+                    entry.task.failed_beside(
+                        &refused,
+                        at,
+                        &mut Log { at, server: None, events: &mut log },
+                    );
                     None
                 }
                 None => {
-                    entry.task.failed_beside(beside, at, &mut Log { at, server: None, events: &mut log });
+                    entry.task.failed_beside(
+                        beside,
+                        at,
+                        &mut Log { at, server: None, events: &mut log },
+                    );
                     None
                 }
             };
@@ -277,18 +321,27 @@ impl State {
         events
     }
 
-    /// Takes in what a server says of itself; says where its answers are from, and whether they may be used.
-    fn origin(&mut self, sample: &Sample, vouch: &Vouch, events: &mut Vec<Event>) -> Option<(Origin, bool)> {
+    /// Takes in what a server says of itself; says where its answers are from, and whether they may
+    /// be used.
+    fn origin(
+        &mut self,
+        sample: &Sample,
+        vouch: &Vouch,
+        events: &mut Vec<Event>,
+    ) -> Option<(Origin, bool)> {
         let redis = self.redises.get_mut(usize::from(sample.redis.0))?;
         let mut kinds = Vec::new();
         let instants = (sample.sent, sample.took_ms);
-        let told = redis.accepted(sample.node.as_ref()?, sample.standing, vouch, instants, &mut kinds);
+        let told =
+            redis.accepted(sample.node.as_ref()?, sample.standing, vouch, instants, &mut kinds);
         events.extend(redis_events(sample.redis, redis, sample.sent, Some(vouch.last), kinds));
         Some(told)
     }
 
     fn redis_failed(&mut self, at: Mono, sample: &Sample, why: Unknown) -> Vec<Event> {
-        let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else { return Vec::new() };
+        let Some(redis) = self.redises.get_mut(usize::from(sample.redis.0)) else {
+            return Vec::new();
+        };
         let mut kinds = Vec::new();
         redis.failed(sample.node.as_ref(), sample.standing, why, (sample.sent, at), &mut kinds);
         redis_events(sample.redis, redis, at, None, kinds)
@@ -315,14 +368,18 @@ impl State {
     }
 
     fn node_news(&mut self, at: Mono, news: &NodeNews) -> Vec<Event> {
-        let Some(redis) = self.redises.get_mut(usize::from(news.redis.0)) else { return Vec::new() };
+        let Some(redis) = self.redises.get_mut(usize::from(news.redis.0)) else {
+            return Vec::new();
+        };
         let mut kinds = Vec::new();
         redis.news(&news.node, &news.kind, &mut kinds);
         redis_events(news.redis, redis, at, None, kinds)
     }
 
     fn topology(&mut self, at: Mono, topology: &Topology) -> Vec<Event> {
-        let Some(redis) = self.redises.get_mut(usize::from(topology.redis.0)) else { return Vec::new() };
+        let Some(redis) = self.redises.get_mut(usize::from(topology.redis.0)) else {
+            return Vec::new();
+        };
         let mut kinds = Vec::new();
         redis.topology(topology, &mut kinds);
         let own = self.tasks.iter_mut().filter(|entry| entry.task.spec.redis == topology.redis);
@@ -336,10 +393,15 @@ impl State {
     fn tick(&mut self, at: Mono) -> Vec<Event> {
         let mut events = Vec::new();
         for entry in &mut self.tasks {
-            let Some(redis) = self.redises.get(usize::from(entry.task.spec.redis.0)) else { continue };
+            let Some(redis) = self.redises.get(usize::from(entry.task.spec.redis.0)) else {
+                continue;
+            };
             let mut log = Vec::new();
-            let changed =
-                entry.task.tick(at, stale_after_ms(&redis.spec), &mut Log { at, server: None, events: &mut log });
+            let changed = entry.task.tick(
+                at,
+                stale_after_ms(&redis.spec),
+                &mut Log { at, server: None, events: &mut log },
+            );
             if changed || !log.is_empty() {
                 mark(&mut self.changed, entry, &log);
             }
@@ -356,8 +418,12 @@ impl State {
 
 /// Puts how far the servers are behind with one lock to what they are with the others.
 fn add_lag(nodes: &mut [NodeView], witnesses: &[WitnessView]) {
-    for (witness, behind_ms) in witnesses.iter().filter_map(|witness| Some((witness, witness.behind_ms?))) {
-        let Ok(position) = nodes.binary_search_by(|node| node.address.cmp(&witness.node)) else { continue };
+    for (witness, behind_ms) in
+        witnesses.iter().filter_map(|witness| Some((witness, witness.behind_ms?)))
+    {
+        let Ok(position) = nodes.binary_search_by(|node| node.address.cmp(&witness.node)) else {
+            continue;
+        };
         if let Some(node) = nodes.get_mut(position) {
             node.locks_behind = Some(node.locks_behind.unwrap_or(0) + u64::from(behind_ms > 0));
             node.deadline_lag_ms = node.deadline_lag_ms.max(Some(behind_ms));
@@ -365,7 +431,12 @@ fn add_lag(nodes: &mut [NodeView], witnesses: &[WitnessView]) {
     }
 }
 
-fn batch<'a>(sample: &Sample, vouch: &'a Vouch, origin: &'a Origin, redis: &RedisSpec) -> Accepted<'a> {
+fn batch<'a>(
+    sample: &Sample,
+    vouch: &'a Vouch,
+    origin: &'a Origin,
+    redis: &RedisSpec,
+) -> Accepted<'a> {
     Accepted {
         sent: sample.sent,
         vouch,
@@ -401,14 +472,19 @@ fn name(tasks: &[Entry], position: usize) -> Option<&str> {
     tasks.get(position).map(|entry| &*entry.task.spec.name)
 }
 
-/// A redis of unchanged servers goes on; any other begins anew, but for what was counted under its name.
+/// A redis of unchanged servers goes on; any other begins anew, but for what was counted under its
+/// name.
 fn renewed_redis(old: &mut Vec<Redis>, spec: &RedisSpec) -> Redis {
     let Some(position) = old.iter().position(|redis| redis.spec.name == spec.name) else {
         return Redis::new(spec.clone());
     };
     let known = old.swap_remove(position);
     let place = |spec: &RedisSpec| (spec.kind, spec.addresses.clone(), spec.db);
-    if place(&known.spec) == place(spec) { known.configured(spec.clone()) } else { known.replaced(spec.clone()) }
+    if place(&known.spec) == place(spec) {
+        known.configured(spec.clone())
+    } else {
+        known.replaced(spec.clone())
+    }
 }
 
 /// The task of a sample, if it does live in that redis.
@@ -424,7 +500,11 @@ fn mark(changed: &mut [Changed], entry: &Entry, log: &TaskEvents) {
     }
 }
 
-fn task_events(spec: &Arc<TaskSpec>, node: Option<&Arc<str>>, log: TaskEvents) -> impl Iterator<Item = Event> {
+fn task_events(
+    spec: &Arc<TaskSpec>,
+    node: Option<&Arc<str>>,
+    log: TaskEvents,
+) -> impl Iterator<Item = Event> {
     let (subject, node) = (Subject::Task(spec.clone()), node.cloned());
     log.into_iter().map(move |(at, server_time, kind)| Event {
         at,

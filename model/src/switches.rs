@@ -1,4 +1,5 @@
-//! A task's switches over time: who wants it, and which "on" was lost together with the server's data.
+//! A task's switches over time: who wants it, and which "on" was lost together with the server's
+//! data.
 
 use alloc::vec::Vec;
 
@@ -23,7 +24,8 @@ pub(crate) struct Switches {
     written: Option<Mark>,
     /// Where it stood at the newest answer.
     offset: Option<u64>,
-    /// Of switches that were turned on while we were watching: where it stood when they surely were not on yet, in the present history.
+    /// Of switches that were turned on while we were watching: where it stood when they surely were
+    /// not on yet, in the present history.
     turned_on: Vec<(User, u64)>,
     pub(crate) key_seen: bool,
     vanished: Option<Vanished>,
@@ -110,7 +112,8 @@ impl Switches {
         }
     }
 
-    /// Every switch that exists, as of the newest attempt; of some of them nobody can tell how many there are.
+    /// Every switch that exists, as of the newest attempt; of some of them nobody can tell how many
+    /// there are.
     pub(crate) fn known(&self) -> Option<&[(User, Switch)]> {
         match (&self.newest, &self.last) {
             (Ok(()), Some(answer)) if answer.whole => Some(&answer.switches),
@@ -159,28 +162,40 @@ impl Switches {
         }
     }
 
-    /// Takes in an answer that was asked for at `at`, and had been given by `given`; `delta` is how the generation changed since the one
-    /// before.
-    pub(crate) fn observe(&mut self, reading: &SwitchesReading, at: Mono, given: Mark, delta: Delta) -> News {
+    /// Takes in an answer that was asked for at `at`, and had been given by `given`; `delta` is how
+    /// the generation changed since the one before.
+    pub(crate) fn observe(
+        &mut self,
+        reading: &SwitchesReading,
+        at: Mono,
+        given: Mark,
+        delta: Delta,
+    ) -> News {
         let (switches, key_exists, counted, whole) = match reading {
             SwitchesReading::Unknown(why) => {
                 self.newest = Err(*why);
                 return News::default();
             }
-            SwitchesReading::Read { switches, key_exists, counted, whole } => (switches, *key_exists, *counted, *whole),
+            SwitchesReading::Read { switches, key_exists, counted, whole } => {
+                (switches, *key_exists, *counted, *whole)
+            }
         };
         self.newest = Ok(());
         let first = self.last.is_none();
         self.key_seen |= key_exists;
-        let old = self.last.replace(Answer { switches: switches.clone(), counted, whole }).unwrap_or(Answer {
-            switches: Vec::new(),
-            counted: None,
-            whole: true,
-        });
-        // Of many switches only this is looked at in each reading: what follows compares each with each.
+        let old = self
+            .last
+            .replace(Answer { switches: switches.clone(), counted, whole })
+            .unwrap_or(Answer { switches: Vec::new(), counted: None, whole: true });
+        // Of many switches only this is looked at in each reading: what follows compares each with
+        // each.
         let changed = old.switches != *switches;
         let mut news = News {
-            undecodable: if changed { newly_undecodable(&old.switches, switches) } else { Vec::new() },
+            undecodable: if changed {
+                newly_undecodable(&old.switches, switches)
+            } else {
+                Vec::new()
+            },
             key_missing: first && !key_exists,
             kept: !switches.is_empty() && !changed,
             ..News::default()
@@ -191,7 +206,8 @@ impl Switches {
         if changed || delta.new_history() {
             self.written = Some(given);
         }
-        let mut gone = if changed && whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
+        let mut gone =
+            if changed && whole { gone_while_on(&old.switches, switches) } else { Vec::new() };
         if changed {
             gone.extend(self.turned_back(&old.switches, switches, delta));
         }
@@ -205,23 +221,40 @@ impl Switches {
         }
         self.offset = given.offset;
         // What was there beside those that were read may be read now.
-        let written = changed && old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
+        let written =
+            changed && old.whole && switches.iter().any(|entry| !old.switches.contains(entry));
         let differs = changed && old.whole && whole;
         self.follow_vanished(Change { gone, written, differs, key_exists }, at, delta, &mut news);
         news
     }
 
-    /// Users whose "on" the new history surely never had: what it shows is how their switches were before.
-    fn turned_back(&self, old: &[(User, Switch)], new: &[(User, Switch)], delta: Delta) -> Vec<User> {
+    /// Users whose "on" the new history surely never had: what it shows is how their switches were
+    /// before.
+    fn turned_back(
+        &self,
+        old: &[(User, Switch)],
+        new: &[(User, Switch)],
+        delta: Delta,
+    ) -> Vec<User> {
         let lacked = self.turned_on.iter().filter(|(_, written)| delta.surely_lacks(*written));
-        let is = |switches: &[(User, Switch)], user: &User, switch: Switch| switches.contains(&(user.clone(), switch));
-        let back = lacked.filter(|(user, _)| is(old, user, Switch::On) && is(new, user, Switch::Off));
+        let is = |switches: &[(User, Switch)], user: &User, switch: Switch| {
+            switches.contains(&(user.clone(), switch))
+        };
+        let back =
+            lacked.filter(|(user, _)| is(old, user, Switch::On) && is(new, user, Switch::Off));
         back.map(|(user, _)| user.clone()).collect()
     }
 
     /// `before`: where the replication stood when the switches were still the old ones.
-    fn note_turned_on(&mut self, old: &[(User, Switch)], new: &[(User, Switch)], before: Option<u64>) {
-        let is_on = |switches: &[(User, Switch)], user: &User| switches.contains(&(user.clone(), Switch::On));
+    fn note_turned_on(
+        &mut self,
+        old: &[(User, Switch)],
+        new: &[(User, Switch)],
+        before: Option<u64>,
+    ) {
+        let is_on = |switches: &[(User, Switch)], user: &User| {
+            switches.contains(&(user.clone(), Switch::On))
+        };
         self.turned_on.retain(|(user, _)| is_on(new, user));
         let Some(before) = before else { return };
         let turned = new.iter().filter(|(user, switch)| *switch == Switch::On && !is_on(old, user));
@@ -230,12 +263,17 @@ impl Switches {
 
     fn follow_vanished(&mut self, change: Change, at: Mono, delta: Delta, news: &mut News) {
         let Change { gone, written, differs, key_exists } = change;
-        // A flush and an eviction take whole keys; a single field that is gone was removed by somebody.
+        // A flush and an eviction take whole keys; a single field that is gone was removed by
+        // somebody.
         let other_history = (delta.restarted || delta.replication || delta.failover) && !delta.kept;
         let may_be_lost = other_history || ((delta.flushed || delta.evicted) && !key_exists);
         if !gone.is_empty() && may_be_lost {
-            let vanished =
-                self.vanished.get_or_insert(Vanished { users: Vec::new(), since: at, newest: at, confirmed: false });
+            let vanished = self.vanished.get_or_insert(Vanished {
+                users: Vec::new(),
+                since: at,
+                newest: at,
+                confirmed: false,
+            });
             vanished.users.extend(gone);
             vanished.users.sort_unstable();
             vanished.users.dedup();
@@ -262,7 +300,9 @@ impl Switches {
 
 fn gone_while_on(old: &[(User, Switch)], new: &[(User, Switch)]) -> Vec<User> {
     let on = old.iter().filter(|(_, switch)| *switch == Switch::On);
-    on.filter(|(user, _)| !new.iter().any(|(other, _)| other == user)).map(|(user, _)| user.clone()).collect()
+    on.filter(|(user, _)| !new.iter().any(|(other, _)| other == user))
+        .map(|(user, _)| user.clone())
+        .collect()
 }
 
 fn newly_undecodable(old: &[(User, Switch)], new: &[(User, Switch)]) -> Vec<(User, Switch)> {

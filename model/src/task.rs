@@ -1,4 +1,5 @@
-//! One task over time: its lock, switches, progress and claims put together into durations, totals, events and a verdict.
+//! One task over time: its lock, switches, progress and claims put together into durations, totals,
+//! events and a verdict.
 
 mod follow;
 mod view;
@@ -14,8 +15,8 @@ use crate::input::{Sample, Standing, Vouch};
 use crate::lock::{self, Context, Lock};
 use crate::lost::{Expired, Parts};
 use crate::reading::{
-    Beside, ClaimsReading, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch, SwitchesReading,
-    TaskReading, Unknown,
+    Beside, ClaimsReading, Held, HostsReading, LockReading, PauseReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
 };
 use crate::renewal::Seen;
 use crate::snapshot::{HeldBy, Judged, Past, Totals};
@@ -26,7 +27,8 @@ use crate::time::{Mono, ServerTime};
 use crate::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
 use crate::witness::{Limits, PHANTOM_MS, Witnesses, Word};
 
-/// Words of two servers that are further apart than two sweeps and this do not contradict each other.
+/// Words of two servers that are further apart than two sweeps and this do not contradict each
+/// other.
 const FRESH_SLACK_MS: u64 = 1_000;
 
 /// What was seen beside the lock.
@@ -60,7 +62,8 @@ pub(crate) struct Task {
     blind: BlindClock,
     /// Whose hold ended just now, while no gap has begun since.
     handed_over_by: Option<Arc<Held>>,
-    /// The present hold took over from somebody else without a gap between; counted when it settles.
+    /// The present hold took over from somebody else without a gap between; counted when it
+    /// settles.
     direct_handover: bool,
     /// The present hold has settled, and that was taken note of.
     settled: bool,
@@ -80,7 +83,8 @@ pub(crate) struct Task {
     last_outage: Option<Past>,
     /// Shared with the views.
     totals: Arc<Totals>,
-    /// Who was shown to hold it last, shared with the views; and by which reading, unless the hosts have changed since.
+    /// Who was shown to hold it last, shared with the views; and by which reading, unless the hosts
+    /// have changed since.
     shown: HeldBy,
     shown_by: Option<Arc<Held>>,
     ttl_ms: Option<u64>,
@@ -137,7 +141,8 @@ impl Accepted<'_> {
     /// How the data changed since a reading from `old`.
     fn delta(&self, old: Option<&Origin>) -> Delta {
         let delta = delta(old, self.origin);
-        let continued = self.continued.filter(|continued| old.is_some_and(|old| continued.left_by(old)));
+        let continued =
+            self.continued.filter(|continued| old.is_some_and(|old| continued.left_by(old)));
         continued.map_or(delta, |continued| delta.beginning_with(continued.until))
     }
 }
@@ -218,7 +223,8 @@ impl Task {
             self.outage.forget();
             self.unwanted = UnwantedClock::default();
         }
-        let source = |spec: &TaskSpec| spec.progress.as_ref().map(|progress| progress.source.clone());
+        let source =
+            |spec: &TaskSpec| spec.progress.as_ref().map(|progress| progress.source.clone());
         if source(&spec) != source(&self.spec) {
             self.progress = ProgressClock::default();
             self.told.progress_missing = false;
@@ -242,11 +248,16 @@ impl Task {
         self.redis = redis;
     }
 
-    /// Whether another server than the sample's, which decides since then, has answered a later question: what arrives of the
-    /// one before is no news.
+    /// Whether another server than the sample's, which decides since then, has answered a later
+    /// question: what arrives of the one before is no news.
     pub(crate) fn answered_elsewhere(&self, sample: &Sample) -> bool {
-        let elsewhere = self.lock_origin.as_ref().is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
-        elsewhere && sample.node.is_some() && self.lock.last_reading().is_some_and(|last| last.sent > sample.sent)
+        let elsewhere = self
+            .lock_origin
+            .as_ref()
+            .is_some_and(|origin| sample.node.as_ref() != Some(&origin.node));
+        elsewhere
+            && sample.node.is_some()
+            && self.lock.last_reading().is_some_and(|last| last.sent > sample.sent)
     }
 
     /// Nothing was learned of this task.
@@ -279,7 +290,8 @@ impl Task {
 
     /// Time has passed; `stale_after_ms` without any attempt means that nothing is known any more.
     pub(crate) fn tick(&mut self, now: Mono, stale_after_ms: u64, log: &mut Log<'_>) -> bool {
-        let stale = self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
+        let stale =
+            self.lock.newest().is_ok() && now.since_ms(self.newest_attempt) > stale_after_ms;
         if stale {
             self.lock.unknown(Unknown::Stale);
             self.expired.unseen();
@@ -300,13 +312,17 @@ impl Task {
     }
 
     /// What a reading from `origin` proves of the data with which that process began.
-    pub(crate) fn proves_continued(&self, reading: &LockReading, origin: &Origin) -> Option<Continued> {
+    pub(crate) fn proves_continued(
+        &self,
+        reading: &LockReading,
+        origin: &Origin,
+    ) -> Option<Continued> {
         let by = origin.process_before(self.lock_origin.as_ref()?)?;
         self.lock.shows_renewal_after(reading).map(|until| Continued { by: by.clone(), until })
     }
 
-    /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the lock, says what became of the
-    /// hold that was there before, if there was one.
+    /// Takes in the reading of this task by a server that decides. Unless it tells nothing of the
+    /// lock, says what became of the hold that was there before, if there was one.
     pub(crate) fn observe(
         &mut self,
         reading: &TaskReading,
@@ -320,9 +336,15 @@ impl Task {
         let lock = self.judged(&reading.lock, batch);
         let delta = batch.delta(self.lock_origin.as_ref()).seen_beside(signs.kept_switches);
         // Who followed another server meanwhile may have got deadlines from that one's clock.
-        let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old)) && !delta.replication;
-        let context =
-            Context { seen, given: batch.mark(), same_clock, delta, blind_after_ms: self.spec.blind_after_ms };
+        let same_clock = self.lock_origin.as_ref().is_none_or(|old| batch.origin.same_clock(old))
+            && !delta.replication;
+        let context = Context {
+            seen,
+            given: batch.mark(),
+            same_clock,
+            delta,
+            blind_after_ms: self.spec.blind_after_ms,
+        };
         let held_before = self.lock.hold().is_some();
         let news = self.lock.observe(&lock, context);
         match &lock {
@@ -356,13 +378,23 @@ impl Task {
     }
 
     /// Takes in what a server that does not decide shows of the lock.
-    pub(crate) fn witness(&mut self, reading: &LockReading, batch: Accepted<'_>, log: &mut Log<'_>) {
+    pub(crate) fn witness(
+        &mut self,
+        reading: &LockReading,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) {
         self.follow_witnesses(reading, batch, log);
         self.judge(log);
     }
 
     /// Takes in what is read beside the lock, where that lives on another server.
-    pub(crate) fn observe_beside(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) {
+    pub(crate) fn observe_beside(
+        &mut self,
+        beside: &Beside,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) {
         let signs = self.observe_signs(beside, batch, log);
         self.note_life(&signs, None, batch.sent);
         self.follow_losses(beside, batch.sent, None, &signs, log);
@@ -377,7 +409,8 @@ impl Task {
 
     /// What is beside the lock could not be read.
     pub(crate) fn failed_beside(&mut self, beside: &Beside, at: Mono, log: &mut Log<'_>) {
-        self.expired.unread(Parts { claims: beside.claims.is_some(), progress: beside.progress.is_some() });
+        self.expired
+            .unread(Parts { claims: beside.claims.is_some(), progress: beside.progress.is_some() });
         if let Some(SwitchesReading::Unknown(why)) = beside.switches {
             self.switches.unknown(why);
         }
@@ -409,8 +442,8 @@ impl Task {
         self.splits.overlaps()
     }
 
-    /// What the lock's reading may be taken for. Where nobody but the servers themselves says which one is master, a free lock
-    /// beside another master's held one says nothing.
+    /// What the lock's reading may be taken for. Where nobody but the servers themselves says which
+    /// one is master, a free lock beside another master's held one says nothing.
     fn judged(&self, reading: &LockReading, batch: Accepted<'_>) -> LockReading {
         let contradicted = batch.origin.kind == RedisKind::Replicated
             && *reading == LockReading::Free
@@ -469,8 +502,14 @@ impl Task {
         signs
     }
 
-    /// Says whether the switches are the same as before, which proves that this database was not flushed.
-    fn observe_switches(&mut self, beside: &Beside, batch: Accepted<'_>, log: &mut Log<'_>) -> bool {
+    /// Says whether the switches are the same as before, which proves that this database was not
+    /// flushed.
+    fn observe_switches(
+        &mut self,
+        beside: &Beside,
+        batch: Accepted<'_>,
+        log: &mut Log<'_>,
+    ) -> bool {
         let Some(answer) = &beside.switches else { return false };
         let delta = batch.delta(self.switch_origin.as_ref());
         let news: switches::News = self.switches.observe(answer, batch.sent, batch.mark(), delta);
@@ -543,7 +582,8 @@ impl Task {
         match pause {
             PauseReading::Until(until) => {
                 let left_ms = u64::try_from(until.since_ms(seen.last)).unwrap_or(0);
-                self.pause = Pause { known: true, until: (left_ms > 0).then(|| seen.sent.plus_ms(left_ms)) };
+                self.pause =
+                    Pause { known: true, until: (left_ms > 0).then(|| seen.sent.plus_ms(left_ms)) };
             }
             PauseReading::None => self.pause = Pause { known: true, until: None },
             PauseReading::Undecodable | PauseReading::Unknown(_) => self.pause.unread(),
@@ -598,18 +638,22 @@ impl Task {
         }
     }
 
-    /// Claims and progress prove that a holder lives: the present one, or the one whose hold just ended.
+    /// Claims and progress prove that a holder lives: the present one, or the one whose hold just
+    /// ended.
     fn note_life(&mut self, signs: &Signs, news: Option<&lock::News>, sent: Mono) {
         if news.is_some_and(|news| news.ended.is_some() || news.acquired) {
             return;
         }
         let holders = self.lock.hold().map(|hold| &*hold.held.holders).unwrap_or_default();
-        if signs.progress_moved || holders.iter().any(|holder| signs.claims_changed.contains(&holder.client)) {
+        if signs.progress_moved
+            || holders.iter().any(|holder| signs.claims_changed.contains(&holder.client))
+        {
             self.lock.sign_of_life(sent);
         }
     }
 
-    /// Whether what matters was answered last: the lock; and, while it is free, whether it is wanted.
+    /// Whether what matters was answered last: the lock; and, while it is free, whether it is
+    /// wanted.
     fn has_sight(&self) -> bool {
         let needs_wanted = self.lock.held() == Some(false);
         self.lock.newest().is_ok() && !(needs_wanted && self.switches.wanted() == Wanted::Unknown)
@@ -624,7 +668,8 @@ impl Task {
     }
 
     fn judge(&mut self, log: &mut Log<'_>) {
-        // A "free" that waits for its confirmation proves neither "held" nor "free": what was said stays.
+        // A "free" that waits for its confirmation proves neither "held" nor "free": what was said
+        // stays.
         let unconfirmed = self.lock.held() == Some(false) && self.lock.free_since().is_none();
         let facts = Facts {
             wanted: self.switches.wanted(),
@@ -636,7 +681,10 @@ impl Task {
             blind: self.blind.ms() > self.spec.blind_after_ms,
         };
         // Before the first judgement nothing was said that could stay.
-        let before = self.verdict.filter(|(_, rule, _)| *rule != Rule::NothingYet).map(|(verdict, ..)| verdict);
+        let before = self
+            .verdict
+            .filter(|(_, rule, _)| *rule != Rule::NothingYet)
+            .map(|(verdict, ..)| verdict);
         let (verdict, rule) = judge(facts, before);
         let since = match self.verdict {
             Some((same, _, since)) if same == verdict => since,
@@ -657,9 +705,10 @@ impl Task {
 /// What was left of the lease when the reading was sent: it is evidence for that instant.
 fn ttl_ms(reading: &LockReading, now: ServerTime) -> Option<u64> {
     match reading {
-        LockReading::Held(held) => {
-            held.deadline.instant().map(|deadline| u64::try_from(deadline.since_ms(now)).unwrap_or(0))
-        }
+        LockReading::Held(held) => held
+            .deadline
+            .instant()
+            .map(|deadline| u64::try_from(deadline.since_ms(now)).unwrap_or(0)),
         LockReading::Free | LockReading::Unknown(_) => None,
     }
 }

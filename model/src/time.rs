@@ -25,7 +25,8 @@ impl Mono {
     }
 }
 
-/// A Redis server's wall clock: milliseconds since the Unix epoch, as that server tells them (`TIME`, `PEXPIRETIME`).
+/// A Redis server's wall clock: milliseconds since the Unix epoch, as that server tells them
+/// (`TIME`, `PEXPIRETIME`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerTime(pub i64);
 
@@ -42,6 +43,7 @@ impl ServerTime {
     }
 }
 
-/// The agent's wall clock: milliseconds since the Unix epoch. For people to read; nothing is judged by it.
+/// The agent's wall clock: milliseconds since the Unix epoch. For people to read; nothing is judged
+/// by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AgentWall(pub i64);

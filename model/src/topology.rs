@@ -1,8 +1,8 @@
-//! Which servers belong together and which of them decides, as told by Sentinels, by a cluster, or by the servers' own
-//! roles. Pure: what was answered goes in, and nothing here dials anybody.
+//! Which servers belong together and which of them decides, as told by Sentinels, by a cluster, or
+//! by the servers' own roles. Pure: what was answered goes in, and nothing here dials anybody.
 //!
-//! Whoever answers may lie. An address that no client could dial is not taken, lists are limited, and of Sentinels only a
-//! majority of the configured ones is believed.
+//! Whoever answers may lie. An address that no client could dial is not taken, lists are limited,
+//! and of Sentinels only a majority of the configured ones is believed.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -30,7 +30,8 @@ pub struct Announced {
 impl Announced {
     /// An address that could be dialled; `None` for any other text.
     pub fn new(host: &str, port: u16) -> Option<Announced> {
-        let dialable = host.len() <= HOST_BYTES_MAX && (is_name(host) || is_ipv6(host)) && port != 0;
+        let dialable =
+            host.len() <= HOST_BYTES_MAX && (is_name(host) || is_ipv6(host)) && port != 0;
         dialable.then(|| Announced { host: host.to_ascii_lowercase(), port })
     }
 
@@ -54,7 +55,8 @@ impl core::fmt::Display for Announced {
 
 /// Only what host names and IPv4 addresses consist of: this text gets into labels, pages and logs.
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
 }
 
 /// Also with the name of an interface behind it: `fe80::1%eth0`.
@@ -63,7 +65,8 @@ fn is_ipv6(text: &str) -> bool {
     address.parse::<Ipv6Addr>().is_ok() && is_name(interface)
 }
 
-/// The value of `name` in a map that is flattened to a list; `None` also where the list is no such map.
+/// The value of `name` in a map that is flattened to a list; `None` also where the list is no such
+/// map.
 fn map_field<'a>(map: &'a [Reply], name: &str) -> Option<&'a Reply> {
     map.chunks_exact(2).find_map(|pair| match pair {
         [Reply::Bytes(field), value] if field == name.as_bytes() => Some(value),

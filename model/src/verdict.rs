@@ -1,4 +1,5 @@
-//! What lockwatch says of a task: one total function over everything that matters, and the reason it gives.
+//! What lockwatch says of a task: one total function over everything that matters, and the reason
+//! it gives.
 
 /// What lockwatch says of a task, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -188,13 +189,20 @@ impl Rule {
             Rule::WantedBlind => when(free && wanted == Wanted::Unknown && blind, Verdict::Unknown),
             Rule::KeepPrevious => previous.filter(|_| unjudgeable),
             Rule::NothingYet => when(unjudgeable, Verdict::Unknown),
-            Rule::NoProgress => when(held && matches!(wanted, Wanted::Yes | Wanted::Unset) && stale, Verdict::Stalled),
-            Rule::HeldUnwanted => when(held && wanted == Wanted::No && over_wind_down, Verdict::Unwanted),
+            Rule::NoProgress => when(
+                held && matches!(wanted, Wanted::Yes | Wanted::Unset) && stale,
+                Verdict::Stalled,
+            ),
+            Rule::HeldUnwanted => {
+                when(held && wanted == Wanted::No && over_wind_down, Verdict::Unwanted)
+            }
             Rule::HeldWanted => when(held && wanted == Wanted::Yes, Verdict::Running),
             Rule::HeldUnset => when(held && wanted == Wanted::Unset, Verdict::Running),
             Rule::HeldWantedUnknown => when(held && wanted == Wanted::Unknown, Verdict::Running),
             Rule::WindingDown => when(held && wanted == Wanted::No, Verdict::Running),
-            Rule::GapOverGrace => when(free && wanted == Wanted::Yes && gap_over_grace, Verdict::Down),
+            Rule::GapOverGrace => {
+                when(free && wanted == Wanted::Yes && gap_over_grace, Verdict::Down)
+            }
             Rule::GapWithinGrace => when(free && wanted == Wanted::Yes, Verdict::Pending),
             Rule::FreeUnwanted => when(free && wanted == Wanted::No, Verdict::Stopped),
             Rule::FreeUnset => when(free && wanted == Wanted::Unset, Verdict::Stopped),
@@ -228,15 +236,28 @@ impl Rule {
             Rule::SplitEvidence => "More than one holder: there is positive evidence.",
             Rule::LockBlind => "The lock could not be read for longer than blind_after.",
             Rule::WantedBlind => {
-                "The lock is free, and whether it is wanted could not be read for longer than blind_after."
+                "The lock is free, and whether it is wanted could not be read for longer than \
+                 blind_after."
             }
-            Rule::KeepPrevious => "It cannot be judged at the moment, so the previous verdict stays.",
+            Rule::KeepPrevious => {
+                "It cannot be judged at the moment, so the previous verdict stays."
+            }
             Rule::NothingYet => "There is no confirmed reading yet.",
-            Rule::GapOverGrace => "Users want it, and nobody has held the lock for longer than grace.",
-            Rule::GapWithinGrace => "Users want it, and nobody holds the lock yet; that is within grace.",
-            Rule::NoProgress => "The lock is held, but the progress has not moved for longer than stale_after.",
-            Rule::HeldUnwanted => "The lock is held though nobody has wanted it for longer than wind_down.",
-            Rule::WindingDown => "The lock is held though nobody wants it any more; that is within wind_down.",
+            Rule::GapOverGrace => {
+                "Users want it, and nobody has held the lock for longer than grace."
+            }
+            Rule::GapWithinGrace => {
+                "Users want it, and nobody holds the lock yet; that is within grace."
+            }
+            Rule::NoProgress => {
+                "The lock is held, but the progress has not moved for longer than stale_after."
+            }
+            Rule::HeldUnwanted => {
+                "The lock is held though nobody has wanted it for longer than wind_down."
+            }
+            Rule::WindingDown => {
+                "The lock is held though nobody wants it any more; that is within wind_down."
+            }
             Rule::HeldWanted => "The lock is held and users want it.",
             Rule::HeldUnset => "The lock is held; no switches are configured.",
             Rule::HeldWantedUnknown => "The lock is held; whether users want it cannot be read.",
@@ -255,8 +276,8 @@ pub struct Considered {
     pub gave: Option<Verdict>,
 }
 
-/// The verdict on `facts`, and the rule that gave it: the first of [`Rule::ALL`] that applies. `previous` is the verdict so
-/// far; it matters only where nothing can be judged at the moment.
+/// The verdict on `facts`, and the rule that gave it: the first of [`Rule::ALL`] that applies.
+/// `previous` is the verdict so far; it matters only where nothing can be judged at the moment.
 pub fn judge(facts: Facts, previous: Option<Verdict>) -> (Verdict, Rule) {
     let gave = |rule: &Rule| Some((rule.gives(facts, previous)?, *rule));
     // One of them always applies: the table over the whole product is a test.

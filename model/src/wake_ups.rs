@@ -1,5 +1,6 @@
-//! Server-assisted wake-ups, as far as they can be decided without a socket: for which keys a server is asked to tell of
-//! changes, and how many changes are too many. A change that is told is a hint that it is worth reading now, never evidence.
+//! Server-assisted wake-ups, as far as they can be decided without a socket: for which keys a
+//! server is asked to tell of changes, and how many changes are too many. A change that is told is
+//! a hint that it is worth reading now, never evidence.
 
 mod bucket;
 mod flood;
@@ -18,13 +19,17 @@ pub fn polls_per_s(tasks: usize, interval_ms: u64) -> u64 {
     (tasks as u64).saturating_mul(1_000) / interval_ms.max(1)
 }
 
-/// The keys of `task` whose change may change its verdict at once: the lock, the switches and the pause.
+/// The keys of `task` whose change may change its verdict at once: the lock, the switches and the
+/// pause.
 ///
-/// Not the others. Progress and claims change as long as all is well, some of them each millisecond, and what they prove they
-/// prove over time; host names are for people, and one hash has those of all tasks.
+/// Not the others. Progress and claims change as long as all is well, some of them each
+/// millisecond, and what they prove they prove over time; host names are for people, and one hash
+/// has those of all tasks.
 pub fn watched_keys(task: &TaskSpec) -> impl Iterator<Item = &Key> {
     let switches = match task.wanted.as_ref().map(|wanted| &wanted.source) {
-        Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => slice::from_ref(key),
+        Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => {
+            slice::from_ref(key)
+        }
         Some(WantedSource::Keys(several)) => several,
         Some(WantedSource::Always | WantedSource::Never) | None => &[],
     };

@@ -95,7 +95,12 @@ fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> S
     let value = match value {
         Ok(Some(value)) => value,
         Ok(None) => {
-            return SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: Some(0), whole: true };
+            return SwitchesReading::Read {
+                switches: Vec::new(),
+                key_exists: false,
+                counted: Some(0),
+                whole: true,
+            };
         }
         Err(why) => return SwitchesReading::Unknown(why),
     };
@@ -103,11 +108,18 @@ fn counter(codec: Codec, key: &[u8], value: Result<Option<&[u8]>, Unknown>) -> S
         Some(0) => (Switch::Off, Some(0)),
         Some(count) => (Switch::On, Some(count)),
         None => {
-            let fits = Codec::ALL.into_iter().find(|other| *other != codec && count(*other, value).is_some());
+            let fits = Codec::ALL
+                .into_iter()
+                .find(|other| *other != codec && count(*other, value).is_some());
             (Switch::Undecodable { value: value.get(..64).unwrap_or(value).to_vec(), fits }, None)
         }
     };
-    SwitchesReading::Read { switches: vec![(key.to_vec(), switch)], key_exists: true, counted, whole: true }
+    SwitchesReading::Read {
+        switches: vec![(key.to_vec(), switch)],
+        key_exists: true,
+        counted,
+        whole: true,
+    }
 }
 
 /// A count of users; a negative one is none, and says nothing about who wants it.
@@ -126,14 +138,18 @@ fn named_keys(codec: Codec, keys: &[Vec<u8>], replies: &mut Replies<'_>) -> Swit
         match text(replies) {
             Ok(Some(value)) => switches.push((key.clone(), codec::switch(codec, value))),
             Ok(None) => {}
-            // Of a key that may not be read nobody knows whether it is there: a state made up for it would come and go with
-            // the rights, and look as if a user had written.
+            // Of a key that may not be read nobody knows whether it is there: a state made up for
+            // it would come and go with the rights, and look as if a user had written.
             Err(why @ Unknown::NoPermission) => refused = Some(why),
             // One key that holds no switch is one user who is unknown; the others count.
             Err(why @ Unknown::WrongType) => {
-                switches.push((key.clone(), Switch::Undecodable { value: why.name().as_bytes().to_vec(), fits: None }));
+                switches.push((
+                    key.clone(),
+                    Switch::Undecodable { value: why.name().as_bytes().to_vec(), fits: None },
+                ));
             }
-            // All keys lie in one slot: this is no answer about any of them, and nobody has written anything.
+            // All keys lie in one slot: this is no answer about any of them, and nobody has written
+            // anything.
             Err(why) => unanswered = unanswered.or(Some(why)),
         }
     }

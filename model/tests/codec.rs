@@ -29,7 +29,8 @@ fn fixtures() -> Vec<Fixture> {
 }
 
 fn read_fixtures(file: &str, codec: Codec) -> Vec<Fixture> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/codec/{file}.txt"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/codec/{file}.txt"));
     let text = fs::read_to_string(path).unwrap();
     let fixtures: Vec<Fixture> = text
         .lines()
@@ -95,7 +96,8 @@ fn what_the_real_serializers_write_is_read_right() {
     }
 }
 
-/// Every form but JSON's numbers has a length or an end, so that a value that was cut off is refused.
+/// Every form but JSON's numbers has a length or an end, so that a value that was cut off is
+/// refused.
 #[test]
 fn only_json_numbers_and_the_empty_value_have_a_readable_prefix() {
     for fixture in fixtures() {
@@ -183,9 +185,12 @@ fn the_two_lists_are_closed() {
     for off in ["", "0", "false", "off", "no", "null", "FALSE", "Off", "NULL"] {
         assert_eq!(switch(Codec::Raw, off.as_bytes()), Switch::Off, "{off}");
     }
-    for neither in ["2", "-1", "00", " on", "on ", "on\n", "y", "enabled", "Ον", "\0", "\u{fffd}"] {
+    for neither in ["2", "-1", "00", " on", "on ", "on\n", "y", "enabled", "Ον", "\0", "\u{fffd}"]
+    {
         let value = neither.as_bytes().to_vec();
-        let Switch::Undecodable { value: shown, .. } = switch(Codec::Raw, &value) else { panic!("{neither:?}") };
+        let Switch::Undecodable { value: shown, .. } = switch(Codec::Raw, &value) else {
+            panic!("{neither:?}")
+        };
         assert_eq!(shown, value);
     }
 }
@@ -215,7 +220,8 @@ fn a_switch_is_read_by_what_its_value_means() {
 #[test]
 fn a_wrong_codec_is_named() {
     let true_by = |file, codec| {
-        let fixture = read_fixtures(file, codec).into_iter().find(|fixture| fixture.name.ends_with(" true"));
+        let fixture =
+            read_fixtures(file, codec).into_iter().find(|fixture| fixture.name.ends_with(" true"));
         (codec, fixture.unwrap().bytes)
     };
     let written = [
@@ -247,7 +253,10 @@ fn an_empty_value_is_no_evidence_for_a_codec() {
 #[test]
 fn an_undecodable_value_is_cut() {
     let value = vec![b'x'; 65];
-    assert_eq!(switch(Codec::Raw, &value), Switch::Undecodable { value: value[..64].to_vec(), fits: None });
+    assert_eq!(
+        switch(Codec::Raw, &value),
+        Switch::Undecodable { value: value[..64].to_vec(), fits: None }
+    );
 }
 
 #[test]

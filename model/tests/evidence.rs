@@ -1,16 +1,19 @@
-//! What may be believed, and when it is looked again: the rules of evidence where no timeline reaches.
+//! What may be believed, and when it is looked again: the rules of evidence where no timeline
+//! reaches.
 
 use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, RoleCheck, Timing, footer, vouch, witness};
 use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
 use lockwatch_model::read::{Round, Scope, TaskRead};
-use lockwatch_model::reading::{Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown};
+use lockwatch_model::reading::{
+    Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown,
+};
 use lockwatch_model::reply::{Command, Reply, ServerError};
 use lockwatch_model::schedule::{Schedule, Watched};
 use lockwatch_model::spec::{
-    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
-    WatchSpec,
+    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
+    WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
@@ -42,8 +45,12 @@ fn end_of(name: &str, nonce: &str) -> Vec<Reply> {
 }
 
 fn judged(took_ms: u64, end: &[Reply]) -> Result<Vouch, Unknown> {
-    let timing =
-        Timing { sent: Mono(5_000), received: Mono(5_000 + took_ms), sent_wall: AgentWall(0), timeout_ms: 3_000 };
+    let timing = Timing {
+        sent: Mono(5_000),
+        received: Mono(5_000 + took_ms),
+        sent_wall: AgentWall(0),
+        timeout_ms: 3_000,
+    };
     vouch(CAPS, timing, b"n1", &[clock(12)], end)
 }
 
@@ -61,7 +68,8 @@ fn only_a_master_is_believed_and_its_word_comes_after_the_answers() {
     let commands: Vec<_> = footer(CAPS, b"n1").iter().map(words).collect();
     assert_eq!(commands, ["TIME", "ROLE", "ECHO n1"], "role and nonce come last");
     // A witness may be a replica, and says so.
-    let timing = Timing { sent: Mono(0), received: Mono(4), sent_wall: AgentWall(0), timeout_ms: 3_000 };
+    let timing =
+        Timing { sent: Mono(0), received: Mono(4), sent_wall: AgentWall(0), timeout_ms: 3_000 };
     let told = witness(CAPS, timing, b"n1", &[clock(12)], &end_of("slave", "n1"));
     assert_eq!(told.map(|vouch| vouch.role), Ok(Role::Replica));
 }
@@ -69,14 +77,22 @@ fn only_a_master_is_believed_and_its_word_comes_after_the_answers() {
 #[test]
 fn what_is_missing_or_refused_is_unknown() {
     let _rule = rule("1 evidence");
-    let refused = |code: &str| Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: Vec::new() });
-    for (position, reply) in [(0, refused("BUSY")), (1, refused("LOADING")), (1, Reply::Nil), (2, refused("NOAUTH"))] {
+    let refused = |code: &str| {
+        Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: Vec::new() })
+    };
+    for (position, reply) in
+        [(0, refused("BUSY")), (1, refused("LOADING")), (1, Reply::Nil), (2, refused("NOAUTH"))]
+    {
         let mut end = end_of("master", "n1");
         end[position] = reply.clone();
         assert!(judged(4, &end).is_err(), "{position}: {reply:?}");
     }
     for count in 0..3 {
-        assert_eq!(judged(4, &end_of("master", "n1")[..count]).err(), Some(Unknown::Protocol), "{count} replies");
+        assert_eq!(
+            judged(4, &end_of("master", "n1")[..count]).err(),
+            Some(Unknown::Protocol),
+            "{count} replies"
+        );
     }
 }
 
@@ -90,10 +106,20 @@ fn what_could_not_be_read_is_shown_as_unknown() {
         extras: Extras::default(),
         beside: Beside { switches: Some(switches), ..Beside::default() },
     };
-    let none = SwitchesReading::Read { switches: Vec::new(), key_exists: true, counted: None, whole: true };
+    let none = SwitchesReading::Read {
+        switches: Vec::new(),
+        key_exists: true,
+        counted: None,
+        whole: true,
+    };
     for (what, answer, held, wanted) in [
         ("all is read", reading(LockReading::Free, none.clone()), Some(false), Wanted::No),
-        ("the switches", reading(LockReading::Free, SwitchesReading::Unknown(refused)), Some(false), Wanted::Unknown),
+        (
+            "the switches",
+            reading(LockReading::Free, SwitchesReading::Unknown(refused)),
+            Some(false),
+            Wanted::Unknown,
+        ),
         ("the lock", reading(LockReading::Unknown(refused), none.clone()), None, Wanted::No),
     ] {
         let mut state = watching();
@@ -112,30 +138,41 @@ fn what_could_not_be_read_is_shown_as_unknown() {
 fn without_any_news_nothing_is_known_after_a_while() {
     let _rule = rule("16 freshness");
     let switches = vec![(b"anna".to_vec(), Switch::On)];
-    let switches = Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
+    let switches =
+        Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
     let beside = Beside { switches, ..Beside::default() };
     let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside };
     let mut state = watching();
     state.step(Mono(1_000), Input::Sample(answered(1_000, reading)));
-    let told = [(9_000, Some(false), None, Wanted::Yes), (9_001, None, Some(Unknown::Stale), Wanted::Unknown)];
+    let told = [
+        (9_000, Some(false), None, Wanted::Yes),
+        (9_001, None, Some(Unknown::Stale), Wanted::Unknown),
+    ];
     for (at, held, unknown, wanted) in told {
         state.step(Mono(at), Input::Tick);
         let snapshot = state.snapshot(Mono(at));
         let view = snapshot.tasks.first().expect("the task");
         let seen = (view.held, view.unknown, view.wanted);
-        assert_eq!(seen, (held, unknown, wanted), "at {at}, twice interval and timeout after the answer");
+        assert_eq!(
+            seen,
+            (held, unknown, wanted),
+            "at {at}, twice interval and timeout after the answer"
+        );
     }
 }
 
-/// Which users stand in the first part of a large hash is the server's choice, and another one after a restart: nobody's switch is gone.
+/// Which users stand in the first part of a large hash is the server's choice, and another one
+/// after a restart: nobody's switch is gone.
 #[test]
 fn of_too_many_switches_none_is_lost_that_is_not_read() {
     let _rule = rule("10 lost switches");
     let mut state = watching();
     let mut shows = |at: u64, run: &str, cursor: &str, users: &[&str]| {
         let items = users.iter().flat_map(|user| [bytes(user), bytes("on")]).collect();
-        let free = [Reply::Int(-2), Reply::Array(vec![bytes("0"), Reply::Array(vec![])]), Reply::Int(-2)];
-        let replies = [&free[..], &[Reply::Array(vec![bytes(cursor), Reply::Array(items)])]].concat();
+        let free =
+            [Reply::Int(-2), Reply::Array(vec![bytes("0"), Reply::Array(vec![])]), Reply::Int(-2)];
+        let replies =
+            [&free[..], &[Reply::Array(vec![bytes(cursor), Reply::Array(items)])]].concat();
         let read = TaskRead::new(task(), CAPS, false, Scope::ALL);
         let Round::Done(reading) = read.decode(&replies) else { panic!("another round") };
         let mut sample = answered(at, reading);
@@ -149,11 +186,23 @@ fn of_too_many_switches_none_is_lost_that_is_not_read() {
         (view.wanted, counts, view.lost_users.len())
     };
     let unknown = (None, None);
-    assert_eq!(shows(1_000, "x", "7", &["anna", "ben"]), (Wanted::Yes, unknown, 0), "there are more");
-    assert_eq!(shows(2_000, "y", "5", &["ben", "chris"]), (Wanted::Yes, unknown, 0), "after a restart");
+    assert_eq!(
+        shows(1_000, "x", "7", &["anna", "ben"]),
+        (Wanted::Yes, unknown, 0),
+        "there are more"
+    );
+    assert_eq!(
+        shows(2_000, "y", "5", &["ben", "chris"]),
+        (Wanted::Yes, unknown, 0),
+        "after a restart"
+    );
     assert_eq!(shows(3_000, "y", "5", &["ben", "chris"]), (Wanted::Yes, unknown, 0), "seen again");
     // All that there are is another matter.
-    assert_eq!(shows(4_000, "z", "0", &[]), (Wanted::Yes, (Some(0), Some(0)), 0), "after a restart without data");
+    assert_eq!(
+        shows(4_000, "z", "0", &[]),
+        (Wanted::Yes, (Some(0), Some(0)), 0),
+        "after a restart without data"
+    );
     assert_eq!(shows(5_000, "z", "0", &[]), (Wanted::Yes, (Some(0), Some(0)), 2), "seen again");
 }
 
@@ -226,7 +275,8 @@ fn no_tick_is_left_out() {
     let _rule = rule("2 instants");
     let mut schedule = Schedule::new(vec![watched()], 1_000, Mono(0));
     for tick in 0..1_000 {
-        let batch = schedule.due(Mono(tick * 1_000)).unwrap_or_else(|| panic!("tick {tick} is left out"));
+        let batch =
+            schedule.due(Mono(tick * 1_000)).unwrap_or_else(|| panic!("tick {tick} is left out"));
         assert_eq!(batch.tasks, [TaskIndex(0)], "tick {tick}");
         schedule.finished(&batch);
     }
@@ -254,7 +304,10 @@ fn asked(source: WantedSource) -> Vec<String> {
     };
     let mut commands = Vec::new();
     TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
-    commands.iter().map(|command| words(command).split(' ').take(2).collect::<Vec<_>>().join(" ")).collect()
+    commands
+        .iter()
+        .map(|command| words(command).split(' ').take(2).collect::<Vec<_>>().join(" "))
+        .collect()
 }
 
 #[test]
@@ -276,9 +329,14 @@ fn the_lock_comes_before_the_switches_and_in_the_same_batch() {
         WantedSource::Keys(vec![b"the:users".to_vec()]),
     ] {
         let asked = asked(source.clone());
-        let switches =
-            asked.iter().position(|words| words.ends_with(" the:users")).expect("the switches are asked for");
-        let lock = asked.iter().rposition(|words| words.ends_with(" the:lock")).expect("the lock is asked for");
+        let switches = asked
+            .iter()
+            .position(|words| words.ends_with(" the:users"))
+            .expect("the switches are asked for");
+        let lock = asked
+            .iter()
+            .rposition(|words| words.ends_with(" the:lock"))
+            .expect("the lock is asked for");
         assert!(lock < switches, "{source:?}: {asked:?}");
     }
 }
@@ -288,7 +346,11 @@ fn a_first_free_is_looked_at_again_late_enough_to_confirm_it() {
     let _rule = rule("6 confirmation");
     let mut schedule = Schedule::new(vec![watched()], 60_000, Mono(0));
     let batch = schedule.due(Mono(0)).expect("the first sweep");
-    let free = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside: Beside::default() };
+    let free = TaskReading {
+        lock: LockReading::Free,
+        extras: Extras::default(),
+        beside: Beside::default(),
+    };
     schedule.observe(TaskIndex(0), Mono(0), ServerTime(0), &free);
     schedule.finished(&batch);
     assert_eq!(schedule.due(Mono(249)), None, "too early to confirm anything");

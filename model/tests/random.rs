@@ -1,4 +1,5 @@
-//! Random inputs, from a seed: whatever comes in, nothing panics and every snapshot keeps its invariants.
+//! Random inputs, from a seed: whatever comes in, nothing panics and every snapshot keeps its
+//! invariants.
 //!
 //! `SEED=n cargo test -p lockwatch-model --test random` repeats one run.
 
@@ -7,16 +8,17 @@ use std::sync::Arc;
 
 use lockwatch_model::event::{Event, EventKind, SplitKind, Subject};
 use lockwatch_model::input::{
-    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology, Vouch, WakeUps,
+    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology,
+    Vouch, WakeUps,
 };
 use lockwatch_model::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
+    ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::snapshot::{Durations, Snapshot, TaskView, Totals};
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
-    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
+    SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
@@ -26,7 +28,8 @@ mod invariants;
 const NODES: [&str; 3] = ["a:6379", "b:6379", "c:6379"];
 const STEPS_PER_SEED: usize = 10_000;
 const SEEDS: u64 = 10;
-/// So many of the last inputs are shown with a failure, each cut to so many characters unless one seed was asked for.
+/// So many of the last inputs are shown with a failure, each cut to so many characters unless one
+/// seed was asked for.
 const INPUTS_SHOWN: usize = 3;
 const INPUT_CHARS: usize = 240;
 
@@ -90,7 +93,8 @@ struct Server {
 impl World {
     fn new(seed: u64) -> World {
         let mut dice = Dice::new(seed);
-        let kinds = [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+        let kinds =
+            [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
         let kind = kinds[(seed % 4) as usize];
         let spec = Arc::new(watch_spec(&mut dice, kind, 1));
         let server = Server {
@@ -191,7 +195,8 @@ impl World {
     /// Another server decides from here on, or nobody knows which.
     fn topology(&mut self) -> Topology {
         self.lead = self.any_server();
-        let mut nodes: Vec<Arc<str>> = NODES.iter().take(self.servers.len()).map(|node| Arc::from(*node)).collect();
+        let mut nodes: Vec<Arc<str>> =
+            NODES.iter().take(self.servers.len()).map(|node| Arc::from(*node)).collect();
         let lead = nodes.get(self.lead).cloned();
         if self.dice.one_in(8) {
             nodes.pop();
@@ -200,10 +205,18 @@ impl World {
             0 => Err(self.dice.of(&[Unknown::Quorum, Unknown::NoMaster])),
             _ => Ok(lead.into_iter().collect()),
         };
-        Topology { epoch: self.epoch(), redis: self.redis(), masters, nodes, sentinels: Vec::new(), uncovered_slots: 0 }
+        Topology {
+            epoch: self.epoch(),
+            redis: self.redis(),
+            masters,
+            nodes,
+            sentinels: Vec::new(),
+            uncovered_slots: 0,
+        }
     }
 
-    /// A sample of server `at`. What is asked about one task of servers that decide arrives in order, as in the real sampler.
+    /// A sample of server `at`. What is asked about one task of servers that decide arrives in
+    /// order, as in the real sampler.
     fn sample(&mut self, at: usize, outcome: Outcome) -> Sample {
         let decides = at == self.lead || (self.kind() == RedisKind::Cluster && self.dice.one_in(2));
         self.sample_as(at, decides, outcome)
@@ -223,10 +236,16 @@ impl World {
 
     fn failed(&mut self) -> Sample {
         let why = self.dice.of(&Unknown::ALL);
-        let tasks = (0..self.spec.tasks.len() as u32 + u32::from(self.dice.one_in(20))).map(TaskIndex).collect();
+        let tasks = (0..self.spec.tasks.len() as u32 + u32::from(self.dice.one_in(20)))
+            .map(TaskIndex)
+            .collect();
         let at = self.any_server();
         let sample = self.sample(at, Outcome::Failed { tasks, why });
-        if self.dice.one_in(4) { Sample { node: None, standing: Standing::Decides, ..sample } } else { sample }
+        if self.dice.one_in(4) {
+            Sample { node: None, standing: Standing::Decides, ..sample }
+        } else {
+            sample
+        }
     }
 
     fn vouch(&mut self, at: usize) -> Vouch {
@@ -261,7 +280,8 @@ impl World {
         let at = self.any_server();
         let vouch = if self.dice.one_in(4) { None } else { Some(self.vouch(at)) };
         let count = self.spec.tasks.len() as u32;
-        let readings = (0..count).map(|index| (TaskIndex(index), self.reading(at).beside)).collect();
+        let readings =
+            (0..count).map(|index| (TaskIndex(index), self.reading(at).beside)).collect();
         self.sample_as(at, true, Outcome::Beside { vouch, readings })
     }
 
@@ -288,8 +308,9 @@ impl World {
         }
         if self.dice.one_in(4) {
             let count = self.dice.below(3);
-            self.claims =
-                (0..count).map(|who| (holder(who, 1, false).client, vec![self.dice.below(9) as u8])).collect();
+            self.claims = (0..count)
+                .map(|who| (holder(who, 1, false).client, vec![self.dice.below(9) as u8]))
+                .collect();
         }
         if self.dice.one_in(30) {
             self.token = self.dice.below(100) as i64 - 10;
@@ -318,8 +339,10 @@ impl World {
             2 => server.generation.replication_id = vec![b'r', self.dice.below(9) as u8],
             // Promoted, with more or less of what the other one has.
             3 => {
-                let offset = from.offset.saturating_sub(self.dice.below(300)) + self.dice.below(150);
-                server.generation.forked_from = Some(Fork { replication_id: from.generation.replication_id, offset });
+                let offset =
+                    from.offset.saturating_sub(self.dice.below(300)) + self.dice.below(150);
+                server.generation.forked_from =
+                    Some(Fork { replication_id: from.generation.replication_id, offset });
                 server.generation.replication_id = self.dice.next().to_le_bytes().to_vec();
                 server.offset = offset;
                 server.role = Role::Master;
@@ -349,17 +372,27 @@ impl World {
             _ => {
                 let count = if self.dice.one_in(8) { self.dice.below(4) } else { 1 };
                 let mut holders: Vec<_> = (0..count)
-                    .map(|_| holder(self.dice.below(3), self.dice.below(3) as u32, self.dice.one_in(9)))
+                    .map(|_| {
+                        holder(self.dice.below(3), self.dice.below(3) as u32, self.dice.one_in(9))
+                    })
                     .collect();
                 holders.sort();
                 let deadline = match self.dice.below(12) {
                     0 => Deadline::Never,
                     1 => Deadline::Torn,
                     2 => Deadline::At(ServerTime(self.dice.of(&[0, i64::MAX, i64::MIN, -1]))),
-                    _ => Deadline::At(ServerTime(self.clock(at) + self.dice.of(&[-100, 900, 10_000, 30_000, 60_000]))),
+                    _ => Deadline::At(ServerTime(
+                        self.clock(at) + self.dice.of(&[-100, 900, 10_000, 30_000, 60_000]),
+                    )),
                 };
-                let mode = self.dice.of(&[Mode::Exclusive, Mode::Exclusive, Mode::Write, Mode::Read]);
-                LockReading::from(Held { mode, holders, ghosts: self.dice.below(2) as u32, deadline })
+                let mode =
+                    self.dice.of(&[Mode::Exclusive, Mode::Exclusive, Mode::Write, Mode::Read]);
+                LockReading::from(Held {
+                    mode,
+                    holders,
+                    ghosts: self.dice.below(2) as u32,
+                    deadline,
+                })
             }
         }
     }
@@ -387,17 +420,25 @@ impl World {
         };
         let until = ServerTime(self.clock(at) + self.dice.below(100_000) as i64);
         TaskReading {
-            lock: self.refusal().map_or_else(|| self.servers[at].lock.clone(), LockReading::Unknown),
+            lock: self
+                .refusal()
+                .map_or_else(|| self.servers[at].lock.clone(), LockReading::Unknown),
             extras: Extras { waiters: Some(self.dice.below(3)), fencing_token: Some(self.token) },
             beside: Beside {
                 switches: Some(self.refusal().map_or_else(
-                    || SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None, whole: true },
+                    || SwitchesReading::Read {
+                        key_exists: !switches.is_empty(),
+                        switches,
+                        counted: None,
+                        whole: true,
+                    },
                     SwitchesReading::Unknown,
                 )),
                 progress: Some(self.refusal().map_or(progress, ProgressReading::Unknown)),
-                claims: Some(
-                    self.refusal().map_or_else(|| ClaimsReading::Read(self.claims.clone()), ClaimsReading::Unknown),
-                ),
+                claims: Some(self.refusal().map_or_else(
+                    || ClaimsReading::Read(self.claims.clone()),
+                    ClaimsReading::Unknown,
+                )),
                 hosts: None,
                 pause: Some(self.dice.of(&[
                     PauseReading::None,
@@ -413,14 +454,23 @@ impl World {
 }
 
 fn holder(who: u64, entries: u32, secret: bool) -> Holder {
-    Holder { client: vec![b'A' + who as u8], thread: Some(b"1".to_vec()), entries: Some(entries), secret }
+    Holder {
+        client: vec![b'A' + who as u8],
+        thread: Some(b"1".to_vec()),
+        entries: Some(entries),
+        secret,
+    }
 }
 
 fn watch_spec(dice: &mut Dice, kind: RedisKind, epoch: u32) -> WatchSpec {
     let redis = RedisSpec::new("main", kind, &NODES[..1]);
     let mut names = ["d", "b", "a", "c"];
     names.rotate_left(dice.below(4) as usize);
-    let tasks = names.iter().take(1 + dice.below(4) as usize).map(|name| Arc::new(task(dice, name))).collect();
+    let tasks = names
+        .iter()
+        .take(1 + dice.below(4) as usize)
+        .map(|name| Arc::new(task(dice, name)))
+        .collect();
     WatchSpec { redises: vec![redis], tasks, epoch }
 }
 
@@ -439,8 +489,10 @@ fn task(dice: &mut Dice, name: &str) -> TaskSpec {
     };
     let lease_ms = if dice.one_in(3) { Some(30_000) } else { None };
     let renew_every_ms = if dice.one_in(5) { Some(7_000) } else { None };
-    let progress =
-        (!dice.one_in(3)).then(|| ProgressSpec { source: ProgressSource::Key(key("progress")), stale_after_ms: 5_000 });
+    let progress = (!dice.one_in(3)).then(|| ProgressSpec {
+        source: ProgressSource::Key(key("progress")),
+        stale_after_ms: 5_000,
+    });
     TaskSpec {
         name: Arc::from(name),
         redis: RedisIndex(0),
@@ -473,7 +525,12 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
         recent.push(format!("{:>9} {input:?}", world.now));
         let before = state.snapshot(Mono(world.now));
         let mut told: Vec<Event> = state.step(Mono(world.now), input.clone());
-        let looked_at = world.spec.tasks.get(step % 16).map(|spec| &*spec.name).filter(|name| state.look_at(name));
+        let looked_at = world
+            .spec
+            .tasks
+            .get(step % 16)
+            .map(|spec| &*spec.name)
+            .filter(|name| state.look_at(name));
         let of_events = state.snapshot_of_events(Mono(world.now));
         let after = state.snapshot(Mono(world.now));
         let mut broken = single.check(&input, &before, &after, &told);
@@ -485,8 +542,18 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
         broken.extend(late.map(|event| format!("{event:?} is from the future")));
         broken.extend(invariants.check(&state.snapshot(Mono(world.now)), &world.spec));
         if !broken.is_empty() {
-            let tail: Vec<_> = recent.iter().rev().take(INPUTS_SHOWN).rev().map(|input| shortened(input)).collect();
-            return Err(format!("seed {seed}, step {step}: {}\n  {}", broken.join("; "), tail.join("\n  ")));
+            let tail: Vec<_> = recent
+                .iter()
+                .rev()
+                .take(INPUTS_SHOWN)
+                .rev()
+                .map(|input| shortened(input))
+                .collect();
+            return Err(format!(
+                "seed {seed}, step {step}: {}\n  {}",
+                broken.join("; "),
+                tail.join("\n  ")
+            ));
         }
         world.pass_time();
         input = world.input();
@@ -494,8 +561,8 @@ fn drive(seed: u64, steps: usize) -> Result<(usize, usize), String> {
     Ok((events, splits))
 }
 
-/// A snapshot of events shows what they made of their tasks, the task that was looked at, and all others as they were before. A new
-/// configuration shows at once.
+/// A snapshot of events shows what they made of their tasks, the task that was looked at, and all
+/// others as they were before. A new configuration shows at once.
 fn shown_first<'a>(
     input: &'a Input,
     looked_at: Option<&'a str>,
@@ -513,17 +580,22 @@ fn shown_first<'a>(
         _ => after,
     });
     let tasks = of_events.tasks.iter().zip(expected).filter(|(shown, expected)| shown != expected);
-    let tasks = tasks.map(|(shown, expected)| format!("of events alone it shows {shown:?} instead of {expected:?}"));
+    let tasks = tasks.map(|(shown, expected)| {
+        format!("of events alone it shows {shown:?} instead of {expected:?}")
+    });
     let lags = of_events.redises.iter().enumerate().flat_map(move |(redis, shown)| {
         let known = before.redises.get(redis).filter(|_| !matches!(input, Input::Config(_)));
         shown.nodes.iter().filter(move |node| {
-            let known = known.and_then(|known| known.nodes.iter().find(|known| known.address == node.address));
-            let lag = known.map_or((None, None), |known| (known.locks_behind, known.deadline_lag_ms));
+            let known = known
+                .and_then(|known| known.nodes.iter().find(|known| known.address == node.address));
+            let lag =
+                known.map_or((None, None), |known| (known.locks_behind, known.deadline_lag_ms));
             lag != (node.locks_behind, node.deadline_lag_ms)
         })
     });
-    let lags =
-        lags.map(|node| format!("of events alone it shows how far behind {node:?} is, of which it does not know"));
+    let lags = lags.map(|node| {
+        format!("of events alone it shows how far behind {node:?} is, of which it does not know")
+    });
     tasks.chain(lags)
 }
 
@@ -536,23 +608,36 @@ struct SingleInputs {
 
 impl SingleInputs {
     /// What is wrong with what `input` did.
-    fn check(&mut self, input: &Input, before: &Snapshot, after: &Snapshot, events: &[Event]) -> Vec<String> {
-        if let Input::Sample(Sample { node: Some(node), outcome: Outcome::Read { vouch, .. }, .. }) = input {
+    fn check(
+        &mut self,
+        input: &Input,
+        before: &Snapshot,
+        after: &Snapshot,
+        events: &[Event],
+    ) -> Vec<String> {
+        if let Input::Sample(Sample {
+            node: Some(node),
+            outcome: Outcome::Read { vouch, .. },
+            ..
+        }) = input
+        {
             self.roles.insert(node.clone(), vouch.role);
         }
-        let mut broken: Vec<String> = events.iter().filter_map(|event| self.false_masters(event)).collect();
+        let mut broken: Vec<String> =
+            events.iter().filter_map(|event| self.false_masters(event)).collect();
         let Input::Sample(sample) = input else { return broken };
         for (old, new) in before.tasks.iter().zip(&after.tasks) {
             let what = match (&sample.outcome, sample.standing) {
-                (_, Standing::Witness) => {
-                    (known(old) != known(new) || counted(old) != counted(new)).then_some("a witness moved the lock")
-                }
-                (Outcome::Failed { .. }, _) => (counted(old) != counted(new) || old.splits != new.splits)
+                (_, Standing::Witness) => (known(old) != known(new)
+                    || counted(old) != counted(new))
+                .then_some("a witness moved the lock"),
+                (Outcome::Failed { .. }, _) => (counted(old) != counted(new)
+                    || old.splits != new.splits)
                     .then_some("blindness resolved or proved something"),
-                (Outcome::Beside { .. }, _) => {
-                    (known(old) != known(new) || old.totals.ends != new.totals.ends || old.splits != new.splits)
-                        .then_some("what lies beside the lock moved it")
-                }
+                (Outcome::Beside { .. }, _) => (known(old) != known(new)
+                    || old.totals.ends != new.totals.ends
+                    || old.splits != new.splits)
+                    .then_some("what lies beside the lock moved it"),
                 (Outcome::Read { .. }, _) => None,
             };
             broken.extend(what.map(|what| format!("{}: {what}", new.spec.name)));
@@ -562,15 +647,19 @@ impl SingleInputs {
 
     /// Both servers must have said that they are master, and shown different holders.
     fn false_masters(&self, event: &Event) -> Option<String> {
-        let EventKind::SplitBegan { kind: SplitKind::Masters, parties, .. } = &event.kind else { return None };
+        let EventKind::SplitBegan { kind: SplitKind::Masters, parties, .. } = &event.kind else {
+            return None;
+        };
         let mut holders: BTreeMap<Option<Arc<str>>, Vec<&[u8]>> = BTreeMap::new();
         for party in parties {
             holders.entry(party.node.clone()).or_default().push(&party.holder.client);
         }
-        let rules =
-            |node: &&Option<Arc<str>>| node.as_ref().and_then(|node| self.roles.get(node)) == Some(&Role::Master);
+        let rules = |node: &&Option<Arc<str>>| {
+            node.as_ref().and_then(|node| self.roles.get(node)) == Some(&Role::Master)
+        };
         let masters = holders.keys().filter(rules).count();
-        let shared = holders.values().flatten().any(|one| holders.values().all(|all| all.contains(one)));
+        let shared =
+            holders.values().flatten().any(|one| holders.values().all(|all| all.contains(one)));
         (holders.len() != 2 || masters != 2 || shared).then(|| format!("no two masters: {event:?}"))
     }
 }
@@ -579,7 +668,8 @@ fn is_masters(event: &Event) -> bool {
     matches!(event.kind, EventKind::SplitBegan { kind: SplitKind::Masters, .. })
 }
 
-/// What is known of the lock by the newest reading, but for what is told of a hold beside its holder's.
+/// What is known of the lock by the newest reading, but for what is told of a hold beside its
+/// holder's.
 fn known(view: &TaskView) -> impl PartialEq + use<> {
     (view.held, view.hold.clone(), view.unknown, view.node.clone())
 }
@@ -587,7 +677,8 @@ fn known(view: &TaskView) -> impl PartialEq + use<> {
 /// What was measured and counted of the lock, but for blindness and splits.
 fn counted(view: &TaskView) -> impl PartialEq + use<> {
     let durations = Durations { split_ms: 0, blind_ms: 0, ..view.durations };
-    let totals = Totals { splits: Totals::default().splits, split_ms: 0, blind_ms: 0, ..*view.totals };
+    let totals =
+        Totals { splits: Totals::default().splits, split_ms: 0, blind_ms: 0, ..*view.totals };
     (durations, totals)
 }
 
@@ -602,8 +693,15 @@ fn random_inputs_break_nothing() {
         Ok(seed) => vec![seed.parse().expect("SEED is a number")],
         Err(_) => (1..=SEEDS).collect(),
     };
-    let failures: Vec<_> = seeds.iter().filter_map(|seed| drive(*seed, STEPS_PER_SEED).err()).collect();
-    assert!(failures.is_empty(), "{} of {} seeds:\n{}", failures.len(), seeds.len(), failures.join("\n"));
+    let failures: Vec<_> =
+        seeds.iter().filter_map(|seed| drive(*seed, STEPS_PER_SEED).err()).collect();
+    assert!(
+        failures.is_empty(),
+        "{} of {} seeds:\n{}",
+        failures.len(),
+        seeds.len(),
+        failures.join("\n")
+    );
 }
 
 /// A driver whose world never changes would prove nothing.
@@ -611,7 +709,8 @@ fn random_inputs_break_nothing() {
 fn random_inputs_make_things_happen() {
     let (events, _) = drive(42, 400).expect("no failure so early");
     assert!(events > 200, "{events} events");
-    let splits: usize = (1..=SEEDS).map(|seed| drive(seed, 2_000).expect("no failure so early").1).sum();
+    let splits: usize =
+        (1..=SEEDS).map(|seed| drive(seed, 2_000).expect("no failure so early").1).sum();
     assert!(splits > 0, "no two masters ever contradicted each other");
 }
 

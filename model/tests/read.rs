@@ -5,13 +5,13 @@ use std::sync::Arc;
 use lockwatch_model::accept::{Caps, RoleCheck};
 use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reading::{
-    ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, Switch, SwitchesReading, TaskReading,
-    Unknown,
+    ClaimsReading, Deadline, LockReading, Mode, PauseReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::reply::{Command, Reply, ServerError};
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
-    WantedSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
+    WantedSource, WantedSpec,
 };
 use lockwatch_model::time::ServerTime;
 
@@ -53,7 +53,8 @@ fn free() -> Vec<Reply> {
     lock(-2, &[])
 }
 
-/// Answers one round after the other, checks that there is a reply for each command, and returns what was read.
+/// Answers one round after the other, checks that there is a reply for each command, and returns
+/// what was read.
 fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
     let mut read = TaskRead::new(Arc::new(spec), caps, false, Scope::ALL);
     for (position, replies) in rounds.iter().enumerate() {
@@ -71,7 +72,8 @@ fn read(spec: TaskSpec, caps: Caps, rounds: &[Vec<Reply>]) -> TaskReading {
     panic!("not done after {} rounds", rounds.len());
 }
 
-/// A glance at a lock that `known` shows, answered so; `None`: it must be read whole, in the next round.
+/// A glance at a lock that `known` shows, answered so; `None`: it must be read whole, in the next
+/// round.
 fn glance(caps: Caps, known: &TaskReading, replies: &[Reply]) -> Option<TaskReading> {
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
     let read = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), caps, false, Scope::ALL);
@@ -117,7 +119,8 @@ fn a_torn_bracket_is_read_again_once_and_then_lacks_only_the_deadline() {
     let reading = read(spec(SchemeKind::Redisson), CAPS, &[torn.clone(), torn]);
     assert_eq!(held(&reading), (Mode::Exclusive, 1, 0, Deadline::Torn));
     let released_within = vec![Reply::Int(30_000), scan(&[]), Reply::Int(-2)];
-    let reading = read(spec(SchemeKind::Redisson), CAPS, &[released_within.clone(), released_within]);
+    let reading =
+        read(spec(SchemeKind::Redisson), CAPS, &[released_within.clone(), released_within]);
     assert_eq!(reading.lock, LockReading::Free);
     let taken_within = vec![Reply::Int(-2), scan(&[A, "1"]), Reply::Int(30_000)];
     let reading = read(spec(SchemeKind::Redisson), CAPS, &[taken_within.clone(), taken_within]);
@@ -135,12 +138,20 @@ fn a_deadline_that_did_not_move_is_the_same_hold_and_any_other_answer_is_read_wh
     let _rule = rule("4 bracket");
     let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
     assert_eq!(glance(CAPS, &known, &[Reply::Int(30_000)]).as_ref(), Some(&known));
-    for other in [Reply::Int(30_001), Reply::Int(29_999), Reply::Int(-1), Reply::Int(-2), Reply::Nil, error("MOVED")] {
+    for other in [
+        Reply::Int(30_001),
+        Reply::Int(29_999),
+        Reply::Int(-1),
+        Reply::Int(-2),
+        Reply::Nil,
+        error("MOVED"),
+    ] {
         assert_eq!(glance(CAPS, &known, std::slice::from_ref(&other)), None, "{other:?}");
     }
 }
 
-/// Deadlines that are reckoned differ by what lies between two commands; one that never comes is that of every holder.
+/// Deadlines that are reckoned differ by what lies between two commands; one that never comes is
+/// that of every holder.
 #[test]
 fn where_a_deadline_tells_no_holder_everything_is_read() {
     let _rule = rule("4 bracket");
@@ -156,13 +167,15 @@ fn where_a_deadline_tells_no_holder_everything_is_read() {
 fn waiters_are_asked_for_beside_a_glance_too() {
     let known = read(spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
-    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, true, Scope::ALL).glancing_at(held);
+    let task = TaskRead::new(Arc::new(spec(SchemeKind::Redisson)), CAPS, true, Scope::ALL)
+        .glancing_at(held);
     let mut commands: Vec<Command> = Vec::new();
     task.commands(&mut commands);
     let names: Vec<&[u8]> = commands.iter().map(|command| &*command.args[0]).collect();
     assert_eq!(names, [&b"PEXPIRETIME"[..], b"PUBSUB", b"LLEN", b"GETRANGE"]);
     let waiters = [Reply::Array(vec![text("channel"), Reply::Int(2)]), Reply::Int(0), Reply::Nil];
-    let Round::Done(reading) = task.clone().decode(&[&[Reply::Int(30_000)], &waiters[..]].concat()) else {
+    let Round::Done(reading) = task.clone().decode(&[&[Reply::Int(30_000)], &waiters[..]].concat())
+    else {
         panic!("asks again")
     };
     assert_eq!((reading.lock, reading.extras.waiters), (known.lock.clone(), Some(2)));
@@ -171,13 +184,17 @@ fn waiters_are_asked_for_beside_a_glance_too() {
     };
     let whole = [lock(30_001, &[A, "1"]), waiters.to_vec()].concat();
     let Round::Done(reading) = task.decode(&whole) else { panic!("asks once more") };
-    assert_eq!((self::held(&reading).3, reading.extras.waiters), (Deadline::At(ServerTime(30_001)), Some(2)));
+    assert_eq!(
+        (self::held(&reading).3, reading.extras.waiters),
+        (Deadline::At(ServerTime(30_001)), Some(2))
+    );
 }
 
 /// What else is read takes another round as before, and then so does the lock.
 #[test]
 fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
-    let progress = ProgressSpec { source: ProgressSource::Length(b"queue".to_vec()), stale_after_ms: 60_000 };
+    let progress =
+        ProgressSpec { source: ProgressSource::Length(b"queue".to_vec()), stale_after_ms: 60_000 };
     let spec = Arc::new(TaskSpec { progress: Some(progress), ..spec(SchemeKind::Redisson) });
     let known = read(self::spec(SchemeKind::Redisson), CAPS, &[lock(30_000, &[A, "1"])]);
     let LockReading::Held(held) = &known.lock else { panic!("{known:?}") };
@@ -198,17 +215,28 @@ fn a_glance_beside_a_length_is_followed_by_a_whole_reading() {
 #[test]
 fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
     let _rule = rule("4 bracket");
-    let at = |seconds: i64, micros: i64| Reply::Array(vec![Reply::Int(seconds), Reply::Int(micros)]);
+    let at =
+        |seconds: i64, micros: i64| Reply::Array(vec![Reply::Int(seconds), Reply::Int(micros)]);
     let bracket = |first_left: i64, second_at: i64, second_left: i64| {
-        vec![at(100, 0), Reply::Int(first_left), scan(&[A, "1"]), at(100, second_at), Reply::Int(second_left)]
+        vec![
+            at(100, 0),
+            Reply::Int(first_left),
+            scan(&[A, "1"]),
+            at(100, second_at),
+            Reply::Int(second_left),
+        ]
     };
     let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_000, 1_000, 30_001)]);
     assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)));
     let reading = read(spec(SchemeKind::Redisson), OLD, &[bracket(30_002, 2_000, 29_998)]);
     assert_eq!(held(&reading).3, Deadline::At(ServerTime(130_002)), "the later one is less wrong");
     let torn = [bracket(30_000, 1_000, 30_002), bracket(30_000, 1_000, 29_999)];
-    assert_eq!(held(&read(spec(SchemeKind::Redisson), OLD, &torn)).3, Deadline::At(ServerTime(130_000)));
-    // 27 ms for each command: what was left is always told so much later than the clock, and the deadline is reckoned too early.
+    assert_eq!(
+        held(&read(spec(SchemeKind::Redisson), OLD, &torn)).3,
+        Deadline::At(ServerTime(130_000))
+    );
+    // 27 ms for each command: what was left is always told so much later than the clock, and the
+    // deadline is reckoned too early.
     let slow = || bracket(29_973, 54_000, 29_919);
     let reading = read(spec(SchemeKind::Redisson), OLD, &[slow(), slow()]);
     assert_eq!(held(&reading).3, Deadline::Torn, "nobody can tell by how much");
@@ -217,13 +245,21 @@ fn without_pexpiretime_two_milliseconds_of_difference_are_one_deadline() {
 #[test]
 fn a_refusal_concerns_this_task_only_and_keeps_its_reason() {
     let _rule = rule("1 evidence");
-    for (code, why) in
-        [("NOPERM", Unknown::NoPermission), ("WRONGTYPE", Unknown::WrongType), ("LOADING", Unknown::Loading)]
-    {
+    for (code, why) in [
+        ("NOPERM", Unknown::NoPermission),
+        ("WRONGTYPE", Unknown::WrongType),
+        ("LOADING", Unknown::Loading),
+    ] {
         let replies = vec![Reply::Int(30_000), error(code), Reply::Int(30_000)];
-        assert_eq!(read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock, LockReading::Unknown(why));
+        assert_eq!(
+            read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock,
+            LockReading::Unknown(why)
+        );
         let replies = vec![error(code), scan(&[]), error(code)];
-        assert_eq!(read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock, LockReading::Unknown(why));
+        assert_eq!(
+            read(spec(SchemeKind::Redisson), CAPS, &[replies]).lock,
+            LockReading::Unknown(why)
+        );
     }
 }
 
@@ -239,14 +275,15 @@ fn a_missing_reply_is_never_a_free_lock() {
 
 #[test]
 fn a_token_may_be_empty_but_not_absent() {
-    let bracket = |deadline: i64, token: &str| vec![Reply::Int(deadline), text(token), Reply::Int(deadline)];
+    let bracket =
+        |deadline: i64, token: &str| vec![Reply::Int(deadline), text(token), Reply::Int(deadline)];
     assert_eq!(read(spec(SchemeKind::String), CAPS, &[bracket(-2, "")]).lock, LockReading::Free);
     assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "")])).1, 1);
     assert_eq!(held(&read(spec(SchemeKind::String), CAPS, &[bracket(9_000, "t")])).1, 1);
 }
 
-/// `GETRANGE` answers an absent key and an empty value alike: a lock that was taken, or handed over, while it was read has no holder without
-/// a name.
+/// `GETRANGE` answers an absent key and an empty value alike: a lock that was taken, or handed
+/// over, while it was read has no holder without a name.
 #[test]
 fn a_token_that_was_read_between_two_holds_is_nobodys() {
     let _rule = rule("4 bracket");
@@ -272,11 +309,15 @@ fn dead_readers_are_ghosts() {
     assert_eq!(held(&reading), (Mode::Read, 2, 0, Deadline::At(ServerTime(30_000))));
 }
 
-/// What is read counts for the instant at which its batch was sent: no part of an earlier batch may go with a later one.
+/// What is read counts for the instant at which its batch was sent: no part of an earlier batch may
+/// go with a later one.
 #[test]
 fn a_second_round_reads_the_lock_again() {
     let source = ProgressSource::Length(b"q".to_vec());
-    let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
+        ..spec(SchemeKind::Redisson)
+    };
     let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
     let second = [free(), vec![text("list"), Reply::Int(3)]].concat();
     let reading = read(spec, CAPS, &[first, second]);
@@ -284,12 +325,16 @@ fn a_second_round_reads_the_lock_again() {
     assert_eq!(reading.beside.progress, Some(ProgressReading::Value(b"3".to_vec())));
 }
 
-/// A key that was deleted between the rounds has no length, whatever the command for a list says of it.
+/// A key that was deleted between the rounds has no length, whatever the command for a list says of
+/// it.
 #[test]
 fn a_queue_that_is_gone_in_the_second_round_is_absent() {
     let _rule = rule("9 stalls");
     let source = ProgressSource::Length(b"q".to_vec());
-    let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
+        ..spec(SchemeKind::Redisson)
+    };
     let first = [lock(30_000, &["a:1", "1"]), vec![text("list")]].concat();
     let second = [lock(30_000, &["a:1", "1"]), vec![text("none"), Reply::Int(0)]].concat();
     assert_eq!(read(spec, CAPS, &[first, second]).beside.progress, Some(ProgressReading::Absent));
@@ -310,7 +355,9 @@ fn waiters_and_hosts_of_a_read_lock_are_told() {
     });
     let replies: Vec<Reply> = main.iter().cloned().chain(extras).collect();
     let Round::Again(again) = read.decode(&replies) else { panic!("no second round") };
-    let Round::Done(reading) = again.decode(&[main, vec![Reply::Int(1)]].concat()) else { panic!("a third round") };
+    let Round::Done(reading) = again.decode(&[main, vec![Reply::Int(1)]].concat()) else {
+        panic!("a third round")
+    };
     assert_eq!(reading.extras.waiters, Some(2));
     assert_eq!(reading.beside.hosts, Some(Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
 }
@@ -331,17 +378,25 @@ fn deadlines_beyond_all_reason_do_not_overflow() {
 fn progress(source: ProgressSource, parts: &[Vec<Reply>]) -> ProgressReading {
     let mut rounds: Vec<Vec<Reply>> = parts.to_vec();
     rounds.iter_mut().for_each(|round| drop(round.splice(0..0, free())));
-    let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
+        ..spec(SchemeKind::Redisson)
+    };
     read(spec, CAPS, &rounds).beside.progress.expect("progress")
 }
 
 #[test]
 fn progress_is_whatever_bytes_change() {
-    let field = || ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
+    let field =
+        || ProgressSource::HashField { key: b"stats".to_vec(), field: b"last_run".to_vec() };
     assert_eq!(progress(field(), &[vec![text("7")]]), ProgressReading::Value(b"7".to_vec()));
     assert_eq!(progress(field(), &[vec![Reply::Nil]]), ProgressReading::Absent);
-    assert_eq!(progress(field(), &[vec![error("WRONGTYPE")]]), ProgressReading::Unknown(Unknown::WrongType));
-    let long = |last: &str| progress(field(), &[vec![text(&format!("{}{last}", "x".repeat(5_000)))]]);
+    assert_eq!(
+        progress(field(), &[vec![error("WRONGTYPE")]]),
+        ProgressReading::Unknown(Unknown::WrongType)
+    );
+    let long =
+        |last: &str| progress(field(), &[vec![text(&format!("{}{last}", "x".repeat(5_000)))]]);
     assert_ne!(long("a"), long("b"));
     let key = |length: i64, beginning: &str| {
         progress(ProgressSource::Key(b"p".to_vec()), &[vec![Reply::Int(length), text(beginning)]])
@@ -349,7 +404,11 @@ fn progress_is_whatever_bytes_change() {
     assert_eq!(key(0, ""), ProgressReading::Absent);
     for [length, beginning] in [[error("NOPERM"), text("")], [Reply::Int(3), error("NOPERM")]] {
         let reading = progress(ProgressSource::Key(b"p".to_vec()), &[vec![length, beginning]]);
-        assert_eq!(reading, ProgressReading::Unknown(Unknown::NoPermission), "one of both is refused");
+        assert_eq!(
+            reading,
+            ProgressReading::Unknown(Unknown::NoPermission),
+            "one of both is refused"
+        );
     }
     assert_ne!(key(300, "same beginning"), key(301, "same beginning"));
     // A status document: what changes in it may be anywhere, and its length the same.
@@ -380,7 +439,10 @@ fn progress_is_whatever_bytes_change() {
 #[test]
 fn a_status_document_in_a_string_is_read_whole() {
     let source = ProgressSource::Key(b"p".to_vec());
-    let spec = TaskSpec { progress: Some(ProgressSpec { source, stale_after_ms: 1 }), ..spec(SchemeKind::Redisson) };
+    let spec = TaskSpec {
+        progress: Some(ProgressSpec { source, stale_after_ms: 1 }),
+        ..spec(SchemeKind::Redisson)
+    };
     let mut commands: Vec<Command> = Vec::new();
     TaskRead::new(Arc::new(spec), CAPS, false, Scope::ALL).commands(&mut commands);
     assert_eq!(commands.last(), Some(&Command::new(["GETRANGE", "p", "0", "16383"])));
@@ -404,7 +466,8 @@ fn a_claim_lives_whichever_of_its_bytes_change() {
 fn hosts_are_read_or_it_is_known_why_not() {
     let spec = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec(SchemeKind::String) });
     let hosts = |reply: Reply| {
-        let read = TaskRead::new(Arc::clone(&spec), CAPS, true, Scope { lock: false, ..Scope::ALL });
+        let read =
+            TaskRead::new(Arc::clone(&spec), CAPS, true, Scope { lock: false, ..Scope::ALL });
         match read.decode(&[reply]) {
             Round::Done(reading) => reading.beside.hosts,
             Round::Again(_) => panic!("not done"),
@@ -415,7 +478,8 @@ fn hosts_are_read_or_it_is_known_why_not() {
     assert_eq!(hosts(error("WRONGTYPE")), Some(Err(Unknown::WrongType)));
 }
 
-/// A map of Redisson writes its fields through a codec unless told otherwise. The token of a string lock is whatever bytes its worker writes.
+/// A map of Redisson writes its fields through a codec unless told otherwise. The token of a string
+/// lock is whatever bytes its worker writes.
 #[test]
 fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
     const ID: &str = "94490502-0a74-42da-9539-90365a8e5c0b";
@@ -424,17 +488,24 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
     let jdk = bytes([b"\xac\xed\x00\x05t\x00\x24", ID.as_bytes()]);
     let json = text(&format!("\"{ID}\""));
     for id in [text(ID), kryo5, jdk, json] {
-        let hash = |value: Reply| Reply::Array(vec![text("0"), Reply::Array(vec![id.clone(), value])]);
+        let hash =
+            |value: Reply| Reply::Array(vec![text("0"), Reply::Array(vec![id.clone(), value])]);
         let spec = TaskSpec {
             claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
             hosts: Some(b"hosts".to_vec()),
             ..spec(SchemeKind::Redisson)
         };
-        let claims = read(spec.clone(), CAPS, &[[free(), vec![hash(text("7"))]].concat()]).beside.claims;
+        let claims =
+            read(spec.clone(), CAPS, &[[free(), vec![hash(text("7"))]].concat()]).beside.claims;
         assert_eq!(claims, Some(ClaimsReading::Read(vec![(ID.into(), b"7".to_vec())])), "{id:?}");
-        let hosts =
-            TaskRead::new(Arc::new(TaskSpec { claims: None, ..spec }), CAPS, true, Scope { lock: false, ..Scope::ALL });
-        let Round::Done(reading) = hosts.decode(&[hash(Reply::Bytes(b"\x03wms-\xb1".to_vec()))]) else {
+        let hosts = TaskRead::new(
+            Arc::new(TaskSpec { claims: None, ..spec }),
+            CAPS,
+            true,
+            Scope { lock: false, ..Scope::ALL },
+        );
+        let Round::Done(reading) = hosts.decode(&[hash(Reply::Bytes(b"\x03wms-\xb1".to_vec()))])
+        else {
             panic!("not done")
         };
         assert_eq!(reading.beside.hosts, Some(Ok(vec![(ID.into(), b"wms-1".to_vec())])), "{id:?}");
@@ -443,7 +514,8 @@ fn an_instance_of_redisson_is_known_by_its_id_whatever_codec_wrote_it() {
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         ..spec(SchemeKind::String)
     };
-    let claims = read(spec, CAPS, &[[free(), vec![scan(&["\"token\"", "7"])]].concat()]).beside.claims;
+    let claims =
+        read(spec, CAPS, &[[free(), vec![scan(&["\"token\"", "7"])]].concat()]).beside.claims;
     assert_eq!(claims, Some(ClaimsReading::Read(vec![(b"\"token\"".to_vec(), b"7".to_vec())])));
 }
 
@@ -462,18 +534,28 @@ fn claims_and_pause_come_in_the_same_batch() {
     assert_eq!(reading.beside.pause, Some(PauseReading::Until(ServerTime(9_000))));
 }
 
-/// Parts live on different servers in a cluster, so any of them may be asked for without the others.
+/// Parts live on different servers in a cluster, so any of them may be asked for without the
+/// others.
 #[test]
 fn each_part_that_is_asked_for_gets_its_own_answer() {
     let spec = Arc::new(TaskSpec {
         wanted: wanted(WantedSource::Hash(b"users".to_vec())),
-        progress: Some(ProgressSpec { source: ProgressSource::Key(b"progress".to_vec()), stale_after_ms: 1_000 }),
+        progress: Some(ProgressSpec {
+            source: ProgressSource::Key(b"progress".to_vec()),
+            stale_after_ms: 1_000,
+        }),
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         paused_until: Some(b"pause".to_vec()),
         hosts: Some(b"hosts".to_vec()),
         ..spec(SchemeKind::Redisson)
     });
-    let answer = |command: &Command| match command.args.iter().map(Vec::as_slice).take(2).collect::<Vec<_>>()[..] {
+    let answer = |command: &Command| match command
+        .args
+        .iter()
+        .map(Vec::as_slice)
+        .take(2)
+        .collect::<Vec<_>>()[..]
+    {
         [b"PEXPIRETIME", b"job"] => Reply::Int(30_000),
         [b"HSCAN", b"job"] => scan(&["a:1", "1"]),
         [b"HSCAN", b"users"] => scan(&["anna", "1"]),
@@ -492,15 +574,33 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
         let mut commands = Vec::new();
         read.commands(&mut commands);
         let replies: Vec<Reply> = commands.iter().map(answer).collect();
-        let Round::Done(reading) = read.decode(&replies) else { panic!("a second round of {scope:?}") };
+        let Round::Done(reading) = read.decode(&replies) else {
+            panic!("a second round of {scope:?}")
+        };
         let beside = &reading.beside;
         assert!(
-            beside.switches.as_ref().is_none_or(|read| switches::states(read) == [("anna".to_owned(), Some(true))])
+            beside
+                .switches
+                .as_ref()
+                .is_none_or(|read| switches::states(read) == [("anna".to_owned(), Some(true))])
         );
         assert!(matches!(&beside.progress, None | Some(ProgressReading::Value(_))), "{beside:?}");
-        assert!(beside.claims.as_ref().is_none_or(|read| matches!(read, ClaimsReading::Read(_))), "{beside:?}");
-        assert!(beside.pause.as_ref().is_none_or(|read| *read == PauseReading::Until(ServerTime(9_000))));
-        assert!(beside.hosts.as_ref().is_none_or(|read| *read == Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())])));
+        assert!(
+            beside.claims.as_ref().is_none_or(|read| matches!(read, ClaimsReading::Read(_))),
+            "{beside:?}"
+        );
+        assert!(
+            beside
+                .pause
+                .as_ref()
+                .is_none_or(|read| *read == PauseReading::Until(ServerTime(9_000)))
+        );
+        assert!(
+            beside
+                .hosts
+                .as_ref()
+                .is_none_or(|read| *read == Ok(vec![(b"a".to_vec(), b"wms-1".to_vec())]))
+        );
         let held = match &reading.lock {
             LockReading::Held(_) => true,
             LockReading::Unknown(Unknown::NotReadYet) => false,
@@ -532,21 +632,28 @@ fn each_part_that_is_asked_for_gets_its_own_answer() {
     }
 }
 
-/// What lives on another server than its lock can fail alone: then each part that is configured there is unknown, and no other.
+/// What lives on another server than its lock can fail alone: then each part that is configured
+/// there is unknown, and no other.
 #[test]
 fn what_cannot_be_read_where_it_lives_is_unknown() {
     let _rule = rule("1 evidence");
     let why = Unknown::Timeout;
     let full = TaskSpec {
         wanted: wanted(WantedSource::Hash(b"users".to_vec())),
-        progress: Some(ProgressSpec { source: ProgressSource::Length(b"progress".to_vec()), stale_after_ms: 1_000 }),
+        progress: Some(ProgressSpec {
+            source: ProgressSource::Length(b"progress".to_vec()),
+            stale_after_ms: 1_000,
+        }),
         claims: Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 }),
         paused_until: Some(b"pause".to_vec()),
         ..spec(SchemeKind::Redisson)
     };
     let unreadable = |scope: Scope, spec: &TaskSpec| {
         let beside = scope.unreadable(spec, why);
-        assert_eq!(beside.hosts, None, "host names are for people: nothing is unknown without them");
+        assert_eq!(
+            beside.hosts, None,
+            "host names are for people: nothing is unknown without them"
+        );
         (beside.switches, beside.progress, beside.claims, beside.pause)
     };
     let switches = || Some(SwitchesReading::Unknown(why));
@@ -561,7 +668,11 @@ fn what_cannot_be_read_where_it_lives_is_unknown() {
     assert_eq!(alone(Scope { progress: true, ..Scope::NOTHING }), (None, progress(), None, None));
     assert_eq!(alone(Scope { claims: true, ..Scope::NOTHING }), (None, None, claims(), None));
     assert_eq!(alone(Scope { pause: true, ..Scope::NOTHING }), (None, None, None, pause()));
-    assert_eq!(unreadable(Scope::ALL, &spec(SchemeKind::Redisson)), (None, None, None, None), "nothing is configured");
+    assert_eq!(
+        unreadable(Scope::ALL, &spec(SchemeKind::Redisson)),
+        (None, None, None, None),
+        "nothing is configured"
+    );
     for always in [WantedSource::Always, WantedSource::Never] {
         let spec = TaskSpec { wanted: wanted(always), ..spec(SchemeKind::Redisson) };
         assert_eq!(unreadable(Scope::ALL, &spec).0, None, "no switch is read for that");

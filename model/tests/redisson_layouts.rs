@@ -1,4 +1,5 @@
-//! What the real Redisson lays out, read by the commands that lockwatch really sends. The fixtures say how they were captured.
+//! What the real Redisson lays out, read by the commands that lockwatch really sends. The fixtures
+//! say how they were captured.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -23,7 +24,8 @@ struct Keyspace {
 }
 
 fn load(name: &str) -> Keyspace {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/redisson/{name}.txt"));
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/fixtures/redisson/{name}.txt"));
     let text = fs::read_to_string(path).expect("a fixture");
     let mut keys = Keyspace::default();
     let mut key = String::new();
@@ -37,7 +39,10 @@ fn load(name: &str) -> Keyspace {
                 keys.ttl_ms.insert(key.clone(), ttl_ms.parse().expect("a TTL"));
             }
             ["field", name, value] => {
-                keys.hashes.entry(key.clone()).or_default().push((name.to_owned(), value.to_owned()));
+                keys.hashes
+                    .entry(key.clone())
+                    .or_default()
+                    .push((name.to_owned(), value.to_owned()));
             }
             ["value", value] => drop(keys.strings.insert(key.clone(), value.to_owned())),
             ["item", item] => keys.lists.entry(key.clone()).or_default().push(item.to_owned()),
@@ -50,7 +55,8 @@ fn load(name: &str) -> Keyspace {
 
 impl Keyspace {
     fn answer(&self, command: &Command) -> Reply {
-        let words: Vec<&str> = command.args.iter().map(|word| str::from_utf8(word).expect("text")).collect();
+        let words: Vec<&str> =
+            command.args.iter().map(|word| str::from_utf8(word).expect("text")).collect();
         let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
         match *words.as_slice() {
             ["PEXPIRETIME", key] => Reply::Int(match self.ttl_ms.get(key) {
@@ -60,17 +66,24 @@ impl Keyspace {
             }),
             ["HSCAN", key, "0", "COUNT", _] => {
                 let fields = self.hashes.get(key).into_iter().flatten();
-                let items = fields.flat_map(|(field, value)| [bytes(field), bytes(value)]).collect();
+                let items =
+                    fields.flat_map(|(field, value)| [bytes(field), bytes(value)]).collect();
                 Reply::Array(vec![bytes("0"), Reply::Array(items)])
             }
-            ["EXISTS", ref keys @ ..] => {
-                Reply::Int(keys.iter().filter(|key| self.ttl_ms.contains_key(**key)).count().try_into().expect("few"))
+            ["EXISTS", ref keys @ ..] => Reply::Int(
+                keys.iter()
+                    .filter(|key| self.ttl_ms.contains_key(**key))
+                    .count()
+                    .try_into()
+                    .expect("few"),
+            ),
+            ["LLEN", key] => {
+                Reply::Int(self.lists.get(key).map_or(0, Vec::len).try_into().expect("few"))
             }
-            ["LLEN", key] => Reply::Int(self.lists.get(key).map_or(0, Vec::len).try_into().expect("few")),
             ["GETRANGE", key, "0", _] => bytes(self.strings.get(key).map_or("", String::as_str)),
-            ["PUBSUB", "NUMSUB", ref channels @ ..] => {
-                Reply::Array(channels.iter().flat_map(|channel| [bytes(channel), Reply::Int(0)]).collect())
-            }
+            ["PUBSUB", "NUMSUB", ref channels @ ..] => Reply::Array(
+                channels.iter().flat_map(|channel| [bytes(channel), Reply::Int(0)]).collect(),
+            ),
             ref other => Reply::Error(ServerError {
                 code: b"ERR".to_vec(),
                 detail: format!("unknown command {other:?}").into_bytes(),
@@ -109,8 +122,10 @@ fn seen(keys: &Keyspace, reading: &TaskReading) -> Seen {
         let known = keys.clients.iter().find(|(_, id)| id.as_bytes() == client);
         known.map_or_else(|| "a stranger".to_owned(), |(name, _)| name.clone())
     };
-    let mut holders: Vec<_> =
-        holders.iter().map(|holder| (name(&holder.client), holder.entries.expect("Redisson counts entries"))).collect();
+    let mut holders: Vec<_> = holders
+        .iter()
+        .map(|holder| (name(&holder.client), holder.entries.expect("Redisson counts entries")))
+        .collect();
     holders.sort();
     (*mode, holders, *ghosts)
 }
@@ -163,7 +178,11 @@ fn waiters_and_tokens_are_found_beside_the_lock() {
     ] {
         let keys = load(fixture);
         let reading = keys.read(&keys.lock);
-        assert_eq!((reading.extras.waiters, reading.extras.fencing_token), (waiters, token), "{fixture}");
+        assert_eq!(
+            (reading.extras.waiters, reading.extras.fencing_token),
+            (waiters, token),
+            "{fixture}"
+        );
     }
 }
 

@@ -1,15 +1,17 @@
-//! A server that comes back with data: whether a lock that is missing was lost or given back meanwhile is shown by what is there beside it.
+//! A server that comes back with data: whether a lock that is missing was lost or given back
+//! meanwhile is shown by what is there beside it.
 
 use std::sync::Arc;
 
 use lockwatch_model::event::{End, Event, EventKind, Subject};
 use lockwatch_model::input::{Generation, Input, Outcome, Sample, Standing, Vouch};
 use lockwatch_model::reading::{
-    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading, TaskReading, Unknown,
+    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading,
+    TaskReading, Unknown,
 };
 use lockwatch_model::spec::{
-    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
-    WatchSpec,
+    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
+    WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
@@ -31,14 +33,17 @@ struct Agent {
 }
 
 impl Agent {
-    /// Watches two locks, the second beside the first or in a redis of its own, and Anna's switch for the first.
+    /// Watches two locks, the second beside the first or in a redis of its own, and Anna's switch
+    /// for the first.
     fn new(redises: u16) -> Agent {
-        let redis = |number| RedisSpec::new(&format!("redis-{number}"), RedisKind::Standalone, &["a:6379"]);
+        let redis =
+            |number| RedisSpec::new(&format!("redis-{number}"), RedisKind::Standalone, &["a:6379"]);
         let task = |name: &str, redis, wanted| {
             let lock = LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
             Arc::new(TaskSpec { wanted, ..TaskSpec::new(name, RedisIndex(redis), lock) })
         };
-        let wanted = WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw };
+        let wanted =
+            WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw };
         let tasks = vec![task("first", 0, Some(wanted)), task("second", redises - 1, None)];
         let spec = WatchSpec { redises: (0..redises).map(redis).collect(), tasks, epoch: 1 };
         let mut state = State::new();
@@ -54,7 +59,8 @@ impl Agent {
         readings: Vec<(TaskIndex, TaskReading)>,
     ) -> Vec<Event> {
         let clock = |at: u64| ServerTime(i64::try_from(at).unwrap());
-        let vouch = Vouch { generation: Some(generation), ..Vouch::master(clock(at), clock(at + TOOK_MS)) };
+        let vouch =
+            Vouch { generation: Some(generation), ..Vouch::master(clock(at), clock(at + TOOK_MS)) };
         let sample = Sample {
             epoch: 1,
             redis: RedisIndex(redis),
@@ -80,11 +86,21 @@ fn process(run: &str) -> Generation {
 
 fn reading(lock: Shown, switches: SwitchesReading) -> TaskReading {
     let lock = lock.map_or(LockReading::Free, |(holder, deadline)| {
-        let holder = Holder { client: holder.into(), thread: None, entries: Some(1), secret: false };
+        let holder =
+            Holder { client: holder.into(), thread: None, entries: Some(1), secret: false };
         let deadline = Deadline::At(ServerTime(deadline));
-        LockReading::from(Held { mode: Mode::Exclusive, holders: vec![holder], ghosts: 0, deadline })
+        LockReading::from(Held {
+            mode: Mode::Exclusive,
+            holders: vec![holder],
+            ghosts: 0,
+            deadline,
+        })
     });
-    TaskReading { lock, extras: Extras::default(), beside: Beside { switches: Some(switches), ..Beside::default() } }
+    TaskReading {
+        lock,
+        extras: Extras::default(),
+        beside: Beside { switches: Some(switches), ..Beside::default() },
+    }
 }
 
 fn on(anna: bool) -> SwitchesReading {
@@ -100,7 +116,9 @@ fn on(anna: bool) -> SwitchesReading {
 
 /// How holds of the first lock ended, and how often it was said to be lost.
 fn ends(events: &[Event]) -> (Vec<End>, usize) {
-    let first = events.iter().filter(|event| matches!(&event.subject, Subject::Task(task) if &*task.name == "first"));
+    let first = events
+        .iter()
+        .filter(|event| matches!(&event.subject, Subject::Task(task) if &*task.name == "first"));
     let mut told = (Vec::new(), 0);
     for event in first {
         match event.kind {
@@ -126,7 +144,12 @@ fn what_was_written_later_and_is_there_proves_that_nothing_earlier_was_lost() {
     let both = |a: i64, b: i64| [Some(("A", a)), Some(("B", b))];
     let (given_back, lost) = ((vec![End::EndedEarly], 0), (vec![End::Lost], 1));
     let table: [(&str, Vec<Answer>, Answer, _); 10] = [
-        ("B's renewal is there", BEFORE.to_vec(), (6_000, "new", [None, Some(("B", 33_500))]), given_back.clone()),
+        (
+            "B's renewal is there",
+            BEFORE.to_vec(),
+            (6_000, "new", [None, Some(("B", 33_500))]),
+            given_back.clone(),
+        ),
         (
             "it may have been told 2 ms off",
             BEFORE.to_vec(),
@@ -140,10 +163,30 @@ fn what_was_written_later_and_is_there_proves_that_nothing_earlier_was_lost() {
             (vec![End::Replaced], 0),
         ),
         ("B's is gone, too", BEFORE.to_vec(), (6_000, "new", [None, None]), lost.clone()),
-        ("the file is older", BEFORE.to_vec(), (6_000, "new", [None, Some(("B", 30_500))]), lost.clone()),
-        ("B has renewed since", BEFORE.to_vec(), (6_000, "new", [None, Some(("B", 35_800))]), lost.clone()),
-        ("another one has it", BEFORE.to_vec(), (6_000, "new", [None, Some(("C", 33_500))]), lost.clone()),
-        ("B was not seen to renew", BEFORE[3..].to_vec(), (6_000, "new", [None, Some(("B", 33_500))]), lost.clone()),
+        (
+            "the file is older",
+            BEFORE.to_vec(),
+            (6_000, "new", [None, Some(("B", 30_500))]),
+            lost.clone(),
+        ),
+        (
+            "B has renewed since",
+            BEFORE.to_vec(),
+            (6_000, "new", [None, Some(("B", 35_800))]),
+            lost.clone(),
+        ),
+        (
+            "another one has it",
+            BEFORE.to_vec(),
+            (6_000, "new", [None, Some(("C", 33_500))]),
+            lost.clone(),
+        ),
+        (
+            "B was not seen to renew",
+            BEFORE[3..].to_vec(),
+            (6_000, "new", [None, Some(("B", 33_500))]),
+            lost.clone(),
+        ),
         (
             "A renewed after B, but its lease before that would still run",
             [&BEFORE[..], &[(5_000, "old", both(34_900, 33_500))]].concat(),
@@ -159,15 +202,20 @@ fn what_was_written_later_and_is_there_proves_that_nothing_earlier_was_lost() {
     ];
     for (what, before, after, expected) in table {
         let mut agent = Agent::new(1);
-        before.into_iter().for_each(|answer| assert_eq!(ends(&agent.reads(answer)), (vec![], 0), "{what}"));
+        before
+            .into_iter()
+            .for_each(|answer| assert_eq!(ends(&agent.reads(answer)), (vec![], 0), "{what}"));
         assert_eq!(ends(&agent.reads(after)), expected, "{what}");
     }
 }
 
-/// A took it after B's renewal, for all that is known, when the answer that shows it came after that had been asked for.
+/// A took it after B's renewal, for all that is known, when the answer that shows it came after
+/// that had been asked for.
 #[test]
 fn what_may_have_been_written_before_proves_nothing() {
-    for (acquired, expected) in [(3_000 - TOOK_MS - 2, End::EndedEarly), (3_000 - TOOK_MS - 1, End::Lost)] {
+    for (acquired, expected) in
+        [(3_000 - TOOK_MS - 2, End::EndedEarly), (3_000 - TOOK_MS - 1, End::Lost)]
+    {
         let mut agent = Agent::new(1);
         agent.reads((1_000, "old", [None, Some(("B", 30_500))]));
         agent.reads((acquired, "old", [Some(("A", 32_000)), Some(("B", 30_500))]));
@@ -184,7 +232,10 @@ fn a_process_proves_nothing_of_one_before_the_last() {
     BEFORE.into_iter().for_each(|answer| _ = agent.reads(answer));
     // The first lock cannot be read in the second process, which began without it.
     let both = |b| {
-        let refused = TaskReading { lock: LockReading::Unknown(Unknown::NoPermission), ..reading(None, on(true)) };
+        let refused = TaskReading {
+            lock: LockReading::Unknown(Unknown::NoPermission),
+            ..reading(None, on(true))
+        };
         vec![(TaskIndex(0), refused), (TaskIndex(1), reading(Some(("B", b)), on(true)))]
     };
     agent.hears(6_000, 0, process("second"), both(33_500));
@@ -196,8 +247,11 @@ fn a_process_proves_nothing_of_one_before_the_last() {
 #[test]
 fn another_redis_proves_nothing() {
     let mut agent = Agent::new(2);
-    for (at, run, [first, second]) in [&BEFORE[..], &[(6_000, "new", [None, Some(("B", 33_500))])]].concat() {
-        let told = agent.hears(at, 1, process(run), vec![(TaskIndex(1), reading(second, on(true)))]);
+    for (at, run, [first, second]) in
+        [&BEFORE[..], &[(6_000, "new", [None, Some(("B", 33_500))])]].concat()
+    {
+        let told =
+            agent.hears(at, 1, process(run), vec![(TaskIndex(1), reading(second, on(true)))]);
         assert_eq!(ends(&told), (vec![], 0));
         let told = agent.hears(at, 0, process(run), vec![(TaskIndex(0), reading(first, on(true)))]);
         assert_eq!(ends(&told).1, usize::from(at == 6_000));
@@ -219,7 +273,8 @@ fn a_process_that_was_flushed_proves_nothing() {
     assert_eq!(ends(&events), (vec![End::Lost], 1));
 }
 
-/// Of a switch that is gone the same is known as of a lock: it was turned on before that, or may have been.
+/// Of a switch that is gone the same is known as of a lock: it was turned on before that, or may
+/// have been.
 #[test]
 fn a_switch_that_was_removed_while_the_server_restarted_is_off() {
     let _rule = rule("10 lost switches");

@@ -1,4 +1,5 @@
-//! The rules of truth are guarded: each has checks that name it, and no check names one that there is not.
+//! The rules of truth are guarded: each has checks that name it, and no check names one that there
+//! is not.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,12 +25,20 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The rules that a file's checks name: `rule: 6 confirmation` at the head of a timeline, or the call at the head of a test.
+/// The rules that a file's checks name: `rule: 6 confirmation` at the head of a timeline, or the
+/// call at the head of a test.
 fn called(path: &Path, text: &str) -> Vec<String> {
     if path.extension().is_some_and(|extension| extension == "timeline") {
-        return text.lines().filter_map(|line| line.strip_prefix("rule: ")).map(str::to_owned).collect();
+        return text
+            .lines()
+            .filter_map(|line| line.strip_prefix("rule: "))
+            .map(str::to_owned)
+            .collect();
     }
-    let calls = text.split("_rule = ").skip(1).filter_map(|rest| rest.split_once("rule(\"")?.1.split_once('"'));
+    let calls = text
+        .split("_rule = ")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("rule(\"")?.1.split_once('"'));
     calls.map(|(call, _)| call.to_owned()).collect()
 }
 
@@ -39,8 +48,9 @@ fn named() -> BTreeMap<String, BTreeSet<PathBuf>> {
     ROOMS.iter().for_each(|room| files(&root().join(room), &mut all));
     let mut named: BTreeMap<String, BTreeSet<PathBuf>> = BTreeMap::new();
     // This file only tells how.
-    for path in
-        all.into_iter().filter(|path| !path.ends_with("model/tests/rules.rs") && !path.ends_with("truth/mod.rs"))
+    for path in all
+        .into_iter()
+        .filter(|path| !path.ends_with("model/tests/rules.rs") && !path.ends_with("truth/mod.rs"))
     {
         let text = fs::read_to_string(&path).expect("readable");
         for call in called(&path, &text) {
@@ -63,16 +73,24 @@ fn every_rule_has_a_check_that_names_it() {
 
 #[test]
 fn no_check_names_a_rule_that_there_is_not() {
-    let wrong: Vec<_> = named().into_iter().filter(|(call, _)| truth::named(call).is_none()).collect();
+    let wrong: Vec<_> =
+        named().into_iter().filter(|(call, _)| truth::named(call).is_none()).collect();
     assert!(wrong.is_empty(), "docs/rules.md does not have these rules: {wrong:#?}");
 }
 
 #[test]
 fn the_page_can_be_cited() {
     let rules = truth::all();
-    assert_eq!(rules.iter().map(|rule| rule.number).collect::<Vec<_>>(), (1..=16).collect::<Vec<_>>());
+    assert_eq!(
+        rules.iter().map(|rule| rule.number).collect::<Vec<_>>(),
+        (1..=16).collect::<Vec<_>>()
+    );
     for rule in &rules {
-        assert!(rule.sentence.ends_with('.') && rule.sentence.len() > 20, "rule {} lacks its sentence", rule.number);
+        assert!(
+            rule.sentence.ends_with('.') && rule.sentence.len() > 20,
+            "rule {} lacks its sentence",
+            rule.number
+        );
     }
     let names: BTreeSet<_> = rules.iter().map(|rule| rule.name).collect();
     assert_eq!(names.len(), rules.len(), "two rules have one name");

@@ -7,12 +7,12 @@ use lockwatch_model::input::{
     Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology, Vouch,
 };
 use lockwatch_model::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, Switch, SwitchesReading,
-    TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, Switch,
+    SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource,
-    WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
+    WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
@@ -24,19 +24,22 @@ use truth::rule;
 
 fn state(kind: RedisKind) -> State {
     let redis = RedisSpec::new("main", kind, &["a:6379"]);
-    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let task =
+        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     let mut state = State::new();
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(0), Input::Config(Arc::new(spec)));
     state
 }
 
-/// `node`, which decides, answers what was asked at `sent`: `holder` holds the lock for another 30 seconds.
+/// `node`, which decides, answers what was asked at `sent`: `holder` holds the lock for another 30
+/// seconds.
 fn shows(state: &mut State, at: u64, node: &str, sent: u64, holder: &str) -> Vec<Event> {
     answers(state, at, (node, node), Standing::Decides, sent, holder)
 }
 
-/// The same of the process `run_id` by the name `node`, which says that it is master, whether it decides or not.
+/// The same of the process `run_id` by the name `node`, which says that it is master, whether it
+/// decides or not.
 fn answers(
     state: &mut State,
     at: u64,
@@ -60,7 +63,8 @@ fn tells(
 ) -> Vec<Event> {
     let clock = ServerTime(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
-    let holders = vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
+    let holders =
+        vec![Holder { client: bytes(holder), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(clock.plus_ms(30_000));
     let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
     let reading = TaskReading { lock, extras: Extras::default(), beside };
@@ -71,12 +75,16 @@ fn tells(
         standing,
         sent: Mono(sent),
         took_ms: at - sent,
-        outcome: Outcome::Read { vouch: vouch(run_id, sent), readings: vec![(TaskIndex(0), reading)] },
+        outcome: Outcome::Read {
+            vouch: vouch(run_id, sent),
+            readings: vec![(TaskIndex(0), reading)],
+        },
     };
     state.step(Mono(at), Input::Sample(sample))
 }
 
-/// What the process `run_id`, which says that it is master, vouches for with an answer to what was asked at `sent`.
+/// What the process `run_id`, which says that it is master, vouches for with an answer to what was
+/// asked at `sent`.
 fn vouch(run_id: &str, sent: u64) -> Vouch {
     let clock = ServerTime(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
@@ -88,7 +96,11 @@ fn vouch(run_id: &str, sent: u64) -> Vouch {
         offset: Some(1_000 + sent),
         refuses_writes: false,
         replicas: Vec::new(),
-        generation: Some(Generation { run_id: bytes(run_id), replication_id: bytes(run_id), ..Generation::default() }),
+        generation: Some(Generation {
+            run_id: bytes(run_id),
+            replication_id: bytes(run_id),
+            ..Generation::default()
+        }),
         clock_offset_ms: 0,
     }
 }
@@ -97,11 +109,18 @@ fn vouch(run_id: &str, sent: u64) -> Vouch {
 fn says(state: &mut State, at: u64, node: &str, outcome: Outcome) -> Vec<Event> {
     let (node, at) = (Some(Arc::from(node)), Mono(at));
     let (redis, standing) = (RedisIndex(0), Standing::Decides);
-    state.step(at, Input::Sample(Sample { epoch: 1, redis, node, standing, sent: at, took_ms: 0, outcome }))
+    state.step(
+        at,
+        Input::Sample(Sample { epoch: 1, redis, node, standing, sent: at, took_ms: 0, outcome }),
+    )
 }
 
 fn free(at: u64, node: &str) -> Outcome {
-    let free = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside: Beside::default() };
+    let free = TaskReading {
+        lock: LockReading::Free,
+        extras: Extras::default(),
+        beside: Beside::default(),
+    };
     Outcome::Read { vouch: vouch(node, at), readings: vec![(TaskIndex(0), free)] }
 }
 
@@ -127,8 +146,14 @@ fn count(events: &[Event], what: fn(&EventKind) -> bool) -> usize {
 fn told_of_two(state: &mut State) {
     let nodes: Vec<Arc<str>> = ["a:6379", "b:6379"].map(Arc::from).to_vec();
     let masters = Ok(nodes[..1].to_vec());
-    let topology =
-        Topology { epoch: 1, redis: RedisIndex(0), masters, nodes, sentinels: Vec::new(), uncovered_slots: 0 };
+    let topology = Topology {
+        epoch: 1,
+        redis: RedisIndex(0),
+        masters,
+        nodes,
+        sentinels: Vec::new(),
+        uncovered_slots: 0,
+    };
     state.step(Mono(900), Input::Topology(topology));
 }
 
@@ -186,7 +211,8 @@ fn a_late_failure_of_the_server_that_decided_before_hides_nothing() {
     assert_eq!(held(&mut state, "b:6379", 4_600), (None, Some(false)));
 }
 
-/// The deadline passes while the batch is being answered: before or after the lock was read, only the second clock can tell.
+/// The deadline passes while the batch is being answered: before or after the lock was read, only
+/// the second clock can tell.
 #[test]
 fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
     let _rule = rule("2 instants");
@@ -194,7 +220,11 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
         let mut state = state(RedisKind::Standalone);
         shows(&mut state, 10_000, "a", 10_000, "A");
         let origin = ServerTime(1_790_000_000_000);
-        let free = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside: Beside::default() };
+        let free = TaskReading {
+            lock: LockReading::Free,
+            extras: Extras::default(),
+            beside: Beside::default(),
+        };
         let vouch = Vouch::master(origin.plus_ms(39_980), origin.plus_ms(last_ms));
         let sample = Sample {
             epoch: 1,
@@ -210,7 +240,11 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
             EventKind::HoldEnded { reason, .. } => Some(*reason),
             _ => None,
         });
-        assert_eq!(ends.collect::<Vec<_>>(), [reason], "the answer was made {last_ms} ms after the origin");
+        assert_eq!(
+            ends.collect::<Vec<_>>(),
+            [reason],
+            "the answer was made {last_ms} ms after the origin"
+        );
     }
 }
 
@@ -240,7 +274,8 @@ fn claims_of_another_hash_are_old_ones() {
         let claims = vec![(who.as_bytes().to_vec(), b"1".to_vec())];
         Beside { claims: Some(ClaimsReading::Read(claims)), ..Beside::default() }
     };
-    let live = |state: &mut State, at| state.snapshot(Mono(at)).tasks.first().unwrap().live_claims.len();
+    let live =
+        |state: &mut State, at| state.snapshot(Mono(at)).tasks.first().unwrap().live_claims.len();
     reloaded(&mut state, 1, 0, Some("claims"), None);
     beside(&mut state, 1, 1_000, claims("A"));
     beside(&mut state, 1, 2_000, claims("A"));
@@ -259,14 +294,19 @@ fn other_claims_that_cannot_be_read_are_told_anew() {
     let told = [(1, "claims"), (2, "claims:2"), (3, "claims:2")].map(|(epoch, key)| {
         let at = u64::from(epoch) * 1_000;
         reloaded(&mut state, epoch, at - 500, Some(key), None);
-        let beside = Beside { claims: Some(ClaimsReading::Unknown(Unknown::WrongType)), ..Beside::default() };
-        let events = tells(&mut state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, beside));
+        let beside = Beside {
+            claims: Some(ClaimsReading::Unknown(Unknown::WrongType)),
+            ..Beside::default()
+        };
+        let events =
+            tells(&mut state, at, ("a:6379", "a"), Standing::Decides, at, "A", (epoch, beside));
         count(&events, |kind| matches!(kind, EventKind::ClaimsUnreadable { .. }))
     });
     assert_eq!(told, [1, 1, 0]);
 }
 
-/// Neither an answer nor a failure comes: who claims to work, and whether pages wait, is as unknown as the lock.
+/// Neither an answer nor a failure comes: who claims to work, and whether pages wait, is as unknown
+/// as the lock.
 #[test]
 fn without_any_news_claims_and_pause_are_unknown() {
     let _rule = rule("16 freshness");
@@ -277,7 +317,10 @@ fn without_any_news_claims_and_pause_are_unknown() {
         paused_until: Some(b"pause".to_vec()),
         ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     for at in [1_000, 2_000] {
         let claims = vec![(b"A".to_vec(), at.to_string().into_bytes())];
         let (claims, pause) = (Some(ClaimsReading::Read(claims)), Some(PauseReading::None));
@@ -290,7 +333,11 @@ fn without_any_news_claims_and_pause_are_unknown() {
         (view.live_claims.len(), view.claims_unknown, view.paused)
     };
     assert_eq!(seen(10_000), (1, None, Some(false)));
-    assert_eq!(seen(10_001), (0, Some(Unknown::Stale), None), "twice interval and timeout after the answer");
+    assert_eq!(
+        seen(10_001),
+        (0, Some(Unknown::Stale), None),
+        "twice interval and timeout after the answer"
+    );
 }
 
 /// In a cluster the pause may live on another server than the lock.
@@ -302,7 +349,10 @@ fn a_pause_on_a_server_that_is_silent_is_not_known() {
     };
     let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
     let mut state = State::new();
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     let mut paused = |at: u64, pause: Option<PauseReading>| {
         shows(&mut state, at, "a:6379", at, "A");
         let vouch = pause.map(|_| vouch("b", at));
@@ -319,8 +369,10 @@ fn a_pause_on_a_server_that_is_silent_is_not_known() {
 fn hosts_that_are_configured_no_more_are_forgotten() {
     let _rule = rule("13 series");
     let mut state = State::new();
-    let named =
-        |host: &str| Beside { hosts: Some(Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())])), ..Beside::default() };
+    let named = |host: &str| Beside {
+        hosts: Some(Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())])),
+        ..Beside::default()
+    };
     let host = |state: &mut State, at| {
         let snapshot = state.snapshot(Mono(at));
         snapshot.tasks.first().unwrap().hold.as_ref().unwrap().holders.first().unwrap().1.clone()
@@ -362,7 +414,8 @@ fn hosts_that_cannot_be_read_are_a_warning() {
     );
 }
 
-/// In a cluster the switches may be read while the lock's server is silent: what they say counts at once.
+/// In a cluster the switches may be read while the lock's server is silent: what they say counts at
+/// once.
 #[test]
 fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     let _rule = rule("7 gaps");
@@ -373,10 +426,14 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
     };
     let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
     let mut state = State::new();
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     let switched = |state: &mut State, at, switch| {
         let switches = vec![(b"anna".to_vec(), switch)];
-        let switches = Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
+        let switches =
+            Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
         let readings = vec![(TaskIndex(0), Beside { switches, ..Beside::default() })];
         says(state, at, "b:6379", Outcome::Beside { vouch: Some(vouch("b", at)), readings });
     };
@@ -401,7 +458,8 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
             extras: Extras { waiters, ..Extras::default() },
             beside: Beside::default(),
         };
-        let outcome = Outcome::Read { vouch: vouch("a", at), readings: vec![(TaskIndex(0), reading)] };
+        let outcome =
+            Outcome::Read { vouch: vouch("a", at), readings: vec![(TaskIndex(0), reading)] };
         says(state, at, "a:6379", outcome);
         state.snapshot(Mono(at)).tasks.first().unwrap().waiters
     };
@@ -416,11 +474,18 @@ fn the_same_key_in_another_database_is_another_lock() {
     let mut state = state(RedisKind::Standalone);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     let redis = RedisSpec { db: 1, ..RedisSpec::new("main", RedisKind::Standalone, &["a:6379"]) };
-    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let task =
+        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(1_500), Input::Config(Arc::new(spec)));
     let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
-    assert_eq!(count(&events, |kind| matches!(kind, EventKind::HoldEnded { .. } | EventKind::Acquired { .. })), 0);
+    assert_eq!(
+        count(&events, |kind| matches!(
+            kind,
+            EventKind::HoldEnded { .. } | EventKind::Acquired { .. }
+        )),
+        0
+    );
 }
 
 #[test]
@@ -430,11 +495,19 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
     told_of_two(&mut state);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
-    let witnesses = |state: &mut State| state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len();
+    let witnesses =
+        |state: &mut State| state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len();
     assert_eq!(witnesses(&mut state), 1);
     let nodes: Vec<Arc<str>> = vec![Arc::from("a:6379")];
     let (redis, sentinels) = (RedisIndex(0), Vec::new());
-    let topology = Topology { epoch: 1, redis, masters: Ok(nodes.clone()), nodes, sentinels, uncovered_slots: 0 };
+    let topology = Topology {
+        epoch: 1,
+        redis,
+        masters: Ok(nodes.clone()),
+        nodes,
+        sentinels,
+        uncovered_slots: 0,
+    };
     state.step(Mono(2_000), Input::Topology(topology));
     assert_eq!(witnesses(&mut state), 0);
 }
@@ -444,37 +517,61 @@ fn a_server_that_is_gone_is_no_witness_any_more() {
 fn the_topology_of_another_redis_takes_no_witness_away() {
     let _rule = rule("13 series");
     let mut state = State::new();
-    let redises = ["main", "other"].map(|name| RedisSpec::new(name, RedisKind::Replicated, &["a:6379"])).to_vec();
-    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    let redises = ["main", "other"]
+        .map(|name| RedisSpec::new(name, RedisKind::Replicated, &["a:6379"]))
+        .to_vec();
+    let task =
+        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     told_of_two(&mut state);
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     answers(&mut state, 1_001, ("b:6379", "b"), Standing::Witness, 1_000, "A");
     let nodes: Vec<Arc<str>> = vec![Arc::from("c:6379")];
     let (redis, sentinels) = (RedisIndex(1), Vec::new());
-    let topology = Topology { epoch: 1, redis, masters: Ok(nodes.clone()), nodes, sentinels, uncovered_slots: 0 };
+    let topology = Topology {
+        epoch: 1,
+        redis,
+        masters: Ok(nodes.clone()),
+        nodes,
+        sentinels,
+        uncovered_slots: 0,
+    };
     state.step(Mono(1_500), Input::Topology(topology));
     assert_eq!(state.snapshot(Mono(2_000)).tasks.first().unwrap().witnesses.len(), 1);
 }
 
-/// Who answers after a silence may know less than who answered before: what differs then was not written since.
+/// Who answers after a silence may know less than who answered before: what differs then was not
+/// written since.
 #[test]
 fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
     let claims = Some(ClaimsSpec { key: b"claims".to_vec(), fresh_for_ms: 10_000 });
-    let task =
-        TaskSpec { claims, ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson)) };
+    let task = TaskSpec {
+        claims,
+        ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
+    };
     let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
     let mut state = State::new();
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     says(&mut state, 32_000, "a:6379", free(32_000, "a"));
-    let told = [(32_500, Some("1")), (33_500, None), (34_500, Some("2")), (35_500, Some("3"))].map(|(at, claim)| {
-        let read = |value: &str| ClaimsReading::Read(vec![(b"A".to_vec(), value.as_bytes().to_vec())]);
-        let claims = Some(claim.map_or(ClaimsReading::Unknown(Unknown::Timeout), read));
-        let readings = vec![(TaskIndex(0), Beside { claims, ..Beside::default() })];
-        let outcome = Outcome::Beside { vouch: claim.map(|_| vouch("b", at)), readings };
-        count(&says(&mut state, at, "b:6379", outcome), |kind| matches!(kind, EventKind::LockLost { .. }))
-    });
+    let told = [(32_500, Some("1")), (33_500, None), (34_500, Some("2")), (35_500, Some("3"))].map(
+        |(at, claim)| {
+            let read =
+                |value: &str| ClaimsReading::Read(vec![(b"A".to_vec(), value.as_bytes().to_vec())]);
+            let claims = Some(claim.map_or(ClaimsReading::Unknown(Unknown::Timeout), read));
+            let readings = vec![(TaskIndex(0), Beside { claims, ..Beside::default() })];
+            let outcome = Outcome::Beside { vouch: claim.map(|_| vouch("b", at)), readings };
+            count(&says(&mut state, at, "b:6379", outcome), |kind| {
+                matches!(kind, EventKind::LockLost { .. })
+            })
+        },
+    );
     assert_eq!(told, [0, 0, 0, 1]);
 }
 
@@ -487,17 +584,26 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
     let task = TaskSpec { claims, paused_until, ..TaskSpec::new("outbound", RedisIndex(0), lock) };
     let redises = vec![RedisSpec::new("main", RedisKind::Cluster, &["a:6379"])];
     let mut state = State::new();
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     says(&mut state, 32_000, "a:6379", free(32_000, "a"));
-    let told = [(32_500, "9", 0), (33_500, "8", 60_000), (34_500, "7", 60_000), (35_500, "8", 60_000)];
+    let told =
+        [(32_500, "9", 0), (33_500, "8", 60_000), (34_500, "7", 60_000), (35_500, "8", 60_000)];
     let told = told.map(|(at, claim, ahead_ms)| {
         let claims = Some(ClaimsReading::Read(vec![(b"A".to_vec(), claim.as_bytes().to_vec())]));
-        let readings = vec![(TaskIndex(0), Beside { claims, pause: Some(PauseReading::None), ..Beside::default() })];
+        let readings = vec![(
+            TaskIndex(0),
+            Beside { claims, pause: Some(PauseReading::None), ..Beside::default() },
+        )];
         let vouch = vouch("b", at);
         let (first, last) = (vouch.first.plus_ms(ahead_ms), vouch.last.plus_ms(ahead_ms));
         let outcome = Outcome::Beside { vouch: Some(Vouch { first, last, ..vouch }), readings };
-        let lost = count(&says(&mut state, at, "b:6379", outcome), |kind| matches!(kind, EventKind::LockLost { .. }));
+        let lost = count(&says(&mut state, at, "b:6379", outcome), |kind| {
+            matches!(kind, EventKind::LockLost { .. })
+        });
         let view = state.snapshot(Mono(at)).tasks.first().unwrap().clone();
         (lost, view.claims_unknown, view.paused)
     });
@@ -512,9 +618,18 @@ fn the_same_key_under_another_scheme_is_another_lock() {
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
     let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::String));
-    state.step(Mono(1_500), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    state.step(
+        Mono(1_500),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     let events = shows(&mut state, 2_000, "a:6379", 2_000, "B");
-    assert_eq!(count(&events, |kind| matches!(kind, EventKind::HoldEnded { .. } | EventKind::Acquired { .. })), 0);
+    assert_eq!(
+        count(&events, |kind| matches!(
+            kind,
+            EventKind::HoldEnded { .. } | EventKind::Acquired { .. }
+        )),
+        0
+    );
 }
 
 /// One more Sentinel, or another address: the series are the same ones.
@@ -530,13 +645,15 @@ fn what_was_counted_of_a_redis_survives_other_addresses() {
     };
     assert_eq!(counted(&mut state, 5_000), (1, 1));
     let redis = RedisSpec::new("main", RedisKind::Standalone, &["b:6379"]);
-    let task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    let task =
+        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
     let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(task)], epoch: 1 };
     state.step(Mono(5_500), Input::Config(Arc::new(spec)));
     assert_eq!(counted(&mut state, 5_500), (1, 1));
 }
 
-/// Clock and lock are read at the beginning of a batch, role and clock again at its end, perhaps long after.
+/// Clock and lock are read at the beginning of a batch, role and clock again at its end, perhaps
+/// long after.
 #[test]
 fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let _rule = rule("2 instants");
@@ -546,13 +663,18 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
         paused_until: Some(b"pause".to_vec()),
         ..TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson))
     };
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     says(&mut state, 9_000, "a:6379", free(9_000, "a"));
     let origin = ServerTime(1_790_000_000_000);
-    let holders = vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
+    let holders =
+        vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
     let deadline = Deadline::At(origin.plus_ms(40_000));
     let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
-    let beside = Beside { pause: Some(PauseReading::Until(origin.plus_ms(20_000))), ..Beside::default() };
+    let beside =
+        Beside { pause: Some(PauseReading::Until(origin.plus_ms(20_000))), ..Beside::default() };
     let reading = TaskReading { lock, extras: Extras::default(), beside };
     let vouch = Vouch::master(origin.plus_ms(10_000), origin.plus_ms(12_000));
     let sample = Sample {
@@ -584,14 +706,29 @@ fn what_was_asked_under_an_earlier_configuration_is_no_news() {
     let _rule = rule("1 evidence");
     let mut state = state(RedisKind::Standalone);
     reloaded(&mut state, 2, 500, None, None);
-    let told = tells(&mut state, 1_000, ("a:6379", "a"), Standing::Decides, 1_000, "A", (1, Beside::default()));
+    let told = tells(
+        &mut state,
+        1_000,
+        ("a:6379", "a"),
+        Standing::Decides,
+        1_000,
+        "A",
+        (1, Beside::default()),
+    );
     let (redis, nodes): (_, Vec<Arc<str>>) = (RedisIndex(0), vec![Arc::from("b:6379")]);
     let masters = Ok(nodes.clone());
-    let topology =
-        Topology { epoch: 1, redis, masters, nodes: nodes.clone(), sentinels: Vec::new(), uncovered_slots: 0 };
+    let topology = Topology {
+        epoch: 1,
+        redis,
+        masters,
+        nodes: nodes.clone(),
+        sentinels: Vec::new(),
+        uncovered_slots: 0,
+    };
     let moved = state.step(Mono(1_100), Input::Topology(topology));
     let kind = NodeNewsKind::Failed { why: Unknown::Connect };
-    let failed = state.step(Mono(1_200), Input::Node(NodeNews { epoch: 1, redis, node: nodes[0].clone(), kind }));
+    let failed = state
+        .step(Mono(1_200), Input::Node(NodeNews { epoch: 1, redis, node: nodes[0].clone(), kind }));
     assert_eq!((told.len(), moved.len(), failed.len()), (0, 0, 0));
     let snapshot = state.snapshot(Mono(1_300));
     assert_eq!(snapshot.tasks.first().unwrap().held, None);
@@ -604,13 +741,19 @@ fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
     let mut configure = |epoch, names: [&str; 2]| {
         let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
         let lock = |name: &str| LockSpec::new(name.as_bytes(), SchemeKind::Redisson);
-        let tasks = names.map(|name| Arc::new(TaskSpec::new(name, RedisIndex(0), lock(name)))).to_vec();
+        let tasks =
+            names.map(|name| Arc::new(TaskSpec::new(name, RedisIndex(0), lock(name)))).to_vec();
         state.step(Mono(1_000), Input::Config(Arc::new(WatchSpec { redises, tasks, epoch })));
         shows(&mut state, 1_000, "a:6379", 1_000, "A");
         let snapshot = state.snapshot(Mono(1_000));
-        snapshot.tasks.iter().map(|view| (view.spec.name.to_string(), view.held)).collect::<Vec<_>>()
+        snapshot
+            .tasks
+            .iter()
+            .map(|view| (view.spec.name.to_string(), view.held))
+            .collect::<Vec<_>>()
     };
-    let shown = |inbound, outbound| [("inbound".to_owned(), inbound), ("outbound".to_owned(), outbound)];
+    let shown =
+        |inbound, outbound| [("inbound".to_owned(), inbound), ("outbound".to_owned(), outbound)];
     assert_eq!(configure(1, ["outbound", "inbound"]), shown(None, Some(true)));
     // What is told after this is told under the configuration before, and ignored.
     assert_eq!(configure(2, ["inbound", "outbound"]), shown(None, Some(true)));
@@ -620,9 +763,15 @@ fn a_task_keeps_what_is_known_of_it_wherever_it_stands() {
 fn a_redis_says_nothing_of_the_tasks_of_another() {
     let _rule = rule("1 evidence");
     let mut state = State::new();
-    let redises = ["other", "main"].map(|name| RedisSpec::new(name, RedisKind::Standalone, &["a:6379"])).to_vec();
-    let task = TaskSpec::new("outbound", RedisIndex(1), LockSpec::new(b"lock", SchemeKind::Redisson));
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    let redises = ["other", "main"]
+        .map(|name| RedisSpec::new(name, RedisKind::Standalone, &["a:6379"]))
+        .to_vec();
+    let task =
+        TaskSpec::new("outbound", RedisIndex(1), LockSpec::new(b"lock", SchemeKind::Redisson));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     shows(&mut state, 1_000, "a:6379", 1_000, "A");
     assert_eq!(state.snapshot(Mono(1_000)).tasks.first().unwrap().held, None);
 }
@@ -653,8 +802,11 @@ fn work_that_went_on_while_there_was_no_news_is_no_sign_of_life() {
         let beside = Beside { claims: Some(claims), ..Beside::default() };
         let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside };
         state.step(Mono(at - 1), Input::Tick);
-        let outcome = Outcome::Read { vouch: vouch("a", at), readings: vec![(TaskIndex(0), reading)] };
-        count(&says(&mut state, at, "a:6379", outcome), |kind| matches!(kind, EventKind::LockLost { .. }))
+        let outcome =
+            Outcome::Read { vouch: vouch("a", at), readings: vec![(TaskIndex(0), reading)] };
+        count(&says(&mut state, at, "a:6379", outcome), |kind| {
+            matches!(kind, EventKind::LockLost { .. })
+        })
     };
     let told = [(32_000, "1"), (52_000, "2"), (53_000, "3")].map(|(at, claim)| lost(at, claim));
     assert_eq!(told, [0, 0, 1]);
@@ -669,7 +821,8 @@ fn a_witness_that_is_answered_out_of_turn_has_shown_something_newer() {
         answers(&mut state, at, ("b:6379", "b"), Standing::Witness, sent, holder);
     }
     let snapshot = state.snapshot(Mono(2_500));
-    let holders = snapshot.tasks.first().unwrap().witnesses.first().unwrap().holders.clone().unwrap();
+    let holders =
+        snapshot.tasks.first().unwrap().witnesses.first().unwrap().holders.clone().unwrap();
     assert_eq!(holders.first().unwrap().client, b"B");
 }
 
@@ -680,10 +833,15 @@ fn what_is_refused_of_single_tasks_is_counted() {
     let lock = LockReading::Unknown(Unknown::NoPermission);
     let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
     for at in [1_000, 2_000] {
-        let outcome = Outcome::Read { vouch: vouch("x", at), readings: vec![(TaskIndex(0), reading.clone())] };
+        let outcome = Outcome::Read {
+            vouch: vouch("x", at),
+            readings: vec![(TaskIndex(0), reading.clone())],
+        };
         says(&mut state, at, "a:6379", outcome);
     }
     let errors = state.snapshot(Mono(2_500)).redises[0].totals.errors;
-    let of = |why: Unknown| Unknown::ALL.iter().zip(errors).find(|(it, _)| **it == why).map(|(_, count)| count);
+    let of = |why: Unknown| {
+        Unknown::ALL.iter().zip(errors).find(|(it, _)| **it == why).map(|(_, count)| count)
+    };
     assert_eq!((of(Unknown::NoPermission), errors.iter().sum::<u64>()), (Some(2), 2));
 }

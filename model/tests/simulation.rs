@@ -1,6 +1,8 @@
-//! The model between virtual servers, workers and networks, under an oracle that knows the truth: fixed seeds, and fresh ones.
+//! The model between virtual servers, workers and networks, under an oracle that knows the truth:
+//! fixed seeds, and fresh ones.
 //!
-//! `SIM_SEED=… [SIM_HOURS=…] [SIM_KEEP=…]` runs one seed alone, as a failure prints it. With `SIM_STRICT=1` fresh seeds must hold, too.
+//! `SIM_SEED=… [SIM_HOURS=…] [SIM_KEEP=…]` runs one seed alone, as a failure prints it. With
+//! `SIM_STRICT=1` fresh seeds must hold, too.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -27,7 +29,8 @@ fn number(name: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
-/// Runs a plan; what failed is made small first, so that the line below is what somebody wants to look at.
+/// Runs a plan; what failed is made small first, so that the line below is what somebody wants to
+/// look at.
 fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
     let outcome = run(plan, false);
     coverage.add(&outcome.coverage);
@@ -41,11 +44,16 @@ fn check(plan: &Plan, hours: u64, coverage: &mut Coverage) -> f64 {
         tell(&format!("seed {} fails by {}; it is being made small\n", plan.seed, violation.check));
         let (kept, small) = minimise(plan, violation);
         let steps: Vec<String> = kept.iter().map(|step| step.to_string()).collect();
-        let shown: Vec<String> =
-            kept.iter().filter_map(|step| plan.steps.get(*step)).map(|step| format!("{step:?}")).collect();
+        let shown: Vec<String> = kept
+            .iter()
+            .filter_map(|step| plan.steps.get(*step))
+            .map(|step| format!("{step:?}"))
+            .collect();
         panic!(
-            "seed {} fails after {} ms, agent {}, {}: {}\nwith these steps alone:\n  {}\nit says after {} ms: {}\nwhat really happened before that:\n  {}\nagain:  \
-             SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-model --test simulation\nrecord: \
+            "seed {} fails after {} ms, agent {}, {}: {}\nwith these steps alone:\n  {}\n\
+             it says after {} ms: {}\nwhat really happened before that:\n  {}\nagain:  \
+             SIM_SEED={} SIM_HOURS={hours} SIM_KEEP={} cargo test -p lockwatch-model --test \
+             simulation\nrecord: \
              lockwatch-lab simulate --seed {} --hours {hours} --keep {} --record FILE",
             plan.seed,
             violation.at_ms,
@@ -71,9 +79,12 @@ fn what_the_model_says_is_true_and_in_time() {
         let hours = number("SIM_HOURS").unwrap_or(HOURS);
         let plan = Plan::new(seed, hours, Shape::Any);
         let outcome = match std::env::var("SIM_KEEP") {
-            Ok(kept) => {
-                run(&plan.keeping(&kept.split(',').filter_map(|step| step.parse().ok()).collect::<Vec<_>>()), false)
-            }
+            Ok(kept) => run(
+                &plan.keeping(
+                    &kept.split(',').filter_map(|step| step.parse().ok()).collect::<Vec<_>>(),
+                ),
+                false,
+            ),
             Err(_) => run(&plan, false),
         };
         assert!(outcome.violations.is_empty(), "{:?}", outcome.violations);
@@ -95,10 +106,12 @@ fn what_the_model_says_is_true_and_in_time() {
         if strict {
             check(&plan, HOURS, &mut coverage);
         } else if let Some(violation) = run(&plan, false).violations.first() {
-            // Of seeds that nobody has looked at yet, about one in two hundred fails, mostly because the oracle is too strict: whoever sees
-            // this shall look into it, but it says nothing of the change that is being tested.
+            // Of seeds that nobody has looked at yet, about one in two hundred fails, mostly
+            // because the oracle is too strict: whoever sees this shall look into it, but it says
+            // nothing of the change that is being tested.
             tell(&format!(
-                "seed {seed} fails after {} ms, agent {}, {}: {}\nagain: SIM_SEED={seed} cargo test -p lockwatch-model --test simulation\n",
+                "seed {seed} fails after {} ms, agent {}, {}: {}\n\
+                 again: SIM_SEED={seed} cargo test -p lockwatch-model --test simulation\n",
                 violation.at_ms, violation.agent, violation.check, violation.what
             ));
         }

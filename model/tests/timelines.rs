@@ -1,4 +1,5 @@
-//! Timelines: what the model must say of a little world in which something happens. They are data, in `timelines/`.
+//! Timelines: what the model must say of a little world in which something happens. They are data,
+//! in `timelines/`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,7 +19,9 @@ fn files() -> Vec<PathBuf> {
         .expect("the folder of timelines")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "timeline"))
-        .filter(|path| path.file_stem().is_some_and(|name| name.to_string_lossy().contains(&wanted)))
+        .filter(|path| {
+            path.file_stem().is_some_and(|name| name.to_string_lossy().contains(&wanted))
+        })
         .collect();
     files.sort();
     files
@@ -43,7 +46,8 @@ fn every_timeline_holds() {
             Ok(script) => (script.rules.clone(), harness::play(&script)),
             Err(mistake) => (Vec::new(), Err(mistake)),
         };
-        let failures = failures.unwrap_or_else(|mistake| vec![format!("the timeline is wrong: {mistake}\n")]);
+        let failures =
+            failures.unwrap_or_else(|mistake| vec![format!("the timeline is wrong: {mistake}\n")]);
         failed += usize::from(!failures.is_empty());
         reports.extend(failures.iter().map(|failure| format!("{name}: {failure}")));
         for rule in rules {
@@ -57,15 +61,23 @@ fn every_timeline_holds() {
     }
     assert!(!files.is_empty(), "no timeline was found");
     let broken = broken_rules(tallies);
-    assert!(reports.is_empty(), "\n\n{}\n{failed} of {} timelines failed{broken}", reports.join("\n"), files.len());
+    assert!(
+        reports.is_empty(),
+        "\n\n{}\n{failed} of {} timelines failed{broken}",
+        reports.join("\n"),
+        files.len()
+    );
 }
 
-/// The rules that broke. First the one of which many timelines fail and few do not: likeliest the cause, where others follow.
+/// The rules that broke. First the one of which many timelines fail and few do not: likeliest the
+/// cause, where others follow.
 fn broken_rules(tallies: BTreeMap<Rule, Tally>) -> String {
     let mut broken: Vec<_> = tallies.into_iter().filter(|(_, tally)| tally.failed > 0).collect();
     broken.sort_by_key(|(_, tally)| 1_000 * tally.failed * tally.failed / tally.all);
-    let told =
-        broken.iter().rev().map(|(rule, Tally { failed, all })| format!("\n  {failed} of {all} timelines: {rule}"));
+    let told = broken
+        .iter()
+        .rev()
+        .map(|(rule, Tally { failed, all })| format!("\n  {failed} of {all} timelines: {rule}"));
     told.collect()
 }
 
@@ -74,7 +86,8 @@ fn broken_rules(tallies: BTreeMap<Rule, Tally>) -> String {
 fn every_timeline_checks_something() {
     for path in files() {
         let text = fs::read_to_string(&path).expect("a readable timeline");
-        let script = harness::parse(&text).unwrap_or_else(|mistake| panic!("{}: {mistake}", path.display()));
+        let script =
+            harness::parse(&text).unwrap_or_else(|mistake| panic!("{}: {mistake}", path.display()));
         assert!(script.checks() > 0, "{} checks nothing", path.display());
     }
 }

@@ -1,4 +1,5 @@
-//! The verdict over the whole product of its inputs: a table for people, kept as a golden file, and what must hold of it.
+//! The verdict over the whole product of its inputs: a table for people, kept as a golden file, and
+//! what must hold of it.
 //!
 //! `BLESS=1 cargo test -p lockwatch-model --test verdicts` writes the table anew.
 
@@ -9,7 +10,8 @@ use std::path::Path;
 use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge, trace};
 
 const HEADING: &str = "\
-The verdict and its rule, for every combination of what it depends on. A flag that is set shows its name, else a dot:
+The verdict and its rule, for every combination of what it depends on. A flag that is set shows \
+    its name, else a dot:
   split  there is positive evidence of more than one holder
   gap    wanted without a holder for longer than grace
   stale  the progress has not moved for longer than stale_after
@@ -58,18 +60,27 @@ fn flags(facts: Facts) -> String {
         (facts.over_wind_down, "wind"),
         (facts.blind, "blind"),
     ];
-    let shown = named.map(|(set, name)| format!("{:<width$}", if set { name } else { "." }, width = name.len()));
+    let shown = named
+        .map(|(set, name)| format!("{:<width$}", if set { name } else { "." }, width = name.len()));
     shown.join(" ")
 }
 
 /// What later judgements say, whatever was before.
 fn later(facts: Facts) -> String {
     let judged = Verdict::ALL.map(|before| (before, judge(facts, Some(before))));
-    if judged.iter().all(|(before, (verdict, rule))| before == verdict && *rule == Rule::KeepPrevious) {
+    if judged
+        .iter()
+        .all(|(before, (verdict, rule))| before == verdict && *rule == Rule::KeepPrevious)
+    {
         return format!("(previous) {}", Rule::KeepPrevious.name());
     }
-    let distinct: BTreeSet<_> = judged.iter().map(|(_, (verdict, rule))| (verdict.name(), rule.name())).collect();
-    assert_eq!(distinct.len(), 1, "{facts:?} depends on the previous verdict in another way than keeping it");
+    let distinct: BTreeSet<_> =
+        judged.iter().map(|(_, (verdict, rule))| (verdict.name(), rule.name())).collect();
+    assert_eq!(
+        distinct.len(),
+        1,
+        "{facts:?} depends on the previous verdict in another way than keeping it"
+    );
     distinct.iter().map(|(verdict, rule)| format!("{verdict} {rule}")).collect()
 }
 
@@ -110,8 +121,13 @@ fn the_trace_is_the_way_to_the_verdict() {
         let considered: Vec<_> = trace(facts, before).collect();
         let (last, others) = considered.split_last().expect("some rule applies");
         assert_eq!((last.rule, last.gave), (rule, Some(verdict)), "{facts:?} {before:?}");
-        assert!(others.iter().all(|other| other.gave.is_none()), "{facts:?} {before:?}: {considered:?}");
-        assert!(considered.iter().map(|one| one.rule).eq(Rule::ALL.into_iter().take(considered.len())));
+        assert!(
+            others.iter().all(|other| other.gave.is_none()),
+            "{facts:?} {before:?}: {considered:?}"
+        );
+        assert!(
+            considered.iter().map(|one| one.rule).eq(Rule::ALL.into_iter().take(considered.len()))
+        );
     }
 }
 
@@ -125,7 +141,11 @@ fn every_rule_decides_something() {
 fn a_split_always_wins() {
     for (facts, before, verdict, rule) in all_judgements() {
         if facts.split {
-            assert_eq!((verdict, rule), (Verdict::Split, Rule::SplitEvidence), "{facts:?} {before:?}");
+            assert_eq!(
+                (verdict, rule),
+                (Verdict::Split, Rule::SplitEvidence),
+                "{facts:?} {before:?}"
+            );
         } else if verdict == Verdict::Split {
             assert_eq!((before, rule), (Some(Verdict::Split), Rule::KeepPrevious), "{facts:?}");
         }
@@ -155,15 +175,25 @@ fn each_bad_verdict_needs_its_evidence() {
         }
         let needs = match verdict {
             Verdict::Split => facts.split,
-            Verdict::Down => facts.lock == LockFact::Free && facts.wanted == Wanted::Yes && facts.gap_over_grace,
-            Verdict::Stalled => {
-                facts.lock == LockFact::Held && matches!(facts.wanted, Wanted::Yes | Wanted::Unset) && facts.stale
+            Verdict::Down => {
+                facts.lock == LockFact::Free && facts.wanted == Wanted::Yes && facts.gap_over_grace
             }
-            Verdict::Unwanted => facts.lock == LockFact::Held && facts.wanted == Wanted::No && facts.over_wind_down,
+            Verdict::Stalled => {
+                facts.lock == LockFact::Held
+                    && matches!(facts.wanted, Wanted::Yes | Wanted::Unset)
+                    && facts.stale
+            }
+            Verdict::Unwanted => {
+                facts.lock == LockFact::Held && facts.wanted == Wanted::No && facts.over_wind_down
+            }
             Verdict::Unknown => facts.blind || before.is_none(),
-            Verdict::Pending => facts.lock == LockFact::Free && facts.wanted == Wanted::Yes && !facts.gap_over_grace,
+            Verdict::Pending => {
+                facts.lock == LockFact::Free && facts.wanted == Wanted::Yes && !facts.gap_over_grace
+            }
             Verdict::Running => facts.lock == LockFact::Held,
-            Verdict::Stopped => facts.lock == LockFact::Free && matches!(facts.wanted, Wanted::No | Wanted::Unset),
+            Verdict::Stopped => {
+                facts.lock == LockFact::Free && matches!(facts.wanted, Wanted::No | Wanted::Unset)
+            }
         };
         assert!(needs, "{facts:?} {before:?} gave {verdict:?}");
     }
@@ -178,7 +208,9 @@ fn evidence_of_harm_is_never_talked_away() {
             (LockFact::Free, Wanted::Yes) if facts.gap_over_grace => Verdict::Down,
             (LockFact::Held, Wanted::Yes | Wanted::Unset) if facts.stale => Verdict::Stalled,
             (LockFact::Held, Wanted::No) if facts.over_wind_down => Verdict::Unwanted,
-            (LockFact::Unknown, _) | (LockFact::Free, Wanted::Unknown) if facts.blind => Verdict::Unknown,
+            (LockFact::Unknown, _) | (LockFact::Free, Wanted::Unknown) if facts.blind => {
+                Verdict::Unknown
+            }
             _ => continue,
         };
         assert_eq!(verdict, worst, "{facts:?} {before:?}");
@@ -204,7 +236,10 @@ fn a_rule_gives_one_verdict_and_each_verdict_can_be_given() {
     }
     assert_eq!(given.len(), 15, "every rule is reached");
     for (rule, verdicts) in &given {
-        assert!(verdicts.len() == 1 || *rule == Rule::KeepPrevious.name(), "{rule} gives {verdicts:?}");
+        assert!(
+            verdicts.len() == 1 || *rule == Rule::KeepPrevious.name(),
+            "{rule} gives {verdicts:?}"
+        );
     }
     let all: BTreeSet<_> = given.values().flatten().copied().collect();
     assert_eq!(all.len(), Verdict::ALL.len());
@@ -214,5 +249,8 @@ fn a_rule_gives_one_verdict_and_each_verdict_can_be_given() {
 fn verdicts_are_listed_worst_first() {
     assert!(Verdict::ALL.is_sorted());
     let names = Verdict::ALL.map(Verdict::name);
-    assert_eq!(names, ["split", "down", "stalled", "unwanted", "unknown", "pending", "running", "stopped"]);
+    assert_eq!(
+        names,
+        ["split", "down", "stalled", "unwanted", "unknown", "pending", "running", "stopped"]
+    );
 }

@@ -1,4 +1,5 @@
-//! The grammar of the command line: which words and flags there are, and how single values are read.
+//! The grammar of the command line: which words and flags there are, and how single values are
+//! read.
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -17,15 +18,23 @@ use crate::discover::DiscoverOptions;
 use crate::status::StatusOptions;
 
 /// Shown below the help of `status`.
-const STATUS_CODES: &str = "Exit codes: 0 all is well; 1 warning (unwanted); 2 critical (split, down, stalled, lost \
+const STATUS_CODES: &str = "Exit codes: 0 all is well; 1 warning (unwanted); 2 critical (split, \
+    down, stalled, lost \
                             switches); 3 unknown, also without an answer";
 
-/// Watches Redis locks that guard singleton tasks, and tells Prometheus whether each task really runs: exactly once, and
-/// by whom.
+/// Watches Redis locks that guard singleton tasks, and tells Prometheus whether each task really
+/// runs: exactly once, and by whom.
 #[derive(Debug, Parser)]
-#[command(name = "lockwatch", version, args_conflicts_with_subcommands = true, max_term_width = 100)]
+#[command(
+    name = "lockwatch",
+    version,
+    args_conflicts_with_subcommands = true,
+    max_term_width = 100
+)]
 #[command(about = "Watches Redis locks that guard singleton tasks, for Prometheus")]
-#[command(after_help = "Without a file: lockwatch --redis redis://127.0.0.1:6379 --lock outbound:lock")]
+#[command(
+    after_help = "Without a file: lockwatch --redis redis://127.0.0.1:6379 --lock outbound:lock"
+)]
 pub(super) struct Line {
     #[command(subcommand)]
     pub(super) command: Option<Command>,
@@ -147,7 +156,8 @@ pub(super) struct ReplayArguments {
     /// Recordings, or folders of them
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
     pub(super) files: Vec<PathBuf>,
-    /// What would have been with another threshold: outbound.grace=40s, or *.grace=40s for all tasks
+    /// What would have been with another threshold: outbound.grace=40s, or *.grace=40s for all
+    /// tasks
     #[arg(long, value_name = "TASK.FIELD=VALUE")]
     pub(super) set: Vec<String>,
     /// Print JSON
@@ -213,7 +223,8 @@ pub(super) struct AclArguments {
 
 #[derive(Debug, Args)]
 pub(super) struct WebArguments {
-    /// Where to serve metrics and pages; `:10379` means all IPv4 addresses of this machine, `[::]:10379` those of IPv6 as well
+    /// Where to serve metrics and pages; `:10379` means all IPv4 addresses of this machine,
+    /// `[::]:10379` those of IPv6 as well
     #[arg(long = "web.listen-address", value_name = "ADDRESS", default_value = DEFAULT_LISTEN, value_parser = listen_address)]
     pub(super) listen: SocketAddr,
     /// A site that may show a task's page in a frame, https://wms.example.com; may be repeated
@@ -320,6 +331,7 @@ fn origin(text: &str) -> Result<String, String> {
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
     match host {
         Some(host) if !host.is_empty() && host.bytes().all(plain) => Ok(text.to_owned()),
-        _ => Err("write it like https://wms.example.com or http://10.0.0.7:8080, without a path".to_owned()),
+        _ => Err("write it like https://wms.example.com or http://10.0.0.7:8080, without a path"
+            .to_owned()),
     }
 }

@@ -1,4 +1,5 @@
-//! The exact ACL rule under which the agent works: which commands it sends, and which keys it reads.
+//! The exact ACL rule under which the agent works: which commands it sends, and which keys it
+//! reads.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,15 +15,24 @@ use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
 /// The user that is suggested where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
 
-/// The channel that makes a server bound what it keeps for who listens to wake-ups; nobody speaks on it.
+/// The channel that makes a server bound what it keeps for who listens to wake-ups; nobody speaks
+/// on it.
 pub(crate) const WAKE_UPS_CHANNEL: &str = "lockwatch:wake-ups";
 
 /// What is sent to a Sentinel.
-const SENTINEL_COMMANDS: [&str; 7] =
-    ["auth", "client|setname", "hello", "ping", "sentinel|get-master-addr-by-name", "sentinel|replicas", "subscribe"];
+const SENTINEL_COMMANDS: [&str; 7] = [
+    "auth",
+    "client|setname",
+    "hello",
+    "ping",
+    "sentinel|get-master-addr-by-name",
+    "sentinel|replicas",
+    "subscribe",
+];
 
-/// Most patterns of keys in a rule. Redis compares the key of every command with one after the other, and is asked about every key each
-/// second: by measurement, 500 cost it 0.3 % of a core, 5,000 a quarter of one, and 25,000 more than it has.
+/// Most patterns of keys in a rule. Redis compares the key of every command with one after the
+/// other, and is asked about every key each second: by measurement, 500 cost it 0.3 % of a core,
+/// 5,000 a quarter of one, and 25,000 more than it has.
 const PATTERNS_MAX: usize = 500;
 
 /// The rule of the servers, or of the Sentinels, of one redis.
@@ -64,22 +74,27 @@ impl FromStr for ServerVersion {
 
     fn from_str(text: &str) -> Result<ServerVersion, String> {
         const REMEDY: &str = "write a version like 6, 6.2, 7.0 or 8";
-        let mut numbers = text.split('.').map(|part| part.parse::<u32>().map_err(|_| REMEDY.to_owned()));
+        let mut numbers =
+            text.split('.').map(|part| part.parse::<u32>().map_err(|_| REMEDY.to_owned()));
         let major = numbers.next().unwrap_or_else(|| Err(REMEDY.to_owned()))?;
         let minor = numbers.next().unwrap_or(Ok(0))?;
         if major < 6 {
-            return Err("ACLs came with Redis 6; an older server knows one password only".to_owned());
+            return Err(
+                "ACLs came with Redis 6; an older server knows one password only".to_owned()
+            );
         }
         Ok(ServerVersion { major, minor })
     }
 }
 
-/// The rules of all redises of `config` that are `version` or later, in the order of their names; that of Sentinels
-/// follows the one of the servers they watch.
+/// The rules of all redises of `config` that are `version` or later, in the order of their names;
+/// that of Sentinels follows the one of the servers they watch.
 pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
     let of_redis = |(index, redis): (u16, &RedisConfig)| {
         let sentinels = match &redis.servers {
-            Servers::Sentinel(sentinel) if version >= ServerVersion::V6_2 => Some(sentinel_rule(redis, sentinel)),
+            Servers::Sentinel(sentinel) if version >= ServerVersion::V6_2 => {
+                Some(sentinel_rule(redis, sentinel))
+            }
             _ => None,
         };
         iter::once(rule(config, RedisIndex(index), redis, version)).chain(sentinels)
@@ -101,7 +116,12 @@ impl fmt::Display for AclRule {
     }
 }
 
-fn rule(config: &Config, index: RedisIndex, redis: &RedisConfig, version: ServerVersion) -> AclRule {
+fn rule(
+    config: &Config,
+    index: RedisIndex,
+    redis: &RedisConfig,
+    version: ServerVersion,
+) -> AclRule {
     let mut needs = Needs::new(redis, version);
     for task in config.tasks.iter().filter(|task| task.redis == index) {
         needs.add_task(task);
@@ -109,13 +129,25 @@ fn rule(config: &Config, index: RedisIndex, redis: &RedisConfig, version: Server
     rule_for(redis, version, &needs)
 }
 
-/// The rule for `discover`: what the agent may do, and what a walk over all keys takes besides. Still nothing but reading.
+/// The rule for `discover`: what the agent may do, and what a walk over all keys takes besides.
+/// Still nothing but reading.
 pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
     let mut needs = Needs::new(redis, version);
     for scheme in SchemeKind::ALL {
         needs.add_lock(&Key::new(), scheme);
     }
-    needs.send(&["dbsize", "hlen", "hrandfield", "hstrlen", "scan", "strlen", "type", "zcard", "zcount", "zscore"]);
+    needs.send(&[
+        "dbsize",
+        "hlen",
+        "hrandfield",
+        "hstrlen",
+        "scan",
+        "strlen",
+        "type",
+        "zcard",
+        "zcount",
+        "zscore",
+    ]);
     needs.patterns = BTreeSet::from([b"*".to_vec()]);
     rule_for(redis, version, &needs)
 }
@@ -132,7 +164,11 @@ fn rule_for(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> AclRu
     if redis.wake_ups && version >= ServerVersion::V6_2 {
         words.push(format!("&{WAKE_UPS_CHANNEL}").into_bytes());
     }
-    AclRule { redis: Arc::clone(&redis.name), notes: notes(redis, version, needs), line: line(&words) }
+    AclRule {
+        redis: Arc::clone(&redis.name),
+        notes: notes(redis, version, needs),
+        line: line(&words),
+    }
 }
 
 /// A Sentinel knows fewer commands than a server, and refuses a rule with any other.
@@ -147,7 +183,9 @@ fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
         addresses(&sentinel.nodes)
     )];
     notes.extend(user_note(&sentinel.login, " in the block `sentinel`"));
-    notes.push("+info and +role are not needed; without them the log of refusals names both".to_owned());
+    notes.push(
+        "+info and +role are not needed; without them the log of refusals names both".to_owned(),
+    );
     AclRule { redis: Arc::clone(&redis.name), notes, line: line(&words) }
 }
 
@@ -165,44 +203,60 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
     let configured = addresses(redis.servers.configured());
     let on = match &redis.servers {
         Servers::One(_) => {
-            format!("redis {:?} at {configured}: replace PASSWORD, then give this line to redis-cli", redis.name)
+            format!(
+                "redis {:?} at {configured}: replace PASSWORD, then give this line to redis-cli",
+                redis.name
+            )
         }
         Servers::Nodes(_) => on_each(redis, &configured),
         Servers::Sentinel(SentinelConfig { master, .. }) => {
             on_each(redis, &format!("the master {master:?} and all its replicas"))
         }
-        Servers::Cluster(_) => {
-            on_each(redis, &format!("all servers of the cluster of {configured}, masters and replicas"))
-        }
+        Servers::Cluster(_) => on_each(
+            redis,
+            &format!("all servers of the cluster of {configured}, masters and replicas"),
+        ),
     };
     let mut notes = vec![on];
     notes.extend(user_note(&redis.login, ""));
     if matches!(redis.servers, Servers::Sentinel(_)) && version < ServerVersion::V6_2 {
         notes.push(
-            "Sentinels before 6.2 know no users: only the password of their `requirepass`, if they have one".to_owned(),
+            "Sentinels before 6.2 know no users: only the password of their `requirepass`, if \
+             they have one"
+                .to_owned(),
         );
     }
     if version < ServerVersion::V7_0 {
-        notes.push("before 7.0 a key cannot be opened for reading only; the commands are all read-only".to_owned());
+        notes.push(
+            "before 7.0 a key cannot be opened for reading only; the commands are all read-only"
+                .to_owned(),
+        );
     } else if version < ServerVersion::V7_2 {
         notes.push(
-            "for Redis 7.2 and later use --redis-version 7.2, or the log of refusals names client|setinfo".to_owned(),
+            "for Redis 7.2 and later use --redis-version 7.2, or the log of refusals names \
+             client|setinfo"
+                .to_owned(),
         );
     }
     if needs.many() {
         notes.push(format!(
-            "of {} keys these are only the beginnings, so that the user may read others that begin so: Redis compares each \
+            "of {} keys these are only the beginnings, so that the user may read others that \
+             begin so: Redis compares each \
              key that is asked for with one pattern after the other",
             needs.patterns.len()
         ));
     }
     if needs.widened {
-        notes.push("a ? stands for white space or NUL in a key, which no ACL pattern can contain".to_owned());
+        notes.push(
+            "a ? stands for white space or NUL in a key, which no ACL pattern can contain"
+                .to_owned(),
+        );
     }
     notes
 }
 
-/// No server tells another its users, so that a replica without the rule would shut the agent out once it is promoted.
+/// No server tells another its users, so that a replica without the rule would shut the agent out
+/// once it is promoted.
 fn on_each(redis: &RedisConfig, servers: &str) -> String {
     format!(
         "redis {:?}: replace PASSWORD, then give this line to redis-cli on each server: {servers} \
@@ -214,9 +268,13 @@ fn on_each(redis: &RedisConfig, servers: &str) -> String {
 /// What to know about the user of a rule; `within` tells where the configuration names it.
 fn user_note(login: &Login, within: &str) -> Option<String> {
     match login.username.as_deref() {
-        Some("default") => Some("this changes the user `default`: give lockwatch a user of its own".to_owned()),
+        Some("default") => {
+            Some("this changes the user `default`: give lockwatch a user of its own".to_owned())
+        }
         Some(_) => None,
-        None => Some(format!("set `username: {DEFAULT_USER}` and the password in the configuration as well{within}")),
+        None => Some(format!(
+            "set `username: {DEFAULT_USER}` and the password in the configuration as well{within}"
+        )),
     }
 }
 
@@ -224,7 +282,8 @@ fn addresses(servers: &[HostPort]) -> String {
     servers.iter().map(HostPort::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The commands that the agent sends to one redis, and the patterns of the keys that it reads there.
+/// The commands that the agent sends to one redis, and the patterns of the keys that it reads
+/// there.
 struct Needs {
     commands: BTreeSet<&'static str>,
     patterns: BTreeSet<Vec<u8>>,
@@ -239,8 +298,19 @@ impl Needs {
     fn new(redis: &RedisConfig, version: ServerVersion) -> Needs {
         let in_cluster = matches!(redis.servers, Servers::Cluster(_));
         let sharded = in_cluster && version >= ServerVersion::V7_0;
-        let mut needs = Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), sharded, widened: false };
-        needs.send(&["auth", "client|setname", "echo", "hello", "info", "ping", "pttl", "role", "time"]);
+        let mut needs =
+            Needs { commands: BTreeSet::new(), patterns: BTreeSet::new(), sharded, widened: false };
+        needs.send(&[
+            "auth",
+            "client|setname",
+            "echo",
+            "hello",
+            "info",
+            "ping",
+            "pttl",
+            "role",
+            "time",
+        ]);
         if redis.wake_ups {
             needs.send(&["client|tracking", "subscribe"]);
         }
@@ -274,7 +344,9 @@ impl Needs {
         match task.progress.as_ref().map(|progress| &progress.source) {
             Some(ProgressSource::HashField { key, .. }) => self.read(key, &["hget"]),
             Some(ProgressSource::Key(key)) => self.read(key, &["getrange", "strlen"]),
-            Some(ProgressSource::Length(key)) => self.read(key, &["type", "llen", "scard", "xlen", "zcard"]),
+            Some(ProgressSource::Length(key)) => {
+                self.read(key, &["type", "llen", "scard", "xlen", "zcard"])
+            }
             None => {}
         }
         if let Some(claims) = &task.claims {
@@ -337,7 +409,8 @@ impl Needs {
         }
     }
 
-    /// The pattern that matches exactly `key`; white space and NUL become `?`, since Redis takes no pattern with them.
+    /// The pattern that matches exactly `key`; white space and NUL become `?`, since Redis takes no
+    /// pattern with them.
     fn pattern(&mut self, key: &[u8]) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(key.len());
         for byte in key {
@@ -354,14 +427,16 @@ impl Needs {
     }
 }
 
-/// The pattern of all keys that `prefix` of a pattern fits; half of an escape would make a plain star of the star.
+/// The pattern of all keys that `prefix` of a pattern fits; half of an escape would make a plain
+/// star of the star.
 fn beginning(prefix: &[u8]) -> Vec<u8> {
     let escapes = prefix.iter().rev().take_while(|byte| **byte == b'\\').count();
     let whole = prefix.len() - escapes % 2;
     [prefix.get(..whole).unwrap_or(prefix), b"*"].concat()
 }
 
-/// How Redisson writes a lock's name into the names of its side keys, so that all live in one cluster slot.
+/// How Redisson writes a lock's name into the names of its side keys, so that all live in one
+/// cluster slot.
 fn braced(key: &[u8]) -> Vec<u8> {
     if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() }
 }
@@ -397,7 +472,10 @@ mod tests {
         let rule = |locks: usize| {
             let task = |n| format!("  - {{name: '{n}', lock: {{key: 'ware house:{n}:lock'}}}}\n");
             let tasks = (0..locks).map(task).collect::<String>();
-            let text = format!("redis: {{main: {{url: 'redis://127.0.0.1', username: lockwatch}}}}\ntasks:\n{tasks}");
+            let text = format!(
+                "redis: {{main: {{url: 'redis://127.0.0.1', username: lockwatch}}}}\ntasks:\n\
+                 {tasks}"
+            );
             let config = Config::parse(&text, Path::new("lockwatch.yml")).unwrap();
             let rule = rules(&config, ServerVersion::V7_2).remove(0);
             (rule.line.matches("%R~").count(), rule)
@@ -414,8 +492,13 @@ mod tests {
 
     #[test]
     fn a_beginning_ends_with_a_star_that_is_one() {
-        let patterns: [(&[u8], &[u8]); 5] =
-            [(b"", b"*"), (b"a", b"a*"), (br"a\", b"a*"), (br"a\\", br"a\\*"), (br"a\*\", br"a\**")];
+        let patterns: [(&[u8], &[u8]); 5] = [
+            (b"", b"*"),
+            (b"a", b"a*"),
+            (br"a\", b"a*"),
+            (br"a\\", br"a\\*"),
+            (br"a\*\", br"a\**"),
+        ];
         for (prefix, pattern) in patterns {
             assert_eq!(beginning(prefix), pattern);
         }
@@ -433,7 +516,10 @@ mod tests {
 
     #[test]
     fn words_are_quoted_where_needed() {
-        assert_eq!(quoted(b"%R~{outbound:lock}:*:rwlock_timeout:*"), "%R~{outbound:lock}:*:rwlock_timeout:*");
+        assert_eq!(
+            quoted(b"%R~{outbound:lock}:*:rwlock_timeout:*"),
+            "%R~{outbound:lock}:*:rwlock_timeout:*"
+        );
         assert_eq!(quoted(b"a'b\"\\\xff\n"), r#""a'b\"\\\xff\x0a""#);
         assert_eq!(quoted(b""), "\"\"");
     }

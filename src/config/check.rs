@@ -1,4 +1,5 @@
-//! What `check-config` tells about a configuration without mistakes: above all, how long it takes to page somebody.
+//! What `check-config` tells about a configuration without mistakes: above all, how long it takes
+//! to page somebody.
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -15,8 +16,8 @@ use crate::output::identity::escape;
 /// A free lock is believed once a second reading agrees that is at least so much later.
 const CONFIRMATION_MS: u64 = 250;
 
-/// From the end of the grace to a snapshot that says so: the read right after it, perhaps behind one that is under way, and
-/// the pause between two snapshots.
+/// From the end of the grace to a snapshot that says so: the read right after it, perhaps behind
+/// one that is under way, and the pause between two snapshots.
 const SEEN_WITHIN_MS: u64 = 250;
 
 /// Redisson's `lockWatchdogTimeout`, unless its user changed it.
@@ -26,7 +27,8 @@ const REDISSON_LEASE_MS: u64 = 30_000;
 const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
 
 /// Labels of a target that the rules aggregate away.
-const AGENT_LABELS: [&str; 7] = ["instance", "job", "pod", "container", "endpoint", "address", "service"];
+const AGENT_LABELS: [&str; 7] =
+    ["instance", "job", "pod", "container", "endpoint", "address", "service"];
 
 /// What is between lockwatch and the page.
 #[derive(Clone, Debug)]
@@ -74,7 +76,8 @@ pub struct TimingSources {
 }
 
 impl PageTiming {
-    /// Finds the delays: from flags, else from files, else the defaults of Prometheus and Alertmanager.
+    /// Finds the delays: from flags, else from files, else the defaults of Prometheus and
+    /// Alertmanager.
     ///
     /// # Errors
     /// Why a file cannot be used.
@@ -87,7 +90,9 @@ impl PageTiming {
         let of_prometheus = Delay::default_of("Prometheus", PROMETHEUS_DEFAULT_MS);
         let of_alertmanager = Delay::default_of("Alertmanager", GROUP_WAIT_DEFAULT_MS);
         Ok(PageTiming {
-            scrape: Delay::given(sources.scrape_ms).or(scrape).unwrap_or_else(|| of_prometheus.clone()),
+            scrape: Delay::given(sources.scrape_ms)
+                .or(scrape)
+                .unwrap_or_else(|| of_prometheus.clone()),
             evaluation: Delay::given(sources.evaluation_ms).or(evaluation).unwrap_or(of_prometheus),
             prometheus_labels: prometheus.as_ref().map(prometheus_labels).unwrap_or_default(),
             group_wait: Delay::given(sources.group_wait_ms)
@@ -97,15 +102,16 @@ impl PageTiming {
         })
     }
 
-    /// Alertmanager's `group_wait` for the page that tells that this task is down. Of several receivers the last one counts:
-    /// which of them wakes somebody up is not known here.
+    /// Alertmanager's `group_wait` for the page that tells that this task is down. Of several
+    /// receivers the last one counts: which of them wakes somebody up is not known here.
     pub fn group_wait(&self, config: &Config, task: &TaskSpec) -> Delay {
         match &self.group_wait {
             GroupWait::Fixed(delay) => delay.clone(),
             GroupWait::Routed(routes, file) => {
                 let labels = self.page_labels(config, task);
                 let destinations = routes.destinations(&labels);
-                let last = destinations.into_iter().max_by_key(|destination| destination.group_wait_ms);
+                let last =
+                    destinations.into_iter().max_by_key(|destination| destination.group_wait_ms);
                 last.map_or(Delay { ms: 0, origin: file.clone() }, |destination| Delay {
                     ms: destination.group_wait_ms,
                     origin: format!("{file}, receiver {}", escape(destination.receiver.as_bytes())),
@@ -125,7 +131,8 @@ impl PageTiming {
         }
     }
 
-    /// The labels of the page that tells that this task is down; its own severity replaces the rules' `critical`.
+    /// The labels of the page that tells that this task is down; its own severity replaces the
+    /// rules' `critical`.
     fn page_labels(&self, config: &Config, task: &TaskSpec) -> Labels {
         let redis = config.redises.get(usize::from(task.redis.0)).map_or("", |redis| &redis.name);
         let mut labels = self.prometheus_labels.clone();
@@ -162,16 +169,20 @@ impl fmt::Display for Delay {
     }
 }
 
-/// What is wrong outside the file, and should be mended though the configuration is valid; one sentence each.
+/// What is wrong outside the file, and should be mended though the configuration is valid; one
+/// sentence each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let of_login = |place: String, login: &Login| {
         let password = login.password.as_ref()?;
-        let problem = password.read().err().map(|error| error.to_string()).or_else(|| password.warning())?;
+        let problem =
+            password.read().err().map(|error| error.to_string()).or_else(|| password.warning())?;
         Some(format!("{place}: {problem}"))
     };
     let of_redis = |redis: &RedisConfig| {
         let sentinels = match &redis.servers {
-            Servers::Sentinel(sentinel) => of_login(format!("redis.{}.sentinel", redis.name), &sentinel.login),
+            Servers::Sentinel(sentinel) => {
+                of_login(format!("redis.{}.sentinel", redis.name), &sentinel.login)
+            }
             _ => None,
         };
         of_login(format!("redis.{}", redis.name), &redis.login).into_iter().chain(sentinels)
@@ -197,13 +208,14 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 
 /// The worst time from the moment when a wanted task has no holder until lockwatch calls it down.
 ///
-/// The gap begins with the first reading that sees it, so an interval may pass before that. When the grace is over the lock
-/// is read at once.
+/// The gap begins with the first reading that sees it, so an interval may pass before that. When
+/// the grace is over the lock is read at once.
 pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
     interval_ms.saturating_add(task.grace_ms.max(CONFIRMATION_MS)).saturating_add(SEEN_WITHIN_MS)
 }
 
-/// How long a task's lock stays held after its holder crashed, at most: the lease as configured, else the library's default.
+/// How long a task's lock stays held after its holder crashed, at most: the lease as configured,
+/// else the library's default.
 pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
     task.lock.lease_ms.or(match task.lock.scheme {
         SchemeKind::Redisson => Some(REDISSON_LEASE_MS),
@@ -218,7 +230,8 @@ const FOOTNOTES: [(&str, &str); 4] = [
     (UNKNOWN_LEASE, "`lease` is not configured; lockwatch learns it once it runs."),
     (
         SHARED_GROUP,
-        "Its route groups the pages of several tasks (`group_by` lacks `task`): after the first, the next waits for `group_interval`.",
+        "Its route groups the pages of several tasks (`group_by` lacks `task`): after the first, \
+         the next waits for `group_interval`.",
     ),
 ];
 const NOT_WANTED: &str = "[1]";
@@ -234,14 +247,23 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
     if !task.may_be_wanted() {
         return [name, grace, format!("never {NOT_WANTED}"), "-".to_owned(), "-".to_owned()];
     }
-    let interval_ms = config.redises.get(usize::from(task.redis.0)).map_or(0, |redis| ms(redis.interval));
+    let interval_ms =
+        config.redises.get(usize::from(task.redis.0)).map_or(0, |redis| ms(redis.interval));
     let down_ms = down_after_ms(interval_ms, task);
     let delays = [&timing.scrape, &timing.evaluation, &timing.group_wait(config, task)];
     let page_ms = delays.into_iter().fold(down_ms, |sum, delay| sum.saturating_add(delay.ms));
-    let shared = if timing.shares_a_group(config, task) { format!(" {SHARED_GROUP}") } else { String::new() };
+    let shared = if timing.shares_a_group(config, task) {
+        format!(" {SHARED_GROUP}")
+    } else {
+        String::new()
+    };
     let crash = match lease_ms(task) {
         Some(lease_ms) => {
-            let mark = if task.lock.lease_ms.is_none() { format!(" {ASSUMED_LEASE}") } else { String::new() };
+            let mark = if task.lock.lease_ms.is_none() {
+                format!(" {ASSUMED_LEASE}")
+            } else {
+                String::new()
+            };
             rounded(page_ms.saturating_add(lease_ms)) + &mark
         }
         None => format!("{} + lease {UNKNOWN_LEASE}", rounded(page_ms)),
@@ -256,11 +278,14 @@ fn rounded(ms: u64) -> String {
 
 fn table(rows: Vec<[String; 5]>) -> String {
     let rows: Vec<[String; 5]> = std::iter::once(HEADER.map(str::to_owned)).chain(rows).collect();
-    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
     let widths: Vec<usize> = (0..HEADER.len()).map(|column| width(column).unwrap_or(0)).collect();
     let mut text = String::new();
     for row in &rows {
-        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        let cells: Vec<String> =
+            row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
         text.push_str("  ");
         text.push_str(cells.join("  ").trim_end());
         text.push('\n');
@@ -270,7 +295,8 @@ fn table(rows: Vec<[String; 5]>) -> String {
 
 fn explanation(config: &Config, timing: &PageTiming) -> String {
     let mut text = String::from(
-        "\nDown after: interval + grace (at least 250ms, to confirm it) + 250ms. Answers that take longer than 100ms, a\n\
+        "\nDown after: interval + grace (at least 250ms, to confirm it) + 250ms. Answers that \
+         take longer than 100ms, a\n\
          restart and a reload come on top.\nPage after: the same",
     );
     for (name, delay) in [("scrape", &timing.scrape), ("evaluation", &timing.evaluation)] {
@@ -282,7 +308,10 @@ fn explanation(config: &Config, timing: &PageTiming) -> String {
         [only] => text.push_str(&format!(" + group_wait {only}.\n")),
         several => text.push_str(&format!(" + group_wait:\n  {}\n", several.join("\n  "))),
     }
-    text.push_str("After a crash: the lock is still held until the lease has run out, so the lease comes on top.\n");
+    text.push_str(
+        "After a crash: the lock is still held until the lease has run out, so the \
+        lease comes on top.\n",
+    );
     text
 }
 
@@ -298,7 +327,9 @@ fn group_waits(config: &Config, timing: &PageTiming) -> Vec<String> {
     }
     match waits.as_slice() {
         [(only, _)] => vec![only.to_string()],
-        several => several.iter().map(|(wait, names)| format!("{wait} for {}", names.join(", "))).collect(),
+        several => {
+            several.iter().map(|(wait, names)| format!("{wait} for {}", names.join(", "))).collect()
+        }
     }
 }
 
@@ -328,13 +359,16 @@ impl Document {
     }
 }
 
-/// Of the job that scrapes lockwatch; if none can be recognised (it may be in another file), of all jobs, and that is said.
+/// Of the job that scrapes lockwatch; if none can be recognised (it may be in another file), of all
+/// jobs, and that is said.
 fn scrape_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
     let of_all = prometheus.delay(prometheus.value.get("global"), "scrape_interval")?;
     match lockwatch_job(prometheus) {
         Some(job) => Ok(prometheus.delay(Some(job), "scrape_interval")?.or(of_all)),
-        None => Ok(of_all
-            .map(|Delay { ms, origin }| Delay { ms, origin: format!("{origin}, which names no job of lockwatch") })),
+        None => Ok(of_all.map(|Delay { ms, origin }| Delay {
+            ms,
+            origin: format!("{origin}, which names no job of lockwatch"),
+        })),
     }
 }
 
@@ -347,14 +381,23 @@ fn lockwatch_job(prometheus: &Document) -> Option<&Value> {
 
 /// The external labels, and those that all targets of the job have and the rules keep.
 fn prometheus_labels(prometheus: &Document) -> Labels {
-    let mut labels =
-        prometheus.value.get("global").and_then(|global| global.get("external_labels")).map(pairs).unwrap_or_default();
-    let targets = lockwatch_job(prometheus).and_then(|job| job.get("static_configs")).and_then(Value::as_sequence);
-    let mut of_targets =
-        targets.into_iter().flatten().map(|targets| targets.get("labels").map(pairs).unwrap_or_default());
+    let mut labels = prometheus
+        .value
+        .get("global")
+        .and_then(|global| global.get("external_labels"))
+        .map(pairs)
+        .unwrap_or_default();
+    let targets = lockwatch_job(prometheus)
+        .and_then(|job| job.get("static_configs"))
+        .and_then(Value::as_sequence);
+    let mut of_targets = targets
+        .into_iter()
+        .flatten()
+        .map(|targets| targets.get("labels").map(pairs).unwrap_or_default());
     let first = of_targets.next().unwrap_or_default();
-    let common = of_targets
-        .fold(first, |common, next| common.into_iter().filter(|(name, value)| next.get(name) == Some(value)).collect());
+    let common = of_targets.fold(first, |common, next| {
+        common.into_iter().filter(|(name, value)| next.get(name) == Some(value)).collect()
+    });
     labels.extend(common.into_iter().filter(|(name, _)| !AGENT_LABELS.contains(&name.as_str())));
     labels
 }
@@ -366,7 +409,9 @@ fn evaluation_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
 /// Whether any text inside names lockwatch or its default port.
 fn mentions_lockwatch(value: &Value) -> bool {
     match value {
-        Value::String(text) => text.to_ascii_lowercase().contains("lockwatch") || text.ends_with(":10379"),
+        Value::String(text) => {
+            text.to_ascii_lowercase().contains("lockwatch") || text.ends_with(":10379")
+        }
         Value::Sequence(items) => items.iter().any(mentions_lockwatch),
         Value::Mapping(map) => map.values().any(mentions_lockwatch),
         _ => false,
@@ -387,16 +432,18 @@ mod tests {
 
     #[test]
     fn the_job_of_lockwatch_wins_over_the_global_interval() {
-        let prometheus = "global: {scrape_interval: 1m, evaluation_interval: 15s}\nscrape_configs:\n  \
-                          - {job_name: node, scrape_interval: 2m}\n  - job_name: tasks\n    scrape_interval: 5s\n    \
+        let prometheus = "global: {scrape_interval: 1m, evaluation_interval: 15s}\n\
+            scrape_configs:\n  \
+                          - {job_name: node, scrape_interval: 2m}\n  - job_name: tasks\n    \
+            scrape_interval: 5s\n    \
                           static_configs: [{targets: ['10.0.0.7:10379']}]\n";
         assert_eq!(ms_of(scrape_interval(&document(prometheus))), Some(5_000));
         assert_eq!(ms_of(evaluation_interval(&document(prometheus))), Some(15_000));
         let by_name = "global: {scrape_interval: 30s}\nscrape_configs: [{job_name: Lockwatch}]\n";
         assert_eq!(ms_of(scrape_interval(&document(by_name))), Some(30_000));
         assert_eq!(ms_of(scrape_interval(&document("global: {}\n"))), None);
-        let elsewhere =
-            "global: {scrape_interval: 30s}\nscrape_config_files: [more.yml]\nscrape_configs: [{job_name: node}]\n";
+        let elsewhere = "global: {scrape_interval: 30s}\nscrape_config_files: [more.yml]\n\
+            scrape_configs: [{job_name: node}]\n";
         let of_others = scrape_interval(&document(elsewhere)).unwrap().unwrap();
         assert_eq!(of_others.to_string(), "30s (x.yml, which names no job of lockwatch)");
         for nothing in ["", "0", "'0'", "0s"] {
@@ -413,11 +460,14 @@ mod tests {
 
     #[test]
     fn labels_come_from_prometheus_and_from_all_targets() {
-        let prometheus = "global: {external_labels: {cluster: a, zone: 1, env: all}}\nscrape_configs:\n  - {job_name: node, static_configs: \
-                          [{labels: {env: wrong}}]}\n  - job_name: lockwatch\n    static_configs: [{labels: {env: prod, pod: x, rack: 1}}, \
+        let prometheus = "global: {external_labels: {cluster: a, zone: 1, env: all}}\n\
+            scrape_configs:\n  - {job_name: node, static_configs: \
+                          [{labels: {env: wrong}}]}\n  - job_name: lockwatch\n    static_configs: \
+            [{labels: {env: prod, pod: x, rack: 1}}, \
                           {labels: {env: prod, pod: x, rack: 2}}]\n";
         let labels = prometheus_labels(&document(prometheus));
-        let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        let labels: Vec<(&str, &str)> =
+            labels.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
         assert_eq!(labels, [("cluster", "a"), ("env", "prod"), ("zone", "1")]);
     }
 }

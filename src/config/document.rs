@@ -15,7 +15,8 @@ use super::tasks::{self, ReadTask, Shared};
 use super::values::{count, kind, name_mistake};
 use super::{Config, HostPort, RedisConfig, Servers};
 
-/// More tasks than this are taken for a slip, unless `max_tasks` says otherwise: each has dozens of series.
+/// More tasks than this are taken for a slip, unless `max_tasks` says otherwise: each has dozens of
+/// series.
 const TASKS_MAX: usize = 10_000;
 
 /// What `max_tasks` can be raised to.
@@ -29,14 +30,19 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         Some(value) => labels::read(value, &top.place("labels"), mistakes),
         None => Ok(Vec::new()),
     };
-    let shared = Shared { redises: redises.as_ref().ok(), label_names: label_names.as_deref().ok(), mistakes };
+    let shared = Shared {
+        redises: redises.as_ref().ok(),
+        label_names: label_names.as_deref().ok(),
+        mistakes,
+    };
     let tasks = read_tasks(&top, &shared)?;
     check_names(&tasks, mistakes);
     if let Ok(redises) = &redises {
         check_locks(&tasks, redises, &task_names(document), mistakes);
     }
     let redises = redises?.into_values().collect::<Result<Vec<_>, _>>()?;
-    let mut tasks = tasks.into_iter().map(|task| task.spec.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+    let mut tasks =
+        tasks.into_iter().map(|task| task.spec.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
     // It was collected in the place of what it was made of, which was fifty times larger.
     tasks.shrink_to_fit();
     Ok(Config { redises, label_names: label_names?, tasks })
@@ -45,8 +51,10 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
 /// What each task is called in messages: its name, where that is valid and the first of its kind.
 pub(super) fn task_names(document: &Value) -> Vec<Option<String>> {
     let Some(Value::Sequence(tasks)) = document.get("tasks") else { return Vec::new() };
-    let names: Vec<Option<&str>> =
-        tasks.iter().map(|task| task.as_mapping().and_then(|map| map.get("name")).and_then(Value::as_str)).collect();
+    let names: Vec<Option<&str>> = tasks
+        .iter()
+        .map(|task| task.as_mapping().and_then(|map| map.get("name")).and_then(Value::as_str))
+        .collect();
     let mut seen = HashSet::new();
     let mut own_name = |name: &str| seen.insert(name.to_owned()) && name_mistake(name).is_none();
     names.into_iter().map(|name| name.filter(|name| own_name(name)).map(str::to_owned)).collect()
@@ -54,7 +62,9 @@ pub(super) fn task_names(document: &Value) -> Vec<Option<String>> {
 
 fn read_redises(top: &Block<'_>, dir: &Path, mistakes: &Mistakes) -> Result<Redises, Reported> {
     let Some(value) = top.value("redis") else {
-        return Err(top.report_whole("has no `redis`; write `redis: {main: {url: redis://host:port/db}}`"));
+        return Err(
+            top.report_whole("has no `redis`; write `redis: {main: {url: redis://host:port/db}}`")
+        );
     };
     redises::read(value, &top.place("redis"), dir, mistakes)
 }
@@ -64,17 +74,26 @@ fn read_tasks(top: &Block<'_>, shared: &Shared<'_>) -> Result<Vec<ReadTask>, Rep
     let max = top.or("max_tasks", TASKS_MAX, |value| count(value, TASKS_MAX_MAX));
     let list = match top.value("tasks") {
         Some(Value::Sequence(list)) if !list.is_empty() => list,
-        Some(Value::Sequence(_)) => return Err(top.report("tasks", format!("is an empty list; {REMEDY}"))),
+        Some(Value::Sequence(_)) => {
+            return Err(top.report("tasks", format!("is an empty list; {REMEDY}")));
+        }
         Some(other) => return Err(top.report("tasks", format!("is {}; {REMEDY}", kind(other)))),
         None => return Err(top.report_whole(format!("has no `tasks`; {REMEDY}"))),
     };
     let max = max?;
     if list.len() > max {
-        let message = format!("has {} tasks, more than `max_tasks` ({max}); raise it if that is meant", list.len());
+        let message = format!(
+            "has {} tasks, more than `max_tasks` ({max}); raise it if that is meant",
+            list.len()
+        );
         return Err(top.report("tasks", message));
     }
     let place = top.place("tasks");
-    Ok(list.iter().enumerate().map(|(index, task)| tasks::read(task, place.item(index), shared)).collect())
+    Ok(list
+        .iter()
+        .enumerate()
+        .map(|(index, task)| tasks::read(task, place.item(index), shared))
+        .collect())
 }
 
 fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
@@ -84,13 +103,21 @@ fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
         let first = *seen.entry(name).or_insert(index);
         if first != index {
             let place = task_place(index).field("name");
-            mistakes.report(place, format!("{} is the name of tasks[{first}] already; choose another", quoted(name)));
+            mistakes.report(
+                place,
+                format!("{} is the name of tasks[{first}] already; choose another", quoted(name)),
+            );
         }
     }
 }
 
 /// One key guarded twice: two tasks would tell different stories of one lock.
-fn check_locks(tasks: &[ReadTask], redises: &Redises, names: &[Option<String>], mistakes: &Mistakes) {
+fn check_locks(
+    tasks: &[ReadTask],
+    redises: &Redises,
+    names: &[Option<String>],
+    mistakes: &Mistakes,
+) {
     let places: Vec<Vec<LockPlace>> =
         redises.values().map(|redis| redis.as_ref().map(lock_places).unwrap_or_default()).collect();
     let mut seen: HashMap<_, usize> = HashMap::new();
@@ -101,13 +128,16 @@ fn check_locks(tasks: &[ReadTask], redises: &Redises, names: &[Option<String>], 
         if let Some(first) = firsts.min().filter(|first| *first != index) {
             let other = field_text(&task_place(first), names);
             let place = task_place(index).field("lock").field("key");
-            mistakes.report(place, format!("is the lock of {other} already; guard each key by one task only"));
+            mistakes.report(
+                place,
+                format!("is the lock of {other} already; guard each key by one task only"),
+            );
         }
     }
 }
 
-/// Where locks are: two redises that share one of these share their locks. It is a server, with Sentinels also the master's
-/// name, and the database.
+/// Where locks are: two redises that share one of these share their locks. It is a server, with
+/// Sentinels also the master's name, and the database.
 type LockPlace<'a> = (HostPort, Option<&'a str>, u32);
 
 fn lock_places(redis: &RedisConfig) -> Vec<LockPlace<'_>> {

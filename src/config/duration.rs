@@ -4,11 +4,17 @@
 pub(crate) const EXAMPLES: &str = "write it like 500ms, 10s, 5m, 12h, 1d or 1m30s";
 
 /// The units, longest first, with their milliseconds.
-const UNITS: [(&str, u64); 6] =
-    [("w", 7 * 86_400_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
+const UNITS: [(&str, u64); 6] = [
+    ("w", 7 * 86_400_000),
+    ("d", 86_400_000),
+    ("h", 3_600_000),
+    ("m", 60_000),
+    ("s", 1_000),
+    ("ms", 1),
+];
 
-/// Reads a duration into milliseconds: whole numbers with units, the longer unit first, each unit at most once. What is
-/// too long for a `u64` is `u64::MAX`.
+/// Reads a duration into milliseconds: whole numbers with units, the longer unit first, each unit
+/// at most once. What is too long for a `u64` is `u64::MAX`.
 ///
 /// # Errors
 /// What is wrong with it, and how to write it.
@@ -80,12 +86,16 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        for wrong in ["", "s", "-1s", "1.5s", " 1s", "1s ", "1 s", "30s1m", "1s1s", "1µs", "1S", "1ms1", "１s", "1y"]
-        {
+        for wrong in [
+            "", "s", "-1s", "1.5s", " 1s", "1s ", "1 s", "30s1m", "1s1s", "1µs", "1S", "1ms1",
+            "１s", "1y",
+        ] {
             assert!(parse_ms(wrong).is_err(), "{wrong}");
         }
         assert!(parse_ms("10").unwrap_err().starts_with("has no unit"));
-        for endless in ["99999999999999999999s", "18446744073709551615w", "18446744073709551615s999ms"] {
+        for endless in
+            ["99999999999999999999s", "18446744073709551615w", "18446744073709551615s999ms"]
+        {
             assert_eq!(parse_ms(endless), Ok(u64::MAX));
         }
     }

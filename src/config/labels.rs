@@ -12,10 +12,13 @@ use super::values::text;
 const LABELS_MAX: usize = 5;
 
 /// Names that lockwatch's own series carry.
-const OURS: [&str; 11] =
-    ["address", "holder", "host", "key", "kind", "reason", "redis", "role", "scheme", "state", "task"];
+const OURS: [&str; 11] = [
+    "address", "holder", "host", "key", "kind", "reason", "redis", "role", "scheme", "state",
+    "task",
+];
 
-/// Names that Prometheus sets itself, on targets, histograms or alerts; the alert rules drop most of them.
+/// Names that Prometheus sets itself, on targets, histograms or alerts; the alert rules drop most
+/// of them.
 const OF_PROMETHEUS: [&str; 11] = [
     "alertname",
     "alertstate",
@@ -31,16 +34,23 @@ const OF_PROMETHEUS: [&str; 11] = [
 ];
 
 /// Reads the names of the labels.
-pub(super) fn read(value: &Value, place: &Place, mistakes: &Mistakes) -> Result<Vec<Arc<str>>, Reported> {
+pub(super) fn read(
+    value: &Value,
+    place: &Place,
+    mistakes: &Mistakes,
+) -> Result<Vec<Arc<str>>, Reported> {
     let names = list(value, place, mistakes, label_name)?;
     for (index, name) in names.iter().enumerate() {
         if names.iter().take(index).any(|earlier| earlier == name) {
-            mistakes.report(place.item(index), format!("{} is there twice; remove one", quoted(name)));
+            mistakes
+                .report(place.item(index), format!("{} is there twice; remove one", quoted(name)));
         }
     }
     if names.len() > LABELS_MAX {
-        let message =
-            format!("has {} names; at most {LABELS_MAX} are allowed, as each multiplies into rules", names.len());
+        let message = format!(
+            "has {} names; at most {LABELS_MAX} are allowed, as each multiplies into rules",
+            names.len()
+        );
         mistakes.report(place.clone(), message);
     }
     Ok(names)
@@ -57,13 +67,22 @@ fn label_name(value: &Value) -> Result<Arc<str>, String> {
         ));
     }
     if name.starts_with("__") {
-        return Err(format!("{} is reserved: names that begin with __ are internal; choose another", quoted(&name)));
+        return Err(format!(
+            "{} is reserved: names that begin with __ are internal; choose another",
+            quoted(&name)
+        ));
     }
     if OURS.contains(&name.as_str()) {
-        return Err(format!("{} is reserved: lockwatch sets it itself; choose another name", quoted(&name)));
+        return Err(format!(
+            "{} is reserved: lockwatch sets it itself; choose another name",
+            quoted(&name)
+        ));
     }
     if OF_PROMETHEUS.contains(&name.as_str()) {
-        return Err(format!("{} is reserved: Prometheus sets it itself; choose another name", quoted(&name)));
+        return Err(format!(
+            "{} is reserved: Prometheus sets it itself; choose another name",
+            quoted(&name)
+        ));
     }
     Ok(name.into())
 }

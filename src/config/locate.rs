@@ -1,7 +1,8 @@
 //! Finds the line of a value in the text.
 //!
-//! The YAML library tells a position only with an error. So the text is read once more, up to the wanted place, and an
-//! error is raised there: that finds the right line whatever style, anchor or comment the text uses.
+//! The YAML library tells a position only with an error. So the text is read once more, up to the
+//! wanted place, and an error is raised there: that finds the right line whatever style, anchor or
+//! comment the text uses.
 
 use std::fmt;
 
@@ -93,7 +94,10 @@ struct Name<'a> {
 impl<'de> DeserializeSeed<'de> for Name<'_> {
     type Value = Option<String>;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Option<String>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<Option<String>, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
@@ -117,7 +121,9 @@ impl<'de> Visitor<'de> for Name<'_> {
 mod tests {
     use super::*;
 
-    const TEXT: &str = "redis:\n  main: {url: x, interval: 1s}\ntasks:\n  # a comment\n  - name: a\n    lock:\n      key: k\n  - name: b\n    lock: {key: l}\n";
+    const TEXT: &str = "redis:\n  main: {url: x, interval: 1s}\n\
+        tasks:\n  # a comment\n  - name: a\n    lock:\n      key: k\n  - name: b\n    lock: {key: \
+        l}\n";
 
     fn at(place: &Place) -> (usize, usize) {
         let position = position(TEXT, place).unwrap();
@@ -133,13 +139,19 @@ mod tests {
         assert_eq!(at(&task.field("lock").name_of_field("key")), (9, 12));
         assert_eq!(at(&task.field("lock").field("absent")), (9, 11));
         assert_eq!(at(&task), (8, 5));
-        assert_eq!(at(&top.field("tasks").item(0).field("lock").field("key").field("deeper")), (7, 12));
+        assert_eq!(
+            at(&top.field("tasks").item(0).field("lock").field("key").field("deeper")),
+            (7, 12)
+        );
         assert_eq!(at(&top.field("absent")), (1, 1));
         assert_eq!(at(&top.field("tasks").item(9)), (5, 3));
     }
 
     #[test]
     fn an_empty_text_is_wrong_at_its_start() {
-        assert_eq!(position("", &Place::default().field("redis")), Some(Position { line: 1, column: 1 }));
+        assert_eq!(
+            position("", &Place::default().field("redis")),
+            Some(Position { line: 1, column: 1 })
+        );
     }
 }

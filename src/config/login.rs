@@ -40,7 +40,9 @@ fn username(value: &Value) -> Result<String, String> {
 fn path(value: &Value, dir: &Path) -> Result<PathBuf, String> {
     let path = text(value)?;
     if path.is_empty() || path.contains('\0') {
-        return Err("is not a path; write the path of a file whose first line is the password".to_owned());
+        return Err(
+            "is not a path; write the path of a file whose first line is the password".to_owned()
+        );
     }
     Ok(dir.join(path))
 }
@@ -50,9 +52,11 @@ fn variable(value: &Value) -> Result<String, String> {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if variable.is_empty() || !variable.bytes().all(plain) {
         // What stands here may be the password itself, so it is not repeated.
-        return Err("is not the name of an environment variable; write its name, letters, digits and _, \
+        return Err(
+            "is not the name of an environment variable; write its name, letters, digits and _, \
                     not the password"
-            .to_owned());
+                .to_owned(),
+        );
     }
     Ok(variable)
 }

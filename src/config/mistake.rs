@@ -1,4 +1,5 @@
-//! Mistakes in a configuration: collected while reading, then told all at once, each with its place and its remedy.
+//! Mistakes in a configuration: collected while reading, then told all at once, each with its place
+//! and its remedy.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -9,7 +10,8 @@ use crate::output::identity::without_login;
 /// How many mistakes are told; a file with more has one cause for many of them.
 const TOLD_MAX: usize = 100;
 
-/// Finding a line means one pass over the text, so a big file gets lines for its first mistakes only.
+/// Finding a line means one pass over the text, so a big file gets lines for its first mistakes
+/// only.
 const LOCATE_BYTES_MAX: usize = 8 << 20;
 
 /// Everything that is wrong with a configuration, in the order of the file.
@@ -23,7 +25,8 @@ pub struct ConfigErrors {
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Which field, for example `tasks.outbound.lock.lease`; empty when the file as a whole is meant.
+    /// Which field, for example `tasks.outbound.lock.lease`; empty when the file as a whole is
+    /// meant.
     pub field: String,
     /// Where in the text, if it came from a text.
     pub position: Option<Position>,
@@ -131,8 +134,14 @@ impl Mistakes {
         self.found.borrow().is_empty()
     }
 
-    /// All mistakes of the document `text`, named `source` to people; `task_names` are what the tasks are called.
-    pub(super) fn into_errors(self, source: &str, text: &str, task_names: &[Option<String>]) -> ConfigErrors {
+    /// All mistakes of the document `text`, named `source` to people; `task_names` are what the
+    /// tasks are called.
+    pub(super) fn into_errors(
+        self,
+        source: &str,
+        text: &str,
+        task_names: &[Option<String>],
+    ) -> ConfigErrors {
         let found = self.found.into_inner();
         let located_max = LOCATE_BYTES_MAX / text.len().max(1);
         let left_out = found.len().saturating_sub(TOLD_MAX);
@@ -141,27 +150,36 @@ impl Mistakes {
             .take(TOLD_MAX)
             .enumerate()
             .map(|(nth, (place, message))| {
-                let position = if nth <= located_max { locate::position(text, &place) } else { None };
+                let position =
+                    if nth <= located_max { locate::position(text, &place) } else { None };
                 Mistake { field: field_text(&place, task_names), position, message }
             })
             .collect();
-        mistakes.sort_by_key(|mistake| mistake.position.map_or((1, 0, 0), |at| (0, at.line, at.column)));
+        mistakes.sort_by_key(|mistake| {
+            mistake.position.map_or((1, 0, 0), |at| (0, at.line, at.column))
+        });
         ConfigErrors { source: source.to_owned(), mistakes, left_out }
     }
 
-    /// The same for a configuration that was given by flags: `flag_of` tells which one a place came from.
+    /// The same for a configuration that was given by flags: `flag_of` tells which one a place came
+    /// from.
     pub(super) fn into_flag_errors(self, flag_of: impl Fn(&Place) -> &'static str) -> ConfigErrors {
         let mistakes = self
             .found
             .into_inner()
             .into_iter()
-            .map(|(place, message)| Mistake { field: flag_of(&place).to_owned(), position: None, message })
+            .map(|(place, message)| Mistake {
+                field: flag_of(&place).to_owned(),
+                position: None,
+                message,
+            })
             .collect();
         ConfigErrors { source: "command line".to_owned(), mistakes, left_out: 0 }
     }
 }
 
-/// `tasks.outbound.wanted.keys[1]`: a task goes by its name, or by its number where it has no name of its own.
+/// `tasks.outbound.wanted.keys[1]`: a task goes by its name, or by its number where it has no name
+/// of its own.
 pub(super) fn field_text(place: &Place, task_names: &[Option<String>]) -> String {
     let mut text = String::new();
     for (depth, step) in place.steps.iter().enumerate() {
@@ -211,7 +229,10 @@ mod tests {
         let names = [None, Some("outbound".to_owned())];
         assert_eq!(field_text(&place, &names), "tasks.outbound.wanted.keys[1]");
         assert_eq!(field_text(&place, &[]), "tasks[1].wanted.keys[1]");
-        assert_eq!(field_text(&place, &[None, Some("a.b\n".to_owned())]), r#"tasks."a.b\n".wanted.keys[1]"#);
+        assert_eq!(
+            field_text(&place, &[None, Some("a.b\n".to_owned())]),
+            r#"tasks."a.b\n".wanted.keys[1]"#
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! Which announced servers are dialled, and where. Sentinels and clusters name servers; a password goes to none of them
-//! that the configuration does not allow.
+//! Which announced servers are dialled, and where. Sentinels and clusters name servers; a password
+//! goes to none of them that the configuration does not allow.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,44 +16,58 @@ use super::{AllowedHost, HostPort, Peers};
 /// Longer than any announced list of servers.
 const ENTRIES_MAX: usize = 1000;
 
-const MAP_SHAPE: &str = "write announced and reachable addresses: {\"10.0.0.5:6379\": \"203.0.113.7:16379\"}";
+const MAP_SHAPE: &str =
+    "write announced and reachable addresses: {\"10.0.0.5:6379\": \"203.0.113.7:16379\"}";
 
 /// Reads `announce_map` and `allow_peers` of a block that has both.
 pub(super) fn read(block: &Block<'_>) -> Result<Peers, Reported> {
-    let announce_map =
-        block.value("announce_map").map(|value| map(value, &block.place("announce_map"), block.mistakes()));
-    let allowed = block.value("allow_peers").map(|value| hosts(value, &block.place("allow_peers"), block.mistakes()));
+    let announce_map = block
+        .value("announce_map")
+        .map(|value| map(value, &block.place("announce_map"), block.mistakes()));
+    let allowed = block
+        .value("allow_peers")
+        .map(|value| hosts(value, &block.place("allow_peers"), block.mistakes()));
     let announce_map = announce_map.transpose();
     Ok(Peers { allowed: allowed.transpose()?, announce_map: announce_map?.unwrap_or_default() })
 }
 
-fn map(value: &Value, place: &Place, mistakes: &Mistakes) -> Result<BTreeMap<HostPort, HostPort>, Reported> {
+fn map(
+    value: &Value,
+    place: &Place,
+    mistakes: &Mistakes,
+) -> Result<BTreeMap<HostPort, HostPort>, Reported> {
     let Value::Mapping(entries) = value else {
         return Err(mistakes.report(place.clone(), format!("is {}; {MAP_SHAPE}", kind(value))));
     };
     if entries.is_empty() || entries.len() > ENTRIES_MAX {
-        let message = format!("has {} addresses; write 1 to {ENTRIES_MAX}, or leave it out", entries.len());
+        let message =
+            format!("has {} addresses; write 1 to {ENTRIES_MAX}, or leave it out", entries.len());
         return Err(mistakes.report(place.clone(), message));
     }
     let mut addresses: BTreeMap<HostPort, HostPort> = BTreeMap::new();
     let mut wrong = None;
     for (announced, reachable) in entries {
         let Value::String(name) = announced else {
-            wrong = Some(
-                mistakes.report(place.clone(), format!("has {} as an address; put it in quotes", kind(announced))),
-            );
+            wrong = Some(mistakes.report(
+                place.clone(),
+                format!("has {} as an address; put it in quotes", kind(announced)),
+            ));
             continue;
         };
-        // A text that is no address may be anything, also a password: only what was read is repeated.
+        // A text that is no address may be anything, also a password: only what was read is
+        // repeated.
         let announced = url::address(name).map(|at| at.canonical());
         let entry = if announced.is_ok() { place.name_of_field(name) } else { place.clone() };
-        let announced = announced.map_err(|message| format!("an announced address {message}")).and_then(|at| {
-            let twice = addresses.contains_key(&at);
-            if twice { Err("is here twice; keep one of them".to_owned()) } else { Ok(at) }
-        });
+        let announced =
+            announced.map_err(|message| format!("an announced address {message}")).and_then(|at| {
+                let twice = addresses.contains_key(&at);
+                if twice { Err("is here twice; keep one of them".to_owned()) } else { Ok(at) }
+            });
         let reachable = text(reachable).and_then(|text| url::address(&text)).and_then(|at| {
             let other = addresses.iter().find(|(_, reachable)| reachable.is_same(&at));
-            let taken = |announced| format!("is where {announced} is reached already; each server has its own address");
+            let taken = |announced| {
+                format!("is where {announced} is reached already; each server has its own address")
+            };
             other.map_or(Ok(at), |(announced, _)| Err(taken(announced)))
         });
         let announced = announced.map_err(|message| mistakes.report(entry.clone(), message));
@@ -70,7 +84,10 @@ fn map(value: &Value, place: &Place, mistakes: &Mistakes) -> Result<BTreeMap<Hos
 fn hosts(value: &Value, place: &Place, mistakes: &Mistakes) -> Result<Vec<AllowedHost>, Reported> {
     let hosts = list(value, place, mistakes, |value| host(&text(value)?))?;
     if hosts.len() > ENTRIES_MAX {
-        return Err(mistakes.report(place.clone(), format!("has {} entries; write at most {ENTRIES_MAX}", hosts.len())));
+        return Err(mistakes.report(
+            place.clone(),
+            format!("has {} entries; write at most {ENTRIES_MAX}", hosts.len()),
+        ));
     }
     Ok(hosts)
 }
@@ -80,7 +97,9 @@ fn host(text: &str) -> Result<AllowedHost, String> {
         let address = address.parse::<IpAddr>().ok();
         let bits = url::whole_number(bits).and_then(|bits| u8::try_from(bits).ok());
         return match (address, bits) {
-            (Some(address), Some(bits)) if bits <= width(address) => Ok(AllowedHost::Network { address, bits }),
+            (Some(address), Some(bits)) if bits <= width(address) => {
+                Ok(AllowedHost::Network { address, bits })
+            }
             _ => Err(format!("is no network; {HOST_SHAPE}")),
         };
     }
@@ -99,7 +118,8 @@ fn width(address: IpAddr) -> u8 {
 }
 
 impl Peers {
-    /// Where an announced server is dialled; `None`: not at all. The hosts of the `configured` servers are always allowed.
+    /// Where an announced server is dialled; `None`: not at all. The hosts of the `configured`
+    /// servers are always allowed.
     pub fn resolve(&self, announced: &Announced, configured: &[HostPort]) -> Option<HostPort> {
         let announced = HostPort { host: announced.host.clone(), port: announced.port }.canonical();
         if let Some(reachable) = self.announce_map.get(&announced) {
@@ -110,24 +130,33 @@ impl Peers {
             return None;
         }
         // Under the name that people wrote, so that it is not taken for another server.
-        if let Some(configured) = configured.iter().find(|configured| configured.is_same(&announced)) {
+        if let Some(configured) =
+            configured.iter().find(|configured| configured.is_same(&announced))
+        {
             return Some(configured.clone());
         }
-        let is_configured = || configured.iter().any(|configured| configured.canonical().host == announced.host);
+        let is_configured =
+            || configured.iter().any(|configured| configured.canonical().host == announced.host);
         let is_allowed = match &self.allowed {
             None => true,
-            Some(allowed) => is_configured() || allowed.iter().any(|allowed| allowed.covers(&announced.host, address)),
+            Some(allowed) => {
+                is_configured()
+                    || allowed.iter().any(|allowed| allowed.covers(&announced.host, address))
+            }
         };
         is_allowed.then_some(announced)
     }
 }
 
 impl AllowedHost {
-    /// Only an announced address can be in a network: what a name resolves to may change between looking and dialling.
+    /// Only an announced address can be in a network: what a name resolves to may change between
+    /// looking and dialling.
     fn covers(&self, host: &str, address: Option<IpAddr>) -> bool {
         match (self, address) {
             (AllowedHost::Name(name), _) => name == host,
-            (AllowedHost::Network { address: network, bits }, Some(address)) => share_bits(*network, address, *bits),
+            (AllowedHost::Network { address: network, bits }, Some(address)) => {
+                share_bits(*network, address, *bits)
+            }
             (AllowedHost::Network { .. }, None) => false,
         }
     }
@@ -135,8 +164,12 @@ impl AllowedHost {
 
 fn share_bits(a: IpAddr, b: IpAddr, bits: u8) -> bool {
     match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(bits),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(bits),
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(bits)
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(bits)
+        }
         _ => false,
     }
 }
@@ -145,7 +178,8 @@ impl HostPort {
     /// The one spelling under which the same address compares equal.
     pub(super) fn canonical(&self) -> HostPort {
         let address = self.host.parse::<IpAddr>();
-        let host = address.map_or_else(|_| self.host.to_ascii_lowercase(), |address| address.to_string());
+        let host =
+            address.map_or_else(|_| self.host.to_ascii_lowercase(), |address| address.to_string());
         HostPort { host, port: self.port }
     }
 
@@ -163,15 +197,20 @@ mod tests {
     }
 
     fn peers(map: &[(&str, &str)], allowed: Option<&[&str]>) -> Peers {
-        let allowed = allowed.map(|allowed| allowed.iter().map(|text| host(text).unwrap()).collect());
-        Peers { announce_map: map.iter().map(|(from, to)| (at(from).canonical(), at(to))).collect(), allowed }
+        let allowed =
+            allowed.map(|allowed| allowed.iter().map(|text| host(text).unwrap()).collect());
+        Peers {
+            announce_map: map.iter().map(|(from, to)| (at(from).canonical(), at(to))).collect(),
+            allowed,
+        }
     }
 
     #[test]
     fn an_announced_server_is_dialled_where_it_may() {
         let map: &[(&str, &str)] = &[("10.0.0.5:6379", "203.0.113.7:16379")];
         let none: &[&str] = &[];
-        // Announcement, map, what is allowed, where it is dialled. Configured are Redis-A:26379 and [2001:DB8::5]:26379.
+        // Announcement, map, what is allowed, where it is dialled. Configured are Redis-A:26379 and
+        // [2001:DB8::5]:26379.
         type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<&'a [&'a str]>, Option<&'a str>);
         let table: &[Row<'_>] = &[
             ("10.0.0.5:6379", map, Some(none), Some("203.0.113.7:16379")),
@@ -201,7 +240,8 @@ mod tests {
         for (announced, map, allowed, wanted) in table {
             let HostPort { host, port } = at_any(announced);
             let announced = Announced::new(&host, port).unwrap();
-            let found = peers(map, *allowed).resolve(&announced, &configured).map(|at| at.to_string());
+            let found =
+                peers(map, *allowed).resolve(&announced, &configured).map(|at| at.to_string());
             assert_eq!(found.as_deref(), *wanted, "{announced} {map:?} {allowed:?}");
         }
     }

@@ -29,9 +29,15 @@ const REDISES_MAX: usize = 1000;
 pub(super) type Redises = BTreeMap<String, Result<RedisConfig, Reported>>;
 
 /// Reads all servers. `dir` is where relative paths start.
-pub(super) fn read(value: &Value, place: &Place, dir: &Path, mistakes: &Mistakes) -> Result<Redises, Reported> {
+pub(super) fn read(
+    value: &Value,
+    place: &Place,
+    dir: &Path,
+    mistakes: &Mistakes,
+) -> Result<Redises, Reported> {
     let Value::Mapping(map) = value else {
-        let message = format!("is {}; name each server: `main: {{url: redis://host:port/db}}`", kind(value));
+        let message =
+            format!("is {}; name each server: `main: {{url: redis://host:port/db}}`", kind(value));
         return Err(mistakes.report(place.clone(), message));
     };
     if map.is_empty() || map.len() > REDISES_MAX {
@@ -47,9 +53,15 @@ pub(super) fn read(value: &Value, place: &Place, dir: &Path, mistakes: &Mistakes
             continue;
         };
         if let Some(mistake) = name_mistake(redis_name) {
-            mistakes.report(place.name_of_field(redis_name), format!("the name of this server {mistake}"));
+            mistakes.report(
+                place.name_of_field(redis_name),
+                format!("the name of this server {mistake}"),
+            );
         }
-        redises.insert(redis_name.clone(), read_one(redis_name, value, place.field(redis_name), dir, mistakes));
+        redises.insert(
+            redis_name.clone(),
+            read_one(redis_name, value, place.field(redis_name), dir, mistakes),
+        );
     }
     nameless.map_or(Ok(redises), Err)
 }
@@ -71,7 +83,10 @@ fn read_one(
     let (servers, db) = servers?;
     let assume_master = assume_master?;
     if assume_master && servers.kind() != RedisKind::Standalone {
-        return Err(block.report("assume_master", "works with `url` only: of several servers each must tell its role"));
+        return Err(block.report(
+            "assume_master",
+            "works with `url` only: of several servers each must tell its role",
+        ));
     }
     Ok(RedisConfig {
         name: redis_name.into(),

@@ -59,7 +59,9 @@ impl Routes {
     /// # Errors
     /// What cannot be understood.
     pub fn read(configuration: &Value) -> Result<Routes, String> {
-        let top = configuration.get("route").ok_or("has no `route`; name Alertmanager's configuration file")?;
+        let top = configuration
+            .get("route")
+            .ok_or("has no `route`; name Alertmanager's configuration file")?;
         let defaults = Destination {
             receiver: String::new(),
             group_by: Vec::new(),
@@ -69,7 +71,8 @@ impl Routes {
         Ok(Routes(Route::read(top, &defaults)?))
     }
 
-    /// Where an alert with these labels ends: the first child that takes it at each level, and the next ones after `continue`.
+    /// Where an alert with these labels ends: the first child that takes it at each level, and the
+    /// next ones after `continue`.
     pub fn destinations(&self, labels: &Labels) -> Vec<&Destination> {
         let mut found = Vec::new();
         self.0.collect(labels, &mut found);
@@ -102,7 +105,9 @@ impl Route {
         Ok(Route {
             matchers: matchers(route)?,
             goes_on: route.get("continue").and_then(Value::as_bool).unwrap_or(false),
-            children: children.map(|child| Route::read(child, &destination)).collect::<Result<_, _>>()?,
+            children: children
+                .map(|child| Route::read(child, &destination))
+                .collect::<Result<_, _>>()?,
             destination,
         })
     }
@@ -149,7 +154,9 @@ impl Matcher {
 fn matchers(route: &Value) -> Result<Vec<Matcher>, String> {
     let mut all = Vec::new();
     for text in route.get("matchers").map(texts).unwrap_or_default() {
-        all.extend(parse_matchers(&text).map_err(|problem| format!("the matcher {text:?} {problem}"))?);
+        all.extend(
+            parse_matchers(&text).map_err(|problem| format!("the matcher {text:?} {problem}"))?,
+        );
     }
     for (field, operator) in [("match", "="), ("match_re", "=~")] {
         for (label, value) in route.get(field).map(pairs).unwrap_or_default() {
@@ -161,19 +168,24 @@ fn matchers(route: &Value) -> Result<Vec<Matcher>, String> {
 
 /// A pattern that the whole value must match.
 fn pattern(text: &str) -> Result<Expected, String> {
-    let compiled =
-        Regex::new(&format!("^(?:{text})$")).map_err(|error| format!("has a pattern that is none: {error}"))?;
+    let compiled = Regex::new(&format!("^(?:{text})$"))
+        .map_err(|error| format!("has a pattern that is none: {error}"))?;
     Ok(Expected::Pattern(compiled))
 }
 
 /// One line of `matchers`: `a="b"`, or several as in `{a="b", c=~"d|e"}`.
 fn parse_matchers(text: &str) -> Result<Vec<Matcher>, String> {
     let text = text.trim();
-    let mut rest = text.strip_prefix('{').and_then(|inner| inner.strip_suffix('}')).unwrap_or(text).trim_start();
+    let mut rest = text
+        .strip_prefix('{')
+        .and_then(|inner| inner.strip_suffix('}'))
+        .unwrap_or(text)
+        .trim_start();
     let mut all = Vec::new();
     while !rest.is_empty() {
         let (label, after_label) = word(rest, &['=', '!'])?;
-        let operator = ["=~", "!~", "!=", "="].into_iter().find(|operator| after_label.starts_with(operator));
+        let operator =
+            ["=~", "!~", "!=", "="].into_iter().find(|operator| after_label.starts_with(operator));
         let operator = operator.ok_or("lacks =, !=, =~ or !~")?;
         let (value, after_value) = word(after_label.get(operator.len()..).unwrap_or(""), &[','])?;
         if label.is_empty() {
@@ -208,7 +220,8 @@ fn word<'a>(text: &'a str, ends: &[char]) -> Result<(String, &'a str), String> {
             '\\' => match characters.next() {
                 Some((_, 'n')) => word.push('\n'),
                 Some((_, escaped @ ('"' | '\\'))) => word.push(escaped),
-                // Any other is no escape, as Alertmanager's older parser has it: patterns are full of them.
+                // Any other is no escape, as Alertmanager's older parser has it: patterns are full
+                // of them.
                 Some((_, other)) => word.extend(['\\', other]),
                 None => break,
             },
@@ -243,12 +256,19 @@ mod tests {
     }
 
     fn labels(text: &str) -> Labels {
-        text.split(' ').filter_map(|pair| pair.split_once('=')).map(|(a, b)| (a.to_owned(), b.to_owned())).collect()
+        text.split(' ')
+            .filter_map(|pair| pair.split_once('='))
+            .map(|(a, b)| (a.to_owned(), b.to_owned()))
+            .collect()
     }
 
     fn receivers(routes: &str, alert: &str) -> Vec<String> {
         let routes = self::routes(routes).unwrap();
-        routes.destinations(&labels(alert)).into_iter().map(|destination| destination.receiver.clone()).collect()
+        routes
+            .destinations(&labels(alert))
+            .into_iter()
+            .map(|destination| destination.receiver.clone())
+            .collect()
     }
 
     #[test]
@@ -296,7 +316,8 @@ mod tests {
 
     #[test]
     fn what_a_route_does_not_say_it_has_from_its_parent() {
-        let tree = "route: {receiver: top, group_by: [alertname], routes: [{match: {a: x}, group_wait: 5s, routes: \
+        let tree = "route: {receiver: top, group_by: [alertname], routes: [{match: {a: x}, \
+            group_wait: 5s, routes: \
                     [{match: {b: y}, group_by: ['...'], group_interval: 1m}]}]}";
         let routes = routes(tree).unwrap();
         let at = |alert: &str| {
@@ -313,16 +334,30 @@ mod tests {
     #[test]
     fn a_zero_needs_no_unit_and_what_is_left_empty_is_not_said() {
         for (written, ms) in [("0", 0), ("'0'", 0), ("0s", 0), ("", 7_000), ("null", 7_000)] {
-            let tree = format!("route: {{group_wait: 7s, routes: [{{match: {{a: x}}, group_wait: {written}}}]}}");
-            assert_eq!(routes(&tree).unwrap().destinations(&labels("a=x"))[0].group_wait_ms, ms, "{written}");
+            let tree = format!(
+                "route: {{group_wait: 7s, routes: [{{match: {{a: x}}, group_wait: {written}}}]}}"
+            );
+            assert_eq!(
+                routes(&tree).unwrap().destinations(&labels("a=x"))[0].group_wait_ms,
+                ms,
+                "{written}"
+            );
         }
     }
 
     #[test]
     fn what_is_no_configuration_of_alertmanager_says_so() {
         assert!(routes("global: {}").unwrap_err().contains("has no `route`"));
-        assert!(routes("route: {group_wait: soon}").unwrap_err().starts_with("group_wait is not a duration"));
-        assert!(routes("route: {group_wait: 5}").unwrap_err().starts_with("group_wait is not text"));
-        assert!(routes("route: {matchers: ['a']}").unwrap_err().starts_with("the matcher \"a\" lacks"));
+        assert!(
+            routes("route: {group_wait: soon}")
+                .unwrap_err()
+                .starts_with("group_wait is not a duration")
+        );
+        assert!(
+            routes("route: {group_wait: 5}").unwrap_err().starts_with("group_wait is not text")
+        );
+        assert!(
+            routes("route: {matchers: ['a']}").unwrap_err().starts_with("the matcher \"a\" lacks")
+        );
     }
 }

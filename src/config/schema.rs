@@ -1,5 +1,6 @@
-//! Every block of the configuration file and the names of its fields. The reader refuses whatever is not listed here,
-//! and a test checks that the documentation and its complete example name each of them.
+//! Every block of the configuration file and the names of its fields. The reader refuses whatever
+//! is not listed here, and a test checks that the documentation and its complete example name each
+//! of them.
 
 /// A block and its fields.
 #[derive(Clone, Copy, Debug)]
@@ -15,11 +16,24 @@ pub struct BlockSpec {
 }
 
 /// All blocks.
-pub const BLOCKS: [&BlockSpec; 12] =
-    [&TOP, &REDIS, &SENTINEL, &CLUSTER, &TASK, &LOCK, &WANTED, &PROGRESS, &CLAIMS, &HOSTS, &PAUSED_UNTIL, &BYTES];
+pub const BLOCKS: [&BlockSpec; 12] = [
+    &TOP,
+    &REDIS,
+    &SENTINEL,
+    &CLUSTER,
+    &TASK,
+    &LOCK,
+    &WANTED,
+    &PROGRESS,
+    &CLAIMS,
+    &HOSTS,
+    &PAUSED_UNTIL,
+    &BYTES,
+];
 
 const NO_PASSWORD: &str = "a password is not accepted here; use `password_file` or `password_env`";
-const IN_REDIS: &str = "write it beside `cluster`, not in it: all servers of a cluster have the same users";
+const IN_REDIS: &str =
+    "write it beside `cluster`, not in it: all servers of a cluster have the same users";
 pub(super) const NO_CLUSTER_DB: &str = "leave it out: a cluster has database 0 only";
 const ONE_KEY: &str = "list each lock as a task with `lock: {key: …}`";
 
@@ -56,7 +70,15 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
 
 pub(super) const SENTINEL: BlockSpec = BlockSpec {
     path: "redis.<name>.sentinel",
-    fields: &["master", "nodes", "username", "password_file", "password_env", "announce_map", "allow_peers"],
+    fields: &[
+        "master",
+        "nodes",
+        "username",
+        "password_file",
+        "password_env",
+        "announce_map",
+        "allow_peers",
+    ],
     not_yet: &[],
     otherwise: &[
         ("password", NO_PASSWORD),
@@ -124,8 +146,12 @@ pub(super) const PROGRESS: BlockSpec = BlockSpec {
     otherwise: &[],
 };
 
-pub(super) const CLAIMS: BlockSpec =
-    BlockSpec { path: "tasks[].claims", fields: &["hash", "fresh_for"], not_yet: &[], otherwise: &[] };
+pub(super) const CLAIMS: BlockSpec = BlockSpec {
+    path: "tasks[].claims",
+    fields: &["hash", "fresh_for"],
+    not_yet: &[],
+    otherwise: &[],
+};
 
 pub(super) const HOSTS: BlockSpec =
     BlockSpec { path: "tasks[].hosts", fields: &["hash"], not_yet: &[], otherwise: &[] };
@@ -137,7 +163,8 @@ pub(super) const BYTES: BlockSpec =
     BlockSpec { path: "a key", fields: &["hex", "base64"], not_yet: &[], otherwise: &[] };
 
 impl BlockSpec {
-    /// Whether the field `name` says something that this block has another way, or no way yet, to say.
+    /// Whether the field `name` says something that this block has another way, or no way yet, to
+    /// say.
     pub(super) fn says_otherwise(&self, name: &str) -> bool {
         self.not_yet.iter().chain(self.otherwise).any(|(field, _)| *field == name)
     }
@@ -186,9 +213,13 @@ mod tests {
 
     #[test]
     fn distances() {
-        for (a, b, steps) in
-            [("grace", "grace", 0), ("grce", "grace", 1), ("", "abc", 3), ("leese", "lease", 1), ("abc", "", 3)]
-        {
+        for (a, b, steps) in [
+            ("grace", "grace", 0),
+            ("grce", "grace", 1),
+            ("", "abc", 3),
+            ("leese", "lease", 1),
+            ("abc", "", 3),
+        ] {
             assert_eq!(distance(a, b), steps, "{a} {b}");
         }
     }

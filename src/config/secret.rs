@@ -18,7 +18,8 @@ const OTHERS_READ: u32 = 0o004;
 /// Group or others may write the file.
 const ALIENS_WRITE: u32 = 0o022;
 
-/// A password. Neither `Debug` nor anything else shows it; [`Secret::expose`] hands it to the connection.
+/// A password. Neither `Debug` nor anything else shows it; [`Secret::expose`] hands it to the
+/// connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -59,7 +60,10 @@ pub enum SecretError {
     #[error("{0} is empty; its first line must be the password")]
     Empty(String),
     /// It cannot be a password.
-    #[error("{0} does not hold a password: its first line must be UTF-8 text of at most {SECRET_BYTES_MAX} bytes")]
+    #[error(
+        "{0} does not hold a password: its first line must be UTF-8 text of at most \
+         {SECRET_BYTES_MAX} bytes"
+    )]
     NotText(String),
 }
 
@@ -70,11 +74,11 @@ impl PasswordSource {
     /// When there is none.
     pub fn read(&self) -> Result<Secret, SecretError> {
         let bytes = match self {
-            PasswordSource::File(path) => {
-                read_start(path).map_err(|error| SecretError::Unreadable { path: path.clone(), error })?
-            }
+            PasswordSource::File(path) => read_start(path)
+                .map_err(|error| SecretError::Unreadable { path: path.clone(), error })?,
             PasswordSource::Env(variable) => {
-                let value = env::var_os(variable).ok_or_else(|| SecretError::Unset(variable.clone()))?;
+                let value =
+                    env::var_os(variable).ok_or_else(|| SecretError::Unset(variable.clone()))?;
                 value.into_encoded_bytes()
             }
         };
@@ -83,7 +87,8 @@ impl PasswordSource {
 
     /// What is dangerous about the place of the password, for a warning.
     ///
-    /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a directory of the pod's own.
+    /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a directory
+    /// of the pod's own.
     pub fn warning(&self) -> Option<String> {
         let PasswordSource::File(path) = self else { return None };
         let mode = std::fs::metadata(path).ok()?.mode();
@@ -92,7 +97,10 @@ impl PasswordSource {
             _ if mode & OTHERS_READ != 0 => "read by every user of this machine",
             _ => return None,
         };
-        Some(format!("the password file {path:?} can be {danger}; chmod 0400 it unless its directory protects it"))
+        Some(format!(
+            "the password file {path:?} can be {danger}; chmod 0400 it unless its directory \
+             protects it"
+        ))
     }
 
     fn first_line(&self, bytes: &[u8]) -> Result<Secret, SecretError> {
@@ -141,9 +149,12 @@ mod tests {
 
     #[test]
     fn the_first_line_is_the_password() {
-        for (contents, password) in
-            [("hunter2", "hunter2"), ("hunter2\n", "hunter2"), ("hunter2\r\nmore\n", "hunter2"), (" a b \n", " a b ")]
-        {
+        for (contents, password) in [
+            ("hunter2", "hunter2"),
+            ("hunter2\n", "hunter2"),
+            ("hunter2\r\nmore\n", "hunter2"),
+            (" a b \n", " a b "),
+        ] {
             let (_dir, source) = file(contents.as_bytes());
             assert_eq!(source.read().unwrap().expose(), password);
         }
@@ -176,7 +187,8 @@ mod tests {
         }
         let absent = PasswordSource::File("/nowhere/at all".into()).read().unwrap_err().to_string();
         assert!(absent.contains("/nowhere/at all"), "{absent}");
-        let unset = PasswordSource::Env("LOCKWATCH_TEST_UNSET".into()).read().unwrap_err().to_string();
+        let unset =
+            PasswordSource::Env("LOCKWATCH_TEST_UNSET".into()).read().unwrap_err().to_string();
         assert!(unset.contains("LOCKWATCH_TEST_UNSET"), "{unset}");
     }
 
@@ -196,9 +208,12 @@ mod tests {
     fn open_files_get_a_warning() {
         let (_dir, source) = file(b"hunter2");
         let PasswordSource::File(path) = &source else { panic!("a file") };
-        for (mode, expected) in
-            [(0o400, None), (0o440, None), (0o644, Some("read by every user")), (0o660, Some("written by users"))]
-        {
+        for (mode, expected) in [
+            (0o400, None),
+            (0o440, None),
+            (0o644, Some("read by every user")),
+            (0o660, Some("written by users")),
+        ] {
             fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
             let warning = source.warning();
             assert_eq!(warning.is_some(), expected.is_some(), "{mode:o}: {warning:?}");

@@ -1,4 +1,5 @@
-//! The servers of one redis: a single one, several without Sentinel, those that Sentinels watch, or a cluster.
+//! The servers of one redis: a single one, several without Sentinel, those that Sentinels watch, or
+//! a cluster.
 
 use std::path::Path;
 
@@ -16,11 +17,13 @@ const NODES_MAX: usize = 100;
 
 const IN_URL: &str = "write it into the URL: `redis://host:port/db`";
 
-/// Reads the servers and the number of their database from the block of a redis. `dir` is where relative paths start.
+/// Reads the servers and the number of their database from the block of a redis. `dir` is where
+/// relative paths start.
 pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<(Servers, u32), Reported> {
     let form = block.exactly_one(
         &["url", "nodes", "sentinel", "cluster"],
-        "name the server with `url: redis://host:port/db`, or several with `nodes`, `sentinel` or `cluster`",
+        "name the server with `url: redis://host:port/db`, or several with `nodes`, `sentinel` or \
+         `cluster`",
     );
     let db = block.optional("db", database);
     match form? {
@@ -54,12 +57,19 @@ fn refuse_db(block: &Block<'_>, remedy: &str) -> Result<(), Reported> {
 fn read_nodes(block: &Block<'_>) -> Result<(Servers, u32), Reported> {
     let read = |value: &Value| url::parse(&text(value)?);
     let same = |a: &ServerUrl, b: &ServerUrl| a.at.is_same(&b.at);
-    let urls =
-        block.required_list("nodes", NODES_MAX, "write `nodes: [redis://a:6379, redis://b:6379]`", read, same)?;
+    let urls = block.required_list(
+        "nodes",
+        NODES_MAX,
+        "write `nodes: [redis://a:6379, redis://b:6379]`",
+        read,
+        same,
+    )?;
     let db = urls.first().map_or(0, |url| url.db);
     if let Some(other) = urls.iter().find(|url| url.db != db) {
-        let message =
-            format!("names database {db} and database {}; a master and its replicas have the same one", other.db);
+        let message = format!(
+            "names database {db} and database {}; a master and its replicas have the same one",
+            other.db
+        );
         return Err(block.report("nodes", message));
     }
     Ok((Servers::Nodes(urls.into_iter().map(|url| url.at).collect()), db))
@@ -67,9 +77,16 @@ fn read_nodes(block: &Block<'_>) -> Result<(Servers, u32), Reported> {
 
 fn read_sentinel(block: &Block<'_>, dir: &Path) -> Result<SentinelConfig, Reported> {
     let sentinel = child(block, "sentinel", &SENTINEL)?;
-    let master = sentinel.required("master", "write the name that the Sentinels know: `master: mymaster`", name);
-    let nodes =
-        read_servers(&sentinel, SENTINEL_PORT, "write `nodes: [10.0.0.5:26379, 10.0.0.6:26379, 10.0.0.7:26379]`");
+    let master = sentinel.required(
+        "master",
+        "write the name that the Sentinels know: `master: mymaster`",
+        name,
+    );
+    let nodes = read_servers(
+        &sentinel,
+        SENTINEL_PORT,
+        "write `nodes: [10.0.0.5:26379, 10.0.0.6:26379, 10.0.0.7:26379]`",
+    );
     let login = login::read(&sentinel, dir);
     let peers = peers::read(&sentinel);
     Ok(SentinelConfig { master: master?, nodes: nodes?, login: login?, peers: peers? })
@@ -77,7 +94,8 @@ fn read_sentinel(block: &Block<'_>, dir: &Path) -> Result<SentinelConfig, Report
 
 fn read_cluster(block: &Block<'_>) -> Result<ClusterConfig, Reported> {
     let cluster = child(block, "cluster", &CLUSTER)?;
-    let nodes = read_servers(&cluster, REDIS_PORT, "write `nodes: [redis://a:6379, redis://b:6379]`");
+    let nodes =
+        read_servers(&cluster, REDIS_PORT, "write `nodes: [redis://a:6379, redis://b:6379]`");
     let peers = peers::read(&cluster);
     Ok(ClusterConfig { nodes: nodes?, peers: peers? })
 }
@@ -87,14 +105,29 @@ fn child<'a>(block: &Block<'a>, field: &str, spec: &BlockSpec) -> Result<Block<'
     block.child(field, spec)?.ok_or(Reported)
 }
 
-fn read_servers(block: &Block<'_>, default_port: u16, remedy: &str) -> Result<Vec<HostPort>, Reported> {
-    block.required_list("nodes", NODES_MAX, remedy, |value| url::server(&text(value)?, default_port), HostPort::is_same)
+fn read_servers(
+    block: &Block<'_>,
+    default_port: u16,
+    remedy: &str,
+) -> Result<Vec<HostPort>, Reported> {
+    block.required_list(
+        "nodes",
+        NODES_MAX,
+        remedy,
+        |value| url::server(&text(value)?, default_port),
+        HostPort::is_same,
+    )
 }
 
 fn database(value: &Value) -> Result<u32, String> {
-    let db = value.as_u64().and_then(|db| u32::try_from(db).ok()).filter(|db| i32::try_from(*db).is_ok());
+    let db = value
+        .as_u64()
+        .and_then(|db| u32::try_from(db).ok())
+        .filter(|db| i32::try_from(*db).is_ok());
     db.ok_or_else(|| match value {
-        Value::Number(_) => "is not the number of a database; write a whole number: `db: 1`".to_owned(),
+        Value::Number(_) => {
+            "is not the number of a database; write a whole number: `db: 1`".to_owned()
+        }
         _ => format!("is {}; write the number of a database: `db: 1`", kind(value)),
     })
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
-    WantedSpec,
+    ClaimsSpec, Codec, Key, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind,
+    TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_model::topology::cluster::slot;
 use serde_yaml::Value;
@@ -47,9 +47,12 @@ pub(super) struct ReadTask {
 pub(super) fn read(value: &Value, place: Place, shared: &Shared<'_>) -> ReadTask {
     match Block::open(value, place, &TASK, shared.mistakes) {
         Ok(block) => read_block(&block, shared),
-        Err(Reported) => {
-            ReadTask { name: Err(Reported), redis: Err(Reported), lock_key: Err(Reported), spec: Err(Reported) }
-        }
+        Err(Reported) => ReadTask {
+            name: Err(Reported),
+            redis: Err(Reported),
+            lock_key: Err(Reported),
+            spec: Err(Reported),
+        },
     }
 }
 
@@ -69,7 +72,12 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
         let progress = progress.as_ref().ok().and_then(Option::as_ref);
         let claims = claims.as_ref().ok().and_then(Option::as_ref);
         check_against_sampling(block, redis, &thresholds, progress, claims, shared.mistakes);
-        check_against_cluster(block, redis, wanted.as_ref().ok().and_then(Option::as_ref), shared.mistakes);
+        check_against_cluster(
+            block,
+            redis,
+            wanted.as_ref().ok().and_then(Option::as_ref),
+            shared.mistakes,
+        );
     }
     thresholds.check(block);
 
@@ -97,22 +105,33 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     ReadTask { name, redis, lock_key, spec: assemble() }
 }
 
-/// The redis that a task names, or the only one; its configuration is absent where that has mistakes of its own.
-fn redis_of<'a>(block: &Block<'_>, shared: &Shared<'a>) -> Result<(RedisIndex, Option<&'a RedisConfig>), Reported> {
+/// The redis that a task names, or the only one; its configuration is absent where that has
+/// mistakes of its own.
+fn redis_of<'a>(
+    block: &Block<'_>,
+    shared: &Shared<'a>,
+) -> Result<(RedisIndex, Option<&'a RedisConfig>), Reported> {
     let named = block.optional("redis", text)?;
     let redises = shared.redises.ok_or(Reported)?;
     let names = || redises.keys().map(|name| quoted(name)).collect::<Vec<_>>().join(", ");
     let position = match named {
         Some(wanted) => redises.keys().position(|name| *name == wanted).ok_or_else(|| {
-            block.report("redis", format!("{} is not one of the redises; use one of {}", quoted(&wanted), names()))
+            block.report(
+                "redis",
+                format!("{} is not one of the redises; use one of {}", quoted(&wanted), names()),
+            )
         })?,
         None if redises.len() == 1 => 0,
         None => {
-            return Err(block.report_whole(format!("does not say which redis; add `redis:` with one of {}", names())));
+            return Err(block.report_whole(format!(
+                "does not say which redis; add `redis:` with one of {}",
+                names()
+            )));
         }
     };
     let config = redises.values().nth(position).and_then(|config| config.as_ref().ok());
-    let index = u16::try_from(position).map_err(|_| block.report("redis", "is one redis too many"))?;
+    let index =
+        u16::try_from(position).map_err(|_| block.report("redis", "is one redis too many"))?;
     Ok((RedisIndex(index), config))
 }
 
@@ -121,8 +140,9 @@ fn read_lock(block: &Block<'_>, roles: &mut Roles<'_>) -> Result<LockSpec, Repor
         return Err(block.report_whole("has no `lock`; write `lock: {key: …}`"));
     };
     let key = read_key(&lock, "key", "lock.key", roles);
-    let scheme =
-        lock.or("scheme", SchemeKind::Redisson, |value| choice(value, "scheme", &SchemeKind::ALL, SchemeKind::name));
+    let scheme = lock.or("scheme", SchemeKind::Redisson, |value| {
+        choice(value, "scheme", &SchemeKind::ALL, SchemeKind::name)
+    });
     let lease_ms = lock.optional("lease", duration_ms(Threshold::Lease.min_ms()));
     let renew_every_ms = lock.optional("renew_every", duration_ms(Threshold::RenewEvery.min_ms()));
     if let (Ok(Some(lease_ms)), Ok(Some(renew_every_ms))) = (lease_ms, renew_every_ms)
@@ -130,10 +150,19 @@ fn read_lock(block: &Block<'_>, roles: &mut Roles<'_>) -> Result<LockSpec, Repor
     {
         lock.report("renew_every", mistake);
     }
-    Ok(LockSpec { key: key?, scheme: scheme?, lease_ms: lease_ms?, renew_every_ms: renew_every_ms? })
+    Ok(LockSpec {
+        key: key?,
+        scheme: scheme?,
+        lease_ms: lease_ms?,
+        renew_every_ms: renew_every_ms?,
+    })
 }
 
-fn read_wanted(task: &Block<'_>, mistakes: &Mistakes, roles: &mut Roles<'_>) -> Result<Option<WantedSpec>, Reported> {
+fn read_wanted(
+    task: &Block<'_>,
+    mistakes: &Mistakes,
+    roles: &mut Roles<'_>,
+) -> Result<Option<WantedSpec>, Reported> {
     const REMEDY: &str = "write one of hash, set, counter, keys, or the word `always` or `never`";
     let plain = |source| Ok(Some(WantedSpec { source, codec: Codec::Raw }));
     match task.value("wanted") {
@@ -144,7 +173,8 @@ fn read_wanted(task: &Block<'_>, mistakes: &Mistakes, roles: &mut Roles<'_>) -> 
         Some(other) => return Err(task.report("wanted", format!("is {}; {REMEDY}", kind(other)))),
     }
     let Some(block) = task.child("wanted", &WANTED)? else { return Ok(None) };
-    let codec = block.or("codec", Codec::Raw, |value| choice(value, "codec", &Codec::ALL, Codec::name));
+    let codec =
+        block.or("codec", Codec::Raw, |value| choice(value, "codec", &Codec::ALL, Codec::name));
     let field = block.exactly_one(&["hash", "set", "counter", "keys"], REMEDY)?;
     let source = if field == "keys" {
         read_switch_keys(&block, mistakes, roles).map(WantedSource::Keys)
@@ -159,13 +189,19 @@ fn read_wanted(task: &Block<'_>, mistakes: &Mistakes, roles: &mut Roles<'_>) -> 
     Ok(Some(WantedSpec { source: source?, codec: codec? }))
 }
 
-fn read_switch_keys(block: &Block<'_>, mistakes: &Mistakes, roles: &mut Roles<'_>) -> Result<Vec<Key>, Reported> {
+fn read_switch_keys(
+    block: &Block<'_>,
+    mistakes: &Mistakes,
+    roles: &mut Roles<'_>,
+) -> Result<Vec<Key>, Reported> {
     let Some(value) = block.value("keys") else { return Ok(Vec::new()) };
     let place = block.place("keys");
     let keys = list(value, &place, mistakes, key)?;
     if !(1..=SWITCH_KEYS_MAX).contains(&keys.len()) {
-        let message =
-            format!("lists {} keys; list 1 to {SWITCH_KEYS_MAX}, or keep the switches in one hash", keys.len());
+        let message = format!(
+            "lists {} keys; list 1 to {SWITCH_KEYS_MAX}, or keep the switches in one hash",
+            keys.len()
+        );
         return Err(block.report("keys", message));
     }
     for (index, key) in keys.iter().enumerate() {
@@ -174,18 +210,26 @@ fn read_switch_keys(block: &Block<'_>, mistakes: &Mistakes, roles: &mut Roles<'_
     Ok(keys)
 }
 
-fn read_progress(task: &Block<'_>, roles: &mut Roles<'_>) -> Result<Option<ProgressSpec>, Reported> {
+fn read_progress(
+    task: &Block<'_>,
+    roles: &mut Roles<'_>,
+) -> Result<Option<ProgressSpec>, Reported> {
     const REMEDY: &str = "write one of hash (with field), key, length";
     let Some(block) = task.child("progress", &PROGRESS)? else { return Ok(None) };
-    let stale_after_ms = block.or("stale_after", STALE_AFTER_MS, duration_ms(Threshold::StaleAfter.min_ms()));
+    let stale_after_ms =
+        block.or("stale_after", STALE_AFTER_MS, duration_ms(Threshold::StaleAfter.min_ms()));
     let field = block.exactly_one(&["hash", "key", "length"], REMEDY)?;
     let key = read_key(&block, field, &format!("progress.{field}"), roles);
     if field != "hash" && block.value("field").is_some() {
-        return Err(block.report("field", format!("belongs to `hash` and cannot stand beside `{field}`; remove it")));
+        return Err(block.report(
+            "field",
+            format!("belongs to `hash` and cannot stand beside `{field}`; remove it"),
+        ));
     }
     let source = match field {
         "hash" => {
-            let field = block.required("field", "name the field of the hash that the work changes", bytes);
+            let field =
+                block.required("field", "name the field of the hash that the work changes", bytes);
             key.and_then(|key| Ok(ProgressSource::HashField { key, field: field? }))
         }
         "key" => key.map(ProgressSource::Key),
@@ -196,7 +240,8 @@ fn read_progress(task: &Block<'_>, roles: &mut Roles<'_>) -> Result<Option<Progr
 
 fn read_claims(task: &Block<'_>, roles: &mut Roles<'_>) -> Result<Option<ClaimsSpec>, Reported> {
     let Some(block) = task.child("claims", &CLAIMS)? else { return Ok(None) };
-    let fresh_for_ms = block.or("fresh_for", FRESH_FOR_MS, duration_ms(Threshold::FreshFor.min_ms()));
+    let fresh_for_ms =
+        block.or("fresh_for", FRESH_FOR_MS, duration_ms(Threshold::FreshFor.min_ms()));
     let key = read_key(&block, "hash", "claims.hash", roles);
     Ok(Some(ClaimsSpec { key: key?, fresh_for_ms: fresh_for_ms? }))
 }
@@ -213,7 +258,12 @@ fn read_single_key(
     read_key(&block, key_field, &format!("{block_field}.{key_field}"), roles).map(Some)
 }
 
-fn read_key(block: &Block<'_>, field: &str, role: &str, roles: &mut Roles<'_>) -> Result<Key, Reported> {
+fn read_key(
+    block: &Block<'_>,
+    field: &str,
+    role: &str,
+    roles: &mut Roles<'_>,
+) -> Result<Key, Reported> {
     let key = block.required(field, &format!("write `{field}: …` with the key's name"), key)?;
     roles.claim(&key, role.to_owned(), block.place(field));
     Ok(key)
@@ -224,13 +274,22 @@ fn read_labels(task: &Block<'_>, shared: &Shared<'_>) -> Result<Labels, Reported
     let map = match task.value("labels") {
         None => return Ok(names.iter().map(|name| (Arc::clone(name), "".into())).collect()),
         Some(Value::Mapping(map)) => map,
-        Some(other) => return Err(task.report("labels", format!("is {}; write `{{name: value}}`", kind(other)))),
+        Some(other) => {
+            return Err(
+                task.report("labels", format!("is {}; write `{{name: value}}`", kind(other)))
+            );
+        }
     };
     let place = task.place("labels");
-    let known = |given: &Value| given.as_str().is_some_and(|given| names.iter().any(|name| **name == *given));
+    let known = |given: &Value| {
+        given.as_str().is_some_and(|given| names.iter().any(|name| **name == *given))
+    };
     for given in map.keys().filter(|given| shared.label_names.is_some() && !known(given)) {
         let given = given.as_str().unwrap_or_default();
-        let message = format!("is not in the list `labels` at the top of the file; add {} to it", quoted(given));
+        let message = format!(
+            "is not in the list `labels` at the top of the file; add {} to it",
+            quoted(given)
+        );
         shared.mistakes.report(place.name_of_field(given), message);
     }
     let read_one = |name: &Arc<str>| {
@@ -255,8 +314,16 @@ impl Thresholds {
     fn read(block: &Block<'_>) -> Thresholds {
         Thresholds {
             grace_ms: block.or("grace", TaskSpec::GRACE_MS, duration_ms(Threshold::Grace.min_ms())),
-            settle_ms: block.or("settle", TaskSpec::SETTLE_MS, duration_ms(Threshold::Settle.min_ms())),
-            wind_down_ms: block.or("wind_down", TaskSpec::WIND_DOWN_MS, duration_ms(Threshold::WindDown.min_ms())),
+            settle_ms: block.or(
+                "settle",
+                TaskSpec::SETTLE_MS,
+                duration_ms(Threshold::Settle.min_ms()),
+            ),
+            wind_down_ms: block.or(
+                "wind_down",
+                TaskSpec::WIND_DOWN_MS,
+                duration_ms(Threshold::WindDown.min_ms()),
+            ),
             blind_after_ms: block.or(
                 "blind_after",
                 TaskSpec::BLIND_AFTER_MS,
@@ -285,23 +352,36 @@ fn check_against_sampling(
     claims: Option<&ClaimsSpec>,
     mistakes: &Mistakes,
 ) {
-    let sampling = Sampling { redis: &redis.name, interval_ms: ms(redis.interval), timeout_ms: ms(redis.timeout) };
+    let sampling = Sampling {
+        redis: &redis.name,
+        interval_ms: ms(redis.interval),
+        timeout_ms: ms(redis.timeout),
+    };
     if let Ok(blind_after_ms) = thresholds.blind_after_ms
         && let Some(mistake) = sampling.blind_after_mistake(blind_after_ms)
     {
         block.report("blind_after", mistake);
     }
-    if let Some(mistake) = progress.and_then(|progress| sampling.stale_after_mistake(progress.stale_after_ms)) {
+    if let Some(mistake) =
+        progress.and_then(|progress| sampling.stale_after_mistake(progress.stale_after_ms))
+    {
         mistakes.report(block.place("progress").field("stale_after"), mistake);
     }
-    if let Some(mistake) = claims.and_then(|claims| sampling.fresh_for_mistake(claims.fresh_for_ms)) {
+    if let Some(mistake) = claims.and_then(|claims| sampling.fresh_for_mistake(claims.fresh_for_ms))
+    {
         mistakes.report(block.place("claims").field("fresh_for"), mistake);
     }
 }
 
 /// Switches in keys of their own are read together, so that one server must have them all.
-fn check_against_cluster(block: &Block<'_>, redis: &RedisConfig, wanted: Option<&WantedSpec>, mistakes: &Mistakes) {
-    let (Servers::Cluster(_), Some(WantedSource::Keys(keys))) = (&redis.servers, wanted.map(|wanted| &wanted.source))
+fn check_against_cluster(
+    block: &Block<'_>,
+    redis: &RedisConfig,
+    wanted: Option<&WantedSpec>,
+    mistakes: &Mistakes,
+) {
+    let (Servers::Cluster(_), Some(WantedSource::Keys(keys))) =
+        (&redis.servers, wanted.map(|wanted| &wanted.source))
     else {
         return;
     };
@@ -309,7 +389,8 @@ fn check_against_cluster(block: &Block<'_>, redis: &RedisConfig, wanted: Option<
     let first = slots.next();
     if slots.any(|slot| Some(slot) != first) {
         let message = format!(
-            "lie in different slots of the cluster {}; give them a common hash tag, as in \"{{outbound}}:anna\" and \
+            "lie in different slots of the cluster {}; give them a common hash tag, as in \
+             \"{{outbound}}:anna\" and \
              \"{{outbound}}:ben\", or keep the switches in one hash",
             quoted(&redis.name)
         );
@@ -331,7 +412,10 @@ impl<'a> Roles<'a> {
     fn claim(&mut self, key: &Key, role: String, place: Place) {
         match self.taken.iter().find(|(taken, _)| taken == key) {
             Some((_, other)) => {
-                self.mistakes.report(place, format!("is the same key as `{other}`; each needs a key of its own"));
+                self.mistakes.report(
+                    place,
+                    format!("is the same key as `{other}`; each needs a key of its own"),
+                );
             }
             None => self.taken.push((key.clone(), role)),
         }

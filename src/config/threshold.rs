@@ -1,5 +1,6 @@
-//! A task's thresholds: what they are called, how short they may be, and what they must fit together with. For the configuration,
-//! and for whoever asks what another threshold would have done.
+//! A task's thresholds: what they are called, how short they may be, and what they must fit
+//! together with. For the configuration, and for whoever asks what another threshold would have
+//! done.
 
 use lockwatch_model::spec::{RedisSpec, TaskSpec};
 use serde_yaml::Value;
@@ -68,7 +69,10 @@ impl Threshold {
     pub(super) fn min_ms(self) -> u64 {
         match self {
             Threshold::Grace | Threshold::Settle | Threshold::WindDown => 0,
-            Threshold::BlindAfter | Threshold::StaleAfter | Threshold::FreshFor | Threshold::MaxHold => SECOND_MS,
+            Threshold::BlindAfter
+            | Threshold::StaleAfter
+            | Threshold::FreshFor
+            | Threshold::MaxHold => SECOND_MS,
             Threshold::Lease => LEASE_MS_MIN,
             Threshold::RenewEvery => 1,
         }
@@ -107,7 +111,11 @@ impl Threshold {
 
 /// Why a task's thresholds do not fit together, or not with how its redis is read; each a sentence.
 pub fn mistake(task: &TaskSpec, redis: &RedisSpec) -> Option<String> {
-    let sampling = Sampling { redis: &redis.name, interval_ms: redis.interval_ms, timeout_ms: redis.timeout_ms };
+    let sampling = Sampling {
+        redis: &redis.name,
+        interval_ms: redis.interval_ms,
+        timeout_ms: redis.timeout_ms,
+    };
     let named = |threshold: Threshold, mistake: String| format!("`{}` {mistake}", threshold.name());
     let renew_every = || renew_every_mistake(task.lock.renew_every_ms?, task.lock.lease_ms?);
     let stale_after = || sampling.stale_after_mistake(task.progress.as_ref()?.stale_after_ms);
@@ -121,13 +129,15 @@ pub fn mistake(task: &TaskSpec, redis: &RedisSpec) -> Option<String> {
 
 pub(super) fn settle_mistake(settle_ms: u64, blind_after_ms: u64) -> Option<String> {
     let (settle, blind_after) = (duration_text(settle_ms), duration_text(blind_after_ms));
-    let mistake = || format!("`settle` ({settle}) must be shorter than `blind_after` ({blind_after})");
+    let mistake =
+        || format!("`settle` ({settle}) must be shorter than `blind_after` ({blind_after})");
     (settle_ms >= blind_after_ms).then(mistake)
 }
 
 pub(super) fn renew_every_mistake(renew_every_ms: u64, lease_ms: u64) -> Option<String> {
     let lease = duration_text(lease_ms);
-    let mistake = || format!("must be shorter than `lease` ({lease}), or the lease ends before its renewal");
+    let mistake =
+        || format!("must be shorter than `lease` ({lease}), or the lease ends before its renewal");
     (renew_every_ms >= lease_ms).then(mistake)
 }
 
@@ -144,7 +154,8 @@ impl Sampling<'_> {
         let (interval, timeout) = (duration_text(self.interval_ms), duration_text(self.timeout_ms));
         let mistake = || {
             format!(
-                "`blind_after` ({}) must be longer than `interval` + `timeout` of redis {} ({interval} + {timeout}), or \
+                "`blind_after` ({}) must be longer than `interval` + `timeout` of redis {} \
+                 ({interval} + {timeout}), or \
                  one slow answer makes the task blind",
                 duration_text(blind_after_ms),
                 quoted(self.redis)
@@ -154,12 +165,14 @@ impl Sampling<'_> {
     }
 
     pub(super) fn stale_after_mistake(self, stale_after_ms: u64) -> Option<String> {
-        let mistake = || format!("must be longer than {}, or every sample looks stale", self.interval());
+        let mistake =
+            || format!("must be longer than {}, or every sample looks stale", self.interval());
         (stale_after_ms <= self.interval_ms).then(mistake)
     }
 
     pub(super) fn fresh_for_mistake(self, fresh_for_ms: u64) -> Option<String> {
-        let mistake = || format!("must be longer than {}, or no claim ever looks alive", self.interval());
+        let mistake =
+            || format!("must be longer than {}, or no claim ever looks alive", self.interval());
         (fresh_for_ms <= self.interval_ms).then(mistake)
     }
 

@@ -1,4 +1,5 @@
-//! The addresses of servers: `redis://host:port/db`, or `host:port` where there is no database to name.
+//! The addresses of servers: `redis://host:port/db`, or `host:port` where there is no database to
+//! name.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -17,7 +18,8 @@ pub(super) const REDIS_PORT: u16 = 6379;
 pub(super) const SENTINEL_PORT: u16 = 26_379;
 
 /// How a host or network is written.
-pub(super) const HOST_SHAPE: &str = "write a host name, an address or a network like 10.0.0.0/8, without a port";
+pub(super) const HOST_SHAPE: &str =
+    "write a host name, an address or a network like 10.0.0.0/8, without a port";
 
 const SHAPE: &str = "write redis://host:port/db, for example redis://127.0.0.1:6379/0";
 const ADDRESS_SHAPE: &str = "write host:port, for example 10.0.0.5:6379";
@@ -55,7 +57,9 @@ fn parse_with_port(text: &str, default_port: u16) -> Result<ServerUrl, String> {
     match scheme {
         "redis" | "valkey" => {}
         "rediss" | "valkeys" => return Err(not_yet("rediss:// (TLS)")),
-        "redis+unix" | "unix" | "valkey+unix" => return Err(not_yet("redis+unix:// (a Unix socket)")),
+        "redis+unix" | "unix" | "valkey+unix" => {
+            return Err(not_yet("redis+unix:// (a Unix socket)"));
+        }
         _ => return Err(format!("does not begin with redis:// or valkey://; {SHAPE}")),
     }
     refuse_user(rest)?;
@@ -68,9 +72,12 @@ fn parse_with_port(text: &str, default_port: u16) -> Result<ServerUrl, String> {
 
 fn refuse_user(text: &str) -> Result<(), String> {
     if text.contains('@') {
-        return Err("has a user or password in it; move the user to `username` and the password to `password_file` \
+        return Err(
+            "has a user or password in it; move the user to `username` and the password to \
+            `password_file` \
                     or `password_env`, so that no log can show it"
-            .to_owned());
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -79,9 +86,15 @@ fn not_yet(what: &str) -> String {
     format!("{what} is not supported yet; use redis://host:port/db (plain TCP)")
 }
 
-fn host_and_port(authority: &str, default_port: Option<u16>, shape: &str) -> Result<HostPort, String> {
+fn host_and_port(
+    authority: &str,
+    default_port: Option<u16>,
+    shape: &str,
+) -> Result<HostPort, String> {
     let (found, port) = match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        Some((host, after)) if host.parse::<Ipv6Addr>().is_ok() && (after.is_empty() || after.starts_with(':')) => {
+        Some((host, after))
+            if host.parse::<Ipv6Addr>().is_ok() && (after.is_empty() || after.starts_with(':')) =>
+        {
             (host, after.strip_prefix(':'))
         }
         Some(_) => return Err(format!("has no valid IPv6 address in its brackets; {shape}")),
@@ -91,7 +104,8 @@ fn host_and_port(authority: &str, default_port: Option<u16>, shape: &str) -> Res
         },
     };
     if found.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
-        return Err("names all addresses (0.0.0.0 or ::), which is nowhere to connect to; use 127.0.0.1 or ::1 for \
+        return Err("names all addresses (0.0.0.0 or ::), which is nowhere to connect to; use \
+            127.0.0.1 or ::1 for \
                     this machine"
             .to_owned());
     }
@@ -141,7 +155,11 @@ mod tests {
             ("redis://[::1]:7000/15", "::1", 7000, 15),
             ("redis://[::1]", "::1", 6379, 0),
         ] {
-            assert_eq!(parse(text), Ok(ServerUrl { at: HostPort { host: host.to_owned(), port }, db }), "{text}");
+            assert_eq!(
+                parse(text),
+                Ok(ServerUrl { at: HostPort { host: host.to_owned(), port }, db }),
+                "{text}"
+            );
         }
     }
 
@@ -189,9 +207,19 @@ mod tests {
         ] {
             assert_eq!(read(text).as_deref(), Ok(wanted), "{text}");
         }
-        for text in
-            ["", "a/0", "redis://a/1", "rediss://a", "hunter2@a", "a:hunter2", "a b", "::1", "[::1", "0.0.0.0:1", "a:0"]
-        {
+        for text in [
+            "",
+            "a/0",
+            "redis://a/1",
+            "rediss://a",
+            "hunter2@a",
+            "a:hunter2",
+            "a b",
+            "::1",
+            "[::1",
+            "0.0.0.0:1",
+            "a:0",
+        ] {
             let message = read(text).unwrap_err();
             assert!(!message.contains("hunter2"), "{text}: {message}");
         }

@@ -1,5 +1,5 @@
-//! Reads single values of the document. Each function says what is wrong and what to write instead; none of them repeats
-//! a value that could be a secret.
+//! Reads single values of the document. Each function says what is wrong and what to write instead;
+//! none of them repeats a value that could be a secret.
 
 use std::time::Duration;
 
@@ -72,7 +72,11 @@ pub(super) fn flag(value: &Value) -> Result<bool, String> {
 
 pub(super) fn count(value: &Value, max: usize) -> Result<usize, String> {
     let wrong = || format!("is not a whole number from 1 to {max}");
-    value.as_u64().and_then(|n| usize::try_from(n).ok()).filter(|n| (1..=max).contains(n)).ok_or_else(wrong)
+    value
+        .as_u64()
+        .and_then(|n| usize::try_from(n).ok())
+        .filter(|n| (1..=max).contains(n))
+        .ok_or_else(wrong)
 }
 
 /// A duration in milliseconds, at least `min_ms`.
@@ -93,8 +97,8 @@ pub(super) fn duration_ms(min_ms: u64) -> impl Fn(&Value) -> Result<u64, String>
     }
 }
 
-/// A duration as Prometheus and Alertmanager read it, in milliseconds: a bare 0 needs no unit there, and what is left empty is
-/// as if it were not there.
+/// A duration as Prometheus and Alertmanager read it, in milliseconds: a bare 0 needs no unit
+/// there, and what is left empty is as if it were not there.
 pub(super) fn foreign_duration_ms(value: &Value) -> Result<Option<u64>, String> {
     match value {
         Value::Null => Ok(None),
@@ -126,7 +130,9 @@ pub(super) fn bytes(value: &Value) -> Result<Vec<u8>, String> {
     let map = match value {
         Value::String(text) => return Ok(text.clone().into_bytes()),
         Value::Mapping(map) => map,
-        Value::Number(_) | Value::Bool(_) => return Err(format!("is {}; put it in quotes", kind(value))),
+        Value::Number(_) | Value::Bool(_) => {
+            return Err(format!("is {}; put it in quotes", kind(value)));
+        }
         _ => return Err(format!("is {}; {SHAPE}", kind(value))),
     };
     let mut fields = map.iter();
@@ -138,16 +144,25 @@ pub(super) fn bytes(value: &Value) -> Result<Vec<u8>, String> {
     }
     let text = text(value).map_err(|message| format!("`{encoding}` {message}"))?;
     let decoded = if encoding == "hex" { from_hex(&text) } else { from_base64(&text) };
-    decoded.ok_or_else(|| format!("`{encoding}` is not valid {encoding}; check its letters and its length"))
+    decoded.ok_or_else(|| {
+        format!("`{encoding}` is not valid {encoding}; check its letters and its length")
+    })
 }
 
 fn from_hex(text: &str) -> Option<Vec<u8>> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| if let [high, low] = pair { Some(digit(*high)? << 4 | digit(*low)?) } else { None }).collect()
+    pairs
+        .map(
+            |pair| {
+                if let [high, low] = pair { Some(digit(*high)? << 4 | digit(*low)?) } else { None }
+            },
+        )
+        .collect()
 }
 
-/// Standard alphabet, with or without padding. Stray bits after the last byte are refused, so each value has one spelling.
+/// Standard alphabet, with or without padding. Stray bits after the last byte are refused, so each
+/// value has one spelling.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     let padding = text.len() - text.trim_end_matches('=').len();
     let digits = text.get(..text.len() - padding)?;
@@ -235,7 +250,8 @@ mod tests {
     fn names_are_printable_and_short() {
         assert!(name(&yaml("\"wärme 1\"")).is_ok());
         assert!(name(&yaml(&"x".repeat(200))).is_ok());
-        for wrong in ["''", "\"a\\nb\"", "\"\\x7f\"", "\"\\u0085\"", &"x".repeat(201), "7", "true"] {
+        for wrong in ["''", "\"a\\nb\"", "\"\\x7f\"", "\"\\u0085\"", &"x".repeat(201), "7", "true"]
+        {
             assert!(name(&yaml(wrong)).is_err(), "{wrong}");
         }
     }

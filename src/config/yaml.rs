@@ -1,4 +1,5 @@
-//! Reads YAML, ours and that of other programs. What the library says of a mistake holds text of the file, as it stands there.
+//! Reads YAML, ours and that of other programs. What the library says of a mistake holds text of
+//! the file, as it stands there.
 
 use serde_yaml::Value;
 
@@ -51,14 +52,20 @@ mod tests {
 
     #[test]
     fn what_is_no_yaml_is_told_with_its_place() {
-        assert_eq!(refused("a: {b: 1, b: 2}"), "x.yml:1:4: is not valid YAML: a: duplicate entry with key \"b\"");
+        assert_eq!(
+            refused("a: {b: 1, b: 2}"),
+            "x.yml:1:4: is not valid YAML: a: duplicate entry with key \"b\""
+        );
         assert_eq!(refused("a: *b"), "x.yml:1:4: is not valid YAML: unknown anchor");
     }
 
     #[test]
     fn names_in_the_message_cannot_fool_a_terminal_or_tell_a_password() {
         let told = refused("\"a\\tb\\e[31m\\u202e é\": {c: 1, c: 2}");
-        assert!(told.ends_with("YAML: a\\tb\\u{1b}[31m\\u{202e} é: duplicate entry with key \"c\""), "{told}");
+        assert!(
+            told.ends_with("YAML: a\\tb\\u{1b}[31m\\u{202e} é: duplicate entry with key \"c\""),
+            "{told}"
+        );
         let told = refused("'redis://:secret@host': {c: 1, c: 2}");
         assert!(told.ends_with("YAML: redis://…@host: duplicate entry with key \"c\""), "{told}");
         let told = refused("{'redis://:secret@host': 1, 'redis://:secret@host': 2}");
@@ -69,6 +76,9 @@ mod tests {
     fn of_a_long_message_the_reason_stays() {
         let told = refused(&format!("{}: {{c: 1, c: 2}}", "é".repeat(400)));
         assert!(told.chars().count() < 350, "{told}");
-        assert!(told.contains("YAML: …éé") && told.ends_with("éé: duplicate entry with key \"c\""), "{told}");
+        assert!(
+            told.contains("YAML: …éé") && told.ends_with("éé: duplicate entry with key \"c\""),
+            "{told}"
+        );
     }
 }

@@ -18,11 +18,12 @@ pub(super) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answe
 pub(super) struct Page(pub(super) String);
 
 impl Page {
-    /// The first series called `name` that has all of `labels`, as its whole line. Good enough for the demo's own names,
-    /// in which nothing is escaped.
+    /// The first series called `name` that has all of `labels`, as its whole line. Good enough for
+    /// the demo's own names, in which nothing is escaped.
     pub(super) fn line(&self, name: &str, labels: &[(&str, &str)]) -> Option<&str> {
         self.0.lines().find(|line| {
-            line.strip_prefix(name).is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
+            line.strip_prefix(name)
+                .is_some_and(|rest| rest.starts_with('{') || rest.starts_with(' '))
                 && labels.iter().all(|(label, value)| has_label(line, label, value))
         })
     }
@@ -53,13 +54,18 @@ mod tests {
     #[test]
     fn series_are_found_by_name_and_labels() {
         let page = Page(
-            "# TYPE lockwatch_lock_held gauge\nlockwatch_lock_held_x 7\nlockwatch_lock_held{task=\"outbound\"} 1\n\
-             lockwatch_task_state{task=\"outbound\",state=\"down\"} 0\nlockwatch_task_state{task=\"outbound\",state=\"running\"} 1\n"
+            "# TYPE lockwatch_lock_held gauge\nlockwatch_lock_held_x 7\n\
+             lockwatch_lock_held{task=\"outbound\"} 1\n\
+             lockwatch_task_state{task=\"outbound\",state=\"down\"} 0\n\
+             lockwatch_task_state{task=\"outbound\",state=\"running\"} 1\n"
                 .to_owned(),
         );
         assert_eq!(page.value("lockwatch_lock_held", &[]), Some(1.0));
         assert_eq!(page.value("lockwatch_task_state", &[("state", "running")]), Some(1.0));
-        assert_eq!(page.value("lockwatch_task_state", &[("state", "down"), ("task", "outbound")]), Some(0.0));
+        assert_eq!(
+            page.value("lockwatch_task_state", &[("state", "down"), ("task", "outbound")]),
+            Some(0.0)
+        );
         assert_eq!(page.value("lockwatch_task_state", &[("tate", "down")]), None);
         assert_eq!(page.label("lockwatch_task_state", "state"), Some("down"));
         assert_eq!(page.label("lockwatch_lock_held", "state"), None);

@@ -22,8 +22,8 @@ pub struct WorkerProcess {
 }
 
 impl WorkerProcess {
-    /// Starts the worker `name` on the pretended server `host`, to hold its lock for `lease` at a time; `program` is
-    /// this program.
+    /// Starts the worker `name` on the pretended server `host`, to hold its lock for `lease` at a
+    /// time; `program` is this program.
     ///
     /// # Errors
     /// When it cannot be started.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// A new directory below the system's temporary one, readable only by this user; removed when dropped.
+/// A new directory below the system's temporary one, readable only by this user; removed when
+/// dropped.
 #[derive(Debug)]
 pub(super) struct Scratch(PathBuf);
 
@@ -16,7 +17,10 @@ impl Scratch {
         let name = format!("lockwatch-demo-{}-{:016x}", std::process::id(), fastrand::u64(..));
         let path = std::env::temp_dir().join(name);
         // `create` fails if it exists, so nobody can have put something there before us.
-        DirBuilder::new().mode(0o700).create(&path).with_context(|| format!("cannot make {}", path.display()))?;
+        DirBuilder::new()
+            .mode(0o700)
+            .create(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
         Ok(Scratch(path))
     }
 

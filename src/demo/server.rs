@@ -44,7 +44,11 @@ impl PrivateRedis {
                 Err(Died { log }) => failure = Some(log),
             }
         }
-        bail!("{} ended at once; the end of its log: {}", program.display(), failure.unwrap_or_default())
+        bail!(
+            "{} ended at once; the end of its log: {}",
+            program.display(),
+            failure.unwrap_or_default()
+        )
     }
 
     /// Where it listens.
@@ -102,10 +106,13 @@ async fn try_start(program: &Path) -> anyhow::Result<Result<PrivateRedis, Died>>
     let child = match child {
         Ok(child) => child,
         Err(error) if error.kind() == ErrorKind::NotFound => bail!(
-            "there is no {}: install it (Debian, Ubuntu: apt-get install redis-server), or name one with --redis-server",
+            "there is no {}: install it (Debian, Ubuntu: apt-get install redis-server), or name \
+             one with --redis-server",
             program.display()
         ),
-        Err(error) => return Err(error).with_context(|| format!("cannot start {}", program.display())),
+        Err(error) => {
+            return Err(error).with_context(|| format!("cannot start {}", program.display()));
+        }
     };
     let mut redis = PrivateRedis { child, address, _directory: directory };
     let give_up = Instant::now() + START_WITHIN;
@@ -117,7 +124,11 @@ async fn try_start(program: &Path) -> anyhow::Result<Result<PrivateRedis, Died>>
             return Ok(Ok(redis));
         }
         if Instant::now() > give_up {
-            bail!("{} does not answer on {address}; the end of its log: {}", program.display(), end_of(&log));
+            bail!(
+                "{} does not answer on {address}; the end of its log: {}",
+                program.display(),
+                end_of(&log)
+            );
         }
         sleep(Duration::from_millis(20)).await;
     }
@@ -128,7 +139,8 @@ impl PrivateRedis {
     async fn answers(&self) -> bool {
         let Ok(access) = self.access() else { return false };
         let Ok(mut connection) = access.connect().await else { return false };
-        let info: Result<String, _> = redis::cmd("INFO").arg("server").query_async(&mut connection).await;
+        let info: Result<String, _> =
+            redis::cmd("INFO").arg("server").query_async(&mut connection).await;
         let ours = self.child.id().map(|id| format!("process_id:{id}\r\n"));
         matches!((info, ours), (Ok(info), Some(ours)) if info.contains(&ours))
     }
@@ -136,7 +148,8 @@ impl PrivateRedis {
 
 /// An address on which nobody listens at the moment; with a port other than 0, that one.
 pub(super) fn free_address(wanted: SocketAddr) -> anyhow::Result<SocketAddr> {
-    let listener = TcpListener::bind(wanted).with_context(|| format!("cannot listen on {wanted}"))?;
+    let listener =
+        TcpListener::bind(wanted).with_context(|| format!("cannot listen on {wanted}"))?;
     Ok(listener.local_addr()?)
 }
 

@@ -29,11 +29,16 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Starts Redis, the agent and the workers, all switches off. `program` is this program, for the child processes.
+    /// Starts Redis, the agent and the workers, all switches off. `program` is this program, for
+    /// the child processes.
     ///
     /// # Errors
     /// When a part cannot be started; those that were are killed.
-    pub async fn set_up(program: PathBuf, redis_server: Option<&Path>, listen: SocketAddr) -> anyhow::Result<Stage> {
+    pub async fn set_up(
+        program: PathBuf,
+        redis_server: Option<&Path>,
+        listen: SocketAddr,
+    ) -> anyhow::Result<Stage> {
         let directory = Scratch::new()?;
         let redis = PrivateRedis::start(redis_server).await?;
         let config = directory.path().join("lockwatch.yml");
@@ -43,7 +48,8 @@ impl Stage {
         for user in EVERYBODY {
             board.switch(user, Position::Off).await?;
         }
-        let agent = start_agent(&program, &config, listen, directory.path().join("agent.log")).await?;
+        let agent =
+            start_agent(&program, &config, listen, directory.path().join("agent.log")).await?;
         let mut workers = Vec::new();
         for worker in WORKERS {
             workers.push(WorkerProcess::start(&program, redis.address(), worker, LEASE)?);
@@ -54,7 +60,8 @@ impl Stage {
     /// Says what runs where.
     pub(super) fn introduce(&self) {
         let redis = self.redis.address();
-        say("lockwatch demo: everything below runs on this machine and ends with the demo (Ctrl-C).");
+        say("lockwatch demo: everything below runs on this machine and ends with the demo \
+             (Ctrl-C).");
         say(&format!("  redis     {redis}, private and empty: redis-cli -p {} …", redis.port()));
         for (worker, (_, host)) in self.workers.iter().zip(WORKERS) {
             let id = worker.id().map_or_else(|| "ended".to_owned(), |id| format!("process {id}"));

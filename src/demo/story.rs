@@ -1,4 +1,5 @@
-//! The demo's story: what can happen to a task, told step by step, each checked against what the agent says.
+//! The demo's story: what can happen to a task, told step by step, each checked against what the
+//! agent says.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ const STATE: &str = "lockwatch_task_state";
 /// How often the agent is asked while a change is awaited.
 const ASK_EVERY: Duration = Duration::from_millis(200);
 
-/// Plays the story `pace` times as fast as a reader wants it; leases and thresholds keep their time.
+/// Plays the story `pace` times as fast as a reader wants it; leases and thresholds keep their
+/// time.
 ///
 /// # Errors
 /// When the agent does not say what the story expects.
@@ -28,7 +30,9 @@ pub(super) async fn play(stage: &mut Stage, pace: u16) -> anyhow::Result<()> {
     story.dead_thread().await?;
     story.switch_off().await?;
     story.on_again().await?;
-    story.tell("That was the story. Without --story the demo just runs, and you can do all this yourself.");
+    story.tell(
+        "That was the story. Without --story the demo just runs, and you can do all this yourself.",
+    );
     Ok(())
 }
 
@@ -41,11 +45,21 @@ struct Story<'a> {
 impl Story<'_> {
     async fn opening(&mut self) -> anyhow::Result<()> {
         say("");
-        self.tell("Two servers could run the task \"outbound\"; a Redisson lock sees to it that only one does.");
-        self.tell(&format!("What Prometheus sees is at {}/metrics. Nobody wants the task yet:", self.stage.url()));
+        self.tell(
+            "Two servers could run the task \"outbound\"; a Redisson lock sees to it that \
+            only one does.",
+        );
+        self.tell(&format!(
+            "What Prometheus sees is at {}/metrics. Nobody wants the task yet:",
+            self.stage.url()
+        ));
         self.expect("stopped", 10).await?;
-        self.show(&[(STATE, &[("state", "stopped")]), ("lockwatch_task_wanted", &[]), ("lockwatch_lock_held", &[])])
-            .await?;
+        self.show(&[
+            (STATE, &[("state", "stopped")]),
+            ("lockwatch_task_wanted", &[]),
+            ("lockwatch_lock_held", &[]),
+        ])
+        .await?;
         self.let_read(8).await;
         Ok(())
     }
@@ -61,7 +75,9 @@ impl Story<'_> {
             ("lockwatch_lock_holder", &[]),
         ])
         .await?;
-        self.tell(&format!("The lock knows an instance id only; the hash {HOSTS} says on which host that is."));
+        self.tell(&format!(
+            "The lock knows an instance id only; the hash {HOSTS} says on which host that is."
+        ));
         self.let_read(8).await;
         Ok(())
     }
@@ -69,7 +85,8 @@ impl Story<'_> {
     async fn renewals(&mut self) -> anyhow::Result<()> {
         self.chapter("Renewals");
         self.tell(
-            "The lease is 9 s, and the holder's watchdog renews it every 3 s: the rest of the lease is a saw-tooth.",
+            "The lease is 9 s, and the holder's watchdog renews it every 3 s: the rest of the \
+             lease is a saw-tooth.",
         );
         let mut rest = Vec::new();
         for _ in 0..7 {
@@ -92,12 +109,18 @@ impl Story<'_> {
         self.chapter("Crash and take-over");
         let crashed = self.holder_host().await?;
         self.stage.worker_on(&crashed)?.crash().await?;
-        self.tell(&format!("{crashed} crashes (its worker was killed with SIGKILL). The lock cannot know and stays:"));
+        self.tell(&format!(
+            "{crashed} crashes (its worker was killed with SIGKILL). The lock \
+            cannot know and stays:"
+        ));
         self.let_pass(2).await;
         self.show(&[("lockwatch_lock_held", &[]), ("lockwatch_lock_ttl_seconds", &[])]).await?;
-        self.tell("Nobody renews it any more, and the other worker waits for the lease to run out.");
+        self.tell(
+            "Nobody renews it any more, and the other worker waits for the lease to run out.",
+        );
         self.until("another host holds the lock", 15, |page| {
-            page.label("lockwatch_lock_holder", "host").is_some_and(|host| !host.is_empty() && host != crashed)
+            page.label("lockwatch_lock_holder", "host")
+                .is_some_and(|host| !host.is_empty() && host != crashed)
         })
         .await?;
         self.until("the outage was counted", 8, |page| {
@@ -105,7 +128,10 @@ impl Story<'_> {
         })
         .await?;
         self.expect("running", 5).await?;
-        self.tell("It took over. The gap was short, but the work stood still since the crash: that is the outage.");
+        self.tell(
+            "It took over. The gap was short, but the work stood still since the crash: \
+            that is the outage.",
+        );
         self.show(&[
             ("lockwatch_lock_holder", &[]),
             ("lockwatch_lock_ends_total", &[("reason", "expired")]),
@@ -125,8 +151,12 @@ impl Story<'_> {
         let worker = self.stage.worker_on(&host)?.name();
         self.stage.board.hang(worker).await?;
         let (key, field) = PROGRESS;
-        self.tell(&format!("The script on {host} dies, but its watchdog goes on renewing: the lock looks healthy."));
-        self.tell(&format!("Only {field} in {key}, which the script writes while it works, does not move any more."));
+        self.tell(&format!(
+            "The script on {host} dies, but its watchdog goes on renewing: the lock looks healthy."
+        ));
+        self.tell(&format!(
+            "Only {field} in {key}, which the script writes while it works, does not move any more."
+        ));
         self.expect("stalled", 15).await?;
         self.show(&[
             (STATE, &[("state", "stalled")]),
@@ -142,7 +172,10 @@ impl Story<'_> {
 
     async fn switch_off(&mut self) -> anyhow::Result<()> {
         self.chapter("Switch-off");
-        self.tell("Anna and Ben switch the task off. Nobody wants it any more, so the worker releases the lock.");
+        self.tell(
+            "Anna and Ben switch the task off. Nobody wants it any more, so the worker \
+            releases the lock.",
+        );
         self.switch(&EVERYBODY, Position::Off).await?;
         self.expect("stopped", 10).await?;
         self.show(&[
@@ -184,7 +217,9 @@ impl Story<'_> {
     }
 
     async fn page(&self) -> anyhow::Result<Page> {
-        let answer = look::get(self.stage.agent.address(), "/metrics").await.context("the agent does not answer")?;
+        let answer = look::get(self.stage.agent.address(), "/metrics")
+            .await
+            .context("the agent does not answer")?;
         let text = String::from_utf8_lossy(&answer.body);
         if answer.status != 200 {
             bail!("the agent answers /metrics with status {}: {}", answer.status, text.trim());
@@ -201,7 +236,12 @@ impl Story<'_> {
         .await
     }
 
-    async fn until(&self, what: &str, within_s: u64, seen: impl Fn(&Page) -> bool) -> anyhow::Result<()> {
+    async fn until(
+        &self,
+        what: &str,
+        within_s: u64,
+        seen: impl Fn(&Page) -> bool,
+    ) -> anyhow::Result<()> {
         let give_up = Instant::now() + Duration::from_secs(within_s);
         loop {
             let page = self.page().await?;
@@ -209,7 +249,10 @@ impl Story<'_> {
                 return Ok(());
             }
             if Instant::now() > give_up {
-                bail!("the agent did not say within {within_s} s that {what}; it says:\n{}", lines_of_task(&page));
+                bail!(
+                    "the agent did not say within {within_s} s that {what}; it says:\n{}",
+                    lines_of_task(&page)
+                );
             }
             sleep(ASK_EVERY).await;
         }

@@ -11,7 +11,8 @@ use super::{HANG, USERS, say};
 
 /// How often the workers are looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// After a crash, the "server" is back so much later: longer than a lease, so that a take-over can be seen.
+/// After a crash, the "server" is back so much later: longer than a lease, so that a take-over can
+/// be seen.
 const BACK_AFTER: Duration = Duration::from_secs(15);
 
 /// Runs until it is dropped, or something ends that should not.
@@ -28,11 +29,18 @@ pub(super) async fn run(stage: &mut Stage) -> anyhow::Result<()> {
         if pause == BACK_AFTER {
             stage.restart_ended()?;
         }
-        let ended: Vec<&str> =
-            stage.workers.iter_mut().filter_map(|worker| worker.has_ended().then(|| worker.name())).collect();
+        let ended: Vec<&str> = stage
+            .workers
+            .iter_mut()
+            .filter_map(|worker| worker.has_ended().then(|| worker.name()))
+            .collect();
         pause = if ended.is_empty() { LOOK_EVERY } else { BACK_AFTER };
         if !ended.is_empty() {
-            say(&format!("{} ended; it is started again in {} s", ended.join(", "), BACK_AFTER.as_secs()));
+            say(&format!(
+                "{} ended; it is started again in {} s",
+                ended.join(", "),
+                BACK_AFTER.as_secs()
+            ));
         }
     }
 }
@@ -49,7 +57,10 @@ fn invite(stage: &Stage) {
     for (command, effect) in [
         (format!("{redis_cli} HSET {USERS} anna off"), "nobody wants it any more"),
         (format!("{redis_cli} HSET {USERS} ben on"), "somebody does again"),
-        (format!("{redis_cli} SET {HANG} worker-a"), "its script dies when it runs there; nobody notices"),
+        (
+            format!("{redis_cli} SET {HANG} worker-a"),
+            "its script dies when it runs there; nobody notices",
+        ),
         ("kill -9 <process of a worker>".to_owned(), "it crashes, and the other one takes over"),
         ("make demo ARGS=--story".to_owned(), "all of this, told in 90 seconds"),
     ] {

@@ -1,4 +1,5 @@
-//! One demo worker: contends for the lock while anybody wants the task, and runs the script while it holds it.
+//! One demo worker: contends for the lock while anybody wants the task, and runs the script while
+//! it holds it.
 
 use std::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -50,7 +51,12 @@ pub async fn run(args: WorkerArgs) -> anyhow::Result<()> {
         name: args.name,
         board: Board::connect(&access).await?,
         data: access.connect().await?,
-        lock: Lock::new(access, LOCK.as_bytes(), holder.clone(), Duration::from_millis(args.lease_ms)),
+        lock: Lock::new(
+            access,
+            LOCK.as_bytes(),
+            holder.clone(),
+            Duration::from_millis(args.lease_ms),
+        ),
         instance: holder.instance().to_owned(),
     };
     worker.data.hset(HOSTS, &worker.instance, &args.host).await?;
@@ -132,8 +138,12 @@ impl Worker {
                 self.say(&format!("lost the lock ({lost:?}) and stopped the script"));
                 return Ok(());
             }
-            Ended::Unwanted => self.say("stops the script and releases the lock: nobody wants it any more"),
-            Ended::ToldToStop => self.say("stops the script and releases the lock: it was told to end"),
+            Ended::Unwanted => {
+                self.say("stops the script and releases the lock: nobody wants it any more")
+            }
+            Ended::ToldToStop => {
+                self.say("stops the script and releases the lock: it was told to end")
+            }
         }
         self.lock.release().await?;
         Ok(())
@@ -159,7 +169,8 @@ impl Background {
     }
 }
 
-/// The work: writes its progress, until somebody lets it die. Its death is not noticed, as that of a real thread.
+/// The work: writes its progress, until somebody lets it die. Its death is not noticed, as that of
+/// a real thread.
 async fn script(mut data: MultiplexedConnection, name: String) {
     let (key, field) = PROGRESS;
     let mut work = interval(WORK_EVERY);

@@ -22,7 +22,8 @@ pub(super) struct Findings {
     pub(super) unreadable: Herd<&'static str>,
     /// Locks of jobs and items.
     pub(super) per_item: Herd<&'static str>,
-    /// What Redisson keeps beside locks, by the part of its name that names the lock. Those that go by themselves are left out.
+    /// What Redisson keeps beside locks, by the part of its name that names the lock. Those that go
+    /// by themselves are left out.
     pub(super) companions: Herd<Role>,
     /// Strings that could be tokens, whatever they are called.
     pub(super) possible_tokens: Herd<()>,

@@ -1,5 +1,5 @@
-//! Many keys that differ only in an id are one pattern: kept as a few of them and a count, so that memory stays bounded
-//! however many there are.
+//! Many keys that differ only in an id are one pattern: kept as a few of them and a count, so that
+//! memory stays bounded however many there are.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,8 @@ use super::shape::is_uuid;
 
 /// From so many keys on, that differ only in ids, they are locks of items and no tasks.
 pub(super) const SAME_BUT_IDS: usize = 5;
-/// The same for keys that differ only in one word: a team may have many tasks, but hardly so many of one kind.
+/// The same for keys that differ only in one word: a team may have many tasks, but hardly so many
+/// of one kind.
 pub(super) const SAME_BUT_ONE_WORD: usize = 100;
 /// Most patterns that are kept; of more, the first by name.
 const PATTERNS_MAX: usize = 20_000;
@@ -77,7 +78,10 @@ impl<K: Ord + Clone + std::hash::Hash> Herd<K> {
         let mut singles: Vec<(&K, &[u8])> = Vec::new();
         for ((kind, pattern), group) in &self.groups {
             if group.count >= SAME_BUT_IDS as u64 {
-                sorted.push((kind.clone(), Sorted::Pattern { pattern: pattern.clone(), count: group.count }));
+                sorted.push((
+                    kind.clone(),
+                    Sorted::Pattern { pattern: pattern.clone(), count: group.count },
+                ));
             } else {
                 singles.extend(group.keys.iter().map(|key| (kind, key.as_slice())));
             }
@@ -91,15 +95,19 @@ impl<K: Ord + Clone + std::hash::Hash> Herd<K> {
         alike.retain(|_, count| *count >= SAME_BUT_ONE_WORD as u64);
         let mut patterns: BTreeMap<(&K, Vec<u8>), u64> = BTreeMap::new();
         for (kind, key) in singles {
-            let of_key =
-                without_each_word(key).into_iter().filter(|blurred| alike.contains_key(&(kind, blurred.clone())));
+            let of_key = without_each_word(key)
+                .into_iter()
+                .filter(|blurred| alike.contains_key(&(kind, blurred.clone())));
             match of_key.max_by_key(|blurred| alike.get(&(kind, blurred.clone())).copied()) {
                 Some(pattern) => *patterns.entry((kind, pattern)).or_default() += 1,
                 None => sorted.push((kind.clone(), Sorted::Single(key.to_vec()))),
             }
         }
         let patterns = patterns.into_iter();
-        sorted.extend(patterns.map(|((kind, pattern), count)| (kind.clone(), Sorted::Pattern { pattern, count })));
+        sorted
+            .extend(patterns.map(|((kind, pattern), count)| {
+                (kind.clone(), Sorted::Pattern { pattern, count })
+            }));
         sorted.sort_by(|a, b| (&a.0, a.1.name()).cmp(&(&b.0, b.1.name())));
         sorted
     }
@@ -228,7 +236,10 @@ mod tests {
             assert_eq!(blurred(key), expected);
         }
         assert!(
-            has_id(b"order:123:lock") && has_id(b"a:0b1f6c0e6d6c") && !has_id(b"outbound2:lock") && !has_id(b"v12")
+            has_id(b"order:123:lock")
+                && has_id(b"a:0b1f6c0e6d6c")
+                && !has_id(b"outbound2:lock")
+                && !has_id(b"v12")
         );
     }
 
@@ -236,11 +247,17 @@ mod tests {
     fn few_are_tasks_and_many_are_items() {
         let orders = |count| (0..count).map(|id| format!("order:{id}:lock"));
         let single = |key: &str| (0, Sorted::Single(key.as_bytes().to_vec()));
-        assert_eq!(sorted(orders(4)), (0..4).map(|id| single(&format!("order:{id}:lock"))).collect::<Vec<_>>());
-        let pattern = |pattern: &str, count| (0, Sorted::Pattern { pattern: pattern.as_bytes().to_vec(), count });
+        assert_eq!(
+            sorted(orders(4)),
+            (0..4).map(|id| single(&format!("order:{id}:lock"))).collect::<Vec<_>>()
+        );
+        let pattern = |pattern: &str, count| {
+            (0, Sorted::Pattern { pattern: pattern.as_bytes().to_vec(), count })
+        };
         assert_eq!(sorted(orders(5)), [pattern("order:*:lock", 5)]);
         assert_eq!(sorted(orders(5_000).chain(orders(1))), [pattern("order:*:lock", 5_000)]);
-        let word = |n: u8| format!("cart:{}{}:lock", char::from(b'a' + n / 26), char::from(b'a' + n % 26));
+        let word =
+            |n: u8| format!("cart:{}{}:lock", char::from(b'a' + n / 26), char::from(b'a' + n % 26));
         assert_eq!(sorted((0..99).map(word)).len(), 99);
         let mixed = sorted((0..120).map(word).chain(["outbound:lock".to_owned()]));
         assert_eq!(mixed, [pattern("cart:*:lock", 120), single("outbound:lock")]);
@@ -249,8 +266,11 @@ mod tests {
     #[test]
     fn memory_is_bounded_and_what_is_left_out_is_counted() {
         let mut herd = Herd::default();
-        let letters = |n: usize| n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect::<String>();
-        (0..PATTERNS_MAX + 10).for_each(|n| herd.insert(0, format!("{}:lock", letters(n)).into_bytes()));
+        let letters = |n: usize| {
+            n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect::<String>()
+        };
+        (0..PATTERNS_MAX + 10)
+            .for_each(|n| herd.insert(0, format!("{}:lock", letters(n)).into_bytes()));
         assert_eq!(herd.dropped, 10);
         assert_eq!(herd.groups.len(), PATTERNS_MAX);
     }

@@ -1,4 +1,5 @@
-//! What else a task may have: keys that are called like its lock and look like switches or progress. Only ever suggested.
+//! What else a task may have: keys that are called like its lock and look like switches or
+//! progress. Only ever suggested.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,8 @@ const HASHES_MAX: usize = 400;
 const STEM_BYTES_MIN: usize = 3;
 
 /// Words of a field or key that the work changes as it goes on.
-const PROGRESS_WORDS: [&[u8]; 5] = [b"heartbeat", b"progress", b"processed", b"lastrun", b"lastsuccess"];
+const PROGRESS_WORDS: [&[u8]; 5] =
+    [b"heartbeat", b"progress", b"processed", b"lastrun", b"lastsuccess"];
 
 /// Whether a hash of this size could be switches.
 pub(super) fn may_be_switches(length: u64) -> bool {
@@ -35,7 +37,8 @@ pub(super) fn may_be_switches(length: u64) -> bool {
 /// Whether a name says that the work changes what it names.
 pub(super) fn is_of_progress(name: &[u8]) -> bool {
     let words = words(name);
-    let mut endings = (0..words.len()).rev().take(2).filter_map(|at| words.get(at..)).map(<[Vec<u8>]>::concat);
+    let mut endings =
+        (0..words.len()).rev().take(2).filter_map(|at| words.get(at..)).map(<[Vec<u8>]>::concat);
     endings.any(|ending| PROGRESS_WORDS.contains(&ending.as_slice()))
 }
 
@@ -50,16 +53,19 @@ pub(super) async fn suggest(
     for lock in locks {
         let Some(stem) = stem(lock) else { continue };
         let mut lines = Vec::new();
-        let hashes: Vec<&[u8]> = relatives(findings.hashes.keys(), &stem).take(HASHES_PER_TASK.min(left)).collect();
+        let hashes: Vec<&[u8]> =
+            relatives(findings.hashes.keys(), &stem).take(HASHES_PER_TASK.min(left)).collect();
         left -= hashes.len();
         for hash in hashes {
             lines.extend(look_into(connection, hash).await?);
         }
         let strings = relatives(findings.progress.iter(), &stem).take(1);
-        lines.extend(
-            strings
-                .map(|key| format!("progress: {{key: {}, stale_after: 5m}}   # does the work change it?", yaml(key))),
-        );
+        lines.extend(strings.map(|key| {
+            format!(
+                "progress: {{key: {}, stale_after: 5m}}   # does the work change it?",
+                yaml(key)
+            )
+        }));
         if !lines.is_empty() {
             suggested.insert(lock.to_vec(), lines);
         }
@@ -68,9 +74,14 @@ pub(super) async fn suggest(
 }
 
 /// Keys that begin with the stem and a separator.
-fn relatives<'a>(keys: impl Iterator<Item = &'a Vec<u8>>, stem: &[u8]) -> impl Iterator<Item = &'a [u8]> {
+fn relatives<'a>(
+    keys: impl Iterator<Item = &'a Vec<u8>>,
+    stem: &[u8],
+) -> impl Iterator<Item = &'a [u8]> {
     keys.map(Vec::as_slice).filter(move |key| {
-        key.strip_prefix(stem).and_then(<[u8]>::first).is_some_and(|byte| !byte.is_ascii_alphanumeric())
+        key.strip_prefix(stem)
+            .and_then(<[u8]>::first)
+            .is_some_and(|byte| !byte.is_ascii_alphanumeric())
     })
 }
 
@@ -90,7 +101,8 @@ fn stem(lock: &[u8]) -> Option<Vec<u8>> {
     (stem.len() >= STEM_BYTES_MIN).then(|| stem.to_vec())
 }
 
-/// What a small hash could be for; its values are fetched only where all are short, and never shown.
+/// What a small hash could be for; its values are fetched only where all are short, and never
+/// shown.
 async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, Failure> {
     let names = connection.exec(&[command!("HRANDFIELD", key, SWITCHES_MAX.to_string())]).await?;
     let names: Vec<&[u8]> = match names.as_slice() {
@@ -98,11 +110,15 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
         _ => return Ok(Vec::new()),
     };
     let mut lines = Vec::new();
-    let mut of_progress: Vec<&[u8]> = names.iter().copied().filter(|name| is_of_progress(name)).collect();
+    let mut of_progress: Vec<&[u8]> =
+        names.iter().copied().filter(|name| is_of_progress(name)).collect();
     of_progress.sort_unstable();
     if let Some(field) = of_progress.first() {
         let (hash, field) = (yaml(key), yaml(field));
-        lines.push(format!("progress: {{hash: {hash}, field: {field}, stale_after: 5m}}   # does the work change it?"));
+        lines.push(format!(
+            "progress: {{hash: {hash}, field: {field}, stale_after: 5m}}   # does \
+            the work change it?"
+        ));
         return Ok(lines);
     }
     let sizes: Vec<Command> = names.iter().map(|name| command!("HSTRLEN", key, name)).collect();
@@ -112,9 +128,13 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
     }
     let values = connection.exec(&[scan_hash(key)]).await?;
     if let Some((codec, count)) = values.first().and_then(switches) {
-        let codec = if codec == Codec::Raw { String::new() } else { format!(", codec: {}", codec.name()) };
-        let fields =
-            if count == 1 { "its field is a switch".to_owned() } else { format!("its {count} fields are switches") };
+        let codec =
+            if codec == Codec::Raw { String::new() } else { format!(", codec: {}", codec.name()) };
+        let fields = if count == 1 {
+            "its field is a switch".to_owned()
+        } else {
+            format!("its {count} fields are switches")
+        };
         lines.push(format!(
             "wanted: {{hash: {}{codec}}}   # {fields}: those of the users who want the task?",
             yaml(key)
@@ -126,9 +146,11 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
 /// The codec by which every value of a scanned hash says on or off, and how many there are.
 fn switches(scanned: &Reply) -> Option<(Codec, usize)> {
     let [_, Reply::Array(items)] = scanned.as_array()? else { return None };
-    let values: Vec<&[u8]> = items.chunks_exact(2).filter_map(|pair| pair.last()?.as_bytes()).collect();
-    let says =
-        |codec: Codec| values.iter().all(|value| matches!(codec::switch(codec, value), Switch::On | Switch::Off));
+    let values: Vec<&[u8]> =
+        items.chunks_exact(2).filter_map(|pair| pair.last()?.as_bytes()).collect();
+    let says = |codec: Codec| {
+        values.iter().all(|value| matches!(codec::switch(codec, value), Switch::On | Switch::Off))
+    };
     let telling = values.iter().any(|value| !value.is_empty());
     let codec = Codec::ALL.into_iter().find(|codec| says(*codec)).filter(|_| telling)?;
     Some((codec, values.len()))

@@ -1,4 +1,5 @@
-//! What is beside the locks, and what is left of locks: read after the watch, so that what was only passing is gone.
+//! What is beside the locks, and what is left of locks: read after the watch, so that what was only
+//! passing is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,30 +73,40 @@ impl Kind {
     pub(super) fn meaning(self) -> &'static str {
         match self {
             Kind::NoTtl => {
-                "Locks without TTL: if the holder dies, they stay for ever. Find out who holds it and whether that \
-                 process lives; only when it surely does not may the lock be removed, by the library's own means \
+                "Locks without TTL: if the holder dies, they stay for ever. Find out who holds it \
+                 and whether that \
+                 process lives; only when it surely does not may the lock be removed, by the \
+                 library's own means \
                  (force-unlock) or by hand."
             }
             Kind::StaleQueue => {
-                "Fair locks with waiters that have timed out: a dead waiter at the head keeps a free lock from everybody, \
-                 until the next attempt of a living client removes it. Look at head and time; if clients try and it \
+                "Fair locks with waiters that have timed out: a dead waiter at the head keeps a \
+                 free lock from everybody, \
+                 until the next attempt of a living client removes it. Look at head and time; if \
+                 clients try and it \
                  stays, check that the waiter's process is gone before touching the queue."
             }
             Kind::Unpaired => {
-                "Queue and timeouts of a fair lock that do not belong together: a client died between two commands, or \
-                 somebody removed one by hand. A client that takes the lock mends it; look whether any still does."
+                "Queue and timeouts of a fair lock that do not belong together: a client died \
+                 between two commands, or \
+                 somebody removed one by hand. A client that takes the lock mends it; look \
+                 whether any still does."
             }
             Kind::Ghost => {
-                "Readers that died and still keep writers out, because other readers go on renewing the lock they share. \
+                "Readers that died and still keep writers out, because other readers go on \
+                 renewing the lock they share. \
                  They go with the last living reader; nothing needs to be removed."
             }
             Kind::Token => {
-                "Fencing counters of locks that are free: normal between two holds, because Redisson never deletes them. \
-                 If the lock is not used any more they are left over, but a counter that begins anew breaks fencing: \
+                "Fencing counters of locks that are free: normal between two holds, because \
+                 Redisson never deletes them. \
+                 If the lock is not used any more they are left over, but a counter that begins \
+                 anew breaks fencing: \
                  remove one only when nothing compares tokens of that lock any more."
             }
             Kind::Helper => {
-                "Helper keys that have no TTL although Redisson gives them one: restored from a dump, or made persistent \
+                "Helper keys that have no TTL although Redisson gives them one: restored from a \
+                 dump, or made persistent \
                  by hand. Check that no client uses the lock before removing them."
             }
         }
@@ -168,21 +179,24 @@ impl Beside {
     pub(super) fn leftovers(&self, key: &[u8]) -> Vec<Leftover> {
         let shown = escape(key);
         let mut left = Vec::new();
-        let mut add = |kind, what: String, look: String| left.push(Leftover { kind, what, look: Some(look) });
+        let mut add =
+            |kind, what: String, look: String| left.push(Leftover { kind, what, look: Some(look) });
         if self.forever {
             add(Kind::NoTtl, format!("{shown}: held, no TTL"), format!("PTTL {}", quoted(key)));
         }
         let head = || format!("ZRANGE {} 0 0 WITHSCORES", quoted(&timeouts(key)));
         if self.overdue > 0 {
             let state = if self.exists { "held" } else { "free" };
-            let what = format!("{shown}: {state}, {} of {} waiters overdue", self.overdue, self.waiting);
+            let what =
+                format!("{shown}: {state}, {} of {} waiters overdue", self.overdue, self.waiting);
             add(Kind::StaleQueue, what, head());
         } else if self.queued > 0 && !self.exists {
             let what = format!("{shown}: free though {} wait; the head may be dead", self.queued);
             add(Kind::StaleQueue, what, head());
         }
         if self.queued != self.waiting {
-            let what = format!("{shown}: {} in the queue, {} with a timeout", self.queued, self.waiting);
+            let what =
+                format!("{shown}: {} in the queue, {} with a timeout", self.queued, self.waiting);
             add(Kind::Unpaired, what, format!("LLEN {}", quoted(&queue(key))));
         }
         left
@@ -210,7 +224,8 @@ impl Orphans {
             };
             match sorted {
                 Sorted::Pattern { pattern, count } => {
-                    let what = format!("{count} {} of locks like {}", role.plural(), escape(&pattern));
+                    let what =
+                        format!("{count} {} of locks like {}", role.plural(), escape(&pattern));
                     orphans.leftovers.push(Leftover { kind, what, look: None });
                 }
                 Sorted::Single(inner) if kind == Kind::Helper => {
@@ -223,7 +238,9 @@ impl Orphans {
             }
         }
         let candidates = by_name.into_iter().map(|(inner, roles)| (locks_of(&inner), roles));
-        let unknown = |(names, _): &(Vec<Vec<u8>>, _)| !names.iter().any(|name| known.contains(name.as_slice()));
+        let unknown = |(names, _): &(Vec<Vec<u8>>, _)| {
+            !names.iter().any(|name| known.contains(name.as_slice()))
+        };
         orphans.candidates = candidates.filter(unknown).take(ORPHANS_MAX).collect();
         orphans
     }

@@ -1,4 +1,5 @@
-//! Which library laid out a key: a table of pure functions, asked in order. The first that knows the key is believed.
+//! Which library laid out a key: a table of pure functions, asked in order. The first that knows
+//! the key is believed.
 
 mod jobs;
 mod redisson;
@@ -65,7 +66,8 @@ pub(super) enum Guess {
     PerItem(&'static str),
     /// A key that a library keeps beside the locks of these names, of which one is right.
     Companion(Role, Vec<Vec<u8>>),
-    /// A string that lives for a while and could be a token, but nothing in its name says so. A bare number hardly is one.
+    /// A string that lives for a while and could be a token, but nothing in its name says so. A
+    /// bare number hardly is one.
     PossibleToken {
         /// It is a number.
         number: bool,
@@ -135,15 +137,20 @@ mod tests {
     const UUID: &str = "285475da-9152-4c83-822a-67ee2f116a79";
 
     fn text(key: &str, ttl_ms: Option<u64>, value: &[u8]) -> Guess {
-        let content = Content::Text { length: value.len() as u64, start: value.iter().take(128).copied().collect() };
+        let content = Content::Text {
+            length: value.len() as u64,
+            start: value.iter().take(128).copied().collect(),
+        };
         recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content })
     }
 
     fn hash(key: &str, ttl_ms: Option<u64>, fields: &[(&str, &str)]) -> Guess {
         let bytes = |text: &str| Reply::Bytes(text.as_bytes().to_vec());
         let items = fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect();
-        let names: Vec<Vec<u8>> = fields.iter().map(|(field, _)| field.as_bytes().to_vec()).collect();
-        let scanned = may_be_lock(&names).then(|| Reply::Array(vec![bytes("0"), Reply::Array(items)]));
+        let names: Vec<Vec<u8>> =
+            fields.iter().map(|(field, _)| field.as_bytes().to_vec()).collect();
+        let scanned =
+            may_be_lock(&names).then(|| Reply::Array(vec![bytes("0"), Reply::Array(items)]));
         let content = Content::Hash { length: fields.len() as u64, names, scanned };
         recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content })
     }
@@ -178,15 +185,22 @@ mod tests {
         ];
         for (key, value, expected) in table {
             let guess = text(key, ttl, value);
-            assert!(matches!(guess, Guess::Lock(Laid { scheme: SchemeKind::String, .. })), "{key}: {guess:?}");
+            assert!(
+                matches!(guess, Guess::Lock(Laid { scheme: SchemeKind::String, .. })),
+                "{key}: {guess:?}"
+            );
             assert!(what(&guess).contains(expected), "{key}: {guess:?}");
         }
         let guess = hash("outbound:lock", ttl, &[(&format!("{UUID}:57"), "1")]);
         assert_eq!(what(&guess), "Redisson RLock");
         for mode in ["read", "write"] {
-            let holder = if mode == "read" { format!("{UUID}:57") } else { format!("{UUID}:57:write") };
+            let holder =
+                if mode == "read" { format!("{UUID}:57") } else { format!("{UUID}:57:write") };
             let guess = hash("prices", ttl, &[("mode", mode), (&holder, "1")]);
-            assert!(matches!(guess, Guess::Lock(_)) && what(&guess).contains("RReadWriteLock"), "{guess:?}");
+            assert!(
+                matches!(guess, Guess::Lock(_)) && what(&guess).contains("RReadWriteLock"),
+                "{guess:?}"
+            );
         }
     }
 
@@ -202,11 +216,19 @@ mod tests {
         ] {
             assert_eq!(text(key, None, value.as_bytes()), Guess::Nothing, "{key}");
         }
-        for (key, value) in [("session:3f2a", "{\"user\": 1}"), ("stock:42", "17"), ("rate:1.2.3.4", "3")] {
+        for (key, value) in
+            [("session:3f2a", "{\"user\": 1}"), ("stock:42", "17"), ("rate:1.2.3.4", "3")]
+        {
             assert_eq!(text(key, ttl, value.as_bytes()), Guess::Nothing, "{key}");
         }
-        assert_eq!(text("session:alice", ttl, UUID.as_bytes()), Guess::PossibleToken { number: false });
-        assert_eq!(text("seen:alice", ttl, b"1763721600123"), Guess::PossibleToken { number: true });
+        assert_eq!(
+            text("session:alice", ttl, UUID.as_bytes()),
+            Guess::PossibleToken { number: false }
+        );
+        assert_eq!(
+            text("seen:alice", ttl, b"1763721600123"),
+            Guess::PossibleToken { number: true }
+        );
         for fields in [
             &[("name", "anna"), ("mail", "a@b")][..],
             &[("mode", "dark")],
@@ -238,15 +260,31 @@ mod tests {
     #[test]
     fn what_is_no_task_is_named() {
         let ttl = Some(30_000);
-        assert!(matches!(text("bull:mail:17:lock", ttl, format!("{UUID}:3").as_bytes()), Guess::PerItem(_)));
-        assert!(matches!(text("qo_tasks.mail_id-7", ttl, b"0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b"), Guess::PerItem(_)));
+        assert!(matches!(
+            text("bull:mail:17:lock", ttl, format!("{UUID}:3").as_bytes()),
+            Guess::PerItem(_)
+        ));
+        assert!(matches!(
+            text("qo_tasks.mail_id-7", ttl, b"0b1f6c0e6d6c11ef9f0a5d3c1f2e4a5b"),
+            Guess::PerItem(_)
+        ));
         assert!(matches!(text("uniquejobs:0123456789abcdef", None, b"jid"), Guess::PerItem(_)));
-        assert!(matches!(text("app:laravel_unique_job:App-Mail:7", ttl, b"aB3dE5gH7jK9mN1p"), Guess::PerItem(_)));
+        assert!(matches!(
+            text("app:laravel_unique_job:App-Mail:7", ttl, b"aB3dE5gH7jK9mN1p"),
+            Guess::PerItem(_)
+        ));
         assert!(matches!(text("rueidislock:0:nightly", ttl, &[255; 24]), Guess::Unreadable(_)));
         let faster = format!("bGFi:{UUID}:57:lock_count");
-        assert!(matches!(hash("group", ttl, &[("bGFi", UUID), (&faster, "1")]), Guess::Unreadable(_)));
+        assert!(matches!(
+            hash("group", ttl, &[("bGFi", UUID), (&faster, "1")]),
+            Guess::Unreadable(_)
+        ));
         let sorted = |key: &str, ttl_ms, has_writer| {
-            recognise(&Seen { key: key.as_bytes().to_vec(), ttl_ms, content: Content::Sorted { has_writer } })
+            recognise(&Seen {
+                key: key.as_bytes().to_vec(),
+                ttl_ms,
+                content: Content::Sorted { has_writer },
+            })
         };
         assert!(matches!(sorted("nightly", ttl, true), Guess::Unreadable(_)));
         assert!(matches!(sorted("{pool}:timeout", None, false), Guess::Unreadable(_)));
@@ -255,18 +293,30 @@ mod tests {
 
     #[test]
     fn companions_lead_to_their_lock() {
-        let of = |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
+        let of =
+            |names: &[&str]| names.iter().map(|name| name.as_bytes().to_vec()).collect::<Vec<_>>();
         let both = of(&["out", "{out}"]);
-        assert_eq!(text("redisson_lock_token:{out}", None, b"7"), Guess::Companion(Role::Token, both.clone()));
-        assert_eq!(text("redisson_lock_token:{a}out", None, b"7"), Guess::Companion(Role::Token, of(&["{a}out"])));
+        assert_eq!(
+            text("redisson_lock_token:{out}", None, b"7"),
+            Guess::Companion(Role::Token, both.clone())
+        );
+        assert_eq!(
+            text("redisson_lock_token:{a}out", None, b"7"),
+            Guess::Companion(Role::Token, of(&["{a}out"]))
+        );
         let latch = format!("redisson_unlock_latch:{{out}}:{}", "0a".repeat(16));
         assert_eq!(text(&latch, Some(1), b"1"), Guess::Companion(Role::Latch, both.clone()));
         let reader = format!("{{out}}:{UUID}:57:rwlock_timeout:1");
         assert_eq!(text(&reader, Some(1), b"1"), Guess::Companion(Role::Reader, both.clone()));
-        let list = Seen { key: b"redisson_lock_queue:{out}".to_vec(), ttl_ms: None, content: Content::List };
+        let list = Seen {
+            key: b"redisson_lock_queue:{out}".to_vec(),
+            ttl_ms: None,
+            content: Content::List,
+        };
         assert_eq!(recognise(&list), Guess::Companion(Role::Queue, both.clone()));
         let sorted = Content::Sorted { has_writer: false };
-        let seen = Seen { key: b"redisson_lock_timeout:{out}".to_vec(), ttl_ms: None, content: sorted };
+        let seen =
+            Seen { key: b"redisson_lock_timeout:{out}".to_vec(), ttl_ms: None, content: sorted };
         assert_eq!(recognise(&seen), Guess::Companion(Role::Timeouts, both));
     }
 }

@@ -29,8 +29,10 @@ impl Names {
 
 fn name(key: &[u8]) -> String {
     let text = String::from_utf8_lossy(key);
-    let usable = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | ':');
-    let clean: String = text.chars().map(|character| if usable(character) { character } else { '-' }).collect();
+    let usable =
+        |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '.' | ':');
+    let clean: String =
+        text.chars().map(|character| if usable(character) { character } else { '-' }).collect();
     let own = without_lock(&clean).unwrap_or(&clean);
     let mut name: String = own.chars().take(NAME_CHARS).collect();
     while name.contains("--") {
@@ -43,13 +45,19 @@ fn name(key: &[u8]) -> String {
 /// What is left of a name without the word "lock" at its end, or else at its beginning.
 fn without_lock(name: &str) -> Option<&str> {
     const SEPARATORS: [char; 4] = [':', '-', '.', '_'];
-    let says_lock = |part: &str| part.len() <= "locks".len() && is_lock_word(part.to_ascii_lowercase().as_bytes());
-    let before = name.rsplit_once(SEPARATORS).filter(|(_, last)| says_lock(last)).map(|(before, _)| before);
-    let after = || name.split_once(SEPARATORS).filter(|(first, _)| says_lock(first)).map(|(_, after)| after);
+    let says_lock = |part: &str| {
+        part.len() <= "locks".len() && is_lock_word(part.to_ascii_lowercase().as_bytes())
+    };
+    let before =
+        name.rsplit_once(SEPARATORS).filter(|(_, last)| says_lock(last)).map(|(before, _)| before);
+    let after = || {
+        name.split_once(SEPARATORS).filter(|(first, _)| says_lock(first)).map(|(_, after)| after)
+    };
     before.or_else(after)
 }
 
-/// Bytes as a YAML scalar that reads back as exactly them: quoted text where every character can be shown, else `{hex: …}`.
+/// Bytes as a YAML scalar that reads back as exactly them: quoted text where every character can be
+/// shown, else `{hex: …}`.
 pub(super) fn yaml(bytes: &[u8]) -> String {
     let ascii = bytes.iter().all(|byte| matches!(byte, b' '..=b'~'));
     let shown = escape(bytes);
@@ -109,8 +117,10 @@ mod tests {
     #[test]
     fn no_two_tasks_have_one_name() {
         let mut names = Names::default();
-        let given: Vec<String> =
-            [b"a:lock".as_slice(), b"lock:a", b"a", b"a-2"].into_iter().map(|key| names.of(key)).collect();
+        let given: Vec<String> = [b"a:lock".as_slice(), b"lock:a", b"a", b"a-2"]
+            .into_iter()
+            .map(|key| names.of(key))
+            .collect();
         assert_eq!(given, ["a", "a-2", "a-3", "a-2-2"]);
     }
 
@@ -134,8 +144,10 @@ mod tests {
             b"x",
         ];
         for _ in 0..5_000 {
-            let bytes =
-                (0..random.usize(1..9)).map(|_| pieces[random.usize(0..pieces.len())]).collect::<Vec<_>>().concat();
+            let bytes = (0..random.usize(1..9))
+                .map(|_| pieces[random.usize(0..pieces.len())])
+                .collect::<Vec<_>>()
+                .concat();
             let written = yaml(&bytes);
             assert!(!written.chars().any(char::is_control), "{written}");
             let read: Value = serde_yaml::from_str(&format!("key: {written}")).unwrap();
@@ -143,7 +155,9 @@ mod tests {
                 Value::String(text) => text.clone().into_bytes(),
                 other => {
                     let hex = other["hex"].as_str().unwrap();
-                    (0..hex.len() / 2).map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap()).collect()
+                    (0..hex.len() / 2)
+                        .map(|at| u8::from_str_radix(&hex[2 * at..2 * at + 2], 16).unwrap())
+                        .collect()
                 }
             };
             assert_eq!(read, bytes, "{written}");

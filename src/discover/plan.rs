@@ -19,12 +19,15 @@ use crate::redis::{Connection, Failure};
 
 /// Most tasks that are printed.
 const TASKS_MAX: usize = 1_000;
-/// So many strings that could be tokens are listed; where there are more, they are sessions or caches.
+/// So many strings that could be tokens are listed; where there are more, they are sessions or
+/// caches.
 const POSSIBLE_TOKENS_MAX: usize = 20;
 /// Why those are no tasks.
-const NAMELESS: &str = "nothing in its name says that it is a lock; a session or a cache may look the same";
+const NAMELESS: &str =
+    "nothing in its name says that it is a lock; a session or a cache may look the same";
 /// What the only trace of a lock says of it.
-const FREE_FENCED: &str = "free while it was looked at: only its fencing counter is left, which Redisson never deletes";
+const FREE_FENCED: &str =
+    "free while it was looked at: only its fencing counter is left, which Redisson never deletes";
 const FREE_FAIR: &str = "free while it was looked at: only its queue is left";
 
 /// What was found, sorted out.
@@ -57,11 +60,14 @@ impl Plan {
         for (laid, sorted) in findings.locks.sorted() {
             match sorted {
                 Sorted::Single(key) if key.is_empty() => {
-                    plan.unreadable
-                        .push(("the empty key, which lockwatch does not take".to_owned(), Sorted::Single(key)));
+                    plan.unreadable.push((
+                        "the empty key, which lockwatch does not take".to_owned(),
+                        Sorted::Single(key),
+                    ));
                 }
                 Sorted::Single(key) if key.len() > KEY_BYTES_MAX => {
-                    let why = format!("a key of {} bytes is longer than lockwatch takes", key.len());
+                    let why =
+                        format!("a key of {} bytes is longer than lockwatch takes", key.len());
                     plan.unreadable.push((why, Sorted::Single(key)));
                 }
                 Sorted::Single(key) => plan.tasks.push(Candidate::new(key, laid)),
@@ -74,18 +80,27 @@ impl Plan {
         for ((laid, why), sorted) in findings.doubtful.sorted() {
             match sorted {
                 Sorted::Single(key) => plan.doubts.push(doubt(key, laid, why)),
-                pattern => plan.items.push((format!("perhaps locks ({}: {why})", laid.what), pattern)),
+                pattern => {
+                    plan.items.push((format!("perhaps locks ({}: {why})", laid.what), pattern))
+                }
             }
         }
         plan.list_possible_tokens(findings);
-        plan.items.extend(findings.per_item.sorted().into_iter().map(|(what, sorted)| (what.to_owned(), sorted)));
-        plan.unreadable
-            .extend(findings.unreadable.sorted().into_iter().map(|(what, sorted)| (what.to_owned(), sorted)));
+        plan.items.extend(
+            findings.per_item.sorted().into_iter().map(|(what, sorted)| (what.to_owned(), sorted)),
+        );
+        plan.unreadable.extend(
+            findings
+                .unreadable
+                .sorted()
+                .into_iter()
+                .map(|(what, sorted)| (what.to_owned(), sorted)),
+        );
         plan
     }
 
-    /// Few strings of their own that could be tokens are told one by one: locks of libraries that leave names to their users
-    /// (redlock, redsync, Spring Integration) are among them.
+    /// Few strings of their own that could be tokens are told one by one: locks of libraries that
+    /// leave names to their users (redlock, redsync, Spring Integration) are among them.
     fn list_possible_tokens(&mut self, findings: &Findings) {
         let sorted = findings.possible_tokens.sorted().into_iter();
         let single = |((), sorted)| if let Sorted::Single(key) = sorted { Some(key) } else { None };
@@ -93,7 +108,9 @@ impl Plan {
         self.possible_tokens = findings.possible_token_count;
         if singles.len() <= POSSIBLE_TOKENS_MAX {
             self.possible_tokens = self.possible_tokens.saturating_sub(singles.len() as u64);
-            self.doubts.extend(singles.into_iter().map(|key| doubt(key, tokens::laid(tokens::TOKEN), NAMELESS)));
+            self.doubts.extend(
+                singles.into_iter().map(|key| doubt(key, tokens::laid(tokens::TOKEN), NAMELESS)),
+            );
         }
     }
 
@@ -102,8 +119,8 @@ impl Plan {
         self.tasks.iter().map(Candidate::draft).collect()
     }
 
-    /// Takes in what was learned by watching, a view for each task. A lock with an id in its name that went meanwhile was
-    /// one of an item.
+    /// Takes in what was learned by watching, a view for each task. A lock with an id in its name
+    /// that went meanwhile was one of an item.
     pub(super) fn learn(&mut self, views: &[Option<Arc<TaskView>>], watch_ms: u64) {
         let mut kept = Vec::with_capacity(self.tasks.len());
         for (mut task, view) in std::mem::take(&mut self.tasks).into_iter().zip(views) {
@@ -165,7 +182,9 @@ impl Plan {
         let beside: BTreeMap<&[u8], _> = names.iter().map(|(name, _)| *name).zip(beside).collect();
         for (names, roles) in &orphans.candidates {
             // What a lock without braces and one with them keep beside them has the same name.
-            let held = names.iter().find(|name| beside.get(name.as_slice()).is_some_and(|beside| beside.exists));
+            let held = names
+                .iter()
+                .find(|name| beside.get(name.as_slice()).is_some_and(|beside| beside.exists));
             let Some(name) = held.or(names.first()) else { continue };
             let Some(beside) = beside.get(name.as_slice()) else { continue };
             let laid = Laid { scheme: SchemeKind::Redisson, what: "Redisson RFencedLock" };
@@ -242,8 +261,12 @@ mod tests {
 
     /// Two words that differ, so that no pattern covers them.
     fn distinct(count: usize) -> impl Iterator<Item = String> {
-        let word =
-            |n: usize| [n / 26, n % 26].map(|n| char::from(b'a' + u8::try_from(n).unwrap())).iter().collect::<String>();
+        let word = |n: usize| {
+            [n / 26, n % 26]
+                .map(|n| char::from(b'a' + u8::try_from(n).unwrap()))
+                .iter()
+                .collect::<String>()
+        };
         (0..count).map(move |n| format!("{}:{}:lock", word(n / 40), word(n % 40)))
     }
 
@@ -261,7 +284,8 @@ mod tests {
         let mut findings = locks([format!("{}:lock", "k".repeat(KEY_BYTES_MAX))].into_iter());
         let text = |text: &str| Reply::Bytes(text.into());
         let holder = "0b1f6c0e-6d6c-41ef-9f0a-5d3c1f2e4a5b:7";
-        let scanned = Some(Reply::Array(vec![text("0"), Reply::Array(vec![text(holder), text("1")])]));
+        let scanned =
+            Some(Reply::Array(vec![text("0"), Reply::Array(vec![text(holder), text("1")])]));
         let content = Content::Hash { length: 1, names: vec![holder.into()], scanned };
         findings.take(Seen { key: Vec::new(), ttl_ms: Some(1_000), content });
         let plan = Plan::new(&findings);
@@ -270,18 +294,31 @@ mod tests {
 
     #[test]
     fn nameless_tokens_are_listed_while_they_are_few() {
-        let mut findings =
-            locks((0..POSSIBLE_TOKENS_MAX).map(|n| format!("{}:x", "a".repeat(n + 1))).chain(["s:123".to_owned()]));
+        let mut findings = locks(
+            (0..POSSIBLE_TOKENS_MAX)
+                .map(|n| format!("{}:x", "a".repeat(n + 1)))
+                .chain(["s:123".to_owned()]),
+        );
         let plan = Plan::new(&findings);
         // The values are redis-py's own, which are told for themselves.
         assert_eq!((plan.doubts.len(), plan.possible_tokens), (POSSIBLE_TOKENS_MAX + 1, 0));
         findings = Findings::default();
         for n in 0..=POSSIBLE_TOKENS_MAX {
-            let content = Content::Text { length: 36, start: b"285475da-9152-4c83-822a-67ee2f116a79".to_vec() };
-            findings.take(Seen { key: format!("{}:x", "a".repeat(n + 1)).into_bytes(), ttl_ms: Some(1), content });
+            let content = Content::Text {
+                length: 36,
+                start: b"285475da-9152-4c83-822a-67ee2f116a79".to_vec(),
+            };
+            findings.take(Seen {
+                key: format!("{}:x", "a".repeat(n + 1)).into_bytes(),
+                ttl_ms: Some(1),
+                content,
+            });
             let plan = Plan::new(&findings);
             let listed = if n < POSSIBLE_TOKENS_MAX { n + 1 } else { 0 };
-            assert_eq!((plan.doubts.len(), plan.possible_tokens), (listed, (n + 1 - listed) as u64));
+            assert_eq!(
+                (plan.doubts.len(), plan.possible_tokens),
+                (listed, (n + 1 - listed) as u64)
+            );
         }
     }
 }

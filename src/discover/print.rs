@@ -1,5 +1,6 @@
-//! The configuration as it is printed. Pure: the same findings give the same text. Nothing in it is raw: keys are quoted or in
-//! hex, everything else that comes from Redis is escaped, and no value or token is shown.
+//! The configuration as it is printed. Pure: the same findings give the same text. Nothing in it is
+//! raw: keys are quoted or in hex, everything else that comes from Redis is escaped, and no value
+//! or token is shown.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -65,7 +66,9 @@ pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
     let mut names = Names::default();
     let mut text = redis_block(redis);
     text.push_str("tasks:\n");
-    tasks.iter().for_each(|task| text.push_str(&task_lines(&mut names, &task.key, task.scheme, "  ").concat()));
+    tasks.iter().for_each(|task| {
+        text.push_str(&task_lines(&mut names, &task.key, task.scheme, "  ").concat())
+    });
     text
 }
 
@@ -116,12 +119,14 @@ fn redis_block(redis: &RedisConfig) -> String {
     let mut text = "redis:\n  main:\n".to_owned();
     match &redis.servers {
         Servers::Cluster(cluster) => {
-            let nodes: Vec<String> = cluster.nodes.iter().map(|at| yaml_text(&at.to_string())).collect();
+            let nodes: Vec<String> =
+                cluster.nodes.iter().map(|at| yaml_text(&at.to_string())).collect();
             let _always_fits = writeln!(text, "    cluster: {{nodes: [{}]}}", nodes.join(", "));
         }
         servers => {
             let at = servers.configured().first().map(ToString::to_string).unwrap_or_default();
-            let _always_fits = writeln!(text, "    url: {}", yaml_text(&format!("redis://{at}/{}", redis.db)));
+            let _always_fits =
+                writeln!(text, "    url: {}", yaml_text(&format!("redis://{at}/{}", redis.db)));
         }
     }
     if let Some(username) = &redis.login.username {
@@ -131,7 +136,8 @@ fn redis_block(redis: &RedisConfig) -> String {
         // The configuration may lie elsewhere than where this was typed.
         Some(PasswordSource::File(path)) => {
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            let _always_fits = writeln!(text, "    password_file: {}", yaml_text(&path.to_string_lossy()));
+            let _always_fits =
+                writeln!(text, "    password_file: {}", yaml_text(&path.to_string_lossy()));
         }
         Some(PasswordSource::Env(variable)) => {
             let _always_fits = writeln!(text, "    password_env: {}", yaml_text(variable));
@@ -162,7 +168,11 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
         return;
     }
     text.push('\n');
-    comment(text, "  ", "Perhaps locks. To watch one, take the number sign and the blank away from its two lines.");
+    comment(
+        text,
+        "  ",
+        "Perhaps locks. To watch one, take the number sign and the blank away from its two lines.",
+    );
     for doubt in report.doubts.iter().take(LISTED_MAX) {
         comment(text, "  ", &format!("{}: {}.", doubt.what, doubt.why));
         if doubt.key.is_empty() || doubt.key.len() > KEY_BYTES_MAX {
@@ -195,7 +205,9 @@ fn listed(text: &mut String, title: &str, all: &[(String, Sorted)]) {
         }
         match sorted {
             Sorted::Single(key) => comment(text, "", &format!("  {}", shown(key))),
-            Sorted::Pattern { pattern, count } => comment(text, "", &format!("  {count} like {}", escape(pattern))),
+            Sorted::Pattern { pattern, count } => {
+                comment(text, "", &format!("  {count} like {}", escape(pattern)))
+            }
         }
     }
     more(text, "", all.len());
@@ -209,7 +221,8 @@ fn leftovers(text: &mut String, report: &Report) {
     comment(
         text,
         "",
-        "Left over, or perhaps left over. Nothing here is to be removed without the check that is named.",
+        "Left over, or perhaps left over. Nothing here is to be removed without the check that is \
+         named.",
     );
     for (kind, count, leftovers) in &report.leftovers {
         comment(text, "", kind.meaning());
@@ -274,13 +287,26 @@ mod tests {
     fn task(key: &[u8]) -> Task {
         let suggested = vec!["wanted: {hash: \"a\"}".to_owned()];
         let learned = vec!["Held by somebody".to_owned()];
-        Task { key: key.to_vec(), scheme: SchemeKind::String, what: "a token".to_owned(), learned, suggested }
+        Task {
+            key: key.to_vec(),
+            scheme: SchemeKind::String,
+            what: "a token".to_owned(),
+            learned,
+            suggested,
+        }
     }
 
     #[test]
     fn what_is_printed_is_a_configuration_whatever_the_keys() {
-        let keys: [&[u8]; 7] =
-            [b"a:lock", b"a: #\"'\\lock", b"new\nline:lock", b"\xff\xfe:lock", b"- {x}: lock", b"\x1b[2J", b"%lock"];
+        let keys: [&[u8]; 7] = [
+            b"a:lock",
+            b"a: #\"'\\lock",
+            b"new\nline:lock",
+            b"\xff\xfe:lock",
+            b"- {x}: lock",
+            b"\x1b[2J",
+            b"%lock",
+        ];
         let doubt = |key: &[u8]| Doubt {
             key: [key, b"2"].concat(),
             scheme: SchemeKind::Redisson,
@@ -291,20 +317,34 @@ mod tests {
             heading: vec!["word ".repeat(60)],
             tasks: keys.iter().map(|key| task(key)).collect(),
             doubts: keys.iter().map(|key| doubt(key)).collect(),
-            items: keys.iter().map(|key| ("items".to_owned(), Sorted::Single(key.to_vec()))).collect(),
+            items: keys
+                .iter()
+                .map(|key| ("items".to_owned(), Sorted::Single(key.to_vec())))
+                .collect(),
             ..Report::default()
         };
         let printed = text(&redis(), &report);
-        assert!(!printed.chars().any(|character| character.is_control() && character != '\n'), "{printed}");
-        let config = Config::parse(&printed, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{printed}"));
-        assert_eq!(config.tasks.iter().map(|task| task.lock.key.as_slice()).collect::<Vec<_>>(), keys);
+        assert!(
+            !printed.chars().any(|character| character.is_control() && character != '\n'),
+            "{printed}"
+        );
+        let config = Config::parse(&printed, Path::new("x.yml"))
+            .unwrap_or_else(|why| panic!("{why}\n{printed}"));
+        assert_eq!(
+            config.tasks.iter().map(|task| task.lock.key.as_slice()).collect::<Vec<_>>(),
+            keys
+        );
         assert_eq!(config.redises[0], RedisConfig { name: "main".into(), ..redis() });
-        let bare = Config::parse(&configuration(&redis(), &report.tasks), Path::new("x.yml")).unwrap();
+        let bare =
+            Config::parse(&configuration(&redis(), &report.tasks), Path::new("x.yml")).unwrap();
         assert_eq!(bare, config);
         // Taking the marks away makes tasks of the doubts.
         let opened = printed.replace("  # - name", "  - name").replace("  #   lock:", "    lock:");
-        let opened = opened.replace("    # wanted", "    wanted").replace("wanted: {hash: \"a\"}", "wanted: always");
-        let config = Config::parse(&opened, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{opened}"));
+        let opened = opened
+            .replace("    # wanted", "    wanted")
+            .replace("wanted: {hash: \"a\"}", "wanted: always");
+        let config = Config::parse(&opened, Path::new("x.yml"))
+            .unwrap_or_else(|why| panic!("{why}\n{opened}"));
         assert_eq!(config.tasks.len(), 14);
     }
 
@@ -312,8 +352,12 @@ mod tests {
     fn without_a_task_all_is_a_comment() {
         let printed = text(&redis(), &Report::default());
         assert!(printed.lines().all(|line| line.starts_with('#') || line.is_empty()), "{printed}");
-        let skeleton =
-            printed.lines().filter_map(|line| line.strip_prefix("# ")).skip(1).collect::<Vec<_>>().join("\n");
+        let skeleton = printed
+            .lines()
+            .filter_map(|line| line.strip_prefix("# "))
+            .skip(1)
+            .collect::<Vec<_>>()
+            .join("\n");
         assert!(Config::parse(&skeleton, Path::new("x.yml")).is_ok(), "{skeleton}");
     }
 }

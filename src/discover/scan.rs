@@ -1,5 +1,5 @@
-//! The walk over all keys: in small pages, no faster than allowed, with commands whose cost and answer are bounded whatever
-//! a key holds.
+//! The walk over all keys: in small pages, no faster than allowed, with commands whose cost and
+//! answer are bounded whatever a key holds.
 
 use std::io::{IsTerminal as _, Write as _};
 use std::time::Duration;
@@ -23,7 +23,8 @@ const LAST_BYTE: &str = "127";
 const NAMES: &str = "8";
 /// A lock has no more fields.
 pub(super) const FIELDS_MAX: u64 = 128;
-/// A walk passes fewer keys than this times as many as the server has, whatever it adds meanwhile and however sparse its table is,
+/// A walk passes fewer keys than this times as many as the server has, whatever it adds meanwhile
+/// and however sparse its table is,
 const PASSES_MAX: u64 = 20;
 /// and so many more.
 const PASSED_FREE: u64 = 100_000;
@@ -55,7 +56,8 @@ impl Pace {
     /// So many keys were looked at since then. Time that was lost is not made up for.
     pub(super) fn spent(&mut self, began: Instant, keys: usize) {
         let keys = u32::try_from(keys).unwrap_or(u32::MAX);
-        self.next = began + Duration::from_secs_f64(f64::from(keys) / f64::from(self.keys_per_second));
+        self.next =
+            began + Duration::from_secs_f64(f64::from(keys) / f64::from(self.keys_per_second));
     }
 }
 
@@ -112,7 +114,8 @@ fn passed_max(keys: u64) -> u64 {
 }
 
 fn endless(passed: u64) -> Failure {
-    let detail = format!("SCAN does not end: {passed} keys were passed, many more than the server has");
+    let detail =
+        format!("SCAN does not end: {passed} keys were passed, many more than the server has");
     Failure { why: Unknown::Protocol, detail }
 }
 
@@ -132,12 +135,16 @@ async fn page(
     match replies.first() {
         Some(Reply::Error(error)) => Err(Failure {
             why: Unknown::from(error),
-            detail: format!("SCAN is refused: {}", String::from_utf8_lossy(&error.detail).escape_debug()),
+            detail: format!(
+                "SCAN is refused: {}",
+                String::from_utf8_lossy(&error.detail).escape_debug()
+            ),
         }),
         Some(Reply::Array(items)) => match items.as_slice() {
-            [Reply::Bytes(next), Reply::Array(keys)] => {
-                Ok((next.clone(), keys.iter().filter_map(|key| key.as_bytes().map(<[u8]>::to_vec)).collect()))
-            }
+            [Reply::Bytes(next), Reply::Array(keys)] => Ok((
+                next.clone(),
+                keys.iter().filter_map(|key| key.as_bytes().map(<[u8]>::to_vec)).collect(),
+            )),
             _ => Err(no_scan()),
         },
         _ => Err(no_scan()),
@@ -148,24 +155,31 @@ fn no_scan() -> Failure {
     Failure { why: Unknown::Protocol, detail: "the answer to SCAN cannot be read".to_owned() }
 }
 
-/// Looks at some keys: type and TTL, then what the type allows, then the fields of hashes that could be locks.
+/// Looks at some keys: type and TTL, then what the type allows, then the fields of hashes that
+/// could be locks.
 async fn look(
     connection: &Connection,
     keys: &[Vec<u8>],
     walked: &mut Walked,
     take: &mut impl FnMut(Seen),
 ) -> Result<(), Failure> {
-    let asked: Vec<Command> = keys.iter().flat_map(|key| [command!("TYPE", key), command!("PTTL", key)]).collect();
+    let asked: Vec<Command> =
+        keys.iter().flat_map(|key| [command!("TYPE", key), command!("PTTL", key)]).collect();
     let replies = connection.exec(&asked).await?;
     let mut typed = Vec::with_capacity(keys.len());
     for (key, answer) in keys.iter().zip(replies.chunks_exact(2)) {
         match answer {
-            [Reply::Error(error), _] | [_, Reply::Error(error)] => walked.count_refusal(Unknown::from(error)),
-            [Reply::Bytes(kind), Reply::Int(ttl)] if *ttl != -2 => typed.push((key, kind.as_slice(), ttl_ms(*ttl))),
+            [Reply::Error(error), _] | [_, Reply::Error(error)] => {
+                walked.count_refusal(Unknown::from(error))
+            }
+            [Reply::Bytes(kind), Reply::Int(ttl)] if *ttl != -2 => {
+                typed.push((key, kind.as_slice(), ttl_ms(*ttl)))
+            }
             _ => {} // Gone meanwhile.
         }
     }
-    let asked: Vec<Vec<Command>> = typed.iter().map(|(key, kind, ttl_ms)| questions(key, kind, *ttl_ms)).collect();
+    let asked: Vec<Vec<Command>> =
+        typed.iter().map(|(key, kind, ttl_ms)| questions(key, kind, *ttl_ms)).collect();
     let replies = ask_all(connection, asked).await?;
     let mut found = Vec::with_capacity(typed.len());
     for ((key, kind, ttl_ms), answers) in typed.into_iter().zip(replies) {
@@ -181,7 +195,8 @@ async fn look(
 
 /// Reads the hashes whose fields are named like those of a lock.
 async fn read_hashes(connection: &Connection, found: &mut [Seen]) -> Result<(), Failure> {
-    let mut hashes: Vec<&mut Seen> = found.iter_mut().filter(|seen| is_worth_reading(&seen.content)).collect();
+    let mut hashes: Vec<&mut Seen> =
+        found.iter_mut().filter(|seen| is_worth_reading(&seen.content)).collect();
     if hashes.is_empty() {
         return Ok(());
     }
@@ -215,11 +230,16 @@ fn questions(key: &[u8], kind: &[u8], ttl_ms: Option<u64>) -> Vec<Command> {
 }
 
 fn content(kind: &[u8], answers: &[Reply]) -> Content {
-    let length = |reply: &Reply| reply.as_int().and_then(|length| u64::try_from(length).ok()).unwrap_or_default();
+    let length = |reply: &Reply| {
+        reply.as_int().and_then(|length| u64::try_from(length).ok()).unwrap_or_default()
+    };
     match (kind, answers) {
-        (b"string", [size, Reply::Bytes(start)]) => Content::Text { length: length(size), start: start.clone() },
+        (b"string", [size, Reply::Bytes(start)]) => {
+            Content::Text { length: length(size), start: start.clone() }
+        }
         (b"hash", [size, Reply::Array(names)]) => {
-            let names = names.iter().filter_map(|name| name.as_bytes().map(<[u8]>::to_vec)).collect();
+            let names =
+                names.iter().filter_map(|name| name.as_bytes().map(<[u8]>::to_vec)).collect();
             Content::Hash { length: length(size), names, scanned: None }
         }
         (b"zset", [score]) => Content::Sorted { has_writer: score.as_bytes().is_some() },
@@ -231,7 +251,10 @@ fn content(kind: &[u8], answers: &[Reply]) -> Content {
 }
 
 /// Sends all questions at once; the answers come as they were asked.
-pub(super) async fn ask_all(connection: &Connection, asked: Vec<Vec<Command>>) -> Result<Vec<Vec<Reply>>, Failure> {
+pub(super) async fn ask_all(
+    connection: &Connection,
+    asked: Vec<Vec<Command>>,
+) -> Result<Vec<Vec<Reply>>, Failure> {
     let counts: Vec<usize> = asked.iter().map(Vec::len).collect();
     let commands: Vec<Command> = asked.into_iter().flatten().collect();
     let mut replies = match commands.is_empty() {
@@ -313,6 +336,9 @@ mod tests {
         let late = Instant::now() + Duration::from_secs(5);
         pace.spent(late, 10);
         assert_eq!(pace.next, late + Duration::from_millis(10));
-        assert_eq!((Pace::new(0).page(), Pace::new(1).page(), Pace::new(1_000_000).page()), (1, 1, PAGE_MAX));
+        assert_eq!(
+            (Pace::new(0).page(), Pace::new(1).page(), Pace::new(1_000_000).page()),
+            (1, 1, PAGE_MAX)
+        );
     }
 }

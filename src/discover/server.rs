@@ -1,4 +1,5 @@
-//! What the server says of itself before anything is looked at, and the rule that a user needs to look.
+//! What the server says of itself before anything is looked at, and the rule that a user needs to
+//! look.
 
 use std::fmt;
 
@@ -33,9 +34,12 @@ pub(super) struct Server {
 impl Server {
     /// Asks it.
     pub(super) async fn ask(connection: &Connection, at: HostPort) -> Result<Server, Failure> {
-        let commands = [command!("INFO", "replication"), command!("INFO", "cluster"), command!("DBSIZE")];
+        let commands =
+            [command!("INFO", "replication"), command!("INFO", "cluster"), command!("DBSIZE")];
         let replies = connection.exec(&commands).await?;
-        let [replication, cluster, size] = replies.as_slice() else { return Ok(Server::silent(connection, at)) };
+        let [replication, cluster, size] = replies.as_slice() else {
+            return Ok(Server::silent(connection, at));
+        };
         let field = |reply: &Reply, name: &str| {
             let value = info_field(reply.as_bytes()?, name)?;
             Some(escape(value).into_owned())
@@ -79,7 +83,8 @@ pub(super) fn redis_of(redis: &RedisConfig, server: &Server) -> RedisConfig {
     if !server.in_cluster {
         return redis.clone();
     }
-    let servers = Servers::Cluster(ClusterConfig { nodes: vec![server.at.clone()], peers: Peers::default() });
+    let servers =
+        Servers::Cluster(ClusterConfig { nodes: vec![server.at.clone()], peers: Peers::default() });
     RedisConfig { servers, db: 0, ..redis.clone() }
 }
 
@@ -93,7 +98,8 @@ pub(super) fn rule(redis: &RedisConfig, version: Option<&str>) -> String {
     let version = version.and_then(|version| version.parse().ok()).unwrap_or_default();
     let rule = acl::discovery(redis, ServerVersion::min(version, ServerVersion::V7_2));
     format!(
-        "discover needs a user that may read all keys, and nothing else; replace PASSWORD, and give redis-cli:\n  {}",
+        "discover needs a user that may read all keys, and nothing else; replace PASSWORD, and \
+         give redis-cli:\n  {}",
         rule.line
     )
 }

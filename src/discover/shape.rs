@@ -1,5 +1,6 @@
-//! What bytes look like: tokens of lock libraries, names of locks, ids of items. Pure, and wrong in neither direction is
-//! harmless: what is taken for a lock becomes a task, what is not is never seen again.
+//! What bytes look like: tokens of lock libraries, names of locks, ids of items. Pure, and wrong in
+//! neither direction is harmless: what is taken for a lock becomes a task, what is not is never
+//! seen again.
 
 /// What a string's value looks like, as far as lock libraries write such values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +50,20 @@ impl Shape {
                 9..=40 => Shape::Number,
                 _ => Shape::Other,
             },
-            _ if is(u8::is_ascii_hexdigit) && matches!(value.len(), 16 | 20 | 24 | 32 | 40 | 48 | 64) => Shape::Hex,
-            _ if is(u8::is_ascii_alphanumeric) && value.len() == 16 && is_mixed(value) => Shape::Letters16,
-            _ if is(is_base64) && matches!(value.len(), 22..=44) && is_mixed(value) => Shape::Base64,
-            _ if matches!(value.len(), 20 | 24) && std::str::from_utf8(value).is_err() => Shape::Bytes,
+            _ if is(u8::is_ascii_hexdigit)
+                && matches!(value.len(), 16 | 20 | 24 | 32 | 40 | 48 | 64) =>
+            {
+                Shape::Hex
+            }
+            _ if is(u8::is_ascii_alphanumeric) && value.len() == 16 && is_mixed(value) => {
+                Shape::Letters16
+            }
+            _ if is(is_base64) && matches!(value.len(), 22..=44) && is_mixed(value) => {
+                Shape::Base64
+            }
+            _ if matches!(value.len(), 20 | 24) && std::str::from_utf8(value).is_err() => {
+                Shape::Bytes
+            }
             _ if is(is_of_a_word) && value.len() > 2 && !is_boolean(value) => Shape::Word,
             _ => Shape::Other,
         }
@@ -151,7 +162,10 @@ fn without_php_quotes(value: &[u8]) -> Option<&[u8]> {
 fn is_machine_and_process(value: &[u8]) -> bool {
     let Some((rest, guid)) = split_last(value, b'_') else { return false };
     let Some((machine, process)) = split_last(rest, b'_') else { return false };
-    guid.len() == 32 && guid.iter().all(u8::is_ascii_hexdigit) && is_number(process) && !machine.is_empty()
+    guid.len() == 32
+        && guid.iter().all(u8::is_ascii_hexdigit)
+        && is_number(process)
+        && !machine.is_empty()
 }
 
 fn is_uuid_and_number(value: &[u8]) -> bool {
@@ -198,7 +212,10 @@ mod tests {
     #[test]
     fn tokens_as_libraries_write_them() {
         let cases: [(&[u8], Shape); 16] = [
-            (b"ADDED:2026-11-21T10:00:00.123Z@web-1:8f14e45f-ceea-467f-a0b5-1d2f3c4b5a69", Shape::ShedLock),
+            (
+                b"ADDED:2026-11-21T10:00:00.123Z@web-1:8f14e45f-ceea-467f-a0b5-1d2f3c4b5a69",
+                Shape::ShedLock,
+            ),
             (b"WEB01_4711_0b1f6c0e6d6c4d0e9f0a5d3c1f2e4a5b", Shape::MachineAndProcess),
             (b"0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b:17", Shape::UuidAndNumber),
             (b"0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", Shape::Uuid),
@@ -207,7 +224,10 @@ mod tests {
             (b"3q2+7wAAAAB4eHh4AAECAw==", Shape::Base64),
             (b"aB3dE5gH7jK9mN1p", Shape::Letters16),
             (b"s:16:\"aB3dE5gH7jK9mN1p\";", Shape::Letters16),
-            (b"\xff\xfe\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12", Shape::Bytes),
+            (
+                b"\xff\xfe\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f\x10\x11\x12",
+                Shape::Bytes,
+            ),
             (b"1763721600123", Shape::Number),
             (b"web-1.example:4711", Shape::Word),
             (b"1", Shape::Other),
@@ -218,7 +238,11 @@ mod tests {
         for (value, expected) in cases {
             assert_eq!(shape(value), expected, "{}", String::from_utf8_lossy(value));
         }
-        assert_eq!(Shape::of(b"0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", 5_000), Shape::Other, "only a beginning");
+        assert_eq!(
+            Shape::of(b"0b1f6c0e-6d6c-4d0e-9f0a-5d3c1f2e4a5b", 5_000),
+            Shape::Other,
+            "only a beginning"
+        );
     }
 
     #[test]
@@ -235,7 +259,16 @@ mod tests {
         ] {
             assert!(names_a_lock(name.as_bytes()), "{name}");
         }
-        for name in ["block:7", "clock", "stock:42", "user:locked", "login:lockout", "", "session:ab12", "\u{fc}"] {
+        for name in [
+            "block:7",
+            "clock",
+            "stock:42",
+            "user:locked",
+            "login:lockout",
+            "",
+            "session:ab12",
+            "\u{fc}",
+        ] {
             assert!(!names_a_lock(name.as_bytes()), "{name}");
         }
         assert!(ends_as_a_lock(b"timeout:lock") && !ends_as_a_lock(b"lock:timeout"));

@@ -1,4 +1,5 @@
-//! Watches the locks that were found for a while, as the agent would: the same sampler, the same model.
+//! Watches the locks that were found for a while, as the agent would: the same sampler, the same
+//! model.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Most holders that are named.
 const NAMED_MAX: usize = 3;
 
-/// Watches the tasks of `config`, which has one redis, and tells what was learned of each, in their order.
+/// Watches the tasks of `config`, which has one redis, and tells what was learned of each, in their
+/// order.
 pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<Arc<TaskView>>> {
     let interval = if config.tasks.len() < MANY { INTERVAL } else { INTERVAL_OF_MANY };
     config.redises.iter_mut().for_each(|redis| redis.interval = interval);
@@ -38,18 +40,30 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
-    let tasks = config.tasks.iter().zip(0..).map(|(task, index)| (TaskIndex(index), Arc::clone(task))).collect();
+    let tasks = config
+        .tasks
+        .iter()
+        .zip(0..)
+        .map(|(task, index)| (TaskIndex(index), Arc::clone(task)))
+        .collect();
     let assignment = Arc::new(Assignment { epoch: 0, redis: RedisIndex(0), config: redis, tasks });
     let (_assignments, receiver) = watch::channel(assignment);
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
-    let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(receiver, inputs, clock, Desk::default())));
+    let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(
+        receiver,
+        inputs,
+        clock,
+        Desk::default(),
+    )));
     tokio::time::sleep(Duration::from_millis(watch_ms)).await;
-    let newest = snapshots.everything(PATIENCE).await.unwrap_or_else(|Unanswered| snapshots.newest());
+    let newest =
+        snapshots.everything(PATIENCE).await.unwrap_or_else(|Unanswered| snapshots.newest());
     let view = |name: &Arc<str>| newest.snapshot.tasks.find(name).map(Arc::clone);
     names.iter().map(view).collect()
 }
 
-/// What was learned of a lock, in a sentence. Nothing in it is a token, and nothing depends on when exactly it was looked at.
+/// What was learned of a lock, in a sentence. Nothing in it is a token, and nothing depends on when
+/// exactly it was looked at.
 pub(super) fn learned(view: &TaskView, watch_ms: u64) -> String {
     let mut told = match (&view.hold, view.held) {
         (Some(hold), _) => held(view, hold, watch_ms),
@@ -100,7 +114,13 @@ fn held(view: &TaskView, hold: &HoldView, watch_ms: u64) -> String {
 }
 
 fn how_it_ended(view: &TaskView) -> &'static str {
-    let count = |end| End::ALL.iter().zip(view.totals.ends).find(|(one, _)| **one == end).map_or(0, |(_, count)| count);
+    let count = |end| {
+        End::ALL
+            .iter()
+            .zip(view.totals.ends)
+            .find(|(one, _)| **one == end)
+            .map_or(0, |(_, count)| count)
+    };
     match (count(End::Expired), count(End::EndedEarly)) {
         (0, 0) => "when it was watched",
         (0, _) => "by now: it was released",

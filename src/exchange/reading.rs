@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use lockwatch_model::reading::{
-    ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, Mode, PauseReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, Mode, PauseReading,
+    ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::{SchemeKind, TaskSpec};
 use lockwatch_model::time::ServerTime;
@@ -40,11 +40,14 @@ pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Part
         ("hosts", beside.hosts.as_ref().map(|hosts| hosts_words(spec, hosts))),
         ("pause", beside.pause.as_ref().map(pause_words)),
     ];
-    parts.into_iter().filter_map(|(of, says)| Some(Part { of: of.to_owned(), says: says? })).collect()
+    parts
+        .into_iter()
+        .filter_map(|(of, says)| Some(Part { of: of.to_owned(), says: says? }))
+        .collect()
 }
 
-/// How an instance is called that names itself in the claims or the hosts: where the lock's value is a secret, an instance
-/// may name itself by it.
+/// How an instance is called that names itself in the claims or the hosts: where the lock's value
+/// is a secret, an instance may name itself by it.
 pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a, str> {
     match spec.lock.scheme {
         SchemeKind::String => Cow::Owned(digest(instance)),
@@ -73,7 +76,8 @@ fn lock_words(lock: &LockReading) -> String {
                 Deadline::Never => "without any TTL".to_owned(),
                 Deadline::Torn => "with a deadline that moved while it was read".to_owned(),
             };
-            let ghosts = if *ghosts > 0 { format!(", dead readers: {ghosts}") } else { String::new() };
+            let ghosts =
+                if *ghosts > 0 { format!(", dead readers: {ghosts}") } else { String::new() };
             format!("held ({}) by {by} {deadline}{ghosts}", mode_name(*mode))
         }
     }
@@ -89,7 +93,9 @@ pub(crate) fn holder_name(holder: &Holder) -> Cow<'_, str> {
 
 fn holder_words(holder: &Holder) -> Cow<'_, str> {
     match holder.entries {
-        Some(entries) if entries > 1 => Cow::Owned(format!("{} (entered {entries} times)", holder_name(holder))),
+        Some(entries) if entries > 1 => {
+            Cow::Owned(format!("{} (entered {entries} times)", holder_name(holder)))
+        }
         _ => holder_name(holder),
     }
 }
@@ -138,7 +144,9 @@ fn hosts_words(spec: &TaskSpec, hosts: &HostsReading) -> String {
         Ok(hosts) => hosts,
         Err(why) => return unknown_words(*why),
     };
-    let word = |(id, host): &(Vec<u8>, Vec<u8>)| format!("{} on {}", instance_label(spec, id), escape(host)).into();
+    let word = |(id, host): &(Vec<u8>, Vec<u8>)| {
+        format!("{} on {}", instance_label(spec, id), escape(host)).into()
+    };
     none_or(list(hosts.iter().map(word), NAMED_MAX))
 }
 

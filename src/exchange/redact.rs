@@ -1,7 +1,8 @@
-//! Commands and replies as `redis-cli` would show them, without anything that could release a lock, and harmless in a
-//! terminal. Pure.
+//! Commands and replies as `redis-cli` would show them, without anything that could release a lock,
+//! and harmless in a terminal. Pure.
 //!
-//! What is not known to be harmless is shown by its length and digest: whatever a new command asks for, too.
+//! What is not known to be harmless is shown by its length and digest: whatever a new command asks
+//! for, too.
 
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::scheme;
@@ -72,7 +73,10 @@ fn kind(spec: &TaskSpec, words: &[&[u8]]) -> Kind {
         [b"TIME"] => Kind::Clock,
         [b"PEXPIRETIME" | b"PTTL", key] if is_lock(key) => Kind::Number,
         [b"HSCAN", key, ..] => scan_kind(spec, key),
-        [b"SSCAN", key, ..] if !is_lock(key) && matches!(source(spec), Some(WantedSource::Set(set)) if set == key) => {
+        [b"SSCAN", key, ..]
+            if !is_lock(key)
+                && matches!(source(spec), Some(WantedSource::Set(set)) if set == key) =>
+        {
             Kind::Texts
         }
         [b"GETRANGE", key, ..] => text_kind(spec, key),
@@ -169,7 +173,8 @@ fn reader_parts(spec: &TaskSpec, word: &[u8]) -> Option<String> {
     let (stem, entry) = split_at_last_colon(rest.strip_prefix(b":")?)?;
     let field = holder_field(stem.strip_suffix(b":rwlock_timeout")?)?;
     let beginning = word.get(..word.len() - rest.len())?;
-    is_number(entry).then(|| format!("{}:{field}:rwlock_timeout:{}", escape(beginning), escape(entry)))
+    is_number(entry)
+        .then(|| format!("{}:{field}:rwlock_timeout:{}", escape(beginning), escape(entry)))
 }
 
 /// A reply, ready to be shown.
@@ -179,17 +184,31 @@ enum Shown {
 }
 
 fn shown(kind: Kind, spec: &TaskSpec, words: &[&[u8]], reply: &Reply) -> Shown {
-    let scan = |item: &dyn Fn(usize, &Reply) -> String| scanned(reply, item).unwrap_or_else(|| hidden(reply));
+    let scan = |item: &dyn Fn(usize, &Reply) -> String| {
+        scanned(reply, item).unwrap_or_else(|| hidden(reply))
+    };
     match (kind, reply) {
         (_, Reply::Nil) => line("(nil)"),
         // A refusal may repeat the words of the command.
-        (Kind::Readers | Kind::Other, Reply::Error(error)) => Shown::Line(format!("(error) {}", escape(&error.code))),
-        (_, Reply::Error(error)) => {
-            Shown::Line(format!("(error) {} {}", escape(&error.code), escape(&error.detail)).trim_end().to_owned())
+        (Kind::Readers | Kind::Other, Reply::Error(error)) => {
+            Shown::Line(format!("(error) {}", escape(&error.code)))
         }
-        (Kind::Number | Kind::Readers, Reply::Int(number)) => Shown::Line(format!("(integer) {number}")),
-        (Kind::FencingToken, Reply::Bytes(bytes)) if is_number(bytes) || bytes.is_empty() => text(bytes),
-        (Kind::Type, Reply::Bytes(bytes)) if TYPES.contains(&bytes.as_slice()) || bytes == b"none" => text(bytes),
+        (_, Reply::Error(error)) => Shown::Line(
+            format!("(error) {} {}", escape(&error.code), escape(&error.detail))
+                .trim_end()
+                .to_owned(),
+        ),
+        (Kind::Number | Kind::Readers, Reply::Int(number)) => {
+            Shown::Line(format!("(integer) {number}"))
+        }
+        (Kind::FencingToken, Reply::Bytes(bytes)) if is_number(bytes) || bytes.is_empty() => {
+            text(bytes)
+        }
+        (Kind::Type, Reply::Bytes(bytes))
+            if TYPES.contains(&bytes.as_slice()) || bytes == b"none" =>
+        {
+            text(bytes)
+        }
         (Kind::Text, Reply::Bytes(bytes)) => text(bytes),
         (Kind::Clock, Reply::Array(items)) => list(items, &|_, item| match item {
             Reply::Bytes(bytes) if is_number(bytes) => in_quotes(bytes),
@@ -201,7 +220,9 @@ fn shown(kind: Kind, spec: &TaskSpec, words: &[&[u8]], reply: &Reply) -> Shown {
             Reply::Int(number) => format!("(integer) {number}"),
             other => weighed_reply(other),
         }),
-        (Kind::Texts, _) => scan(&|_, item| item.as_bytes().map_or_else(|| weighed_reply(item), in_quotes)),
+        (Kind::Texts, _) => {
+            scan(&|_, item| item.as_bytes().map_or_else(|| weighed_reply(item), in_quotes))
+        }
         (Kind::Claims, _) => scan(&|position, item| instances(spec, position, item, &weighed)),
         (Kind::Hosts, _) => scan(&|position, item| instances(spec, position, item, &in_quotes)),
         (Kind::Holders, _) => scan(&holders),
@@ -217,7 +238,11 @@ fn scanned(reply: &Reply, item: &dyn Fn(usize, &Reply) -> String) -> Option<Show
 }
 
 fn list(items: &[Reply], item: &dyn Fn(usize, &Reply) -> String) -> Shown {
-    let shown = items.iter().take(ITEMS_MAX).enumerate().map(|(position, reply)| Shown::Line(item(position, reply)));
+    let shown = items
+        .iter()
+        .take(ITEMS_MAX)
+        .enumerate()
+        .map(|(position, reply)| Shown::Line(item(position, reply)));
     Shown::List { items: shown.collect(), more: items.len().saturating_sub(ITEMS_MAX) }
 }
 
@@ -234,8 +259,8 @@ fn holders(position: usize, item: &Reply) -> String {
     }
 }
 
-/// A holder's field, `<client id>:<thread>`, without the thread and what follows it; `None` where it cannot be told which
-/// part that is.
+/// A holder's field, `<client id>:<thread>`, without the thread and what follows it; `None` where
+/// it cannot be told which part that is.
 pub(super) fn holder_field(field: &[u8]) -> Option<String> {
     let (field, suffix) = match field.strip_suffix(b":write") {
         Some(field) => (field, ":write"),
@@ -246,11 +271,17 @@ pub(super) fn holder_field(field: &[u8]) -> Option<String> {
         // A transaction's lock: <client id>:<thread>:<transaction id>.
         (client, thread) = split_at_last_colon(client)?;
     }
-    (!client.is_empty() && is_number(thread)).then(|| format!("{}:{HIDDEN}{suffix}", escape(client)))
+    (!client.is_empty() && is_number(thread))
+        .then(|| format!("{}:{HIDDEN}{suffix}", escape(client)))
 }
 
 /// Instances and values in turn.
-fn instances(spec: &TaskSpec, position: usize, item: &Reply, value: &dyn Fn(&[u8]) -> String) -> String {
+fn instances(
+    spec: &TaskSpec,
+    position: usize,
+    item: &Reply,
+    value: &dyn Fn(&[u8]) -> String,
+) -> String {
     match item.as_bytes() {
         Some(bytes) if position.is_multiple_of(2) => {
             framed(&instance_label(spec, &scheme::of(spec.lock.scheme).instance(bytes)))

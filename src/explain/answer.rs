@@ -35,20 +35,31 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if seen.is_once() {
         notes.push(
-            "No agent was asked: Redis was read for a moment. How long anything has been so is not known, so that what takes \
+            "No agent was asked: Redis was read for a moment. How long anything has been so is \
+             not known, so that what takes \
              time to see (down, stalled, unwanted, most splits) cannot show."
                 .to_owned(),
         );
     }
     if lock_only(view) {
         notes.push(
-            "Lock only: a stuck worker would look healthy (neither progress nor claims are configured).".to_owned(),
+            "Lock only: a stuck worker would look healthy (neither progress nor claims are \
+             configured)."
+                .to_owned(),
         );
     }
     if view.paused == Some(true) {
         notes.push("Pages of this task are paused.".to_owned());
     }
-    let unreadable = seen.redis().and_then(|redis| redis.unknown).filter(|_| view.unknown.is_none()).map(not_known);
-    notes.extend(unreadable.map(|why| format!("Its redis cannot be read as a whole: {}. {}", why.reason, why.remedy)));
+    let unreadable = seen
+        .redis()
+        .and_then(|redis| redis.unknown)
+        .filter(|_| view.unknown.is_none())
+        .map(not_known);
+    notes.extend(
+        unreadable.map(|why| {
+            format!("Its redis cannot be read as a whole: {}. {}", why.reason, why.remedy)
+        }),
+    );
     notes
 }

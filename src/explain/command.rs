@@ -30,7 +30,9 @@ pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
             without_agent(&options).await
         }
         Err(error) => {
-            eprintln!("lockwatch: {error:#}; without an agent, name the configuration with --config.file");
+            eprintln!(
+                "lockwatch: {error:#}; without an agent, name the configuration with --config.file"
+            );
             Ok(ExitCode::from(NOT_EXPLAINED))
         }
     }
@@ -52,7 +54,9 @@ fn by_agent(options: &ExplainOptions, answer: &Answer) -> anyhow::Result<ExitCod
     if answer.status != 200 {
         let sentence = match serde_json::from_slice::<Refusal>(&answer.body) {
             Ok(refusal) => refusal.error,
-            Err(_) => format!("the agent at {} answered with status {}", options.agent, answer.status),
+            Err(_) => {
+                format!("the agent at {} answered with status {}", options.agent, answer.status)
+            }
         };
         eprintln!("lockwatch: {}", harmless(&sentence));
         return Ok(ExitCode::from(NOT_EXPLAINED));

@@ -6,13 +6,15 @@ use super::Setting;
 use super::seen::Seen;
 use crate::config::{INTERVAL, TIMEOUT, duration_text, ms};
 
-/// The lines, those of the redis first. A value that is also the default is marked, whether written or not.
+/// The lines, those of the redis first. A value that is also the default is marked, whether written
+/// or not.
 pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
     let spec = &*seen.view.spec;
     let mut lines: Vec<Setting> = Vec::new();
     if let Some(redis) = seen.redis() {
-        let of_redis =
-            |name, ms, default_ms| duration_line(&format!("redis.{}.{name}", redis.spec.name), ms, default_ms);
+        let of_redis = |name, ms, default_ms| {
+            duration_line(&format!("redis.{}.{name}", redis.spec.name), ms, default_ms)
+        };
         lines.push(of_redis("interval", redis.spec.interval_ms, ms(INTERVAL)));
         lines.push(of_redis("timeout", redis.spec.timeout_ms, ms(TIMEOUT)));
     }
@@ -28,7 +30,9 @@ pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
     lines.extend(spec.progress.as_ref().map(|progress| {
         let stale_after = duration_text(progress.stale_after_ms);
         let source = match &progress.source {
-            ProgressSource::HashField { key, field } => format!("hash: {}, field: {}", text(key), text(field)),
+            ProgressSource::HashField { key, field } => {
+                format!("hash: {}, field: {}", text(key), text(field))
+            }
             ProgressSource::Key(key) => format!("key: {}", text(key)),
             ProgressSource::Length(key) => format!("length: {}", text(key)),
         };
@@ -39,7 +43,11 @@ pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
         written(format!("claims: {{hash: {}, fresh_for: {fresh_for}}}", text(&claims.key)))
     }));
     lines.extend(spec.hosts.as_ref().map(|key| written(format!("hosts: {{hash: {}}}", text(key)))));
-    lines.extend(spec.paused_until.as_ref().map(|key| written(format!("paused_until: {{key: {}}}", text(key)))));
+    lines.extend(
+        spec.paused_until
+            .as_ref()
+            .map(|key| written(format!("paused_until: {{key: {}}}", text(key)))),
+    );
     lines.extend(spec.max_hold_ms.map(|ms| written(format!("max_hold: {}", duration_text(ms)))));
     lines
 }
@@ -62,7 +70,8 @@ fn lock(spec: &TaskSpec) -> String {
 }
 
 fn source(source: &WantedSource, codec: Codec) -> String {
-    let codec = if codec == Codec::Raw { String::new() } else { format!(", codec: {}", codec.name()) };
+    let codec =
+        if codec == Codec::Raw { String::new() } else { format!(", codec: {}", codec.name()) };
     match source {
         WantedSource::Hash(key) => format!("{{hash: {}{codec}}}", text(key)),
         WantedSource::Set(key) => format!("{{set: {}{codec}}}", text(key)),
@@ -78,10 +87,15 @@ fn source(source: &WantedSource, codec: Codec) -> String {
 
 /// A key as the configuration takes it: text, or the hex digits of what is none.
 fn text(key: &Key) -> String {
-    let plain =
-        |text: &&str| !text.chars().any(|it| it.is_control() || !it.escape_debug().eq([it]) && !"\"'".contains(it));
+    let plain = |text: &&str| {
+        !text
+            .chars()
+            .any(|it| it.is_control() || !it.escape_debug().eq([it]) && !"\"'".contains(it))
+    };
     match std::str::from_utf8(key).ok().filter(plain) {
         Some(text) => format!("\"{}\"", text.replace('"', "\\\"")),
-        None => format!("{{hex: {}}}", key.iter().map(|byte| format!("{byte:02x}")).collect::<String>()),
+        None => {
+            format!("{{hex: {}}}", key.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
+        }
     }
 }

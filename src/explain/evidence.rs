@@ -18,7 +18,8 @@ const NAMED_MAX: usize = 20;
 /// Everything that is known, part by part.
 pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
     let (view, spec) = (seen.view, &seen.view.spec);
-    let has_switches = |source: &WantedSource| !matches!(source, WantedSource::Always | WantedSource::Never);
+    let has_switches =
+        |source: &WantedSource| !matches!(source, WantedSource::Always | WantedSource::Never);
     let mut all = vec![lock(seen)];
     if spec.wanted.as_ref().is_some_and(|wanted| has_switches(&wanted.source)) {
         all.push(beside(seen, "switches", switches(seen), view.switches_unknown));
@@ -39,7 +40,10 @@ pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
             Some(false) => "pages do not wait",
             None => "not known, so pages do not wait",
         };
-        let says = seen.trace.says("pause").map_or_else(|| says.to_owned(), |read| format!("{says} ({read})"));
+        let says = seen
+            .trace
+            .says("pause")
+            .map_or_else(|| says.to_owned(), |read| format!("{says} ({read})"));
         all.push(beside(seen, "pause", says, None));
     }
     all.extend(view.witnesses.iter().map(|witness| witness_evidence(seen, witness)));
@@ -56,16 +60,27 @@ fn lock(seen: Seen<'_>) -> Evidence {
                 (None, Some(true)) => ", without any TTL".to_owned(),
                 (None, _) => ", with a deadline that moved while it was read".to_owned(),
             };
-            format!("held ({}) by {}{deadline}", mode_name(hold.mode), none_or(list(holders, NAMED_MAX)))
+            format!(
+                "held ({}) by {}{deadline}",
+                mode_name(hold.mode),
+                none_or(list(holders, NAMED_MAX))
+            )
         }
         (Some(true), None) => "held".to_owned(),
-        (Some(false), _) if view.lock_fact == lockwatch_model::verdict::LockFact::Free => "free, confirmed".to_owned(),
+        (Some(false), _) if view.lock_fact == lockwatch_model::verdict::LockFact::Free => {
+            "free, confirmed".to_owned()
+        }
         (Some(false), _) => "free, not confirmed yet".to_owned(),
         (None, _) => "unknown".to_owned(),
     };
-    let extras =
-        [("waiters", view.waiters.map(|it| it.to_string())), ("token", view.fencing_token.map(|it| it.to_string()))];
-    let extras: String = extras.into_iter().filter_map(|(name, value)| Some(format!(", {name} {}", value?))).collect();
+    let extras = [
+        ("waiters", view.waiters.map(|it| it.to_string())),
+        ("token", view.fencing_token.map(|it| it.to_string())),
+    ];
+    let extras: String = extras
+        .into_iter()
+        .filter_map(|(name, value)| Some(format!(", {name} {}", value?)))
+        .collect();
     Evidence {
         of: "lock".to_owned(),
         node: view.node.as_ref().map(|node| escape(node.as_bytes()).into_owned()),
@@ -82,7 +97,8 @@ fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str> {
     }
 }
 
-/// What lives beside the lock: read together with it, but for a cluster, where only a fresh exchange tells where and when.
+/// What lives beside the lock: read together with it, but for a cluster, where only a fresh
+/// exchange tells where and when.
 fn beside(seen: Seen<'_>, of: &str, says: String, unknown: Option<Unknown>) -> Evidence {
     let view = seen.view;
     let fresh = seen.trace.newest_with(of).map(|exchange| (&exchange.node, exchange.sent));
@@ -127,14 +143,17 @@ fn progress(view: &TaskView) -> String {
 fn claims(view: &TaskView) -> String {
     match view.claims_unknown {
         Some(_) => "cannot be read".to_owned(),
-        None => format!("alive: {}", none_or(list(view.live_claims.iter().map(holder_name), NAMED_MAX))),
+        None => {
+            format!("alive: {}", none_or(list(view.live_claims.iter().map(holder_name), NAMED_MAX)))
+        }
     }
 }
 
 fn hosts(seen: Seen<'_>) -> String {
     let holders = seen.view.hold.as_ref().map(|hold| &*hold.holders).unwrap_or_default();
     let known = holders.iter().filter(|(_, host)| host.is_some());
-    let known: Vec<Cow<'_, str>> = known.map(|(holder, host)| named(holder, host.as_deref())).collect();
+    let known: Vec<Cow<'_, str>> =
+        known.map(|(holder, host)| named(holder, host.as_deref())).collect();
     match (known.is_empty(), holders.is_empty()) {
         (false, _) => list(known.into_iter(), NAMED_MAX),
         (true, true) => "nobody holds the lock".to_owned(),
@@ -144,10 +163,15 @@ fn hosts(seen: Seen<'_>) -> String {
 
 fn witness_evidence(seen: Seen<'_>, witness: &WitnessView) -> Evidence {
     let shows = match &witness.holders {
-        Some(holders) => format!("shows {}", none_or(list(holders.iter().map(holder_name), NAMED_MAX))),
+        Some(holders) => {
+            format!("shows {}", none_or(list(holders.iter().map(holder_name), NAMED_MAX)))
+        }
         None => "shows no holder".to_owned(),
     };
-    let behind = witness.behind_ms.map(|ms| format!(", its deadline {} behind", span(ms))).unwrap_or_default();
+    let behind = witness
+        .behind_ms
+        .map(|ms| format!(", its deadline {} behind", span(ms)))
+        .unwrap_or_default();
     Evidence {
         of: "witness".to_owned(),
         node: Some(escape(witness.node.as_bytes()).into_owned()),

@@ -42,7 +42,10 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let task = Arc::clone(task.ok_or_else(|| no_such_task(name, names()))?);
     let redis = config.redises.get(usize::from(task.redis.0));
     // One look needs nobody to tell of changes.
-    let redis = RedisConfig { wake_ups: false, ..redis.ok_or_else(|| no_such_task(name, names()))?.clone() };
+    let redis = RedisConfig {
+        wake_ups: false,
+        ..redis.ok_or_else(|| no_such_task(name, names()))?.clone()
+    };
     let (kind, patience) = (redis.servers.kind(), (redis.timeout + SLACK).min(LOOK_MAX));
 
     let clock = Clock::start();
@@ -52,9 +55,15 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let only = Config { tasks: vec![Arc::clone(&task)], ..config.clone() };
     let (engine, snapshots) = Engine::new(clock, only.watch_spec(0));
     let _engine = AbortOnDropHandle::new(tokio::spawn(engine.run(engine_inputs, ())));
-    let assignment = Assignment { epoch: 0, redis: task.redis, config: redis, tasks: vec![(TaskIndex(0), task)] };
+    let assignment = Assignment {
+        epoch: 0,
+        redis: task.redis,
+        config: redis,
+        tasks: vec![(TaskIndex(0), task)],
+    };
     let (_assignments, assignments) = watch::channel(Arc::new(assignment));
-    let _sampler = AbortOnDropHandle::new(tokio::spawn(sampler::run(assignments, inputs, clock, desk)));
+    let _sampler =
+        AbortOnDropHandle::new(tokio::spawn(sampler::run(assignments, inputs, clock, desk)));
 
     let settled = |published: &Published| view(published).is_some_and(is_settled);
     let is_read = snapshots.task_that(name, patience, settled).await.is_ok();
@@ -62,7 +71,8 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
         tokio::time::sleep(OTHERS).await;
     }
     let trace = Trace::until_now(ticket);
-    let published = snapshots.task(name, SLACK).await.unwrap_or_else(|Unanswered| snapshots.newest());
+    let published =
+        snapshots.task(name, SLACK).await.unwrap_or_else(|Unanswered| snapshots.newest());
     let view = view(&published).ok_or_else(|| no_such_task(name, names()))?;
     let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Once };
     Ok(Look { explanation: explanation(seen), is_read })
@@ -75,6 +85,8 @@ fn view(published: &Published) -> Option<&TaskView> {
 /// Whether everything is known that a look can show.
 fn is_settled(view: &TaskView) -> bool {
     let lock = view.held == Some(true) || view.lock_fact == LockFact::Free;
-    let switches = view.wanted != Wanted::Unknown || view.switches_unknown.is_some() || view.switches.is_some();
+    let switches = view.wanted != Wanted::Unknown
+        || view.switches_unknown.is_some()
+        || view.switches.is_some();
     lock && view.unknown.is_none() && switches && view.judged.is_some()
 }

@@ -25,20 +25,23 @@ pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
     pages::of_task(view).into_iter().map(shown).collect()
 }
 
-/// How long it takes until a page is due if nothing changes; `None` if it is, or if nothing moves towards it.
+/// How long it takes until a page is due if nothing changes; `None` if it is, or if nothing moves
+/// towards it.
 fn left_ms(seen: Seen<'_>, page: &Page) -> Option<u64> {
     let view = seen.view;
     let moves = match page.measure {
         "down_seconds" => view.lock_fact == LockFact::Free && view.wanted == Wanted::Yes,
         "blind_seconds" => page.value_ms > 0,
-        "stalled_seconds" => return still_ms(seen, view).map(|ms| page.threshold_ms.saturating_sub(ms)),
+        "stalled_seconds" => {
+            return still_ms(seen, view).map(|ms| page.threshold_ms.saturating_sub(ms));
+        }
         _ => false,
     };
     (moves && !page.is_due()).then(|| page.threshold_ms.saturating_sub(page.value_ms))
 }
 
-/// How long the progress of a held task has not moved, at most: from its last movement by the clock of the server that shows
-/// it, and from the beginning of the hold.
+/// How long the progress of a held task has not moved, at most: from its last movement by the clock
+/// of the server that shows it, and from the beginning of the hold.
 fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
     let hold = view.hold.as_ref().filter(|_| matches!(view.wanted, Wanted::Yes | Wanted::Unset))?;
     if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
@@ -46,8 +49,10 @@ fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
     }
     let nodes = &seen.redis()?.nodes;
     let node = nodes.iter().find(|node| Some(&node.address) == view.node.as_ref())?;
-    let since_moved =
-        node.last_success.zip(view.progress_moved).and_then(|(now, moved)| now.since_ms(moved).try_into().ok());
+    let since_moved = node
+        .last_success
+        .zip(view.progress_moved)
+        .and_then(|(now, moved)| now.since_ms(moved).try_into().ok());
     Some(hold.held_ms.min(since_moved.unwrap_or(u64::MAX)))
 }
 
@@ -75,8 +80,10 @@ pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
         down_after_seconds: Some(seconds(down_ms)),
         from_crash_seconds: lease_ms.map(|lease_ms| seconds(down_ms.saturating_add(lease_ms))),
         says: format!(
-            "interval {} + grace {} (at least 250ms, to confirm it) + 250ms; from a crash, {lease} comes first. On top come \
-             Prometheus' scrape and evaluation and Alertmanager's group_wait: `lockwatch check-config` adds them.",
+            "interval {} + grace {} (at least 250ms, to confirm it) + 250ms; from a crash, \
+             {lease} comes first. On top come \
+             Prometheus' scrape and evaluation and Alertmanager's group_wait: `lockwatch \
+             check-config` adds them.",
             duration_text(interval_ms),
             duration_text(spec.grace_ms),
         ),

@@ -1,4 +1,5 @@
-//! The rules that were considered: what each of them asks, with the values, and what it gave. The model's own trace.
+//! The rules that were considered: what each of them asks, with the values, and what it gave. The
+//! model's own trace.
 
 use lockwatch_model::snapshot::{Judged, TaskView};
 use lockwatch_model::verdict::{Facts, LockFact, Rule, Wanted, trace};
@@ -20,11 +21,15 @@ pub(super) fn considered(view: &TaskView) -> Vec<RuleGave> {
 /// What a rule asks. It applies if all of it holds.
 fn conditions(rule: Rule, Judged { facts, previous }: Judged, view: &TaskView) -> Vec<Condition> {
     let ask = Asks { facts, view };
-    let unjudgeable =
-        facts.lock == LockFact::Unknown || facts.lock == LockFact::Free && facts.wanted == Wanted::Unknown;
+    let unjudgeable = facts.lock == LockFact::Unknown
+        || facts.lock == LockFact::Free && facts.wanted == Wanted::Unknown;
     let cannot = || {
         let can = if unjudgeable { "cannot" } else { "can" };
-        let says = format!("it {can} be judged (lock {}, wanted {})", facts.lock.name(), facts.wanted.name());
+        let says = format!(
+            "it {can} be judged (lock {}, wanted {})",
+            facts.lock.name(),
+            facts.wanted.name()
+        );
         condition(says, unjudgeable)
     };
     let (held, free) = (|| ask.lock(LockFact::Held), || ask.lock(LockFact::Free));
@@ -71,14 +76,26 @@ impl Asks<'_> {
     }
 
     fn blind(&self) -> Condition {
-        compared("blind", self.view.durations.blind_ms, "blind_after", self.view.spec.blind_after_ms, self.facts.blind)
+        compared(
+            "blind",
+            self.view.durations.blind_ms,
+            "blind_after",
+            self.view.spec.blind_after_ms,
+            self.facts.blind,
+        )
     }
 
     fn stale(&self) -> Condition {
         match &self.view.spec.progress {
             Some(progress) => {
                 let stalled_ms = self.view.durations.stalled_ms;
-                compared("stalled", stalled_ms, "stale_after", progress.stale_after_ms, self.facts.stale)
+                compared(
+                    "stalled",
+                    stalled_ms,
+                    "stale_after",
+                    progress.stale_after_ms,
+                    self.facts.stale,
+                )
             }
             None => condition("no progress is configured".to_owned(), self.facts.stale),
         }
@@ -90,7 +107,13 @@ impl Asks<'_> {
     }
 
     fn gap_over_grace(&self) -> Condition {
-        compared("gap", self.view.durations.down_ms, "grace", self.view.spec.grace_ms, self.facts.gap_over_grace)
+        compared(
+            "gap",
+            self.view.durations.down_ms,
+            "grace",
+            self.view.spec.grace_ms,
+            self.facts.gap_over_grace,
+        )
     }
 }
 
@@ -110,5 +133,9 @@ fn compared(what: &str, ms: u64, limit: &str, limit_ms: u64, holds: bool) -> Con
 
 fn splits(view: &TaskView) -> String {
     let kinds: Vec<&str> = view.splits.iter().map(|split| split.kind.name()).collect();
-    if kinds.is_empty() { "no split is in force".to_owned() } else { format!("splits in force: {}", kinds.join(", ")) }
+    if kinds.is_empty() {
+        "no split is in force".to_owned()
+    } else {
+        format!("splits in force: {}", kinds.join(", "))
+    }
 }

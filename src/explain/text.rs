@@ -1,4 +1,5 @@
-//! An explanation as text for a terminal of 100 columns. Pure, and harmless whoever wrote the explanation.
+//! An explanation as text for a terminal of 100 columns. Pure, and harmless whoever wrote the
+//! explanation.
 
 use std::fmt::Write as _;
 
@@ -109,14 +110,26 @@ impl Page {
         let mark = if rule.gave.is_some() { "*" } else { " " };
         let gave = rule.gave.as_ref().map(|verdict| format!(" -> {verdict}")).unwrap_or_default();
         // Of a rule that does not apply, what speaks against it is enough.
-        let told = rule.conditions.iter().filter(|condition| condition.holds == rule.gave.is_some());
+        let told =
+            rule.conditions.iter().filter(|condition| condition.holds == rule.gave.is_some());
         let parts: Vec<&str> = told.map(|condition| condition.says.as_str()).collect();
         let no = if rule.gave.is_some() { "" } else { "no: " };
-        self.labelled(&format!("{mark} {:<20} ", rule.rule), &format!("{no}{}{gave}", parts.join("; ")));
+        self.labelled(
+            &format!("{mark} {:<20} ", rule.rule),
+            &format!("{no}{}{gave}", parts.join("; ")),
+        );
     }
 
     fn due(&mut self, page: &PageDue) {
-        let PageDue { alert, measure, value_seconds, threshold_seconds, due, due_in_seconds, paused } = page;
+        let PageDue {
+            alert,
+            measure,
+            value_seconds,
+            threshold_seconds,
+            due,
+            due_in_seconds,
+            paused,
+        } = page;
         let sign = if *due { ">" } else { "<=" };
         let value = match value_seconds {
             Some(value) => format!("{measure} {value:.1} {sign} {threshold_seconds}"),
@@ -133,10 +146,14 @@ impl Page {
 
     fn worst(&mut self, explanation: &Explanation) {
         let worst = &explanation.time_to_page;
-        let down = worst.down_after_seconds.map(|seconds| format!("down after {} at worst", duration(seconds)));
-        let crash = worst.from_crash_seconds.map(|seconds| format!("{} from a crash", duration(seconds)));
+        let down = worst
+            .down_after_seconds
+            .map(|seconds| format!("down after {} at worst", duration(seconds)));
+        let crash =
+            worst.from_crash_seconds.map(|seconds| format!("{} from a crash", duration(seconds)));
         let times: Vec<String> = down.into_iter().chain(crash).collect();
-        let times = if times.is_empty() { String::new() } else { format!("{}: ", times.join(", ")) };
+        let times =
+            if times.is_empty() { String::new() } else { format!("{}: ", times.join(", ")) };
         self.item("", &format!("{times}{}", worst.says));
     }
 
@@ -148,7 +165,10 @@ impl Page {
             _ => "because it decides",
         };
         let (age, took) = (duration(*age_seconds), took_seconds * 1_000.0);
-        self.item("", &format!("{node}, asked {asked}, round {round}, {age} ago, answered in {took:.0} ms:"));
+        self.item(
+            "",
+            &format!("{node}, asked {asked}, round {round}, {age} ago, answered in {took:.0} ms:"),
+        );
         for said in &exchange.commands {
             self.line(&format!("    > {}", said.command));
             said.reply.iter().for_each(|line| self.line(&format!("      {line}")));
@@ -165,7 +185,9 @@ impl Page {
         };
         self.labelled("    ", &worth);
         match &exchange.reading {
-            Some(parts) => parts.iter().for_each(|part| self.labelled(&format!("    = {}: ", part.of), &part.says)),
+            Some(parts) => parts
+                .iter()
+                .for_each(|part| self.labelled(&format!("    = {}: ", part.of), &part.says)),
             None if exchange.refused.is_none() => self.line("    Another round had to follow."),
             None => {}
         }

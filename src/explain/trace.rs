@@ -37,7 +37,8 @@ fn patience(redis: Option<&RedisView>) -> Duration {
 }
 
 impl Trace {
-    /// Waits until the lock was read, and where other servers may have more to say, a little longer.
+    /// Waits until the lock was read, and where other servers may have more to say, a little
+    /// longer.
     pub async fn gather(ticket: Option<Ticket>, redis: Option<&RedisView>) -> Trace {
         let began = Instant::now();
         let Some(mut ticket) = ticket else { return Trace { refused: true, ..Trace::default() } };
@@ -49,27 +50,41 @@ impl Trace {
         let mut is_read = false;
         loop {
             let exchanges = ticket.exchanges();
-            if !is_read && exchanges.iter().any(|exchange| exchange.asked == Asked::Decides && exchange.is_last()) {
+            if !is_read
+                && exchanges
+                    .iter()
+                    .any(|exchange| exchange.asked == Asked::Decides && exchange.is_last())
+            {
                 is_read = true;
                 until = until.min(Instant::now() + linger);
             }
             let over = is_read && linger.is_zero();
             if over || timeout_at(until, ticket.changed()).await.is_err() {
-                return Trace { waited: began.elapsed(), refused: false, exchanges: ticket.exchanges() };
+                return Trace {
+                    waited: began.elapsed(),
+                    refused: false,
+                    exchanges: ticket.exchanges(),
+                };
             }
         }
     }
 
     /// What was said until now.
     pub(super) fn until_now(ticket: Option<Ticket>) -> Trace {
-        Trace { exchanges: ticket.map(|ticket| ticket.exchanges()).unwrap_or_default(), ..Trace::default() }
+        Trace {
+            exchanges: ticket.map(|ticket| ticket.exchanges()).unwrap_or_default(),
+            ..Trace::default()
+        }
     }
 
     /// The newest exchange whose reading has this part.
     pub(super) fn newest_with(&self, of: &str) -> Option<&Exchange> {
         let has = |exchange: &&Arc<Exchange>| {
             exchange.asked != Asked::Witness
-                && exchange.outcome.as_ref().is_ok_and(|worth| worth.reading.iter().flatten().any(|part| part.of == of))
+                && exchange
+                    .outcome
+                    .as_ref()
+                    .is_ok_and(|worth| worth.reading.iter().flatten().any(|part| part.of == of))
         };
         self.exchanges.iter().rev().find(has).map(|exchange| &**exchange)
     }
@@ -82,7 +97,10 @@ impl Trace {
 
     /// The newest instant at which the lock was asked for of a server that decides.
     pub fn newest_sent(&self) -> Option<Mono> {
-        let decides = self.exchanges.iter().filter(|exchange| exchange.asked == Asked::Decides && exchange.is_last());
+        let decides = self
+            .exchanges
+            .iter()
+            .filter(|exchange| exchange.asked == Asked::Decides && exchange.is_last());
         decides.map(|exchange| exchange.sent).max()
     }
 
@@ -98,13 +116,18 @@ impl Trace {
     fn why_nothing(&self, seen: Seen<'_>) -> String {
         let newest = format!("The last good reading was {}.", seen.newest());
         if self.refused {
-            return format!("Too many tasks are being explained at this moment; ask again. {newest}");
+            return format!(
+                "Too many tasks are being explained at this moment; ask again. {newest}"
+            );
         }
         let redis = seen.redis();
         match (seen.view.unknown.or_else(|| redis?.unknown), redis) {
-            (Some(why), _) => format!("Redis could not be asked: {}. {} {newest}", why.name(), why.remedy()),
+            (Some(why), _) => {
+                format!("Redis could not be asked: {}. {} {newest}", why.name(), why.remedy())
+            }
             (None, Some(redis)) if patience(Some(redis)) == PATIENCE_MAX => format!(
-                "It was not due: this redis is asked every {}, and an explanation waits for {} at most. {newest}",
+                "It was not due: this redis is asked every {}, and an explanation waits for {} at \
+                 most. {newest}",
                 span(redis.spec.interval_ms),
                 span(u64::try_from(PATIENCE_MAX.as_millis()).unwrap_or(u64::MAX)),
             ),
@@ -123,7 +146,8 @@ fn shown(exchange: &Exchange, seen: Seen<'_>) -> ExchangeShown {
         took_seconds: seconds(exchange.took_ms),
         commands: exchange.said.clone(),
         role: worth.map(|worth| {
-            let vouched = if worth.role_verified { "" } else { ", which the configuration vouches for" };
+            let vouched =
+                if worth.role_verified { "" } else { ", which the configuration vouches for" };
             format!("{}{vouched}", worth.role.name())
         }),
         server_time: worth.map(|worth| server(worth.clock)),

@@ -44,22 +44,28 @@ impl Site {
             return refusal.reply();
         }
         match task(&published, name) {
-            Some(task) => tagged(request.headers(), &self.tag(&published), || json(StatusCode::OK, &task)),
-            None => json_error(StatusCode::NOT_FOUND, "There is no task of this name; /api/v1/tasks lists them."),
+            Some(task) => {
+                tagged(request.headers(), &self.tag(&published), || json(StatusCode::OK, &task))
+            }
+            None => json_error(
+                StatusCode::NOT_FOUND,
+                "There is no task of this name; /api/v1/tasks lists them.",
+            ),
         }
     }
 
     /// The description of the API.
     pub(super) fn openapi(&self, request: &Request<Incoming>) -> Reply {
         match nothing_asked(request) {
-            Ok(()) => {
-                tagged(request.headers(), self.context.history.boot(), || reply(StatusCode::OK, JSON, DESCRIPTION))
-            }
+            Ok(()) => tagged(request.headers(), self.context.history.boot(), || {
+                reply(StatusCode::OK, JSON, DESCRIPTION)
+            }),
             Err(refusal) => refusal.reply(),
         }
     }
 
-    /// The tag of everything that is made of this snapshot alone: the same of no other process, as snapshots are counted anew.
+    /// The tag of everything that is made of this snapshot alone: the same of no other process, as
+    /// snapshots are counted anew.
     fn tag(&self, published: &Published) -> String {
         format!("{}-{}", self.context.history.boot(), published.snapshot.sequence)
     }
@@ -78,7 +84,9 @@ fn filter(asked: Parameters, snapshot: &Snapshot) -> Result<TaskFilter, Refusal>
     let mut filter = TaskFilter::default();
     for (name, value) in asked {
         match name.as_str() {
-            "verdict" => filter.verdicts.extend(words(&name, &value, &Verdict::ALL, Verdict::name)?),
+            "verdict" => {
+                filter.verdicts.extend(words(&name, &value, &Verdict::ALL, Verdict::name)?)
+            }
             "wanted" => filter.wanted.extend(words(&name, &value, &Wanted::ALL, Wanted::name)?),
             "redis" => filter.redises.push(redis_name(value, snapshot)?),
             "q" => filter.texts.push(value.to_lowercase()),

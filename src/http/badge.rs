@@ -1,5 +1,5 @@
-//! A task as a small picture for another page: its name and its verdict. Its size depends on the name alone, so that nothing
-//! moves around it when the verdict changes.
+//! A task as a small picture for another page: its name and its verdict. Its size depends on the
+//! name alone, so that nothing moves around it when the verdict changes.
 
 use hyper::body::Incoming;
 use hyper::header::HeaderName;
@@ -14,7 +14,8 @@ use crate::output::identity::escape;
 
 const SVG: &str = "image/svg+xml";
 const HEIGHT: usize = 20;
-/// Width that a letter takes at most, in a common sans-serif font of 11 px: wider ones are squeezed by `textLength`.
+/// Width that a letter takes at most, in a common sans-serif font of 11 px: wider ones are squeezed
+/// by `textLength`.
 const LETTER: usize = 7;
 const PADDING: usize = 6;
 /// Most letters of a name that are shown.
@@ -79,12 +80,14 @@ fn picture(name: &str, says: Says) -> String {
     let (word, colour) = (says.word(), says.colour());
     let (label, title) = (Text(&label), Text(&shown));
     format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{HEIGHT}\" viewBox=\"0 0 {width} {HEIGHT}\" \
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{HEIGHT}\" \
+         viewBox=\"0 0 {width} {HEIGHT}\" \
          role=\"img\" aria-labelledby=\"title\"><title id=\"title\">{title}: {word}</title>\
          <rect width=\"{width}\" height=\"{HEIGHT}\" rx=\"3\" fill=\"#30363d\"/>\
          <path d=\"M{left} 0H{round}a3 3 0 0 1 3 3V17a3 3 0 0 1-3 3H{left}z\" fill=\"{colour}\"/>\
          <g fill=\"#fff\" font-family=\"Verdana,DejaVu Sans,sans-serif\" font-size=\"11\">\
-         <text x=\"{PADDING}\" y=\"14\" textLength=\"{letters}\" lengthAdjust=\"spacingAndGlyphs\">{label}</text>\
+         <text x=\"{PADDING}\" y=\"14\" textLength=\"{letters}\" \
+         lengthAdjust=\"spacingAndGlyphs\">{label}</text>\
          <text x=\"{middle}\" y=\"14\" text-anchor=\"middle\">{word}</text></g></svg>",
         round = width - 3,
         middle = left + VERDICT_WIDTH / 2,

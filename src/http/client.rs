@@ -28,7 +28,8 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// Asks the agent at `base` (`http://host:port`, perhaps with a path before its own) for `path`, which is already escaped.
+/// Asks the agent at `base` (`http://host:port`, perhaps with a path before its own) for `path`,
+/// which is already escaped.
 ///
 /// # Errors
 /// `base` is no such address, or there is no complete answer.
@@ -47,8 +48,9 @@ pub async fn get_within(base: &str, path: &str, patience: Duration) -> anyhow::R
     }
     let shown = safe(base);
     let whole = format!("{}{path}", base.trim_end_matches('/'));
-    let uri: Uri =
-        whole.parse().with_context(|| format!("{shown} is no address of an agent, like http://127.0.0.1:10379"))?;
+    let uri: Uri = whole.parse().with_context(|| {
+        format!("{shown} is no address of an agent, like http://127.0.0.1:10379")
+    })?;
     if uri.scheme_str() != Some("http") {
         bail!("{shown}: the agent speaks http:// only");
     }
@@ -60,16 +62,25 @@ pub async fn get_within(base: &str, path: &str, patience: Duration) -> anyhow::R
 
 async fn ask(uri: &Uri) -> anyhow::Result<Answer> {
     let host = uri.host().context("it has no host")?.trim_matches(['[', ']']);
-    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(80))).await.context("it cannot be reached")?;
-    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let stream = TcpStream::connect((host, uri.port_u16().unwrap_or(80)))
+        .await
+        .context("it cannot be reached")?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let _ends_with_the_answer = tokio_util::task::AbortOnDropHandle::new(tokio::spawn(connection));
     let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let request =
-        Request::builder().method(Method::GET).uri(path).header(header::HOST, authority).body(Empty::<Bytes>::new())?;
+    let request = Request::builder()
+        .method(Method::GET)
+        .uri(path)
+        .header(header::HOST, authority)
+        .body(Empty::<Bytes>::new())?;
     let response = sender.send_request(request).await?;
     let status = response.status().as_u16();
-    let body = Limited::new(response.into_body(), BODY_BYTES_MAX).collect().await.map_err(anyhow::Error::from_boxed)?;
+    let body = Limited::new(response.into_body(), BODY_BYTES_MAX)
+        .collect()
+        .await
+        .map_err(anyhow::Error::from_boxed)?;
     Ok(Answer { status, body: body.to_bytes() })
 }
 
@@ -79,7 +90,9 @@ pub fn segment(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => escaped.push(char::from(byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(char::from(byte))
+            }
             // Writing to a String cannot fail.
             _ => drop(write!(escaped, "%{byte:02X}")),
         }

@@ -7,8 +7,9 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use super::reply::{Reply, reply, with_header};
 use crate::output::identity::digest;
 
-/// The answer that `make` makes, with this tag (without quotes, and of letters, digits and `-` only); or, if the client has it
-/// already, nothing but that. `make` is only asked when it is needed.
+/// The answer that `make` makes, with this tag (without quotes, and of letters, digits and `-`
+/// only); or, if the client has it already, nothing but that. `make` is only asked when it is
+/// needed.
 pub(super) fn tagged(headers: &HeaderMap, tag: &str, make: impl FnOnce() -> Reply) -> Reply {
     let tag = format!("\"{tag}\"");
     let mut answer = match has(headers, &tag) {
@@ -25,7 +26,8 @@ pub(super) fn tagged(headers: &HeaderMap, tag: &str, make: impl FnOnce() -> Repl
     with_header(answer, header::CACHE_CONTROL, "no-cache")
 }
 
-/// The answer with this body, tagged with its digest. What is no success is never said to be unchanged.
+/// The answer with this body, tagged with its digest. What is no success is never said to be
+/// unchanged.
 pub(super) fn tagged_content(
     headers: &HeaderMap,
     status: StatusCode,
@@ -39,8 +41,8 @@ pub(super) fn tagged_content(
     }
 }
 
-/// Whether the client says that it has what `tag` names. Weak and strong tags compare alike here, and a tag has no quotes
-/// within, so a comma in another's tag cannot make it look like ours.
+/// Whether the client says that it has what `tag` names. Weak and strong tags compare alike here,
+/// and a tag has no quotes within, so a comma in another's tag cannot make it look like ours.
 fn has(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
     let mut theirs = lists.flat_map(|list| list.split(',')).map(str::trim);
@@ -70,7 +72,15 @@ mod tests {
         ] {
             assert!(has_tag(lists), "{lists:?}");
         }
-        for lists in [&[][..], &[""], &["ab-7"], &["\"ab-70\""], &["\"ab-7"], &["\"x\", \"y\""], &["w/\"ab-7\""]] {
+        for lists in [
+            &[][..],
+            &[""],
+            &["ab-7"],
+            &["\"ab-70\""],
+            &["\"ab-7"],
+            &["\"x\", \"y\""],
+            &["w/\"ab-7\""],
+        ] {
             assert!(!has_tag(lists), "{lists:?}");
         }
     }

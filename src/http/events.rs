@@ -56,7 +56,8 @@ enum Since {
 
 impl Asked {
     fn fits(&self, kept: &Kept) -> bool {
-        (self.kinds.is_empty() || self.kinds.contains(&kept.kind)) && self.level.is_none_or(|level| kept.level <= level)
+        (self.kinds.is_empty() || self.kinds.contains(&kept.kind))
+            && self.level.is_none_or(|level| kept.level <= level)
     }
 }
 
@@ -65,14 +66,15 @@ impl Site {
     pub(super) fn events(&self, request: &Request<Incoming>) -> Reply {
         let published = self.newest();
         let asked = parameters(request.uri().query());
-        let answer = match asked.and_then(|asked| read(asked, &self.context.history, &published.snapshot)) {
-            Err(refusal) => refusal.reply(),
-            Ok(asked) if wants_stream(request.headers()) => self.event_stream(asked, request),
-            Ok(asked) => match self.stopped(&published) {
-                Some(sentence) => json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence),
-                None => self.event_list(&asked, request.headers()),
-            },
-        };
+        let answer =
+            match asked.and_then(|asked| read(asked, &self.context.history, &published.snapshot)) {
+                Err(refusal) => refusal.reply(),
+                Ok(asked) if wants_stream(request.headers()) => self.event_stream(asked, request),
+                Ok(asked) => match self.stopped(&published) {
+                    Some(sentence) => json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence),
+                    None => self.event_list(&asked, request.headers()),
+                },
+            };
         with_header(answer, header::VARY, "Accept")
     }
 
@@ -90,21 +92,28 @@ impl Site {
             Some(Since::Elsewhere) => true,
         };
         let tag = json::event_id(history.boot(), excerpt.newest);
-        tagged(headers, &tag, || pieces(StatusCode::OK, JSON, json::events(Arc::clone(history.boot()), excerpt, gap)))
+        tagged(headers, &tag, || {
+            pieces(StatusCode::OK, JSON, json::events(Arc::clone(history.boot()), excerpt, gap))
+        })
     }
 
     fn event_stream(&self, mut asked: Asked, request: &Request<Incoming>) -> Reply {
         if asked.limit.is_some() {
-            return Refusal::new("A stream has no limit; leave the parameter out, or ask for JSON.").reply();
+            return Refusal::new(
+                "A stream has no limit; leave the parameter out, or ask for JSON.",
+            )
+            .reply();
         }
-        // A browser that connects again asks for the same address, and says in this header how far it came.
+        // A browser that connects again asks for the same address, and says in this header how far
+        // it came.
         if let Some(id) = request.headers().get(LAST_EVENT_ID).filter(|id| !id.is_empty()) {
             let id = id.to_str().ok().and_then(|id| since(id, &self.context.history));
             asked.since = Some(id.unwrap_or(Since::Elsewhere));
         }
         let (frames, received) = mpsc::channel(QUEUE);
         if request.method() == Method::GET {
-            let feed = Feed::new(self.context.history.clone(), asked, self.context.snapshots.clone());
+            let feed =
+                Feed::new(self.context.history.clone(), asked, self.context.snapshots.clone());
             tokio::spawn(feed.run(frames, self.shutdown.clone(), self.context.limits));
         }
         stream(received)
@@ -114,7 +123,8 @@ impl Site {
 /// Whether the client names the stream among what it accepts.
 fn wants_stream(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(header::ACCEPT).iter().filter_map(|list| list.to_str().ok());
-    let mut ranges = lists.flat_map(|list| list.split(',')).filter_map(|range| range.split(';').next());
+    let mut ranges =
+        lists.flat_map(|list| list.split(',')).filter_map(|range| range.split(';').next());
     ranges.any(|range| range.trim().eq_ignore_ascii_case(EVENT_STREAM))
 }
 
@@ -122,8 +132,12 @@ fn read(parameters: Parameters, history: &History, snapshot: &Snapshot) -> Resul
     let mut asked = Asked::default();
     for (name, value) in parameters {
         match name.as_str() {
-            "task" => drop(asked.subjects.insert(task_name(&value, history, snapshot)?)),
-            "redis" => drop(asked.subjects.insert(About::Redis(redis_name(value, snapshot)?.into()))),
+            "task" => {
+                asked.subjects.insert(task_name(&value, history, snapshot)?);
+            }
+            "redis" => {
+                asked.subjects.insert(About::Redis(redis_name(value, snapshot)?.into()));
+            }
             "kind" => asked.kinds.extend(words(&name, &value, &KINDS, |kind| kind)?),
             "level" => {
                 let (_, level) = one_of(&name, &value, &LEVELS, |(level, _)| level)?;
@@ -131,7 +145,8 @@ fn read(parameters: Parameters, history: &History, snapshot: &Snapshot) -> Resul
             }
             "since" => {
                 let since = since(&value, history);
-                asked.since = Some(since.ok_or_else(|| Refusal::new("since must be the id of an event."))?);
+                asked.since =
+                    Some(since.ok_or_else(|| Refusal::new("since must be the id of an event."))?);
             }
             "limit" => asked.limit = Some(limit(&value)?),
             _ => return Err(Refusal::parameter(&name, &PARAMETERS)),
@@ -145,14 +160,17 @@ fn task_name(name: &str, history: &History, snapshot: &Snapshot) -> Result<About
     let about = About::Task(name.into());
     match snapshot.tasks.find(name).is_some() || history.knows(&about) {
         true => Ok(about),
-        false => Err(Refusal::new("There is no task of this name, and no event about one; /api/v1/tasks lists them.")),
+        false => Err(Refusal::new(
+            "There is no task of this name, and no event about one; /api/v1/tasks lists them.",
+        )),
     }
 }
 
 /// What an id says; `None` if it is none.
 fn since(id: &str, history: &History) -> Option<Since> {
     let (boot, number) = id.rsplit_once('-')?;
-    let number = number.parse().ok().filter(|_| number.bytes().all(|digit| digit.is_ascii_digit()))?;
+    let number =
+        number.parse().ok().filter(|_| number.bytes().all(|digit| digit.is_ascii_digit()))?;
     if boot.is_empty() || !boot.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
     }

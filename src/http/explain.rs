@@ -1,4 +1,5 @@
-//! Why a task has its verdict. The request arms a trace for the task and waits until the sampler reads it anyway.
+//! Why a task has its verdict. The request arms a trace for the task and waits until the sampler
+//! reads it anyway.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +24,12 @@ const TAKEN_IN: Duration = Duration::from_millis(1_500);
 const TAKEN_IN_BAD: Duration = Duration::from_millis(250);
 
 impl Site {
-    pub(super) async fn explain(&self, name: &str, request: &Request<Incoming>, permit: &Arc<Permit>) -> Reply {
+    pub(super) async fn explain(
+        &self,
+        name: &str,
+        request: &Request<Incoming>,
+        permit: &Arc<Permit>,
+    ) -> Reply {
         let published = self.newest();
         if let Some(sentence) = self.stopped(&published) {
             return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
@@ -48,21 +54,24 @@ impl Site {
         }
         match find(&published, name) {
             Some(view) => {
-                let seen = Seen { published: &published, view, trace: &trace, watched: Watched::Agent };
+                let seen =
+                    Seen { published: &published, view, trace: &trace, watched: Watched::Agent };
                 json(StatusCode::OK, &explanation(seen))
             }
             None => unknown(&published, name),
         }
     }
 
-    /// The first snapshot that knows what the trace shows, or else the newest one; and why that must not be taken for the present, if so.
+    /// The first snapshot that knows what the trace shows, or else the newest one; and why that
+    /// must not be taken for the present, if so.
     async fn taken_in(&self, name: &str, trace: &Trace) -> (Arc<Published>, Option<String>) {
         let began = Instant::now();
         let knows = |published: &Published| {
             let Some(sent) = trace.newest_sent() else { return true };
             let Some(view) = find(published, name) else { return true };
             // What is no good reading leaves no instant.
-            view.last_reading >= Some(sent) || view.unknown.is_some() && began.elapsed() >= TAKEN_IN_BAD
+            view.last_reading >= Some(sent)
+                || view.unknown.is_some() && began.elapsed() >= TAKEN_IN_BAD
         };
         match self.context.snapshots.task_that(name, TAKEN_IN, knows).await {
             Ok(published) => (published, None),
@@ -76,7 +85,12 @@ fn find<'a>(published: &'a Published, name: &str) -> Option<&'a TaskView> {
 }
 
 fn redis<'a>(published: &'a Published, view: &TaskView) -> Option<&'a RedisView> {
-    published.snapshot.redises.iter().find(|redis| redis.spec.name == view.redis).map(|redis| &**redis)
+    published
+        .snapshot
+        .redises
+        .iter()
+        .find(|redis| redis.spec.name == view.redis)
+        .map(|redis| &**redis)
 }
 
 fn unknown(published: &Published, name: &str) -> Reply {

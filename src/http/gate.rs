@@ -1,6 +1,7 @@
-//! Which connections are taken: a bound for all, a bound per peer, and room kept for peers that have none. Where there is no room,
-//! whoever has kept the server waiting longest makes some: of the same peer, or of one that has more connections. Streams, which
-//! stay for hours, have lower bounds of their own, so that they leave room for whoever asks and goes.
+//! Which connections are taken: a bound for all, a bound per peer, and room kept for peers that
+//! have none. Where there is no room, whoever has kept the server waiting longest makes some: of
+//! the same peer, or of one that has more connections. Streams, which stay for hours, have lower
+//! bounds of their own, so that they leave room for whoever asks and goes.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -27,7 +28,8 @@ pub(super) struct Gate {
 struct Open {
     all: Count,
     peers: HashMap<IpAddr, Count>,
-    /// Of the peers that have needed one: held while something is made for one of its requests alone.
+    /// Of the peers that have needed one: held while something is made for one of its requests
+    /// alone.
     turns: HashMap<IpAddr, Arc<AsyncMutex<()>>>,
     members: HashMap<u64, Member>,
     /// The number of the next connection.
@@ -93,7 +95,8 @@ impl Gate {
         Gate { limits, open: Arc::default() }
     }
 
-    /// Takes a connection from `address`, unless there are too many and none of them has kept the server waiting.
+    /// Takes a connection from `address`, unless there are too many and none of them has kept the
+    /// server waiting.
     pub(super) fn admit(&self, address: IpAddr) -> Option<Permit> {
         let peer = peer(address);
         let mut open = lock(&self.open);
@@ -102,7 +105,8 @@ impl Gate {
         if of_peer >= self.limits.connections_per_peer {
             open.make_room(|of, _| of == peer)?;
         } else if open.all.connections.saturating_add(kept) >= self.limits.connections {
-            // Only of a peer that has more than the new one would have: else they would chase each other out.
+            // Only of a peer that has more than the new one would have: else they would chase each
+            // other out.
             open.make_room(|_, connections| connections > of_peer + 1 || of_peer == 0)?;
         }
         open.all.connections += 1;
@@ -110,14 +114,16 @@ impl Gate {
         let number = open.next;
         open.next += 1;
         let (serving, leave) = (Serving::default(), CancellationToken::new());
-        open.members.insert(number, Member { peer, serving: serving.clone(), leave: leave.clone() });
+        open.members
+            .insert(number, Member { peer, serving: serving.clone(), leave: leave.clone() });
         Some(Permit { number, peer, gate: self.clone(), serving, leave })
     }
 }
 
 impl Open {
-    /// Sends a connection away: among the peers that `may` (by their address and how many connections they have), one of whoever
-    /// has most, and of these the one that has kept the server waiting longest.
+    /// Sends a connection away: among the peers that `may` (by their address and how many
+    /// connections they have), one of whoever has most, and of these the one that has kept the
+    /// server waiting longest.
     fn make_room(&mut self, may: impl Fn(IpAddr, usize) -> bool) -> Option<()> {
         if self.leaving >= LEAVING_MAX {
             return None;
@@ -125,7 +131,8 @@ impl Open {
         let waited_for = self.members.iter().filter_map(|(number, member)| {
             let connections = self.peers.get(&member.peer)?.connections;
             // Not for how long: the clock may tick between two of them.
-            let since_ms = member.serving.kept_waiting_since_ms().filter(|_| may(member.peer, connections))?;
+            let since_ms =
+                member.serving.kept_waiting_since_ms().filter(|_| may(member.peer, connections))?;
             Some(((connections, Reverse(since_ms), Reverse(*number)), *number))
         });
         let (_, longest) = waited_for.max()?;
@@ -161,19 +168,30 @@ impl Permit {
         self.stay(StayKind::Explanation, limits.explanations, limits.explanations_per_peer)
     }
 
-    /// Waits until nothing is made for another request of the same peer. What all ask for is made once and needs no turn; of what
-    /// each may ask for in another way, one peer can only have so much made.
+    /// Waits until nothing is made for another request of the same peer. What all ask for is made
+    /// once and needs no turn; of what each may ask for in another way, one peer can only have so
+    /// much made.
     pub(super) async fn turn(&self) -> OwnedMutexGuard<()> {
         let turn = {
             let mut open = lock(&self.gate.open);
-            // One that was sent away may be the last of its peer, and nobody would remove what it left.
+            // One that was sent away may be the last of its peer, and nobody would remove what it
+            // left.
             let is_there = open.peers.contains_key(&self.peer);
-            if is_there { Arc::clone(open.turns.entry(self.peer).or_default()) } else { Arc::default() }
+            if is_there {
+                Arc::clone(open.turns.entry(self.peer).or_default())
+            } else {
+                Arc::default()
+            }
         };
         turn.lock_owned().await
     }
 
-    fn stay(self: &Arc<Permit>, kind: StayKind, most: usize, most_per_peer: usize) -> Option<StayPermit> {
+    fn stay(
+        self: &Arc<Permit>,
+        kind: StayKind,
+        most: usize,
+        most_per_peer: usize,
+    ) -> Option<StayPermit> {
         let mut open = lock(&self.gate.open);
         let Open { all, peers, .. } = &mut *open;
         // One that was sent away counts no more.
@@ -270,11 +288,17 @@ mod tests {
         let waiting = open(&gate, "10.0.0.1", 3);
         let busy = take(&gate, "10.0.0.1", 1);
         let newest = open(&gate, "10.0.0.1", 1);
-        assert_eq!((stay(&waiting), stay(&busy), stay(&newest)), (vec![false, true, true], vec![true], vec![true]));
+        assert_eq!(
+            (stay(&waiting), stay(&busy), stay(&newest)),
+            (vec![false, true, true], vec![true], vec![true])
+        );
         assert_eq!(lock(&gate.open).all.connections, 4);
         drop((waiting, busy, newest));
         let open = lock(&gate.open);
-        assert_eq!((open.all.connections, open.leaving, open.peers.len(), open.members.len()), (0, 0, 0, 0));
+        assert_eq!(
+            (open.all.connections, open.leaving, open.peers.len(), open.members.len()),
+            (0, 0, 0, 0)
+        );
     }
 
     #[test]
@@ -296,7 +320,10 @@ mod tests {
     fn peers_do_not_chase_each_other_out() {
         let gate = gate();
         let (one, two) = (open(&gate, "10.0.0.1", 4), open(&gate, "10.0.0.2", 3));
-        assert!(open(&gate, "10.0.0.2", 1).is_empty(), "the first would have fewer than the second");
+        assert!(
+            open(&gate, "10.0.0.2", 1).is_empty(),
+            "the first would have fewer than the second"
+        );
         assert_eq!((stay(&one), stay(&two)), (vec![true; 4], vec![true; 3]));
     }
 
@@ -324,7 +351,10 @@ mod tests {
     fn explanations_are_bounded() {
         let gate = gate();
         let explain = |address: &str| -> Vec<StayPermit> {
-            take(&gate, address, 4).into_iter().filter_map(|permit| Arc::new(permit).explanation()).collect()
+            take(&gate, address, 4)
+                .into_iter()
+                .filter_map(|permit| Arc::new(permit).explanation())
+                .collect()
         };
         let (one, two) = (explain("10.0.0.1"), explain("10.0.0.2"));
         assert_eq!((one.len(), two.len()), (2, 1));
@@ -338,7 +368,9 @@ mod tests {
         let (one, other) = (take(&gate, "10.0.0.1", 2), take(&gate, "10.0.0.2", 1));
         let turn = one[0].turn().await;
         let mut next = Box::pin(one[1].turn());
-        let is_waiting = std::future::poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_pending())).await;
+        let is_waiting =
+            std::future::poll_fn(|context| Poll::Ready(next.as_mut().poll(context).is_pending()))
+                .await;
         assert!(is_waiting);
         drop(other[0].turn().await);
         drop(turn);
@@ -365,7 +397,8 @@ mod tests {
         let gate = gate();
         let (_one, _two) = (take(&gate, "10.0.0.1", 4), take(&gate, "10.0.0.2", 100));
         assert_eq!(lock(&gate.open).all.connections, 7);
-        let others: Vec<Vec<Permit>> = (3..10).map(|n| take(&gate, &format!("10.0.0.{n}"), 2)).collect();
+        let others: Vec<Vec<Permit>> =
+            (3..10).map(|n| take(&gate, &format!("10.0.0.{n}"), 2)).collect();
         assert_eq!(others.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1, 1, 0, 0, 0, 0]);
     }
 
@@ -374,7 +407,8 @@ mod tests {
         let gate = gate();
         for n in 0..1000 {
             let held = take(&gate, &format!("10.0.{}.{}", n / 256, n % 256), 3);
-            let streams: Vec<_> = held.into_iter().filter_map(|permit| Arc::new(permit).stream()).collect();
+            let streams: Vec<_> =
+                held.into_iter().filter_map(|permit| Arc::new(permit).stream()).collect();
             assert_eq!(streams.len(), 3);
         }
         let open = lock(&gate.open);
@@ -385,7 +419,10 @@ mod tests {
     fn streams_leave_room_for_who_asks_and_goes() {
         let gate = gate();
         let streams = |address: &str| -> Vec<StayPermit> {
-            take(&gate, address, 4).into_iter().filter_map(|permit| Arc::new(permit).stream()).collect()
+            take(&gate, address, 4)
+                .into_iter()
+                .filter_map(|permit| Arc::new(permit).stream())
+                .collect()
         };
         let one = streams("10.0.0.1");
         assert_eq!(one.len(), 3, "the bound of a peer");
@@ -415,8 +452,14 @@ mod tests {
 
     #[test]
     fn a_network_of_ipv6_is_one_peer_and_a_mapped_address_is_its_ipv4_peer() {
-        assert_eq!(peer("2001:db8:1:2::1".parse().unwrap()), peer("2001:db8:1:2:ffff::9".parse().unwrap()));
-        assert_ne!(peer("2001:db8:1:2::1".parse().unwrap()), peer("2001:db8:1:3::1".parse().unwrap()));
+        assert_eq!(
+            peer("2001:db8:1:2::1".parse().unwrap()),
+            peer("2001:db8:1:2:ffff::9".parse().unwrap())
+        );
+        assert_ne!(
+            peer("2001:db8:1:2::1".parse().unwrap()),
+            peer("2001:db8:1:3::1".parse().unwrap())
+        );
         assert_eq!(peer("::ffff:10.0.0.1".parse().unwrap()), peer("10.0.0.1".parse().unwrap()));
     }
 }

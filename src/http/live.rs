@@ -1,8 +1,9 @@
 //! What changes on the pages, as server-sent events for the script.
 //!
-//! One task serves all open pages, and exists only while there are any: it compares each snapshot with what it told before, renders
-//! the rows that changed, and encodes that once for everybody. [`table`] finds the changes, [`frame`] writes them,
-//! [`ring`] keeps the newest for pages that come back, [`pages`] are those who listen.
+//! One task serves all open pages, and exists only while there are any: it compares each snapshot
+//! with what it told before, renders the rows that changed, and encodes that once for everybody.
+//! [`table`] finds the changes, [`frame`] writes them, [`ring`] keeps the newest for pages that
+//! come back, [`pages`] are those who listen.
 
 mod frame;
 mod pages;
@@ -176,7 +177,8 @@ async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
                         if !listened_to {
                             teller.tell(&snapshots.see());
                         }
-                        // Only what is told counts as seen: anything newer is told to this page too.
+                        // Only what is told counts as seen: anything newer is told to this page
+                        // too.
                         teller.welcome(asked, sender, &beat(&snapshots.newest(), feed.snapshot_age));
                     }
                 }
@@ -212,7 +214,10 @@ async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
 /// A beat as of now.
 fn beat(newest: &Published, age_max: Duration) -> Bytes {
     let since_ms = i64::try_from(newest.made.elapsed().as_millis()).unwrap_or(i64::MAX);
-    frame::beat(AgentWall(newest.wall.0.saturating_add(since_ms)), stopped(newest, age_max).as_deref())
+    frame::beat(
+        AgentWall(newest.wall.0.saturating_add(since_ms)),
+        stopped(newest, age_max).as_deref(),
+    )
 }
 
 /// Knows what was told, and to whom.
@@ -292,7 +297,8 @@ impl Teller {
         }
     }
 
-    /// Everything that a page of all tasks shows, or a page of one; `None` while slow pages keep too much alive.
+    /// Everything that a page of all tasks shows, or a page of one; `None` while slow pages keep
+    /// too much alive.
     fn everything(&mut self, task: Option<&str>) -> Option<Bytes> {
         if self.encoder.bytes_alive() > ALIVE_BYTES_MAX {
             return None;
@@ -306,7 +312,8 @@ impl Teller {
 
     /// Gives a page what it has missed, and a beat.
     fn welcome(&mut self, asked: Asked, sender: mpsc::Sender<Bytes>, beat: &Bytes) {
-        let since = asked.since.filter(|(boot, _)| self.encoder.is_of(boot)).map(|(_, sequence)| sequence);
+        let since =
+            asked.since.filter(|(boot, _)| self.encoder.is_of(boot)).map(|(_, sequence)| sequence);
         let mut page = Page::new(asked.task, sender);
         match since.and_then(|since| self.ring.since(since)) {
             Some(mut missed) => match page.task.as_deref() {

@@ -1,5 +1,5 @@
-//! The pages for people: all tasks, and one task. Markup is made here and nowhere else: the script puts what was rendered
-//! here into its place.
+//! The pages for people: all tasks, and one task. Markup is made here and nowhere else: the script
+//! puts what was rendered here into its place.
 
 mod drawing;
 mod facts;
@@ -43,7 +43,8 @@ impl Site {
     pub(super) async fn landing(&self, request: &Request<Incoming>) -> Reply {
         let (published, stopped) = self.everything().await;
         self.feed.expect(Arc::clone(&published));
-        let status = if stopped.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        let status =
+            if stopped.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
         let query = ListQuery::read(request.uri().query().unwrap_or_default());
         let page = list::pieces(published, &query, self.context.history.boot(), stopped.as_deref());
         as_page(pieces(status, HTML, page), &[])
@@ -69,7 +70,8 @@ impl Site {
         };
         let main = match view {
             Some(view) => {
-                let about = [About::Task(name.into()), About::Redis(Arc::clone(&view.redis))].into();
+                let about =
+                    [About::Task(name.into()), About::Redis(Arc::clone(&view.redis))].into();
                 let excerpt = self.context.history.excerpt(&about, None, EVENTS_MAX, |_| true);
                 task::main(&published, view, &excerpt.events, query)
             }
@@ -80,8 +82,14 @@ impl Site {
         } else {
             let title = format!("{} · lockwatch", escape(name.as_bytes()));
             let (boot, task) = (self.context.history.boot(), Some(name));
-            let shell =
-                Shell { published: &published, boot, stopped: stopped.as_deref(), task, title: &title, main: "task" };
+            let shell = Shell {
+                published: &published,
+                boot,
+                stopped: stopped.as_deref(),
+                task,
+                title: &title,
+                main: "task",
+            };
             [shell.before(), main, shell.after()].concat()
         };
         as_page(reply(status, HTML, body), &self.context.frame_ancestors)

@@ -1,4 +1,5 @@
-//! What follows the `?`, and how a parameter that is not understood is refused: nothing is ever ignored.
+//! What follows the `?`, and how a parameter that is not understood is refused: nothing is ever
+//! ignored.
 
 use hyper::StatusCode;
 use serde::Serialize;
@@ -33,7 +34,10 @@ impl Refusal {
 
     /// A value that a parameter cannot have.
     pub(super) fn value(name: &str, value: &str, allowed: &[&str]) -> Refusal {
-        Refusal::with_list(format!("{name} cannot be {value:?}; it is one of: {}.", allowed.join(", ")), allowed)
+        Refusal::with_list(
+            format!("{name} cannot be {value:?}; it is one of: {}.", allowed.join(", ")),
+            allowed,
+        )
     }
 
     fn with_list(error: String, allowed: &[&str]) -> Refusal {
@@ -53,7 +57,10 @@ impl Refusal {
 pub(super) fn parameters(query: Option<&str>) -> Result<Parameters, Refusal> {
     let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
     pairs
-        .map(|pair| parameter(pair).ok_or_else(|| Refusal::new("The query has a broken % escape, or is no UTF-8.")))
+        .map(|pair| {
+            parameter(pair)
+                .ok_or_else(|| Refusal::new("The query has a broken % escape, or is no UTF-8."))
+        })
         .collect()
 }
 
@@ -70,7 +77,9 @@ pub(super) fn one_of<T: Copy>(
     name: impl Fn(T) -> &'static str,
 ) -> Result<T, Refusal> {
     let found = all.iter().copied().find(|one| name(*one) == value);
-    found.ok_or_else(|| Refusal::value(parameter, value, &all.iter().map(|one| name(*one)).collect::<Vec<_>>()))
+    found.ok_or_else(|| {
+        Refusal::value(parameter, value, &all.iter().map(|one| name(*one)).collect::<Vec<_>>())
+    })
 }
 
 /// What a `+` stands for.

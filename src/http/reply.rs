@@ -23,14 +23,21 @@ const EVENT_STREAM: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Nothing may be loaded, run, sent or framed.
-const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+const POLICY: &str =
+    "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Of a page: its own style sheet and script, which may ask only the agent. `{ancestors}`: who may show it in a frame.
-const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+/// Of a page: its own style sheet and script, which may ask only the agent. `{ancestors}`: who may
+/// show it in a frame.
+const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src \
+    'self'; img-src 'self'; \
                            base-uri 'none'; form-action 'self'; frame-ancestors ";
 
 /// A response that nobody may keep.
-pub(super) fn reply(status: StatusCode, content_type: &'static str, body: impl Into<Bytes>) -> Reply {
+pub(super) fn reply(
+    status: StatusCode,
+    content_type: &'static str,
+    body: impl Into<Bytes>,
+) -> Reply {
     let mut reply = Response::new(ReplyBody::Whole(Full::new(body.into())));
     *reply.status_mut() = status;
     let headers = [
@@ -94,10 +101,12 @@ pub(super) fn json_pieces(list: TaskList) -> Reply {
     pieces(StatusCode::OK, JSON, list)
 }
 
-/// Server-sent events, until the sender is dropped. The channel's length bounds what waits for a client that reads slowly; the
-/// server ends the stream when the client does not read at all, and when it shuts down.
+/// Server-sent events, until the sender is dropped. The channel's length bounds what waits for a
+/// client that reads slowly; the server ends the stream when the client does not read at all, and
+/// when it shuts down.
 pub(super) fn stream(frames: mpsc::Receiver<Bytes>) -> Reply {
-    let reply = reply(StatusCode::OK, EVENT_STREAM, Bytes::new()).map(|_| ReplyBody::Stream(frames));
+    let reply =
+        reply(StatusCode::OK, EVENT_STREAM, Bytes::new()).map(|_| ReplyBody::Stream(frames));
     // Proxies must neither hold frames back nor collect them for compressing.
     let reply = with_header(reply, header::CACHE_CONTROL, "no-store, no-transform");
     with_header(reply, HeaderName::from_static("x-accel-buffering"), "no")
@@ -105,7 +114,10 @@ pub(super) fn stream(frames: mpsc::Receiver<Bytes>) -> Reply {
 
 /// There is no room for one more stream.
 pub(super) fn too_many_streams() -> Reply {
-    let reply = text(StatusCode::SERVICE_UNAVAILABLE, "Too many pages and streams are open; try again later.");
+    let reply = text(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "Too many pages and streams are open; try again later.",
+    );
     with_header(reply, header::RETRY_AFTER, "15")
 }
 
@@ -137,13 +149,17 @@ impl Body for ReplyBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, TakenBack>>> {
         match &mut *self {
-            ReplyBody::Whole(body) => Pin::new(body).poll_frame(context).map_err(|never| match never {}),
+            ReplyBody::Whole(body) => {
+                Pin::new(body).poll_frame(context).map_err(|never| match never {})
+            }
             ReplyBody::Page(page, at) => {
                 let piece = page.piece(*at).transpose();
                 *at += 1;
                 Poll::Ready(piece.map(|piece| piece.map(Frame::data)))
             }
-            ReplyBody::Pieces(pieces) => Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(Bytes::from(piece))))),
+            ReplyBody::Pieces(pieces) => {
+                Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(Bytes::from(piece)))))
+            }
             ReplyBody::Stream(frames) => {
                 frames.poll_recv(context).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
             }

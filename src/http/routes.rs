@@ -89,7 +89,8 @@ impl Site {
         }
         let path = request.uri().path();
         let Some(route) = route(path) else {
-            let sentence = "There is nothing here; the paths are /, /metrics, /api/v1/tasks, /-/healthy and /-/ready.";
+            let sentence = "There is nothing here; the paths are /, /metrics, /api/v1/tasks, \
+                /-/healthy and /-/ready.";
             return if path.starts_with("/api/") {
                 json_error(StatusCode::NOT_FOUND, sentence)
             } else {
@@ -112,9 +113,12 @@ impl Site {
             Route::Events => self.events(&request),
             Route::OpenApi => self.openapi(&request),
             Route::TaskPage(name) => self.task_page(&name, &request).await,
-            Route::Script => {
-                tagged_content(request.headers(), StatusCode::OK, "text/javascript; charset=utf-8", SCRIPT)
-            }
+            Route::Script => tagged_content(
+                request.headers(),
+                StatusCode::OK,
+                "text/javascript; charset=utf-8",
+                SCRIPT,
+            ),
             Route::Live => self.live(&request),
             Route::Badge(name) => self.badge(&name, &request).await,
             Route::Healthy => self.healthy(),
@@ -140,8 +144,13 @@ impl Site {
         self.looked(looked)
     }
 
-    fn looked(&self, looked: Result<Arc<Published>, Unanswered>) -> (Arc<Published>, Option<String>) {
-        let silent = || "The agent's engine does not answer: see its log, or it is being stopped.".to_owned();
+    fn looked(
+        &self,
+        looked: Result<Arc<Published>, Unanswered>,
+    ) -> (Arc<Published>, Option<String>) {
+        let silent = || {
+            "The agent's engine does not answer: see its log, or it is being stopped.".to_owned()
+        };
         let unanswered = looked.is_err().then(silent);
         let published = looked.unwrap_or_else(|Unanswered| self.newest());
         let stopped = self.stopped(&published).or(unanswered);
@@ -203,18 +212,24 @@ impl Site {
         let untried = published.snapshot.redises.iter().filter(|redis| !was_tried(redis)).count();
         match untried {
             0 => text(StatusCode::OK, "lockwatch is ready."),
-            _ => text(StatusCode::SERVICE_UNAVAILABLE, format!("Not ready: {untried} redis not tried yet.")),
+            _ => text(
+                StatusCode::SERVICE_UNAVAILABLE,
+                format!("Not ready: {untried} redis not tried yet."),
+            ),
         }
     }
 
     async fn reload(&self, headers: &HeaderMap) -> Reply {
         if !self.context.enable_lifecycle {
-            let sentence =
-                "Reloading over HTTP is off: start the agent with --web.enable-lifecycle, or send it SIGHUP.";
+            let sentence = "Reloading over HTTP is off: start the agent with \
+                --web.enable-lifecycle, or send it SIGHUP.";
             return text(StatusCode::FORBIDDEN, sentence);
         }
         if is_of_another_site(headers) {
-            return text(StatusCode::FORBIDDEN, "A reload cannot be asked for by another site's page.");
+            return text(
+                StatusCode::FORBIDDEN,
+                "A reload cannot be asked for by another site's page.",
+            );
         }
         let (answer, answered) = oneshot::channel();
         if self.context.reload.try_send(answer).is_err() {
@@ -227,7 +242,10 @@ impl Site {
             Ok(Ok(Ok(()))) => text(StatusCode::OK, "The configuration was loaded."),
             Ok(Ok(Err(why))) => text(StatusCode::INTERNAL_SERVER_ERROR, why),
             Ok(Err(_)) => text(StatusCode::SERVICE_UNAVAILABLE, "The agent is shutting down."),
-            Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "The reload took too long; see the agent's log."),
+            Err(_) => text(
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The reload took too long; see the agent's log.",
+            ),
         }
     }
 }
@@ -242,10 +260,12 @@ impl Route {
     }
 }
 
-/// The metrics that `name[]` asks for. Other parameters are not looked at: a scrape does not fail because of them.
+/// The metrics that `name[]` asks for. Other parameters are not looked at: a scrape does not fail
+/// because of them.
 fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
     let parameters = parameters(query)?;
-    let names = parameters.iter().filter(|(name, _)| name == "name[]").map(|(_, value)| value.as_str());
+    let names =
+        parameters.iter().filter(|(name, _)| name == "name[]").map(|(_, value)| value.as_str());
     Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name)))
 }
 
@@ -253,7 +273,10 @@ fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
 pub(super) fn stopped(published: &Published, age_max: Duration) -> Option<String> {
     let age = published.made.elapsed();
     (age > age_max).then(|| {
-        format!("The newest snapshot is {} s old: the agent's engine has stopped, see its log.", age.as_secs())
+        format!(
+            "The newest snapshot is {} s old: the agent's engine has stopped, see its log.",
+            age.as_secs()
+        )
     })
 }
 
@@ -278,7 +301,9 @@ fn route(path: &str) -> Option<Route> {
 
 /// The route of a path that names a task.
 fn named(path: &str) -> Option<Route> {
-    let between = |prefix: &str, suffix: &str| percent_decoded(path.strip_prefix(prefix)?.strip_suffix(suffix)?);
+    let between = |prefix: &str, suffix: &str| {
+        percent_decoded(path.strip_prefix(prefix)?.strip_suffix(suffix)?)
+    };
     let explain = || between("/api/v1/tasks/", "/explain").map(Route::Explain);
     let task = || between("/api/v1/tasks/", "").map(Route::Task);
     let page = || between("/tasks/", "").map(Route::TaskPage);
@@ -286,7 +311,8 @@ fn named(path: &str) -> Option<Route> {
     explain().or_else(task).or_else(page).or_else(badge)
 }
 
-/// One path segment decoded; `None` if it is more than one, or its escapes are broken, or it is no UTF-8.
+/// One path segment decoded; `None` if it is more than one, or its escapes are broken, or it is no
+/// UTF-8.
 fn percent_decoded(segment: &str) -> Option<String> {
     decoded(segment, Blank::Escaped).filter(|_| !segment.contains('/'))
 }
@@ -303,8 +329,9 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Cow<'_, str> {
     }
 }
 
-/// Whether a page of somebody else's makes a visitor's browser ask. Browsers say so in `Sec-Fetch-Site` only to this machine and by
-/// https; elsewhere, as in a network by http, their `Origin` is all there is.
+/// Whether a page of somebody else's makes a visitor's browser ask. Browsers say so in
+/// `Sec-Fetch-Site` only to this machine and by https; elsewhere, as in a network by http, their
+/// `Origin` is all there is.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin" && site != "none";

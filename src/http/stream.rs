@@ -1,5 +1,6 @@
-//! A stream that runs out of patience: with a request's head that does not come, with a connection that idles, and
-//! with a client that does not read. A response may be endless, as long as its client keeps up.
+//! A stream that runs out of patience: with a request's head that does not come, with a connection
+//! that idles, and with a client that does not read. A response may be endless, as long as its
+//! client keeps up.
 
 use std::future::Future as _;
 use std::io::{self, IoSlice};
@@ -17,7 +18,8 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use super::Limits;
 use super::gate::StayPermit;
 
-/// The stream. Its user says by [`Serving`] when a request has come; the end of a response it sees itself.
+/// The stream. Its user says by [`Serving`] when a request has come; the end of a response it sees
+/// itself.
 #[derive(Debug)]
 pub(super) struct Guarded<S> {
     stream: S,
@@ -29,7 +31,8 @@ pub(super) struct Guarded<S> {
     head_began: bool,
     /// When to give up on the client's reading; set anew whenever a write has to wait.
     write_timer: Pin<Box<Sleep>>,
-    /// When the first byte was offered: of the response, or of what is not yet written of an endless one.
+    /// When the first byte was offered: of the response, or of what is not yet written of an
+    /// endless one.
     write_began: Option<Instant>,
     /// Since when no byte was taken.
     stalled_since: Option<Instant>,
@@ -42,18 +45,23 @@ pub(super) struct Serving(Arc<Progress>);
 #[derive(Debug)]
 struct Progress {
     phase: AtomicU8,
-    /// Since when the client is waited for, in milliseconds of [`now_ms`]; [`NOT_WAITING`] if it is not.
+    /// Since when the client is waited for, in milliseconds of [`now_ms`]; [`NOT_WAITING`] if it is
+    /// not.
     waiting_since: AtomicU64,
 }
 
 const NOT_WAITING: u64 = u64::MAX;
-/// A client may take so long to send its request, or to take the next bytes, before its place can be given to another.
+/// A client may take so long to send its request, or to take the next bytes, before its place can
+/// be given to another.
 const REQUEST_MS: u64 = 20;
 const READING_MS: u64 = 100;
 
 impl Default for Serving {
     fn default() -> Serving {
-        Serving(Arc::new(Progress { phase: AtomicU8::new(WAITING), waiting_since: AtomicU64::new(NOT_WAITING) }))
+        Serving(Arc::new(Progress {
+            phase: AtomicU8::new(WAITING),
+            waiting_since: AtomicU64::new(NOT_WAITING),
+        }))
     }
 }
 
@@ -81,8 +89,9 @@ impl Serving {
         self.waits(false);
     }
 
-    /// Since when its client has kept the server waiting, by a clock of this process: for a request, or by not reading. `None`: not at all,
-    /// or not for long, or it is a stream, which has a patience of its own.
+    /// Since when its client has kept the server waiting, by a clock of this process: for a
+    /// request, or by not reading. `None`: not at all, or not for long, or it is a stream, which
+    /// has a patience of its own.
     pub(super) fn kept_waiting_since_ms(&self) -> Option<u64> {
         let since = self.0.waiting_since.load(Ordering::Relaxed);
         if since == NOT_WAITING || self.is(STREAMING) {
@@ -196,7 +205,11 @@ impl<S> Guarded<S> {
     }
 
     /// Passes the outcome of a write on, or gives up when the client has not read for too long.
-    fn watch_write(&mut self, context: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn watch_write(
+        &mut self,
+        context: &mut Context<'_>,
+        written: Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
         let now = Instant::now();
         let began = *self.write_began.get_or_insert(now);
         self.serving.waits(written.is_pending());
@@ -210,8 +223,8 @@ impl<S> Guarded<S> {
         self.write_timer.as_mut().poll(context).map(|()| Err(timed_out("the client does not read")))
     }
 
-    /// Nothing is left to be written: a client that is streamed to has caught up; and if that was all of a response, the wait
-    /// for the next request begins.
+    /// Nothing is left to be written: a client that is streamed to has caught up; and if that was
+    /// all of a response, the wait for the next request begins.
     fn all_written(&mut self, context: &mut Context<'_>) {
         if self.serving.is(STREAMING) {
             (self.write_began, self.stalled_since) = (None, None);
@@ -224,7 +237,8 @@ impl<S> Guarded<S> {
         (self.write_began, self.stalled_since) = (None, None);
         self.head_began = false;
         self.read_timer.as_mut().reset(Instant::now() + self.limits.idle);
-        // Asked here so that it wakes the connection even if nobody waits to read; the reader sees it again.
+        // Asked here so that it wakes the connection even if nobody waits to read; the reader sees
+        // it again.
         let _ = self.read_timer.as_mut().poll(context);
     }
 }
@@ -252,7 +266,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
         match read {
             Poll::Ready(read) => Poll::Ready(read),
             Poll::Pending => {
-                // Only now: what the client has sent long ago may not have been looked at, on a busy machine.
+                // Only now: what the client has sent long ago may not have been looked at, on a
+                // busy machine.
                 self.serving.waits(true);
                 self.read_timer.as_mut().poll(context).map(|()| Err(timed_out("no request came")))
             }
@@ -261,7 +276,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.watch_write(context, written)
     }

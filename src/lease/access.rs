@@ -26,10 +26,13 @@ impl Access {
     /// # Errors
     /// When the server cannot be reached, or refuses.
     pub async fn connect(&self) -> Result<MultiplexedConnection, RedisError> {
-        Client::open(self.server.clone())?.get_multiplexed_async_connection_with_config(&self.config()).await
+        Client::open(self.server.clone())?
+            .get_multiplexed_async_connection_with_config(&self.config())
+            .await
     }
 
-    /// A new connection for subscriptions, and what the server sends unasked. Needs RESP3 (Redis 6).
+    /// A new connection for subscriptions, and what the server sends unasked. Needs RESP3 (Redis
+    /// 6).
     ///
     /// # Errors
     /// When the server cannot be reached, or refuses.
@@ -39,12 +42,15 @@ impl Access {
         let (sender, pushes) = mpsc::unbounded_channel();
         let settings = self.server.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         let client = Client::open(self.server.clone().set_redis_settings(settings))?;
-        let connection =
-            client.get_multiplexed_async_connection_with_config(&self.config().set_push_sender(sender)).await?;
+        let connection = client
+            .get_multiplexed_async_connection_with_config(&self.config().set_push_sender(sender))
+            .await?;
         Ok((connection, pushes))
     }
 
     fn config(&self) -> AsyncConnectionConfig {
-        AsyncConnectionConfig::new().set_connection_timeout(Some(self.timeout)).set_response_timeout(Some(self.timeout))
+        AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.timeout))
+            .set_response_timeout(Some(self.timeout))
     }
 }

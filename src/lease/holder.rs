@@ -11,7 +11,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// The holder for `thread` of `instance`, where `instance` is a UUID as [`Holder::new_instance`] makes them.
+    /// The holder for `thread` of `instance`, where `instance` is a UUID as
+    /// [`Holder::new_instance`] makes them.
     pub fn new(instance: &str, thread: i64) -> Holder {
         Holder { instance: instance.into(), field: format!("{instance}:{thread}").into() }
     }
@@ -57,7 +58,10 @@ mod tests {
             let id = Holder::new_instance();
             let lengths: Vec<usize> = id.split('-').map(str::len).collect();
             assert_eq!(lengths, [8, 4, 4, 4, 12], "{id}");
-            assert!(id.chars().all(|c| c == '-' || (c.is_ascii_hexdigit() && !c.is_ascii_uppercase())), "{id}");
+            assert!(
+                id.chars().all(|c| c == '-' || (c.is_ascii_hexdigit() && !c.is_ascii_uppercase())),
+                "{id}"
+            );
             assert_eq!(&id[14..15], "4", "{id}");
             assert!(matches!(&id[19..20], "8" | "9" | "a" | "b"), "{id}");
         }

@@ -1,4 +1,5 @@
-//! The three changes of a lock, each one script and so one atomic step, with the effect on keys that Redisson's have.
+//! The three changes of a lock, each one script and so one atomic step, with the effect on keys
+//! that Redisson's have.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return 0 end
 return redis.call('pexpire', KEYS[1], ARGV[2])
 ";
 
-/// Replies with the entries that are left, −1 when the lock is not ours. `0` is what waiters of an `RLock` listen for.
+/// Replies with the entries that are left, −1 when the lock is not ours. `0` is what waiters of an
+/// `RLock` listen for.
 const RELEASE: &str = "
 if redis.call('hexists', KEYS[1], ARGV[1]) == 0 then return -1 end
 local entries = redis.call('hincrby', KEYS[1], ARGV[1], -1)

@@ -1,4 +1,5 @@
-//! Waiting for somebody else's lock: told by its channel, or by the clock when nobody is left to tell.
+//! Waiting for somebody else's lock: told by its channel, or by the clock when nobody is left to
+//! tell.
 
 use std::time::Duration;
 
@@ -31,8 +32,8 @@ impl Waiter {
         Ok(Waiter { _connection: connection, pushes })
     }
 
-    /// Waits until the lock is released, at most for `at_most`: what is left of the other's hold, because a holder that
-    /// died tells nobody. May be cancelled; no release is missed by that.
+    /// Waits until the lock is released, at most for `at_most`: what is left of the other's hold,
+    /// because a holder that died tells nobody. May be cancelled; no release is missed by that.
     ///
     /// # Errors
     /// [`LeaseError::SubscriptionEnded`].
@@ -44,7 +45,8 @@ impl Waiter {
         }
     }
 
-    /// `None` when the connection is gone. Confirmations of the subscription are no news; any message is, whatever it says.
+    /// `None` when the connection is gone. Confirmations of the subscription are no news; any
+    /// message is, whatever it says.
     async fn next_message(&mut self) -> Option<()> {
         while let Some(push) = self.pushes.recv().await {
             match push.kind {

@@ -1,4 +1,5 @@
-//! Renewing a hold every third of its lease, for as long as it is wanted, and noticing when it is lost.
+//! Renewing a hold every third of its lease, for as long as it is wanted, and noticing when it is
+//! lost.
 
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until, timeout_at};
@@ -36,7 +37,8 @@ impl Watchdog {
     pub async fn lost(&mut self) -> Lost {
         match (&mut self.task).await {
             Ok(Some(lost)) => lost,
-            // It was not stopped, for that needs `self`; so its task ended in a way that nobody foresaw.
+            // It was not stopped, for that needs `self`; so its task ended in a way that nobody
+            // foresaw.
             Ok(None) | Err(_) => Lost::RanOut,
         }
     }
@@ -57,7 +59,11 @@ impl Drop for Watchdog {
 }
 
 /// `None`: it was stopped.
-async fn renew_until_lost(lock: Lock, mut held_until: Instant, stop: CancellationToken) -> Option<Lost> {
+async fn renew_until_lost(
+    lock: Lock,
+    mut held_until: Instant,
+    stop: CancellationToken,
+) -> Option<Lost> {
     let period = lock.lease() / RENEWALS;
     loop {
         let due = (Instant::now() + period).min(held_until);

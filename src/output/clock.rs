@@ -6,8 +6,8 @@ const DAYS_PER_ERA: i64 = 146_097;
 const DAYS_BEFORE_EPOCH: i64 = 719_468;
 const MS_PER_DAY: i64 = 86_400_000;
 
-/// `epoch_ms` (milliseconds since the Unix epoch) as `2026-01-31T23:59:59.999Z`; `None` outside the years 0000 to 9999,
-/// which is all that RFC 3339 can write.
+/// `epoch_ms` (milliseconds since the Unix epoch) as `2026-01-31T23:59:59.999Z`; `None` outside the
+/// years 0000 to 9999, which is all that RFC 3339 can write.
 pub fn rfc3339(epoch_ms: i64) -> Option<String> {
     let (days, ms_of_day) = (epoch_ms.div_euclid(MS_PER_DAY), epoch_ms.rem_euclid(MS_PER_DAY));
     let (year, month, day) = civil(days);
@@ -20,23 +20,30 @@ pub fn rfc3339(epoch_ms: i64) -> Option<String> {
 }
 
 /// Milliseconds as seconds, the base unit of every output.
-#[expect(clippy::cast_precision_loss, reason = "exact up to 285,000 years, and readers know only f64")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact up to 285,000 years, and readers know only f64"
+)]
 pub fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
 /// The same for what may be negative.
-#[expect(clippy::cast_precision_loss, reason = "exact up to 285,000 years, and readers know only f64")]
+#[expect(
+    clippy::cast_precision_loss,
+    reason = "exact up to 285,000 years, and readers know only f64"
+)]
 pub fn signed_seconds(ms: i64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// Year, month and day of a day counted from the Unix epoch, in the proleptic Gregorian calendar. Years are counted from
-/// March, so that the leap day is a year's last day.
+/// Year, month and day of a day counted from the Unix epoch, in the proleptic Gregorian calendar.
+/// Years are counted from March, so that the leap day is a year's last day.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_BEFORE_EPOCH;
     let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_from_march = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;

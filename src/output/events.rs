@@ -1,7 +1,7 @@
 //! Each event as exactly one log line, at a bounded rate.
 //!
-//! The counters of events live in the snapshot: the model counts where it emits, so a log line and its counter cannot
-//! drift apart.
+//! The counters of events live in the snapshot: the model counts where it emits, so a log line and
+//! its counter cannot drift apart.
 
 mod limit;
 
@@ -62,8 +62,12 @@ pub const KINDS: [&str; 35] = [
 ];
 
 /// Every level of an event with its name, the one that matters most first.
-pub const LEVELS: [(&str, Level); 4] =
-    [("error", Level::ERROR), ("warn", Level::WARN), ("info", Level::INFO), ("debug", Level::DEBUG)];
+pub const LEVELS: [(&str, Level); 4] = [
+    ("error", Level::ERROR),
+    ("warn", Level::WARN),
+    ("info", Level::INFO),
+    ("debug", Level::DEBUG),
+];
 
 /// Writes events to the log.
 #[derive(Debug, Default)]
@@ -160,7 +164,15 @@ pub fn level_name(level: Level) -> &'static str {
 
 impl Told {
     fn new(level: Level, kind: &'static str, message: impl Into<String>) -> Told {
-        Told { level, kind, message: message.into(), who: None, reason: None, ms: None, remedy: None }
+        Told {
+            level,
+            kind,
+            message: message.into(),
+            who: None,
+            reason: None,
+            ms: None,
+            remedy: None,
+        }
     }
 
     fn who(self, who: String) -> Told {
@@ -184,119 +196,239 @@ impl Told {
     }
 }
 
-/// What there is to say of each kind: errors for what pages, warnings for what a person should look at, info for the
-/// life of a task, debug for the rest.
+/// What there is to say of each kind: errors for what pages, warnings for what a person should look
+/// at, info for the life of a task, debug for the rest.
 fn tell(kind: &EventKind) -> Told {
     use EventKind as E;
     let (error, warn) = (Level::ERROR, Level::WARN);
     let info = |kind, message: &str| Told::new(Level::INFO, kind, message);
     match kind {
         E::Verdict { from, to, rule } => {
-            Told::new(verdict_level(*to), "verdict", verdict_message(*from, *to, rule.sentence())).reason(rule.name())
+            Told::new(verdict_level(*to), "verdict", verdict_message(*from, *to, rule.sentence()))
+                .reason(rule.name())
         }
-        E::Acquired { holders } => info("acquired", "somebody got the lock").who(holder_names(holders)),
+        E::Acquired { holders } => info(
+            "acquired",
+            "somebody got the \
+            lock",
+        )
+        .who(holder_names(holders)),
         E::HoldEnded { holders, reason, held_ms } => {
             let level = if matches!(reason, End::Expired | End::Lost) { warn } else { Level::INFO };
-            let told = Told::new(level, "hold_ended", format!("the hold ended: {}", end_words(*reason)));
+            let told = Told::new(
+                level,
+                "hold_ended",
+                format!(
+                    "the hold ended: \
+                {}",
+                    end_words(*reason)
+                ),
+            );
             told.who(holder_names(holders)).reason(reason.name()).ms(*held_ms)
         }
         E::LockLost { holders, sign } => Told::new(warn, "lock_lost", lost_words(*sign))
             .who(holder_names(holders))
             .reason(sign.name())
-            .remedy("See whether the instance named here still works beside a new holder, and stop it."),
-        E::Shortened { by_ms } => {
-            Told::new(Level::DEBUG, "shortened", "the deadline moved back while the holder stayed").ms(*by_ms)
-        }
+            .remedy(
+                "See whether the instance named here still works beside a new holder, and \
+                stop it.",
+            ),
+        E::Shortened { by_ms } => Told::new(
+            Level::DEBUG,
+            "shortened",
+            "the deadline moved back while the holder \
+                stayed",
+        )
+        .ms(*by_ms),
         E::GapBegan => info("gap_began", "the task is wanted and nobody holds the lock"),
-        E::GapEnded { gap_ms } => info("gap_ended", "the gap ended: a hold has settled").ms(*gap_ms),
-        E::PhantomHold { held_ms } => info("phantom_hold", "a hold was too short to end the gap").ms(*held_ms),
-        E::Outage { outage_ms } => {
-            Told::new(warn, "outage", "taken over after a hold had expired; this is what that cost").ms(*outage_ms)
+        E::GapEnded { gap_ms } => info(
+            "gap_ended",
+            "the gap ended: a hold has \
+            settled",
+        )
+        .ms(*gap_ms),
+        E::PhantomHold { held_ms } => info(
+            "phantom_hold",
+            "a hold was too short to end the \
+            gap",
+        )
+        .ms(*held_ms),
+        E::Outage { outage_ms } => Told::new(
+            warn,
+            "outage",
+            "taken over after a hold had expired; this is what that \
+                cost",
+        )
+        .ms(*outage_ms),
+        E::SplitBegan { kind, parties, left_ms } => {
+            Told::new(error, "split_began", split_words(*left_ms))
+                .reason(kind.name())
+                .who(party_names(parties))
+                .ms(*left_ms)
+                .remedy("Find the instances named here and stop all but one.")
         }
-        E::SplitBegan { kind, parties, left_ms } => Told::new(error, "split_began", split_words(*left_ms))
-            .reason(kind.name())
-            .who(party_names(parties))
-            .ms(*left_ms)
-            .remedy("Find the instances named here and stop all but one."),
-        E::SplitEnded { kind, lasted_ms } => info("split_ended", "there is no longer evidence of more than one holder")
-            .reason(kind.name())
-            .ms(*lasted_ms),
+        E::SplitEnded { kind, lasted_ms } => info(
+            "split_ended",
+            "there is no longer evidence of \
+            more than one holder",
+        )
+        .reason(kind.name())
+        .ms(*lasted_ms),
         E::OverlapInDoubt { before, now, left_ms } => {
-            let message = "a new holder came early, together with a loss of data: released or lost, nobody can tell";
+            let message = "a new holder came early, together with a loss of data: released or \
+                lost, nobody can tell";
             let who = format!("{} -> {}", holder_names(before), holder_names(now));
             Told::new(warn, "overlap_in_doubt", message).who(who).ms(*left_ms)
         }
         E::RivalInDoubt { older, newer } => {
-            let message = "two servers show different holders: whether the older hold was released nobody can tell";
-            Told::new(warn, "rival_in_doubt", message).who(format!("{} -> {}", party_names(older), party_names(newer)))
+            let message = "two servers show different holders: whether the older hold was \
+                released nobody can tell";
+            Told::new(warn, "rival_in_doubt", message).who(format!(
+                "{} -> {}",
+                party_names(older),
+                party_names(newer)
+            ))
         }
-        E::SwitchesLost { users } => Told::new(error, "switches_lost", "Redis lost switches that were on")
-            .who(user_names(users))
-            .remedy("Ask these users whether they still want the task, and switch it on again."),
+        E::SwitchesLost { users } => Told::new(
+            error,
+            "switches_lost",
+            "Redis lost switches that \
+            were on",
+        )
+        .who(user_names(users))
+        .remedy("Ask these users whether they still want the task, and switch it on again."),
         E::SwitchesFound => info("switches_found", "no switch counts as lost any more"),
         E::SwitchUndecodable { user, fits } => tell_undecodable(user, *fits),
-        E::SwitchKeyMissing => Told::new(warn, "switch_key_missing", "the key of the switches was never seen to exist")
-            .remedy("Check the key in the `wanted` block; if nobody ever switched the task on, this is normal."),
+        E::SwitchKeyMissing => Told::new(
+            warn,
+            "switch_key_missing",
+            "the key of the switches was \
+            never seen to exist",
+        )
+        .remedy(
+            "Check the key in the `wanted` block; if nobody ever switched the task on, \
+                this is normal.",
+        ),
         E::ProgressMissing { why: Some(why) } => {
             Told::new(warn, "progress_missing", "the progress cannot be read").unknown(*why)
         }
-        E::ProgressMissing { why: None } => Told::new(warn, "progress_missing", "there is no progress to judge by")
-            .remedy("Check the key in the `progress` block, and whether the work writes it."),
-        E::ClaimsUnreadable { why } => Told::new(warn, "claims_unreadable", "the claims cannot be read").unknown(*why),
+        E::ProgressMissing { why: None } => Told::new(
+            warn,
+            "progress_missing",
+            "there is no \
+            progress to judge by",
+        )
+        .remedy("Check the key in the `progress` block, and whether the work writes it."),
+        E::ClaimsUnreadable { why } => Told::new(
+            warn,
+            "claims_unreadable",
+            "the claims cannot be \
+            read",
+        )
+        .unknown(*why),
         E::HostsUnreadable { why } => Told::new(
             warn,
             "hosts_unreadable",
             "the hosts cannot be read, so that holders are shown by their ids alone",
         )
         .unknown(*why),
-        E::PauseUndecodable => Told::new(warn, "pause_undecodable", "the pause is no point in time, so there is none")
-            .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`."),
+        E::PauseUndecodable => Told::new(
+            warn,
+            "pause_undecodable",
+            "the pause is no point in \
+            time, so there is none",
+        )
+        .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`."),
         E::PauseUnreadable { why } => {
             let message = "the pause cannot be read: unless one is in force, pages do not wait";
             Told::new(warn, "pause_unreadable", message).unknown(*why)
         }
         E::ClaimBesideFreeLock { instance } => {
             let message = "a worker claims to run the task though nobody holds the lock";
-            Told::new(warn, "claim_beside_free_lock", message).who(holder_label(instance).into_owned())
+            Told::new(warn, "claim_beside_free_lock", message)
+                .who(holder_label(instance).into_owned())
         }
-        E::TokenReset { from, to } => {
-            Told::new(warn, "token_reset", format!("the fencing token went back from {from} to {to}"))
-        }
-        E::LeaseLearned { lease_ms } => {
-            Told::new(Level::DEBUG, "lease_learned", "the full lifetime of a hold became known").ms(*lease_ms)
-        }
-        E::TaskUnreadable { why } => Told::new(warn, "task_unreadable", "the task cannot be read").unknown(*why),
+        E::TokenReset { from, to } => Told::new(
+            warn,
+            "token_reset",
+            format!(
+                "the fencing token went back from {from} to \
+                {to}"
+            ),
+        ),
+        E::LeaseLearned { lease_ms } => Told::new(
+            Level::DEBUG,
+            "lease_learned",
+            "the full lifetime of a hold became \
+                known",
+        )
+        .ms(*lease_ms),
+        E::TaskUnreadable { why } => Told::new(
+            warn,
+            "task_unreadable",
+            "the task cannot be \
+            read",
+        )
+        .unknown(*why),
         E::TaskReadable => info("task_readable", "the task can be read again"),
-        E::RedisDown { why, decides: true } => Told::new(error, "redis_down", "Redis cannot be read").unknown(*why),
-        E::RedisDown { why, decides: false } => {
-            Told::new(warn, "redis_down", "a server that decides nothing at present cannot be read").unknown(*why)
-        }
+        E::RedisDown { why, decides: true } => Told::new(
+            error,
+            "redis_down",
+            "Redis cannot be \
+            read",
+        )
+        .unknown(*why),
+        E::RedisDown { why, decides: false } => Told::new(
+            warn,
+            "redis_down",
+            "a server that decides nothing at present cannot be \
+                read",
+        )
+        .unknown(*why),
         E::RedisUp => info("redis_up", "Redis can be read"),
         E::GenerationChanged { change } => {
             Told::new(warn, "generation_changed", "Redis may have lost data").reason(change.name())
         }
         E::MastersChanged { from, to } => tell_masters(from, to),
-        // For seconds this is part of every failover by Sentinel; two holders are told by themselves.
+        // For seconds this is part of every failover by Sentinel; two holders are told by
+        // themselves.
         E::RivalMaster => Told::new(warn, "rival_master", "a second server says that it is master")
-            .remedy("Make the wrong one a replica (`REPLICAOF`), and see which clients still write to it."),
-        E::RivalMasterGone => info("rival_master_gone", "the second server does not say any more that it is master"),
+            .remedy(
+                "Make the wrong one a replica (`REPLICAOF`), and see which clients still \
+                write to it.",
+            ),
+        E::RivalMasterGone => info(
+            "rival_master_gone",
+            "the second server does not say any more \
+            that it is master",
+        ),
         E::Aftermath(aftermath) => tell_aftermath(aftermath),
         E::ClockStep { by_ms } => {
-            let message = format!("the server's clock moved by {} s against the agent's", signed_seconds(*by_ms));
-            Told::new(warn, "clock_step", message).remedy("Check time synchronisation on both hosts.")
+            let message = format!(
+                "the server's clock moved by {} s against the \
+                agent's",
+                signed_seconds(*by_ms)
+            );
+            Told::new(warn, "clock_step", message).remedy(
+                "Check time synchronisation on both \
+                hosts.",
+            )
         }
     }
 }
 
 fn split_words(left_ms: Option<u64>) -> &'static str {
     match left_ms {
-        Some(_) => "there is evidence of more than one holder; the older lease may go on for so long",
+        Some(_) => {
+            "there is evidence of more than one holder; the older lease may go on for so long"
+        }
         None => "there is evidence of more than one holder",
     }
 }
 
 fn tell_masters(from: &[Arc<str>], to: &Result<Vec<Arc<str>>, Unknown>) -> Told {
-    let names = |nodes: &[Arc<str>]| list(nodes.iter().map(|node| escape(node.as_bytes())), NAMED_MAX);
+    let names =
+        |nodes: &[Arc<str>]| list(nodes.iter().map(|node| escape(node.as_bytes())), NAMED_MAX);
     match to {
         Ok(to) if from.is_empty() => {
             Told::new(Level::INFO, "masters_changed", "it is known who decides").who(names(to))
@@ -306,14 +438,20 @@ fn tell_masters(from: &[Arc<str>], to: &Result<Vec<Arc<str>>, Unknown>) -> Told 
             names(from),
             names(to)
         )),
-        Err(why) => Told::new(Level::ERROR, "masters_changed", "it is not known which server decides").unknown(*why),
+        Err(why) => {
+            Told::new(Level::ERROR, "masters_changed", "it is not known which server decides")
+                .unknown(*why)
+        }
     }
 }
 
 fn tell_aftermath(aftermath: &Aftermath) -> Told {
     let Aftermath { changes, from, to, bytes_lost, fates, overlap_ms, blind_ms } = aftermath;
-    let fates: Vec<String> =
-        Fate::ALL.iter().zip(fates).map(|(fate, count)| format!("{count} {}", fate.name())).collect();
+    let fates: Vec<String> = Fate::ALL
+        .iter()
+        .zip(fates)
+        .map(|(fate, count)| format!("{count} {}", fate.name()))
+        .collect();
     let mut message = format!("generation changed: {}", fates.join(", "));
     if let Some(bytes) = bytes_lost.filter(|bytes| *bytes > 0) {
         message.push_str(&format!("; the new master never had the last {bytes} bytes or more"));
@@ -321,7 +459,8 @@ fn tell_aftermath(aftermath: &Aftermath) -> Told {
     if *overlap_ms > 0 {
         message.push_str(&format!("; two holders for at least {} s", seconds(*overlap_ms)));
     }
-    let name = |node: &Option<Arc<str>>| node.as_ref().map(|node| escape(node.as_bytes()).into_owned());
+    let name =
+        |node: &Option<Arc<str>>| node.as_ref().map(|node| escape(node.as_bytes()).into_owned());
     let who = [name(from), name(to)].into_iter().flatten().collect::<Vec<_>>().join(" -> ");
     let level = if fates_harm(aftermath) { Level::WARN } else { Level::INFO };
     let told = Told::new(level, "generation_settled", message).who(who).ms(*blind_ms);
@@ -333,13 +472,16 @@ fn tell_aftermath(aftermath: &Aftermath) -> Told {
 
 /// Whether any lock fared worse than without the change.
 fn fates_harm(aftermath: &Aftermath) -> bool {
-    let harmed = |(fate, count): (&Fate, &u64)| matches!(fate, Fate::Lost | Fate::Overlapped) && *count > 0;
+    let harmed =
+        |(fate, count): (&Fate, &u64)| matches!(fate, Fate::Lost | Fate::Overlapped) && *count > 0;
     Fate::ALL.iter().zip(&aftermath.fates).any(harmed)
 }
 
 fn party_names(parties: &[Party]) -> String {
     let name = |party: &Party| match &party.node {
-        Some(node) => Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes()))),
+        Some(node) => {
+            Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())))
+        }
         None => Cow::Owned(holder_label(&party.holder).to_string()),
     };
     list(parties.iter().map(name), NAMED_MAX)
@@ -373,18 +515,27 @@ fn end_words(end: End) -> &'static str {
 fn lost_words(sign: LossSign) -> &'static str {
     match sign {
         LossSign::Data => "the holder lost the lock: it is gone with the server's data",
-        LossSign::Claim => "the holder lost the lock and lives: the lease ran out, but its claim goes on",
-        LossSign::Progress => "the holder lost the lock and lives: the lease ran out, but the progress moves",
+        LossSign::Claim => {
+            "the holder lost the lock and lives: the lease ran out, but its claim goes on"
+        }
+        LossSign::Progress => {
+            "the holder lost the lock and lives: the lease ran out, but the progress moves"
+        }
     }
 }
 
 fn tell_undecodable(user: &User, fits: Option<Codec>) -> Told {
-    let told = |message| Told::new(Level::WARN, "switch_undecodable", message).who(escape(user).into_owned());
+    let told = |message| {
+        Told::new(Level::WARN, "switch_undecodable", message).who(escape(user).into_owned())
+    };
     match fits {
-        Some(codec) => told(format!("a switch cannot be read; the codec {} would read it", codec.name()))
-            .remedy("Set `codec` in the task's `wanted` block to the one named here."),
-        None => told(String::from("a switch says neither on nor off, in no known codec"))
-            .remedy("Write one of the words for on or off, or correct the key in the `wanted` block."),
+        Some(codec) => {
+            told(format!("a switch cannot be read; the codec {} would read it", codec.name()))
+                .remedy("Set `codec` in the task's `wanted` block to the one named here.")
+        }
+        None => told(String::from("a switch says neither on nor off, in no known codec")).remedy(
+            "Write one of the words for on or off, or correct the key in the `wanted` block.",
+        ),
     }
 }
 

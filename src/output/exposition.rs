@@ -1,5 +1,5 @@
-//! The metrics page as bytes to send: OpenMetrics or classic text, packed or not, made once per snapshot; or, if it is big, piece by
-//! piece while it is sent.
+//! The metrics page as bytes to send: OpenMetrics or classic text, packed or not, made once per
+//! snapshot; or, if it is big, piece by piece while it is sent.
 
 mod lent;
 
@@ -20,17 +20,18 @@ use lent::{Cutter, Lent};
 
 pub use lent::{Page, TakenBack};
 
-/// A page of more text, or of more tasks, takes long enough to be made on a thread of its own: more than a millisecond. Packed ones take that
-/// with less text.
+/// A page of more text, or of more tasks, takes long enough to be made on a thread of its own: more
+/// than a millisecond. Packed ones take that with less text.
 const INLINE_BYTES_MAX: usize = 1 << 20;
 const INLINE_PACKED_BYTES_MAX: usize = 320 << 10;
 const INLINE_TASKS_MAX: usize = 500;
-/// A larger page is not held: its text is made anew for each reader, piece by piece; packed, it is kept only as long as somebody reads it.
+/// A larger page is not held: its text is made anew for each reader, piece by piece; packed, it is
+/// kept only as long as somebody reads it.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 /// For how long a page is kept at most: by then there is a new snapshot.
 const KEPT_FOR: Duration = Duration::from_secs(2);
-/// While somebody reads a page of more text than this, others get the same one, unless the newest snapshot is so much younger: many
-/// readers would have many pages made, and kept.
+/// While somebody reads a page of more text than this, others get the same one, unless the newest
+/// snapshot is so much younger: many readers would have many pages made, and kept.
 const JOINED_BYTES_MIN: usize = 1 << 20;
 const JOINED_FOR: Duration = Duration::from_millis(250);
 
@@ -46,10 +47,11 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Whether pages of the one are kept where those of the other are. All selections of metrics share a place: anybody can think of
-    /// new ones.
+    /// Whether pages of the one are kept where those of the other are. All selections of metrics
+    /// share a place: anybody can think of new ones.
     fn has_place_of(self, other: Variant) -> bool {
-        (self.format, self.coding, self.metrics.is_all()) == (other.format, other.coding, other.metrics.is_all())
+        (self.format, self.coding, self.metrics.is_all())
+            == (other.format, other.coding, other.metrics.is_all())
     }
 }
 
@@ -65,7 +67,8 @@ pub struct Pages {
 #[derive(Clone, Debug, Default)]
 struct Shelves {
     shelves: [Shelf; 4],
-    /// One page is made at a time: with more, the memory of each thread that ever made one would stay with the process.
+    /// One page is made at a time: with more, the memory of each thread that ever made one would
+    /// stay with the process.
     making: Arc<Mutex<()>>,
 }
 
@@ -76,7 +79,8 @@ type Shelf = Arc<Mutex<Option<Kept>>>;
 struct Kept {
     of: Origin,
     page: Weak<Page>,
-    /// Keeps it although nobody reads it. A large one is not kept, nor one of some metrics: there is no end to those.
+    /// Keeps it although nobody reads it. A large one is not kept, nor one of some metrics: there
+    /// is no end to those.
     held: Option<Arc<Page>>,
     /// Of a small one: what the next page may have in common with it.
     made_of: Option<metrics::Page>,
@@ -110,10 +114,12 @@ impl Origin {
 }
 
 impl Pages {
-    /// The page of `published` in the form `variant`; or, if it is large, of a snapshot shortly before, whose page somebody reads.
+    /// The page of `published` in the form `variant`; or, if it is large, of a snapshot shortly
+    /// before, whose page somebody reads.
     ///
-    /// Readers of the same snapshot and form share one page. A reader who goes away does not stop a page that is under
-    /// way: the next one finds it, so impatient readers cannot pile up work. Readers who fall behind lose theirs, see [`Page`].
+    /// Readers of the same snapshot and form share one page. A reader who goes away does not stop a
+    /// page that is under way: the next one finds it, so impatient readers cannot pile up work.
+    /// Readers who fall behind lose theirs, see [`Page`].
     ///
     /// # Errors
     /// The page could not be made; no cause is known.
@@ -129,7 +135,9 @@ impl Pages {
         let shelves = if variant.metrics.is_all() { &self.whole } else { &self.selected };
         let shelf = shelves.of(variant);
         let kept = Arc::clone(shelf).lock_owned().await;
-        if let Some(page) = kept.as_ref().and_then(|kept| kept.page_for(of, size >= JOINED_BYTES_MIN)) {
+        if let Some(page) =
+            kept.as_ref().and_then(|kept| kept.page_for(of, size >= JOINED_BYTES_MIN))
+        {
             return Ok(page);
         }
         let turn = Arc::clone(&shelves.making).lock_owned().await;
@@ -192,7 +200,8 @@ fn make_and_keep(
     variant: Variant,
 ) -> Result<Arc<Page>, PageError> {
     // Free the old page before the new one takes its place in memory.
-    let before = kept.take().filter(|kept| kept.of.metrics == variant.metrics).and_then(|kept| kept.made_of);
+    let before =
+        kept.take().filter(|kept| kept.of.metrics == variant.metrics).and_then(|kept| kept.made_of);
     let is_small = is_small(&published, variant);
     let is_big = metrics::page_size(&published, variant.metrics) > KEPT_BYTES_MAX;
     let made_of = match before {
@@ -205,8 +214,10 @@ fn make_and_keep(
         Coding::Identity | Coding::Gzip => Page::new(pieces(&made_of, variant)?),
     });
     lent.lend(variant, &page);
-    let held = (variant.metrics.is_all() && page.weight() <= KEPT_BYTES_MAX).then(|| Arc::clone(&page));
-    *kept = Some(Kept { of, page: Arc::downgrade(&page), held, made_of: is_small.then_some(made_of) });
+    let held =
+        (variant.metrics.is_all() && page.weight() <= KEPT_BYTES_MAX).then(|| Arc::clone(&page));
+    *kept =
+        Some(Kept { of, page: Arc::downgrade(&page), held, made_of: is_small.then_some(made_of) });
     Ok(page)
 }
 
@@ -214,12 +225,17 @@ fn make_and_keep(
 ///
 /// # Errors
 /// The page could not be made; no cause is known.
-pub fn make(published: Arc<Published>, reload: ReloadStatus, variant: Variant) -> Result<Vec<u8>, PageError> {
+pub fn make(
+    published: Arc<Published>,
+    reload: ReloadStatus,
+    variant: Variant,
+) -> Result<Vec<u8>, PageError> {
     let page = metrics::Page::new(published, reload, variant.metrics).map_err(|_| PageError)?;
     Ok(pieces(&page, variant)?.concat())
 }
 
-/// All of `page`, which is of the metrics that `variant` wants. Where it is packed, the text is never held whole.
+/// All of `page`, which is of the metrics that `variant` wants. Where it is packed, the text is
+/// never held whole.
 fn pieces(page: &metrics::Page, variant: Variant) -> Result<Vec<Bytes>, PageError> {
     let (mut cutter, mut text) = (Cutter::default(), String::new());
     match variant.coding {
@@ -236,7 +252,10 @@ fn pieces(page: &metrics::Page, variant: Variant) -> Result<Vec<Bytes>, PageErro
             for part in 0..page.parts() {
                 text.clear();
                 let rest = page.write(part, variant.format, &mut text).map_err(|_| PageError)?;
-                packer.write_all(text.as_bytes()).and_then(|()| packer.write_all(&rest)).map_err(|_| PageError)?;
+                packer
+                    .write_all(text.as_bytes())
+                    .and_then(|()| packer.write_all(&rest))
+                    .map_err(|_| PageError)?;
             }
             cutter = packer.finish().map_err(|_| PageError)?;
         }

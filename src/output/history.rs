@@ -1,8 +1,9 @@
 //! The newest events, for the API and the pages: bounded in all, and in fairness to each task.
 //!
-//! A task or redis has at most 200 events here, all together 20,000 and about 16 MiB. Where there is no room, the oldest event
-//! of whoever takes most of it goes first, so that one restless task never pushes out what is known of the others. An event
-//! with one holder takes about 0.5 kB: a process grew by 9 MB when the history filled with 20,000 of them.
+//! A task or redis has at most 200 events here, all together 20,000 and about 16 MiB. Where there
+//! is no room, the oldest event of whoever takes most of it goes first, so that one restless task
+//! never pushes out what is known of the others. An event with one holder takes about 0.5 kB: a
+//! process grew by 9 MB when the history filled with 20,000 of them.
 
 mod weight;
 
@@ -102,8 +103,8 @@ impl History {
         self.shelves().by_subject.contains_key(subject)
     }
 
-    /// At most `most` of the events that fit, of all or of those about `subjects`: the first ones after the number `after`, or
-    /// the newest ones without it.
+    /// At most `most` of the events that fit, of all or of those about `subjects`: the first ones
+    /// after the number `after`, or the newest ones without it.
     pub fn excerpt(
         &self,
         subjects: &BTreeSet<About>,
@@ -120,7 +121,8 @@ impl History {
                 (fitting.by_ref().take(most).cloned().collect(), fitting.next().is_none())
             }
             None => {
-                let mut newest: Vec<_> = found.by_ref().rev().filter(fits).take(most).cloned().collect();
+                let mut newest: Vec<_> =
+                    found.by_ref().rev().filter(fits).take(most).cloned().collect();
                 newest.reverse();
                 (newest, true)
             }
@@ -205,7 +207,8 @@ impl Shelves {
         }
     }
 
-    /// The events after a number about these subjects, or about all if there are none; oldest first.
+    /// The events after a number about these subjects, or about all if there are none; oldest
+    /// first.
     fn of<'a>(
         &'a self,
         subjects: &BTreeSet<About>,
@@ -215,7 +218,8 @@ impl Shelves {
             return Box::new(self.kept.range(after.saturating_add(1)..).map(|(_, kept)| kept));
         }
         let shelves = subjects.iter().filter_map(|about| self.by_subject.get(about));
-        let mut found: Vec<_> = shelves.flat_map(|shelf| &shelf.events).filter(|kept| kept.number > after).collect();
+        let mut found: Vec<_> =
+            shelves.flat_map(|shelf| &shelf.events).filter(|kept| kept.number > after).collect();
         found.sort_unstable_by_key(|kept| kept.number);
         Box::new(found.into_iter())
     }
@@ -250,19 +254,36 @@ mod tests {
 
         fn happens(&mut self, name: &str, client_bytes: usize) {
             let spec = Arc::clone(self.specs.entry(name.to_owned()).or_insert_with(|| {
-                Arc::new(TaskSpec::new(name, RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson)))
+                Arc::new(TaskSpec::new(
+                    name,
+                    RedisIndex(0),
+                    LockSpec::new(b"lock", SchemeKind::Redisson),
+                ))
             }));
-            let holder = Holder { client: vec![b'x'; client_bytes], thread: None, entries: None, secret: false };
+            let holder = Holder {
+                client: vec![b'x'; client_bytes],
+                thread: None,
+                entries: None,
+                secret: false,
+            };
             self.keep(Subject::Task(spec), EventKind::Acquired { holders: vec![holder] });
         }
 
         fn keep(&self, subject: Subject, kind: EventKind) {
-            let event = Event { at: Mono(900), server_time: None, subject, node: Some("10.0.0.5:6379".into()), kind };
+            let event = Event {
+                at: Mono(900),
+                server_time: None,
+                subject,
+                node: Some("10.0.0.5:6379".into()),
+                kind,
+            };
             self.history.keep(Mono(1_000), AgentWall(5_000), &event);
         }
 
         fn of_task(&self, name: &str, most: usize) -> Vec<Arc<Kept>> {
-            self.history.excerpt(&BTreeSet::from([About::Task(name.into())]), None, most, |_| true).events
+            self.history
+                .excerpt(&BTreeSet::from([About::Task(name.into())]), None, most, |_| true)
+                .events
         }
 
         fn numbers(&self, name: &str) -> Vec<u64> {
@@ -272,10 +293,14 @@ mod tests {
         /// Everything agrees with everything; gives how many events and bytes there are.
         fn check(&self) -> (usize, usize) {
             let shelves = self.history.shelves();
-            let by_subject: usize = shelves.by_subject.values().map(|shelf| shelf.events.len()).sum();
+            let by_subject: usize =
+                shelves.by_subject.values().map(|shelf| shelf.events.len()).sum();
             let bytes: usize = shelves.by_subject.values().map(|shelf| shelf.bytes).sum();
-            let weights: BTreeSet<_> =
-                shelves.by_subject.iter().map(|(about, shelf)| (shelf.bytes, about.clone())).collect();
+            let weights: BTreeSet<_> = shelves
+                .by_subject
+                .iter()
+                .map(|(about, shelf)| (shelf.bytes, about.clone()))
+                .collect();
             assert_eq!((by_subject, bytes), (shelves.kept.len(), shelves.bytes));
             assert_eq!(weights, shelves.by_weight);
             assert_eq!(shelves.kept.values().map(|kept| weight::of(kept)).sum::<usize>(), bytes);
@@ -288,7 +313,10 @@ mod tests {
         let mut tasks = Tasks::new();
         tasks.happens("a", 8);
         let kept = &tasks.of_task("a", 1)[0];
-        assert_eq!((kept.number, kept.at, kept.kind, kept.level), (1, AgentWall(4_900), "acquired", Level::INFO));
+        assert_eq!(
+            (kept.number, kept.at, kept.kind, kept.level),
+            (1, AgentWall(4_900), "acquired", Level::INFO)
+        );
     }
 
     /// Whoever asks for what comes after the last page must miss nothing between.
@@ -326,7 +354,9 @@ mod tests {
         let everything = tasks.history.excerpt(&BTreeSet::new(), Some(0), usize::MAX, |_| true);
         let numbers: Vec<u64> = everything.events.iter().map(|kept| kept.number).collect();
         assert!(numbers.is_sorted() && numbers.len() == KEPT_MAX);
-        let gone: Vec<u64> = (1..=everything.newest).filter(|number| numbers.binary_search(number).is_err()).collect();
+        let gone: Vec<u64> = (1..=everything.newest)
+            .filter(|number| numbers.binary_search(number).is_err())
+            .collect();
         assert_eq!(gone.last(), Some(&everything.dropped));
     }
 

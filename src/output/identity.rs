@@ -1,4 +1,5 @@
-//! How hostile bytes and secrets are shown: readable, harmless in a terminal, and never two different things alike.
+//! How hostile bytes and secrets are shown: readable, harmless in a terminal, and never two
+//! different things alike.
 
 use std::borrow::Cow;
 
@@ -8,7 +9,8 @@ use sha2::{Digest, Sha256};
 
 /// Text longer than this many bytes is cut.
 const SHOWN_BYTES_MAX: usize = 200;
-/// What stands between a cut text and its digest. It is never kept from the input, so a cut text is like no other.
+/// What stands between a cut text and its digest. It is never kept from the input, so a cut text is
+/// like no other.
 const CUT: char = '…';
 /// Hex digits of a digest.
 const DIGEST_DIGITS: usize = 8;
@@ -17,9 +19,10 @@ const FINGERPRINT_BYTES: usize = 6;
 
 /// `bytes` as readable text.
 ///
-/// Printable characters stay. A backslash is doubled; everything else (control and format characters, unusual spaces,
-/// bytes that are no UTF-8) becomes one `\xNN` per byte. What would be longer than 200 bytes is cut and ends in `…` and
-/// eight hex digits of the whole's SHA-256. Different bytes give different texts, as far as eight digits can.
+/// Printable characters stay. A backslash is doubled; everything else (control and format
+/// characters, unusual spaces, bytes that are no UTF-8) becomes one `\xNN` per byte. What would be
+/// longer than 200 bytes is cut and ends in `…` and eight hex digits of the whole's SHA-256.
+/// Different bytes give different texts, as far as eight digits can.
 pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
     if bytes.len() <= SHOWN_BYTES_MAX
         && bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\')
@@ -38,8 +41,8 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text.finish(bytes))
 }
 
-/// How a holder is called in labels, JSON, pages and logs: a secret by its digest, anything else by its escaped bytes.
-/// Never with the thread.
+/// How a holder is called in labels, JSON, pages and logs: a secret by its digest, anything else by
+/// its escaped bytes. Never with the thread.
 pub fn holder_label(holder: &Holder) -> Cow<'_, str> {
     if holder.secret { Cow::Owned(digest(&holder.client)) } else { escape(&holder.client) }
 }
@@ -70,10 +73,18 @@ pub fn digest(bytes: &[u8]) -> String {
     digits
 }
 
-/// A number below 2⁴⁸ for what a server's data live in: the same on every agent and after its restart, and another one for
-/// another process, replication history or count of flushes. Evictions change nothing.
+/// A number below 2⁴⁸ for what a server's data live in: the same on every agent and after its
+/// restart, and another one for another process, replication history or count of flushes. Evictions
+/// change nothing.
 pub fn fingerprint(generation: &Generation) -> u64 {
-    let Generation { run_id, replication_id, forked_from: _, flushes, evictions: _, started_empty: _ } = generation;
+    let Generation {
+        run_id,
+        replication_id,
+        forked_from: _,
+        flushes,
+        evictions: _,
+        started_empty: _,
+    } = generation;
     let mut hash = Sha256::new();
     for part in [run_id.as_slice(), replication_id, &flushes.to_be_bytes()] {
         // The length keeps one part from running into the next.
@@ -103,7 +114,10 @@ impl Escaped {
             self.text.push(character);
         } else {
             let mut buffer = [0; 4];
-            character.encode_utf8(&mut buffer).bytes().for_each(|byte| push_escape(&mut self.text, byte));
+            character
+                .encode_utf8(&mut buffer)
+                .bytes()
+                .for_each(|byte| push_escape(&mut self.text, byte));
         }
         self.note_length();
     }
@@ -141,8 +155,8 @@ pub fn is_plain(character: char) -> bool {
     if character.is_ascii() {
         return matches!(character, ' '..='~');
     }
-    // The standard library knows which characters are printable, but tells only by escaping them; after another
-    // character it leaves combining marks alone, which names in many scripts need.
+    // The standard library knows which characters are printable, but tells only by escaping them;
+    // after another character it leaves combining marks alone, which names in many scripts need.
     let mut pair = String::from("a");
     pair.push(character);
     character != CUT && pair.escape_debug().skip(1).eq([character])
@@ -217,7 +231,11 @@ mod tests {
             generation(b"abc", b"d", 1),
             generation(b"cd", b"ab", 1),
         ];
-        assert_eq!(fingerprint(&first), 0x7909_afc3_6be1, "other agents, of other versions too, must show the same");
+        assert_eq!(
+            fingerprint(&first),
+            0x7909_afc3_6be1,
+            "other agents, of other versions too, must show the same"
+        );
         assert!(others.iter().all(|other| fingerprint(other) != fingerprint(&first)));
         assert!(others.iter().all(|other| fingerprint(other) < 1 << 48));
         let evicted = Generation { evictions: 8, started_empty: Some(true), ..first.clone() };
@@ -226,8 +244,17 @@ mod tests {
 
     #[test]
     fn readable_text_stays() {
-        for text in ["", "outbound", "a b", "quote\"s 'n' <b>", "lager-süd", "выгрузка", "出荷", "कुत्ता", "🚚"]
-        {
+        for text in [
+            "",
+            "outbound",
+            "a b",
+            "quote\"s 'n' <b>",
+            "lager-süd",
+            "выгрузка",
+            "出荷",
+            "कुत्ता",
+            "🚚",
+        ] {
             assert_eq!(escape(text.as_bytes()), text);
         }
     }
@@ -243,7 +270,10 @@ mod tests {
             (b"ok\xe2\x82", r"ok\xe2\x82"),
             ("\u{202e}evil\u{2066}".as_bytes(), r"\xe2\x80\xaeevil\xe2\x81\xa6"),
             ("\u{feff}\u{200b}\u{200d}".as_bytes(), r"\xef\xbb\xbf\xe2\x80\x8b\xe2\x80\x8d"),
-            ("\u{85}\u{2028}\u{a0}\u{e0041}".as_bytes(), r"\xc2\x85\xe2\x80\xa8\xc2\xa0\xf3\xa0\x81\x81"),
+            (
+                "\u{85}\u{2028}\u{a0}\u{e0041}".as_bytes(),
+                r"\xc2\x85\xe2\x80\xa8\xc2\xa0\xf3\xa0\x81\x81",
+            ),
             ("a…b".as_bytes(), r"a\xe2\x80\xa6b"),
         ];
         for (bytes, text) in cases {
@@ -253,7 +283,10 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_at_an_escape_and_keeps_its_difference() {
-        let (one, two) = ([b"\xff".repeat(500), b"1".to_vec()].concat(), [b"\xff".repeat(500), b"2".to_vec()].concat());
+        let (one, two) = (
+            [b"\xff".repeat(500), b"1".to_vec()].concat(),
+            [b"\xff".repeat(500), b"2".to_vec()].concat(),
+        );
         let (shown_one, shown_two) = (escape(&one), escape(&two));
         assert_ne!(shown_one, shown_two);
         for shown in [&shown_one, &shown_two] {
@@ -274,8 +307,12 @@ mod tests {
         let mut seen: HashMap<String, Vec<u8>> = HashMap::new();
         for _ in 0..20_000 {
             let length = random.usize(0..12);
-            let pieces: [&[u8]; 8] = [b"\\", b"x", b"0a", b"\n", b"\xe2", b"\x80", b"\xa6", "é".as_bytes()];
-            let bytes = (0..length).map(|_| pieces[random.usize(0..pieces.len())]).collect::<Vec<_>>().concat();
+            let pieces: [&[u8]; 8] =
+                [b"\\", b"x", b"0a", b"\n", b"\xe2", b"\x80", b"\xa6", "é".as_bytes()];
+            let bytes = (0..length)
+                .map(|_| pieces[random.usize(0..pieces.len())])
+                .collect::<Vec<_>>()
+                .concat();
             let text = escape(&bytes).into_owned();
             assert_eq!(unescape(&text), bytes);
             assert!(!text.chars().any(char::is_control));
@@ -295,7 +332,12 @@ mod tests {
     #[test]
     fn a_secret_shows_only_its_digest() {
         let _rule = crate::truth::rule("14 hostile bytes");
-        let holder = |secret| Holder { client: b"abc".to_vec(), thread: Some(b"7".to_vec()), entries: None, secret };
+        let holder = |secret| Holder {
+            client: b"abc".to_vec(),
+            thread: Some(b"7".to_vec()),
+            entries: None,
+            secret,
+        };
         assert_eq!(holder_label(&holder(true)), "ba7816bf"); // the well-known SHA-256 of "abc"
         assert_eq!(holder_label(&holder(false)), "abc");
     }

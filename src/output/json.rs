@@ -1,4 +1,5 @@
-//! Tasks and events as JSON: stable names, base units, instants in RFC 3339. What is not known is `null`.
+//! Tasks and events as JSON: stable names, base units, instants in RFC 3339. What is not known is
+//! `null`.
 
 mod event;
 mod filter;
@@ -24,7 +25,8 @@ use task::{TaskJson, task_json};
 /// Tasks per piece of the list: enough to be worth sending, few enough to be written at once.
 const TASKS_PER_PIECE: usize = 8;
 
-/// The tasks that fit, and all redises, as `/api/v1/tasks` tells them, in pieces, so that a long list is never held whole.
+/// The tasks that fit, and all redises, as `/api/v1/tasks` tells them, in pieces, so that a long
+/// list is never held whole.
 pub struct TaskList {
     published: Arc<Published>,
     filter: TaskFilter,
@@ -69,7 +71,8 @@ impl TaskList {
     }
 
     fn redises(&self) -> String {
-        let redises: Vec<RedisJson<'_>> = self.published.snapshot.redises.iter().map(|view| redis_json(view)).collect();
+        let redises: Vec<RedisJson<'_>> =
+            self.published.snapshot.redises.iter().map(|view| redis_json(view)).collect();
         format!("],\"redises\":{}}}", text(&redises))
     }
 }
@@ -97,7 +100,10 @@ pub fn task(published: &Published, name: &str) -> Option<impl Serialize> {
     Some(OneTask {
         at: wall(published.wall),
         sequence: published.snapshot.sequence,
-        task: WholeTaskJson { task: task_json(published, view), renewals: renewals(published, view) },
+        task: WholeTaskJson {
+            task: task_json(published, view),
+            renewals: renewals(published, view),
+        },
     })
 }
 

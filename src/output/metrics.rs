@@ -1,8 +1,9 @@
 //! The metrics page as text. This is the only file that knows prometheus-client.
 //!
-//! Collectors write straight from the published snapshot: series of a task that left the configuration, and of a holder that is
-//! gone, vanish by construction, and the order is that of the table and the snapshot. A page of many tasks has millions of series, so
-//! it is written part by part, and the labels that all series of a task begin with are encoded once.
+//! Collectors write straight from the published snapshot: series of a task that left the
+//! configuration, and of a holder that is gone, vanish by construction, and the order is that of
+//! the table and the snapshot. A page of many tasks has millions of series, so it is written part
+//! by part, and the labels that all series of a task begin with are encoded once.
 
 mod again;
 mod form;
@@ -18,8 +19,8 @@ use std::ops::Range;
 use lockwatch_model::histogram::Histogram;
 use lockwatch_model::snapshot::TaskView;
 use prometheus_client::encoding::{
-    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel, EncodeLabelSet,
-    GaugeValueEncoder, LabelSetEncoder, MetricEncoder, NoLabelSet,
+    CounterValueEncoder, DescriptorEncoder, EncodeCounterValue, EncodeGaugeValue, EncodeLabel,
+    EncodeLabelSet, GaugeValueEncoder, LabelSetEncoder, MetricEncoder, NoLabelSet,
 };
 use prometheus_client::metrics::MetricType;
 
@@ -33,8 +34,8 @@ pub use selection::Selection;
 use table::{Emit, Number, Reading};
 pub use table::{Metric, TABLE};
 
-/// Most series of `lockwatch_lock_holder` for one task, so that no task has more than 95 series in all. A read lock may
-/// have more holders; `lockwatch_lock_holders` counts them all.
+/// Most series of `lockwatch_lock_holder` for one task, so that no task has more than 95 series in
+/// all. A read lock may have more holders; `lockwatch_lock_holders` counts them all.
 pub const HOLDER_SERIES_MAX: usize = 5;
 /// Labels that a task's own labels must not hide.
 const RESERVED_LABELS: [&str; 4] = ["task", "redis", "key", "scheme"];
@@ -86,7 +87,9 @@ fn describe<'a, T>(
     reading: &Reading<T>,
 ) -> Result<MetricEncoder<'a>, fmt::Error> {
     let (name, kind) = match reading {
-        Reading::Gauge(_) | Reading::GaugePer(_) | Reading::Gauges(..) => (metric.name, MetricType::Gauge),
+        Reading::Gauge(_) | Reading::GaugePer(_) | Reading::Gauges(..) => {
+            (metric.name, MetricType::Gauge)
+        }
         Reading::Histogram(..) => (metric.name, MetricType::Histogram),
         // The encoder adds the suffix to the samples itself.
         Reading::Counter(_) | Reading::CounterPer(_) | Reading::Counters(..) => {
@@ -96,7 +99,11 @@ fn describe<'a, T>(
     encoder.encode_descriptor(name, metric.help, None, kind)
 }
 
-fn write_series<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, item: &Labelled<'_, T>) -> fmt::Result {
+fn write_series<T>(
+    family: &mut MetricEncoder<'_>,
+    reading: &Reading<T>,
+    item: &Labelled<'_, T>,
+) -> fmt::Result {
     let base = item.labels;
     match reading {
         Reading::Gauge(get) => match get(item.of) {
@@ -107,7 +114,9 @@ fn write_series<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, item: &
             Some(number) => write_counter(family, &Labels { base, further: &[] }, number),
             None => Ok(()),
         },
-        Reading::Histogram(_, get) => write_histogram(family, &Labels { base, further: &[] }, get(item.of)),
+        Reading::Histogram(_, get) => {
+            write_histogram(family, &Labels { base, further: &[] }, get(item.of))
+        }
         Reading::GaugePer(per) => per.all().enumerate().try_for_each(|(at, further)| {
             write_gauge(family, &Labels { base, further: &[further] }, (per.get)(item.of, at))
         }),
@@ -117,14 +126,16 @@ fn write_series<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, item: &
         Reading::Gauges(_, each) => {
             let mut result = Ok(());
             each(item.of, &mut |further, number| {
-                result = result.and_then(|()| write_gauge(family, &Labels { base, further }, number));
+                result =
+                    result.and_then(|()| write_gauge(family, &Labels { base, further }, number));
             });
             result
         }
         Reading::Counters(_, each) => {
             let mut result = Ok(());
             each(item.of, &mut |further, number| {
-                result = result.and_then(|()| write_counter(family, &Labels { base, further }, number));
+                result =
+                    result.and_then(|()| write_counter(family, &Labels { base, further }, number));
             });
             result
         }
@@ -138,14 +149,22 @@ fn write_gauge(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, number: Numb
     family.encode_family(labels)?.encode_gauge(&number)
 }
 
-fn write_counter(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, number: Number) -> fmt::Result {
+fn write_counter(
+    family: &mut MetricEncoder<'_>,
+    labels: &Labels<'_>,
+    number: Number,
+) -> fmt::Result {
     if labels.is_empty() {
         return family.encode_counter::<NoLabelSet, Number, f64>(&number, None);
     }
     family.encode_family(labels)?.encode_counter::<NoLabelSet, Number, f64>(&number, None)
 }
 
-fn write_histogram(family: &mut MetricEncoder<'_>, labels: &Labels<'_>, histogram: &Histogram) -> fmt::Result {
+fn write_histogram(
+    family: &mut MetricEncoder<'_>,
+    labels: &Labels<'_>,
+    histogram: &Histogram,
+) -> fmt::Result {
     let mut buckets = [(f64::INFINITY, 0); Histogram::BUCKETS + 1];
     for (bucket, bound) in buckets.iter_mut().zip(histogram.bounds_ms) {
         bucket.0 = seconds(*bound);
@@ -172,7 +191,8 @@ impl Labels<'_> {
 impl EncodeLabelSet for Labels<'_> {
     fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
         if !self.base.is_empty() {
-            // The names, values and marks of all of them take the place of one name; what comes after a name is not asked for.
+            // The names, values and marks of all of them take the place of one name; what comes
+            // after a name is not asked for.
             fmt::Write::write_str(&mut encoder.encode_label().encode_label_key()?, self.base)?;
         }
         for label in self.further {
@@ -186,7 +206,8 @@ impl EncodeLabelSet for Labels<'_> {
 #[derive(Debug, Default)]
 struct Bases {
     text: String,
-    /// Where each one's are; `None` for one that another has already: two alike would make the whole page invalid.
+    /// Where each one's are; `None` for one that another has already: two alike would make the
+    /// whole page invalid.
     ranges: Vec<Option<Range<usize>>>,
 }
 
@@ -201,8 +222,15 @@ impl Bases {
         let mut seen = HashSet::new();
         let mut start = 0;
         for line in text.split_inclusive('\n') {
-            let labels = line.find('{').zip(line.rfind('}')).map(|(open, close)| start + open + 1..start + close);
-            ranges.push(labels.filter(|range| text.get(range.clone()).is_some_and(|labels| seen.insert(labels))));
+            let labels = line
+                .find('{')
+                .zip(line.rfind('}'))
+                .map(|(open, close)| start + open + 1..start + close);
+            ranges.push(
+                labels.filter(|range| {
+                    text.get(range.clone()).is_some_and(|labels| seen.insert(labels))
+                }),
+            );
             start += line.len();
         }
         drop(seen);
@@ -270,13 +298,15 @@ fn holder_series(task: &TaskView, emit: &mut Emit<'_>) {
     }
 }
 
-/// The series of `lockwatch_task_info`. A task's own label that is no valid name, that is reserved or that was there
-/// before is left out: the configuration refuses it, and it must never cost a scrape.
+/// The series of `lockwatch_task_info`. A task's own label that is no valid name, that is reserved
+/// or that was there before is left out: the configuration refuses it, and it must never cost a
+/// scrape.
 fn info_labels(task: &TaskView, emit: &mut Emit<'_>) {
     let key = escape(&task.spec.lock.key);
     let own: Vec<(&str, Cow<'_, str>)> =
         task.spec.labels.iter().map(|(name, value)| (&**name, escape(value.as_bytes()))).collect();
-    let mut labels: Vec<(&str, &str)> = vec![("key", &key), ("scheme", task.spec.lock.scheme.name())];
+    let mut labels: Vec<(&str, &str)> =
+        vec![("key", &key), ("scheme", task.spec.lock.scheme.name())];
     for (name, value) in &own {
         let taken = RESERVED_LABELS.contains(name) || labels.iter().any(|(other, _)| other == name);
         if is_label_name(name) && !taken {
@@ -288,5 +318,7 @@ fn info_labels(task: &TaskView, emit: &mut Emit<'_>) {
 
 fn is_label_name(name: &str) -> bool {
     let starts_well = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
-    starts_well && !name.starts_with("__") && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+    starts_well
+        && !name.starts_with("__")
+        && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }

@@ -19,7 +19,12 @@ pub fn no_such_metric(name: &str) -> String {
     nothing_called("metric", name, metrics, "/metrics without parameters has them all")
 }
 
-fn nothing_called<'a>(what: &str, name: &str, all: impl Iterator<Item = &'a str>, where_they_are: &str) -> String {
+fn nothing_called<'a>(
+    what: &str,
+    name: &str,
+    all: impl Iterator<Item = &'a str>,
+    where_they_are: &str,
+) -> String {
     let near = nearest(name, all);
     let meant = match near.as_slice() {
         [] => where_they_are.to_owned(),
@@ -35,14 +40,18 @@ fn nearest<'a>(name: &str, tasks: impl Iterator<Item = &'a str>) -> Vec<String> 
     let mut near: Vec<(usize, &str)> =
         tasks.filter_map(|task| Some((distance(&wanted, &lowered(task))?, task))).collect();
     near.sort_unstable();
-    near.into_iter().take(SUGGESTED_MAX).map(|(_, task)| escape(task.as_bytes()).into_owned()).collect()
+    near.into_iter()
+        .take(SUGGESTED_MAX)
+        .map(|(_, task)| escape(task.as_bytes()).into_owned())
+        .collect()
 }
 
 fn lowered(name: &str) -> Vec<char> {
     name.chars().flat_map(char::to_lowercase).take(COMPARED_CHARS).collect()
 }
 
-/// Letters to change, insert or leave out; `None`: too many to be a slip. A name within the other is near.
+/// Letters to change, insert or leave out; `None`: too many to be a slip. A name within the other
+/// is near.
 fn distance(a: &[char], b: &[char]) -> Option<usize> {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if short.len() >= 3 && long.windows(short.len()).any(|window| window == short) {

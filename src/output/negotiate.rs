@@ -1,4 +1,5 @@
-//! Which form of the metrics page a client wants: a strict reading of `Accept` and `Accept-Encoding`.
+//! Which form of the metrics page a client wants: a strict reading of `Accept` and
+//! `Accept-Encoding`.
 
 /// The text formats of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,10 +29,13 @@ pub enum Coding {
     Gzip,
 }
 
-/// The format that an `Accept` header asks for; the classic one unless OpenMetrics is named and liked at least as much.
+/// The format that an `Accept` header asks for; the classic one unless OpenMetrics is named and
+/// liked at least as much.
 pub fn format(accept: &str) -> Format {
     let ranges: Vec<Item<'_>> = items(accept).collect();
-    let open = best(&ranges, |range| range.is("application/openmetrics-text") && range.version_is("1.0.0"));
+    let open = best(&ranges, |range| {
+        range.is("application/openmetrics-text") && range.version_is("1.0.0")
+    });
     let classic = best(&ranges, |range| range.is("text/plain") && range.version_is("0.0.4"))
         .or_else(|| best(&ranges, |range| range.is("text/*")))
         .or_else(|| best(&ranges, |range| range.is("*/*")));
@@ -41,7 +45,8 @@ pub fn format(accept: &str) -> Format {
     }
 }
 
-/// The coding that an `Accept-Encoding` header asks for; none unless gzip is allowed and not liked less.
+/// The coding that an `Accept-Encoding` header asks for; none unless gzip is allowed and not liked
+/// less.
 pub fn coding(accept_encoding: &str) -> Coding {
     let codings: Vec<Item<'_>> = items(accept_encoding).collect();
     let any = best(&codings, |coding| coding.is("*"));
@@ -87,7 +92,9 @@ fn items(header: &str) -> impl Iterator<Item = Item<'_>> {
             let Some((name, value)) = part.split_once('=') else { continue };
             match name.trim() {
                 "q" | "Q" => item.weight = weight(value.trim())?,
-                name if name.eq_ignore_ascii_case("version") => item.version = Some(value.trim().trim_matches('"')),
+                name if name.eq_ignore_ascii_case("version") => {
+                    item.version = Some(value.trim().trim_matches('"'))
+                }
                 _ => {}
             }
         }
@@ -132,7 +139,8 @@ mod tests {
     #[test]
     fn formats() {
         let prometheus = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.6,\
-             application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
+             \
+            application/openmetrics-text;version=0.0.1;q=0.5,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.4,\
              text/plain;version=0.0.4;q=0.3,*/*;q=0.2";
         let cases = [
             (prometheus, Format::OpenMetrics),
@@ -149,9 +157,18 @@ mod tests {
             ("application/openmetrics-text;q=0.3, text/plain;q=0.5", Format::Classic),
             ("application/openmetrics-text;q=0.5, text/plain;q=0.5", Format::OpenMetrics),
             ("text/plain, application/openmetrics-text;q=0.9", Format::Classic),
-            ("application/openmetrics-text;q=0.5, */*;q=0.2, text/plain;q=0.1", Format::OpenMetrics),
-            ("x/y;a=\"application/openmetrics-text, application/openmetrics-text\"", Format::Classic),
-            ("application/openmetrics-text;q=2, application/openmetrics-text;q=-1", Format::Classic),
+            (
+                "application/openmetrics-text;q=0.5, */*;q=0.2, text/plain;q=0.1",
+                Format::OpenMetrics,
+            ),
+            (
+                "x/y;a=\"application/openmetrics-text, application/openmetrics-text\"",
+                Format::Classic,
+            ),
+            (
+                "application/openmetrics-text;q=2, application/openmetrics-text;q=-1",
+                Format::Classic,
+            ),
             ("application/openmetrics-textual", Format::Classic),
             (";;;,,,=;q=;\"", Format::Classic),
         ];

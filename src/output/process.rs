@@ -34,18 +34,27 @@ impl Process {
         static STARTED_MS: OnceLock<u64> = OnceLock::new();
         // What tells of the start is long, and it is asked for once.
         let system = if STARTED_MS.get().is_some() { String::new() } else { read("/proc/stat") };
-        let mut process =
-            parse(&read("/proc/self/stat"), &read("/proc/self/status"), &read("/proc/self/limits"), &system);
+        let mut process = parse(
+            &read("/proc/self/stat"),
+            &read("/proc/self/status"),
+            &read("/proc/self/limits"),
+            &system,
+        );
         // One of the descriptors is the one that lists them.
-        process.open_fds = fs::read_dir("/proc/self/fd").ok().map(|entries| (entries.count() as u64).saturating_sub(1));
+        process.open_fds = fs::read_dir("/proc/self/fd")
+            .ok()
+            .map(|entries| (entries.count() as u64).saturating_sub(1));
         process.started_once(&STARTED_MS)
     }
 
-    /// With the start as it was read first. What the system tells of it moves when its clock is set, and to the alerts a process
-    /// with another start is a new one, whose counters tell of what has just happened.
+    /// With the start as it was read first. What the system tells of it moves when its clock is
+    /// set, and to the alerts a process with another start is a new one, whose counters tell of
+    /// what has just happened.
     fn started_once(self, first_ms: &OnceLock<u64>) -> Process {
-        let first_ms =
-            first_ms.get().copied().or_else(|| self.started_ms.map(|now_ms| *first_ms.get_or_init(|| now_ms)));
+        let first_ms = first_ms
+            .get()
+            .copied()
+            .or_else(|| self.started_ms.map(|now_ms| *first_ms.get_or_init(|| now_ms)));
         Process { started_ms: first_ms, ..self }
     }
 }
@@ -60,18 +69,24 @@ fn read(path: &str) -> String {
 
 /// Takes the figures out of the four files; what they lack stays `None`.
 fn parse(stat: &str, status: &str, limits: &str, system: &str) -> Process {
-    // The command's name comes second, in parentheses, and may hold anything: count from the last parenthesis.
-    let after_name: Vec<&str> = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
+    // The command's name comes second, in parentheses, and may hold anything: count from the last
+    // parenthesis.
+    let after_name: Vec<&str> =
+        stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |field: usize| after_name.get(field - 3).and_then(|text| text.parse::<u64>().ok());
     let kilobytes = |name| number_after(status, name).map(|kb| kb.saturating_mul(1024));
     let boot_ms = number_after(system, "btime ").map(|seconds| seconds.saturating_mul(1000));
     Process {
-        cpu_ms: ticks(14).zip(ticks(15)).map(|(user, system)| user.saturating_add(system).saturating_mul(TICK_MS)),
+        cpu_ms: ticks(14)
+            .zip(ticks(15))
+            .map(|(user, system)| user.saturating_add(system).saturating_mul(TICK_MS)),
         resident_bytes: kilobytes("VmRSS:"),
         virtual_bytes: kilobytes("VmSize:"),
         open_fds: None,
         max_fds: number_after(limits, "Max open files"),
-        started_ms: boot_ms.zip(ticks(22)).map(|(boot, ticks)| boot.saturating_add(ticks.saturating_mul(TICK_MS))),
+        started_ms: boot_ms
+            .zip(ticks(22))
+            .map(|(boot, ticks)| boot.saturating_add(ticks.saturating_mul(TICK_MS))),
         threads: number_after(status, "Threads:"),
     }
 }
@@ -117,6 +132,9 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_absent() {
-        assert_eq!(parse("", "VmRSS: many kB", "Max open files unlimited", "btime"), Process::default());
+        assert_eq!(
+            parse("", "VmRSS: many kB", "Max open files unlimited", "btime"),
+            Process::default()
+        );
     }
 }

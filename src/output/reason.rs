@@ -1,5 +1,6 @@
-//! Why a task has its verdict, in a sentence for people. It names thresholds, counts and what to do, but nothing that grows
-//! with time: the sentence stays the same for as long as the reason does.
+//! Why a task has its verdict, in a sentence for people. It names thresholds, counts and what to
+//! do, but nothing that grows with time: the sentence stays the same for as long as the reason
+//! does.
 
 use std::borrow::Cow;
 
@@ -23,18 +24,28 @@ pub fn sentence(view: &TaskView) -> String {
         Rule::SplitEvidence => view.splits.iter().map(split).collect::<Vec<_>>().join(" "),
         Rule::LockBlind => format!("The lock could not be read for longer than {}.", blind_after()),
         Rule::WantedBlind => format!(
-            "The lock is free, and whether users want the task could not be read for longer than {}.",
+            "The lock is free, and whether users want the task could not be read for longer than \
+             {}.",
             blind_after()
         ),
         Rule::KeepPrevious | Rule::NothingYet => view.rule.sentence().to_owned(),
         Rule::GapOverGrace => {
-            format!("{}, and nobody has held the lock for longer than {}.", who_wants(view), grace())
+            format!(
+                "{}, and nobody has held the lock for longer than {}.",
+                who_wants(view),
+                grace()
+            )
         }
         Rule::GapWithinGrace => {
-            format!("{}, and nobody holds the lock yet; that is within {}.", who_wants(view), grace())
+            format!(
+                "{}, and nobody holds the lock yet; that is within {}.",
+                who_wants(view),
+                grace()
+            )
         }
         Rule::NoProgress => {
-            let stale_after = spec.progress.as_ref().map(|progress| progress.stale_after_ms).unwrap_or_default();
+            let stale_after =
+                spec.progress.as_ref().map(|progress| progress.stale_after_ms).unwrap_or_default();
             let limit = limit("stale_after", stale_after);
             format!("The lock is held, but the progress has not moved for longer than {limit}.")
         }
@@ -44,7 +55,9 @@ pub fn sentence(view: &TaskView) -> String {
         }
         Rule::WindingDown => {
             let limit = limit("wind_down", spec.wind_down_ms);
-            format!("The lock is held though nobody wants the task any more; that is within {limit}.")
+            format!(
+                "The lock is held though nobody wants the task any more; that is within {limit}."
+            )
         }
         Rule::HeldWanted => format!("The lock is held. {}.", who_wants(view)),
         Rule::HeldUnset | Rule::HeldWantedUnknown | Rule::FreeUnwanted | Rule::FreeUnset => {
@@ -64,27 +77,36 @@ pub fn lock_only(view: &TaskView) -> bool {
 
 fn who_wants(view: &TaskView) -> Cow<'static, str> {
     match (view.wanting_users, &view.switches) {
-        _ if !view.lost_users.is_empty() => "Users wanted the task when Redis lost their switches".into(),
+        _ if !view.lost_users.is_empty() => {
+            "Users wanted the task when Redis lost their switches".into()
+        }
         (Some(on), Some(switches)) if !switches.is_empty() && !is_counted(view) => {
             format!("Users want the task ({on} of {})", switches.len()).into()
         }
         (Some(on), _) => format!("Users want the task ({on})").into(),
-        (None, _) if view.wanted == Wanted::Yes => match view.spec.wanted.as_ref().map(|wanted| &wanted.source) {
-            Some(WantedSource::Always) => "The task is always wanted".into(),
-            _ => "Users want the task (too many switches to count)".into(),
-        },
+        (None, _) if view.wanted == Wanted::Yes => {
+            match view.spec.wanted.as_ref().map(|wanted| &wanted.source) {
+                Some(WantedSource::Always) => "The task is always wanted".into(),
+                _ => "Users want the task (too many switches to count)".into(),
+            }
+        }
         (None, _) => "Whether users want the task is not known".into(),
     }
 }
 
 /// Whether one number says how many users want it: then it is not known how many there are.
 pub fn is_counted(view: &TaskView) -> bool {
-    view.spec.wanted.as_ref().is_some_and(|wanted| matches!(wanted.source, WantedSource::Counter(_)))
+    view.spec
+        .wanted
+        .as_ref()
+        .is_some_and(|wanted| matches!(wanted.source, WantedSource::Counter(_)))
 }
 
 fn split(split: &SplitView) -> String {
     let name = |party: &lockwatch_model::event::Party| match &party.node {
-        Some(node) => Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes()))),
+        Some(node) => {
+            Cow::Owned(format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())))
+        }
         None => Cow::Owned(holder_label(&party.holder).into_owned()),
     };
     let parties = list(split.parties.iter().map(name), NAMED_MAX);
@@ -98,7 +120,12 @@ fn remedy(view: &TaskView) -> Option<String> {
         return Some(format!("({}: {})", why.name(), why.remedy()));
     }
     let unreadable = |switch: &&SwitchView| switch.on.is_none();
-    let switch = view.switches.as_ref()?.iter().find(unreadable).filter(|_| view.verdict != Verdict::Split)?;
+    let switch = view
+        .switches
+        .as_ref()?
+        .iter()
+        .find(unreadable)
+        .filter(|_| view.verdict != Verdict::Split)?;
     Some(match switch.fits {
         Some(codec) => format!("(A switch cannot be read: set `codec: {}`.)", codec.name()),
         None => String::from("(A switch says neither on nor off.)"),

@@ -1,12 +1,16 @@
-//! From the model's inputs to the lines of a file and back. What is as in the same server's batch before is left out.
+//! From the model's inputs to the lines of a file and back. What is as in the same server's batch
+//! before is left out.
 //!
-//! Both sides remember the same things in the same order, from the first line of a file on: a file needs no other one.
+//! Both sides remember the same things in the same order, from the first line of a file on: a file
+//! needs no other one.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use lockwatch_model::input::{Input, Outcome, Sample, Topology, Vouch};
-use lockwatch_model::reading::{Beside, Deadline, Extras, Held, LockReading, PauseReading, TaskReading, Unknown};
+use lockwatch_model::reading::{
+    Beside, Deadline, Extras, Held, LockReading, PauseReading, TaskReading, Unknown,
+};
 use lockwatch_model::spec::{RedisIndex, SchemeKind, TaskIndex, WatchSpec};
 use lockwatch_model::time::{Mono, ServerTime};
 
@@ -89,15 +93,19 @@ impl Packer {
         }
     }
 
-    /// What is to be written of an input that was noted, which the state takes in at `at`; `None`: the state does not, for
-    /// it belongs to a configuration that is no longer in force.
+    /// What is to be written of an input that was noted, which the state takes in at `at`; `None`:
+    /// the state does not, for it belongs to a configuration that is no longer in force.
     pub(crate) fn pack(&mut self, at: Mono, input: Input) -> Option<What> {
         let epoch = self.config.epoch;
         match input {
             Input::Config(config) => Some(What::Config((&*config).into())),
-            Input::Sample(sample) if sample.epoch == epoch => Some(What::Sample(Box::new(self.sample(at, sample)))),
+            Input::Sample(sample) if sample.epoch == epoch => {
+                Some(What::Sample(Box::new(self.sample(at, sample))))
+            }
             Input::Node(news) if news.epoch == epoch => Some(What::Node((&news).into())),
-            Input::Topology(topology) if topology.epoch == epoch => Some(What::Topology((&topology).into())),
+            Input::Topology(topology) if topology.epoch == epoch => {
+                Some(What::Topology((&topology).into()))
+            }
             Input::Sample(_) | Input::Node(_) | Input::Topology(_) => None,
             Input::Tick => Some(What::Tick),
         }
@@ -112,7 +120,11 @@ impl Packer {
             }
             Outcome::Beside { vouch, readings } => {
                 let alone = |(task, beside)| (task, TaskReading { beside, ..nothing() });
-                wire::Outcome::Beside(self.readings(source(true), vouch, readings.into_iter().map(alone).collect()))
+                wire::Outcome::Beside(self.readings(
+                    source(true),
+                    vouch,
+                    readings.into_iter().map(alone).collect(),
+                ))
             }
             Outcome::Failed { tasks, why } => {
                 wire::Outcome::Failed { tasks: self.tasks(tasks.into_iter()), why: Word(why) }
@@ -128,7 +140,12 @@ impl Packer {
         }
     }
 
-    fn readings(&mut self, source: Source, vouch: Option<Vouch>, readings: Vec<(TaskIndex, TaskReading)>) -> Readings {
+    fn readings(
+        &mut self,
+        source: Source,
+        vouch: Option<Vouch>,
+        readings: Vec<(TaskIndex, TaskReading)>,
+    ) -> Readings {
         let tasks = self.tasks(readings.iter().map(|(task, _)| *task));
         let extras = readings.iter().any(|(_, reading)| asked_for_extras(reading));
         let memory = self.memories.entry(source).or_insert_with(Memory::new);
@@ -140,7 +157,11 @@ impl Packer {
         });
         let mut changed = Vec::new();
         for (task, reading) in readings {
-            let scheme = self.config.tasks.get(task.0 as usize).map_or(SchemeKind::String, |task| task.lock.scheme);
+            let scheme = self
+                .config
+                .tasks
+                .get(task.0 as usize)
+                .map_or(SchemeKind::String, |task| task.lock.scheme);
             let before = memory.readings.entry(task).or_insert_with(nothing);
             changed.extend(difference(&self.redactor, scheme, task, (before, extras), &reading));
             remember(before, reading, extras);
@@ -153,7 +174,8 @@ impl Packer {
         if let Some(number) = self.lists.get(&runs) {
             return Tasks::Known(*number);
         }
-        if let (Ok(number), true) = (u32::try_from(self.lists.len()), self.lists.len() < LISTS_MAX) {
+        if let (Ok(number), true) = (u32::try_from(self.lists.len()), self.lists.len() < LISTS_MAX)
+        {
             self.lists.insert(runs.clone(), number);
         }
         Tasks::New(runs)
@@ -165,7 +187,8 @@ fn asked_for_extras(reading: &TaskReading) -> bool {
     reading.extras != Extras::default() || reading.beside.hosts.is_some()
 }
 
-/// What was read when they were asked for last is remembered, so that they are written only when they change.
+/// What was read when they were asked for last is remembered, so that they are written only when
+/// they change.
 fn remember(before: &mut TaskReading, reading: TaskReading, extras: bool) {
     let old = std::mem::replace(before, reading);
     if !extras {
@@ -192,22 +215,27 @@ fn difference(
         }
     }
     if *switches != before.beside.switches {
-        change.switches = Some(switches.as_ref().map(|switches| (&redactor.switches(switches)).into()));
+        change.switches =
+            Some(switches.as_ref().map(|switches| (&redactor.switches(switches)).into()));
     }
     if *progress != before.beside.progress {
-        change.progress = Some(progress.as_ref().map(|progress| (&redactor.progress(progress)).into()));
+        change.progress =
+            Some(progress.as_ref().map(|progress| (&redactor.progress(progress)).into()));
     }
     if *claims != before.beside.claims {
-        change.claims = Some(claims.as_ref().map(|claims| (&redactor.claims(claims, scheme)).into()));
+        change.claims =
+            Some(claims.as_ref().map(|claims| (&redactor.claims(claims, scheme)).into()));
     }
     if *pause != before.beside.pause {
         change.pause = Some(pause.map(wire::Pause::from));
     }
     if extras {
         change.waiters = (*waiters != before.extras.waiters).then_some(*waiters);
-        change.fencing_token = (*fencing_token != before.extras.fencing_token).then_some(*fencing_token);
+        change.fencing_token =
+            (*fencing_token != before.extras.fencing_token).then_some(*fencing_token);
         if *hosts != before.beside.hosts {
-            change.hosts = Some(hosts.as_ref().map(|hosts| (&redactor.hosts(hosts, scheme)).into()));
+            change.hosts =
+                Some(hosts.as_ref().map(|hosts| (&redactor.hosts(hosts, scheme)).into()));
         }
     }
     (change != Change { task: task.0, ..Change::default() }).then_some(change)
@@ -216,7 +244,9 @@ fn difference(
 /// By how much the deadline moved, if that is all that changed.
 fn moved_ms(before: &LockReading, now: &LockReading) -> Option<i64> {
     let (LockReading::Held(before), LockReading::Held(now)) = (before, now) else { return None };
-    let (Deadline::At(old), Deadline::At(new)) = (before.deadline, now.deadline) else { return None };
+    let (Deadline::At(old), Deadline::At(new)) = (before.deadline, now.deadline) else {
+        return None;
+    };
     let moved_ms = new.0.checked_sub(old.0)?;
     let rest = |held: &Held| (held.mode, held.ghosts);
     (rest(before) == rest(now) && before.holders == now.holders).then_some(moved_ms)
@@ -261,11 +291,15 @@ impl Unpacker {
         let outcome = match outcome {
             wire::Outcome::Read(read) => {
                 let (vouch, readings) = self.readings(source(false), read)?;
-                Outcome::Read { vouch: vouch.ok_or("a batch that was read lacks its vouch")?, readings }
+                Outcome::Read {
+                    vouch: vouch.ok_or("a batch that was read lacks its vouch")?,
+                    readings,
+                }
             }
             wire::Outcome::Beside(beside) => {
                 let (vouch, readings) = self.readings(source(true), beside)?;
-                let readings = readings.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
+                let readings =
+                    readings.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
                 Outcome::Beside { vouch, readings }
             }
             wire::Outcome::Failed { tasks, why } => {
@@ -274,7 +308,15 @@ impl Unpacker {
                 Outcome::Failed { tasks: all, why: why.0 }
             }
         };
-        Ok(Sample { epoch: self.epoch, redis, node, standing, sent: at.minus_ms(ago), took_ms: took, outcome })
+        Ok(Sample {
+            epoch: self.epoch,
+            redis,
+            node,
+            standing,
+            sent: at.minus_ms(ago),
+            took_ms: took,
+            outcome,
+        })
     }
 
     fn readings(&mut self, source: Source, read: Readings) -> Result<Batch, Mistake> {
@@ -316,8 +358,10 @@ impl Unpacker {
                 let mut list = Vec::new();
                 for (first, count) in runs {
                     // A list of more tasks than any configuration has would only fill the memory.
-                    let end =
-                        first.checked_add(count).filter(|_| count <= COUNT_MAX).ok_or("a list of tasks is too long")?;
+                    let end = first
+                        .checked_add(count)
+                        .filter(|_| count <= COUNT_MAX)
+                        .ok_or("a list of tasks is too long")?;
                     list.extend((first..end).map(TaskIndex));
                 }
                 list.iter().copied().for_each(&mut each);
@@ -334,8 +378,18 @@ impl Unpacker {
 const COUNT_MAX: u32 = 1 << 20;
 
 fn apply(known: &mut TaskReading, change: Change) -> Result<(), Mistake> {
-    let Change { task: _, lock, deadline_moved, waiters, fencing_token, switches, progress, claims, hosts, pause } =
-        change;
+    let Change {
+        task: _,
+        lock,
+        deadline_moved,
+        waiters,
+        fencing_token,
+        switches,
+        progress,
+        claims,
+        hosts,
+        pause,
+    } = change;
     if let Some(lock) = lock {
         known.lock = lock.into();
     }

@@ -1,7 +1,8 @@
 //! Reads recordings back: which files belong together, and what they say, input by input.
 //!
-//! A file is read line by line, so that the memory it takes does not grow with it. A last line without an end was torn by a crash
-//! and is left out; anything else that cannot be understood is a mistake with a file and a line.
+//! A file is read line by line, so that the memory it takes does not grow with it. A last line
+//! without an end was torn by a crash and is left out; anything else that cannot be understood is a
+//! mistake with a file and a line.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -85,11 +86,15 @@ impl Run {
                 lines => lines?,
             };
             while let Some(text) = lines.next()? {
-                let what = text.iter().position(|byte| *byte == b',').and_then(|comma| text.get(comma + 1..));
+                let what = text
+                    .iter()
+                    .position(|byte| *byte == b',')
+                    .and_then(|comma| text.get(comma + 1..));
                 if !what.is_some_and(|what| what.starts_with(b"{\"config\"")) {
                     continue;
                 }
-                let line = serde_json::from_slice(text).map_err(|error| mistake(path, lines.number, &error))?;
+                let line = serde_json::from_slice(text)
+                    .map_err(|error| mistake(path, lines.number, &error))?;
                 if let Line(_, What::Config(config)) = line {
                     let config = Arc::new(WatchSpec::from(config));
                     if !configs.contains(&config) {
@@ -105,7 +110,10 @@ impl Run {
     ///
     /// # Errors
     /// A file cannot be read, or understood.
-    pub(crate) fn tell(&self, mut listener: impl FnMut(Instant, Told) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub(crate) fn tell(
+        &self,
+        mut listener: impl FnMut(Instant, Told) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
         let mut newest: Option<(u64, Mono)> = None;
         for (path, begin) in &self.files {
             let follows = newest.is_some_and(|(file, _)| file.checked_add(1) == Some(begin.file));
@@ -141,7 +149,8 @@ fn tell_file(
     let mut context_left = begin.context;
     let _begin = lines.next()?;
     while let Some(text) = lines.next()? {
-        let Line(at, what) = serde_json::from_slice(text).map_err(|error| mistake(path, lines.number, &error))?;
+        let Line(at, what) =
+            serde_json::from_slice(text).map_err(|error| mistake(path, lines.number, &error))?;
         if at < instant.at.0 {
             bail!("{}, line {}: goes back in time", path.display(), lines.number);
         }
@@ -149,11 +158,15 @@ fn tell_file(
         match what {
             What::Wall(wall) => instant.offset = offset(wall, at),
             What::Missing(missing) => {
-                listener(instant, Told::Missing { inputs: Some(missing.inputs), since: Mono(missing.since) })?;
+                listener(
+                    instant,
+                    Told::Missing { inputs: Some(missing.inputs), since: Mono(missing.since) },
+                )?;
             }
             what => {
                 let unpacked = unpacker.unpack(instant.at, what);
-                let unpacked = unpacked.map_err(|why| anyhow!("{}, line {}: {why}", path.display(), lines.number))?;
+                let unpacked = unpacked
+                    .map_err(|why| anyhow!("{}, line {}: {why}", path.display(), lines.number))?;
                 let is_context = context_left > 0;
                 context_left = context_left.saturating_sub(1);
                 match unpacked {
@@ -208,7 +221,8 @@ impl Lines {
     }
 }
 
-/// The runs in these files and folders, oldest first, and the files of which there is nothing but a torn beginning.
+/// The runs in these files and folders, oldest first, and the files of which there is nothing but a
+/// torn beginning.
 ///
 /// # Errors
 /// One cannot be read, or is no recording that this version knows.
@@ -218,7 +232,9 @@ pub(crate) fn find(paths: &[PathBuf]) -> anyhow::Result<(Vec<Run>, Vec<PathBuf>)
     for (path, named) in expand(paths)? {
         match begin(&path) {
             // The same file twice is told once.
-            Ok(Some(begin)) => drop(runs.entry(begin.run.clone()).or_default().insert(begin.file, (path, begin))),
+            Ok(Some(begin)) => {
+                drop(runs.entry(begin.run.clone()).or_default().insert(begin.file, (path, begin)))
+            }
             Ok(None) => empty.push(path),
             Err(error) if is_gone(&error) && !named => {}
             Err(error) => return Err(error),
@@ -267,7 +283,8 @@ fn begin(path: &Path) -> anyhow::Result<Option<Begin>> {
     };
     if version != FORMAT {
         bail!(
-            "{}, line 1: is in format {version}, and this lockwatch ({}) reads format {FORMAT}; use the one that recorded it",
+            "{}, line 1: is in format {version}, and this lockwatch ({}) reads format {FORMAT}; \
+             use the one that recorded it",
             path.display(),
             env!("CARGO_PKG_VERSION")
         );

@@ -1,12 +1,15 @@
-//! Takes the secrets out of what is recorded: each is replaced by a digest, for the model only ever asks whether two are equal.
+//! Takes the secrets out of what is recorded: each is replaced by a digest, for the model only ever
+//! asks whether two are equal.
 //!
-//! The digests are salted with a number that is drawn anew in every process and kept in its memory only: a thread's number or a
-//! counter could otherwise be found by trying them all. So the same secret has the same digest in all files of one run, and
-//! another one in the next run, on the pages and in the log.
+//! The digests are salted with a number that is drawn anew in every process and kept in its memory
+//! only: a thread's number or a counter could otherwise be found by trying them all. So the same
+//! secret has the same digest in all files of one run, and another one in the next run, on the
+//! pages and in the log.
 
 use lockwatch_model::input::{Fork, Generation, Vouch};
 use lockwatch_model::reading::{
-    ClaimsReading, Held, Holder, HostsReading, LockReading, ProgressReading, Switch, SwitchesReading,
+    ClaimsReading, Held, Holder, HostsReading, LockReading, ProgressReading, Switch,
+    SwitchesReading,
 };
 use lockwatch_model::scheme;
 use lockwatch_model::spec::SchemeKind;
@@ -18,7 +21,8 @@ const DIGEST_BYTES: usize = 8;
 /// What a secret is. Equal bytes of different kinds have different digests.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
-    /// A holder's token, and what claims and hosts call an instance: these are compared with each other.
+    /// A holder's token, and what claims and hosts call an instance: these are compared with each
+    /// other.
     Instance = 1,
     Thread,
     Claim,
@@ -49,13 +53,19 @@ impl Redactor {
         hash.update([kind as u8]);
         hash.update(secret);
         let digest = hash.finalize();
-        digest.iter().take(DIGEST_BYTES).fold(String::new(), |hex, byte| format!("{hex}{byte:02x}")).into_bytes()
+        digest
+            .iter()
+            .take(DIGEST_BYTES)
+            .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
+            .into_bytes()
     }
 
     /// The digest of a thread as a number.
     fn number(&self, thread: &[u8]) -> Vec<u8> {
         let digits = self.digest(Kind::Thread, thread);
-        let number = std::str::from_utf8(&digits).ok().and_then(|digits| u64::from_str_radix(digits, 16).ok());
+        let number = std::str::from_utf8(&digits)
+            .ok()
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok());
         number.unwrap_or_default().to_string().into_bytes()
     }
 
@@ -86,7 +96,9 @@ impl Redactor {
 
     /// Only what neither codec nor closed list knows is written out, and that could be anything.
     pub(crate) fn switches(&self, switches: &SwitchesReading) -> SwitchesReading {
-        let SwitchesReading::Read { switches, key_exists, counted, whole } = switches else { return switches.clone() };
+        let SwitchesReading::Read { switches, key_exists, counted, whole } = switches else {
+            return switches.clone();
+        };
         let redacted = |(user, switch): &(Vec<u8>, Switch)| {
             let switch = match switch {
                 Switch::On => Switch::On,
@@ -107,7 +119,9 @@ impl Redactor {
 
     pub(crate) fn progress(&self, progress: &ProgressReading) -> ProgressReading {
         match progress {
-            ProgressReading::Value(value) => ProgressReading::Value(self.digest(Kind::Progress, value)),
+            ProgressReading::Value(value) => {
+                ProgressReading::Value(self.digest(Kind::Progress, value))
+            }
             ProgressReading::Absent => ProgressReading::Absent,
             ProgressReading::Unknown(why) => ProgressReading::Unknown(*why),
         }
@@ -116,7 +130,10 @@ impl Redactor {
     pub(crate) fn claims(&self, claims: &ClaimsReading, scheme: SchemeKind) -> ClaimsReading {
         match claims {
             ClaimsReading::Read(claims) => ClaimsReading::Read(
-                claims.iter().map(|(id, value)| (self.instance(id, scheme), self.digest(Kind::Claim, value))).collect(),
+                claims
+                    .iter()
+                    .map(|(id, value)| (self.instance(id, scheme), self.digest(Kind::Claim, value)))
+                    .collect(),
             ),
             ClaimsReading::Unknown(why) => ClaimsReading::Unknown(*why),
         }
@@ -131,9 +148,12 @@ impl Redactor {
     fn instance(&self, id: &[u8], scheme: SchemeKind) -> Vec<u8> {
         match scheme {
             SchemeKind::Redisson => match scheme::of(scheme).claimant(id) {
-                // It named itself as the lock does, with the thread that could release it. What takes its place is a number
-                // again, so that whoever reads this finds the same client in it.
-                Holder { client, thread: Some(thread), .. } => [client, self.number(&thread)].join(&b':'),
+                // It named itself as the lock does, with the thread that could release it. What
+                // takes its place is a number again, so that whoever reads this finds the same
+                // client in it.
+                Holder { client, thread: Some(thread), .. } => {
+                    [client, self.number(&thread)].join(&b':')
+                }
                 Holder { thread: None, .. } => id.to_vec(),
             },
             SchemeKind::String => self.digest(Kind::Instance, id),
@@ -141,12 +161,16 @@ impl Redactor {
     }
 
     pub(crate) fn vouch(&self, vouch: &Vouch) -> Vouch {
-        Vouch { generation: vouch.generation.as_ref().map(|generation| self.generation(generation)), ..vouch.clone() }
+        Vouch {
+            generation: vouch.generation.as_ref().map(|generation| self.generation(generation)),
+            ..vouch.clone()
+        }
     }
 
     /// Who knows a run id or a replication id can feign a replica.
     fn generation(&self, generation: &Generation) -> Generation {
-        let Generation { run_id, replication_id, forked_from, flushes, evictions, started_empty } = generation;
+        let Generation { run_id, replication_id, forked_from, flushes, evictions, started_empty } =
+            generation;
         let fork = |Fork { replication_id, offset }: &Fork| Fork {
             replication_id: self.digest(Kind::History, replication_id),
             offset: *offset,
@@ -172,9 +196,18 @@ mod tests {
     }
 
     fn held(client: &[u8], thread: Option<&[u8]>, secret: bool) -> LockReading {
-        let holders =
-            vec![Holder { client: client.to_vec(), thread: thread.map(<[u8]>::to_vec), entries: Some(1), secret }];
-        LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
+        let holders = vec![Holder {
+            client: client.to_vec(),
+            thread: thread.map(<[u8]>::to_vec),
+            entries: Some(1),
+            secret,
+        }];
+        LockReading::from(Held {
+            mode: Mode::Exclusive,
+            holders,
+            ghosts: 0,
+            deadline: Deadline::Never,
+        })
     }
 
     fn holder(lock: LockReading) -> Holder {
@@ -188,12 +221,16 @@ mod tests {
         let token = holder(redactor.lock(&held(b"token", None, true))).client;
         assert_ne!(token, b"token");
         let stated = vec![(b"token".to_vec(), b"1".to_vec())];
-        let ClaimsReading::Read(claims) = redactor.claims(&ClaimsReading::Read(stated.clone()), SchemeKind::String)
+        let ClaimsReading::Read(claims) =
+            redactor.claims(&ClaimsReading::Read(stated.clone()), SchemeKind::String)
         else {
             panic!("read");
         };
         assert_eq!(claims[0].0, token);
-        assert_eq!(redactor.hosts(&Ok(stated.clone()), SchemeKind::String), Ok(vec![(token, b"1".to_vec())]));
+        assert_eq!(
+            redactor.hosts(&Ok(stated.clone()), SchemeKind::String),
+            Ok(vec![(token, b"1".to_vec())])
+        );
     }
 
     #[test]
@@ -215,8 +252,15 @@ mod tests {
         let redactor = redactor();
         assert_eq!(redactor.digest(Kind::Claim, b"x"), redactor.digest(Kind::Claim, b"x"));
         assert_ne!(redactor.digest(Kind::Claim, b"x"), redactor.digest(Kind::Progress, b"x"));
-        assert_ne!(redactor.digest(Kind::Claim, b"x"), Redactor::new([8; 32]).digest(Kind::Claim, b"x"));
-        assert_eq!(redactor.digest(Kind::Progress, b""), b"", "an empty value is like none, to the model");
+        assert_ne!(
+            redactor.digest(Kind::Claim, b"x"),
+            Redactor::new([8; 32]).digest(Kind::Claim, b"x")
+        );
+        assert_eq!(
+            redactor.digest(Kind::Progress, b""),
+            b"",
+            "an empty value is like none, to the model"
+        );
     }
 
     #[test]
@@ -228,7 +272,10 @@ mod tests {
             ..Generation::default()
         };
         let redactor = redactor();
-        let (old, new) = (redactor.generation(&generation(b"a", b"0")), redactor.generation(&generation(b"b", b"a")));
+        let (old, new) = (
+            redactor.generation(&generation(b"a", b"0")),
+            redactor.generation(&generation(b"b", b"a")),
+        );
         assert_eq!(new.forked_from.unwrap().replication_id, old.replication_id);
         assert_eq!(redactor.generation(&Generation::default()), Generation::default());
     }

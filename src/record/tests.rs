@@ -1,4 +1,5 @@
-//! What goes into a recording comes out of it, but for the secrets; and whatever happens to the files, the reader says so.
+//! What goes into a recording comes out of it, but for the secrets; and whatever happens to the
+//! files, the reader says so.
 
 use std::fs;
 use std::sync::Arc;
@@ -7,16 +8,16 @@ use std::sync::mpsc;
 
 use fastrand::Rng;
 use lockwatch_model::input::{
-    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, SentinelWord, Standing, Topology, Vouch,
-    WakeUpState, WakeUps,
+    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, SentinelWord, Standing,
+    Topology, Vouch, WakeUpState, WakeUps,
 };
 use lockwatch_model::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
+    ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
-    TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
+    SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use tempfile::TempDir;
@@ -55,7 +56,8 @@ impl Source {
     }
 
     fn bytes(&mut self) -> Vec<u8> {
-        self.pick(&[&b"abc"[..], b"", b"\xff\x00", "\"ü\n".as_bytes(), b"7", b"{\"hex\":1}"]).to_vec()
+        self.pick(&[&b"abc"[..], b"", b"\xff\x00", "\"ü\n".as_bytes(), b"7", b"{\"hex\":1}"])
+            .to_vec()
     }
 
     fn text(&mut self) -> Arc<str> {
@@ -79,7 +81,12 @@ impl Source {
     fn redis(&mut self) -> RedisSpec {
         RedisSpec {
             name: self.text(),
-            kind: self.pick(&[RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster]),
+            kind: self.pick(&[
+                RedisKind::Standalone,
+                RedisKind::Replicated,
+                RedisKind::Sentinel,
+                RedisKind::Cluster,
+            ]),
             addresses: self.list(Source::text),
             db: self.random.u32(..),
             interval_ms: self.ms(),
@@ -112,9 +119,16 @@ impl Source {
                 lease_ms: self.maybe(Source::ms),
                 renew_every_ms: self.maybe(Source::ms),
             },
-            wanted: self.maybe(|source| WantedSpec { source: source.pick(&sources), codec: source.pick(&Codec::ALL) }),
-            progress: self.maybe(|source| ProgressSpec { source: source.pick(&progress), stale_after_ms: source.ms() }),
-            claims: self.maybe(|source| ClaimsSpec { key: source.bytes(), fresh_for_ms: source.ms() }),
+            wanted: self.maybe(|source| WantedSpec {
+                source: source.pick(&sources),
+                codec: source.pick(&Codec::ALL),
+            }),
+            progress: self.maybe(|source| ProgressSpec {
+                source: source.pick(&progress),
+                stale_after_ms: source.ms(),
+            }),
+            claims: self
+                .maybe(|source| ClaimsSpec { key: source.bytes(), fresh_for_ms: source.ms() }),
             hosts: self.maybe(Source::bytes),
             paused_until: self.maybe(Source::bytes),
             grace_ms: self.ms(),
@@ -139,9 +153,14 @@ impl Source {
             8..10 => Input::Topology(Topology {
                 epoch,
                 redis,
-                masters: if self.random.bool() { Ok(self.list(Source::text)) } else { Err(self.unknown()) },
+                masters: if self.random.bool() {
+                    Ok(self.list(Source::text))
+                } else {
+                    Err(self.unknown())
+                },
                 nodes: self.list(Source::text),
-                sentinels: self.list(|source| SentinelWord { address: source.text(), master: source.word() }),
+                sentinels: self
+                    .list(|source| SentinelWord { address: source.text(), master: source.word() }),
                 uncovered_slots: self.random.u32(0..3),
             }),
             _ => Input::Sample(Sample {
@@ -164,7 +183,13 @@ impl Source {
     fn wake_ups(&mut self) -> NodeNewsKind {
         let state = self.pick(&WakeUpState::ALL);
         let mut count = || self.random.u64(..3);
-        let told = WakeUps { state, connects: count(), read: count(), coalesced: count(), foreign: count() };
+        let told = WakeUps {
+            state,
+            connects: count(),
+            read: count(),
+            coalesced: count(),
+            foreign: count(),
+        };
         NodeNewsKind::WakeUps(self.random.bool().then_some(told))
     }
 
@@ -243,7 +268,12 @@ impl Source {
         };
         let why = self.unknown();
         TaskReading {
-            lock: self.pick(&[held.clone().into(), held.into(), LockReading::Free, LockReading::Unknown(why)]),
+            lock: self.pick(&[
+                held.clone().into(),
+                held.into(),
+                LockReading::Free,
+                LockReading::Unknown(why),
+            ]),
             extras: Extras {
                 waiters: self.maybe(Source::ms),
                 fencing_token: self.maybe(|source| source.random.i64(..)),
@@ -257,8 +287,10 @@ impl Source {
         let value = self.bytes();
         let read = SwitchesReading::Read {
             switches: self.list(|source| {
-                let undecodable =
-                    Switch::Undecodable { value: source.bytes(), fits: source.pick(&[None, Some(Codec::Jdk)]) };
+                let undecodable = Switch::Undecodable {
+                    value: source.bytes(),
+                    fits: source.pick(&[None, Some(Codec::Jdk)]),
+                };
                 (source.bytes(), source.pick(&[Switch::On, Switch::Off, undecodable]))
             }),
             key_exists: self.random.bool(),
@@ -274,7 +306,11 @@ impl Source {
                 Some(ProgressReading::Absent),
                 Some(ProgressReading::Unknown(why)),
             ]),
-            claims: self.pick(&[None, Some(ClaimsReading::Read(pairs.clone())), Some(ClaimsReading::Unknown(why))]),
+            claims: self.pick(&[
+                None,
+                Some(ClaimsReading::Read(pairs.clone())),
+                Some(ClaimsReading::Unknown(why)),
+            ]),
             hosts: self.pick(&[None, Some(Ok(pairs)), Some(Err(why))]),
             pause: self.pick(&[
                 None,
@@ -305,13 +341,23 @@ fn redacted(redactor: &Redactor, config: &WatchSpec, input: &Input) -> Input {
                 .iter()
                 .map(|(task, reading)| {
                     let TaskReading { lock, extras, beside } = reading;
-                    (*task, TaskReading { lock: redactor.lock(lock), extras: *extras, beside: redact(*task, beside) })
+                    (
+                        *task,
+                        TaskReading {
+                            lock: redactor.lock(lock),
+                            extras: *extras,
+                            beside: redact(*task, beside),
+                        },
+                    )
                 })
                 .collect(),
         },
         Outcome::Beside { vouch, readings } => Outcome::Beside {
             vouch: vouch.as_ref().map(|vouch| redactor.vouch(vouch)),
-            readings: readings.iter().map(|(task, beside)| (*task, redact(*task, beside))).collect(),
+            readings: readings
+                .iter()
+                .map(|(task, beside)| (*task, redact(*task, beside)))
+                .collect(),
         },
         Outcome::Failed { tasks, why } => Outcome::Failed { tasks: tasks.clone(), why: *why },
     };
@@ -325,7 +371,8 @@ fn any_inputs_come_out_as_they_went_in_but_for_the_secrets() {
         let redactor = Redactor::new([1; 32]);
         let (mut packer, mut unpacker) = (Packer::new(Redactor::new([1; 32])), Unpacker::default());
         let first = Input::Config(Arc::clone(&source.config));
-        let inputs = std::iter::once(first).chain((0..300).map(|_| source.input()).collect::<Vec<_>>());
+        let inputs =
+            std::iter::once(first).chain((0..300).map(|_| source.input()).collect::<Vec<_>>());
         let mut config = Arc::default();
         for (number, input) in inputs.enumerate() {
             let at = Mono(1_000 + number as u64);
@@ -334,9 +381,11 @@ fn any_inputs_come_out_as_they_went_in_but_for_the_secrets() {
             }
             packer.note(&input);
             let expected = redacted(&redactor, &config, &input);
-            let text = serde_json::to_vec(&wire::Line(at.0, packer.pack(at, input).unwrap())).unwrap();
-            let wire::Line(_, what) = serde_json::from_slice(&text)
-                .unwrap_or_else(|error| panic!("seed {seed}: {error}: {}", String::from_utf8_lossy(&text)));
+            let text =
+                serde_json::to_vec(&wire::Line(at.0, packer.pack(at, input).unwrap())).unwrap();
+            let wire::Line(_, what) = serde_json::from_slice(&text).unwrap_or_else(|error| {
+                panic!("seed {seed}: {error}: {}", String::from_utf8_lossy(&text))
+            });
             let told = unpacker.unpack(at, what).unwrap().unwrap();
             assert_eq!(told, expected, "seed {seed}: {}", String::from_utf8_lossy(&text));
         }
@@ -380,7 +429,10 @@ fn told(options: &RecordOptions) -> Vec<(Mono, Told)> {
 }
 
 fn folder_bytes(options: &RecordOptions) -> u64 {
-    fs::read_dir(&options.folder).unwrap().map(|entry| entry.unwrap().metadata().unwrap().len()).sum()
+    fs::read_dir(&options.folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum()
 }
 
 #[test]
@@ -455,8 +507,11 @@ fn a_folder_that_goes_and_comes_back_leaves_a_hole_that_is_told() {
     writer.take(message(4_000, Input::Tick));
     writer.flush();
     let told = told(&options);
-    let [(_, Told::Context(Input::Config(spec))), (_, Told::Missing { inputs, since }), (at, Told::Input(Input::Tick))] =
-        told.as_slice()
+    let [
+        (_, Told::Context(Input::Config(spec))),
+        (_, Told::Missing { inputs, since }),
+        (at, Told::Input(Input::Tick)),
+    ] = told.as_slice()
     else {
         panic!("{told:?}");
     };
@@ -491,8 +546,12 @@ fn a_disk_that_takes_nothing_gets_no_file_for_each_attempt() {
     writer.flush();
     let told = told(&options);
     assert!(matches!(told.last(), Some((Mono(10_000), Told::Input(Input::Tick)))), "{told:?}");
-    let missing: Vec<_> = told.iter().filter(|(_, told)| matches!(told, Told::Missing { .. })).collect();
-    assert!(matches!(missing.as_slice(), [(_, Told::Missing { inputs: Some(9), since: Mono(1_000) })]), "{missing:?}");
+    let missing: Vec<_> =
+        told.iter().filter(|(_, told)| matches!(told, Told::Missing { .. })).collect();
+    assert!(
+        matches!(missing.as_slice(), [(_, Told::Missing { inputs: Some(9), since: Mono(1_000) })]),
+        "{missing:?}"
+    );
 }
 
 #[test]
@@ -502,8 +561,14 @@ fn what_finds_the_queue_full_is_counted_and_a_configuration_comes_late() {
     let (queue, messages) = mpsc::channel();
     let queued = Arc::new(AtomicU64::new(0));
     let (_finished, done) = mpsc::channel();
-    let mut recorder = Recorder { queue: Some(queue), queued: Arc::clone(&queued), backlog: Backlog::default(), done };
-    let keep = |recorder: &mut Recorder, at, input: Input| recorder.keep(Mono(at), AgentWall(0), &input);
+    let mut recorder = Recorder {
+        queue: Some(queue),
+        queued: Arc::clone(&queued),
+        backlog: Backlog::default(),
+        done,
+    };
+    let keep =
+        |recorder: &mut Recorder, at, input: Input| recorder.keep(Mono(at), AgentWall(0), &input);
     keep(&mut recorder, 0, Input::Config(Arc::default()));
     queued.fetch_add(QUEUED_BYTES_MAX, Ordering::Relaxed);
     keep(&mut recorder, 1, Input::Tick);
@@ -538,7 +603,8 @@ fn a_file_that_is_missing_in_between_is_a_hole_and_so_is_a_torn_end() {
         writer.take(message(at, source.input()));
     }
     writer.flush();
-    let mut files: Vec<_> = fs::read_dir(&options.folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(&options.folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort_unstable();
     assert!(files.len() > 2, "{files:?}");
     fs::remove_file(&files[1]).unwrap();
@@ -546,7 +612,13 @@ fn a_file_that_is_missing_in_between_is_a_hole_and_so_is_a_torn_end() {
     let whole = fs::read(last).unwrap();
     fs::write(last, &whole[..whole.len() - 5]).unwrap();
     let told = told(&options);
-    assert_eq!(told.iter().filter(|(_, told)| matches!(told, Told::Missing { inputs: None, .. })).count(), 1);
-    assert_eq!(told.iter().filter(|(_, told)| matches!(told, Told::Context(Input::Config(_)))).count(), 1);
+    assert_eq!(
+        told.iter().filter(|(_, told)| matches!(told, Told::Missing { inputs: None, .. })).count(),
+        1
+    );
+    assert_eq!(
+        told.iter().filter(|(_, told)| matches!(told, Told::Context(Input::Config(_)))).count(),
+        1
+    );
     assert!(matches!(told.last(), Some((_, Told::Torn))));
 }

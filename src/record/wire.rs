@@ -1,8 +1,8 @@
 //! What a recording looks like in a file: a mirror of the model's inputs, line by line, in JSON.
 //!
-//! The first line of a file is a [`Begin`], every other one a [`Line`]. Both directions of each conversion take the model's types
-//! apart completely, so that a new field or variant does not compile before the format knows it. A reader refuses what it does
-//! not know.
+//! The first line of a file is a [`Begin`], every other one a [`Line`]. Both directions of each
+//! conversion take the model's types apart completely, so that a new field or variant does not
+//! compile before the format knows it. A reader refuses what it does not know.
 
 mod config;
 mod news;
@@ -45,7 +45,8 @@ pub(crate) struct Begin {
     pub(crate) wall: i64,
     /// Nothing is missing between the file before and this one.
     pub(crate) continues: bool,
-    /// So many of the lines that follow repeat what was in force when the file began: new only for who lacks the file before.
+    /// So many of the lines that follow repeat what was in force when the file began: new only for
+    /// who lacks the file before.
     pub(crate) context: u32,
 }
 
@@ -64,7 +65,8 @@ pub(crate) enum What {
     Tick,
     /// Inputs before this line could not be kept.
     Missing(Missing),
-    /// The agent's wall clock at this line's instant; told when it does not follow from the one told before.
+    /// The agent's wall clock at this line's instant; told when it does not follow from the one
+    /// told before.
     Wall(i64),
 }
 

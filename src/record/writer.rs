@@ -1,7 +1,8 @@
 //! The files of a recording: rotated, bounded, and never in the way of the agent.
 //!
-//! After any error the file is left as it is (its last line may be torn), or removed if nothing whole is in it, and a new one is begun
-//! some seconds later: what was to be written meanwhile is counted. Nothing is ever appended to a file that an error, or another process, has left.
+//! After any error the file is left as it is (its last line may be torn), or removed if nothing
+//! whole is in it, and a new one is begun some seconds later: what was to be written meanwhile is
+//! counted. Nothing is ever appended to a file that an error, or another process, has left.
 
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -30,9 +31,11 @@ const FLUSH: Duration = Duration::from_millis(500);
 const BUFFER_BYTES: usize = 256 << 10;
 /// After an error, the disk is left alone for so long.
 const RETRY: Duration = Duration::from_secs(10);
-/// A wall clock that differs by less than this from what follows from the lines before has not moved.
+/// A wall clock that differs by less than this from what follows from the lines before has not
+/// moved.
 const WALL_NOISE_MS: u64 = 20;
-/// What a recording's name begins and ends with. In between are the instant at which it begins, the run, and its number in that.
+/// What a recording's name begins and ends with. In between are the instant at which it begins, the
+/// run, and its number in that.
 const NAME: (&str, &str) = ("lockwatch-", ".jsonl");
 
 /// Writes what it is told; owned by a thread of its own.
@@ -109,7 +112,8 @@ impl Writer {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break self.flush(),
             }
-            let full = matches!(&self.state, State::Writing(open) if open.lines.len() >= BUFFER_BYTES);
+            let full =
+                matches!(&self.state, State::Writing(open) if open.lines.len() >= BUFFER_BYTES);
             if full || flushed.elapsed() >= FLUSH {
                 self.flush();
                 flushed = Instant::now();
@@ -120,7 +124,10 @@ impl Writer {
     pub(super) fn take(&mut self, message: Message) {
         let Message { at, wall, missing, late, input, weight: _ } = message;
         if let Some(missing) = missing {
-            tracing::warn!(inputs = missing.inputs, "the disk is too slow for the recording: inputs are missing in it");
+            tracing::warn!(
+                inputs = missing.inputs,
+                "the disk is too slow for the recording: inputs are missing in it"
+            );
             self.miss(missing);
         }
         for input in late.into_iter().chain([input]) {
@@ -183,12 +190,21 @@ impl Writer {
         }
         let (first, last) = NAME;
         let stamp = rfc3339(self.newest_wall).unwrap_or_default().replace([':', '-'], "");
-        let path = self.folder.join(format!("{first}{stamp}-{}-{:06}{last}", self.run, self.next_file));
+        let path =
+            self.folder.join(format!("{first}{stamp}-{}-{:06}{last}", self.run, self.next_file));
         let file = create(&path)?;
         self.next_file += 1;
         // What every file begins with must stay a small part of it.
         let limit = (self.max_bytes / FILES).max(4 * lines.len() as u64).min(self.max_bytes / 2);
-        Ok(Open { path, file, written: 0, limit, lines, waiting: None, offset: wall.0.saturating_sub_unsigned(at.0) })
+        Ok(Open {
+            path,
+            file,
+            written: 0,
+            limit,
+            lines,
+            waiting: None,
+            offset: wall.0.saturating_sub_unsigned(at.0),
+        })
     }
 
     fn write(&mut self, at: Mono, wall: AgentWall, input: Input) {
@@ -204,7 +220,8 @@ impl Writer {
         let waiting = open.waiting.get_or_insert(Missing { inputs: 0, since: before.1 });
         waiting.inputs += before.0 + 1;
         let lines = told.into_iter().chain(missing.map(What::Missing)).chain([what]);
-        let pushed: io::Result<()> = lines.into_iter().try_for_each(|what| push(&mut open.lines, &Line(at.0, what)));
+        let pushed: io::Result<()> =
+            lines.into_iter().try_for_each(|what| push(&mut open.lines, &Line(at.0, what)));
         if let Err(error) = pushed {
             self.fail(&error);
         }
@@ -238,9 +255,13 @@ impl Writer {
             let (folder, seconds) = (self.folder.display(), self.retry.as_secs());
             tracing::error!(%folder, %error, "cannot record; it is tried again every {seconds} s");
         }
-        let state = std::mem::replace(&mut self.state, State::Broken { until: Instant::now() + self.retry });
+        let state = std::mem::replace(
+            &mut self.state,
+            State::Broken { until: Instant::now() + self.retry },
+        );
         if let State::Writing(open) = state {
-            // On a disk that stays full there would be one more each time, without anything whole in it.
+            // On a disk that stays full there would be one more each time, without anything whole
+            // in it.
             if open.written == 0 && fs::remove_file(&open.path).is_ok() {
                 self.next_file -= 1;
             }
@@ -301,7 +322,9 @@ fn make_room(folder: &Path, newest: &Path, length: u64, max_bytes: u64) -> io::R
 /// The files in a folder that are recordings by their names.
 pub(super) fn recordings(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let (first, last) = NAME;
-    let is_one = |name: &OsStr| name.to_str().is_some_and(|name| name.starts_with(first) && name.ends_with(last));
+    let is_one = |name: &OsStr| {
+        name.to_str().is_some_and(|name| name.starts_with(first) && name.ends_with(last))
+    };
     let mut found = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

@@ -31,8 +31,9 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 
 /// A first batch that goes out in one write with the greeting.
 ///
-/// After a reply was lost, this makes the greeting and the batch share their fate. A network that loses, say, every second
-/// reply would otherwise let each greeting pass and swallow each first batch.
+/// After a reply was lost, this makes the greeting and the batch share their fate. A network that
+/// loses, say, every second reply would otherwise let each greeting pass and swallow each first
+/// batch.
 #[derive(Clone, Debug)]
 pub struct Opening {
     /// The commands, made for the caps of the connection before.
@@ -54,8 +55,9 @@ pub struct Opened {
     pub replies: Vec<Reply>,
 }
 
-/// Connects to a server, logs in, chooses the database and finds out what the user may do. Asks `opening` as well,
-/// if there is one. `in_vain` says how many attempts there were since the last one that was of use.
+/// Connects to a server, logs in, chooses the database and finds out what the user may do. Asks
+/// `opening` as well, if there is one. `in_vain` says how many attempts there were since the last
+/// one that was of use.
 ///
 /// # Errors
 /// Why there is no connection.
@@ -81,7 +83,10 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
 ) -> Result<(Connection, Option<Opened>), Failure> {
     let ledger = Arc::new(Ledger::default());
     let mut stream = Guarded::new(stream, Arc::clone(&ledger));
-    let login = Login { username: endpoint.login.username.as_deref(), password: password.map(Secret::expose) };
+    let login = Login {
+        username: endpoint.login.username.as_deref(),
+        password: password.map(Secret::expose),
+    };
     let mut handshake = Handshake::new(login, endpoint.db, endpoint.assume_master);
     if endpoint.readonly {
         handshake = handshake.with_readonly();
@@ -90,10 +95,11 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     ledger.expect(handshake.len() + more.len());
     let instants = |opening: &Opening| opening.clock.both();
     let sent = opening.as_ref().map(instants);
-    let (mut replies, ended) = match timeout(endpoint.timeout, greet(&mut stream, &handshake, more, &ledger)).await {
-        Ok(greeted) => greeted,
-        Err(_) => (Vec::new(), no_reply(endpoint.timeout)),
-    };
+    let (mut replies, ended) =
+        match timeout(endpoint.timeout, greet(&mut stream, &handshake, more, &ledger)).await {
+            Ok(greeted) => greeted,
+            Err(_) => (Vec::new(), no_reply(endpoint.timeout)),
+        };
     let received = opening.as_ref().map(instants);
     if matches!(ledger.fault(), Some(Fault::NotRedis | Fault::Unasked | Fault::TooLarge)) {
         return Err(ended);
@@ -106,7 +112,8 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     }
     // The greeting is over: the crate shall add nothing to it.
     let nothing = RedisConnectionInfo::default().set_skip_set_lib_name();
-    let unlimited = AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
+    let unlimited =
+        AsyncConnectionConfig::new().set_response_timeout(None).set_connection_timeout(None);
     let connected = MultiplexedConnection::new_with_config(&nothing, stream, unlimited).await;
     let (inner, driver) = connected.map_err(|error| broken(ledger.fault(), &error))?;
     let opened = sent.zip(received).map(|((sent, sent_wall), (received, _))| Opened {
@@ -118,7 +125,8 @@ pub async fn greet_over<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     Ok((Connection::new(inner, driver, ledger, endpoint.timeout, greeting), opened))
 }
 
-/// Opens a TCP connection to the first address that accepts one; after attempts in vain another is the first.
+/// Opens a TCP connection to the first address that accepts one; after attempts in vain another is
+/// the first.
 pub(super) async fn dial(endpoint: &Endpoint, in_vain: usize) -> Result<TcpStream, Failure> {
     let limit = endpoint.timeout.min(DIAL_TIMEOUT);
     let mut addresses = resolve(&endpoint.at, limit).await?;
@@ -133,12 +141,17 @@ fn take_turns(addresses: &mut [SocketAddr], in_vain: usize) {
     }
 }
 
-async fn dial_any(addresses: impl Iterator<Item = SocketAddr>, limit: Duration) -> Result<TcpStream, Failure> {
+async fn dial_any(
+    addresses: impl Iterator<Item = SocketAddr>,
+    limit: Duration,
+) -> Result<TcpStream, Failure> {
     let mut failure = Failure::new(Unknown::Dns, "the name has no address");
     for address in addresses.take(ADDRESSES) {
         match dial_address(address, limit).await {
             Ok(stream) => return Ok(stream),
-            Err(detail) => failure = Failure::new(Unknown::Connect, format_args!("{address}: {detail}")),
+            Err(detail) => {
+                failure = Failure::new(Unknown::Connect, format_args!("{address}: {detail}"))
+            }
         }
     }
     Err(failure)
@@ -146,17 +159,21 @@ async fn dial_any(addresses: impl Iterator<Item = SocketAddr>, limit: Duration) 
 
 async fn dial_address(address: SocketAddr, limit: Duration) -> Result<TcpStream, String> {
     let stream = timeout(limit, TcpStream::connect(address)).await;
-    let stream = stream.map_err(|_| format!("no answer within {limit:?}"))?.map_err(|error| error.to_string())?;
+    let stream = stream
+        .map_err(|_| format!("no answer within {limit:?}"))?
+        .map_err(|error| error.to_string())?;
     let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE);
-    let prepared = stream.set_nodelay(true).and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
+    let prepared = stream
+        .set_nodelay(true)
+        .and_then(|()| SockRef::from(&stream).set_tcp_keepalive(&keepalive));
     prepared.map_err(|error| error.to_string())?;
     Ok(stream)
 }
 
 /// Sends the greeting and collects the replies, as far as they come; says why there are no more.
 ///
-/// This is done before the redis crate gets the stream: a server that is full refuses a client unasked and hangs up, and
-/// the crate would drop that refusal.
+/// This is done before the redis crate gets the stream: a server that is full refuses a client
+/// unasked and hangs up, and the crate would drop that refusal.
 async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     stream: &mut Guarded<S>,
     handshake: &Handshake<'_>,
@@ -182,7 +199,9 @@ async fn greet<S: AsyncRead + AsyncWrite + Unpin>(
     bytes.truncate(end);
     match parse(count, bytes) {
         Some(replies) => (replies, ended),
-        None => (Vec::new(), Failure::new(Unknown::Protocol, "the greeting's replies cannot be read")),
+        None => {
+            (Vec::new(), Failure::new(Unknown::Protocol, "the greeting's replies cannot be read"))
+        }
     }
 }
 
@@ -211,7 +230,8 @@ mod tests {
     use super::*;
     use crate::config::{HostPort, Login};
 
-    /// What is read is evidence for the instant at which it was asked for, not for that of the answer.
+    /// What is read is evidence for the instant at which it was asked for, not for that of the
+    /// answer.
     #[tokio::test]
     async fn a_batch_that_goes_with_the_greeting_counts_from_when_it_was_sent() {
         let _rule = crate::truth::rule("1 evidence");
@@ -228,7 +248,8 @@ mod tests {
             let asked = there.read(&mut [0; 4096]).await.unwrap();
             tokio::time::sleep(Duration::from_millis(50)).await;
             let role = "*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n";
-            let replies = format!("+OK\r\n+OK\r\n{role}-NOPERM no\r\n-NOPERM no\r\n:-2\r\n+PONG\r\n");
+            let replies =
+                format!("+OK\r\n+OK\r\n{role}-NOPERM no\r\n-NOPERM no\r\n:-2\r\n+PONG\r\n");
             there.write_all(replies.as_bytes()).await.unwrap();
             (asked, there)
         });
@@ -260,8 +281,13 @@ mod tests {
         for refused in [0, 1, ADDRESSES - 1, ADDRESSES] {
             let closed = std::iter::repeat_n(SocketAddr::from(([127, 0, 0, 1], 1)), refused);
             let dialled = dial_any(closed.chain([open]), limit).await;
-            let peer = dialled.map(|stream| stream.peer_addr().unwrap()).map_err(|failure| failure.why);
-            assert_eq!(peer, if refused < ADDRESSES { Ok(open) } else { Err(Unknown::Connect) }, "{refused}");
+            let peer =
+                dialled.map(|stream| stream.peer_addr().unwrap()).map_err(|failure| failure.why);
+            assert_eq!(
+                peer,
+                if refused < ADDRESSES { Ok(open) } else { Err(Unknown::Connect) },
+                "{refused}"
+            );
         }
     }
 }

@@ -43,7 +43,8 @@ impl Connection {
         greeting: Greeting,
     ) -> Connection {
         let Greeting { caps, version, role } = greeting;
-        // The crate's driver would wait for replies that never come; it must not outlive the connection.
+        // The crate's driver would wait for replies that never come; it must not outlive the
+        // connection.
         let driver = AbortOnDropHandle::new(tokio::spawn(driver));
         Connection { inner, ledger, timeout, caps, version, role, _driver: driver }
     }
@@ -63,8 +64,8 @@ impl Connection {
         self.role
     }
 
-    /// Sends `commands` in one write and waits for exactly as many replies, in order. Several batches may be under way.
-    /// A command that the server refuses is a [`Reply::Error`].
+    /// Sends `commands` in one write and waits for exactly as many replies, in order. Several
+    /// batches may be under way. A command that the server refuses is a [`Reply::Error`].
     ///
     /// # Errors
     /// Why there are no replies. The connection is of no use after that: drop it.
@@ -76,9 +77,10 @@ impl Connection {
         match tokio::time::timeout(self.timeout, replies).await {
             Err(_) => Err(no_reply(self.timeout)),
             Ok(Err(error)) => Err(broken(self.ledger.fault(), &error)),
-            Ok(Ok(values)) if values.len() != commands.len() => {
-                Err(Failure::new(Unknown::Protocol, "the number of replies is not the number of commands"))
-            }
+            Ok(Ok(values)) if values.len() != commands.len() => Err(Failure::new(
+                Unknown::Protocol,
+                "the number of replies is not the number of commands",
+            )),
             Ok(Ok(values)) => Ok(values.into_iter().map(convert::reply).collect()),
         }
     }
@@ -92,9 +94,15 @@ pub(super) fn no_reply(timeout: Duration) -> Failure {
 /// The connection ended: `fault` says why, if it was our own filter; otherwise `error` does.
 pub(super) fn broken(fault: Option<Fault>, error: &dyn std::fmt::Display) -> Failure {
     match fault {
-        Some(Fault::NotRedis) => Failure::new(Unknown::Protocol, "the peer does not speak Redis' protocol"),
-        Some(Fault::Unasked) => Failure::new(Unknown::Protocol, "a reply came that nobody had asked for"),
-        Some(Fault::TooLarge) => Failure::new(Unknown::TooLarge, "a reply is larger than lockwatch reads"),
+        Some(Fault::NotRedis) => {
+            Failure::new(Unknown::Protocol, "the peer does not speak Redis' protocol")
+        }
+        Some(Fault::Unasked) => {
+            Failure::new(Unknown::Protocol, "a reply came that nobody had asked for")
+        }
+        Some(Fault::TooLarge) => {
+            Failure::new(Unknown::TooLarge, "a reply is larger than lockwatch reads")
+        }
         Some(Fault::Closed) => Failure::new(Unknown::Closed, "the peer closed the connection"),
         None => Failure::new(Unknown::Closed, error),
     }

@@ -34,13 +34,20 @@ pub(super) fn pipeline(commands: &[Command]) -> redis::Pipeline {
     pipeline
 }
 
-/// Why a server refused a command of the greeting: as everywhere, and for the many ways in which a login can be refused.
+/// Why a server refused a command of the greeting: as everywhere, and for the many ways in which a
+/// login can be refused.
 pub(super) fn refusal(error: &ServerError) -> Unknown {
-    let says = |part: &str| error.detail.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()));
+    let says = |part: &str| {
+        error.detail.windows(part.len()).any(|window| window.eq_ignore_ascii_case(part.as_bytes()))
+    };
     match error.code.as_slice() {
         b"DENIED" => Unknown::Auth, // Protected mode: there is no password.
         // How servers before 6.0 refuse a password.
-        b"ERR" if says("invalid password") || says("sent AUTH") || says("operation not permitted") => Unknown::Auth,
+        b"ERR"
+            if says("invalid password") || says("sent AUTH") || says("operation not permitted") =>
+        {
+            Unknown::Auth
+        }
         _ => Unknown::from(error),
     }
 }
@@ -77,7 +84,10 @@ mod tests {
             (b"-ERR Client sent AUTH, but no password is set\r\n", Unknown::Auth),
             (b"-ERR operation not permitted\r\n", Unknown::Auth),
             (b"-DENIED Redis is running in protected mode because ...\r\n", Unknown::Auth),
-            (b"-NOPERM this user has no permissions to run the 'role' command\r\n", Unknown::NoPermission),
+            (
+                b"-NOPERM this user has no permissions to run the 'role' command\r\n",
+                Unknown::NoPermission,
+            ),
             (b"-LOADING Redis is loading the dataset in memory\r\n", Unknown::Loading),
             (b"-BUSY Redis is busy running a script.\r\n", Unknown::Busy),
             (b"-MASTERDOWN Link with MASTER is down\r\n", Unknown::NotMaster),

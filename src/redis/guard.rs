@@ -1,8 +1,9 @@
 //! What a server may send: a filter between the socket and the redis crate's parser.
 //!
-//! The crate reads whatever comes: it allocates as much as the peer sends, drops replies that nobody asked for, speaks
-//! RESP3, and loses its place over an error line that is not UTF-8. Behind this filter it sees only well-formed RESP2
-//! replies that were asked for, of bounded size. Anything else ends the connection, and the reason is kept.
+//! The crate reads whatever comes: it allocates as much as the peer sends, drops replies that
+//! nobody asked for, speaks RESP3, and loses its place over an error line that is not UTF-8. Behind
+//! this filter it sees only well-formed RESP2 replies that were asked for, of bounded size.
+//! Anything else ends the connection, and the reason is kept.
 
 use std::collections::VecDeque;
 use std::io;
@@ -38,7 +39,8 @@ pub(super) enum Fault {
     Closed,
 }
 
-/// What the two ends of a connection tell each other: how many replies are expected, and what went wrong.
+/// What the two ends of a connection tell each other: how many replies are expected, and what went
+/// wrong.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     /// How many replies each batch that was sent will bring.
@@ -82,7 +84,11 @@ impl<S> Guarded<S> {
 }
 
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         if this.ledger.fault().is_some_and(|fault| fault != Fault::Closed) {
             return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
@@ -107,7 +113,11 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
 }
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, buf)
     }
 
@@ -196,7 +206,9 @@ impl Scanner {
                 }
                 self.state = State::Text { length: length + 1, carriage: *byte == b'\r' };
             }
-            State::Number { use_as, negative, value: Some(value), carriage: true } if *byte == b'\n' => {
+            State::Number { use_as, negative, value: Some(value), carriage: true }
+                if *byte == b'\n' =>
+            {
                 self.number_done(use_as, negative, value)?;
             }
             State::Number { use_as, negative, value, carriage: false } => {
@@ -211,7 +223,8 @@ impl Scanner {
 
     /// The first byte of an item.
     fn start(&mut self, byte: u8, ledger: &Ledger) -> Result<(), Fault> {
-        let number = |use_as| State::Number { use_as, negative: false, value: None, carriage: false };
+        let number =
+            |use_as| State::Number { use_as, negative: false, value: None, carriage: false };
         self.state = match byte {
             b'+' | b'-' => State::Text { length: 0, carriage: false },
             b':' => number(NumberUse::Integer),
@@ -239,7 +252,9 @@ impl Scanner {
             },
             NumberUse::BulkLength if value > BULK_BYTES => return Err(Fault::TooLarge),
             NumberUse::BulkLength => self.state = State::Body { left: value + 2 },
-            NumberUse::ArrayLength if value > ARRAY_ITEMS || self.open.len() >= DEPTH => return Err(Fault::TooLarge),
+            NumberUse::ArrayLength if value > ARRAY_ITEMS || self.open.len() >= DEPTH => {
+                return Err(Fault::TooLarge);
+            }
             NumberUse::ArrayLength if value == 0 => self.item_done(),
             NumberUse::ArrayLength => {
                 self.open.push(value);
@@ -265,14 +280,24 @@ impl Scanner {
 }
 
 /// The next byte of a number, up to the carriage return.
-fn number_byte(byte: u8, use_as: NumberUse, negative: bool, value: Option<u64>) -> Result<State, Fault> {
+fn number_byte(
+    byte: u8,
+    use_as: NumberUse,
+    negative: bool,
+    value: Option<u64>,
+) -> Result<State, Fault> {
     let limit = i64::MAX as u64;
     match (byte, value) {
-        (b'-', None) if !negative => Ok(State::Number { use_as, negative: true, value, carriage: false }),
+        (b'-', None) if !negative => {
+            Ok(State::Number { use_as, negative: true, value, carriage: false })
+        }
         (b'0'..=b'9', _) => {
             let digit = u64::from(byte - b'0');
-            let longer = value.unwrap_or(0).checked_mul(10).and_then(|tens| tens.checked_add(digit));
-            let longer = longer.filter(|value| *value <= limit + u64::from(negative)).ok_or(Fault::NotRedis)?;
+            let longer =
+                value.unwrap_or(0).checked_mul(10).and_then(|tens| tens.checked_add(digit));
+            let longer = longer
+                .filter(|value| *value <= limit + u64::from(negative))
+                .ok_or(Fault::NotRedis)?;
             Ok(State::Number { use_as, negative, value: Some(longer), carriage: false })
         }
         (b'\r', Some(_)) => Ok(State::Number { use_as, negative, value, carriage: true }),
@@ -284,7 +309,8 @@ fn number_byte(byte: u8, use_as: NumberUse, negative: bool, value: Option<u64>) 
 mod tests {
     use super::*;
 
-    /// Feeds `bytes` in pieces of `cut`, with `expected` replies asked for; gives what passed and the end of it.
+    /// Feeds `bytes` in pieces of `cut`, with `expected` replies asked for; gives what passed and
+    /// the end of it.
     fn scan(bytes: &[u8], cut: usize, expected: usize) -> Result<(usize, usize), Fault> {
         let (mut scanner, ledger) = (Scanner::default(), Ledger::default());
         ledger.expect(expected);
@@ -297,7 +323,8 @@ mod tests {
     #[test]
     fn replies_are_counted_however_they_are_cut() {
         let _rule = crate::truth::rule("3 connection");
-        let bytes = b"+OK\r\n:-12\r\n$5\r\na\r\nbc\r\n$-1\r\n*-1\r\n*2\r\n*1\r\n$0\r\n\r\n:1\r\n*0\r\n-ERR no\r\n";
+        let bytes = b"+OK\r\n:-12\r\n$5\r\na\r\nbc\r\n$-1\r\n*-1\r\n*2\r\n*1\r\n$0\r\n\r\n:1\r\n\
+            *0\r\n-ERR no\r\n";
         for cut in [1, 2, 3, 7, 1_000] {
             assert_eq!(scan(bytes, cut, 8), Ok((8, bytes.len())), "pieces of {cut}");
         }
@@ -306,7 +333,11 @@ mod tests {
     #[test]
     fn an_unfinished_reply_does_not_count() {
         for unfinished in ["$5\r\nabc", "*2\r\n:1\r\n", "+OK\r", ":1"] {
-            assert_eq!(scan(format!(":1\r\n{unfinished}").as_bytes(), 1, 2), Ok((1, 4)), "{unfinished:?}");
+            assert_eq!(
+                scan(format!(":1\r\n{unfinished}").as_bytes(), 1, 2),
+                Ok((1, 4)),
+                "{unfinished:?}"
+            );
         }
     }
 
@@ -354,7 +385,10 @@ mod tests {
         for bytes in huge {
             assert_eq!(scan(bytes, 1, 1), Err(Fault::TooLarge), "{}", bytes.escape_ascii());
         }
-        assert_eq!(scan(&[b"+".as_slice(), &[b'x'; 70_000]].concat(), 4_096, 1), Err(Fault::TooLarge));
+        assert_eq!(
+            scan(&[b"+".as_slice(), &[b'x'; 70_000]].concat(), 4_096, 1),
+            Err(Fault::TooLarge)
+        );
     }
 
     #[test]
@@ -362,7 +396,11 @@ mod tests {
         let bulk = [b"$1048576\r\n".as_slice(), &vec![b'x'; 1 << 20], b"\r\n"].concat();
         assert!(scan(&bulk.repeat(31), 65_536, 31).is_ok());
         assert_eq!(scan(&bulk.repeat(33), 65_536, 33), Err(Fault::TooLarge));
-        assert_eq!(scan(&b":1\r\n".repeat(600_000), 65_536, 600_000), Err(Fault::TooLarge), "items cost too");
+        assert_eq!(
+            scan(&b":1\r\n".repeat(600_000), 65_536, 600_000),
+            Err(Fault::TooLarge),
+            "items cost too"
+        );
         let (mut scanner, ledger) = (Scanner::default(), Ledger::default());
         for _ in 0..3 {
             ledger.expect(20);
@@ -380,7 +418,10 @@ mod tests {
         far.write_all(b"+OK\r\n*2\r\n:1\r\n$9999999999\r\n").await.unwrap();
         let mut passed = Vec::new();
         let ended = guarded.read_to_end(&mut passed).await;
-        assert_eq!((passed.as_slice(), ended.is_err(), ledger.fault()), (&b"+OK\r\n"[..], true, Some(Fault::TooLarge)));
+        assert_eq!(
+            (passed.as_slice(), ended.is_err(), ledger.fault()),
+            (&b"+OK\r\n"[..], true, Some(Fault::TooLarge))
+        );
     }
 
     #[test]
@@ -397,7 +438,9 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(7);
         for _ in 0..20_000 {
             let alphabet = b"+-:$*0123456789\r\n\r\n\r\nx\xff";
-            let bytes: Vec<u8> = (0..random.usize(1..40)).map(|_| alphabet[random.usize(..alphabet.len())]).collect();
+            let bytes: Vec<u8> = (0..random.usize(1..40))
+                .map(|_| alphabet[random.usize(..alphabet.len())])
+                .collect();
             let whole = scan(&bytes, 1_000, 3);
             assert_eq!(whole, scan(&bytes, 1, 3), "{}", bytes.escape_ascii());
         }

@@ -1,4 +1,5 @@
-//! The greeting of a server: log in, choose the database, and find out what this user may do, in one round trip.
+//! The greeting of a server: log in, choose the database, and find out what this user may do, in
+//! one round trip.
 
 use lockwatch_model::accept::{self, Caps, RoleCheck};
 use lockwatch_model::reading::Unknown;
@@ -12,7 +13,8 @@ use super::{Failure, convert};
 enum Step {
     Auth,
     Select,
-    /// For people who look at `CLIENT LIST`; and, where the server can, leave no trace in the keys' idle times.
+    /// For people who look at `CLIENT LIST`; and, where the server can, leave no trace in the keys'
+    /// idle times.
     Courtesy,
     Role,
     InfoServer,
@@ -41,7 +43,9 @@ impl<'a> Handshake<'a> {
         let password = login.password.unwrap_or_default();
         match login.username {
             Some(username) => steps.push((Step::Auth, Command::new(["AUTH", username, password]))),
-            None if login.password.is_some() => steps.push((Step::Auth, Command::new(["AUTH", password]))),
+            None if login.password.is_some() => {
+                steps.push((Step::Auth, Command::new(["AUTH", password])))
+            }
             None => {}
         }
         if db != 0 {
@@ -75,7 +79,8 @@ impl<'a> Handshake<'a> {
 
     /// Judges the replies, as far as they came. `ended` says why there are no more.
     pub(super) fn judge(&self, replies: &[Reply], ended: Failure) -> Result<Greeting, Failure> {
-        let mut caps = Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false, sharded: false };
+        let mut caps =
+            Caps { pexpiretime: false, role: RoleCheck::Assumed, info: false, sharded: false };
         let (mut role_known, mut role, mut version) = (false, None, None);
         for ((step, _), reply) in self.steps.iter().zip(replies) {
             if let Reply::Error(error) = reply {
@@ -106,7 +111,10 @@ impl<'a> Handshake<'a> {
             return Err(ended);
         }
         if !role_known && !self.assume_master {
-            return Err(Failure::new(Unknown::RoleRefused, "both ROLE and INFO replication are refused"));
+            return Err(Failure::new(
+                Unknown::RoleRefused,
+                "both ROLE and INFO replication are refused",
+            ));
         }
         caps.sharded = self.in_cluster && caps.pexpiretime;
         Ok(Greeting { caps, version: version.map(Into::into), role })
@@ -115,14 +123,19 @@ impl<'a> Handshake<'a> {
     /// Whether a refusal makes the whole connection useless.
     fn fatal(&self, step: Step, error: &ServerError) -> Result<(), Failure> {
         let why = match (step, convert::refusal(error)) {
-            (_, why @ (Unknown::Auth | Unknown::MaxClients | Unknown::Loading | Unknown::Busy)) => why,
+            (_, why @ (Unknown::Auth | Unknown::MaxClients | Unknown::Loading | Unknown::Busy)) => {
+                why
+            }
             (Step::Auth, _) => Unknown::Auth,
             (Step::Select, why) => why,
             _ => return Ok(()),
         };
         let said = [error.code.as_slice(), b" ", &error.detail].concat();
         let said = String::from_utf8_lossy(&said);
-        let secret = self.login.password.filter(|password| !password.is_empty() && !REFUSALS.contains(&&*said));
+        let secret = self
+            .login
+            .password
+            .filter(|password| !password.is_empty() && !REFUSALS.contains(&&*said));
         Err(Failure::new(why, secret.map_or(said.to_string(), |secret| masked(&said, secret))))
     }
 }
@@ -139,11 +152,14 @@ const REFUSALS: [&str; 5] = [
 /// So many characters of a password in a row are never shown.
 const PART: usize = 4;
 
-/// `said` without any part of `secret`: a server that does not know `AUTH` repeats its arguments, perhaps cut off; and whoever
-/// is no Redis may repeat them anywhere. What is not ASCII is `?` by now.
+/// `said` without any part of `secret`: a server that does not know `AUTH` repeats its arguments,
+/// perhaps cut off; and whoever is no Redis may repeat them anywhere. What is not ASCII is `?` by
+/// now.
 fn masked(said: &str, secret: &str) -> String {
-    let secret: Vec<u8> = secret.bytes().map(|byte| if byte.is_ascii() { byte } else { b'?' }).collect();
-    let said: String = said.chars().map(|character| if character.is_ascii() { character } else { '?' }).collect();
+    let secret: Vec<u8> =
+        secret.bytes().map(|byte| if byte.is_ascii() { byte } else { b'?' }).collect();
+    let said: String =
+        said.chars().map(|character| if character.is_ascii() { character } else { '?' }).collect();
     let part = secret.len().min(PART);
     let mut hidden = vec![false; said.len()];
     for (at, window) in said.as_bytes().windows(part).enumerate() {
@@ -165,7 +181,8 @@ fn masked(said: &str, secret: &str) -> String {
 /// What stands for a password.
 const MASK: &str = "***";
 
-/// Whether `PEXPIRETIME` exists and this user may send it. A refusal of the probed *key* says that it may.
+/// Whether `PEXPIRETIME` exists and this user may send it. A refusal of the probed *key* says that
+/// it may.
 fn may_ask_pexpiretime(reply: &Reply) -> bool {
     match reply {
         Reply::Int(_) => true,
@@ -192,7 +209,8 @@ mod tests {
     use lockwatch_model::input::Role;
 
     const NOPERM: &str = "-NOPERM this user has no permissions to run the 'x' command";
-    const NOPERM_KEY: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments";
+    const NOPERM_KEY: &str =
+        "-NOPERM this user has no permissions to access one of the keys used as arguments";
 
     fn reply(text: &str) -> Reply {
         if let Ok(number) = text.parse() {
@@ -217,31 +235,46 @@ mod tests {
     #[test]
     fn a_server_that_allows_everything() {
         let info = "# Server\r\nredis_version:7.0.15\r\nos:Linux\r\n";
-        let greeting =
-            judge(["OK", "-ERR unknown subcommand", "*master", info, "role:master\r\n", "-2"], false).unwrap();
-        assert_eq!(greeting.caps, Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false });
+        let greeting = judge(
+            ["OK", "-ERR unknown subcommand", "*master", info, "role:master\r\n", "-2"],
+            false,
+        )
+        .unwrap();
+        assert_eq!(
+            greeting.caps,
+            Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false }
+        );
         assert_eq!(greeting.version.as_deref(), Some("7.0.15"));
         assert_eq!(greeting.role, Some(Role::Master));
     }
 
     #[test]
     fn what_is_refused_is_replaced_or_missed() {
-        let role = |role, info, assume| judge(["OK", "OK", role, NOPERM, info, "-2"], assume).map(|it| it.caps.role);
+        let role = |role, info, assume| {
+            judge(["OK", "OK", role, NOPERM, info, "-2"], assume).map(|it| it.caps.role)
+        };
         assert_eq!(role("*slave", NOPERM, false), Ok(RoleCheck::Role));
         assert_eq!(role(NOPERM, "role:slave\r\n", false), Ok(RoleCheck::Info));
         assert_eq!(role(NOPERM, NOPERM, true), Ok(RoleCheck::Assumed));
         assert_eq!(role(NOPERM, NOPERM, false).unwrap_err().why, Unknown::RoleRefused);
         assert_eq!(role("OK", "nothing", false).unwrap_err().why, Unknown::RoleRefused);
-        let probe = |probe| judge(["OK", "OK", "*master", NOPERM, NOPERM, probe], false).unwrap().caps.pexpiretime;
+        let probe = |probe| {
+            judge(["OK", "OK", "*master", NOPERM, NOPERM, probe], false).unwrap().caps.pexpiretime
+        };
         assert!(probe("-2"));
         assert!(probe(NOPERM_KEY));
         assert!(probe("-NOPERM No permissions to access a key"));
-        for elsewhere in ["-MOVED 1234 10.0.0.6:6379", "-CLUSTERDOWN Hash slot not served", "-MASTERDOWN Link is down"]
-        {
+        for elsewhere in [
+            "-MOVED 1234 10.0.0.6:6379",
+            "-CLUSTERDOWN Hash slot not served",
+            "-MASTERDOWN Link is down",
+        ] {
             assert!(probe(elsewhere), "{elsewhere}");
         }
         assert!(!probe(NOPERM));
-        assert!(!probe("-ERR unknown command 'PEXPIRETIME', with args beginning with: 'lockwatch'"));
+        assert!(!probe(
+            "-ERR unknown command 'PEXPIRETIME', with args beginning with: 'lockwatch'"
+        ));
     }
 
     #[test]
@@ -257,7 +290,9 @@ mod tests {
         let cut = Handshake::new(Login { username: None, password: None }, 0, true);
         let ended = Failure::new(Unknown::Closed, "end");
         assert_eq!(
-            cut.judge(&[reply("-ERR max number of clients reached")], ended.clone()).unwrap_err().why,
+            cut.judge(&[reply("-ERR max number of clients reached")], ended.clone())
+                .unwrap_err()
+                .why,
             Unknown::MaxClients
         );
         assert_eq!(cut.judge(&[reply("OK")], ended.clone()).unwrap_err(), ended);
@@ -265,31 +300,41 @@ mod tests {
 
     #[test]
     fn any_refusal_of_the_login_is_one_of_the_login_and_never_shows_the_password() {
-        let handshake = Handshake::new(Login { username: None, password: Some("hunter2") }, 3, false);
+        let handshake =
+            Handshake::new(Login { username: None, password: Some("hunter2") }, 3, false);
         assert_eq!(handshake.steps[1].1, Command::new(["SELECT", "3"]));
         let echo = "-ERR unknown command 'AUTH', with args beginning with: 'hunter2'";
-        let failure = handshake.judge(&[reply(echo)], Failure::new(Unknown::Closed, "end")).unwrap_err();
+        let failure =
+            handshake.judge(&[reply(echo)], Failure::new(Unknown::Closed, "end")).unwrap_err();
         assert_eq!(failure.why, Unknown::Auth);
         assert!(failure.detail.contains("***") && !failure.detail.contains("hunter2"), "{failure}");
-        let range = handshake.judge(&[reply("OK"), reply("-ERR DB index is out of range")], failure).unwrap_err();
+        let range = handshake
+            .judge(&[reply("OK"), reply("-ERR DB index is out of range")], failure)
+            .unwrap_err();
         assert_eq!(range.why, Unknown::ServerError);
     }
 
     #[test]
     fn no_part_of_the_password_is_shown_wherever_a_server_repeats_it() {
         let password = "hünter2-and-more";
-        let handshake = Handshake::new(Login { username: None, password: Some(password) }, 0, false);
+        let handshake =
+            Handshake::new(Login { username: None, password: Some(password) }, 0, false);
         let told = |said: &str| {
             let ended = Failure::new(Unknown::Closed, "end");
             handshake.judge(&[reply(said)], ended).unwrap_err().detail
         };
         assert_eq!(told("-h??nter2-and-more what?"), "*** what?", "as the code");
-        assert_eq!(told("-ERR args beginning with: 'h??nter2-and"), r"ERR args beginning with: \'***", "cut off");
+        assert_eq!(
+            told("-ERR args beginning with: 'h??nter2-and"),
+            r"ERR args beginning with: \'***",
+            "cut off"
+        );
         assert_eq!(told("-ERR nter2"), "ERR ***", "its middle");
         assert_eq!(told("-ERR no AUTH here"), "ERR no AUTH here");
         let common = Handshake::new(Login { username: None, password: Some("password") }, 0, false);
         let wrong = "-WRONGPASS invalid username-password pair or user is disabled.";
-        let failure = common.judge(&[reply(wrong)], Failure::new(Unknown::Closed, "end")).unwrap_err();
+        let failure =
+            common.judge(&[reply(wrong)], Failure::new(Unknown::Closed, "end")).unwrap_err();
         assert_eq!(failure.detail, wrong[1..], "nobody learns from the mask what the password is");
     }
 
@@ -297,7 +342,12 @@ mod tests {
     fn the_login_has_the_form_that_the_user_needs() {
         let first = |username, password| {
             let handshake = Handshake::new(Login { username, password }, 0, false);
-            handshake.steps[0].1.args.iter().map(|word| String::from_utf8(word.clone()).unwrap()).collect::<Vec<_>>()
+            handshake.steps[0]
+                .1
+                .args
+                .iter()
+                .map(|word| String::from_utf8(word.clone()).unwrap())
+                .collect::<Vec<_>>()
         };
         assert_eq!(first(Some("u"), Some("p")), ["AUTH", "u", "p"]);
         assert_eq!(first(None, Some("p")), ["AUTH", "p"]);

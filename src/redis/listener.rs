@@ -1,5 +1,5 @@
-//! A connection that only listens to one channel. What comes is not read, for it is not evidence of anything: it says that it
-//! is worth asking now.
+//! A connection that only listens to one channel. What comes is not read, for it is not evidence of
+//! anything: it says that it is worth asking now.
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::Command;
@@ -30,7 +30,8 @@ impl Listener {
         let password = password(endpoint.login.password.as_ref()).await?;
         let mut stream = dial(endpoint, 0).await?;
         let mut request = Vec::new();
-        let (username, password) = (endpoint.login.username.as_deref(), password.as_ref().map(Secret::expose));
+        let (username, password) =
+            (endpoint.login.username.as_deref(), password.as_ref().map(Secret::expose));
         let mut replies = 1;
         match (username, password) {
             (Some(username), password) => {
@@ -44,7 +45,9 @@ impl Listener {
         stream.write_all(&request).await.map_err(closed)?;
         let mut listener = Listener { stream, buffer: Vec::with_capacity(CHUNK_BYTES) };
         let greeting = listener.greeting(replies);
-        timeout(endpoint.timeout, greeting).await.map_err(|_| Failure::new(Unknown::Timeout, "no reply"))??;
+        timeout(endpoint.timeout, greeting)
+            .await
+            .map_err(|_| Failure::new(Unknown::Timeout, "no reply"))??;
         Ok(listener)
     }
 
@@ -54,13 +57,19 @@ impl Listener {
             let lines = self.buffer.split(|byte| *byte == b'\n');
             // An error is never repeated: it may name what we sent.
             if lines.clone().any(|line| line.starts_with(b"-")) {
-                return Err(Failure::new(Unknown::NoPermission, "the login or the channel was refused"));
+                return Err(Failure::new(
+                    Unknown::NoPermission,
+                    "the login or the channel was refused",
+                ));
             }
             if lines.skip(statuses).any(|line| line.starts_with(b"*")) {
                 return Ok(());
             }
             if self.buffer.len() >= CHUNK_BYTES {
-                return Err(Failure::new(Unknown::Protocol, "this is no confirmation of a subscription"));
+                return Err(Failure::new(
+                    Unknown::Protocol,
+                    "this is no confirmation of a subscription",
+                ));
             }
             self.read().await?;
         }

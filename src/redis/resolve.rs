@@ -1,6 +1,7 @@
-//! Names to addresses. The system's resolver may take long or hang, and cannot be stopped. So a name is looked up by one thread at a time,
-//! however often it is dialled meanwhile; and an answer that comes too late for one dial serves the next: where the first of two name
-//! servers is dead, every answer takes five seconds.
+//! Names to addresses. The system's resolver may take long or hang, and cannot be stopped. So a
+//! name is looked up by one thread at a time, however often it is dialled meanwhile; and an answer
+//! that comes too late for one dial serves the next: where the first of two name servers is dead,
+//! every answer takes five seconds.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +17,8 @@ use super::Failure;
 use crate::apart;
 use crate::config::HostPort;
 
-/// An answer for which nobody waited is good for so long: longer than the longest pause between two dials.
+/// An answer for which nobody waited is good for so long: longer than the longest pause between two
+/// dials.
 const GOOD_FOR: Duration = Duration::from_secs(10);
 
 /// The addresses of `at`. A lookup that takes longer than `limit` goes on, for whoever asks next.
@@ -25,8 +27,13 @@ pub(super) async fn resolve(at: &HostPort, limit: Duration) -> Result<Vec<Socket
     if let Ok(address) = at.host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, at.port)]);
     }
-    let found = timeout(limit, RESOLVER.find(&at.host, |host| (host, 0).to_socket_addrs().map(Vec::from_iter))).await;
-    let found = found.map_err(|_| Failure::new(Unknown::Dns, format_args!("no answer within {limit:?}")))?;
+    let found = timeout(
+        limit,
+        RESOLVER.find(&at.host, |host| (host, 0).to_socket_addrs().map(Vec::from_iter)),
+    )
+    .await;
+    let found = found
+        .map_err(|_| Failure::new(Unknown::Dns, format_args!("no answer within {limit:?}")))?;
     let mut addresses = found.map_err(|error| Failure::new(Unknown::Dns, error))?;
     addresses.iter_mut().for_each(|address| address.set_port(at.port));
     Ok(addresses)
@@ -43,7 +50,8 @@ type Lookup = watch::Receiver<Option<(Instant, Found)>>;
 struct Resolver(Mutex<BTreeMap<Arc<str>, Lookup>>);
 
 impl Resolver {
-    /// What `look_up` finds for `host`, or the lookup before it that has not ended yet, or was not waited for to its end.
+    /// What `look_up` finds for `host`, or the lookup before it that has not ended yet, or was not
+    /// waited for to its end.
     async fn find(&self, host: &str, look_up: fn(&str) -> io::Result<Vec<SocketAddr>>) -> Found {
         let mut lookup = self.join(host, look_up).map_err(|error| error.to_string())?;
         let ended = lookup.wait_for(Option::is_some).await.map(|ended| ended.clone());
@@ -51,10 +59,17 @@ impl Resolver {
         if lookups.get(host).is_some_and(|newest| newest.same_channel(&lookup)) {
             lookups.remove(host);
         }
-        ended.ok().flatten().map_or_else(|| Err(String::from("the lookup was cut short")), |(_, found)| found)
+        ended
+            .ok()
+            .flatten()
+            .map_or_else(|| Err(String::from("the lookup was cut short")), |(_, found)| found)
     }
 
-    fn join(&self, host: &str, look_up: fn(&str) -> io::Result<Vec<SocketAddr>>) -> io::Result<Lookup> {
+    fn join(
+        &self,
+        host: &str,
+        look_up: fn(&str) -> io::Result<Vec<SocketAddr>>,
+    ) -> io::Result<Lookup> {
         let mut lookups = self.lookups();
         lookups.retain(|_, lookup| match &*lookup.borrow() {
             Some((at, found)) => found.is_ok() && at.elapsed() < GOOD_FOR,
@@ -95,7 +110,10 @@ mod tests {
         static BEGUN: AtomicUsize = AtomicUsize::new(0);
         fn slow(_: &str) -> io::Result<Vec<SocketAddr>> {
             sleep(SLOW);
-            Ok(vec![SocketAddr::from(([127, 0, 0, 1], u16::try_from(BEGUN.fetch_add(1, Ordering::SeqCst)).unwrap()))])
+            Ok(vec![SocketAddr::from((
+                [127, 0, 0, 1],
+                u16::try_from(BEGUN.fetch_add(1, Ordering::SeqCst)).unwrap(),
+            ))])
         }
         let resolver = Resolver::default();
         for _ in 0..3 {

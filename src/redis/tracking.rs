@@ -1,5 +1,6 @@
-//! A connection on which a server tells of changed keys (`CLIENT TRACKING … BCAST`, RESP3). What it tells is not evidence of
-//! anything: it says that it is worth asking now. Nothing is kept: each key is shown to the caller where it stands in the buffer.
+//! A connection on which a server tells of changed keys (`CLIENT TRACKING … BCAST`, RESP3). What it
+//! tells is not evidence of anything: it says that it is worth asking now. Nothing is kept: each
+//! key is shown to the caller where it stands in the buffer.
 
 mod quiet;
 mod wire;
@@ -17,12 +18,14 @@ use super::connect::{dial, password};
 use super::{Failure, convert};
 use crate::config::{Endpoint, Secret};
 
-/// A channel on which nobody ever speaks. A client that has subscribed to one counts as a subscriber, and a server bounds
-/// what it keeps for a subscriber that does not read (`client-output-buffer-limit pubsub`); for any other client it would keep
-/// everything, for as long as an agent stands still.
+/// A channel on which nobody ever speaks. A client that has subscribed to one counts as a
+/// subscriber, and a server bounds what it keeps for a subscriber that does not read
+/// (`client-output-buffer-limit pubsub`); for any other client it would keep everything, for as
+/// long as an agent stands still.
 const CHANNEL: &str = crate::config::acl::WAKE_UPS_CHANNEL;
 
-/// Most bytes that may come before the greeting is answered: the answers are short, but the server may tell of changes already.
+/// Most bytes that may come before the greeting is answered: the answers are short, but the server
+/// may tell of changes already.
 const GREETING_BYTES: usize = 4 << 20;
 
 /// One step of the greeting.
@@ -58,10 +61,12 @@ pub struct Tracking<S = QuietStream> {
 }
 
 impl Tracking {
-    /// Connects, logs in, and asks to be told of all keys that begin with one of `prefixes`. Any change from now on will be told.
+    /// Connects, logs in, and asks to be told of all keys that begin with one of `prefixes`. Any
+    /// change from now on will be told.
     ///
     /// # Errors
-    /// Why the server will not tell: a [`Unknown::NoPermission`] or [`Unknown::ServerError`] is a refusal.
+    /// Why the server will not tell: a [`Unknown::NoPermission`] or [`Unknown::ServerError`] is a
+    /// refusal.
     pub async fn start(endpoint: &Endpoint, prefixes: &[Vec<u8>]) -> Result<Tracking, Failure> {
         let password = password(endpoint.login.password.as_ref()).await?;
         let stream = QuietStream::new(dial(endpoint, 0).await?);
@@ -88,8 +93,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
         password: Option<&Secret>,
         prefixes: &[Vec<u8>],
     ) -> Result<Tracking<S>, Failure> {
-        let steps = greeting(endpoint.login.username.as_deref(), password.map(Secret::expose), prefixes);
-        let request: Vec<u8> = steps.iter().flat_map(|(_, command)| redis::pack_command(&command.args)).collect();
+        let steps =
+            greeting(endpoint.login.username.as_deref(), password.map(Secret::expose), prefixes);
+        let request: Vec<u8> =
+            steps.iter().flat_map(|(_, command)| redis::pack_command(&command.args)).collect();
         let mut tracking = Tracking {
             stream,
             scanner: Scanner::default(),
@@ -100,7 +107,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
             tracking.send(&request).await?;
             tracking.greeted(steps.into_iter().map(|(step, _)| step).collect()).await
         };
-        timeout(endpoint.timeout, greeted).await.map_err(|_| Failure::new(Unknown::Timeout, "no reply"))??;
+        timeout(endpoint.timeout, greeted)
+            .await
+            .map_err(|_| Failure::new(Unknown::Timeout, "no reply"))??;
         Ok(tracking)
     }
 
@@ -111,7 +120,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
         while !steps.as_slice().is_empty() {
             bytes += self.fill().await?;
             if bytes > GREETING_BYTES {
-                return Err(Failure::new(Unknown::Protocol, "it tells too much before it answers the greeting"));
+                return Err(Failure::new(
+                    Unknown::Protocol,
+                    "it tells too much before it answers the greeting",
+                ));
             }
             let mut failure = None;
             self.scan(|item| {
@@ -128,7 +140,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
                     }
                 };
                 if answered.is_none() {
-                    let strange = Failure::new(Unknown::Protocol, "these are no answers to the greeting");
+                    let strange =
+                        Failure::new(Unknown::Protocol, "these are no answers to the greeting");
                     failure.get_or_insert(strange);
                 }
             })?;
@@ -149,7 +162,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
         sent.map_err(|_| Failure::new(Unknown::Timeout, "cannot send"))?
     }
 
-    /// Waits until something comes, which is to be taken then; says how many bytes. May be dropped while it waits.
+    /// Waits until something comes, which is to be taken then; says how many bytes. May be dropped
+    /// while it waits.
     ///
     /// # Errors
     /// The connection broke.
@@ -176,7 +190,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
     /// Shows whole items to `each`; what is left of a cut one stays in the buffer.
     fn scan(&mut self, each: impl FnMut(Item<'_>)) -> Result<(), Failure> {
         let used = self.scanner.scan(&self.buffer, each);
-        let used = used.ok_or_else(|| Failure::new(Unknown::Protocol, "the peer does not speak RESP3"))?;
+        let used =
+            used.ok_or_else(|| Failure::new(Unknown::Protocol, "the peer does not speak RESP3"))?;
         self.buffer.drain(..used);
         Ok(())
     }
@@ -194,11 +209,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
     }
 }
 
-fn greeting(username: Option<&str>, password: Option<&str>, prefixes: &[Vec<u8>]) -> Vec<(Step, Command)> {
+fn greeting(
+    username: Option<&str>,
+    password: Option<&str>,
+    prefixes: &[Vec<u8>],
+) -> Vec<(Step, Command)> {
     let mut steps = Vec::new();
     match (username, password) {
         (Some(username), password) => {
-            steps.push((Step::Auth, Command::new(["AUTH", username, password.unwrap_or_default()])));
+            steps
+                .push((Step::Auth, Command::new(["AUTH", username, password.unwrap_or_default()])));
         }
         (None, Some(password)) => steps.push((Step::Auth, Command::new(["AUTH", password]))),
         (None, None) => {}
@@ -215,9 +235,11 @@ fn greeting(username: Option<&str>, password: Option<&str>, prefixes: &[Vec<u8>]
     steps
 }
 
-/// Why the server refused a step. The line itself is never repeated: it may name what was sent, the password too.
+/// Why the server refused a step. The line itself is never repeated: it may name what was sent, the
+/// password too.
 fn refused(step: Step, line: &[u8]) -> Failure {
-    let (code, detail) = line.split_at(line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()));
+    let (code, detail) =
+        line.split_at(line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()));
     let error = ServerError { code: code.to_vec(), detail: detail.trim_ascii().to_vec() };
     let why = match (step, convert::refusal(&error)) {
         (Step::Auth, Unknown::ServerError) => Unknown::Auth,

@@ -29,14 +29,17 @@ pub(super) struct Change {
 /// What is wrong with it, for a person.
 pub(super) fn parse(text: &str) -> Result<Change, String> {
     let wrong = |what: &str| format!("--set {text}: {what}");
-    let shape = || wrong("write TASK.FIELD=VALUE, as in outbound.grace=40s, or *.grace=40s for all tasks");
+    let shape =
+        || wrong("write TASK.FIELD=VALUE, as in outbound.grace=40s, or *.grace=40s for all tasks");
     let (place, value) = text.rsplit_once('=').ok_or_else(shape)?;
-    let (task, field) = place.rsplit_once('.').filter(|(task, _)| !task.is_empty()).ok_or_else(shape)?;
+    let (task, field) =
+        place.rsplit_once('.').filter(|(task, _)| !task.is_empty()).ok_or_else(shape)?;
     let threshold = Threshold::ALL.into_iter().find(|threshold| threshold.name() == field);
     let threshold = threshold.ok_or_else(|| {
         let names = Threshold::ALL.map(Threshold::name);
-        let near =
-            nearest(field, names.into_iter()).map(|near| format!("; did you mean `{near}`?")).unwrap_or_default();
+        let near = nearest(field, names.into_iter())
+            .map(|near| format!("; did you mean `{near}`?"))
+            .unwrap_or_default();
         wrong(&format!("`{field}` is no threshold{near} There are {}", names.join(", ")))
     })?;
     let ms = threshold.read(value).map_err(|why| wrong(&format!("`{value}` {why}")))?;
@@ -55,9 +58,11 @@ pub(super) fn check(changes: &[Change], configs: &[Arc<WatchSpec>]) -> Result<()
             let names: BTreeSet<&str> = tasks().map(|task| &*task.name).collect();
             return Err(unknown_task(change, &names));
         }
-        let mut spec_has_it = named().map(|task| change.threshold.set(&mut (**task).clone(), change.ms));
+        let mut spec_has_it =
+            named().map(|task| change.threshold.set(&mut (**task).clone(), change.ms));
         if !spec_has_it.any(|has_it| has_it) {
-            let block = if change.threshold == Threshold::StaleAfter { "progress" } else { "claims" };
+            let block =
+                if change.threshold == Threshold::StaleAfter { "progress" } else { "claims" };
             return Err(format!(
                 "--set {}: nothing is configured as `{block}` there, so it changes nothing",
                 change.text
@@ -66,7 +71,9 @@ pub(super) fn check(changes: &[Change], configs: &[Arc<WatchSpec>]) -> Result<()
     }
     for config in configs {
         let changed = apply(changes, config);
-        for (task, before) in changed.tasks.iter().zip(&config.tasks).filter(|(task, before)| task != before) {
+        for (task, before) in
+            changed.tasks.iter().zip(&config.tasks).filter(|(task, before)| task != before)
+        {
             let redis = config.redises.get(usize::from(before.redis.0));
             if let Some(mistake) = redis.and_then(|redis| threshold::mistake(task, redis)) {
                 return Err(format!("--set: task {}: {mistake}", escape(task.name.as_bytes())));
@@ -97,7 +104,8 @@ impl Change {
 
 fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
     let shown = |name: &str| format!("`{}`", escape(name.as_bytes()));
-    let near = nearest(&change.task, names.iter().copied()).map(|near| format!("; did you mean {}?", shown(near)));
+    let near = nearest(&change.task, names.iter().copied())
+        .map(|near| format!("; did you mean {}?", shown(near)));
     let listed: Vec<String> = names.iter().take(LISTED_MAX).map(|name| shown(name)).collect();
     let more = names.len().saturating_sub(LISTED_MAX);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
@@ -138,8 +146,18 @@ mod tests {
 
     fn config() -> Arc<WatchSpec> {
         let redis = RedisSpec::new("main", RedisKind::Standalone, &["127.0.0.1:6379"]);
-        let task = |name| Arc::new(TaskSpec::new(name, RedisIndex(0), LockSpec::new(b"key", SchemeKind::Redisson)));
-        Arc::new(WatchSpec { redises: vec![redis], tasks: vec![task("outbound"), task("a.b=c")], epoch: 0 })
+        let task = |name| {
+            Arc::new(TaskSpec::new(
+                name,
+                RedisIndex(0),
+                LockSpec::new(b"key", SchemeKind::Redisson),
+            ))
+        };
+        Arc::new(WatchSpec {
+            redises: vec![redis],
+            tasks: vec![task("outbound"), task("a.b=c")],
+            epoch: 0,
+        })
     }
 
     fn checked(text: &str) -> Result<WatchSpec, String> {
@@ -150,7 +168,9 @@ mod tests {
 
     #[test]
     fn one_task_or_all_change() {
-        let graces = |text| checked(text).unwrap().tasks.iter().map(|task| task.grace_ms).collect::<Vec<_>>();
+        let graces = |text| {
+            checked(text).unwrap().tasks.iter().map(|task| task.grace_ms).collect::<Vec<_>>()
+        };
         assert_eq!(graces("outbound.grace=40s"), [40_000, 20_000]);
         assert_eq!(graces("a.b=c.grace=1m30s"), [20_000, 90_000]);
         assert_eq!(graces("*.grace=0s"), [0, 0]);
@@ -178,7 +198,13 @@ mod tests {
 
     #[test]
     fn letters_are_counted() {
-        let counts = [("", "", 0), ("a", "", 1), ("grace", "grave", 1), ("settle", "setle", 1), ("ab", "ba", 2)];
+        let counts = [
+            ("", "", 0),
+            ("a", "", 1),
+            ("grace", "grave", 1),
+            ("settle", "setle", 1),
+            ("ab", "ba", 2),
+        ];
         for (a, b, count) in counts {
             assert_eq!(distance(a, b), count, "{a} {b}");
         }

@@ -1,4 +1,5 @@
-//! One pass of a recording through the model, and what there is to tell of it: verdicts, what happened, and pages.
+//! One pass of a recording through the model, and what there is to tell of it: verdicts, what
+//! happened, and pages.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -103,7 +104,8 @@ impl Chronicle {
         }
     }
 
-    /// Tasks that left the configuration have no verdict any more, and page nobody; nor does a redis that left it.
+    /// Tasks that left the configuration have no verdict any more, and page nobody; nor does a
+    /// redis that left it.
     fn configure(&mut self, when: When, config: Arc<WatchSpec>) {
         for task in &config.tasks {
             let redis = config.redises.get(usize::from(task.redis.0));
@@ -115,7 +117,10 @@ impl Chronicle {
             if let Some(verdict) = story.verdict.take() {
                 story.verdicts.end(Some(verdict), when.wall);
                 story.pager.end(when, &mut story.pages);
-                let text = format!("{} left the configuration", crate::output::identity::escape(name.as_bytes()));
+                let text = format!(
+                    "{} left the configuration",
+                    crate::output::identity::escape(name.as_bytes())
+                );
                 story.entries.push(Entry { wall: when.wall, kind: "removed", text });
             }
         }
@@ -183,12 +188,16 @@ impl Chronicle {
 
     fn look_at_redis(&mut self, when: When, redis: &RedisView) {
         let is_of = |task: &&Arc<TaskSpec>| {
-            self.config.redises.get(usize::from(task.redis.0)).is_some_and(|spec| spec.name == redis.spec.name)
+            self.config
+                .redises
+                .get(usize::from(task.redis.0))
+                .is_some_and(|spec| spec.name == redis.spec.name)
         };
         let own = self.config.tasks.iter().filter(is_of);
         let Some(blind_after_ms) = own.map(|task| task.blind_after_ms).min() else {
             // What was paged of it before its last task left goes on until it is readable.
-            let story = self.redises.get_mut(&redis.spec.name).filter(|_| redis.readable == Some(true));
+            let story =
+                self.redises.get_mut(&redis.spec.name).filter(|_| redis.readable == Some(true));
             return story.into_iter().for_each(|story| story.pager.end(when, &mut story.pages));
         };
         let page = pages::of_redis(redis, blind_after_ms);
@@ -207,7 +216,9 @@ impl Chronicle {
         let mut all = pages::of_task(view);
         if self.readable.get(&view.redis).is_some_and(Readable::hardly) {
             // That has a page of its own.
-            all.iter_mut().filter(|page| page.alert == "LockwatchTaskBlind").for_each(|page| page.value_ms = 0);
+            all.iter_mut()
+                .filter(|page| page.alert == "LockwatchTaskBlind")
+                .for_each(|page| page.value_ms = 0);
         }
         let paused = view.paused == Some(true);
         story.pager.pages(when, &all, &pages::events_of_task(view), paused, &mut story.pages);
@@ -216,8 +227,15 @@ impl Chronicle {
 
     /// Gives a new verdict the words that the agent's outputs have for it.
     fn explain(&mut self, event: &Event, snapshot: &Snapshot) {
-        let (Subject::Task(task), EventKind::Verdict { to, rule, .. }) = (&event.subject, &event.kind) else { return };
-        let view = snapshot.tasks.find(&task.name).filter(|view| (view.verdict, view.rule) == (*to, *rule));
+        let (Subject::Task(task), EventKind::Verdict { to, rule, .. }) =
+            (&event.subject, &event.kind)
+        else {
+            return;
+        };
+        let view = snapshot
+            .tasks
+            .find(&task.name)
+            .filter(|view| (view.verdict, view.rule) == (*to, *rule));
         let Some(view) = view else { return };
         let Some(story) = self.tasks.get_mut(&task.name) else { return };
         if let Some(reason) = story.verdict.and_then(|verdict| story.reasons.get_mut(verdict)) {
@@ -319,7 +337,9 @@ fn about(task: &lockwatch_model::spec::TaskSpec, redis: &str) -> String {
 mod tests {
     use lockwatch_model::input::{Outcome, Sample, Standing, Vouch};
     use lockwatch_model::reading::Unknown;
-    use lockwatch_model::spec::{LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex};
+    use lockwatch_model::spec::{
+        LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
+    };
     use lockwatch_model::time::{Mono, ServerTime};
 
     use super::*;
@@ -333,7 +353,10 @@ mod tests {
         let lock = LockSpec::new(b"lock", SchemeKind::Redisson);
         Input::Config(Arc::new(WatchSpec {
             epoch,
-            redises: redises.iter().map(|name| RedisSpec::new(name, RedisKind::Standalone, &["127.0.0.1:1"])).collect(),
+            redises: redises
+                .iter()
+                .map(|name| RedisSpec::new(name, RedisKind::Standalone, &["127.0.0.1:1"]))
+                .collect(),
             tasks: vec![Arc::new(TaskSpec::new("task", RedisIndex(0), lock))],
         }))
     }
@@ -351,8 +374,10 @@ mod tests {
     }
 
     fn read(at: Mono) -> Outcome {
-        let vouch =
-            Vouch { clock_offset_ms: -i64::try_from(at.0).unwrap(), ..Vouch::master(ServerTime(0), ServerTime(0)) };
+        let vouch = Vouch {
+            clock_offset_ms: -i64::try_from(at.0).unwrap(),
+            ..Vouch::master(ServerTime(0), ServerTime(0))
+        };
         Outcome::Read { vouch, readings: Vec::new() }
     }
 
@@ -376,7 +401,12 @@ mod tests {
             }
             let pages = |redis: &str| -> Vec<_> {
                 let story = &chronicle.redises[redis];
-                story.pages.spans.iter().map(|span| (span.name, span.to.map(|to| to.0 / 1000))).collect()
+                story
+                    .pages
+                    .spans
+                    .iter()
+                    .map(|span| (span.name, span.to.map(|to| to.0 / 1000)))
+                    .collect()
             };
             assert_eq!(pages("main"), [("LockwatchRedisUnreachable", Some(ends))], "{redises:?}");
             assert_eq!(pages("other"), [("LockwatchRedisUnreachable", None)], "{redises:?}");
@@ -398,6 +428,9 @@ mod tests {
         assert!(hardly(&[(true, LOOKS), (false, 1)]), "not now");
         assert!(hardly(&[(true, 2), (false, 3), (true, 1)]), "half of the time");
         assert!(!hardly(&[(true, 2), (false, 3), (true, 2)]));
-        assert!(!hardly(&[(false, LOOKS), (true, LOOKS / 2 + 1)]), "what was long ago does not count");
+        assert!(
+            !hardly(&[(false, LOOKS), (true, LOOKS / 2 + 1)]),
+            "what was long ago does not count"
+        );
     }
 }

@@ -17,14 +17,17 @@ impl Difference {
     /// What it is about, for their order.
     pub(super) fn span(&self) -> &Span {
         match self {
-            Difference::Gone(span) | Difference::New(span) | Difference::Moved { was: span, .. } => span,
+            Difference::Gone(span)
+            | Difference::New(span)
+            | Difference::Moved { was: span, .. } => span,
         }
     }
 }
 
 /// How `would_be` differs from `was`, by time. Both are in the order of their beginnings.
 pub(super) fn between(was: &[Span], would_be: &[Span]) -> Vec<Difference> {
-    let mut kinds: Vec<(SpanKind, &str)> = was.iter().chain(would_be).map(|span| (span.kind, span.name)).collect();
+    let mut kinds: Vec<(SpanKind, &str)> =
+        was.iter().chain(would_be).map(|span| (span.kind, span.name)).collect();
     kinds.sort_unstable();
     kinds.dedup();
     let mut differences = Vec::new();
@@ -34,7 +37,9 @@ pub(super) fn between(was: &[Span], would_be: &[Span]) -> Vec<Difference> {
         };
         pair(of_kind(was), of_kind(would_be), &mut differences);
     }
-    differences.sort_by_key(|difference| (difference.span().from, difference.span().kind, difference.span().name));
+    differences.sort_by_key(|difference| {
+        (difference.span().from, difference.span().kind, difference.span().name)
+    });
     differences
 }
 
@@ -76,7 +81,12 @@ mod tests {
 
     #[test]
     fn overlapping_stretches_are_the_same_and_others_are_gone_or_new() {
-        let was = [span("running", 1, 10), span("pending", 10, 30), span("down", 30, 50), span("running", 50, 0)];
+        let was = [
+            span("running", 1, 10),
+            span("pending", 10, 30),
+            span("down", 30, 50),
+            span("running", 50, 0),
+        ];
         let would_be = [span("running", 1, 10), span("pending", 10, 50), span("running", 50, 0)];
         let expected = [
             Difference::Moved { was: span("pending", 10, 30), would_be: span("pending", 10, 50) },

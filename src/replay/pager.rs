@@ -1,4 +1,5 @@
-//! Which alerts of one task or redis would be in force, over time. Without the time that scrape, evaluation and Alertmanager take.
+//! Which alerts of one task or redis would be in force, over time. Without the time that scrape,
+//! evaluation and Alertmanager take.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +76,14 @@ impl Pager {
     }
 
     /// Takes in what the alerts look at now. `spans` gets what begins, and learns what ends.
-    pub(super) fn pages(&mut self, when: When, pages: &[Page], events: &[EventPage], paused: bool, spans: &mut Spans) {
+    pub(super) fn pages(
+        &mut self,
+        when: When,
+        pages: &[Page],
+        events: &[EventPage],
+        paused: bool,
+        spans: &mut Spans,
+    ) {
         for event in events {
             let alert = self.alerts.entry(event.alert).or_default();
             if event.count > alert.count {
@@ -111,7 +119,15 @@ impl Pager {
 }
 
 impl Alert {
-    fn follow(&mut self, name: &'static str, kind: SpanKind, when: When, due: bool, paused: bool, spans: &mut Spans) {
+    fn follow(
+        &mut self,
+        name: &'static str,
+        kind: SpanKind,
+        when: When,
+        due: bool,
+        paused: bool,
+        spans: &mut Spans,
+    ) {
         let ended = self.until.filter(|until| *until <= when.at);
         // What waits for the end of a pause does not grow old meanwhile.
         let waits = matches!(self.now, Now::Waits { .. }) && self.until.is_some();
@@ -134,7 +150,9 @@ impl Alert {
                 spans.end(span, end);
                 self.now = Now::Quiet;
             }
-            (Now::Quiet, false, _) | (Now::Waits { .. }, true, true) | (Now::Fires { .. }, true, _) => {}
+            (Now::Quiet, false, _)
+            | (Now::Waits { .. }, true, true)
+            | (Now::Fires { .. }, true, _) => {}
         }
         if !active {
             self.until = None;
@@ -155,7 +173,12 @@ const SPANS_MAX: usize = 10_000;
 
 impl Spans {
     /// Something begins; the answer ends it.
-    pub(super) fn begin(&mut self, name: &'static str, kind: SpanKind, from: AgentWall) -> Option<usize> {
+    pub(super) fn begin(
+        &mut self,
+        name: &'static str,
+        kind: SpanKind,
+        from: AgentWall,
+    ) -> Option<usize> {
         if self.spans.len() >= SPANS_MAX {
             self.left_out += 1;
             return None;
@@ -184,7 +207,11 @@ mod tests {
     }
 
     fn told(spans: &Spans) -> Vec<(SpanKind, i64, Option<i64>)> {
-        spans.spans.iter().map(|span| (span.kind, span.from.0 / 1000, span.to.map(|to| to.0 / 1000))).collect()
+        spans
+            .spans
+            .iter()
+            .map(|span| (span.kind, span.from.0 / 1000, span.to.map(|to| to.0 / 1000)))
+            .collect()
     }
 
     #[test]
@@ -228,7 +255,10 @@ mod tests {
         step(9_000, 3, true);
         step(9_500, 3, false);
         step(99_000, 3, false);
-        assert_eq!(told(&spans), [(SpanKind::Page, 2, Some(1_600)), (SpanKind::Page, 9_500, Some(10_400))]);
+        assert_eq!(
+            told(&spans),
+            [(SpanKind::Page, 2, Some(1_600)), (SpanKind::Page, 9_500, Some(10_400))]
+        );
         assert!(!pager.expects());
     }
 

@@ -43,7 +43,10 @@ pub(super) fn text(section: &Section) -> String {
             }
         }
         if text.len() == before {
-            line(&mut text, "  nothing differs: the same verdicts and the same pages, at the same times");
+            line(
+                &mut text,
+                "  nothing differs: the same verdicts and the same pages, at the same times",
+            );
         }
     }
     text
@@ -51,8 +54,13 @@ pub(super) fn text(section: &Section) -> String {
 
 /// The same as JSON.
 pub(super) fn json(section: &Section) -> Value {
-    let stories = |kind: &str, stories: &std::collections::BTreeMap<std::sync::Arc<str>, Story>| -> Vec<Value> {
-        stories.iter().map(|(name, story)| story_json(kind, &escape(name.as_bytes()), story)).collect()
+    let stories = |kind: &str,
+                   stories: &std::collections::BTreeMap<std::sync::Arc<str>, Story>|
+     -> Vec<Value> {
+        stories
+            .iter()
+            .map(|(name, story)| story_json(kind, &escape(name.as_bytes()), story))
+            .collect()
     };
     let mut value = json!({
         "run": section.run,
@@ -71,7 +79,9 @@ pub(super) fn json(section: &Section) -> Value {
         let differences: Vec<Value> = section
             .pairs(changed)
             .flat_map(|(name, was, would_be)| {
-                differences(was, would_be).into_iter().map(move |difference| difference_json(&name, &difference))
+                differences(was, would_be)
+                    .into_iter()
+                    .map(move |difference| difference_json(&name, &difference))
             })
             .collect();
         let with = json!({
@@ -109,7 +119,8 @@ fn head(section: &Section, text: &mut String) {
     if section.begins_in_the_middle {
         line(
             text,
-            "  It begins in the middle: from here on; nothing is known of before, not even since when a hold or a gap lasted.",
+            "  It begins in the middle: from here on; nothing is known of before, not even since \
+             when a hold or a gap lasted.",
         );
     }
     if section.torn > 0 {
@@ -128,7 +139,8 @@ fn tell(story: &Story, text: &mut String) {
     for entry in &story.entries {
         lines.push((entry.wall, lines.len(), format!("{}: {}", entry.kind, entry.text)));
     }
-    // Verdicts and what happened are each in their order already; at one instant, what happened explains the verdict.
+    // Verdicts and what happened are each in their order already; at one instant, what happened
+    // explains the verdict.
     lines.sort_by_key(|(wall, position, _)| {
         (*wall, std::cmp::Reverse(*position >= story.verdicts.spans.len()), *position)
     });
@@ -163,7 +175,9 @@ fn page_words(span: &Span) -> String {
 /// `from … to …, 41 s`.
 fn extent(span: &Span) -> String {
     match span.to {
-        Some(to) => format!("from {} to {}, {} s", instant(span.from), instant(to), length(span.from, to)),
+        Some(to) => {
+            format!("from {} to {}, {} s", instant(span.from), instant(to), length(span.from, to))
+        }
         None => format!("from {} on", instant(span.from)),
     }
 }
@@ -177,7 +191,8 @@ fn length(from: AgentWall, to: AgentWall) -> f64 {
 }
 
 fn hole_words(hole: &Hole) -> String {
-    let extent = format!("{} to {}, {} s", instant(hole.from), instant(hole.to), length(hole.from, hole.to));
+    let extent =
+        format!("{} to {}, {} s", instant(hole.from), instant(hole.to), length(hole.from, hole.to));
     match hole.inputs {
         Some(inputs) => format!("A hole: {extent}; {inputs} inputs are missing."),
         None => format!("A hole: {extent}; a file is missing."),
@@ -205,8 +220,12 @@ fn difference_words(difference: &Difference) -> String {
                 moves.push(format!("begins {}", shift(was.from, would_be.from)));
             }
             match (was.to, would_be.to) {
-                (Some(old), Some(new)) if old != new => moves.push(format!("ends {}", shift(old, new))),
-                (Some(old), None) => moves.push(format!("does not end (it ended {})", instant(old))),
+                (Some(old), Some(new)) if old != new => {
+                    moves.push(format!("ends {}", shift(old, new)))
+                }
+                (Some(old), None) => {
+                    moves.push(format!("does not end (it ended {})", instant(old)))
+                }
                 (None, Some(new)) => moves.push(format!("ends {} (it did not)", instant(new))),
                 _ => {}
             }

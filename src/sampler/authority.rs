@@ -1,4 +1,5 @@
-//! Who decides: from what Sentinels, a cluster or the servers themselves say, the plan of who is asked what.
+//! Who decides: from what Sentinels, a cluster or the servers themselves say, the plan of who is
+//! asked what.
 
 mod cluster;
 
@@ -37,7 +38,8 @@ pub(super) struct Plan {
     pub(super) nodes: Vec<Planned>,
     /// Tasks about which nobody decides, and why.
     pub(super) orphans: Vec<(Tasks, Unknown)>,
-    /// What lives beside locks on other servers: for each task, which server (or why none) and which parts.
+    /// What lives beside locks on other servers: for each task, which server (or why none) and
+    /// which parts.
     pub(super) beside: BTreeMap<TaskIndex, Vec<(Server, Scope)>>,
     /// The engine must be told.
     pub(super) is_told: bool,
@@ -136,7 +138,8 @@ impl Authority {
         config.endpoint(at)
     }
 
-    /// Waits until something was learned that no server of the plan told; for ever where nobody else is asked.
+    /// Waits until something was learned that no server of the plan told; for ever where nobody
+    /// else is asked.
     pub(super) async fn changed(&mut self) {
         match &mut self.kind {
             Kind::Standalone | Kind::Replicated(_) => std::future::pending().await,
@@ -190,7 +193,9 @@ impl Authority {
         Some(match &mut self.kind {
             Kind::Standalone => {
                 let nodes = config.servers.configured();
-                let nodes = nodes.iter().map(|at| planned(at.clone(), Duty::new(Standing::Decides, all, all)));
+                let nodes = nodes
+                    .iter()
+                    .map(|at| planned(at.clone(), Duty::new(Standing::Decides, all, all)));
                 Plan { nodes: nodes.collect(), ..Plan::default() }
             }
             Kind::Replicated(replicated) => replicated.plan(now, all),
@@ -207,8 +212,18 @@ fn planned(at: HostPort, duty: Duty) -> Planned {
 
 /// Whether connections made for one configuration serve the other too.
 pub(super) fn same_servers(a: &RedisConfig, b: &RedisConfig) -> bool {
-    let RedisConfig { name: _, servers, db, login, interval: _, timeout, assume_master, wake_ups: _ } = a;
-    (servers, db, login, timeout, assume_master) == (&b.servers, &b.db, &b.login, &b.timeout, &b.assume_master)
+    let RedisConfig {
+        name: _,
+        servers,
+        db,
+        login,
+        interval: _,
+        timeout,
+        assume_master,
+        wake_ups: _,
+    } = a;
+    (servers, db, login, timeout, assume_master)
+        == (&b.servers, &b.db, &b.login, &b.timeout, &b.assume_master)
 }
 
 /// A master and replicas without Sentinel.
@@ -236,7 +251,9 @@ impl Replicated {
 
     /// Says whether somebody else may decide now.
     fn heard(&mut self, address: &str, heard: &Heard, now: Mono) -> bool {
-        let Some(node) = self.nodes.iter().position(|at| at.to_string() == address) else { return false };
+        let Some(node) = self.nodes.iter().position(|at| at.to_string() == address) else {
+            return false;
+        };
         let before = self.lead.master();
         if let Some(role) = heard.role {
             if let Some(answered) = self.answered.get_mut(node) {
@@ -267,9 +284,12 @@ impl Replicated {
         let lead = self.lead.master();
         let standing = |node| if lead == Ok(node) { Standing::Decides } else { Standing::Witness };
         let nodes = self.nodes.iter().enumerate();
-        let nodes: Vec<Planned> =
-            nodes.map(|(node, at)| planned(at.clone(), Duty::new(standing(node), all, all))).collect();
-        let master = lead.map(|lead| nodes.get(lead).map(|node| Arc::clone(&node.address)).into_iter().collect());
+        let nodes: Vec<Planned> = nodes
+            .map(|(node, at)| planned(at.clone(), Duty::new(standing(node), all, all)))
+            .collect();
+        let master = lead.map(|lead| {
+            nodes.get(lead).map(|node| Arc::clone(&node.address)).into_iter().collect()
+        });
         Plan {
             orphans: orphans(all, lead.err()),
             is_told: lead != Err(Unknown::NotReadYet),
@@ -282,7 +302,8 @@ impl Replicated {
 
 fn foreign(announced: &Announced) {
     let remedy = Unknown::ForeignAddress.remedy();
-    tracing::warn!(address = %announced, remedy, "a server is announced at an address that is not allowed");
+    tracing::warn!(address = %announced, remedy, "a server is announced at an address that is not \
+        allowed");
 }
 
 /// All tasks, where nobody decides.
@@ -301,7 +322,8 @@ struct Sentinels {
     master: Result<Arc<str>, Unknown>,
     /// Who decided last.
     newest: Option<HostPort>,
-    /// Who decided before that, and until when they are looked at: Sentinels list them as replicas only later.
+    /// Who decided before that, and until when they are looked at: Sentinels list them as replicas
+    /// only later.
     former: BTreeMap<HostPort, Mono>,
     /// The servers of the newest plan.
     known: Vec<HostPort>,
@@ -326,12 +348,18 @@ impl Sentinels {
             };
             let listening = sentinel::listen(endpoint.clone(), urge.another());
             let (turn, sender, master) = (turn.clone(), sender.clone(), Arc::clone(&master));
-            let asks = sentinel::ask(position, endpoint, master, config.interval, turn, sender, clock);
-            asking
-                .extend([AbortOnDropHandle::new(tokio::spawn(asks)), AbortOnDropHandle::new(tokio::spawn(listening))]);
+            let asks =
+                sentinel::ask(position, endpoint, master, config.interval, turn, sender, clock);
+            asking.extend([
+                AbortOnDropHandle::new(tokio::spawn(asks)),
+                AbortOnDropHandle::new(tokio::spawn(listening)),
+            ]);
         }
         Sentinels {
-            quorum: Quorum::new(sentinel.nodes.len(), ms(config.interval).saturating_mul(QUORUM_INTERVALS)),
+            quorum: Quorum::new(
+                sentinel.nodes.len(),
+                ms(config.interval).saturating_mul(QUORUM_INTERVALS),
+            ),
             words,
             urge,
             configured: sentinel.nodes.clone(),
@@ -355,9 +383,12 @@ impl Sentinels {
                 Unknown::ForeignAddress
             })
         });
-        let unheard = (0..self.configured.len()).any(|sentinel| self.quorum.word(sentinel).is_none());
+        let unheard =
+            (0..self.configured.len()).any(|sentinel| self.quorum.word(sentinel).is_none());
         // At the start, no quorum is no news yet.
-        let early = matches!(self.master, Err(Unknown::NotReadYet)) && unheard && master == Err(Unknown::Quorum);
+        let early = matches!(self.master, Err(Unknown::NotReadYet))
+            && unheard
+            && master == Err(Unknown::Quorum);
         let mut known: Vec<HostPort> = master.iter().cloned().collect();
         known.extend(self.quorum.peers(now).iter().filter_map(resolve));
         if let Ok(master) = &master {
@@ -370,7 +401,9 @@ impl Sentinels {
         }
         let mut seen = BTreeSet::new();
         known.retain(|at| seen.insert(at.clone()));
-        let standing = |at: &HostPort| if master.as_ref() == Ok(at) { Standing::Decides } else { Standing::Witness };
+        let standing = |at: &HostPort| {
+            if master.as_ref() == Ok(at) { Standing::Decides } else { Standing::Witness }
+        };
         let nodes: Vec<Planned> =
             known.iter().map(|at| planned(at.clone(), Duty::new(standing(at), all, all))).collect();
         self.master = match &master {
@@ -457,7 +490,10 @@ mod tests {
         }
     }
 
-    fn plan(sentinels: &mut Sentinels, now: u64) -> (Result<Vec<Arc<str>>, Unknown>, Vec<HostPort>) {
+    fn plan(
+        sentinels: &mut Sentinels,
+        now: u64,
+    ) -> (Result<Vec<Arc<str>>, Unknown>, Vec<HostPort>) {
         let plan = sentinels.plan(Mono(now), &Tasks::default());
         (plan.masters.unwrap(), plan.nodes.into_iter().map(|node| node.at).collect())
     }
@@ -475,9 +511,11 @@ mod tests {
         let mut sentinels = sentinels();
         name(&mut sentinels, Mono(10_000), "a");
         assert_eq!(plan(&mut sentinels, 10_000).1, [at("a")]);
-        for (now, read) in
-            [(11_000, vec![at("b"), at("a")]), (310_999, vec![at("b"), at("a")]), (311_000, vec![at("b")])]
-        {
+        for (now, read) in [
+            (11_000, vec![at("b"), at("a")]),
+            (310_999, vec![at("b"), at("a")]),
+            (311_000, vec![at("b")]),
+        ] {
             name(&mut sentinels, Mono(now), "b");
             assert_eq!(plan(&mut sentinels, now).1, read, "{now}");
         }

@@ -15,9 +15,11 @@ use super::pace::Pace;
 use crate::config::{Endpoint, ms};
 use crate::redis;
 
-/// A server that says for so long that it cannot serve is dialled anew: its name may mean another server by now.
+/// A server that says for so long that it cannot serve is dialled anew: its name may mean another
+/// server by now.
 const PATIENCE_MS: u64 = 30_000;
-/// A connection is not idle for longer: servers may close those that are, after a second at the earliest (`timeout`).
+/// A connection is not idle for longer: servers may close those that are, after a second at the
+/// earliest (`timeout`).
 const IDLE: Duration = Duration::from_secs(1);
 
 /// What comes of a dial.
@@ -29,9 +31,16 @@ pub(super) struct Link {
 }
 
 enum State {
-    Waiting { until: Mono },
+    Waiting {
+        until: Mono,
+    },
     Dialling(AbortOnDropHandle<Dialled>),
-    Up { connection: Arc<redis::Connection>, useful_at: Mono, is_believed: bool, _alive: Option<AbortOnDropHandle<()>> },
+    Up {
+        connection: Arc<redis::Connection>,
+        useful_at: Mono,
+        is_believed: bool,
+        _alive: Option<AbortOnDropHandle<()>>,
+    },
 }
 
 impl Link {
@@ -70,12 +79,15 @@ impl Link {
         self.state = State::Dialling(AbortOnDropHandle::new(dial));
     }
 
-    /// Whether the dial has ended, if there is one. What came of it must go to [`Link::made`] or [`Link::give_up`].
+    /// Whether the dial has ended, if there is one. What came of it must go to [`Link::made`] or
+    /// [`Link::give_up`].
     pub(super) fn poll_dialled(&mut self, context: &mut Context<'_>) -> Poll<Dialled> {
         match &mut self.state {
             State::Dialling(dial) => Pin::new(dial).poll(context).map(|ended| match ended {
                 Ok(dialled) => dialled,
-                Err(error) => Err(redis::Failure { why: Unknown::Connect, detail: error.to_string() }),
+                Err(error) => {
+                    Err(redis::Failure { why: Unknown::Connect, detail: error.to_string() })
+                }
             }),
             State::Waiting { .. } | State::Up { .. } => Poll::Pending,
         }
@@ -85,7 +97,8 @@ impl Link {
     pub(super) fn made(&mut self, connection: redis::Connection, interval_ms: u64, now: Mono) {
         let connection = Arc::new(connection);
         let idles = interval_ms > ms(IDLE);
-        let alive = idles.then(|| AbortOnDropHandle::new(tokio::spawn(keep_alive(Arc::clone(&connection)))));
+        let alive = idles
+            .then(|| AbortOnDropHandle::new(tokio::spawn(keep_alive(Arc::clone(&connection)))));
         self.state = State::Up { connection, useful_at: now, is_believed: false, _alive: alive };
     }
 
@@ -103,11 +116,12 @@ impl Link {
         matches!(self.state, State::Up { is_believed: true, .. })
     }
 
-    /// Whether a batch that failed with `why` leaves the connection in order: the server answered everything in time, but
-    /// says that it cannot serve at present.
+    /// Whether a batch that failed with `why` leaves the connection in order: the server answered
+    /// everything in time, but says that it cannot serve at present.
     pub(super) fn survives(&self, why: Unknown, now: Mono) -> bool {
         let State::Up { useful_at, .. } = self.state else { return false };
-        matches!(why, Unknown::Loading | Unknown::Busy | Unknown::NotMaster) && now.since_ms(useful_at) < PATIENCE_MS
+        matches!(why, Unknown::Loading | Unknown::Busy | Unknown::NotMaster)
+            && now.since_ms(useful_at) < PATIENCE_MS
     }
 
     /// Closes the connection, or ends the dial; it is dialled again when the pace allows.
@@ -150,7 +164,8 @@ mod tests {
         redis::greet_over(here, &endpoint, None, None).await.unwrap().0
     }
 
-    /// Its name may mean another server by now: a new master, behind the address of a managed Redis.
+    /// Its name may mean another server by now: a new master, behind the address of a managed
+    /// Redis.
     #[tokio::test]
     async fn a_server_that_cannot_serve_for_long_is_dialled_anew() {
         let _rule = crate::truth::rule("3 connection");

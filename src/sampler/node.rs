@@ -1,7 +1,8 @@
 //! One server of a redis: its connection, when it is asked what, and what comes of that.
 //!
-//! A server that decides is asked for everything that its tasks need, at the configured pace. A witness is asked for the locks
-//! alone: at the same pace while it says that it is master, else at a slower one, with a pulse between that tells its role.
+//! A server that decides is asked for everything that its tasks need, at the configured pace. A
+//! witness is asked for the locks alone: at the same pace while it says that it is master, else at
+//! a slower one, with a pulse between that tells its role.
 
 mod answers;
 mod asking;
@@ -30,7 +31,8 @@ use crate::config::{Endpoint, RedisConfig, ms};
 
 /// A replica's locks are read once in so many intervals.
 const REPLICA_EVERY: u64 = 5;
-/// A connection on which nothing is answered for so many timeouts is given up, though no question was waited for so long.
+/// A connection on which nothing is answered for so many timeouts is given up, though no question
+/// was waited for so long.
 const PATIENCE: u64 = 2;
 
 /// One server.
@@ -87,7 +89,8 @@ pub(super) struct Heard {
     pub(super) moved: bool,
     /// Tasks whose lock was read by a server that decides.
     pub(super) read: Option<Vec<TaskIndex>>,
-    /// Switches of locks that live on another server: which, when they were asked for, of which task.
+    /// Switches of locks that live on another server: which, when they were asked for, of which
+    /// task.
     pub(super) switches: Vec<(Arc<str>, Mono, TaskIndex, SwitchesReading)>,
     /// It told of changes.
     pub(super) hints: Option<Hints>,
@@ -95,7 +98,12 @@ pub(super) struct Heard {
 
 impl Node {
     /// A server that has no duty yet.
-    pub(super) fn new(address: Arc<str>, endpoint: Endpoint, config: &RedisConfig, now: Mono) -> Node {
+    pub(super) fn new(
+        address: Arc<str>,
+        endpoint: Endpoint,
+        config: &RedisConfig,
+        now: Mono,
+    ) -> Node {
         Node {
             address,
             endpoint,
@@ -128,8 +136,8 @@ impl Node {
         &self.endpoint
     }
 
-    /// Gives it a duty. With another standing than before, what is under way is dropped and everything is due now; with
-    /// other tasks, those that stay are not disturbed.
+    /// Gives it a duty. With another standing than before, what is under way is dropped and
+    /// everything is due now; with other tasks, those that stay are not disturbed.
     pub(super) fn assign(&mut self, duty: &Duty, now: Mono) {
         if self.duty == *duty {
             return;
@@ -138,7 +146,8 @@ impl Node {
         if old.standing != self.duty.standing {
             self.begin_anew(now);
         } else if old.own != self.duty.own {
-            let flying = self.flights.iter_mut().map(|flight| &mut flight.flying).chain(&mut self.opening);
+            let flying =
+                self.flights.iter_mut().map(|flight| &mut flight.flying).chain(&mut self.opening);
             for Flying { what, .. } in flying {
                 if let What::Scheduled(batch) = what {
                     batch.detach();
@@ -148,8 +157,9 @@ impl Node {
         }
     }
 
-    /// The configuration changed: what is under way was asked for under the old one and is dropped. Not so how long it was waited for:
-    /// else a server that hangs would look well for as long as reloads come more often than its timeout.
+    /// The configuration changed: what is under way was asked for under the old one and is dropped.
+    /// Not so how long it was waited for: else a server that hangs would look well for as long as
+    /// reloads come more often than its timeout.
     pub(super) fn configure(&mut self, config: &RedisConfig, now: Mono) {
         let oldest = self.flights.front().map_or(now, |flight| flight.flying.launched);
         self.unanswered_ms = self.unanswered_ms.saturating_add(now.since_ms(oldest));
@@ -169,7 +179,8 @@ impl Node {
         }
         let slowly = self.duty.standing == Standing::Witness && self.role != Some(Role::Master);
         let every = if slowly { REPLICA_EVERY } else { 1 };
-        self.schedule = self.schedule.anew(self.watched(), self.interval_ms.saturating_mul(every), now);
+        self.schedule =
+            self.schedule.anew(self.watched(), self.interval_ms.saturating_mul(every), now);
         self.pulse_at = now.plus_ms(self.interval_ms);
     }
 
@@ -187,7 +198,8 @@ impl Node {
         self.wake_ups.follow(&self.endpoint, filter, self.link.is_believed(), clock);
     }
 
-    /// A key of `task` has changed, as some server says: if its lock is read here, it is read at once.
+    /// A key of `task` has changed, as some server says: if its lock is read here, it is read at
+    /// once.
     pub(super) fn hint(&mut self, task: TaskIndex, now: Mono) {
         if self.duty.standing == Standing::Decides && self.owns(task) {
             let hinted = self.schedule.hint(task, now);
@@ -203,7 +215,12 @@ impl Node {
     }
 
     /// Takes in switches of one of its locks that live on another server.
-    pub(super) fn observe_switches(&mut self, task: TaskIndex, sent: Mono, switches: &SwitchesReading) {
+    pub(super) fn observe_switches(
+        &mut self,
+        task: TaskIndex,
+        sent: Mono,
+        switches: &SwitchesReading,
+    ) {
         self.schedule.observe_switches(task, sent, Some(switches));
     }
 
@@ -244,7 +261,8 @@ impl Node {
         if tasks.is_empty() || self.duty.standing == Standing::Witness {
             return Ok(());
         }
-        out.sample(Some(&self.address), Standing::Decides, (now, 0), Outcome::Failed { tasks, why }).await
+        out.sample(Some(&self.address), Standing::Decides, (now, 0), Outcome::Failed { tasks, why })
+            .await
     }
 
     /// When to look again.
@@ -262,7 +280,8 @@ impl Node {
         }
     }
 
-    /// Whether a dial has ended or the oldest batch has landed. What comes must go to [`Node::take`].
+    /// Whether a dial has ended or the oldest batch has landed. What comes must go to
+    /// [`Node::take`].
     pub(super) fn poll_news(&mut self, context: &mut Context<'_>) -> Poll<News> {
         if let Poll::Ready(dialled) = self.link.poll_dialled(context) {
             return Poll::Ready(News::Dialled(dialled));

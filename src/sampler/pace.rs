@@ -1,4 +1,5 @@
-//! How often a server is dialled: at once after a loss, then with growing pauses, and never more than twice a second.
+//! How often a server is dialled: at once after a loss, then with growing pauses, and never more
+//! than twice a second.
 
 use lockwatch_model::time::Mono;
 
@@ -42,7 +43,8 @@ impl Pace {
     /// When to dial next, if it is lost at `now`; `random` is anything within 0..1.
     pub(super) fn next_dial(&self, now: Mono, random: f64) -> Mono {
         let jittered = now.plus_ms(jittered_ms(longest_pause_ms(self.failures), random));
-        let allowed = self.dials.first().copied().flatten().map_or(now, |oldest| oldest.plus_ms(WINDOW_MS));
+        let allowed =
+            self.dials.first().copied().flatten().map_or(now, |oldest| oldest.plus_ms(WINDOW_MS));
         jittered.max(allowed)
     }
 }

@@ -1,4 +1,5 @@
-//! One batch as it goes over the wire: what frames it, whose commands it holds, and what the replies say. Pure.
+//! One batch as it goes over the wire: what frames it, whose commands it holds, and what the
+//! replies say. Pure.
 
 use std::ops::Range;
 
@@ -112,7 +113,8 @@ impl Question {
             Standing::Witness => accept::witness,
         };
         let vouch = judge(self.caps, timing, &self.nonce, header, footer)?;
-        let mut answer = Answer { vouch, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
+        let mut answer =
+            Answer { vouch, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
         for part in self.parts {
             let (own, others) = body.split_at_checked(part.commands).ok_or(Unknown::Protocol)?;
             body = others;
@@ -141,13 +143,18 @@ mod tests {
     fn role_and_nonce_are_asked_for_last() {
         let _rule = rule("1 evidence");
         let caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
-        let spec = Arc::new(TaskSpec::new("a", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson)));
+        let spec = Arc::new(TaskSpec::new(
+            "a",
+            RedisIndex(0),
+            LockSpec::new(b"lock", SchemeKind::Redisson),
+        ));
         let reads = vec![(TaskIndex(0), TaskRead::new(spec, caps, true, Scope::ALL))];
         let (_question, commands) = Question::new(reads, caps, Standing::Decides, b"n1".to_vec());
         let names: Vec<_> = commands.iter().map(|command| command.args[0].as_slice()).collect();
         assert_eq!(names.first(), Some(&&b"TIME"[..]));
         assert_eq!(names[names.len() - 3..], [&b"TIME"[..], b"ROLE", b"ECHO"]);
-        let answers = commands.iter().filter(|command| command.args.iter().any(|word| word == b"lock"));
+        let answers =
+            commands.iter().filter(|command| command.args.iter().any(|word| word == b"lock"));
         assert_eq!(answers.count(), 3, "the lock is asked for between");
     }
 }

@@ -1,8 +1,9 @@
-//! Asks servers of a cluster for its layout, again and again, and hands over the layout that most of them tell.
+//! Asks servers of a cluster for its layout, again and again, and hands over the layout that most
+//! of them tell.
 //!
-//! A server that has forgotten the others, or was left on the small side of a partition, tells a layout of its own: several are
-//! asked, and those in whose eyes the cluster serves are heard first. Of two layouts that as many tell, the one that serves
-//! more slots is taken.
+//! A server that has forgotten the others, or was left on the small side of a partition, tells a
+//! layout of its own: several are asked, and those in whose eyes the cluster serves are heard
+//! first. Of two layouts that as many tell, the one that serves more slots is taken.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,7 +59,8 @@ struct Seeker {
     cluster: ClusterConfig,
     /// Connections that are not in use.
     idle: BTreeMap<HostPort, Arc<redis::Connection>>,
-    /// Questions without an answer yet. A slow one holds up nothing; whoever owes an answer is not asked again.
+    /// Questions without an answer yet. A slow one holds up nothing; whoever owes an answer is not
+    /// asked again.
     asking: JoinSet<Answered>,
     asked: BTreeSet<HostPort>,
     /// The number of this round of questions: what comes later than that is no vote.
@@ -105,7 +107,8 @@ impl Seeker {
         self.idle.retain(|at, _| whom.contains(at));
         self.round += 1;
         for at in whom.iter().filter(|at| !self.asked.contains(*at)).cloned().collect::<Vec<_>>() {
-            let (endpoint, open, round) = (self.config.endpoint(at.clone()), self.idle.remove(&at), self.round);
+            let (endpoint, open, round) =
+                (self.config.endpoint(at.clone()), self.idle.remove(&at), self.round);
             self.asked.insert(at.clone());
             self.asking.spawn(async move { (round, at, question(&endpoint, open).await) });
         }
@@ -115,14 +118,18 @@ impl Seeker {
         self.skip = if *serves { 0 } else { self.skip.saturating_add(ASKED - 1) };
         let (mut known, masters) = (map.masters(), map.masters());
         known.extend(map.nodes().into_iter().filter(|node| !masters.contains(node)));
-        self.known = known.iter().filter_map(|node| self.cluster.peers.resolve(node, &self.cluster.nodes)).collect();
+        self.known = known
+            .iter()
+            .filter_map(|node| self.cluster.peers.resolve(node, &self.cluster.nodes))
+            .collect();
         if self.skip >= self.known.len() {
             self.skip = 0;
         }
         Ok(map.clone())
     }
 
-    /// Hears those who were asked: all of them, or as many as settle it. Once one has answered, the others have an interval.
+    /// Hears those who were asked: all of them, or as many as settle it. Once one has answered, the
+    /// others have an interval.
     async fn hear(&mut self, whom: &[HostPort]) -> (Vec<Vote>, Unknown) {
         let (mut votes, mut why) = (Vec::new(), Unknown::Connect);
         let patience = self.config.interval.min(self.config.timeout);
@@ -151,7 +158,8 @@ impl Seeker {
         let (round, at, answer) = match answered {
             Ok(answered) => answered,
             Err(error) => {
-                tracing::error!(redis = &*self.config.name, %error, "a question for the layout was dropped");
+                tracing::error!(redis = &*self.config.name, %error, "a question for the layout \
+                    was dropped");
                 // Whose it was is not known.
                 self.asking = JoinSet::new();
                 self.asked.clear();
@@ -165,7 +173,8 @@ impl Seeker {
                 map.map(|map| (map, serves))
             }
             Err(failure) => {
-                tracing::debug!(redis = &*self.config.name, node = %at, %failure, "a server does not tell the layout");
+                tracing::debug!(redis = &*self.config.name, node = %at, %failure, "a server does \
+                    not tell the layout");
                 Err(failure.why)
             }
         };
@@ -173,17 +182,22 @@ impl Seeker {
     }
 }
 
-/// Whether whatever the others say changes nothing: more than half of those who were asked tell the same, and see it serve.
+/// Whether whatever the others say changes nothing: more than half of those who were asked tell the
+/// same, and see it serve.
 fn is_settled(votes: &[Vote], asked: usize) -> bool {
-    let agree = |map: &SlotMap| votes.iter().filter(|(other, serves)| *serves && map.same_owners(other)).count();
+    let agree = |map: &SlotMap| {
+        votes.iter().filter(|(other, serves)| *serves && map.same_owners(other)).count()
+    };
     votes.iter().any(|(map, serves)| *serves && agree(map) * 2 > asked)
 }
 
-/// Whom to ask: those that belonged to the cluster last, after the first `skip` of them, then those configured.
+/// Whom to ask: those that belonged to the cluster last, after the first `skip` of them, then those
+/// configured.
 fn candidates(configured: &[HostPort], known: &[HostPort], skip: usize) -> Vec<HostPort> {
     let mut all: Vec<HostPort> = Vec::new();
     let newest = known.iter().skip(skip).chain(known).take(ASKED - 1);
-    // A configured one stays in, or a cluster whose every server has moved would never be found again.
+    // A configured one stays in, or a cluster whose every server has moved would never be found
+    // again.
     for at in newest.chain(configured).chain(known) {
         if !all.contains(at) && all.len() < ASKED {
             all.push(at.clone());
@@ -193,7 +207,10 @@ fn candidates(configured: &[HostPort], known: &[HostPort], skip: usize) -> Vec<H
 }
 
 /// Asks one server, over the connection that there is or a new one.
-async fn question(endpoint: &Endpoint, open: Option<Arc<redis::Connection>>) -> Result<Told, redis::Failure> {
+async fn question(
+    endpoint: &Endpoint,
+    open: Option<Arc<redis::Connection>>,
+) -> Result<Told, redis::Failure> {
     let connection = match open {
         Some(connection) => connection,
         None => Arc::new(redis::connect(endpoint, None, 0).await?.0),
@@ -204,11 +221,13 @@ async fn question(endpoint: &Endpoint, open: Option<Arc<redis::Connection>>) -> 
     Ok(Told { connection, map, serves: state.first().is_some_and(cluster::serves) })
 }
 
-/// The layout that most tell of those in whose eyes the cluster serves, if there are any; of those that as many tell, the one
-/// that serves most slots.
+/// The layout that most tell of those in whose eyes the cluster serves, if there are any; of those
+/// that as many tell, the one that serves most slots.
 fn most_told(votes: &[Vote]) -> Option<&Vote> {
     let count = |map: &SlotMap| votes.iter().filter(|(other, _)| map.same_owners(other)).count();
-    votes.iter().max_by_key(|(map, serves)| (*serves, count(map), std::cmp::Reverse(map.uncovered())))
+    votes
+        .iter()
+        .max_by_key(|(map, serves)| (*serves, count(map), std::cmp::Reverse(map.uncovered())))
 }
 
 #[cfg(test)]
@@ -235,7 +254,10 @@ mod tests {
         }
         assert_eq!(candidates(&[at("seed"), at("seed")], &[], 0), [at("seed")]);
         assert_eq!(candidates(&[at("seed")], &known, 4)[..4], known[4..8], "others are asked");
-        assert_eq!(candidates(&[at("seed")], &known[..2], 0), [at("known-0"), at("known-1"), at("seed")]);
+        assert_eq!(
+            candidates(&[at("seed")], &known[..2], 0),
+            [at("known-0"), at("known-1"), at("seed")]
+        );
     }
 
     /// A layout in which this host serves the slots up to `last`.
@@ -258,7 +280,8 @@ mod tests {
             ("nobody else", &[(&lonely, false)], Some(&lonely)),
         ];
         for (what, votes, wanted) in table {
-            let votes: Vec<Vote> = votes.iter().map(|(map, serves)| ((*map).clone(), *serves)).collect();
+            let votes: Vec<Vote> =
+                votes.iter().map(|(map, serves)| ((*map).clone(), *serves)).collect();
             assert_eq!(most_told(&votes).map(|(map, _)| map), wanted, "{what}");
         }
     }
@@ -290,14 +313,17 @@ mod tests {
         ClusterConfig { nodes, peers: Peers { allowed: None, announce_map: BTreeMap::new() } }
     }
 
-    /// One that was left on the small side of a partition does not know that, and may well be the quickest.
+    /// One that was left on the small side of a partition does not know that, and may well be the
+    /// quickest.
     #[tokio::test]
     async fn whoever_answers_first_does_not_decide() {
         let _rule = crate::truth::rule("1 evidence");
         let (new, old) = (map("new", 16_383), map("old", 16_383));
         let whom = [at("lonely"), at("a"), at("b")];
         let mut seeker = Seeker::new(config(whom.to_vec()), cluster_config(whom.to_vec()));
-        for (at, map, after_ms) in [(&whom[0], &old, 0), (&whom[1], &new, 50), (&whom[2], &new, 100)] {
+        for (at, map, after_ms) in
+            [(&whom[0], &old, 0), (&whom[1], &new, 50), (&whom[2], &new, 100)]
+        {
             let told = Told { connection: connection().await, map: Ok(map.clone()), serves: true };
             let (at, round) = (at.clone(), seeker.round);
             seeker.asked.insert(at.clone());

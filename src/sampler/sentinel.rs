@@ -1,5 +1,5 @@
-//! Asks one Sentinel again and again who is master, and hands over what it says. Beside that it listens for the Sentinel's
-//! word of a change, which only means: ask now.
+//! Asks one Sentinel again and again who is master, and hands over what it says. Beside that it
+//! listens for the Sentinel's word of a change, which only means: ask now.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +20,8 @@ use crate::redis;
 const CHANNEL: &str = "+switch-master";
 /// Longest pause between two attempts to reach a Sentinel.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// However many reasons to hurry there are, it is asked at most so often in an interval: a Sentinel may shout without end.
+/// However many reasons to hurry there are, it is asked at most so often in an interval: a Sentinel
+/// may shout without end.
 const HURRIES: u32 = 10;
 /// Pause after the channel was refused or broke.
 const LISTEN_AGAIN: Duration = Duration::from_secs(5);
@@ -33,7 +34,8 @@ pub(super) struct Word {
     pub(super) answer: Result<Answer, Unknown>,
 }
 
-/// Asks `endpoint` about `master` each `interval`, and whenever it is urgent, until nobody listens to `words`.
+/// Asks `endpoint` about `master` each `interval`, and whenever it is urgent, until nobody listens
+/// to `words`.
 pub(super) async fn ask(
     sentinel: usize,
     endpoint: Endpoint,
@@ -47,9 +49,11 @@ pub(super) async fn ask(
     let (mut connection, mut pace, mut told) = (None, Pace::default(), None);
     loop {
         let began = tokio::time::Instant::now();
-        let (asked, replies) = question(&mut connection, &endpoint, &commands, &mut pace, clock).await;
+        let (asked, replies) =
+            question(&mut connection, &endpoint, &commands, &mut pace, clock).await;
         let answer = replies.and_then(|replies| {
-            sentinel::decode(&replies).map_err(|why| redis::Failure { why, detail: String::from("it says no address") })
+            sentinel::decode(&replies)
+                .map_err(|why| redis::Failure { why, detail: String::from("it says no address") })
         });
         let failing = answer.as_ref().err().map(|failure| failure.why);
         if let (Err(failure), true) = (&answer, told != failing) {
@@ -84,15 +88,19 @@ fn pause(pace: &Pace, clock: Clock) -> Duration {
 /// What a person can do about a Sentinel that names no master.
 fn remedy(why: Unknown, master: &str) -> String {
     match why {
-        Unknown::NoMaster => format!("It does not know a master named {master:?}: correct `sentinel.master`."),
+        Unknown::NoMaster => {
+            format!("It does not know a master named {master:?}: correct `sentinel.master`.")
+        }
         Unknown::Auth | Unknown::NoPermission => String::from(
-            "Set or correct `sentinel.password_file` (or `sentinel.password_env`) and `sentinel.username`.",
+            "Set or correct `sentinel.password_file` (or `sentinel.password_env`) and \
+             `sentinel.username`.",
         ),
         other => other.remedy().to_owned(),
     }
 }
 
-/// Asks over the connection, which is made if there is none and given up after any doubt. Says when it asked.
+/// Asks over the connection, which is made if there is none and given up after any doubt. Says when
+/// it asked.
 async fn question(
     connection: &mut Option<redis::Connection>,
     endpoint: &Endpoint,
@@ -131,7 +139,9 @@ pub(super) async fn listen(endpoint: Endpoint, urge: Urge) {
                 }
                 urge.hurry();
             }
-            Err(failure) => tracing::debug!(sentinel = %endpoint.at, %failure, "cannot listen to a Sentinel"),
+            Err(failure) => {
+                tracing::debug!(sentinel = %endpoint.at, %failure, "cannot listen to a Sentinel")
+            }
         }
         tokio::time::sleep(LISTEN_AGAIN).await;
     }
@@ -160,7 +170,10 @@ mod tests {
         };
         let (endpoint, clock) = (config.endpoint(at), Clock::start());
         let (here, mut there) = tokio::io::duplex(1 << 16);
-        there.write_all(b"+OK\r\n+OK\r\n*1\r\n$6\r\nmaster\r\n-NOPERM no\r\n-NOPERM no\r\n:-2\r\n").await.unwrap();
+        there
+            .write_all(b"+OK\r\n+OK\r\n*1\r\n$6\r\nmaster\r\n-NOPERM no\r\n-NOPERM no\r\n:-2\r\n")
+            .await
+            .unwrap();
         let mut connection = Some(redis::greet_over(here, &endpoint, None, None).await.unwrap().0);
         let answer = tokio::spawn(async move {
             tokio::time::sleep(Duration::from_millis(300)).await;
@@ -168,7 +181,8 @@ mod tests {
         });
         let before = clock.now();
         let commands = sentinel::commands("main");
-        let (asked, replies) = question(&mut connection, &endpoint, &commands, &mut Pace::default(), clock).await;
+        let (asked, replies) =
+            question(&mut connection, &endpoint, &commands, &mut Pace::default(), clock).await;
         assert!(replies.is_ok() && answer.await.unwrap().is_ok());
         assert!(clock.now().since_ms(asked) >= 250 && asked >= before);
     }

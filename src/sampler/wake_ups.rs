@@ -1,7 +1,9 @@
-//! Server-assisted wake-ups of one server: asks it to tell of changed keys, and collects which tasks that concerns.
+//! Server-assisted wake-ups of one server: asks it to tell of changed keys, and collects which
+//! tasks that concerns.
 //!
-//! All of it may fail at any moment, and then the tasks are read at their pace, as they are anyway. What is told is a hint
-//! that makes a read due, with all the checks of any other read; it is never evidence.
+//! All of it may fail at any moment, and then the tasks are read at their pace, as they are anyway.
+//! What is told is a hint that makes a read due, with all the checks of any other read; it is never
+//! evidence.
 
 mod filter;
 mod inbox;
@@ -45,9 +47,15 @@ struct Listening {
 }
 
 impl WakeUps {
-    /// Listens to `endpoint` for what concerns the tasks of `filter` from now on, while `is_up`: while the server gives answers
-    /// that can be believed. Without a filter it does not listen.
-    pub(super) fn follow(&mut self, endpoint: &Endpoint, filter: Option<&Arc<Filter>>, is_up: bool, clock: Clock) {
+    /// Listens to `endpoint` for what concerns the tasks of `filter` from now on, while `is_up`:
+    /// while the server gives answers that can be believed. Without a filter it does not listen.
+    pub(super) fn follow(
+        &mut self,
+        endpoint: &Endpoint,
+        filter: Option<&Arc<Filter>>,
+        is_up: bool,
+        clock: Clock,
+    ) {
         let Some(filter) = filter else {
             self.listening = None;
             return;
@@ -71,7 +79,9 @@ impl WakeUps {
     /// The server gives answers that can be believed, or not.
     pub(super) fn is_up(&self, is_up: bool) {
         if let Some(listening) = &self.listening {
-            listening.gate.send_if_modified(|gate| std::mem::replace(&mut gate.is_up, is_up) != is_up);
+            listening
+                .gate
+                .send_if_modified(|gate| std::mem::replace(&mut gate.is_up, is_up) != is_up);
         }
     }
 
@@ -80,7 +90,8 @@ impl WakeUps {
         self.listening.is_some() && self.news.state == WakeUpState::On
     }
 
-    /// The locks of some tasks are renewed then: a change that is told of at such an instant is no reason to hurry.
+    /// The locks of some tasks are renewed then: a change that is told of at such an instant is no
+    /// reason to hurry.
     pub(super) fn expect(&self, renewals: impl Iterator<Item = (TaskIndex, Option<Expected>)>) {
         if let Some(listening) = &self.listening {
             listening.inbox.expect(renewals);
@@ -112,14 +123,17 @@ impl WakeUps {
 
     /// When the engine is to be told what was counted.
     pub(super) fn next_news(&self) -> Option<Mono> {
-        (self.listening.is_some() && self.has_counted()).then(|| self.told_at.plus_ms(NEWS_EVERY_MS))
+        (self.listening.is_some() && self.has_counted())
+            .then(|| self.told_at.plus_ms(NEWS_EVERY_MS))
     }
 
     fn has_counted(&self) -> bool {
-        lockwatch_model::input::WakeUps { state: self.news.state, ..Default::default() } != self.news
+        lockwatch_model::input::WakeUps { state: self.news.state, ..Default::default() }
+            != self.news
     }
 
-    /// What the engine is to be told now: at once of another state, now and then of what was counted.
+    /// What the engine is to be told now: at once of another state, now and then of what was
+    /// counted.
     pub(super) fn take_news(&mut self, now: Mono) -> Option<NodeNewsKind> {
         let state = self.listening.is_some().then_some(self.news.state);
         let is_due = self.has_counted() && now.since_ms(self.told_at) >= NEWS_EVERY_MS;
@@ -209,7 +223,9 @@ mod tests {
             wake_ups.follow(&endpoint, filter, false, Clock::start());
             hints.iter().for_each(|hinted| wake_ups.count_hint(*hinted));
             match wake_ups.take_news(Mono(now)) {
-                Some(NodeNewsKind::WakeUps(news)) => Some(news.map(|news| (news.read, news.coalesced))),
+                Some(NodeNewsKind::WakeUps(news)) => {
+                    Some(news.map(|news| (news.read, news.coalesced)))
+                }
                 Some(other) => panic!("{other:?}"),
                 None => None,
             }

@@ -1,4 +1,5 @@
-//! What the agent answers, as far as `status` shows it. Another version of the agent may leave fields out or add some.
+//! What the agent answers, as far as `status` shows it. Another version of the agent may leave
+//! fields out or add some.
 
 use std::fmt;
 use std::ops::Deref;
@@ -7,7 +8,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::terminal::safe;
 
-/// Text of the agent's that a terminal may show: it is made harmless as it is read, so none gets by.
+/// Text of the agent's that a terminal may show: it is made harmless as it is read, so none gets
+/// by.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text(String);
 
@@ -223,7 +225,10 @@ mod tests {
         let tasks: Tasks = serde_json::from_str(text).unwrap();
         assert_eq!(&*tasks.tasks[0].verdict, "frozen");
         assert!(tasks.tasks[0].lock.hold.is_some());
-        assert!(serde_json::from_str::<Tasks>("{}").is_err(), "whatever else answers with JSON is no agent");
+        assert!(
+            serde_json::from_str::<Tasks>("{}").is_err(),
+            "whatever else answers with JSON is no agent"
+        );
     }
 
     #[test]

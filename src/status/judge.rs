@@ -3,7 +3,8 @@
 use super::answer::Task;
 use crate::terminal::Style;
 
-/// How bad it is. Of several tasks the greatest counts: what is certainly wrong before what nobody knows.
+/// How bad it is. Of several tasks the greatest counts: what is certainly wrong before what nobody
+/// knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Ok,
@@ -24,7 +25,8 @@ impl Level {
     }
 }
 
-/// What is known of a verdict: its name, how bad it is, its mark, so that nobody needs colours, and its style.
+/// What is known of a verdict: its name, how bad it is, its mark, so that nobody needs colours, and
+/// its style.
 struct Known {
     name: &'static str,
     level: Level,
@@ -82,7 +84,8 @@ pub(super) fn worst<'a>(tasks: impl IntoIterator<Item = &'a Task>) -> Level {
 /// How many there are of each verdict, worst first: `1 down, 2 running`.
 pub(super) fn counts(tasks: &[Task]) -> String {
     let count = |fits: &dyn Fn(&Task) -> bool| tasks.iter().filter(|task| fits(task)).count();
-    let known = VERDICTS.iter().map(|known| (known.name, count(&|task| &*task.verdict == known.name)));
+    let known =
+        VERDICTS.iter().map(|known| (known.name, count(&|task| &*task.verdict == known.name)));
     let is_known = |task: &Task| VERDICTS.iter().any(|known| known.name == &*task.verdict);
     let more = [
         ("with another verdict", count(&|task| !is_known(task))),
@@ -122,21 +125,27 @@ mod tests {
         for (name, code) in codes {
             assert_eq!(judge(&verdict(name)).level.code(), code, "{name}");
         }
-        let names = lockwatch_model::verdict::Verdict::ALL.map(lockwatch_model::verdict::Verdict::name);
+        let names =
+            lockwatch_model::verdict::Verdict::ALL.map(lockwatch_model::verdict::Verdict::name);
         assert_eq!(VERDICTS.map(|known| known.name), names, "all of them, worst first");
     }
 
     #[test]
     fn lost_switches_are_critical_whatever_the_verdict() {
         for lost in [r#""lost_users":["anna"]"#, r#""durations":{"switches_lost_seconds":0.2}"#] {
-            assert_eq!(judge(&task(&format!("{{\"verdict\":\"running\",{lost}}}"))).level, Level::Critical);
+            assert_eq!(
+                judge(&task(&format!("{{\"verdict\":\"running\",{lost}}}"))).level,
+                Level::Critical
+            );
         }
         assert_eq!(judge(&task(r#"{"verdict":"split","lost_users":["anna"]}"#)).rank, 0);
     }
 
     #[test]
     fn critical_wins_over_unknown_over_warning() {
-        let level = |names: &[&str]| worst(&names.iter().map(|name| verdict(name)).collect::<Vec<_>>()).code();
+        let level = |names: &[&str]| {
+            worst(&names.iter().map(|name| verdict(name)).collect::<Vec<_>>()).code()
+        };
         assert_eq!(level(&["running", "unknown", "down", "unwanted"]), 2);
         assert_eq!(level(&["running", "unknown", "unwanted"]), 3);
         assert_eq!(level(&["running", "unwanted"]), 1);
@@ -153,7 +162,8 @@ mod tests {
             verdict("frozen"),
             task(r#"{"verdict":"stopped","paused":true,"lost_users":["a"]}"#),
         ];
-        let expected = "1 down, 2 running, 1 stopped, 1 with another verdict, 1 with lost switches, 1 paused";
+        let expected =
+            "1 down, 2 running, 1 stopped, 1 with another verdict, 1 with lost switches, 1 paused";
         assert_eq!(counts(&tasks), expected);
     }
 }

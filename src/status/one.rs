@@ -17,8 +17,13 @@ pub(super) fn render(answer: &OneTask, hint: &str, terminal: &Terminal) -> Vec<S
     let verdict = format!("{} {}", judgement.mark.trim_end(), task.verdict);
     let name_columns = terminal.columns.saturating_sub(width(&verdict) + 2);
     let name = cut(&task.name, name_columns);
-    let heading = format!("{}  {}", terminal.paint(Style::Heading, &name), terminal.paint(judgement.style, &verdict));
-    let heading = if name_columns < 4 { cut(&verdict, terminal.columns).into_owned() } else { heading };
+    let heading = format!(
+        "{}  {}",
+        terminal.paint(Style::Heading, &name),
+        terminal.paint(judgement.style, &verdict)
+    );
+    let heading =
+        if name_columns < 4 { cut(&verdict, terminal.columns).into_owned() } else { heading };
     let mut lines = vec![heading, String::new()];
     for (name, text) in facts(answer).into_iter().filter(|(_, text)| !text.is_empty()) {
         lines.extend(fact(name, &text, terminal));
@@ -38,7 +43,9 @@ fn fact(name: &str, text: &str, terminal: &Terminal) -> Vec<String> {
     };
     let names = std::iter::once(name).chain(std::iter::repeat(""));
     let lines = names.zip(wrap(text, room));
-    lines.map(|(name, line)| format!("{}{line}", terminal.paint(Style::Dim, &pad(name, NAMES)))).collect()
+    lines
+        .map(|(name, line)| format!("{}{line}", terminal.paint(Style::Dim, &pad(name, NAMES))))
+        .collect()
 }
 
 /// What there is to say, in order; what is empty does not matter for this task.
@@ -55,7 +62,10 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
         ("Lease left", lease(task)),
         ("Renewals", renewals(task)),
         ("Waiters", task.lock.waiters.map(|waiters| waiters.to_string()).unwrap_or_default()),
-        ("Fencing token", task.lock.fencing_token.map(|token| token.to_string()).unwrap_or_default()),
+        (
+            "Fencing token",
+            task.lock.fencing_token.map(|token| token.to_string()).unwrap_or_default(),
+        ),
         ("Wanted", wanted(task)),
         ("Switches lost", lost(task)),
         ("Progress", progress(task)),
@@ -71,7 +81,11 @@ fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
 }
 
 fn as_of(answer: &OneTask) -> String {
-    let at = answer.at.as_deref().map(|at| format!("{} by the agent's clock, ", instant(at))).unwrap_or_default();
+    let at = answer
+        .at
+        .as_deref()
+        .map(|at| format!("{} by the agent's clock, ", instant(at)))
+        .unwrap_or_default();
     let from = answer.task.node.as_ref().map(|node| format!(" by {node}")).unwrap_or_default();
     match answer.task.evidence_age_seconds {
         Some(age) => format!("{at}read {} before{from}", duration(age)),
@@ -108,15 +122,19 @@ fn holder(holder: &Holder) -> String {
 
 fn held(task: &Task) -> String {
     let Some(hold) = &task.lock.hold else { return String::new() };
-    let since = hold.acquired.as_deref().map(|at| format!(", since {} by the server's clock", instant(at)));
-    let most = task.thresholds.max_hold_seconds.map(|most| format!(", max_hold {}", duration(most)));
-    let mode = if &*hold.mode == "exclusive" { String::new() } else { format!(", {} lock", hold.mode) };
+    let since =
+        hold.acquired.as_deref().map(|at| format!(", since {} by the server's clock", instant(at)));
+    let most =
+        task.thresholds.max_hold_seconds.map(|most| format!(", max_hold {}", duration(most)));
+    let mode =
+        if &*hold.mode == "exclusive" { String::new() } else { format!(", {} lock", hold.mode) };
     format!("{}{mode}{}{}", held_for(hold), since.unwrap_or_default(), most.unwrap_or_default())
 }
 
 fn lease(task: &Task) -> String {
     let Some(hold) = &task.lock.hold else { return String::new() };
-    let whole = task.lock.lease_seconds.map(|lease| format!(" of {}", duration(lease))).unwrap_or_default();
+    let whole =
+        task.lock.lease_seconds.map(|lease| format!(" of {}", duration(lease))).unwrap_or_default();
     match hold.persistent {
         Some(true) => "no TTL: this lock never expires by itself".to_owned(),
         _ => format!("{}{whole}", lease_left(hold)),
@@ -164,12 +182,19 @@ fn lost(task: &Task) -> String {
     if !switches_lost(task) {
         return String::new();
     }
-    format!("for {}{}", duration(task.durations.switches_lost_seconds), names(": ", &task.lost_users))
+    format!(
+        "for {}{}",
+        duration(task.durations.switches_lost_seconds),
+        names(": ", &task.lost_users)
+    )
 }
 
 fn progress(task: &Task) -> String {
     let Some(progress) = &task.progress else { return String::new() };
-    let limit = task.thresholds.stale_after_seconds.map(|limit| format!("; stale_after {}", duration(limit)));
+    let limit = task
+        .thresholds
+        .stale_after_seconds
+        .map(|limit| format!("; stale_after {}", duration(limit)));
     let state = match (&progress.unknown, &progress.moved) {
         (Some(why), _) => unknown(why),
         (None, _) if progress.missing => "is not there".to_owned(),
@@ -184,7 +209,9 @@ fn claims(task: &Task) -> String {
         return unknown(why);
     }
     match task.thresholds.fresh_for_seconds {
-        Some(fresh) if task.live_claims.is_empty() => format!("none moved within {}", duration(fresh)),
+        Some(fresh) if task.live_claims.is_empty() => {
+            format!("none moved within {}", duration(fresh))
+        }
         _ => names("", &task.live_claims),
     }
 }
@@ -200,14 +227,28 @@ fn durations(task: &Task) -> String {
     let known = [
         ("split", durations.split_seconds, None),
         ("down", durations.down_seconds, thresholds.grace_seconds.map(|limit| ("grace", limit))),
-        ("stalled", durations.stalled_seconds, thresholds.stale_after_seconds.map(|limit| ("stale_after", limit))),
-        ("unwanted", durations.unwanted_seconds, thresholds.wind_down_seconds.map(|limit| ("wind_down", limit))),
-        ("blind", durations.blind_seconds, thresholds.blind_after_seconds.map(|limit| ("blind_after", limit))),
+        (
+            "stalled",
+            durations.stalled_seconds,
+            thresholds.stale_after_seconds.map(|limit| ("stale_after", limit)),
+        ),
+        (
+            "unwanted",
+            durations.unwanted_seconds,
+            thresholds.wind_down_seconds.map(|limit| ("wind_down", limit)),
+        ),
+        (
+            "blind",
+            durations.blind_seconds,
+            thresholds.blind_after_seconds.map(|limit| ("blind_after", limit)),
+        ),
     ];
     // A limit that nothing counts towards is told all the same: it says what would be too long.
     let matters = known.into_iter().filter(|(_, seconds, limit)| *seconds > 0.0 || limit.is_some());
     let text = matters.map(|(name, seconds, limit)| match limit {
-        Some((limit_name, limit)) => format!("{name} {} ({limit_name} {})", duration(seconds), duration(limit)),
+        Some((limit_name, limit)) => {
+            format!("{name} {} ({limit_name} {})", duration(seconds), duration(limit))
+        }
         None => format!("{name} {}", duration(seconds)),
     });
     text.collect::<Vec<_>>().join(", ")
@@ -218,7 +259,10 @@ fn witness(witness: &Witness) -> String {
         Some(holders) if !holders.is_empty() => self::holders(holders),
         _ => "no holder".to_owned(),
     };
-    let behind = witness.behind_seconds.map(|behind| format!(", {} behind", duration(behind))).unwrap_or_default();
+    let behind = witness
+        .behind_seconds
+        .map(|behind| format!(", {} behind", duration(behind)))
+        .unwrap_or_default();
     let at = witness.at.as_deref().map(|at| format!(", at {}", instant(at))).unwrap_or_default();
     format!("{} ({}{behind}{at}) shows {shows}", witness.node, witness.role)
 }
@@ -230,7 +274,8 @@ fn labels(task: &Task) -> String {
 
 fn note(task: &Task) -> String {
     if task.lock_only {
-        "lock only: a stuck worker would look healthy (neither progress nor claims are configured)".to_owned()
+        "lock only: a stuck worker would look healthy (neither progress nor claims are configured)"
+            .to_owned()
     } else {
         String::new()
     }

@@ -1,4 +1,5 @@
-//! Drawing in place: another screen for as long as it goes on, and the old one back however it ends.
+//! Drawing in place: another screen for as long as it goes on, and the old one back however it
+//! ends.
 
 use std::io::{self, Write as _};
 use std::panic;
@@ -11,7 +12,8 @@ const OPEN: &str = "\x1b[?1049h\x1b[?25l";
 const CLOSE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
 /// To the first line.
 const HOME: &str = "\x1b[H";
-/// Whatever is left in a line is removed before it is written: after its last column that would remove a character.
+/// Whatever is left in a line is removed before it is written: after its last column that would
+/// remove a character.
 const CLEAR_LINE: &str = "\x1b[2K";
 /// Whatever is below.
 const CLEAR_REST: &str = "\x1b[J";

@@ -1,4 +1,5 @@
-//! All tasks as a table that fits the terminal: worst first, the less important columns left out or shortened.
+//! All tasks as a table that fits the terminal: worst first, the less important columns left out or
+//! shortened.
 
 use std::cmp::Reverse;
 
@@ -18,7 +19,8 @@ struct Least {
 
 struct Column {
     heading: &'static str,
-    /// What it may be cut to before other columns leave, and before it leaves itself; `None`: it is never cut.
+    /// What it may be cut to before other columns leave, and before it leaves itself; `None`: it is
+    /// never cut.
     least: Option<Least>,
     /// What it should have before others get more.
     fair: usize,
@@ -28,9 +30,24 @@ struct Column {
 
 const COLUMNS: [Column; 7] = [
     Column { heading: "VERDICT", least: None, fair: 0, leaves: 0 },
-    Column { heading: "TASK", least: Some(Least { comfortable: 12, bearable: 10 }), fair: 24, leaves: 0 },
-    Column { heading: "WHY", least: Some(Least { comfortable: 26, bearable: 15 }), fair: 50, leaves: 1 },
-    Column { heading: "HOLDER", least: Some(Least { comfortable: 12, bearable: 9 }), fair: 20, leaves: 2 },
+    Column {
+        heading: "TASK",
+        least: Some(Least { comfortable: 12, bearable: 10 }),
+        fair: 24,
+        leaves: 0,
+    },
+    Column {
+        heading: "WHY",
+        least: Some(Least { comfortable: 26, bearable: 15 }),
+        fair: 50,
+        leaves: 1,
+    },
+    Column {
+        heading: "HOLDER",
+        least: Some(Least { comfortable: 12, bearable: 9 }),
+        fair: 20,
+        leaves: 2,
+    },
     Column { heading: "HELD FOR", least: None, fair: 0, leaves: 3 },
     Column { heading: "LEASE LEFT", least: None, fair: 0, leaves: 4 },
     Column { heading: "WANTED", least: None, fair: 0, leaves: 5 },
@@ -43,7 +60,8 @@ type Cells = [String; COLUMNS.len()];
 
 /// The lines of the whole view.
 pub(super) fn render(answer: &Tasks, terminal: &Terminal) -> Vec<String> {
-    let mut tasks: Vec<(&Task, Judgement)> = answer.tasks.iter().map(|task| (task, judge(task))).collect();
+    let mut tasks: Vec<(&Task, Judgement)> =
+        answer.tasks.iter().map(|task| (task, judge(task))).collect();
     tasks.sort_by_key(|(task, judgement)| (judgement.rank, &task.name, &task.redis));
     let notes = notes(answer, terminal);
     let shown = terminal.lines.map_or(tasks.len(), |lines| {
@@ -69,7 +87,9 @@ fn table(rows: &[(&Task, Judgement)], terminal: &Terminal) -> Vec<String> {
     let widths = widths(&natural(&headings, &cells), terminal.columns);
     let heading = line(&headings, &widths, terminal, Style::Heading, |_| true);
     let styled = cells.iter().zip(rows);
-    let lines = styled.map(|(cells, (_, judgement))| line(cells, &widths, terminal, judgement.style, |at| at == 0));
+    let lines = styled.map(|(cells, (_, judgement))| {
+        line(cells, &widths, terminal, judgement.style, |at| at == 0)
+    });
     std::iter::once(heading).chain(lines).collect()
 }
 
@@ -102,17 +122,28 @@ fn natural(headings: &Cells, cells: &[Cells]) -> [usize; COLUMNS.len()] {
 
 /// How wide each column is; `None` for one that is left out.
 fn widths(natural: &[usize; COLUMNS.len()], room: usize) -> [Option<usize>; COLUMNS.len()] {
-    let mut places: Vec<(usize, &Column, usize)> =
-        COLUMNS.iter().zip(natural).enumerate().map(|(place, (column, natural))| (place, column, *natural)).collect();
+    let mut places: Vec<(usize, &Column, usize)> = COLUMNS
+        .iter()
+        .zip(natural)
+        .enumerate()
+        .map(|(place, (column, natural))| (place, column, *natural))
+        .collect();
     places.retain(|(_, column, natural)| *natural > 0 || column.leaves == 0);
-    let least = |column: &Column, natural: usize| column.least.map_or(natural, |least| natural.min(least.bearable));
-    let comfortable =
-        |column: &Column, natural: usize| column.least.map_or(natural, |least| natural.min(least.comfortable));
+    let least = |column: &Column, natural: usize| {
+        column.least.map_or(natural, |least| natural.min(least.bearable))
+    };
+    let comfortable = |column: &Column, natural: usize| {
+        column.least.map_or(natural, |least| natural.min(least.comfortable))
+    };
     places.sort_by_key(|(place, column, _)| (Reverse(column.leaves), *place));
-    while places.first().is_some_and(|(_, column, _)| column.leaves > 1) && total(&places, comfortable) > room {
+    while places.first().is_some_and(|(_, column, _)| column.leaves > 1)
+        && total(&places, comfortable) > room
+    {
         places.remove(0);
     }
-    while places.first().is_some_and(|(_, column, _)| column.leaves > 0) && total(&places, least) > room {
+    while places.first().is_some_and(|(_, column, _)| column.leaves > 0)
+        && total(&places, least) > room
+    {
         places.remove(0);
     }
     let mut left = room.saturating_sub(total(&places, least));
@@ -125,7 +156,10 @@ fn widths(natural: &[usize; COLUMNS.len()], room: usize) -> [Option<usize>; COLU
     // First what is fair, then what is wished for.
     for fair in [true, false] {
         for place in FLEXIBLE {
-            let Some((_, column, natural)) = places.iter().find(|(other, _, _)| *other == place) else { continue };
+            let Some((_, column, natural)) = places.iter().find(|(other, _, _)| *other == place)
+            else {
+                continue;
+            };
             let wish = if fair { column.fair.min(*natural) } else { *natural };
             if let Some(Some(width)) = widths.get_mut(place) {
                 let more = wish.saturating_sub(*width).min(left);
@@ -139,7 +173,11 @@ fn widths(natural: &[usize; COLUMNS.len()], room: usize) -> [Option<usize>; COLU
 
 /// What columns take together, with the gaps.
 fn total(places: &[(usize, &Column, usize)], width: impl Fn(&Column, usize) -> usize) -> usize {
-    places.iter().map(|(_, column, natural)| width(column, *natural) + GAP).sum::<usize>().saturating_sub(GAP)
+    places
+        .iter()
+        .map(|(_, column, natural)| width(column, *natural) + GAP)
+        .sum::<usize>()
+        .saturating_sub(GAP)
 }
 
 /// One line; never wider than the terminal.
@@ -163,7 +201,11 @@ fn line(
         let is_last = number + 1 == shown.len();
         let text = if is_last { text } else { pad(&text, (*columns).min(left)) };
         left = left.saturating_sub(columns + GAP);
-        line.push_str(&if is_styled(*place) { terminal.paint(style, &text) } else { text.as_str().into() });
+        line.push_str(&if is_styled(*place) {
+            terminal.paint(style, &text)
+        } else {
+            text.as_str().into()
+        });
         if left > 0 && !is_last {
             line.push_str(&" ".repeat(GAP));
         }
@@ -198,7 +240,10 @@ fn unreadable(redis: &Redis, terminal: &Terminal) -> Vec<String> {
         (Some(true), _) => {}
         (Some(false), why) => {
             let long = duration(redis.blind_seconds);
-            let why = why.as_ref().map(|why| format!(" ({}: {})", why.reason, why.remedy)).unwrap_or_default();
+            let why = why
+                .as_ref()
+                .map(|why| format!(" ({}: {})", why.reason, why.remedy))
+                .unwrap_or_default();
             say(format!("? redis {} cannot be read for {long}{why}", redis.name));
         }
         (None, _) => say(format!("? redis {} has not been asked yet", redis.name)),
@@ -206,7 +251,11 @@ fn unreadable(redis: &Redis, terminal: &Terminal) -> Vec<String> {
     // Of a redis that is one server, everything is said.
     let told = redis.nodes.len() == 1 && redis.readable == Some(false);
     for node in redis.nodes.iter().filter(|node| node.up == Some(false) && !told) {
-        let why = node.unknown.as_ref().map(|why| format!(" ({}: {})", why.reason, why.remedy)).unwrap_or_default();
+        let why = node
+            .unknown
+            .as_ref()
+            .map(|why| format!(" ({}: {})", why.reason, why.remedy))
+            .unwrap_or_default();
         say(format!("? server {} of redis {} cannot be read{why}", node.address, redis.name));
     }
     lines
@@ -256,10 +305,14 @@ mod tests {
     #[test]
     fn a_wide_terminal_shows_everything() {
         let expected = "\
-VERDICT     TASK   WHY                                                                 HOLDER           HELD FOR  LEASE LEFT  WANTED
-!! down     出荷e\u{301}  Users want it, and nobody has held the lock for longer than grace.                                         yes
-ok running  a      The lock is held.                                                   h                3.0s      no TTL      -
-ok running  b      The lock is held. Users want the task (1 of 2).                     2: wh-app-01, i  ≥3h12m    21s         yes 1/2
+VERDICT     TASK   WHY                                                                 \
+            HOLDER           HELD FOR  LEASE LEFT  WANTED
+!! down     出荷e\u{301}  Users want it, and nobody has held the lock for longer than \
+            grace.                                         yes
+ok running  a      The lock is held.                                                   \
+            h                3.0s      no TTL      -
+ok running  b      The lock is held. Users want the task (1 of 2).                     2: \
+            wh-app-01, i  ≥3h12m    21s         yes 1/2
 ? redis other cannot be read for 1m15s (auth: check the password)
 ? server 10.0.0.5:6379 of redis other cannot be read
 as of 2026-01-31 23:59:59 UTC by the agent's clock, oldest reading 0.4s, 2 never read
@@ -293,7 +346,10 @@ as of 2026-01-31 23:59:59 UTC by the agent's clock, oldest reading 0.4s, 2 never
         assert!(lines.iter().any(|line| line == "… and 86 more"), "{lines:#?}");
         assert_eq!(lines[22], "103 tasks: 1 down, 2 running, 100 stopped");
         for height in 1..8 {
-            assert!(!render(&answer, &Terminal { columns: 100, lines: Some(height), colours: false }).is_empty());
+            assert!(
+                !render(&answer, &Terminal { columns: 100, lines: Some(height), colours: false })
+                    .is_empty()
+            );
         }
     }
 

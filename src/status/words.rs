@@ -46,7 +46,8 @@ pub(super) fn names(before: &str, names: &[Text]) -> String {
     if list.is_empty() { list } else { format!("{before}{list}") }
 }
 
-/// The holders by their hosts, where these are known; how many there are comes first, so that it is not cut off.
+/// The holders by their hosts, where these are known; how many there are comes first, so that it is
+/// not cut off.
 pub(super) fn short_holders(hold: &Hold) -> String {
     let names = hold.holders.iter().map(|holder| holder.host.as_deref().unwrap_or(&holder.holder));
     let names = names.collect::<Vec<_>>().join(", ");
@@ -80,7 +81,9 @@ pub(super) fn wanted(task: &Task) -> String {
             Some(users) => format!("{word} {users}"),
             None => word.to_owned(),
         },
-        (word, Some(switches)) if !switches.is_empty() => format!("{word} {}/{}", on(switches), switches.len()),
+        (word, Some(switches)) if !switches.is_empty() => {
+            format!("{word} {}/{}", on(switches), switches.len())
+        }
         (word, _) => word.to_owned(),
     }
 }
@@ -103,12 +106,16 @@ mod tests {
         let told = |task: &str| wanted(&serde_json::from_str(task).unwrap());
         let key = |state: &str| format!(r#""switches":[{{"user":"count","state":"{state}"}}]"#);
         let counted = |word: &str, users: &str, state: &str| {
-            told(&format!(r#"{{"wanted":"{word}","counted":true,"wanting_users":{users},{}}}"#, key(state)))
+            told(&format!(
+                r#"{{"wanted":"{word}","counted":true,"wanting_users":{users},{}}}"#,
+                key(state)
+            ))
         };
         assert_eq!(counted("yes", "3", "on"), "yes 3");
         assert_eq!(counted("no", "0", "off"), "no 0");
         assert_eq!(counted("unknown", "null", "undecodable"), "unknown");
-        let single = format!(r#"{{"wanted":"yes","counted":false,"wanting_users":1,{}}}"#, key("on"));
+        let single =
+            format!(r#"{{"wanted":"yes","counted":false,"wanting_users":1,{}}}"#, key("on"));
         assert_eq!(told(&single), "yes 1/1");
     }
 
@@ -131,7 +138,8 @@ mod tests {
     #[test]
     fn instants_that_are_written_otherwise_stay() {
         assert_eq!(instant("2026-01-31T23:59:59.999Z"), "2026-01-31 23:59:59 UTC");
-        for other in ["", "soon", "2026-01-31T23:59:59.999+01:00", "出荷出荷出荷出荷出荷"] {
+        for other in ["", "soon", "2026-01-31T23:59:59.999+01:00", "出荷出荷出荷出荷出荷"]
+        {
             assert_eq!(instant(other), other);
         }
     }

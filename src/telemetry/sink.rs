@@ -1,7 +1,9 @@
-//! Between who logs and where the lines go: nobody who logs ever waits or fails, whatever becomes of standard error.
+//! Between who logs and where the lines go: nobody who logs ever waits or fails, whatever becomes
+//! of standard error.
 //!
-//! A pipe that nobody reads, a terminal that was stopped, or a full disk would else stop the agent, or end it. A thread of its own
-//! writes; what finds no room is lost, counted, and told once there is room again.
+//! A pipe that nobody reads, a terminal that was stopped, or a full disk would else stop the agent,
+//! or end it. A thread of its own writes; what finds no room is lost, counted, and told once there
+//! is room again.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -37,8 +39,8 @@ struct Waiting {
 }
 
 impl Sink {
-    /// Starts the thread that writes to `output`; after a loss `tell` is called with how many lines were lost, once some could be
-    /// written again. What it logs goes the same way.
+    /// Starts the thread that writes to `output`; after a loss `tell` is called with how many lines
+    /// were lost, once some could be written again. What it logs goes the same way.
     pub(super) fn start(
         &self,
         output: impl Write + Send + 'static,
@@ -76,7 +78,8 @@ impl Shared {
             std::mem::swap(&mut waiting.lines, &mut lines);
             waiting.is_writing = true;
             drop(waiting);
-            let is_written = write_lines(&mut output, &lines).map_err(|lost| self.lose(lost)).is_ok();
+            let is_written =
+                write_lines(&mut output, &lines).map_err(|lost| self.lose(lost)).is_ok();
             let lost = self.lost.load(Ordering::Relaxed);
             if is_written && lost > told {
                 tell(lost - told);

@@ -11,7 +11,9 @@ use lockwatch::config::{Config, PasswordSource};
 use lockwatch_model::accept::{self, Caps, RoleCheck};
 use lockwatch_model::read::{Scope, TaskRead};
 use lockwatch_model::spec::{ClaimsSpec, TaskSpec, WantedSpec};
-use lockwatch_model::spec::{Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource};
+use lockwatch_model::spec::{
+    Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSource,
+};
 use lockwatch_model::topology::{cluster, sentinel};
 use redis::{Connection, ErrorKind, RedisError, ServerErrorKind, Value};
 
@@ -27,7 +29,13 @@ fn connect(server: &RedisServer, parameters: &str) -> Connection {
 /// Gives `line` to `redis-cli` the way a user does.
 fn redis_cli(server: &RedisServer, line: &str) -> String {
     let mut command = Command::new("redis-cli");
-    let mut cli = command.arg("-s").arg(server.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut cli = command
+        .arg("-s")
+        .arg(server.socket())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     writeln!(cli.stdin.take().unwrap(), "{line}").unwrap();
     String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
 }
@@ -64,12 +72,17 @@ fn task(index: usize, lock_key: &[u8]) -> TaskSpec {
         claims: Some(ClaimsSpec { key: key("claims"), fresh_for_ms: 10_000 }),
         hosts: Some(b"lockwatch:hosts".to_vec()),
         paused_until: Some(key("pause")),
-        ..TaskSpec::new(&format!("task {index}"), RedisIndex(0), LockSpec::new(lock_key, SchemeKind::ALL[index % 2]))
+        ..TaskSpec::new(
+            &format!("task {index}"),
+            RedisIndex(0),
+            LockSpec::new(lock_key, SchemeKind::ALL[index % 2]),
+        )
     }
 }
 
 fn config(tasks: Vec<TaskSpec>) -> Config {
-    let text = "redis: {main: {url: 'redis://x/3', username: watcher}}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let text = "redis: {main: {url: 'redis://x/3', username: watcher}}\n\
+        tasks: [{name: a, lock: {key: a}}]\n";
     let mut config = Config::parse(text, Path::new("x.yml")).unwrap();
     config.redises[0].login.password = Some(PasswordSource::Env("UNUSED".to_owned()));
     config.tasks = tasks.into_iter().map(Into::into).collect();
@@ -102,7 +115,8 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
         sent.extend(accept::footer(caps, b"nonce"));
     }
     let mut all: Vec<Words> = sent.into_iter().map(|command| command.args).collect();
-    // What only follows from the answers: the readers of a read lock, the length of a key by its type.
+    // What only follows from the answers: the readers of a read lock, the length of a key by its
+    // type.
     let mut send = |line: &[&[u8]]| all.push(words(line));
     let key = task.lock.key.as_slice();
     if task.lock.scheme == SchemeKind::Redisson {
@@ -110,7 +124,9 @@ fn commands_of(task: &Arc<TaskSpec>) -> Vec<Words> {
         let reader = b":0e4bd6f2-9d3f-4f5e-8c5b-6f0e2b8f7a11:57:rwlock_timeout:1";
         send(&[b"EXISTS", &[&braced, reader.as_slice()].concat()]);
     }
-    if let Some(ProgressSource::Length(key)) = task.progress.as_ref().map(|progress| &progress.source) {
+    if let Some(ProgressSource::Length(key)) =
+        task.progress.as_ref().map(|progress| &progress.source)
+    {
         for command in ["LLEN", "SCARD", "ZCARD", "XLEN"] {
             send(&[command.as_bytes(), key]);
         }
@@ -210,7 +226,11 @@ const WRITES_AND_WORSE: [&str; 22] = [
 fn the_rule_allows_what_the_agent_sends_and_nothing_else() {
     let _rule = rule("15 read only");
     let config = hostile_config();
-    let Some(server) = RedisServer::start("acl::the_rule_allows_what_the_agent_sends_and_nothing_else") else { return };
+    let Some(server) =
+        RedisServer::start("acl::the_rule_allows_what_the_agent_sends_and_nothing_else")
+    else {
+        return;
+    };
     let mut watcher = watcher_of(&server, &config, ServerVersion::default());
     must_allow(&mut watcher, &config);
     must_refuse(&mut watcher, &WRITES_AND_WORSE);
@@ -233,7 +253,9 @@ fn the_rule_allows_what_the_agent_sends_and_nothing_else() {
 #[test]
 fn the_rule_of_one_task_suffices_for_it() {
     let _rule = rule("15 read only");
-    let Some(server) = RedisServer::start("acl::the_rule_of_one_task_suffices_for_it") else { return };
+    let Some(server) = RedisServer::start("acl::the_rule_of_one_task_suffices_for_it") else {
+        return;
+    };
     for task in hostile_config().tasks {
         let config = config(vec![TaskSpec::clone(&task)]);
         must_allow(&mut watcher_of(&server, &config, ServerVersion::default()), &config);
@@ -245,9 +267,15 @@ fn the_rule_for_older_servers_names_the_same_keys() {
     let config = hostile_config();
     let version: ServerVersion = "6.2".parse().unwrap();
     assert!(!rules(&config, version)[0].line.contains("%R~outbound"));
-    let Some(server) = RedisServer::start("acl::the_rule_for_older_servers_names_the_same_keys") else { return };
+    let Some(server) = RedisServer::start("acl::the_rule_for_older_servers_names_the_same_keys")
+    else {
+        return;
+    };
     let mut watcher = watcher_of(&server, &config, version);
-    must_refuse(&mut watcher, &["GETRANGE foreign 0 1", "PEXPIRETIME outbound:lock", "SET outbound:lock x"]);
+    must_refuse(
+        &mut watcher,
+        &["GETRANGE foreign 0 1", "PEXPIRETIME outbound:lock", "SET outbound:lock x"],
+    );
     let answer = ask(&mut watcher, &words(&[b"HSCAN", b"outbound:lock", b"0"]));
     assert!(answer.is_ok(), "{answer:?}");
 }
@@ -257,17 +285,21 @@ fn only_what_a_configuration_needs_is_allowed() {
     let text = "redis: {main: {url: 'redis://x', username: watcher}, idle: {url: 'redis://y'}}\n\
                 tasks: [{name: a, redis: main, lock: {key: a, scheme: string}}]\n";
     let config = Config::parse(text, Path::new("x.yml")).unwrap();
-    let lines: Vec<String> = rules(&config, "7.2".parse().unwrap()).into_iter().map(|rule| rule.line).collect();
-    let connecting = "+auth +client|no-touch +client|setinfo +client|setname +client|tracking +echo";
+    let lines: Vec<String> =
+        rules(&config, "7.2".parse().unwrap()).into_iter().map(|rule| rule.line).collect();
+    let connecting =
+        "+auth +client|no-touch +client|setinfo +client|setname +client|tracking +echo";
     assert_eq!(
         lines,
         [
             format!(
-                "ACL SETUSER lockwatch reset on >PASSWORD resetchannels -@all {connecting} +hello +info +pexpiretime +ping \
+                "ACL SETUSER lockwatch reset on >PASSWORD resetchannels -@all {connecting} +hello \
+                 +info +pexpiretime +ping \
                  +pttl +role +subscribe +time \"&lockwatch:wake-ups\""
             ),
             format!(
-                "ACL SETUSER watcher reset on >PASSWORD resetchannels -@all {connecting} +getrange +hello +info +pexpiretime \
+                "ACL SETUSER watcher reset on >PASSWORD resetchannels -@all {connecting} \
+                 +getrange +hello +info +pexpiretime \
                  +ping +pttl +role +subscribe +time %R~a \"&lockwatch:wake-ups\""
             ),
         ]
@@ -276,7 +308,8 @@ fn only_what_a_configuration_needs_is_allowed() {
 
 #[test]
 fn without_wake_ups_nothing_is_allowed_that_only_they_need() {
-    let text = "redis: {main: {url: 'redis://x', wake_ups: false}}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let text =
+        "redis: {main: {url: 'redis://x', wake_ups: false}}\ntasks: [{name: a, lock: {key: a}}]\n";
     let config = Config::parse(text, Path::new("x.yml")).unwrap();
     let rule = &rules(&config, ServerVersion::default())[0].line;
     for word in ["tracking", "subscribe", "lockwatch:wake-ups"] {
@@ -287,7 +320,8 @@ fn without_wake_ups_nothing_is_allowed_that_only_they_need() {
 #[test]
 fn the_rule_for_a_cluster_allows_to_ask_for_its_layout() {
     let test = "acl::the_rule_for_a_cluster_allows_to_ask_for_its_layout";
-    let text = "redis: {main: {cluster: {nodes: [x]}, username: watcher}}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let text = "redis: {main: {cluster: {nodes: [x]}, username: watcher}}\n\
+        tasks: [{name: a, lock: {key: a}}]\n";
     let mut config = Config::parse(text, Path::new("x.yml")).unwrap();
     config.tasks = hostile_config().tasks;
     let Some(server) = RedisServer::start_with(test, &["--cluster-enabled", "yes"]) else { return };
@@ -298,14 +332,19 @@ fn the_rule_for_a_cluster_allows_to_ask_for_its_layout() {
     let rules = rules(&config, ServerVersion::default());
     let [rule] = rules.as_slice() else { panic!("one rule") };
     assert!(
-        rule.notes[0].contains("on each server: all servers of the cluster of x:6379, masters and replicas"),
+        rule.notes[0]
+            .contains("on each server: all servers of the cluster of x:6379, masters and replicas"),
         "{rule}"
     );
     assert_eq!(redis_cli(&server, &rule.line), "OK\n", "{rule}");
     let mut watcher = connect(&server, "?user=watcher&pass=PASSWORD");
     must_allow(&mut watcher, &config);
-    let layout = [true, false].map(cluster::commands).into_iter().flatten().map(|command| command.args);
-    allows(&mut watcher, layout.chain([split("READONLY"), split("PUBSUB SHARDNUMSUB x")]).collect());
+    let layout =
+        [true, false].map(cluster::commands).into_iter().flatten().map(|command| command.args);
+    allows(
+        &mut watcher,
+        layout.chain([split("READONLY"), split("PUBSUB SHARDNUMSUB x")]).collect(),
+    );
     must_refuse(&mut watcher, &WRITES_AND_WORSE);
     must_refuse(
         &mut watcher,
@@ -334,7 +373,10 @@ fn the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else() {
     let config = Config::parse(text, Path::new("x.yml")).unwrap();
     let rules = rules(&config, ServerVersion::default());
     let [servers, sentinels] = rules.as_slice() else { panic!("two rules") };
-    assert!(servers.notes[0].contains("on each server: the master \"m\" and all its replicas"), "{servers}");
+    assert!(
+        servers.notes[0].contains("on each server: the master \"m\" and all its replicas"),
+        "{servers}"
+    );
     assert!(servers.line.starts_with("ACL SETUSER lockwatch "), "{servers}");
     assert!(sentinels.notes[0].contains("on each of x:26379"), "{sentinels}");
     // It need not find the master to be asked for it.
@@ -346,8 +388,11 @@ fn the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else() {
     });
     assert_eq!(redis_cli(&server, &sentinels.line), "OK\n", "{sentinels}");
     let mut watcher = connect(&server, "?user=watcher&pass=PASSWORD");
-    let mut commands: Vec<Words> = sentinel::commands("m").into_iter().map(|command| command.args).collect();
-    commands.extend(["PING", "HELLO 2", "CLIENT SETNAME lockwatch", "AUTH watcher PASSWORD"].map(split));
+    let mut commands: Vec<Words> =
+        sentinel::commands("m").into_iter().map(|command| command.args).collect();
+    commands.extend(
+        ["PING", "HELLO 2", "CLIENT SETNAME lockwatch", "AUTH watcher PASSWORD"].map(split),
+    );
     allows(&mut watcher, commands);
     must_refuse(
         &mut watcher,
@@ -370,5 +415,9 @@ fn the_rule_for_sentinels_allows_to_ask_who_is_master_and_nothing_else() {
     allows(&mut watcher, vec![split("SUBSCRIBE +switch-master")]);
     // Before 6.2 a Sentinel knows no users, so that it gets no rule.
     let report = report(&config, "6".parse().unwrap());
-    assert!(report.contains("# Sentinels before 6.2 know no users") && !report.contains("switch-master"), "{report}");
+    assert!(
+        report.contains("# Sentinels before 6.2 know no users")
+            && !report.contains("switch-master"),
+        "{report}"
+    );
 }

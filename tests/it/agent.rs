@@ -1,4 +1,5 @@
-//! The whole agent as a process, beside a real Redis: what it shows, and how it takes reloads, pauses and its end.
+//! The whole agent as a process, beside a real Redis: what it shows, and how it takes reloads,
+//! pauses and its end.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -14,7 +15,8 @@ use crate::support::wait_until;
 
 const SOON: Duration = Duration::from_secs(10);
 
-/// An agent that watches the string lock `lock:outbound` of the task `outbound`, wanted at all times.
+/// An agent that watches the string lock `lock:outbound` of the task `outbound`, wanted at all
+/// times.
 fn start(server: &RedisServer) -> Agent {
     start_with(server, |_| {})
 }
@@ -28,12 +30,16 @@ fn start_with(server: &RedisServer, adjust: impl FnOnce(&mut Command)) -> Agent 
 
 fn configuration(server: &RedisServer, tasks: &[&str]) -> String {
     let mut text = format!(
-        "redis:\n  main:\n    url: redis://127.0.0.1:{}/0\n    interval: 200ms\n    timeout: 1s\ntasks:\n",
+        "redis:\n  main:\n    url: redis://127.0.0.1:{}/0\n    interval: 200ms\n    timeout: 1s\n\
+         tasks:\n",
         server.port
     );
     for task in tasks {
         let lock = format!("{{key: \"lock:{task}\", scheme: string}}");
-        text += &format!("  - name: {task}\n    lock: {lock}\n    wanted: always\n    grace: 2s\n    settle: 1s\n");
+        text += &format!(
+            "  - name: {task}\n    lock: {lock}\n    wanted: always\n    grace: 2s\n    settle: \
+             1s\n"
+        );
     }
     text
 }
@@ -41,13 +47,16 @@ fn configuration(server: &RedisServer, tasks: &[&str]) -> String {
 /// Waits until this is what it shows of the task's lock; `None`: nothing.
 #[track_caller]
 fn expect_held(agent: &Agent, task: &str, expected: Option<f64>) -> Page {
-    agent.until(SOON, &format!("held is {expected:?}"), |page| page.of(task, "lock_held") == expected)
+    agent.until(SOON, &format!("held is {expected:?}"), |page| {
+        page.of(task, "lock_held") == expected
+    })
 }
 
 /// Waits until it says that the newest reload went so.
 #[track_caller]
 fn expect_reload(agent: &Agent, successful: f64) {
-    let shows = |page: &Page| page.get("lockwatch_config_last_reload_successful", &[]) == Some(successful);
+    let shows =
+        |page: &Page| page.get("lockwatch_config_last_reload_successful", &[]) == Some(successful);
     agent.until(SOON, "the reload", shows);
 }
 
@@ -81,7 +90,8 @@ fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
     let standstills = Standstills::watch();
     let agent = Agent::start(&format!(
         "redis:\n  main: {{url: \"redis://{}\", interval: {}s, wake_ups: false}}\n\
-         tasks:\n  - {{name: a, lock: {{key: lock, scheme: string}}, wanted: {{hash: users}}, grace: {}s}}\n",
+         tasks:\n  - {{name: a, lock: {{key: lock, scheme: string}}, wanted: {{hash: users}}, \
+         grace: {}s}}\n",
         server.address(),
         interval.as_secs(),
         grace.as_secs()
@@ -103,7 +113,9 @@ fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
 #[test]
 fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     let _rule = rule("13 series");
-    let Some(server) = RedisServer::start("a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing") else {
+    let Some(server) =
+        RedisServer::start("a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing")
+    else {
         return;
     };
     server.cli(&["SET", "lock:outbound", "me"]);
@@ -112,7 +124,9 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     let acquisitions = |page: &Page| page.of("outbound", "lock_acquisitions_total");
     for round in 1..=5 {
         server.cli(&["SET", "lock:outbound", &format!("holder {round}")]);
-        agent.until(SOON, "the next holder is seen", |page| acquisitions(page) == Some(f64::from(round)));
+        agent.until(SOON, "the next holder is seen", |page| {
+            acquisitions(page) == Some(f64::from(round))
+        });
     }
     let before = agent.page();
     assert_eq!(acquisitions(&before), Some(5.0));
@@ -123,7 +137,8 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     assert!(reconnects(&before).is_some());
     assert_eq!(reconnects(&after), reconnects(&before), "the connection is kept");
     expect_reload(&agent, 1.0);
-    let loaded_at = |page: &Page| page.get("lockwatch_config_last_reload_success_timestamp_seconds", &[]);
+    let loaded_at =
+        |page: &Page| page.get("lockwatch_config_last_reload_success_timestamp_seconds", &[]);
     let in_force_since = loaded_at(&agent.page());
     assert!(in_force_since > loaded_at(&before));
     agent.write_config("redis: 5\n");
@@ -140,7 +155,8 @@ fn a_reload_warns_as_a_start_does() {
     let config = |more: &str| {
         let port = server.port;
         format!(
-            "redis:\n  main: {{url: redis://127.0.0.1:{port}{more}}}\ntasks: [{{name: a, redis: main, lock: {{key: a}}}}]\n"
+            "redis:\n  main: {{url: redis://127.0.0.1:{port}{more}}}\n\
+             tasks: [{{name: a, redis: main, lock: {{key: a}}}}]\n"
         )
     };
     let agent = Agent::start(&config(""));
@@ -148,20 +164,28 @@ fn a_reload_warns_as_a_start_does() {
     agent.write_config(&config(", password_file: /nowhere/secret"));
     agent.signal("HUP");
     expect_reload(&agent, 1.0);
-    wait_until(SOON, "the warning", || agent.log_lines(&["redis.main: cannot read the password file"]).len() == 1);
+    wait_until(SOON, "the warning", || {
+        agent.log_lines(&["redis.main: cannot read the password file"]).len() == 1
+    });
 }
 
 #[test]
 fn a_reload_puts_another_interval_in_force() {
-    let Some(server) = RedisServer::start("a_reload_puts_another_interval_in_force") else { return };
+    let Some(server) = RedisServer::start("a_reload_puts_another_interval_in_force") else {
+        return;
+    };
     let config = |interval: &str, tasks: &[&str]| {
         let task = |task: &&str| {
-            format!("  - {{name: {task}, lock: {{key: \"lock:{task}\", scheme: string}}, blind_after: 1h}}\n")
+            format!(
+                "  - {{name: {task}, lock: {{key: \"lock:{task}\", scheme: string}}, blind_after: \
+                 1h}}\n"
+            )
         };
         let tasks: String = tasks.iter().map(task).collect();
         let port = server.port;
         format!(
-            "redis:\n  main: {{url: redis://127.0.0.1:{port}, interval: {interval}, wake_ups: false}}\ntasks:\n{tasks}"
+            "redis:\n  main: {{url: redis://127.0.0.1:{port}, interval: {interval}, wake_ups: \
+             false}}\ntasks:\n{tasks}"
         )
     };
     let agent = Agent::start(&config("10m", &["outbound"]));
@@ -179,10 +203,13 @@ fn the_generation_is_the_servers_and_not_the_agents() {
     let Some(mut server) = RedisServer::start(test) else { return };
     let generation = |page: &Page| page.get("lockwatch_redis_generation", &[]);
     let (one, another) = (start(&server), start(&server));
-    let known = |agent: &Agent| generation(&agent.until(SOON, "a generation", |page| generation(page).is_some()));
+    let known = |agent: &Agent| {
+        generation(&agent.until(SOON, "a generation", |page| generation(page).is_some()))
+    };
     let changed = |agent: &Agent, from| {
-        let page =
-            agent.until(SOON, "another generation", |page| generation(page).is_some_and(|now| Some(now) != from));
+        let page = agent.until(SOON, "another generation", |page| {
+            generation(page).is_some_and(|now| Some(now) != from)
+        });
         generation(&page)
     };
     let first = known(&one);
@@ -202,7 +229,9 @@ fn the_generation_is_the_servers_and_not_the_agents() {
 
 #[test]
 fn a_paused_server_is_unknown_and_a_restarted_one_is_read_again() {
-    let Some(mut server) = RedisServer::start("a_paused_server_is_unknown_and_a_restarted_one_is_read_again") else {
+    let Some(mut server) =
+        RedisServer::start("a_paused_server_is_unknown_and_a_restarted_one_is_read_again")
+    else {
         return;
     };
     server.cli(&["SET", "lock:outbound", "me"]);
@@ -246,24 +275,40 @@ fn no_request_touches_redis() {
     // Nobody holds it: the first look is confirmed, and the gap is looked at after its grace.
     agent.until(SOON, "it is down", |page| page.of("outbound", "task_down_seconds") > Some(2.0));
     let count = || {
-        let number = |field| server.info(field).and_then(|text| text.parse::<u64>().ok()).expect("a count");
+        let number =
+            |field| server.info(field).and_then(|text| text.parse::<u64>().ok()).expect("a count");
         (number("total_connections_received"), number("total_commands_processed"))
     };
     // Counting costs as much each time.
     let (before, own) = (count(), count());
     for _ in 0..50 {
-        for path in ["/metrics", "/", "/tasks/outbound", "/api/v1/tasks", "/badge/outbound.svg", "/-/healthy"] {
+        for path in [
+            "/metrics",
+            "/",
+            "/tasks/outbound",
+            "/api/v1/tasks",
+            "/badge/outbound.svg",
+            "/-/healthy",
+        ] {
             assert_eq!(agent.get(path).status, 200, "{path}");
         }
     }
     let after = count();
     let per_count = (own.0 - before.0, own.1 - before.1);
-    assert_eq!((after.0 - own.0, after.1 - own.1), per_count, "connections and commands for 300 requests");
+    assert_eq!(
+        (after.0 - own.0, after.1 - own.1),
+        per_count,
+        "connections and commands for 300 requests"
+    );
 }
 
 #[test]
 fn it_ends_when_told_to_though_a_client_is_still_connected() {
-    let Some(server) = RedisServer::start("it_ends_when_told_to_though_a_client_is_still_connected") else { return };
+    let Some(server) =
+        RedisServer::start("it_ends_when_told_to_though_a_client_is_still_connected")
+    else {
+        return;
+    };
     for signal in ["TERM", "INT"] {
         let mut agent = start(&server);
         let mut client = TcpStream::connect(("127.0.0.1", agent.port)).unwrap();
@@ -278,7 +323,10 @@ fn it_ends_when_told_to_though_a_client_is_still_connected() {
 #[test]
 fn an_engine_that_stands_still_does_not_look_healthy() {
     let _rule = rule("16 freshness");
-    let Some(server) = RedisServer::start("an_engine_that_stands_still_does_not_look_healthy") else { return };
+    let Some(server) = RedisServer::start("an_engine_that_stands_still_does_not_look_healthy")
+    else {
+        return;
+    };
     let folder = tempfile::TempDir::new().unwrap();
     let stall = folder.path().join("stall");
     let agent = start_with(&server, |command| {
@@ -287,7 +335,9 @@ fn an_engine_that_stands_still_does_not_look_healthy() {
     let status = |path| agent.get(path).status;
     assert_eq!((status("/metrics"), status("/-/healthy")), (200, 200));
     std::fs::write(&stall, "").unwrap();
-    wait_until(Duration::from_secs(20), "503", || status("/metrics") == 503 && status("/-/healthy") == 503);
+    wait_until(Duration::from_secs(20), "503", || {
+        status("/metrics") == 503 && status("/-/healthy") == 503
+    });
     std::fs::remove_file(&stall).unwrap();
     wait_until(SOON, "200 again", || status("/metrics") == 200 && status("/-/healthy") == 200);
 }

@@ -1,4 +1,5 @@
-//! The examples for Prometheus and Alertmanager, and the rules in the Prometheus Operator's wrapping.
+//! The examples for Prometheus and Alertmanager, and the rules in the Prometheus Operator's
+//! wrapping.
 //!
 //! `BLESS=1` writes that wrapping anew.
 
@@ -38,9 +39,12 @@ fn str_of<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
 fn all_alerts() -> BTreeMap<String, Option<String>> {
     let rules = yaml("lockwatch.rules.yml");
     let rules = list(&rules["groups"]).flat_map(|group| list(&group["rules"]));
-    let severity = |rule: &Value| rule.get("labels").and_then(|labels| str_of(labels, "severity")).map(str::to_owned);
-    let found: BTreeMap<_, _> =
-        rules.filter_map(|rule| Some((str_of(rule, "alert")?.to_owned(), severity(rule)))).collect();
+    let severity = |rule: &Value| {
+        rule.get("labels").and_then(|labels| str_of(labels, "severity")).map(str::to_owned)
+    };
+    let found: BTreeMap<_, _> = rules
+        .filter_map(|rule| Some((str_of(rule, "alert")?.to_owned(), severity(rule))))
+        .collect();
     assert!(found.len() >= 20, "found the alerts");
     found
 }
@@ -48,14 +52,16 @@ fn all_alerts() -> BTreeMap<String, Option<String>> {
 /// Runs a program that must be content.
 fn check(program: &str, arguments: &[&str], file: &Path) -> String {
     let output = Command::new(program).args(arguments).arg(file).output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let said = String::from_utf8_lossy(&output.stdout).into_owned()
+        + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{program}: {said}");
     said
 }
 
 #[test]
 fn promtool_accepts_the_example_with_the_rules_in_it() {
-    if skip::has("alert_examples::promtool_accepts_the_example_with_the_rules_in_it", &["promtool"]) {
+    if skip::has("alert_examples::promtool_accepts_the_example_with_the_rules_in_it", &["promtool"])
+    {
         let said = check("promtool", &["check", "config"], &alerts("prometheus-example.yml"));
         assert!(said.contains("rules found"), "{said}");
     }
@@ -114,17 +120,24 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Told {
 fn cases() -> Vec<(Labels, Told)> {
     let mut cases = Vec::new();
     for (alert, severity) in all_alerts() {
-        let severities =
-            severity.map_or(vec!["critical".to_owned(), "warning".to_owned(), "info".to_owned()], |own| vec![own]);
+        let severities = severity
+            .map_or(vec!["critical".to_owned(), "warning".to_owned(), "info".to_owned()], |own| {
+                vec![own]
+            });
         // What is not about a task has no team.
         let is_of_a_task = !["Redis", "Agent", "Config", "Clock", "Down", "Watchdog"]
             .iter()
             .any(|subject| alert.trim_start_matches("Lockwatch").starts_with(subject));
         for severity in severities {
             for team in [None, is_of_a_task.then_some("logistics")] {
-                let labels =
-                    [("alertname", Some(alert.as_str())), ("severity", Some(severity.as_str())), ("team", team)];
-                let labels = labels.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+                let labels = [
+                    ("alertname", Some(alert.as_str())),
+                    ("severity", Some(severity.as_str())),
+                    ("team", team),
+                ];
+                let labels = labels
+                    .into_iter()
+                    .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
                 cases.push((labels.collect(), expected(&alert, &severity, team)));
             }
         }
@@ -136,14 +149,21 @@ fn cases() -> Vec<(Labels, Told)> {
 fn amtool_routes(file: &Path, labels: &Labels) -> String {
     let labels = labels.iter().map(|(name, value)| format!("{name}={value}"));
     let mut amtool = Command::new("amtool");
-    amtool.args(["config", "routes", "test"]).arg(format!("--config.file={}", file.display())).args(labels);
+    amtool
+        .args(["config", "routes", "test"])
+        .arg(format!("--config.file={}", file.display()))
+        .args(labels);
     let output = amtool.output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }
 
 fn receivers(destinations: &[&Destination]) -> String {
-    destinations.iter().map(|destination| destination.receiver.as_str()).collect::<Vec<_>>().join(",")
+    destinations
+        .iter()
+        .map(|destination| destination.receiver.as_str())
+        .collect::<Vec<_>>()
+        .join(",")
 }
 
 #[test]
@@ -172,7 +192,8 @@ fn amtool_says_the_same() {
     }
 }
 
-/// Matchers of every kind, old and new; each label set goes through amtool and through lockwatch's own reading.
+/// Matchers of every kind, old and new; each label set goes through amtool and through lockwatch's
+/// own reading.
 #[test]
 fn routes_are_read_as_amtool_reads_them() {
     if !skip::has("alert_examples::routes_are_read_as_amtool_reads_them", &["amtool"]) {
@@ -202,7 +223,9 @@ receivers: [{name: top}, {name: r1}, {name: r2}, {name: r3}, {name: r4}, {name: 
     for alert in ["LockwatchTaskDown", "LockwatchDown"] {
         for severity in ["critical", "none", "low"] {
             for team in ["", "a", "bc", "bcd"] {
-                for (task, redis) in [("a", "main"), ("x1", "main"), ("x1", "other"), ("a", "other")] {
+                for (task, redis) in
+                    [("a", "main"), ("x1", "main"), ("x1", "other"), ("a", "other")]
+                {
                     let labels = [
                         ("alertname", alert),
                         ("severity", severity),
@@ -211,7 +234,8 @@ receivers: [{name: top}, {name: r1}, {name: r2}, {name: r3}, {name: r4}, {name: 
                         ("redis", redis),
                     ];
                     let labels = labels.into_iter().filter(|(_, value)| !value.is_empty());
-                    let labels = labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+                    let labels =
+                        labels.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
                     let ours = receivers(&routes.destinations(&labels));
                     assert_eq!(ours, amtool_routes(&file, &labels), "{labels:?}");
                     seen.insert(ours);
@@ -236,11 +260,13 @@ fn the_time_to_page_follows_from_the_examples() {
                   - {name: theirs, lock: {key: b}, wanted: always, labels: {team: logistics}}\n  \
                   - {name: minor, lock: {key: c}, wanted: always, labels: {severity: warning}}\n";
     let config = Config::parse(config, Path::new("lockwatch.yml")).unwrap();
-    let origins: Vec<String> = config.tasks.iter().map(|task| timing.group_wait(&config, task).origin).collect();
+    let origins: Vec<String> =
+        config.tasks.iter().map(|task| timing.group_wait(&config, task).origin).collect();
     for (origin, receiver) in origins.iter().zip(["pager", "logistics-pager", "chat"]) {
         assert!(origin.ends_with(&format!(", receiver {receiver}")), "{origin}");
     }
-    // An interval, the grace and a quarter of a second until it is down; a scrape, an evaluation, and no group_wait.
+    // An interval, the grace and a quarter of a second until it is down; a scrape, an evaluation,
+    // and no group_wait.
     let report = report(&config, &timing);
     assert!(report.contains("  plain   20s    22s         32s         1m2s [2]\n"), "{report}");
     assert!(!report.contains("[4]"), "{report}");
@@ -248,8 +274,15 @@ fn the_time_to_page_follows_from_the_examples() {
 
 /// The alert names in matchers of the form `alertname="A"` or `alertname=~"A|B"`.
 fn named(matchers: &Value) -> BTreeSet<String> {
-    let [matcher] = list(matchers).collect::<Vec<_>>()[..] else { panic!("one matcher: {matchers:?}") };
-    let value = matcher.as_str().unwrap().trim_start_matches("alertname=").trim_start_matches('~').trim_matches('"');
+    let [matcher] = list(matchers).collect::<Vec<_>>()[..] else {
+        panic!("one matcher: {matchers:?}")
+    };
+    let value = matcher
+        .as_str()
+        .unwrap()
+        .trim_start_matches("alertname=")
+        .trim_start_matches('~')
+        .trim_matches('"');
     value.split('|').map(str::to_owned).collect()
 }
 
@@ -259,25 +292,38 @@ fn what_proves_harm_is_never_muted() {
     let mut muted = BTreeSet::new();
     for rule in list(&yaml("alertmanager-example.yml")["inhibit_rules"]) {
         let (sources, targets) = (named(&rule["source_matchers"]), named(&rule["target_matchers"]));
-        assert!(sources.is_subset(&known) && targets.is_subset(&known), "unknown alert in {rule:?}");
+        assert!(
+            sources.is_subset(&known) && targets.is_subset(&known),
+            "unknown alert in {rule:?}"
+        );
         assert!(sources.is_disjoint(&targets), "{rule:?}");
         let equal: Vec<&str> = list(&rule["equal"]).filter_map(Value::as_str).collect();
         assert!(!equal.contains(&"team") && !equal.contains(&"severity"), "{rule:?}");
-        assert!(["task", "redis", "job"].contains(&equal[0]) && equal.contains(&"cluster"), "{rule:?}");
-        assert!(equal[0] != "task" || equal.contains(&"redis"), "another redis' task of that name: {rule:?}");
+        assert!(
+            ["task", "redis", "job"].contains(&equal[0]) && equal.contains(&"cluster"),
+            "{rule:?}"
+        );
+        assert!(
+            equal[0] != "task" || equal.contains(&"redis"),
+            "another redis' task of that name: {rule:?}"
+        );
         muted.extend(targets);
     }
-    let warnings = all_alerts().into_iter().filter(|(_, severity)| severity.as_deref() == Some("warning"));
+    let warnings =
+        all_alerts().into_iter().filter(|(_, severity)| severity.as_deref() == Some("warning"));
     let warnings: BTreeSet<String> = warnings.map(|(alert, _)| alert).collect();
     let pages: Vec<&String> = muted.difference(&warnings).collect();
     assert_eq!(pages, ["LockwatchTaskBlind"]);
 }
 
 const WRAPPING: &str = "\
-# Generated from lockwatch.rules.yml for the Prometheus Operator; `BLESS=1 cargo test --test it alert_examples` writes it anew.
+# Generated from lockwatch.rules.yml for the Prometheus Operator; `BLESS=1 cargo test --test it \
+    alert_examples` writes it anew.
 #
-# A Prometheus takes the PrometheusRules that its `ruleSelector` names: add the labels that yours asks for (the Helm chart
-# kube-prometheus-stack asks for `release: <name of its release>`). Apply it as it is: a Helm chart would take the braces in it for its own.
+# A Prometheus takes the PrometheusRules that its `ruleSelector` names: add the labels that yours \
+    asks for (the Helm chart
+# kube-prometheus-stack asks for `release: <name of its release>`). Apply it as it is: a Helm \
+    chart would take the braces in it for its own.
 apiVersion: monitoring.coreos.com/v1
 kind: PrometheusRule
 metadata:
@@ -292,7 +338,8 @@ spec:
 fn wrapped(rules: &str) -> String {
     let (_, groups) = rules.split_once("\ngroups:\n").unwrap();
     let lines = std::iter::once("groups:").chain(groups.lines());
-    let lines = lines.map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") });
+    let lines =
+        lines.map(|line| if line.is_empty() { "\n".to_owned() } else { format!("  {line}\n") });
     WRAPPING.to_owned() + &lines.collect::<String>()
 }
 
@@ -302,8 +349,14 @@ fn the_operators_wrapping_has_the_same_rules() {
     if std::env::var_os("BLESS").is_some() {
         fs::write(alerts("prometheusrule.yaml"), &expected).unwrap();
     }
-    assert!(text("prometheusrule.yaml") == expected, "alerts/prometheusrule.yaml differs; BLESS=1 rewrites it");
-    assert_eq!(yaml("prometheusrule.yaml")["spec"]["groups"], yaml("lockwatch.rules.yml")["groups"]);
+    assert!(
+        text("prometheusrule.yaml") == expected,
+        "alerts/prometheusrule.yaml differs; BLESS=1 rewrites it"
+    );
+    assert_eq!(
+        yaml("prometheusrule.yaml")["spec"]["groups"],
+        yaml("lockwatch.rules.yml")["groups"]
+    );
 }
 
 /// What the definition of the resource allows, as far as these rules use it.
@@ -318,11 +371,19 @@ fn the_operators_wrapping_is_well_formed() {
         assert!(names.insert(str_of(group, "name").unwrap()), "{group:?}");
         assert!(group.get("interval").is_none_or(Value::is_string));
         for rule in list(&group["rules"]) {
-            only_has(rule, &["alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"]);
+            only_has(
+                rule,
+                &["alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"],
+            );
             assert!(rule.get("alert").is_some() != rule.get("record").is_some(), "{rule:?}");
             assert!(str_of(rule, "expr").is_some(), "{rule:?}");
-            for duration in ["for", "keep_firing_for"].into_iter().filter_map(|field| rule.get(field)) {
-                assert!(duration.as_str().is_some_and(|text| text.ends_with(['s', 'm', 'h'])), "{rule:?}");
+            for duration in
+                ["for", "keep_firing_for"].into_iter().filter_map(|field| rule.get(field))
+            {
+                assert!(
+                    duration.as_str().is_some_and(|text| text.ends_with(['s', 'm', 'h'])),
+                    "{rule:?}"
+                );
             }
             for map in ["labels", "annotations"].into_iter().filter_map(|field| rule.get(field)) {
                 assert!(map.as_mapping().unwrap().values().all(Value::is_string), "{rule:?}");

@@ -1,4 +1,5 @@
-//! The alerting rules: their unit tests, that each of these can fail, and what the rules promise to those who use them.
+//! The alerting rules: their unit tests, that each of these can fail, and what the rules promise to
+//! those who use them.
 
 mod contract;
 mod mutants;
@@ -70,7 +71,14 @@ impl Rules {
             rules: group.rules.iter().filter(|rule| names.contains(rule.name())).cloned().collect(),
             ..group.clone()
         };
-        Rules { groups: self.groups.iter().map(reduced).filter(|group| !group.rules.is_empty()).collect() }
+        Rules {
+            groups: self
+                .groups
+                .iter()
+                .map(reduced)
+                .filter(|group| !group.rules.is_empty())
+                .collect(),
+        }
     }
 
     fn write(&self, file: &Path) {
@@ -95,7 +103,8 @@ fn test_file(of: &str) -> PathBuf {
 }
 
 fn test_files() -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = fs::read_dir(TESTS).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(TESTS).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
 }
@@ -104,7 +113,12 @@ fn test_files() -> Vec<PathBuf> {
 fn promtool(arguments: &[&str], files: &[PathBuf]) -> Result<(), String> {
     let mut command = Command::new(PROMTOOL);
     // It lives for a moment: one core, and no collection of garbage.
-    command.args(arguments).args(files).env("GOMAXPROCS", "1").env("GOGC", "off").env("GOMEMLIMIT", "1GiB");
+    command
+        .args(arguments)
+        .args(files)
+        .env("GOMAXPROCS", "1")
+        .env("GOGC", "off")
+        .env("GOMEMLIMIT", "1GiB");
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     if output.status.success() { Ok(()) } else { Err(said) }

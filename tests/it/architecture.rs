@@ -1,4 +1,5 @@
-//! The arrows of ARCHITECTURE.md that the compiler does not enforce: which room may name which crate, and which other room.
+//! The arrows of ARCHITECTURE.md that the compiler does not enforce: which room may name which
+//! crate, and which other room.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,8 @@ const ARROWS: &[Arrow] = &[
             "replay/",
             "discover.rs",
             "discover/",
-            // A look without an agent; the arithmetic of `check-config`; how durations are written and what is a default.
+            // A look without an agent; the arithmetic of `check-config`; how durations are written
+            // and what is a default.
             "explain/once.rs",
             "explain/pages.rs",
             "explain/configured.rs",
@@ -80,9 +82,21 @@ const ARROWS: &[Arrow] = &[
         only_in: &["output/metrics.rs", "output/metrics/"],
         why: "only one room knows prometheus-client",
     },
-    Arrow { word: "hyper::", only_in: &["http.rs", "http/"], why: "only the http room knows hyper" },
-    Arrow { word: "hyper_util::", only_in: &["http.rs", "http/"], why: "only the http room knows hyper" },
-    Arrow { word: "crate::agent", only_in: &["main.rs", "agent.rs", "agent/"], why: "nothing depends on the wiring" },
+    Arrow {
+        word: "hyper::",
+        only_in: &["http.rs", "http/"],
+        why: "only the http room knows hyper",
+    },
+    Arrow {
+        word: "hyper_util::",
+        only_in: &["http.rs", "http/"],
+        why: "only the http room knows hyper",
+    },
+    Arrow {
+        word: "crate::agent",
+        only_in: &["main.rs", "agent.rs", "agent/"],
+        why: "nothing depends on the wiring",
+    },
     Arrow {
         word: "crate::lease",
         only_in: &["lease.rs", "lease/", "demo.rs", "demo/"],
@@ -90,7 +104,14 @@ const ARROWS: &[Arrow] = &[
     },
     Arrow {
         word: "crate::sampler",
-        only_in: &["agent.rs", "agent/", "sampler.rs", "sampler/", "discover/watch.rs", "explain/once.rs"],
+        only_in: &[
+            "agent.rs",
+            "agent/",
+            "sampler.rs",
+            "sampler/",
+            "discover/watch.rs",
+            "explain/once.rs",
+        ],
         why: "outputs read the snapshot only",
     },
     Arrow {
@@ -98,8 +119,13 @@ const ARROWS: &[Arrow] = &[
         only_in: &["agent.rs", "agent/", "engine.rs", "discover/watch.rs", "explain/once.rs"],
         why: "outputs read the snapshot only",
     },
-    // A replay takes a recording through a state of its own: the very code that the engine runs, and no second opinion.
-    Arrow { word: "lockwatch_model::state", only_in: &["engine.rs", "replay/"], why: "one task owns the state" },
+    // A replay takes a recording through a state of its own: the very code that the engine runs,
+    // and no second opinion.
+    Arrow {
+        word: "lockwatch_model::state",
+        only_in: &["engine.rs", "replay/"],
+        why: "one task owns the state",
+    },
     Arrow {
         word: "crate::record",
         only_in: &["cli.rs", "cli/", "agent.rs", "replay.rs"],
@@ -128,8 +154,11 @@ const ARROWS: &[Arrow] = &[
 ];
 
 /// Arrows without which a rule of truth would not hold.
-const GUARDING: [(&str, &str); 3] =
-    [("crate::redis", "15 read only"), ("crate::lease", "15 read only"), ("SystemTime::now", "2 instants")];
+const GUARDING: [(&str, &str); 3] = [
+    ("crate::redis", "15 read only"),
+    ("crate::lease", "15 read only"),
+    ("SystemTime::now", "2 instants"),
+];
 
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).expect("a readable folder") {
@@ -160,11 +189,18 @@ fn no_room_names_what_it_must_not() {
         let name = path.strip_prefix(&src).expect("below src").to_string_lossy().into_owned();
         let code = code(path);
         for arrow in ARROWS {
-            let allowed =
-                arrow.only_in.iter().any(|room| name == *room || name.starts_with(room) && room.ends_with('/'));
+            let allowed = arrow
+                .only_in
+                .iter()
+                .any(|room| name == *room || name.starts_with(room) && room.ends_with('/'));
             if !allowed && code.contains(arrow.word) {
                 broken.push(format!("src/{name} names `{}`: {}", arrow.word, arrow.why));
-                rules.extend(GUARDING.iter().filter(|(word, _)| *word == arrow.word).map(|(_, call)| rule(call)));
+                rules.extend(
+                    GUARDING
+                        .iter()
+                        .filter(|(word, _)| *word == arrow.word)
+                        .map(|(_, call)| rule(call)),
+                );
             }
         }
     }
@@ -176,9 +212,12 @@ fn no_room_names_what_it_must_not() {
 fn the_wall_clock_is_for_people_only() {
     let _rule = rule("2 instants");
     let clock = code(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/clock.rs"));
-    let readers: Vec<&str> =
-        clock.split("\n    pub fn ").filter(|function| function.contains("SystemTime::now")).collect();
-    let names: Vec<_> = readers.iter().map(|function| function.split('(').next().unwrap_or_default()).collect();
+    let readers: Vec<&str> = clock
+        .split("\n    pub fn ")
+        .filter(|function| function.contains("SystemTime::now"))
+        .collect();
+    let names: Vec<_> =
+        readers.iter().map(|function| function.split('(').next().unwrap_or_default()).collect();
     assert_eq!(names, ["wall"], "what reads the wall clock");
 }
 
@@ -199,15 +238,25 @@ fn the_model_depends_on_nothing() {
     let manifest = fs::read_to_string(root.join("model/Cargo.toml")).expect("the model's manifest");
     // Not the section of what only its tests use.
     let dependencies = manifest.split("\n[dependencies]").nth(1).expect("a dependencies section");
-    let named = dependencies.lines().take_while(|line| !line.starts_with('[')).filter(|line| line.contains('='));
+    let named = dependencies
+        .lines()
+        .take_while(|line| !line.starts_with('['))
+        .filter(|line| line.contains('='));
     assert_eq!(named.count(), 0, "the model names a dependency");
     let library = fs::read_to_string(root.join("model/src/lib.rs")).expect("the model's root");
-    assert!(library.contains("#![no_std]"), "the model must not be able to name a clock or a socket");
+    assert!(
+        library.contains("#![no_std]"),
+        "the model must not be able to name a clock or a socket"
+    );
     let mut files = Vec::new();
     sources(&root.join("model/src"), &mut files);
     for path in files {
         let code = code(&path).replace("#[cfg(test)]\nextern crate std;", "");
-        assert!(!code.contains("extern crate std"), "{} brings the standard library back", path.display());
+        assert!(
+            !code.contains("extern crate std"),
+            "{} brings the standard library back",
+            path.display()
+        );
     }
 }
 
@@ -218,9 +267,14 @@ fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
     let own = manifest("model/sim/Cargo.toml");
     let dependencies = own.split("\n[dependencies]").nth(1).expect("a dependencies section");
     let named: Vec<&str> = dependencies.lines().filter(|line| line.contains('=')).collect();
-    assert_eq!(named, ["lockwatch-model = { path = \"..\" }"], "the simulator depends on the model alone");
+    assert_eq!(
+        named,
+        ["lockwatch-model = { path = \"..\" }"],
+        "the simulator depends on the model alone"
+    );
     assert!(own.contains("publish = false"), "the simulator must not be published");
-    // Before the section of what only tests use, the model does not name it; the program never does.
+    // Before the section of what only tests use, the model does not name it; the program never
+    // does.
     let model = manifest("model/Cargo.toml");
     let before = model.split("[dev-dependencies]").next().expect("a manifest");
     assert!(!before.contains("lockwatch-sim"), "the model's library names the simulator");
@@ -228,7 +282,8 @@ fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
     let dependencies = program.split("\n[dependencies]").nth(1).expect("a dependencies section");
     let dependencies = dependencies.split("\n[profile").next().expect("dependencies");
     assert!(!dependencies.contains("lockwatch-sim"), "the program names the simulator");
-    // The oracle knows of the model its instants and what it shows, and none of its judgements: of the verdicts, their names.
+    // The oracle knows of the model its instants and what it shows, and none of its judgements: of
+    // the verdicts, their names.
     let mut files = Vec::new();
     sources(&root.join("model/sim/src/oracle"), &mut files);
     files.push(root.join("model/sim/src/oracle.rs"));
@@ -241,7 +296,11 @@ fn the_simulator_depends_on_the_model_alone_and_nothing_but_trials_on_it() {
             "lockwatch_model::accept",
             "lockwatch_model::schedule",
         ] {
-            assert!(!code.contains(word), "{} names `{word}`: the oracle calls nothing of the model", path.display());
+            assert!(
+                !code.contains(word),
+                "{} names `{word}`: the oracle calls nothing of the model",
+                path.display()
+            );
         }
     }
 }

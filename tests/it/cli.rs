@@ -1,4 +1,5 @@
-//! The command line as it is documented and packaged: completions in a real shell, man pages, docs/commands.md.
+//! The command line as it is documented and packaged: completions in a real shell, man pages,
+//! docs/commands.md.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,9 +34,14 @@ fn printed(arguments: &[&str]) -> String {
 fn commands() -> Vec<(String, Vec<Arg>)> {
     let program = grammar();
     let own = |command: &clap::Command| {
-        command.get_arguments().filter(|argument| !BY_ITSELF.contains(&argument.get_id().as_str())).cloned().collect()
+        command
+            .get_arguments()
+            .filter(|argument| !BY_ITSELF.contains(&argument.get_id().as_str()))
+            .cloned()
+            .collect()
     };
-    let commands = program.get_subcommands().map(|command| (command.get_name().to_owned(), own(command)));
+    let commands =
+        program.get_subcommands().map(|command| (command.get_name().to_owned(), own(command)));
     std::iter::once((String::new(), own(&program))).chain(commands).collect()
 }
 
@@ -47,15 +53,24 @@ fn takes_value(argument: &Arg) -> bool {
 fn everything_says_what_it_is_and_files_are_completed_as_files() {
     let paths = [ValueHint::FilePath, ValueHint::DirPath, ValueHint::AnyPath];
     for command in grammar().get_subcommands() {
-        assert!(command.get_about().is_some_and(|about| !about.to_string().is_empty()), "{}", command.get_name());
+        assert!(
+            command.get_about().is_some_and(|about| !about.to_string().is_empty()),
+            "{}",
+            command.get_name()
+        );
     }
     for (command, arguments) in commands() {
         assert!(!arguments.is_empty(), "{command}");
         for argument in arguments {
             let what = format!("{command} {}", argument.get_id());
-            assert!(argument.get_help().is_some_and(|help| !help.to_string().is_empty()), "{what} has no help");
+            assert!(
+                argument.get_help().is_some_and(|help| !help.to_string().is_empty()),
+                "{what} has no help"
+            );
             if takes_value(&argument) {
-                let names = argument.get_value_names().unwrap_or_else(|| panic!("{what} has no value name"));
+                let names = argument
+                    .get_value_names()
+                    .unwrap_or_else(|| panic!("{what} has no value name"));
                 let name = names[0].as_str();
                 let is_path = ["FILE", "DIR", "PROGRAM"].contains(&name);
                 assert_eq!(paths.contains(&argument.get_value_hint()), is_path, "{what} {name}");
@@ -94,7 +109,11 @@ fn bash_completes() {
     let script = folder.path().join("lockwatch.bash");
     fs::write(&script, printed(&["completions", "bash"])).unwrap();
     let bash = |line: &str| {
-        let output = Command::new("bash").args(["--norc", "-c", line]).current_dir(folder.path()).output().unwrap();
+        let output = Command::new("bash")
+            .args(["--norc", "-c", line])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{line}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -103,9 +122,11 @@ fn bash_completes() {
     let complete = |words: &[&str]| -> BTreeSet<String> {
         let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
         let line = format!(
-            "compopt() {{ :; }}; source ./lockwatch.bash; complete -p lockwatch >/dev/null || exit 1\n\
+            "compopt() {{ :; }}; source ./lockwatch.bash; complete -p lockwatch >/dev/null || \
+             exit 1\n\
              COMP_WORDS=({}); COMP_CWORD={}; last=$(( COMP_CWORD - 1 ))\n\
-             _lockwatch lockwatch \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[last]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+             _lockwatch lockwatch \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[last]}}\"; \
+             printf '%s\\n' \"${{COMPREPLY[@]}}\"",
             quoted.join(" "),
             words.len() - 1
         );
@@ -118,15 +139,22 @@ fn bash_completes() {
     for (command, _) in commands().into_iter().skip(1) {
         assert!(offered.contains(&command), "{command}: {offered:?}");
     }
-    assert_eq!(complete(&["lockwatch", "status", "--"]), set(&["--agent.url", "--json", "--watch", "--help"]));
+    assert_eq!(
+        complete(&["lockwatch", "status", "--"]),
+        set(&["--agent.url", "--json", "--watch", "--help"])
+    );
     assert_eq!(complete(&["lockwatch", "--log.format", ""]), set(&["json", "logfmt", "text"]));
     assert_eq!(complete(&["lockwatch", "--log.format", "j"]), set(&["json"]));
-    assert_eq!(complete(&["lockwatch", "check-config", "--prometheus.config", "prom"]), set(&["prometheus.yml"]));
+    assert_eq!(
+        complete(&["lockwatch", "check-config", "--prometheus.config", "prom"]),
+        set(&["prometheus.yml"])
+    );
     assert_eq!(complete(&["lockwatch", "--config.file", "o"]), set(&["other.yml"]));
     assert!(complete(&["lockwatch", "completions", ""]).is_superset(&set(&SHELLS)));
 }
 
-/// What is freed goes back to the system soon, and few threads share few heaps, unless somebody wants it otherwise.
+/// What is freed goes back to the system soon, and few threads share few heaps, unless somebody
+/// wants it otherwise.
 #[test]
 fn the_allocator_is_set_up() {
     let set_up = |told: &str| {
@@ -134,7 +162,10 @@ fn the_allocator_is_set_up() {
         let output = program().arg("--version").env("_RJEM_MALLOC_CONF", told).output().unwrap();
         let text = String::from_utf8(output.stderr).unwrap();
         ["opt.narenas", "opt.dirty_decay_ms", "opt.muzzy_decay_ms"].map(|option| {
-            let line = text.lines().find_map(|line| line.trim().strip_prefix(&format!("{option}: "))).expect(option);
+            let line = text
+                .lines()
+                .find_map(|line| line.trim().strip_prefix(&format!("{option}: ")))
+                .expect(option);
             line.split(' ').next().unwrap().parse::<u32>().unwrap()
         })
     };
@@ -145,7 +176,10 @@ fn the_allocator_is_set_up() {
 /// A page as a reader sees it, nearly: without roff's escapes.
 fn plain(text: &[u8]) -> String {
     let text = String::from_utf8(text.to_vec()).unwrap();
-    ["\\fB", "\\fI", "\\fR", "\\&"].iter().fold(text, |text, escape| text.replace(escape, "")).replace("\\-", "-")
+    ["\\fB", "\\fI", "\\fR", "\\&"]
+        .iter()
+        .fold(text, |text, escape| text.replace(escape, ""))
+        .replace("\\-", "-")
 }
 
 #[test]
@@ -153,23 +187,37 @@ fn man_pages_are_whole() {
     let folder = TempDir::new().unwrap();
     run(&["man", "--dir", folder.path().to_str().unwrap()]);
     for (command, arguments) in commands() {
-        let name = if command.is_empty() { "lockwatch".to_owned() } else { format!("lockwatch-{command}") };
-        let bytes = fs::read(folder.path().join(format!("{name}.1"))).unwrap_or_else(|why| panic!("{name}: {why}"));
+        let name = if command.is_empty() {
+            "lockwatch".to_owned()
+        } else {
+            format!("lockwatch-{command}")
+        };
+        let bytes = fs::read(folder.path().join(format!("{name}.1")))
+            .unwrap_or_else(|why| panic!("{name}: {why}"));
         let page = plain(&bytes);
-        assert!(
-            page.contains(&format!(".TH {name} 1 \" \" \"lockwatch {}\" \"User Commands\"", env!("CARGO_PKG_VERSION")))
-        );
-        for section in ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"] {
+        assert!(page.contains(&format!(
+            ".TH {name} 1 \" \" \"lockwatch {}\" \"User Commands\"",
+            env!("CARGO_PKG_VERSION")
+        )));
+        for section in
+            ["NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "EXIT STATUS", "EXAMPLES", "SEE ALSO"]
+        {
             assert!(has_section(&page, section), "{name}: {section}:\n{page}");
         }
         let more = ["SUBCOMMANDS", "FILES", "ENVIRONMENT"];
-        assert!(!command.is_empty() || more.iter().all(|section| has_section(&page, section)), "{page}");
+        assert!(
+            !command.is_empty() || more.iter().all(|section| has_section(&page, section)),
+            "{page}"
+        );
         let options = page.split(".SH OPTIONS").nth(1).unwrap().split(".SH").next().unwrap();
         for argument in &arguments {
             match argument.get_long() {
                 Some(flag) => assert!(options.contains(&format!("--{flag}")), "{name}: --{flag}"),
                 None => {
-                    assert!(options.contains(argument.get_value_names().unwrap()[0].as_str()), "{name}: {argument:?}")
+                    assert!(
+                        options.contains(argument.get_value_names().unwrap()[0].as_str()),
+                        "{name}: {argument:?}"
+                    )
                 }
             }
         }
@@ -195,9 +243,14 @@ fn groff_has_nothing_to_say_about_the_man_pages() {
         let path = folder.path().join(&page.file);
         fs::write(&path, page.text).unwrap();
         // -ww: all warnings; -z: no output.
-        let output = Command::new("groff").args(["-man", "-ww", "-z", "-Tutf8"]).arg(&path).output().unwrap();
+        let output = Command::new("groff")
+            .args(["-man", "-ww", "-z", "-Tutf8"])
+            .arg(&path)
+            .output()
+            .unwrap();
         assert!(output.status.success() && output.stderr.is_empty(), "{}: {output:?}", page.file);
-        let shown = Command::new("groff").args(["-man", "-Tascii", "-P-cbou"]).arg(&path).output().unwrap();
+        let shown =
+            Command::new("groff").args(["-man", "-Tascii", "-P-cbou"]).arg(&path).output().unwrap();
         let shown = String::from_utf8(shown.stdout).unwrap();
         assert!(shown.contains("User Commands"), "{}:\n{shown}", page.file);
     }
@@ -206,7 +259,10 @@ fn groff_has_nothing_to_say_about_the_man_pages() {
 /// The part of docs/commands.md about a command.
 fn section<'a>(document: &'a str, command: &str) -> &'a str {
     let heading = format!("\n## `{}`\n", format!("lockwatch {command}").trim_end());
-    let part = document.split(&heading).nth(1).unwrap_or_else(|| panic!("docs/commands.md has no section {heading}"));
+    let part = document
+        .split(&heading)
+        .nth(1)
+        .unwrap_or_else(|| panic!("docs/commands.md has no section {heading}"));
     part.split("\n## ").next().unwrap()
 }
 
@@ -228,7 +284,10 @@ fn every_command_and_flag_is_documented_and_nothing_else_is() {
             .collect();
         let mut defined = BTreeSet::new();
         for argument in &arguments {
-            let value = argument.get_value_names().filter(|_| takes_value(argument)).map(|names| names[0].to_string());
+            let value = argument
+                .get_value_names()
+                .filter(|_| takes_value(argument))
+                .map(|names| names[0].to_string());
             let value = value.unwrap_or_default();
             defined.insert(match argument.get_long() {
                 Some(flag) if argument.is_require_equals_set() => format!("--{flag}[={value}]"),
@@ -238,8 +297,13 @@ fn every_command_and_flag_is_documented_and_nothing_else_is() {
             });
             for default in argument.get_default_values() {
                 let default = default.to_str().unwrap();
-                let is_told = section.contains(&format!("`{default}`")) || section.contains("as for the agent");
-                assert!(is_told || !takes_value(argument), "{command} {}: default {default}", argument.get_id());
+                let is_told = section.contains(&format!("`{default}`"))
+                    || section.contains("as for the agent");
+                assert!(
+                    is_told || !takes_value(argument),
+                    "{command} {}: default {default}",
+                    argument.get_id()
+                );
             }
         }
         let mut documented: BTreeSet<String> = documented.into_iter().map(str::to_owned).collect();
@@ -248,11 +312,16 @@ fn every_command_and_flag_is_documented_and_nothing_else_is() {
         let values = arguments.iter().flat_map(Arg::get_possible_values);
         for value in values.filter(|_| command.is_empty() || command == "completions") {
             let name = value.get_name();
-            assert!(["true", "false"].contains(&name) || section.contains(&format!("`{name}`")), "{command}: {name}");
+            assert!(
+                ["true", "false"].contains(&name) || section.contains(&format!("`{name}`")),
+                "{command}: {name}"
+            );
         }
     }
-    let commands: BTreeSet<String> =
-        commands().into_iter().map(|(name, _)| format!("lockwatch {name}").trim_end().to_owned()).collect();
+    let commands: BTreeSet<String> = commands()
+        .into_iter()
+        .map(|(name, _)| format!("lockwatch {name}").trim_end().to_owned())
+        .collect();
     let sections = document.split("\n## `").skip(1).filter_map(|part| part.split('`').next());
     assert_eq!(sections.map(str::to_owned).collect::<BTreeSet<_>>(), commands);
 }
@@ -261,12 +330,17 @@ fn every_command_and_flag_is_documented_and_nothing_else_is() {
 fn every_documented_example_can_be_typed() {
     let document = document();
     for (command, _) in commands() {
-        let examples = section(&document, &command).lines().filter_map(|line| line.strip_prefix("    lockwatch"));
+        let examples = section(&document, &command)
+            .lines()
+            .filter_map(|line| line.strip_prefix("    lockwatch"));
         let mut count = 0;
         for example in examples {
             let words = std::iter::once("lockwatch").chain(example.split_whitespace());
             assert!(cli::parse(words.clone()).is_ok(), "lockwatch{example}");
-            assert!(command.is_empty() || example.split_whitespace().next() == Some(&*command), "{command}: {example}");
+            assert!(
+                command.is_empty() || example.split_whitespace().next() == Some(&*command),
+                "{command}: {example}"
+            );
             count += 1;
         }
         assert!(count > 0, "{command} has no example");

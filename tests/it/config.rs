@@ -1,6 +1,7 @@
 //! The configuration file: every good fixture loads, every bad one gives exactly its message.
 //!
-//! `BLESS=1` writes the messages that the bad fixtures give today; read the difference before committing it.
+//! `BLESS=1` writes the messages that the bad fixtures give today; read the difference before
+//! committing it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,9 +13,12 @@ use std::time::Duration;
 use lockwatch::config::check::{PageTiming, TimingSources, report, warnings};
 use lockwatch::config::schema::BLOCKS;
 use lockwatch::config::{
-    AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig, Servers, SingleLock,
+    AllowedHost, ClusterConfig, Config, HostPort, Login, PasswordSource, Peers, SentinelConfig,
+    Servers, SingleLock,
 };
-use lockwatch_model::spec::{Codec, ProgressSource, RedisIndex, RedisKind, SchemeKind, WantedSource};
+use lockwatch_model::spec::{
+    Codec, ProgressSource, RedisIndex, RedisKind, SchemeKind, WantedSource,
+};
 use lockwatch_model::topology::Announced;
 
 fn root() -> &'static Path {
@@ -24,7 +28,8 @@ fn root() -> &'static Path {
 /// The files of one folder of fixtures, sorted.
 fn fixtures(folder: &str) -> Vec<PathBuf> {
     let folder = root().join("tests/it/config").join(folder);
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|extension| extension == "yml"));
     files.sort();
     files
@@ -121,8 +126,11 @@ fn login(username: &str, file: &str) -> Login {
 fn servers_have_default_ports_and_one_spelling() {
     let config = good("servers.yml");
     let spec = config.watch_spec(0);
-    let told: Vec<(&str, RedisKind, String)> =
-        spec.redises.iter().map(|redis| (&*redis.name, redis.kind, redis.addresses.join(" "))).collect();
+    let told: Vec<(&str, RedisKind, String)> = spec
+        .redises
+        .iter()
+        .map(|redis| (&*redis.name, redis.kind, redis.addresses.join(" ")))
+        .collect();
     let told: Vec<(&str, RedisKind, &str)> =
         told.iter().map(|(name, kind, all)| (*name, *kind, all.as_str())).collect();
     let sentinels = "sentinel-a:26379 sentinel-b:26380 [fd00::3]:26379";
@@ -136,8 +144,12 @@ fn servers_have_default_ports_and_one_spelling() {
             ("stock", RedisKind::Sentinel, sentinels),
         ]
     );
-    let Servers::Cluster(ClusterConfig { nodes, peers }) = &config.redises[3].servers else { panic!("a cluster") };
-    let resolve = |host: &str| peers.resolve(&Announced::new(host, 7000).unwrap(), nodes).map(|at| at.to_string());
+    let Servers::Cluster(ClusterConfig { nodes, peers }) = &config.redises[3].servers else {
+        panic!("a cluster")
+    };
+    let resolve = |host: &str| {
+        peers.resolve(&Announced::new(host, 7000).unwrap(), nodes).map(|at| at.to_string())
+    };
     for (announced, wanted) in [
         ("redis-a", Some("203.0.113.7:17000")),
         ("fd00::9", Some("203.0.113.7:17001")),
@@ -153,7 +165,9 @@ fn servers_have_default_ports_and_one_spelling() {
 #[test]
 fn the_complete_example_means_what_it_says() {
     let config = good("complete.yml");
-    let [main, reports, shop, stock, twins] = config.redises.as_slice() else { panic!("five redises") };
+    let [main, reports, shop, stock, twins] = config.redises.as_slice() else {
+        panic!("five redises")
+    };
     assert_eq!(main.login, login("lockwatch", "/run/secrets/redis"));
     assert_eq!((main.interval, main.timeout), (Duration::from_secs(1), Duration::from_secs(3)));
     assert_eq!((&reports.servers, reports.db), (&Servers::One(at("2001:db8::5", 6380)), 2));
@@ -180,30 +194,55 @@ fn the_complete_example_means_what_it_says() {
         peers: Peers { announce_map: BTreeMap::new(), allowed },
     };
     assert_eq!((&stock.servers, stock.db), (&Servers::Cluster(cluster), 0));
-    assert_eq!((&twins.servers, twins.db), (&Servers::Nodes(vec![at("10.0.3.1", 6379), at("10.0.3.2", 6379)]), 3));
+    assert_eq!(
+        (&twins.servers, twins.db),
+        (&Servers::Nodes(vec![at("10.0.3.1", 6379), at("10.0.3.2", 6379)]), 3)
+    );
 
-    let [outbound, inbound, nightly, cleaner, leader, retired] = config.tasks.as_slice() else { panic!("six tasks") };
+    let [outbound, inbound, nightly, cleaner, leader, retired] = config.tasks.as_slice() else {
+        panic!("six tasks")
+    };
     assert_eq!((&*outbound.name, outbound.redis), ("outbound", RedisIndex(0)));
-    assert_eq!((outbound.lock.lease_ms, outbound.lock.renew_every_ms), (Some(30_000), Some(10_000)));
-    assert_eq!((outbound.grace_ms, outbound.settle_ms, outbound.wind_down_ms), (20_000, 5_000, 30_000));
+    assert_eq!(
+        (outbound.lock.lease_ms, outbound.lock.renew_every_ms),
+        (Some(30_000), Some(10_000))
+    );
+    assert_eq!(
+        (outbound.grace_ms, outbound.settle_ms, outbound.wind_down_ms),
+        (20_000, 5_000, 30_000)
+    );
     assert_eq!((outbound.blind_after_ms, outbound.max_hold_ms), (60_000, Some(43_200_000)));
     assert_eq!(outbound.paused_until.as_deref(), Some(b"outbound:pause".as_slice()));
     assert_eq!(outbound.hosts.as_deref(), Some(b"lockwatch:hosts".as_slice()));
     let progress = outbound.progress.as_ref().unwrap();
-    let field = ProgressSource::HashField { key: b"outbound:stats".to_vec(), field: b"last_run".to_vec() };
+    let field =
+        ProgressSource::HashField { key: b"outbound:stats".to_vec(), field: b"last_run".to_vec() };
     assert_eq!((&progress.source, progress.stale_after_ms), (&field, 300_000));
     let labels = |task: &lockwatch_model::spec::TaskSpec| {
-        task.labels.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+        task.labels
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>()
+            .join(",")
     };
     assert_eq!(labels(outbound), "team=logistics,severity=critical");
     assert_eq!(labels(inbound), "team=logistics,severity=");
     let wanted = |task: &lockwatch_model::spec::TaskSpec| task.wanted.clone().unwrap();
     assert_eq!(wanted(inbound).codec, Codec::Kryo5);
-    assert_eq!((inbound.redis, leader.redis, retired.redis), (RedisIndex(3), RedisIndex(2), RedisIndex(4)));
+    assert_eq!(
+        (inbound.redis, leader.redis, retired.redis),
+        (RedisIndex(3), RedisIndex(2), RedisIndex(4))
+    );
     assert_eq!((nightly.redis, nightly.lock.scheme), (RedisIndex(1), SchemeKind::String));
     assert_eq!(nightly.lock.key, b"nightly\xff");
-    assert_eq!(nightly.progress.as_ref().unwrap().source, ProgressSource::Key(b"nightly:done".to_vec()));
-    assert_eq!(wanted(cleaner).source, WantedSource::Keys(vec![b"cleaner:anna".to_vec(), b"cleaner:ben".to_vec()]));
+    assert_eq!(
+        nightly.progress.as_ref().unwrap().source,
+        ProgressSource::Key(b"nightly:done".to_vec())
+    );
+    assert_eq!(
+        wanted(cleaner).source,
+        WantedSource::Keys(vec![b"cleaner:anna".to_vec(), b"cleaner:ben".to_vec()])
+    );
     assert_eq!(wanted(leader).source, WantedSource::Always);
     assert_eq!(wanted(retired).source, WantedSource::Never);
 }
@@ -215,11 +254,19 @@ fn left_out_fields_have_their_defaults() {
     assert_eq!((task.grace_ms, task.settle_ms, task.wind_down_ms), (20_000, 5_000, 30_000));
     assert_eq!((task.blind_after_ms, task.max_hold_ms), (60_000, None));
     assert_eq!((task.lock.scheme, task.lock.lease_ms), (SchemeKind::Redisson, None));
-    assert!(task.wanted.is_none() && task.progress.is_none() && task.claims.is_none() && task.labels.is_empty());
+    assert!(
+        task.wanted.is_none()
+            && task.progress.is_none()
+            && task.claims.is_none()
+            && task.labels.is_empty()
+    );
     let spec = config.watch_spec(7);
     assert_eq!((spec.epoch, spec.tasks.len()), (7, 1));
     let redis = &spec.redises[0];
-    assert_eq!((redis.addresses[0].as_ref(), redis.interval_ms, redis.timeout_ms), ("127.0.0.1:6379", 1_000, 3_000));
+    assert_eq!(
+        (redis.addresses[0].as_ref(), redis.interval_ms, redis.timeout_ms),
+        ("127.0.0.1:6379", 1_000, 3_000)
+    );
 }
 
 #[test]
@@ -232,9 +279,13 @@ fn merged_blocks_can_be_overridden() {
 
 #[test]
 fn a_relative_password_file_is_beside_the_configuration() {
-    let text = "redis: {main: {url: 'redis://x', password_file: secret}}\ntasks: [{name: a, lock: {key: a}}]\n";
+    let text = "redis: {main: {url: 'redis://x', password_file: secret}}\n\
+        tasks: [{name: a, lock: {key: a}}]\n";
     let config = Config::parse(text, Path::new("/etc/lockwatch/lockwatch.yml")).unwrap();
-    assert_eq!(config.redises[0].login.password, Some(PasswordSource::File("/etc/lockwatch/secret".into())));
+    assert_eq!(
+        config.redises[0].login.password,
+        Some(PasswordSource::File("/etc/lockwatch/secret".into()))
+    );
 }
 
 /// Editors of Windows put it there, and nobody sees it.
@@ -243,7 +294,10 @@ fn a_byte_order_mark_is_no_part_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("lockwatch.yml");
     let text = |key: &str| {
-        format!("\u{feff}redis:\n  main: {{url: \"redis://h\"}}\ntasks:\n  - {{name: a, lock: {{{key}: a}}}}\n")
+        format!(
+            "\u{feff}redis:\n  main: {{url: \"redis://h\"}}\n\
+             tasks:\n  - {{name: a, lock: {{{key}: a}}}}\n"
+        )
     };
     fs::write(&path, text("key")).unwrap();
     assert_eq!(Config::load(&path).unwrap().tasks.len(), 1);
@@ -258,7 +312,8 @@ fn a_file_that_cannot_be_read_says_why() {
     let absent = Config::load(&dir.path().join("absent.yml")).unwrap_err().to_string();
     assert!(
         absent.ends_with(
-            "absent.yml: does not exist; name the file with --config.file, or one lock with --redis and --lock"
+            "absent.yml: does not exist; name the file with --config.file, or one lock with \
+             --redis and --lock"
         ),
         "{absent}"
     );
@@ -278,7 +333,9 @@ fn an_endless_file_is_not_read_to_its_end() {
 
 #[test]
 fn thousands_of_mistakes_stay_readable() {
-    let tasks: String = (0..1_000).map(|n| format!("  - {{name: t{n}, lock: {{key: k{n}}}, grace: 1}}\n")).collect();
+    let tasks: String = (0..1_000)
+        .map(|n| format!("  - {{name: t{n}, lock: {{key: k{n}}}, grace: 1}}\n"))
+        .collect();
     let text = format!("redis: {{main: {{url: 'redis://x'}}}}\ntasks:\n{tasks}");
     let message = Config::parse(&text, Path::new("big.yml")).unwrap_err().to_string();
     let lines: Vec<&str> = message.lines().collect();
@@ -289,7 +346,11 @@ fn thousands_of_mistakes_stay_readable() {
 
 #[test]
 fn check_config_tells_the_worst_time_to_page() {
-    let sources = TimingSources { scrape_ms: Some(15_000), evaluation_ms: Some(15_000), ..TimingSources::default() };
+    let sources = TimingSources {
+        scrape_ms: Some(15_000),
+        evaluation_ms: Some(15_000),
+        ..TimingSources::default()
+    };
     let timing = PageTiming::find(&sources).unwrap();
     let report = report(&good("complete.yml"), &timing);
     let file = root().join("tests/it/config/check_complete.txt");
@@ -297,17 +358,23 @@ fn check_config_tells_the_worst_time_to_page() {
         fs::write(&file, &report).unwrap();
     }
     assert_eq!(report, fs::read_to_string(&file).unwrap());
-    assert!(report.contains("  outbound        20s    22s         1m22s       1m52s\n"), "{report}");
+    assert!(
+        report.contains("  outbound        20s    22s         1m22s       1m52s\n"),
+        "{report}"
+    );
 }
 
 #[test]
 fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     let dir = tempfile::tempdir().unwrap();
-    let (prometheus, alertmanager) = (dir.path().join("prometheus.yml"), dir.path().join("alertmanager.yml"));
+    let (prometheus, alertmanager) =
+        (dir.path().join("prometheus.yml"), dir.path().join("alertmanager.yml"));
     fs::write(&prometheus, "global: {scrape_interval: 20s}\n").unwrap();
-    let routes = "{receiver: chat, routes: [{match: {severity: critical, team: logistics}, receiver: pager, group_wait: 5s}, \
+    let routes = "{receiver: chat, routes: [{match: {severity: critical, team: logistics}, \
+        receiver: pager, group_wait: 5s}, \
                   {matchers: ['task=leader'], group_by: [task], group_wait: 7s}, \
-                  {match: {task: cleaner}, group_wait: 1m, continue: true}, {match: {task: cleaner}, group_wait: 1s}]}";
+                  {match: {task: cleaner}, group_wait: 1m, continue: true}, {match: {task: \
+        cleaner}, group_wait: 1s}]}";
     fs::write(&alertmanager, format!("route: {routes}\n")).unwrap();
     let mut sources = TimingSources {
         evaluation_ms: Some(7_000),
@@ -323,9 +390,18 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
     };
     assert_eq!(waits(&timing), [5, 5, 30, 60, 7, 30]);
     let report = report(&config, &timing);
-    assert!(report.contains("  outbound        20s    22s         54s [4]     1m24s\n"), "{report}");
-    assert!(report.contains("  leader          20s    22s         56s         56s + lease [3]\n"), "{report}");
-    assert!(report.contains("alertmanager.yml, receiver pager) for outbound, inbound\n  30s ("), "{report}");
+    assert!(
+        report.contains("  outbound        20s    22s         54s [4]     1m24s\n"),
+        "{report}"
+    );
+    assert!(
+        report.contains("  leader          20s    22s         56s         56s + lease [3]\n"),
+        "{report}"
+    );
+    assert!(
+        report.contains("alertmanager.yml, receiver pager) for outbound, inbound\n  30s ("),
+        "{report}"
+    );
     sources.group_wait_ms = Some(1_000);
     assert_eq!(waits(&PageTiming::find(&sources).unwrap()), [1; 6]);
     sources.prometheus_config = Some("/nowhere.yml".into());
@@ -334,7 +410,8 @@ fn delays_come_from_the_files_of_prometheus_and_alertmanager() {
 
 #[test]
 fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
-    let text = "redis:\n  a: {url: 'redis://x', password_file: /nowhere/secret}\n  b: {url: 'redis://y'}\n  \
+    let text = "redis:\n  a: {url: 'redis://x', password_file: /nowhere/secret}\n  b: {url: \
+        'redis://y'}\n  \
                 c: {sentinel: {master: m, nodes: [s], password_file: /nowhere/more}}\n  \
                 d: {url: 'redis://z', password_file: open}\n\
                 tasks: [{name: a, redis: a, lock: {key: a}}]\n";
@@ -346,24 +423,31 @@ fn passwords_that_cannot_be_read_or_are_open_are_warned_about() {
     let warnings = warnings(&config);
     assert_eq!(warnings.len(), 3, "{warnings:?}");
     assert!(
-        warnings[2].starts_with("redis.d: ") && warnings[2].contains("read by every user of this machine"),
+        warnings[2].starts_with("redis.d: ")
+            && warnings[2].contains("read by every user of this machine"),
         "{warnings:?}"
     );
     assert!(
-        warnings[1].starts_with("redis.c.sentinel: cannot read the password file \"/nowhere/more\": "),
+        warnings[1]
+            .starts_with("redis.c.sentinel: cannot read the password file \"/nowhere/more\": "),
         "{warnings:?}"
     );
-    assert!(warnings[0].starts_with("redis.a: cannot read the password file \"/nowhere/secret\": "), "{warnings:?}");
+    assert!(
+        warnings[0].starts_with("redis.a: cannot read the password file \"/nowhere/secret\": "),
+        "{warnings:?}"
+    );
 }
 
-/// Files that a slip or a broken editor could leave behind: cut, doubled, with foreign bytes. `MUTATIONS` sets how many.
+/// Files that a slip or a broken editor could leave behind: cut, doubled, with foreign bytes.
+/// `MUTATIONS` sets how many.
 #[test]
 fn mutilated_files_never_panic() {
-    let rounds = std::env::var("MUTATIONS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(500);
+    let rounds =
+        std::env::var("MUTATIONS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(500);
     let original = fs::read(root().join("tests/it/config/good/complete.yml")).unwrap();
     let scraps = [
-        "\u{feff}", "&a ", "*a", "<<: *a\n", "!t ", "{", "}", "[", "]", ": ", "- ", "\n", "#", "\"", "'", "|", "~",
-        "\t", "9",
+        "\u{feff}", "&a ", "*a", "<<: *a\n", "!t ", "{", "}", "[", "]", ": ", "- ", "\n", "#",
+        "\"", "'", "|", "~", "\t", "9",
     ];
     let mut random = fastrand::Rng::with_seed(7);
     let mut refused = 0;
@@ -414,7 +498,10 @@ fn one_lock_needs_no_file() {
         lock.password = Some(PasswordSource::File("secret".into()));
     });
     let named = named.unwrap();
-    assert_eq!((&*named.tasks[0].name, named.tasks[0].lock.key.as_slice()), ("binary", [0, 255].as_slice()));
+    assert_eq!(
+        (&*named.tasks[0].name, named.tasks[0].lock.key.as_slice()),
+        ("binary", [0, 255].as_slice())
+    );
     assert_eq!(named.redises[0].login.password, Some(PasswordSource::File("secret".into())));
 }
 
@@ -427,7 +514,10 @@ fn mistakes_on_the_command_line_name_their_flag() {
     let message = message.unwrap_err();
     assert!(!message.contains("hunter2"), "{message}");
     let lines: Vec<&str> = message.lines().collect();
-    assert!(lines[0].starts_with("command line: --redis: has a user or password in it; "), "{message}");
+    assert!(
+        lines[0].starts_with("command line: --redis: has a user or password in it; "),
+        "{message}"
+    );
     assert_eq!(lines[1], "command line: --name: has control characters in it; use printable text");
     assert!(single(|lock| lock.key.clear()).unwrap_err().contains("--lock: is an empty key"));
 }
@@ -436,15 +526,26 @@ fn mistakes_on_the_command_line_name_their_flag() {
 fn every_field_is_in_the_complete_example_and_in_the_documentation() {
     let documentation = fs::read_to_string(root().join("docs/configuration.md")).unwrap();
     let example = fs::read_to_string(root().join("tests/it/config/good/complete.yml")).unwrap();
-    assert!(documentation.contains(&example), "docs/configuration.md must show good/complete.yml as it is");
+    assert!(
+        documentation.contains(&example),
+        "docs/configuration.md must show good/complete.yml as it is"
+    );
     for block in documentation.split("```yaml\n").skip(1) {
         let yaml = block.split("```").next().unwrap();
         Config::parse(yaml, Path::new("docs/configuration.md")).unwrap();
     }
     for block in BLOCKS {
         for field in block.fields {
-            assert!(documentation.contains(&format!("`{field}`")), "`{field}` of {} is not documented", block.path);
-            assert!(example.contains(&format!("{field}:")), "`{field}` of {} is not in the example", block.path);
+            assert!(
+                documentation.contains(&format!("`{field}`")),
+                "`{field}` of {} is not documented",
+                block.path
+            );
+            assert!(
+                example.contains(&format!("{field}:")),
+                "`{field}` of {} is not in the example",
+                block.path
+            );
         }
         for (field, _) in block.not_yet {
             assert!(!example.contains(&format!("{field}:")), "{field}");
@@ -452,12 +553,14 @@ fn every_field_is_in_the_complete_example_and_in_the_documentation() {
     }
 }
 
-/// The history speaks of tasks for long. If each reload brought new copies of them all, it would keep one for each.
+/// The history speaks of tasks for long. If each reload brought new copies of them all, it would
+/// keep one for each.
 #[test]
 fn tasks_that_a_reload_leaves_alone_are_shared() {
     let text = |grace: &str| {
         format!(
-            "redis: {{main: {{url: redis://h}}}}\ntasks:\n- {{name: same, lock: {{key: a}}, wanted: {{hash: u}}}}\n\
+            "redis: {{main: {{url: redis://h}}}}\ntasks:\n\
+             - {{name: same, lock: {{key: a}}, wanted: {{hash: u}}}}\n\
              - {{name: other, lock: {{key: b}}, grace: {grace}}}\n"
         )
     };
@@ -466,6 +569,7 @@ fn tasks_that_a_reload_leaves_alone_are_shared() {
     let expected = after.clone();
     after.share(&before.tasks);
     assert_eq!(after, expected);
-    let shared: Vec<bool> = before.tasks.iter().zip(&after.tasks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
+    let shared: Vec<bool> =
+        before.tasks.iter().zip(&after.tasks).map(|(old, new)| Arc::ptr_eq(old, new)).collect();
     assert_eq!(shared, [true, false]);
 }

@@ -1,4 +1,5 @@
-//! The dashboards, judged without a Grafana: shape, links, variables, and that every query asks for what there is.
+//! The dashboards, judged without a Grafana: shape, links, variables, and that every query asks for
+//! what there is.
 
 pub(crate) mod board;
 mod catalogue;
@@ -19,7 +20,8 @@ use board::{Board, string};
 use catalogue::{catalogue, rules};
 use checks::{mistakes, of_each, of_link, of_queries, urls};
 
-/// Metrics that no dashboard shows: for alerts, for whoever wonders how one server is read, or of no use to people.
+/// Metrics that no dashboard shows: for alerts, for whoever wonders how one server is read, or of
+/// no use to people.
 const NOT_SHOWN: [&str; 6] = [
     "lockwatch_log_lines_lost_total",
     "lockwatch_redis_wake_up_reconnects_total",
@@ -38,31 +40,71 @@ fn dashboards_are_sound() {
 #[test]
 fn each_mistake_is_found() {
     let cases = [
-        ("lockwatch-task", r#""uid": "lockwatch-task""#, r#""uid": "other""#, "uid is not that of its file"),
+        (
+            "lockwatch-task",
+            r#""uid": "lockwatch-task""#,
+            r#""uid": "other""#,
+            "uid is not that of its file",
+        ),
         ("lockwatch-task", r#""schemaVersion": 42"#, r#""schemaVersion": 40"#, "schemaVersion"),
         ("lockwatch-task", r#""editable": false"#, r#""id": 7"#, "id must not be there"),
         ("lockwatch-task", r#""title": "Renewals""#, r#""title": """#, "has no title"),
         ("lockwatch-task", r#""title": "Renewals""#, r#""title": "Gap""#, "Gap: its title"),
-        ("lockwatch-task", r#""description": "Renewals per"#, r#""text": "Renewals per"#, "has no description"),
+        (
+            "lockwatch-task",
+            r#""description": "Renewals per"#,
+            r#""text": "Renewals per"#,
+            "has no description",
+        ),
         ("lockwatch-task", r#""unit": "cps""#, r#""unit": "reqs""#, "unit reqs"),
         ("lockwatch-task", r#""type": "heatmap""#, r#""type": "graph""#, "type graph"),
         ("lockwatch-task", r#""uid": "${datasource}""#, r#""uid": "prometheus""#, "datasource"),
         ("lockwatch-task", r#""x": 20"#, r#""x": 21"#, "outside"),
         ("lockwatch-overview", r#""x": 4"#, r#""x": 3"#, "overlaps"),
-        ("lockwatch-task", "lockwatch_lock_ttl_seconds", "lockwatch_lock_ttl", "lockwatch_lock_ttl is no metric"),
-        ("lockwatch-task", "availability:ratio30d", "availability:ratio60d", "ratio60d is no metric"),
+        (
+            "lockwatch-task",
+            "lockwatch_lock_ttl_seconds",
+            "lockwatch_lock_ttl",
+            "lockwatch_lock_ttl is no metric",
+        ),
+        (
+            "lockwatch-task",
+            "availability:ratio30d",
+            "availability:ratio60d",
+            "ratio60d is no metric",
+        ),
         ("lockwatch-task", "by (task, redis, kind)", "by (task, redis, sort)", "label sort"),
-        ("lockwatch-task", r#""legendFormat": "{{kind}}""#, r#""legendFormat": "{{sort}}""#, "sort is no label"),
+        (
+            "lockwatch-task",
+            r#""legendFormat": "{{kind}}""#,
+            r#""legendFormat": "{{sort}}""#,
+            "sort is no label",
+        ),
         ("lockwatch-task", r#"redis=\"$redis\""#, r#"redis=\"$server\""#, "$server is not defined"),
         ("lockwatch-task", r#"task=\"$task\""#, r#"task=~\"$task\""#, "is compared by =~"),
         ("lockwatch-agent", r#"redis=~\"$redis\""#, r#"redis=\"$redis\""#, "is compared by ="),
         ("lockwatch-task", "increase(lockwatch_lock_acq", "max(lockwatch_lock_acq", "counter"),
-        ("lockwatch-agent", "series_added{", "series_dropped{", "scrape_series_dropped is no metric"),
+        (
+            "lockwatch-agent",
+            "series_added{",
+            "series_dropped{",
+            "scrape_series_dropped is no metric",
+        ),
         ("lockwatch-agent", "time() - max by", "time() - sum by", "adds up agents"),
         ("lockwatch-overview", "sum(max by (task, redis) (", "sum((", "adds up agents"),
-        ("lockwatch-task", "max by (task, redis) (lockwatch_task_grace", "(lockwatch_task_grace", "each agent"),
+        (
+            "lockwatch-task",
+            "max by (task, redis) (lockwatch_task_grace",
+            "(lockwatch_task_grace",
+            "each agent",
+        ),
         ("lockwatch-task", "[$__rate_interval]", "[5m]", "window"),
-        ("lockwatch-overview", "/d/lockwatch-task?", "/d/lockwatch-job?", "no dashboard lockwatch-job"),
+        (
+            "lockwatch-overview",
+            "/d/lockwatch-task?",
+            "/d/lockwatch-job?",
+            "no dashboard lockwatch-job",
+        ),
         (
             "lockwatch-overview",
             "agent?${datasource:queryparam}",
@@ -81,14 +123,18 @@ fn each_mistake_is_found() {
     for (uid, right, wrong, said) in cases {
         let original = board::text(uid);
         assert!(original.contains(right), "{uid} has no {right}");
-        let other = |name: &&str| if *name == uid { original.replacen(right, wrong, 1) } else { board::text(name) };
-        let boards: Vec<Board> = board::UIDS.iter().map(|name| Board::parse(&other(name))).collect();
+        let other = |name: &&str| {
+            if *name == uid { original.replacen(right, wrong, 1) } else { board::text(name) }
+        };
+        let boards: Vec<Board> =
+            board::UIDS.iter().map(|name| Board::parse(&other(name))).collect();
         let mistakes = mistakes(&boards);
         assert!(mistakes.contains(said), "{right} -> {wrong}: expected {said:?}, got {mistakes:?}");
     }
 }
 
-/// What a metric is called is written in one place only; here it is renamed in the agent instead of the dashboard.
+/// What a metric is called is written in one place only; here it is renamed in the agent instead of
+/// the dashboard.
 #[test]
 fn a_renamed_metric_is_missed_by_some_dashboard() {
     let missed = |name: &str| {
@@ -96,7 +142,9 @@ fn a_renamed_metric_is_missed_by_some_dashboard() {
         catalogue.remove(name);
         !of_each(&board::all(), |board| of_queries(board, &catalogue)).is_empty()
     };
-    let is_unused = |name: &&str| ["", "_bucket", "_count"].iter().all(|suffix| !missed(&format!("{name}{suffix}")));
+    let is_unused = |name: &&str| {
+        ["", "_bucket", "_count"].iter().all(|suffix| !missed(&format!("{name}{suffix}")))
+    };
     let unused: Vec<&str> = TABLE.iter().map(|metric| metric.name).filter(is_unused).collect();
     assert_eq!(unused, NOT_SHOWN);
 }
@@ -105,14 +153,18 @@ fn a_renamed_metric_is_missed_by_some_dashboard() {
 #[test]
 fn alerts_and_dashboards_know_each_other() {
     let (boards, rules) = (board::all(), rules());
-    let links: Vec<&str> = rules.iter().filter_map(|rule| rule.pointer("/annotations/dashboard")?.as_str()).collect();
+    let links: Vec<&str> =
+        rules.iter().filter_map(|rule| rule.pointer("/annotations/dashboard")?.as_str()).collect();
     assert!(links.len() > 20, "{links:?}");
     let mistakes: Vec<String> = links.iter().flat_map(|link| of_link(link, &boards)).collect();
     assert!(mistakes.is_empty(), "{mistakes:?}");
-    let ours =
-        boards.iter().flat_map(|board| urls(&board.json)).find(|url| url.ends_with("${__data.fields.alertname}.md"));
+    let ours = boards
+        .iter()
+        .flat_map(|board| urls(&board.json))
+        .find(|url| url.ends_with("${__data.fields.alertname}.md"));
     for rule in rules.iter().filter(|rule| rule["alert"].is_string()) {
-        let runbook = ours.map(|url| url.replace("${__data.fields.alertname}", string(rule, "alert")));
+        let runbook =
+            ours.map(|url| url.replace("${__data.fields.alertname}", string(rule, "alert")));
         assert_eq!(rule["annotations"]["runbook_url"].as_str(), runbook.as_deref());
     }
 }
@@ -127,13 +179,15 @@ fn every_expression_is_promql() {
     let mut rules = "groups: [{name: dashboards, rules: [\n".to_owned();
     for (index, expression) in expressions.iter().enumerate() {
         let expression = expression.replace("$__rate_interval", "1m").replace("$__range", "1h");
-        writeln!(rules, "{{record: 'expression:{index}', expr: {}}},", Value::from(expression)).expect("text");
+        writeln!(rules, "{{record: 'expression:{index}', expr: {}}},", Value::from(expression))
+            .expect("text");
     }
     rules.push_str("]}]\n");
     let folder = tempfile::tempdir().expect("folder");
     let file = folder.path().join("rules.yml");
     fs::write(&file, rules).expect("rules");
-    let output = Command::new("promtool").args(["check", "rules"]).arg(&file).output().expect("promtool");
+    let output =
+        Command::new("promtool").args(["check", "rules"]).arg(&file).output().expect("promtool");
     assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
 }
 
@@ -143,16 +197,23 @@ fn dashboards_are_built_from_their_source() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let python = root.join("target/dashboards/bin/python");
     if !python.is_file() {
-        skip::say("dashboards::dashboards_are_built_from_their_source", "Grafana's SDK; run scripts/setup test");
+        skip::say(
+            "dashboards::dashboards_are_built_from_their_source",
+            "Grafana's SDK; run scripts/setup test",
+        );
         return;
     }
     let built = tempfile::tempdir().expect("folder");
     let build = root.join("dashboards/source/build.py");
-    let output = Command::new(python).arg("-B").arg(build).arg(built.path()).output().expect("python");
+    let output =
+        Command::new(python).arg("-B").arg(build).arg(built.path()).output().expect("python");
     assert!(output.status.success(), "{}", text(&output.stderr));
     for uid in board::UIDS {
         let now = fs::read_to_string(built.path().join(format!("{uid}.json"))).expect("built");
-        assert!(now == board::text(uid), "dashboards/{uid}.json is not what its source gives: run make dashboards");
+        assert!(
+            now == board::text(uid),
+            "dashboards/{uid}.json is not what its source gives: run make dashboards"
+        );
     }
 }
 
@@ -163,10 +224,14 @@ fn provisioning_is_sound() {
         let text = fs::read_to_string(board::folder().join("provisioning").join(file)).expect(file);
         serde_yaml::from_str::<Value>(&text).expect(file)
     };
-    let (providers, sources) = (read("dashboards/lockwatch.yaml"), read("datasources/lockwatch.yaml"));
+    let (providers, sources) =
+        (read("dashboards/lockwatch.yaml"), read("datasources/lockwatch.yaml"));
     assert_eq!(providers["apiVersion"], 1);
     let provider = &providers["providers"][0];
-    assert_eq!((&provider["type"], &provider["options"]["foldersFromFilesStructure"]), (&"file".into(), &false.into()));
+    assert_eq!(
+        (&provider["type"], &provider["options"]["foldersFromFilesStructure"]),
+        (&"file".into(), &false.into())
+    );
     assert_eq!(sources["apiVersion"], 1);
     let source = &sources["datasources"][0];
     assert_eq!(source["type"], "prometheus");

@@ -96,9 +96,15 @@ const EITHER: [&str; 2] = ["server-a", "server-b"];
 
 #[tokio::test]
 async fn without_redis_server_the_remedy_is_named() {
-    let error = PrivateRedis::start(Some(Path::new("/nowhere/redis-server"))).await.unwrap_err().to_string();
+    let error = PrivateRedis::start(Some(Path::new("/nowhere/redis-server")))
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("/nowhere/redis-server"), "{error}");
-    assert!(error.contains("apt-get install redis-server") && error.contains("--redis-server"), "{error}");
+    assert!(
+        error.contains("apt-get install redis-server") && error.contains("--redis-server"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -159,7 +165,8 @@ async fn one_worker_runs_the_script_while_anybody_wants_it() {
 }
 
 #[tokio::test]
-async fn a_crash_leaves_the_lock_until_its_lease_has_run_out_and_then_the_other_worker_takes_over() {
+async fn a_crash_leaves_the_lock_until_its_lease_has_run_out_and_then_the_other_worker_takes_over()
+{
     let Some(mut bench) = Bench::start("demo: crash").await else { return };
     bench.board.switch("anna", Position::On).await.unwrap();
     let host = bench.until_held_by(&EITHER).await;
@@ -253,13 +260,20 @@ impl Demo {
             None
         };
         let found = timeout(SOON, found).await;
-        found.ok().flatten().unwrap_or_else(|| panic!("it did not say {text:?}, but:\n{}", self.told.join("\n")))
+        found
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| panic!("it did not say {text:?}, but:\n{}", self.told.join("\n")))
     }
 
     /// Sends it a signal; only the shell can, without unsafe code.
     async fn signal(&self, name: &str) {
         let id = self.child.id().unwrap().to_string();
-        let sent = Command::new("sh").args(["-c", r#"kill -s "$0" "$1""#, name, &id]).status().await.unwrap();
+        let sent = Command::new("sh")
+            .args(["-c", r#"kill -s "$0" "$1""#, name, &id])
+            .status()
+            .await
+            .unwrap();
         assert!(sent.success());
     }
 
@@ -291,17 +305,27 @@ async fn each_stop_signal_ends_everything_that_the_demo_started() {
         let redis = address_in(&demo.until("  redis  ").await);
         let agent = address_in(&demo.until("  agent  ").await);
         let directory = demo.until("  its log  ").await;
-        let directory = Path::new(directory.trim_start_matches("  its log").trim()).parent().unwrap().to_owned();
+        let directory = Path::new(directory.trim_start_matches("  its log").trim())
+            .parent()
+            .unwrap()
+            .to_owned();
         demo.until("got the lock").await;
         assert!(tokio::net::TcpStream::connect(&agent).await.is_ok());
         assert!(directory.is_dir());
         demo.signal(signal).await;
         assert!(demo.end().await, "{signal}: {}", demo.told.join("\n"));
         for address in [redis, agent] {
-            assert!(tokio::net::TcpStream::connect(&address).await.is_err(), "{signal}: {address} still listens");
+            assert!(
+                tokio::net::TcpStream::connect(&address).await.is_err(),
+                "{signal}: {address} still listens"
+            );
         }
         assert!(!directory.exists());
-        assert!(demo.told.iter().any(|line| line.contains("worker-") && line.contains("it was told to end")));
+        assert!(
+            demo.told
+                .iter()
+                .any(|line| line.contains("worker-") && line.contains("it was told to end"))
+        );
     }
 }
 
@@ -316,7 +340,8 @@ async fn the_story_goes_as_it_is_told() {
     assert!(succeeded, "{told}");
     let chapters: Vec<&str> =
         demo.told.iter().filter_map(|line| line.split("== ").nth(1)?.strip_suffix(" ==")).collect();
-    let expected = ["Start", "Renewals", "Crash and take-over", "Dead thread", "Switch-off", "On again"];
+    let expected =
+        ["Start", "Renewals", "Crash and take-over", "Dead thread", "Switch-off", "On again"];
     assert_eq!(chapters, expected, "{told}");
     assert!(!told.contains("is absent"), "{told}");
     assert!(told.ends_with("Everything that was started has been stopped."), "{told}");

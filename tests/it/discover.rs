@@ -1,4 +1,5 @@
-//! `discover` on real servers: what it finds among what, what it sends, what it prints, and that the agent is right with it.
+//! `discover` on real servers: what it finds among what, what it sends, what it prints, and that
+//! the agent is right with it.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -67,14 +68,16 @@ fn found(port: u16, arguments: &[&str]) -> (String, Config) {
     let output = discover(port, arguments);
     let (text, errors) = (harmless(&output.stdout), harmless(&output.stderr));
     assert!(output.status.success(), "{errors}\n{text}");
-    let config = Config::parse(&text, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{text}"));
+    let config =
+        Config::parse(&text, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{text}"));
     (text, config)
 }
 
 #[track_caller]
 fn harmless(printed: &[u8]) -> String {
     let text = String::from_utf8(printed.to_vec()).expect("text");
-    let raw: Vec<char> = text.chars().filter(|character| character.is_control() && *character != '\n').collect();
+    let raw: Vec<char> =
+        text.chars().filter(|character| character.is_control() && *character != '\n').collect();
     assert!(raw.is_empty(), "{raw:?} in\n{text}");
     text
 }
@@ -90,7 +93,8 @@ fn told(text: &str, name: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let at = lines.iter().position(|line| *line == format!("  - name: \"{name}\""));
     let above = lines[..at.unwrap_or_else(|| panic!("no task {name}:\n{text}"))].iter().rev();
-    let above: Vec<&str> = above.take_while(|line| line.starts_with("  # ")).map(|line| &line[4..]).collect();
+    let above: Vec<&str> =
+        above.take_while(|line| line.starts_with("  # ")).map(|line| &line[4..]).collect();
     above.into_iter().rev().collect::<Vec<_>>().join(" ")
 }
 
@@ -155,7 +159,11 @@ print(lock.local.token.decode())
 fn lock_with_redis_py(test: &str, server: &RedisServer) -> Option<String> {
     let run = |python: &&str| {
         let mut command = Command::new(python);
-        command.args(["-c", REDIS_PY, &server.port.to_string()]).output().ok().filter(|output| output.status.success())
+        command
+            .args(["-c", REDIS_PY, &server.port.to_string()])
+            .output()
+            .ok()
+            .filter(|output| output.status.success())
     };
     let taken = ["python3", "/usr/bin/python3"].iter().find_map(run);
     if taken.is_none() {
@@ -164,12 +172,15 @@ fn lock_with_redis_py(test: &str, server: &RedisServer) -> Option<String> {
     taken.map(|output| String::from_utf8(output.stdout).unwrap().trim().to_owned())
 }
 
-/// The whole promise: among thousands of other keys each lock is found, told apart and learned, and the agent that is
-/// started with what was printed is right about each.
+/// The whole promise: among thousands of other keys each lock is found, told apart and learned, and
+/// the agent that is started with what was printed is right about each.
 #[test]
 fn with_the_configuration_that_it_prints_the_agent_is_right() {
     let test = "discover::with_the_configuration_that_it_prints_the_agent_is_right";
-    let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test)) else { return };
+    let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test))
+    else {
+        return;
+    };
     let Some(token) = lock_with_redis_py(test, &server) else { return };
     server.cli(&["eval", NOISE, "0"]);
     server.cli(&["eval", LAYOUTS, "0", ID]);
@@ -212,14 +223,18 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         assert_eq!((task.lock.scheme, task.lock.lease_ms), (scheme, None), "{}", task.name);
     }
     // Kinds, holders and leases are learned; tokens are secrets.
-    let learned = |lease: &str, period: &str| format!("lease {lease} learned, renewed every {period}");
+    let learned =
+        |lease: &str, period: &str| format!("lease {lease} learned, renewed every {period}");
     for (name, pieces) in [
         ("plain", ["Redisson RLock.", &format!("Held by {first}"), &learned("30s", "10s")]),
         ("quick", ["Redisson RLock.", &format!("Held by {second}"), &learned("3s", "1s")]),
         ("fair", ["Redisson RFairLock.", &format!("Held by {first}"), "1 waiting"]),
         ("fenced", ["Redisson RFencedLock.", &format!("Held by {first}"), &learned("30s", "10s")]),
         ("read", ["Redisson RReadWriteLock", "Read by ", &first]),
-        ("write", ["Redisson RReadWriteLock", &format!("Written by {second}"), &learned("3s", "1s")]),
+        (
+            "write",
+            ["Redisson RReadWriteLock", &format!("Written by {second}"), &learned("3s", "1s")],
+        ),
         ("py", ["A token in a string", "(a digest of its token)", "not renewed within 12s"]),
         ("job-lock:prod:billing", ["ShedLock", "held while a run lasts", "not renewed"]),
         ("zombie", ["A token", "Held by", "without any TTL"]),
@@ -227,7 +242,10 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         let told = told(&text, name);
         assert!(pieces.iter().all(|piece| told.contains(piece)), "{name}: {told}");
     }
-    assert!(!text.contains(&token) && !text.contains("aB3dE5gH7jK9mN1p") && !text.contains("web-1"), "{text}");
+    assert!(
+        !text.contains(&token) && !text.contains("aB3dE5gH7jK9mN1p") && !text.contains("web-1"),
+        "{text}"
+    );
     // What is no task, what may be one, what is left over, and what else the task may have.
     for comment in [
         "#   30 like order:*:lock",
@@ -244,8 +262,10 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
         "#   stuck: free, 1 of 1 waiters overdue",
         "#   orphan: free, its counter is there",
         "#   shared: readers that died: 1, beside a living one",
-        "    # wanted: {hash: \"plain:users\"}   # its 2 fields are switches: those of the users who want the task?",
-        "    # progress: {hash: \"plain:stats\", field: \"last_run\", stale_after: 5m}   # does the work change it?",
+        "    # wanted: {hash: \"plain:users\"}   # its 2 fields are switches: those of the users \
+         who want the task?",
+        "    # progress: {hash: \"plain:stats\", field: \"last_run\", stale_after: 5m}   # does \
+         the work change it?",
     ] {
         assert!(text.lines().any(|line| line == comment), "{comment}\n{text}");
     }
@@ -256,7 +276,9 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
     let agent = Agent::start(&text);
     let names: Vec<String> = config.tasks.iter().map(|task| task.name.to_string()).collect();
     let page = agent.until(PATIENCE, "all are held", |page| {
-        names.iter().all(|name| page.of(name, "lock_held") == Some(1.0) && page.verdict(name) == "running")
+        names
+            .iter()
+            .all(|name| page.of(name, "lock_held") == Some(1.0) && page.verdict(name) == "running")
     });
     assert_eq!(page.label("plain", "lock_holder", "holder"), Some(first.clone()));
     assert_eq!(page.label("write", "lock_holder", "holder"), Some(second));
@@ -267,7 +289,9 @@ fn with_the_configuration_that_it_prints_the_agent_is_right() {
     redisson.run("unlock c1 t1 plain:lock");
     server.cli(&["del", "py:lock"]);
     agent.until(PATIENCE, "two are free", |page| {
-        ["plain", "py"].iter().all(|name| page.of(name, "lock_held") == Some(0.0) && page.verdict(name) == "stopped")
+        ["plain", "py"]
+            .iter()
+            .all(|name| page.of(name, "lock_held") == Some(0.0) && page.verdict(name) == "stopped")
     });
 }
 
@@ -281,18 +305,26 @@ fn only_harmless_commands(ran: &str) {
 
 #[test]
 fn it_is_no_faster_than_it_may_be_and_only_reads() {
-    let Some(server) = RedisServer::start("discover::it_is_no_faster_than_it_may_be_and_only_reads") else { return };
+    let Some(server) =
+        RedisServer::start("discover::it_is_no_faster_than_it_may_be_and_only_reads")
+    else {
+        return;
+    };
     server.cli(&["eval", "for i = 1, 3000 do redis.call('set', 'k' .. i, i) end", "0"]);
     server.cli(&["eval", LAYOUTS, "0", ID]);
     server.cli(&["hset", "held", &format!("{ID}:7"), "1"]);
     for (rate, at_least) in [(1_000, Duration::from_millis(2_900)), (100_000, Duration::ZERO)] {
         server.cli(&["config", "resetstat"]);
         let began = Instant::now();
-        let (text, _) = found(server.port, &["--watch", "0s", "--keys-per-second", &rate.to_string()]);
+        let (text, _) =
+            found(server.port, &["--watch", "0s", "--keys-per-second", &rate.to_string()]);
         assert!(began.elapsed() >= at_least, "{rate}: {:?}\n{text}", began.elapsed());
         let ran = server.cli(&["info", "commandstats"]);
         only_harmless_commands(&ran);
-        assert!(ran.contains("cmdstat_hscan:") && ran.contains("cmdstat_zcount:"), "the locks were read: {ran}");
+        assert!(
+            ran.contains("cmdstat_hscan:") && ran.contains("cmdstat_zcount:"),
+            "the locks were read: {ran}"
+        );
         let types = ran.split_once("cmdstat_type:calls=").unwrap().1.split(',').next().unwrap();
         assert!((3_000..3_200).contains(&types.parse::<u32>().unwrap()), "{types}");
     }
@@ -301,18 +333,27 @@ fn it_is_no_faster_than_it_may_be_and_only_reads() {
     assert_eq!(first, found(server.port, &["--watch", "1s"]).0);
     // A glob leaves the rest alone.
     let began = Instant::now();
-    let (_, config) = found(server.port, &["--watch", "0s", "--match", "red*", "--keys-per-second", "3000"]);
-    assert!(began.elapsed() >= Duration::from_millis(950), "keys that do not match cost the server as much");
+    let (_, config) =
+        found(server.port, &["--watch", "0s", "--match", "red*", "--keys-per-second", "3000"]);
+    assert!(
+        began.elapsed() >= Duration::from_millis(950),
+        "keys that do not match cost the server as much"
+    );
     assert_eq!(keys(&config), ["redbeat::lock", "redlock:labels"].map(str::to_owned).into());
 }
 
 /// A waiter that may still get the lock is nothing left over.
 #[test]
 fn only_waiters_whose_time_is_over_are_overdue() {
-    let Some(server) = RedisServer::start("discover::only_waiters_whose_time_is_over_are_overdue") else { return };
+    let Some(server) = RedisServer::start("discover::only_waiters_whose_time_is_over_are_overdue")
+    else {
+        return;
+    };
     for lock in ["patient", "stuck"] {
         server.cli(&["hset", lock, &format!("{ID}:1"), "1"]);
-        for (waiter, until) in [(2, if lock == "stuck" { "1000" } else { "9000000000000" }), (3, "9000000000000")] {
+        for (waiter, until) in
+            [(2, if lock == "stuck" { "1000" } else { "9000000000000" }), (3, "9000000000000")]
+        {
             let waiter = format!("{ID}:{waiter}");
             server.cli(&["rpush", &format!("redisson_lock_queue:{{{lock}}}"), &waiter]);
             server.cli(&["zadd", &format!("redisson_lock_timeout:{{{lock}}}"), until, &waiter]);
@@ -328,29 +369,48 @@ fn only_waiters_whose_time_is_over_are_overdue() {
 /// Gives `line` to `redis-cli` the way a user does.
 fn redis_cli(server: &RedisServer, line: &str) -> String {
     let mut command = Command::new("redis-cli");
-    let mut cli = command.arg("-s").arg(server.socket()).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut cli = command
+        .arg("-s")
+        .arg(server.socket())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     writeln!(cli.stdin.take().unwrap(), "{line}").unwrap();
     String::from_utf8(cli.wait_with_output().unwrap().stdout).unwrap()
 }
 
 #[test]
 fn the_rule_that_it_names_is_all_that_it_needs() {
-    let Some(server) = RedisServer::start("discover::the_rule_that_it_names_is_all_that_it_needs") else { return };
+    let Some(server) = RedisServer::start("discover::the_rule_that_it_names_is_all_that_it_needs")
+    else {
+        return;
+    };
     server.cli(&["eval", LAYOUTS, "0", ID]);
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("password");
     std::fs::write(&file, "PASSWORD\n").unwrap();
-    let login = ["--redis.username", "seeker", "--redis.password-file", file.to_str().unwrap(), "--watch", "1s"];
+    let login = [
+        "--redis.username",
+        "seeker",
+        "--redis.password-file",
+        file.to_str().unwrap(),
+        "--watch",
+        "1s",
+    ];
     let mut before = None;
-    for too_little in
-        ["ACL SETUSER seeker on >PASSWORD ~* -@all +ping", "ACL SETUSER seeker on >PASSWORD ~* -@all +ping +role +info"]
-    {
+    for too_little in [
+        "ACL SETUSER seeker on >PASSWORD ~* -@all +ping",
+        "ACL SETUSER seeker on >PASSWORD ~* -@all +ping +role +info",
+    ] {
         assert_eq!(redis_cli(&server, too_little), "OK\n");
         let output = discover(server.port, &login);
         let errors = harmless(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{errors}");
         assert!(output.stdout.is_empty());
-        let rule = errors.lines().find_map(|line| line.trim().strip_prefix("ACL SETUSER ").map(str::to_owned));
+        let rule = errors
+            .lines()
+            .find_map(|line| line.trim().strip_prefix("ACL SETUSER ").map(str::to_owned));
         let rule = rule.unwrap_or_else(|| panic!("{errors}"));
         assert!(before.as_ref().is_none_or(|before| *before == rule), "{rule}");
         before = Some(rule);
@@ -359,14 +419,20 @@ fn the_rule_that_it_names_is_all_that_it_needs() {
     assert_eq!(redis_cli(&server, &rule), "OK\n");
     server.cli(&["acl", "log", "reset"]);
     let (text, config) = found(server.port, &login);
-    assert!(keys(&config).contains("zombie:lock") && told(&text, "zombie").contains("Held by"), "{text}");
+    assert!(
+        keys(&config).contains("zombie:lock") && told(&text, "zombie").contains("Held by"),
+        "{text}"
+    );
     assert_eq!(config.redises[0].login.username.as_deref(), Some("seeker"));
     assert!(!text.contains("PASSWORD"), "{text}");
     let refused = server.cli(&["acl", "log"]);
     assert!(!refused.contains("command") && !refused.contains("key"), "{refused}");
-    for verb in ["set zombie:lock x", "del zombie:lock", "keys *", "hgetall a", "eval 'return 1' 0"] {
+    for verb in ["set zombie:lock x", "del zombie:lock", "keys *", "hgetall a", "eval 'return 1' 0"]
+    {
         let words: Vec<&str> = verb.split(' ').collect();
-        let answer = server.cli(&[&["--user", "seeker", "--pass", "PASSWORD", "--no-auth-warning"], &*words].concat());
+        let answer = server.cli(
+            &[&["--user", "seeker", "--pass", "PASSWORD", "--no-auth-warning"], &*words].concat(),
+        );
         assert!(answer.contains("NOPERM"), "{verb}: {answer}");
     }
 
@@ -374,41 +440,72 @@ fn the_rule_that_it_names_is_all_that_it_needs() {
     assert_eq!(redis_cli(&server, &format!("{} resetkeys ~zombie*", rule)), "OK\n");
     let (text, config) = found(server.port, &login);
     assert_eq!(keys(&config), ["zombie:lock".to_owned()].into(), "{text}");
-    assert!(text.contains("keys could not be looked at: this user may not.") && text.contains("SETUSER"), "{text}");
+    assert!(
+        text.contains("keys could not be looked at: this user may not.")
+            && text.contains("SETUSER"),
+        "{text}"
+    );
 }
 
-/// A lock that goes round is told so; one of an item, which does not stay, is no task. What cannot be read may have stayed.
+/// A lock that goes round is told so; one of an item, which does not stay, is no task. What cannot
+/// be read may have stayed.
 #[test]
 fn what_changes_while_it_is_watched_is_told() {
-    let Some(server) = RedisServer::start("discover::what_changes_while_it_is_watched_is_told") else { return };
+    let Some(server) = RedisServer::start("discover::what_changes_while_it_is_watched_is_told")
+    else {
+        return;
+    };
     server.cli(&["set", "export:4711:lock", ID, "px", "1500"]);
     server.cli(&["set", "import:4712:lock", ID]);
     server.cli(&["set", "nightly:lock", ID, "px", "1500"]);
     server.cli(&["set", "round:lock", ID, "px", "60000"]);
     let mut command = program();
-    command.args(["discover", "--redis", &format!("redis://127.0.0.1:{}", server.port), "--watch", "4s"]);
+    command.args([
+        "discover",
+        "--redis",
+        &format!("redis://127.0.0.1:{}", server.port),
+        "--watch",
+        "4s",
+    ]);
     let mut running = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let watches = || server.cli(&["info", "commandstats"]).contains("cmdstat_echo:");
     crate::support::wait_until(PATIENCE, "it watches", watches);
-    server.cli(&["eval", "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'x')", "1", "import:4712:lock"]);
+    server.cli(&[
+        "eval",
+        "redis.call('del', KEYS[1]) redis.call('rpush', KEYS[1], 'x')",
+        "1",
+        "import:4712:lock",
+    ]);
     while running.try_wait().unwrap().is_none() {
-        server.cli(&["set", "round:lock", &format!("0b1f6c0e6d6c11ef{:016x}", fastrand::u64(..)), "px", "60000"]);
+        server.cli(&[
+            "set",
+            "round:lock",
+            &format!("0b1f6c0e6d6c11ef{:016x}", fastrand::u64(..)),
+            "px",
+            "60000",
+        ]);
         std::thread::sleep(Duration::from_millis(700));
     }
     let text = harmless(&running.wait_with_output().unwrap().stdout);
-    let config = Config::parse(&text, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{text}"));
+    let config =
+        Config::parse(&text, Path::new("x.yml")).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let expected = ["import:4712:lock", "nightly:lock", "round:lock"];
     assert_eq!(keys(&config), expected.map(str::to_owned).into(), "{text}");
     let round = told(&text, "round");
     assert!(round.contains("; taken ") && round.contains(" times in 4s"), "{round}");
     assert!(told(&text, "nightly").contains("Free by now: it ran out"), "{text}");
-    assert!(text.replace("\n  # ", " ").contains("did not stay, as the lock of an item would."), "{text}");
+    assert!(
+        text.replace("\n  # ", " ").contains("did not stay, as the lock of an item would."),
+        "{text}"
+    );
     assert!(text.contains("  # - name: \"export:4711\""), "{text}");
 }
 
 #[test]
 fn hostile_keys_are_printed_harmlessly_and_read_back() {
-    let Some(server) = RedisServer::start("discover::hostile_keys_are_printed_harmlessly_and_read_back") else {
+    let Some(server) =
+        RedisServer::start("discover::hostile_keys_are_printed_harmlessly_and_read_back")
+    else {
         return;
     };
     let long = format!("{}:lock", "k".repeat(1_019));
@@ -432,8 +529,12 @@ fn hostile_keys_are_printed_harmlessly_and_read_back() {
     let mut script = format!("HSET \"\" \"{ID}:7\" 1\n");
     for (at, key) in keys.iter().chain([&too_long.as_bytes()]).enumerate() {
         script += &format!("SET \"{}\" 0b1f6c0e6d6c4d0e9f0a5d3c1f2e4{at:03} PX 600000\n", hex(key));
-        script += &format!("HSET \"{}\" \"{ID}:7\" 1\n", hex(&[key, b"2\n:lock".as_slice()].concat()));
-        script += &format!("SET \"redisson_lock_token:{{{}}}\" 7\n", hex(&[key, b"3\n".as_slice()].concat()));
+        script +=
+            &format!("HSET \"{}\" \"{ID}:7\" 1\n", hex(&[key, b"2\n:lock".as_slice()].concat()));
+        script += &format!(
+            "SET \"redisson_lock_token:{{{}}}\" 7\n",
+            hex(&[key, b"3\n".as_slice()].concat())
+        );
         script += &format!("SET \"{}\" 1 PX 600000\n", hex(&[b"doubt \x1b", *key].concat()));
         script += &format!("SET \"bull:{}:lock\" {ID}:1\n", hex(key));
     }
@@ -443,7 +544,10 @@ fn hostile_keys_are_printed_harmlessly_and_read_back() {
     for key in keys {
         assert!(got.contains(key), "{}\n{text}", String::from_utf8_lossy(key));
     }
-    assert!(!got.contains(too_long.as_bytes()) && text.contains("longer than lockwatch takes"), "{text}");
+    assert!(
+        !got.contains(too_long.as_bytes()) && text.contains("longer than lockwatch takes"),
+        "{text}"
+    );
     assert!(text.contains("# the empty key, which lockwatch does not take:\n#   \"\"\n"), "{text}");
     let names: BTreeSet<&str> = config.tasks.iter().map(|task| &*task.name).collect();
     assert_eq!(names.len(), config.tasks.len());
@@ -463,20 +567,32 @@ fn where_nothing_is_found_it_says_how_a_configuration_looks_and_leaves_with_1() 
     let mut command = program();
     let output = command.args(["discover", "--redis", "redis://:hunter2@x"]).output().unwrap();
     let errors = harmless(&output.stderr);
-    assert!(output.status.code() == Some(2) && errors.contains("--redis") && !errors.contains("hunter2"), "{errors}");
+    assert!(
+        output.status.code() == Some(2)
+            && errors.contains("--redis")
+            && !errors.contains("hunter2"),
+        "{errors}"
+    );
     drop(server);
 }
 
 #[test]
 fn a_replica_says_so_and_nothing_is_watched_there() {
     let test = "discover::a_replica_says_so_and_nothing_is_watched_there";
-    let (Some(master), Some(replica)) = (RedisServer::start(test), RedisServer::start(test)) else { return };
+    let (Some(master), Some(replica)) = (RedisServer::start(test), RedisServer::start(test)) else {
+        return;
+    };
     master.cli(&["set", "outbound:lock", ID, "px", "600000"]);
     replica.cli(&["replicaof", "127.0.0.1", &master.port.to_string()]);
-    crate::support::wait_until(PATIENCE, "it has the lock", || replica.cli(&["exists", "outbound:lock"]) == "1");
+    crate::support::wait_until(PATIENCE, "it has the lock", || {
+        replica.cli(&["exists", "outbound:lock"]) == "1"
+    });
     let (text, config) = found(replica.port, &[]);
     assert_eq!(keys(&config), ["outbound:lock".to_owned()].into());
-    assert!(text.contains(&format!("THIS IS A REPLICA, of the master 127.0.0.1:{}", master.port)), "{text}");
+    assert!(
+        text.contains(&format!("THIS IS A REPLICA, of the master 127.0.0.1:{}", master.port)),
+        "{text}"
+    );
     assert!(!told(&text, "outbound").contains("Held"), "{text}");
 }
 

@@ -1,27 +1,38 @@
-//! What pages and warnings compare, and with which threshold; from a state that is stepped as the engine does it.
+//! What pages and warnings compare, and with which threshold; from a state that is stepped as the
+//! engine does it.
 
 use std::sync::Arc;
 
 use lockwatch::pages::{Page, of_redis, of_task, warnings_of_task};
 use lockwatch_model::input::{Input, Outcome, Sample, Standing, Vouch};
-use lockwatch_model::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading};
+use lockwatch_model::reading::{
+    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading,
+};
 use lockwatch_model::snapshot::{RedisView, Snapshot};
 use lockwatch_model::spec::{
-    LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec, WatchSpec,
+    LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource,
+    WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{Mono, ServerTime};
 
 /// A task whose lock has been held for a minute, and is renewed every ten seconds.
 fn held(wanted: Option<WantedSource>) -> Snapshot {
-    let wanted = wanted.map(|source| WantedSpec { source, codec: lockwatch_model::spec::Codec::Raw });
-    let lock = LockSpec { renew_every_ms: Some(10_000), ..LockSpec::new(b"lock", SchemeKind::Redisson) };
-    let task = TaskSpec { wanted, max_hold_ms: Some(1_000), ..TaskSpec::new("task", RedisIndex(0), lock) };
+    let wanted =
+        wanted.map(|source| WantedSpec { source, codec: lockwatch_model::spec::Codec::Raw });
+    let lock =
+        LockSpec { renew_every_ms: Some(10_000), ..LockSpec::new(b"lock", SchemeKind::Redisson) };
+    let task =
+        TaskSpec { wanted, max_hold_ms: Some(1_000), ..TaskSpec::new("task", RedisIndex(0), lock) };
     let redises = vec![RedisSpec::new("main", RedisKind::Standalone, &["a:6379"])];
     let mut state = State::new();
-    state.step(Mono(0), Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })));
+    state.step(
+        Mono(0),
+        Input::Config(Arc::new(WatchSpec { redises, tasks: vec![Arc::new(task)], epoch: 1 })),
+    );
     for (at, clock) in [(1_000, 1_000), (61_000, 61_000)] {
-        let holders = vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
+        let holders =
+            vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
         let deadline = Deadline::At(ServerTime(300_000));
         let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
         let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
@@ -51,7 +62,11 @@ fn what_nobody_can_want_is_never_down() {
     let of = |wanted| held(wanted).tasks.first().map(|view| of_task(view)).unwrap();
     assert!(names(&of(Some(WantedSource::Always))).contains(&"LockwatchTaskDown"));
     for wanted in [None, Some(WantedSource::Never)] {
-        assert_eq!(names(&of(wanted.clone())), ["LockwatchTaskSplit", "LockwatchTaskBlind"], "{wanted:?}");
+        assert_eq!(
+            names(&of(wanted.clone())),
+            ["LockwatchTaskSplit", "LockwatchTaskBlind"],
+            "{wanted:?}"
+        );
     }
 }
 
@@ -59,15 +74,24 @@ fn what_nobody_can_want_is_never_down() {
 fn warnings_compare_what_they_are_about_with_its_threshold() {
     let snapshot = held(None);
     let warnings = warnings_of_task(snapshot.tasks.first().unwrap());
-    let told: Vec<_> = warnings.iter().map(|page| (page.alert, page.value_ms, page.threshold_ms)).skip(1).collect();
-    assert_eq!(told, [("LockwatchRenewalOverdue", 0, 5_000), ("LockwatchHeldTooLong", 60_000, 1_000)]);
+    let told: Vec<_> = warnings
+        .iter()
+        .map(|page| (page.alert, page.value_ms, page.threshold_ms))
+        .skip(1)
+        .collect();
+    assert_eq!(
+        told,
+        [("LockwatchRenewalOverdue", 0, 5_000), ("LockwatchHeldTooLong", 60_000, 1_000)]
+    );
 }
 
 #[test]
 fn a_redis_that_is_read_again_is_not_unreachable() {
     let snapshot = held(None);
     let view = snapshot.redises.first().unwrap();
-    let value =
-        |readable| of_redis(&RedisView { readable, blind_ms: 90_000, ..RedisView::clone(view) }, 60_000).value_ms;
+    let value = |readable| {
+        of_redis(&RedisView { readable, blind_ms: 90_000, ..RedisView::clone(view) }, 60_000)
+            .value_ms
+    };
     assert_eq!([Some(true), Some(false), None].map(value), [0, 90_000, 90_000]);
 }

@@ -1,4 +1,5 @@
-//! `explain`: each verdict names what decided, nothing secret shows, and nothing more is asked of Redis because of it.
+//! `explain`: each verdict names what decided, nothing secret shows, and nothing more is asked of
+//! Redis because of it.
 
 mod rules;
 
@@ -25,7 +26,9 @@ const TOKEN: &str = "5e1f0a77c3d94b6e8a21";
 
 fn config(server: &RedisServer, interval: &str, tasks: &str) -> String {
     let url = format!("redis://{}", server.address());
-    format!("redis:\n  main: {{url: \"{url}\", interval: {interval}, timeout: 500ms}}\ntasks:\n{tasks}")
+    format!(
+        "redis:\n  main: {{url: \"{url}\", interval: {interval}, timeout: 500ms}}\ntasks:\n{tasks}"
+    )
 }
 
 /// What the agent explains.
@@ -120,25 +123,46 @@ fn each_verdict_names_what_decided() {
     let from = server.address();
 
     let split = explained_by_redis_as(&agent, "split", "split");
-    assert_says(&split, &["kind holders", &format!("{A}, shown by {from}"), &format!("{B}, shown by {from}")]);
+    assert_says(
+        &split,
+        &["kind holders", &format!("{A}, shown by {from}"), &format!("{B}, shown by {from}")],
+    );
     let down = explained_by_redis_as(&agent, "down", "down");
     assert_says(
         &down,
-        &["Free and wanted since 20", &format!("ago from {from}"), "> grace 1.0 s", "Wanted by anna, bert."],
+        &[
+            "Free and wanted since 20",
+            &format!("ago from {from}"),
+            "> grace 1.0 s",
+            "Wanted by anna, bert.",
+        ],
     );
     let stalled = explained_by_redis_as(&agent, "stalled", "stalled");
-    assert_says(&stalled, &["the key progress", "has not moved since", "longer than stale_after 1.0 s", A]);
+    assert_says(
+        &stalled,
+        &["the key progress", "has not moved since", "longer than stale_after 1.0 s", A],
+    );
     let unwanted = explained_by_redis_as(&agent, "unwanted", "unwanted");
     assert_says(&unwanted, &["longer than wind_down 1.0 s", A, "the switches of dora are off"]);
     let unknown = explained_by_redis_as(&agent, "unknown", "unknown");
     assert_says(
         &unknown,
-        &["The lock is unknown (wrong_type)", "longer than blind_after 1.0 s", "no good reading yet"],
+        &[
+            "The lock is unknown (wrong_type)",
+            "longer than blind_after 1.0 s",
+            "no good reading yet",
+        ],
     );
     let pending = explained_by_redis_as(&agent, "pending", "pending");
     assert_says(&pending, &["Free and wanted since", "<= grace 1h", "Wanted by anna, bert."]);
-    let left = pending["pages"].as_array().unwrap().iter().find(|page| page["alert"] == "LockwatchTaskDown").unwrap();
-    let (value, left) = (left["value_seconds"].as_f64().unwrap(), left["due_in_seconds"].as_f64().unwrap());
+    let left = pending["pages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|page| page["alert"] == "LockwatchTaskDown")
+        .unwrap();
+    let (value, left) =
+        (left["value_seconds"].as_f64().unwrap(), left["due_in_seconds"].as_f64().unwrap());
     assert!((value + left - 3600.0).abs() < 0.01, "{pending:#}");
     let running = explained_by_redis_as(&agent, "running", "running");
     assert_says(&running, &["Held (exclusive) by digest ", &from, "`wanted: always`"]);
@@ -149,8 +173,14 @@ fn each_verdict_names_what_decided() {
         let exchanges = explanation["trace"]["exchanges"].as_array().unwrap();
         let commands = exchanges[0]["commands"].as_array().unwrap();
         let key = explanation["task"].as_str().unwrap();
-        assert!(commands[0]["command"].as_str().unwrap().ends_with(&format!(" {key}")), "{explanation:#}");
-        assert!(commands.iter().all(|said| !said["reply"].as_array().unwrap().is_empty()), "{explanation:#}");
+        assert!(
+            commands[0]["command"].as_str().unwrap().ends_with(&format!(" {key}")),
+            "{explanation:#}"
+        );
+        assert!(
+            commands.iter().all(|said| !said["reply"].as_array().unwrap().is_empty()),
+            "{explanation:#}"
+        );
         assert_eq!(exchanges[0]["role"], "master");
         assert_eq!(
             explanation["evidence"][0]["node"],
@@ -161,14 +191,20 @@ fn each_verdict_names_what_decided() {
 
 #[test]
 fn a_redis_that_stops_is_named_with_the_last_good_reading() {
-    let Some(server) = RedisServer::start("a_redis_that_stops_is_named_with_the_last_good_reading") else { return };
+    let Some(server) = RedisServer::start("a_redis_that_stops_is_named_with_the_last_good_reading")
+    else {
+        return;
+    };
     let tasks = "  - {name: outbound, lock: {key: lock}, settle: 500ms, blind_after: 1s}\n";
     let agent = Agent::start(&config(&server, "200ms", tasks));
     explained_as(&agent, "outbound", "stopped");
     server.pause();
     let paused = explained_as(&agent, "outbound", "unknown");
     server.go_on();
-    assert_says(&paused, &["The lock is unknown (timeout)", &format!("ago from {}", server.address()), "> "][..2]);
+    assert_says(
+        &paused,
+        &["The lock is unknown (timeout)", &format!("ago from {}", server.address()), "> "][..2],
+    );
     let refused = &paused["trace"]["exchanges"][0]["refused"]["reason"];
     let because = paused["trace"]["nothing_because"].as_str().unwrap_or_default();
     assert!(refused == "timeout" || because.contains("timeout"), "{paused:#}");
@@ -185,8 +221,14 @@ fn a_redis_that_stops_is_named_with_the_last_good_reading() {
 
 #[test]
 fn a_reading_that_is_not_due_is_not_forced() {
-    let Some(server) = RedisServer::start("a_reading_that_is_not_due_is_not_forced") else { return };
-    let agent = Agent::start(&config(&server, "1m", "  - {name: outbound, lock: {key: lock}, blind_after: 5m}\n"));
+    let Some(server) = RedisServer::start("a_reading_that_is_not_due_is_not_forced") else {
+        return;
+    };
+    let agent = Agent::start(&config(
+        &server,
+        "1m",
+        "  - {name: outbound, lock: {key: lock}, blind_after: 5m}\n",
+    ));
     agent.until(PATIENCE, "it is read", |page| page.verdict("outbound") == "stopped");
     let began = Instant::now();
     let explanation = explained(&agent, "outbound");
@@ -199,7 +241,11 @@ fn a_reading_that_is_not_due_is_not_forced() {
 #[test]
 fn an_agent_that_stops_lets_nobody_wait() {
     let Some(server) = RedisServer::start("an_agent_that_stops_lets_nobody_wait") else { return };
-    let mut agent = Agent::start(&config(&server, "1m", "  - {name: outbound, lock: {key: lock}, blind_after: 5m}\n"));
+    let mut agent = Agent::start(&config(
+        &server,
+        "1m",
+        "  - {name: outbound, lock: {key: lock}, blind_after: 5m}\n",
+    ));
     agent.until(PATIENCE, "it is read", |page| page.verdict("outbound") == "stopped");
     let port = agent.port;
     let began = Instant::now();
@@ -228,11 +274,14 @@ fn calls(server: &RedisServer) -> BTreeMap<String, u64> {
 fn explaining_sends_redis_nothing() {
     const INTERVAL: Duration = Duration::from_millis(200);
     let Some(server) = RedisServer::start("explaining_sends_redis_nothing") else { return };
-    let tasks = "  - {name: outbound, lock: {key: lock}, wanted: {hash: users}, claims: {hash: claims}, progress: {key: progress}}
+    let tasks = "  - {name: outbound, lock: {key: lock}, wanted: {hash: users}, claims: {hash: \
+        claims}, progress: {key: progress}}
   - {name: inbound, lock: {key: inbound, scheme: string}, wanted: always}
 ";
     server.cli(&["hset", "lock", &format!("{A}:{THREAD}"), "1"]);
-    let agent = Agent::start(&config(&server, "200ms", tasks).replace("progress}", "progress, stale_after: 1h}"));
+    let agent = Agent::start(
+        &config(&server, "200ms", tasks).replace("progress}", "progress, stale_after: 1h}"),
+    );
     agent.until(PATIENCE, "it is read", |page| page.verdict("outbound") == "running");
     thread::sleep(Duration::from_secs(1));
 
@@ -275,8 +324,12 @@ fn explaining_sends_redis_nothing() {
     assert_eq!(quiet.keys().collect::<Vec<_>>(), busy.keys().collect::<Vec<_>>());
     for (name, count) in &busy {
         // As many in a sweep as before; a sweep may be cut by the look at the counters.
-        let (per_sweep, before) = (*count as f64 / busy_sweeps as f64, quiet[name] as f64 / quiet_sweeps as f64);
-        assert!((per_sweep - before).abs() <= 0.2 * before + 0.35, "{name}: {per_sweep} a sweep, {before} before");
+        let (per_sweep, before) =
+            (*count as f64 / busy_sweeps as f64, quiet[name] as f64 / quiet_sweeps as f64);
+        assert!(
+            (per_sweep - before).abs() <= 0.2 * before + 0.35,
+            "{name}: {per_sweep} a sweep, {before} before"
+        );
     }
 }
 
@@ -294,7 +347,13 @@ fn no_secret_shows_anywhere() {
     server.cli(&["hset", "plain", &field, "1"]);
     server.cli(&["hset", "read", "mode", "read", &field, "2"]);
     for entry in 1..=2 {
-        server.cli(&["set", &format!("{{read}}:{field}:rwlock_timeout:{entry}"), "1", "px", "600000"]);
+        server.cli(&[
+            "set",
+            &format!("{{read}}:{field}:rwlock_timeout:{entry}"),
+            "1",
+            "px",
+            "600000",
+        ]);
     }
     server.cli(&["hset", "write", "mode", "write", &format!("{field}:write"), "1", &field, "1"]);
     server.cli(&["hset", "odd", &format!("x{field}x"), "what is this"]);
@@ -316,15 +375,21 @@ fn no_secret_shows_anywhere() {
             let once = text(&run(&["explain", task, "--once", "--config.file", &file]).stdout);
             let json = agent.text(&format!("/api/v1/tasks/{task}/explain"));
             let all = [&by_agent, &once, &json];
-            for (shown, secret) in
-                all.into_iter().flat_map(|shown| [THREAD, TOKEN, "private-"].map(|secret| (shown, secret)))
+            for (shown, secret) in all
+                .into_iter()
+                .flat_map(|shown| [THREAD, TOKEN, "private-"].map(|secret| (shown, secret)))
             {
                 assert!(!shown.contains(secret), "{task} shows {secret}:\n{shown}");
             }
-            all.iter().all(|shown| ["believed", "Believed", "\"reading\""].iter().any(|said| shown.contains(said)))
+            all.iter().all(|shown| {
+                ["believed", "Believed", "\"reading\""].iter().any(|said| shown.contains(said))
+            })
         });
         if task == "read" {
-            assert!(by_agent.contains(&format!("EXISTS {{read}}:{A}:…:rwlock_timeout:1")), "{by_agent}");
+            assert!(
+                by_agent.contains(&format!("EXISTS {{read}}:{A}:…:rwlock_timeout:1")),
+                "{by_agent}"
+            );
             assert!(by_agent.contains("round 2"), "{by_agent}");
         }
     }
@@ -346,13 +411,15 @@ fn hostile_bytes_reach_no_terminal() {
     let agent = Agent::start(&config);
     let name = "out \u{202e}bound";
     let url = format!("http://127.0.0.1:{}", agent.port);
-    for arguments in
-        [["--agent.url", url.as_str(), "--config.file", &file], ["--once", "--json", "--config.file", &file]]
-    {
+    for arguments in [
+        ["--agent.url", url.as_str(), "--config.file", &file],
+        ["--once", "--json", "--config.file", &file],
+    ] {
         let mut all = vec!["explain", name];
         all.extend(arguments);
         wait_until(PATIENCE, "it is read", || {
-            text(&run(&all).stdout).contains("running") || text(&run(&all).stdout).contains("RUNNING")
+            text(&run(&all).stdout).contains("running")
+                || text(&run(&all).stdout).contains("RUNNING")
         });
         let output = run(&all);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
@@ -360,7 +427,10 @@ fn hostile_bytes_reach_no_terminal() {
         let bad = shown.chars().find(|character| character.is_control() && *character != '\n');
         assert_eq!(bad, None, "{shown:?}");
         assert!(!shown.contains('\u{202e}') || arguments[1] == "--json", "{shown:?}");
-        assert!(shown.contains(r"\x1b]0;owned\x07") || shown.contains(r"\\x1b]0;owned\\x07"), "{shown}");
+        assert!(
+            shown.contains(r"\x1b]0;owned\x07") || shown.contains(r"\\x1b]0;owned\\x07"),
+            "{shown}"
+        );
     }
     let wrong = run(&["explain", evil, "--agent.url", &url]);
     assert_eq!(wrong.status.code(), Some(3));
@@ -369,8 +439,13 @@ fn hostile_bytes_reach_no_terminal() {
 
 #[test]
 fn without_an_agent_redis_is_read_once_and_that_is_said() {
-    let Some(mut server) = RedisServer::start("without_an_agent_redis_is_read_once_and_that_is_said") else { return };
-    let tasks = "  - {name: outbound, lock: {key: lock}, wanted: {hash: users}, grace: 1s, blind_after: 5m}
+    let Some(mut server) =
+        RedisServer::start("without_an_agent_redis_is_read_once_and_that_is_said")
+    else {
+        return;
+    };
+    let tasks =
+        "  - {name: outbound, lock: {key: lock}, wanted: {hash: users}, grace: 1s, blind_after: 5m}
   - {name: inbound, lock: {key: inbound}, blind_after: 5m}
 ";
     server.cli(&["hset", "users", "anna", "1"]);
@@ -380,39 +455,72 @@ fn without_an_agent_redis_is_read_once_and_that_is_said() {
     let free = run(&["explain", "outbound", "--once", "--config.file", &file, "--json"]);
     assert_eq!(free.status.code(), Some(0), "{free:?}");
     let told: Value = serde_json::from_slice(&free.stdout).unwrap();
-    assert_eq!((told["source"].as_str(), told["verdict"].as_str()), (Some("once"), Some("pending")));
-    assert_eq!((&told["verdict_since"], &told["pages"][1]["value_seconds"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (told["source"].as_str(), told["verdict"].as_str()),
+        (Some("once"), Some("pending"))
+    );
+    assert_eq!(
+        (&told["verdict_since"], &told["pages"][1]["value_seconds"]),
+        (&Value::Null, &Value::Null)
+    );
     assert!(told["notes"][0].as_str().unwrap().contains("No agent was asked"), "{told:#}");
-    assert_says(&told, &["The lock is free, confirmed", "How long that has been so is not known", "Wanted by anna."]);
-    assert!(told["trace"]["exchanges"].as_array().unwrap().len() >= 2, "a free lock is read twice: {told:#}");
+    assert_says(
+        &told,
+        &[
+            "The lock is free, confirmed",
+            "How long that has been so is not known",
+            "Wanted by anna.",
+        ],
+    );
+    assert!(
+        told["trace"]["exchanges"].as_array().unwrap().len() >= 2,
+        "a free lock is read twice: {told:#}"
+    );
 
     let held = run(&["explain", "inbound", "--agent.url", &nobody(), "--config.file", &file]);
     assert_eq!(held.status.code(), Some(0), "{held:?}");
     let note = text(&held.stderr);
-    assert!(note.contains("cannot be reached") && note.contains("reading Redis once instead"), "{note}");
+    assert!(
+        note.contains("cannot be reached") && note.contains("reading Redis once instead"),
+        "{note}"
+    );
     assert!(text(&held.stdout).starts_with("inbound on redis main: RUNNING\n"), "{held:?}");
 
-    let unconfigured = run(&["explain", "inbound", "--agent.url", &nobody(), "--config.file", "/nowhere.yml"]);
+    let unconfigured =
+        run(&["explain", "inbound", "--agent.url", &nobody(), "--config.file", "/nowhere.yml"]);
     assert_eq!(unconfigured.status.code(), Some(3), "{unconfigured:?}");
-    assert!(text(&unconfigured.stderr).contains("name the configuration with --config.file"), "{unconfigured:?}");
+    assert!(
+        text(&unconfigured.stderr).contains("name the configuration with --config.file"),
+        "{unconfigured:?}"
+    );
     let wrong = run(&["explain", "outbond", "--once", "--config.file", &file]);
     assert_eq!(wrong.status.code(), Some(3));
-    assert_eq!(text(&wrong.stderr), "lockwatch: There is no task called outbond; did you mean outbound?\n");
+    assert_eq!(
+        text(&wrong.stderr),
+        "lockwatch: There is no task called outbond; did you mean outbound?\n"
+    );
 
     server.kill();
     let dead = run(&["explain", "inbound", "--once", "--config.file", &file]);
     assert_eq!(dead.status.code(), Some(3), "{dead:?}");
     let shown = text(&dead.stdout);
-    assert!(shown.starts_with("inbound on redis main: UNKNOWN\n") && shown.contains("connect"), "{shown}");
+    assert!(
+        shown.starts_with("inbound on redis main: UNKNOWN\n") && shown.contains("connect"),
+        "{shown}"
+    );
 }
 
 #[test]
 fn a_wrong_name_suggests_the_right_one() {
     let Some(server) = RedisServer::start("a_wrong_name_suggests_the_right_one") else { return };
-    let agent = Agent::start(&config(&server, "200ms", "  - {name: outbound, lock: {key: lock}}\n"));
+    let agent =
+        Agent::start(&config(&server, "200ms", "  - {name: outbound, lock: {key: lock}}\n"));
     let answer = agent.get("/api/v1/tasks/Outbund/explain");
     assert_eq!(answer.status, 404);
-    assert!(answer.text().contains("There is no task called Outbund; did you mean outbound?"), "{answer:?}");
+    assert!(
+        answer.text().contains("There is no task called Outbund; did you mean outbound?"),
+        "{answer:?}"
+    );
     let url = format!("http://127.0.0.1:{}", agent.port);
     let output = run(&["explain", "outbnd", "--agent.url", &url]);
     assert_eq!(output.status.code(), Some(3));
@@ -427,20 +535,32 @@ fn in_a_cluster_what_lives_beside_the_lock_is_shown_from_its_own_server() {
     let (owner, other) = (cluster.owner(lock), cluster.owner(users));
     assert_ne!(owner, other, "the keys live apart");
     cluster.cli(users, &["hset", users, "anna", "1"]);
-    let nodes = cluster.addresses().iter().map(|address| format!("\"{address}\"")).collect::<Vec<_>>().join(", ");
+    let nodes = cluster
+        .addresses()
+        .iter()
+        .map(|address| format!("\"{address}\""))
+        .collect::<Vec<_>>()
+        .join(", ");
     let config = format!(
         "redis:\n  main: {{cluster: {{nodes: [{nodes}]}}, interval: 500ms}}\ntasks:\n  \
          - {{name: outbound, lock: {{key: {lock}}}, wanted: {{hash: {users}}}, grace: 1s}}\n"
     );
     let agent = Agent::start(&config);
     let explanation = explained_as(&agent, "outbound", "down");
-    assert_says(&explanation, &[&format!("ago from {}", cluster.addresses()[owner]), "Wanted by anna."]);
+    assert_says(
+        &explanation,
+        &[&format!("ago from {}", cluster.addresses()[owner]), "Wanted by anna."],
+    );
     let exchanges = explanation["trace"]["exchanges"].as_array().unwrap();
     let at = |asked: &str| {
-        exchanges.iter().find(|exchange| exchange["asked"] == asked).unwrap_or(&Value::Null)["node"].clone()
+        exchanges.iter().find(|exchange| exchange["asked"] == asked).unwrap_or(&Value::Null)["node"]
+            .clone()
     };
     let addresses = cluster.addresses();
-    assert_eq!((at("decides"), at("beside")), (addresses[owner].clone().into(), addresses[other].clone().into()));
+    assert_eq!(
+        (at("decides"), at("beside")),
+        (addresses[owner].clone().into(), addresses[other].clone().into())
+    );
     let evidence = explanation["evidence"].as_array().unwrap();
     let switches = evidence.iter().find(|evidence| evidence["of"] == "switches").unwrap();
     assert_eq!(switches["node"], addresses[other].clone(), "{explanation:#}");
@@ -451,9 +571,14 @@ fn two_masters_are_named_with_the_nodes_that_show_them() {
     let test = "two_masters_are_named_with_the_nodes_that_show_them";
     let Some(servers) = Replicated::start(test, 1, &Options::default()) else { return };
     let addresses: Vec<String> = servers.members.iter().map(|member| member.announced()).collect();
-    let nodes = addresses.iter().map(|address| format!("\"redis://{address}\"")).collect::<Vec<_>>().join(", ");
+    let nodes = addresses
+        .iter()
+        .map(|address| format!("\"redis://{address}\""))
+        .collect::<Vec<_>>()
+        .join(", ");
     let config = format!(
-        "redis:\n  main: {{nodes: [{nodes}], interval: 200ms}}\ntasks:\n  - {{name: outbound, lock: {{key: lock}}}}\n"
+        "redis:\n  main: {{nodes: [{nodes}], interval: 200ms}}\n\
+         tasks:\n  - {{name: outbound, lock: {{key: lock}}}}\n"
     );
     servers.server(0).cli(&["hset", "lock", &format!("{A}:1"), "1"]);
     servers.server(0).cli(&["pexpire", "lock", "600000"]);
@@ -475,9 +600,17 @@ fn two_masters_are_named_with_the_nodes_that_show_them() {
     assert!(addresses.iter().all(|address| told.contains(address)), "{addresses:?}\n{told}");
     wait_until(PATIENCE, "what the witness says is shown", || {
         let exchanges = explained(&agent, "outbound")["trace"]["exchanges"].take();
-        let asked =
-            |asked: &str| exchanges.as_array().unwrap().iter().find(|exchange| exchange["asked"] == asked).cloned();
-        let (Some(decides), Some(witness)) = (asked("decides"), asked("witness")) else { return false };
+        let asked = |asked: &str| {
+            exchanges
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|exchange| exchange["asked"] == asked)
+                .cloned()
+        };
+        let (Some(decides), Some(witness)) = (asked("decides"), asked("witness")) else {
+            return false;
+        };
         decides["node"] != witness["node"] && witness["reading"][0]["of"] == "lock"
     });
 }

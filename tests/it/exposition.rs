@@ -1,4 +1,5 @@
-//! The metrics page: golden files, promtool, a strict reader, hostile names, the budget of series, the reference.
+//! The metrics page: golden files, promtool, a strict reader, hostile names, the budget of series,
+//! the reference.
 
 mod kept;
 
@@ -16,8 +17,8 @@ use lockwatch_model::reading::{Holder, Mode};
 use lockwatch_model::snapshot::{RedisView, TaskView};
 
 use crate::snapshots::{
-    RELOAD, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published, replica,
-    sentinel_redis, stopped_task,
+    RELOAD, cluster_redis, full_task, good_redis, hold, holder, new_redis, new_task, published,
+    replica, sentinel_redis, stopped_task,
 };
 use crate::support::skip;
 use crate::support::truth::rule;
@@ -35,7 +36,10 @@ struct Read {
 impl Read {
     fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let wanted = |series: &&Series| {
-            series.0 == name && labels.iter().all(|(name, value)| series.1.get(*name).is_some_and(|have| have == value))
+            series.0 == name
+                && labels
+                    .iter()
+                    .all(|(name, value)| series.1.get(*name).is_some_and(|have| have == value))
         };
         let found: Vec<&Series> = self.samples.keys().filter(wanted).collect();
         assert!(found.len() < 2, "{name} {labels:?} is ambiguous: {found:?}");
@@ -44,12 +48,16 @@ impl Read {
 
     /// All values of a label of a metric.
     fn labels(&self, metric: &str, label: &str) -> BTreeSet<String> {
-        self.samples.keys().filter(|(name, _)| name == metric).map(|(_, labels)| labels[label].clone()).collect()
+        self.samples
+            .keys()
+            .filter(|(name, _)| name == metric)
+            .map(|(_, labels)| labels[label].clone())
+            .collect()
     }
 }
 
-/// Reads OpenMetrics text and refuses whatever is not exactly right: duplicate series, families in pieces or without
-/// description, unknown escapes, text after the end.
+/// Reads OpenMetrics text and refuses whatever is not exactly right: duplicate series, families in
+/// pieces or without description, unknown escapes, text after the end.
 fn read(page: &str) -> Read {
     let mut read = Read::default();
     let body = page.strip_suffix("# EOF\n").expect("the end mark");
@@ -63,12 +71,18 @@ fn read(page: &str) -> Read {
             let (name, kind) = rest.split_once(' ').expect(line);
             assert_eq!(described.take().map(|(name, _)| name).as_deref(), Some(name), "{line}");
             assert!(["gauge", "counter", "histogram"].contains(&kind), "{line}");
-            assert!(read.kinds.insert(name.to_owned(), kind.to_owned()).is_none(), "described twice: {line}");
+            assert!(
+                read.kinds.insert(name.to_owned(), kind.to_owned()).is_none(),
+                "described twice: {line}"
+            );
             family = name.to_owned();
         } else {
             let (series, value) = read_sample(line);
             let kind = &read.kinds[&family];
-            let suffix = series.0.strip_prefix(&family).unwrap_or_else(|| panic!("outside its family: {line}"));
+            let suffix = series
+                .0
+                .strip_prefix(&family)
+                .unwrap_or_else(|| panic!("outside its family: {line}"));
             let fits = match kind.as_str() {
                 "gauge" => suffix.is_empty(),
                 "counter" => suffix == "_total" && value >= 0.0,
@@ -146,7 +160,15 @@ fn fixed() -> Arc<Published> {
     let mut hostile = stopped_task("quote\" back\\slash\nnewline");
     Arc::make_mut(&mut hostile.spec).lock.key = b"\xff\"\\\n{}".to_vec();
     let tasks = vec![full_task("outbound"), hostile, new_task("unread")];
-    published(tasks, vec![good_redis("main"), new_redis("spare"), sentinel_redis("behind"), cluster_redis("many")])
+    published(
+        tasks,
+        vec![
+            good_redis("main"),
+            new_redis("spare"),
+            sentinel_redis("behind"),
+            cluster_redis("many"),
+        ],
+    )
 }
 
 /// Without what differs from run to run.
@@ -156,9 +178,14 @@ fn steady(page: &str) -> String {
 
 #[test]
 fn golden_pages() {
-    for (format, file) in [(Format::OpenMetrics, "metrics.om.txt"), (Format::Classic, "metrics.txt")] {
+    for (format, file) in
+        [(Format::OpenMetrics, "metrics.om.txt"), (Format::Classic, "metrics.txt")]
+    {
         let page = make(fixed(), RELOAD, whole(format, Coding::Identity)).unwrap();
-        check_golden(&Path::new("tests/golden").join(file), &steady(&String::from_utf8(page).unwrap()));
+        check_golden(
+            &Path::new("tests/golden").join(file),
+            &steady(&String::from_utf8(page).unwrap()),
+        );
     }
 }
 
@@ -169,25 +196,40 @@ fn check_golden(file: &Path, text: &str) {
     }
     let golden = std::fs::read_to_string(file).unwrap_or_default();
     let difference = golden.lines().zip(text.lines()).find(|(golden, now)| golden != now);
-    assert!(golden == text, "{} differs, first in {difference:?}; BLESS=1 rewrites it", file.display());
+    assert!(
+        golden == text,
+        "{} differs, first in {difference:?}; BLESS=1 rewrites it",
+        file.display()
+    );
 }
 
 #[test]
 fn the_reference_is_that_of_the_table() {
     let mut text = String::from(
         "# Metrics\n\nGenerated from the agent's own table; `BLESS=1 cargo test` rewrites it.\n\n\
-         Durations are seconds. Instants are Unix seconds on the clock that the text names; no rule should compare them\n\
-         with `time()`. What is not known is absent. A histogram `x` has the series `x_bucket`, `x_sum` and `x_count`.\n\n\
+         Durations are seconds. Instants are Unix seconds on the clock that the text names; no \
+         rule should compare them\n\
+         with `time()`. What is not known is absent. A histogram `x` has the series `x_bucket`, \
+         `x_sum` and `x_count`.\n\n\
          | name | type | labels | meaning |\n|---|---|---|---|\n",
     );
     for metric in TABLE {
         let labels: Vec<String> = metric.labels().iter().map(|label| label_cell(label)).collect();
-        text += &format!("| `{}` | {} | {} | {} |\n", metric.name, metric.kind(), labels.join(", "), metric.help);
+        text += &format!(
+            "| `{}` | {} | {} | {} |\n",
+            metric.name,
+            metric.kind(),
+            labels.join(", "),
+            metric.help
+        );
     }
     text += "\n## Only some of them\n\n\
-             A task has up to 95 series. Who watches thousands of tasks and does not want all of that names metrics in the scrape's\n\
-             `name[]`, as often as needed: then only those are made and sent. A name that no metric has is refused (400), so that the\n\
-             scrape fails instead of going on without it. These are the metrics that the alerting rules need:\n\n\
+             A task has up to 95 series. Who watches thousands of tasks and does not want all of \
+        that names metrics in the scrape's\n\
+             `name[]`, as often as needed: then only those are made and sent. A name that no \
+        metric has is refused (400), so that the\n\
+             scrape fails instead of going on without it. These are the metrics that the alerting \
+        rules need:\n\n\
              ```yaml\nscrape_configs:\n  - job_name: lockwatch\n    params:\n      name[]:\n";
     for name in needed_by_the_rules() {
         text += &format!("        - {name}\n");
@@ -199,9 +241,13 @@ fn the_reference_is_that_of_the_table() {
 /// The metrics whose series the alerting rules ask for, in the order of the table.
 fn needed_by_the_rules() -> Vec<&'static str> {
     let rules = std::fs::read_to_string("alerts/lockwatch.rules.yml").unwrap();
-    let words: HashSet<&str> = rules.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
-    let is_needed =
-        |name: &str| ["", "_bucket", "_sum", "_count"].iter().any(|part| words.contains(&*(name.to_owned() + part)));
+    let words: HashSet<&str> =
+        rules.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_').collect();
+    let is_needed = |name: &str| {
+        ["", "_bucket", "_sum", "_count"]
+            .iter()
+            .any(|part| words.contains(&*(name.to_owned() + part)))
+    };
     TABLE.iter().map(|metric| metric.name).filter(|name| is_needed(name)).collect()
 }
 
@@ -215,8 +261,16 @@ fn the_table_follows_the_rules_of_names() {
     for metric in TABLE {
         assert!(names.insert(metric.name), "{} twice", metric.name);
         assert_eq!(metric.kind() == "counter", metric.name.ends_with("_total"), "{}", metric.name);
-        assert!(metric.name.starts_with("lockwatch_") || metric.name.starts_with("process_"), "{}", metric.name);
-        assert!(!metric.help.contains(['\n', '\\', '|']) && metric.help.ends_with('.'), "{}", metric.help);
+        assert!(
+            metric.name.starts_with("lockwatch_") || metric.name.starts_with("process_"),
+            "{}",
+            metric.name
+        );
+        assert!(
+            !metric.help.contains(['\n', '\\', '|']) && metric.help.ends_with('.'),
+            "{}",
+            metric.help
+        );
     }
 }
 
@@ -242,14 +296,20 @@ fn promtool_finds_nothing_to_say() {
 #[test]
 fn a_task_has_at_most_95_series() {
     let mut task = full_task("outbound");
-    let readers = (0..100).map(|n| (holder(format!("reader-{n}").as_bytes()), Some(b"srv".to_vec()))).collect();
+    let readers = (0..100)
+        .map(|n| (holder(format!("reader-{n}").as_bytes()), Some(b"srv".to_vec())))
+        .collect();
     task.hold = Some(lockwatch_model::snapshot::HoldView { mode: Mode::Read, ..hold(readers) });
     let read = page(vec![task], vec![good_redis("main")]);
     let of_task = read.samples.keys().filter(|(_, labels)| labels.contains_key("task")).count();
     assert!(of_task <= 95, "{of_task} series");
     let of_tasks = TABLE.iter().filter(|metric| metric.labels().contains(&"task"));
     for metric in of_tasks.filter(|metric| metric.kind() != "histogram") {
-        assert!(read.samples.keys().any(|(name, _)| name == metric.name), "{} is not set in this test", metric.name);
+        assert!(
+            read.samples.keys().any(|(name, _)| name == metric.name),
+            "{} is not set in this test",
+            metric.name
+        );
     }
     assert_eq!(read.labels("lockwatch_lock_holder", "holder").len(), HOLDER_SERIES_MAX);
     assert_eq!(read.value("lockwatch_lock_holders", &[]), Some(100.0));
@@ -261,8 +321,11 @@ fn every_state_series_is_there_from_the_first_scrape() {
     let read = page(vec![new_task("outbound")], vec![new_redis("main")]);
     let present: BTreeSet<&str> = read.samples.keys().map(|(name, _)| name.as_str()).collect();
     for metric in TABLE.iter().filter(|metric| metric.kind() != "gauge") {
-        let sample =
-            if metric.kind() == "histogram" { format!("{}_count", metric.name) } else { metric.name.to_owned() };
+        let sample = if metric.kind() == "histogram" {
+            format!("{}_count", metric.name)
+        } else {
+            metric.name.to_owned()
+        };
         assert!(present.contains(sample.as_str()), "{sample}");
         assert!(
             sample.starts_with("process_")
@@ -316,12 +379,26 @@ fn each_server_of_a_redis_has_its_own_series() {
     let mut redis = sentinel_redis("main");
     redis.generations = cluster_redis("main").generations;
     let read = page(vec![], vec![redis.clone()]);
-    let of = |name: &str, address: &str| read.value(name, &[("redis", "main"), ("address", address)]);
-    let (old, new, behind, dead) = ("10.0.0.5:6379", "10.0.0.6:6379", "10.0.0.7:6379", "10.0.0.8:6379");
-    assert_eq!([old, new, behind, dead].map(|node| of("lockwatch_redis_up", node)), [1.0, 1.0, 1.0, 0.0].map(Some));
-    assert_eq!([old, new, behind].map(|node| of("lockwatch_redis_decides", node)), [0.0, 1.0, 0.0].map(Some));
-    assert_eq!([new, behind].map(|node| of("lockwatch_redis_clock_offset_seconds", node)), [Some(0.7), Some(2.5)]);
-    assert_eq!([new, behind].map(|node| of("lockwatch_redis_locks_behind", node)), [None, Some(2.0)]);
+    let of =
+        |name: &str, address: &str| read.value(name, &[("redis", "main"), ("address", address)]);
+    let (old, new, behind, dead) =
+        ("10.0.0.5:6379", "10.0.0.6:6379", "10.0.0.7:6379", "10.0.0.8:6379");
+    assert_eq!(
+        [old, new, behind, dead].map(|node| of("lockwatch_redis_up", node)),
+        [1.0, 1.0, 1.0, 0.0].map(Some)
+    );
+    assert_eq!(
+        [old, new, behind].map(|node| of("lockwatch_redis_decides", node)),
+        [0.0, 1.0, 0.0].map(Some)
+    );
+    assert_eq!(
+        [new, behind].map(|node| of("lockwatch_redis_clock_offset_seconds", node)),
+        [Some(0.7), Some(2.5)]
+    );
+    assert_eq!(
+        [new, behind].map(|node| of("lockwatch_redis_locks_behind", node)),
+        [None, Some(2.0)]
+    );
     assert_eq!(of("lockwatch_redis_deadline_lag_seconds", behind), Some(1.25));
     let roles = read.labels("lockwatch_redis_up", "role");
     assert_eq!(roles.iter().map(String::as_str).collect::<Vec<_>>(), ["master", "replica"]);
@@ -333,7 +410,10 @@ fn each_server_of_a_redis_has_its_own_series() {
     ] {
         assert_eq!(read.value(name, &[]), Some(value), "{name}");
     }
-    assert_eq!(read.value("lockwatch_redis_locks_after_change_total", &[("fate", "overlapped")]), Some(3.0));
+    assert_eq!(
+        read.value("lockwatch_redis_locks_after_change_total", &[("fate", "overlapped")]),
+        Some(3.0)
+    );
     // One figure for all that decide, in whatever order.
     redis.generations.reverse();
     let reversed = page(vec![], vec![redis]);
@@ -380,7 +460,8 @@ fn a_lock_without_ttl_is_persistent_and_a_torn_one_is_neither() {
 fn a_secret_token_is_never_shown() {
     let _rule = rule("14 hostile bytes");
     let mut task = full_task("outbound");
-    let secret = Holder { client: b"s3cr3t-token".to_vec(), thread: None, entries: None, secret: true };
+    let secret =
+        Holder { client: b"s3cr3t-token".to_vec(), thread: None, entries: None, secret: true };
     task.hold = Some(hold(vec![(secret, None)]));
     let text = text(published(vec![task], vec![]), Format::OpenMetrics);
     assert!(!text.contains("s3cr3t"), "{text}");
@@ -405,46 +486,79 @@ fn hostile_names_stay_valid_and_different() {
     let mut random = fastrand::Rng::with_seed(20_261_121);
     for round in 0..60 {
         let names: BTreeSet<String> = (0..8).map(|_| hostile_text(&mut random)).collect();
-        let keys: BTreeSet<Vec<u8>> = (0..names.len() * 3).map(|_| hostile_bytes(&mut random)).collect();
+        let keys: BTreeSet<Vec<u8>> =
+            (0..names.len() * 3).map(|_| hostile_bytes(&mut random)).collect();
         let mut keys = keys.into_iter();
-        let tasks: Vec<TaskView> = names.iter().map(|name| hostile_task(&mut random, name, &mut keys)).collect();
-        let shown_keys: BTreeSet<Vec<u8>> = tasks.iter().map(|task| task.spec.lock.key.clone()).collect();
-        let holders: BTreeSet<_> =
-            tasks.iter().filter_map(|task| task.hold.as_ref()).flat_map(|hold| hold.holders.to_vec()).collect();
+        let tasks: Vec<TaskView> =
+            names.iter().map(|name| hostile_task(&mut random, name, &mut keys)).collect();
+        let shown_keys: BTreeSet<Vec<u8>> =
+            tasks.iter().map(|task| task.spec.lock.key.clone()).collect();
+        let holders: BTreeSet<_> = tasks
+            .iter()
+            .filter_map(|task| task.hold.as_ref())
+            .flat_map(|hold| hold.holders.to_vec())
+            .collect();
         let mut redis = good_redis(&hostile_text(&mut random));
         let addresses: BTreeSet<String> = (0..4).map(|_| hostile_text(&mut random)).collect();
         redis.nodes = addresses.iter().map(|address| replica(address)).collect();
         let read = page(tasks.clone(), vec![redis]);
         assert_eq!(read.labels("lockwatch_task_state", "task").len(), names.len(), "round {round}");
-        assert_eq!(read.labels("lockwatch_redis_up", "address").len(), addresses.len(), "round {round}");
-        assert_eq!(read.labels("lockwatch_task_info", "key").len(), shown_keys.len(), "round {round}");
+        assert_eq!(
+            read.labels("lockwatch_redis_up", "address").len(),
+            addresses.len(),
+            "round {round}"
+        );
+        assert_eq!(
+            read.labels("lockwatch_task_info", "key").len(),
+            shown_keys.len(),
+            "round {round}"
+        );
         let pairs: BTreeSet<(String, String)> = read
             .samples
             .keys()
             .filter(|(name, _)| name == "lockwatch_lock_holder")
             .map(|(_, labels)| (labels["holder"].clone(), labels["host"].clone()))
             .collect();
-        let expected: BTreeSet<(Vec<u8>, Vec<u8>)> =
-            holders.into_iter().map(|(holder, host)| (holder.client, host.unwrap_or_default())).collect();
+        let expected: BTreeSet<(Vec<u8>, Vec<u8>)> = holders
+            .into_iter()
+            .map(|(holder, host)| (holder.client, host.unwrap_or_default()))
+            .collect();
         assert_eq!(pairs.len(), expected.len(), "round {round}: {expected:?}");
     }
 }
 
-fn hostile_task(random: &mut fastrand::Rng, name: &str, keys: &mut impl Iterator<Item = Vec<u8>>) -> TaskView {
+fn hostile_task(
+    random: &mut fastrand::Rng,
+    name: &str,
+    keys: &mut impl Iterator<Item = Vec<u8>>,
+) -> TaskView {
     let mut task = full_task(name);
     let spec = Arc::make_mut(&mut task.spec);
     spec.lock.key = keys.next().unwrap_or_default();
     spec.labels = ["team", "team", "task", "key", "a\"b", "", "__name__", "9", "le gal", "ok_1"]
         .map(|label| (label.into(), hostile_text(random).into()))
         .to_vec();
-    let holders = (0..random.usize(0..4)).map(|_| (holder(&hostile_bytes(random)), Some(hostile_bytes(random))));
+    let holders = (0..random.usize(0..4))
+        .map(|_| (holder(&hostile_bytes(random)), Some(hostile_bytes(random))));
     task.hold = Some(hold(holders.collect()));
     task
 }
 
 fn hostile_bytes(random: &mut fastrand::Rng) -> Vec<u8> {
-    let pieces: [&[u8]; 12] =
-        [b"\"", b"\\", b"\n", b"\0", b"}", b"{", b",", b"=", b"\xff", b"a", "…".as_bytes(), "\u{202e}".as_bytes()];
+    let pieces: [&[u8]; 12] = [
+        b"\"",
+        b"\\",
+        b"\n",
+        b"\0",
+        b"}",
+        b"{",
+        b",",
+        b"=",
+        b"\xff",
+        b"a",
+        "…".as_bytes(),
+        "\u{202e}".as_bytes(),
+    ];
     let length = if random.u8(0..10) == 0 { 300 } else { random.usize(0..6) };
     (0..length).map(|_| pieces[random.usize(0..pieces.len())]).collect::<Vec<_>>().concat()
 }
@@ -480,7 +594,8 @@ fn packed_pages_hold_the_same_text() {
     let variant = |coding| make(fixed(), RELOAD, whole(Format::OpenMetrics, coding)).unwrap();
     let packed = variant(Coding::Gzip);
     let mut text = String::new();
-    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut text).unwrap();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(packed.as_slice()), &mut text)
+        .unwrap();
     assert_eq!(steady(&text), steady(&String::from_utf8(variant(Coding::Identity)).unwrap()));
 }
 
@@ -494,7 +609,8 @@ async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
         assert_eq!(page.length(), None, "it is not big enough to be made piece by piece");
         let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
         assert!(pieces.iter().all(|piece| piece.len() < 1 << 20));
-        let whole = String::from_utf8(make(Arc::clone(&published), RELOAD, variant).unwrap()).unwrap();
+        let whole =
+            String::from_utf8(make(Arc::clone(&published), RELOAD, variant).unwrap()).unwrap();
         assert!(steady(&String::from_utf8(pieces.concat()).unwrap()) == steady(&whole));
         // Each metric is described once, and has each task once, whatever it is cut into.
         let count = |text: &str| whole.matches(text).count();
@@ -513,7 +629,8 @@ async fn a_big_page_is_made_while_it_is_read_and_is_the_same() {
 async fn a_page_of_some_metrics_is_a_part_of_the_whole() {
     let published = fixed();
     let is_of = |line: &str, name: &str| {
-        let series = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
+        let series =
+            line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
         let rest = series.strip_prefix(name.strip_suffix("_total").unwrap_or(name)).unwrap_or("x");
         let parts = ["_total", "_bucket", "_sum", "_count"];
         let rest = parts.iter().find_map(|part| rest.strip_prefix(part)).unwrap_or(rest);
@@ -524,7 +641,11 @@ async fn a_page_of_some_metrics_is_a_part_of_the_whole() {
         let all = text(Arc::clone(&published), format);
         for names in [
             vec!["lockwatch_lock_held"],
-            vec!["lockwatch_task_handover_seconds_count", "lockwatch_redis_errors_total", "lockwatch_lock_holder"],
+            vec![
+                "lockwatch_task_handover_seconds_count",
+                "lockwatch_redis_errors_total",
+                "lockwatch_lock_holder",
+            ],
             vec!["lockwatch_build_info"],
             needed_by_the_rules(),
         ] {
@@ -534,7 +655,10 @@ async fn a_page_of_some_metrics_is_a_part_of_the_whole() {
             let pieces: Vec<_> = (0..).map_while(|at| page.piece(at).unwrap()).collect();
             let names: Vec<&str> = names
                 .iter()
-                .map(|name| name.strip_suffix("_seconds_count").map_or(*name, |_| "lockwatch_task_handover_seconds"))
+                .map(|name| {
+                    name.strip_suffix("_seconds_count")
+                        .map_or(*name, |_| "lockwatch_task_handover_seconds")
+                })
                 .collect();
             let expected: String = all
                 .split_inclusive('\n')

@@ -1,4 +1,5 @@
-//! The whole program beside real Sentinels, clusters and replicas that fail over: what it says meanwhile, and afterwards.
+//! The whole program beside real Sentinels, clusters and replicas that fail over: what it says
+//! meanwhile, and afterwards.
 
 mod campaign;
 mod cluster;
@@ -27,8 +28,8 @@ const B: &str = "bbbbbbbb-2f4a-4c6e-8a1b-9d8e7f6a5b4c:12";
 /// A third one.
 const C: &str = "cccccccc-55f1-4e35-9d2b-1a7c0f6e8b90:3";
 const INTERVAL: Duration = Duration::from_millis(300);
-/// How soon two holders are told once both are visible: a hold proves nothing before it is older than a phantom (1.15 s),
-/// however short the interval. The rest is the test's own look.
+/// How soon two holders are told once both are visible: a hold proves nothing before it is older
+/// than a phantom (1.15 s), however short the interval. The rest is the test's own look.
 const TOLD_WITHIN: Duration = INTERVAL.saturating_add(Duration::from_millis(1_250));
 /// How long a master that was replaced may take to become a replica.
 const RECONFIGURED: Duration = Duration::from_secs(60);
@@ -42,7 +43,8 @@ fn sentinel_config(sentinels: &Sentinels, more: &str, tasks: &str) -> String {
 fn sentinel_config_at(addresses: &[String], inner: &str, more: &str, tasks: &str) -> String {
     let nodes = addresses.iter().map(|at| format!("\"{at}\"")).collect::<Vec<_>>().join(", ");
     format!(
-        "redis:\n  main: {{sentinel: {{master: {MASTER}, nodes: [{nodes}]{inner}}}, interval: {}ms, timeout: 1s{more}}}\n\
+        "redis:\n  main: {{sentinel: {{master: {MASTER}, nodes: [{nodes}]{inner}}}, interval: \
+         {}ms, timeout: 1s{more}}}\n\
          tasks:\n{tasks}",
         INTERVAL.as_millis()
     )
@@ -50,13 +52,19 @@ fn sentinel_config_at(addresses: &[String], inner: &str, more: &str, tasks: &str
 
 /// A configuration for servers without Sentinel.
 fn nodes_config(addresses: &[String], tasks: &str) -> String {
-    let nodes = addresses.iter().map(|at| format!("\"redis://{at}\"")).collect::<Vec<_>>().join(", ");
-    format!("redis:\n  main: {{nodes: [{nodes}], interval: {}ms, timeout: 1s}}\ntasks:\n{tasks}", INTERVAL.as_millis())
+    let nodes =
+        addresses.iter().map(|at| format!("\"redis://{at}\"")).collect::<Vec<_>>().join(", ");
+    format!(
+        "redis:\n  main: {{nodes: [{nodes}], interval: {}ms, timeout: 1s}}\ntasks:\n{tasks}",
+        INTERVAL.as_millis()
+    )
 }
 
 /// The block of a task; `more`: further fields.
 fn task(name: &str, lock: &str, more: &str) -> String {
-    format!("  - {{name: {name}, lock: {{key: \"{lock}\"}}, wanted: {{hash: \"{USERS}\"}}{more}}}\n")
+    format!(
+        "  - {{name: {name}, lock: {{key: \"{lock}\"}}, wanted: {{hash: \"{USERS}\"}}{more}}}\n"
+    )
 }
 
 /// The block of the one task.
@@ -112,7 +120,9 @@ fn until_read_at(agent: &Agent, sentinels: &Sentinels, server: usize) {
 #[track_caller]
 fn wait_demoted(server: &RedisServer) {
     wait_until(RECONFIGURED, "the old master becomes a replica", || {
-        server.try_cli(&["role"], Duration::from_secs(1)).is_some_and(|role| role.starts_with("slave"))
+        server
+            .try_cli(&["role"], Duration::from_secs(1))
+            .is_some_and(|role| role.starts_with("slave"))
     });
 }
 

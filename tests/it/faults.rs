@@ -1,5 +1,5 @@
-//! The whole program, broken on purpose: real servers in trouble, hostile bytes, pauses, reloads, a stuck engine. What it
-//! shows must stay true, and the tasks that are not concerned must go on.
+//! The whole program, broken on purpose: real servers in trouble, hostile bytes, pauses, reloads, a
+//! stuck engine. What it shows must stay true, and the tasks that are not concerned must go on.
 
 mod hostile;
 mod keys;
@@ -15,7 +15,9 @@ mod servers;
 
 /// A block of one redis for a configuration: sampled often, and given up soon.
 fn redis_block(name: &str, port: u16, more: &str) -> String {
-    format!("  {name}: {{url: \"redis://127.0.0.1:{port}\", interval: 200ms, timeout: 500ms{more}}}\n")
+    format!(
+        "  {name}: {{url: \"redis://127.0.0.1:{port}\", interval: 200ms, timeout: 500ms{more}}}\n"
+    )
 }
 
 /// A configuration of one redis called `main` and these tasks, each the inside of a YAML block.

@@ -18,7 +18,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{interval, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::snapshots::{RELOAD, full_task, good_node, good_redis, new_redis, published, stopped_task};
+use crate::snapshots::{
+    RELOAD, full_task, good_node, good_redis, new_redis, published, stopped_task,
+};
 use crate::support::truth::rule;
 
 /// Long enough for anything that is to happen soon on a busy machine.
@@ -39,12 +41,19 @@ pub(crate) async fn start(first: Arc<Published>) -> Server {
     start_with(first, Limits::default(), true).await
 }
 
-pub(crate) async fn start_with(first: Arc<Published>, limits: Limits, enable_lifecycle: bool) -> Server {
+pub(crate) async fn start_with(
+    first: Arc<Published>,
+    limits: Limits,
+    enable_lifecycle: bool,
+) -> Server {
     start_as(first, |context| HttpContext { limits, enable_lifecycle, ..context }).await
 }
 
 /// A server whose context is the usual one but for what `change` says.
-pub(crate) async fn start_as(first: Arc<Published>, change: impl FnOnce(HttpContext) -> HttpContext) -> Server {
+pub(crate) async fn start_as(
+    first: Arc<Published>,
+    change: impl FnOnce(HttpContext) -> HttpContext,
+) -> Server {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let (published, published_receiver) = watch::channel(first);
@@ -64,7 +73,15 @@ pub(crate) async fn start_as(first: Arc<Published>, change: impl FnOnce(HttpCont
     let history = context.history.clone();
     let shutdown = CancellationToken::new();
     let serving = tokio::spawn(serve(listener, context, shutdown.clone()));
-    Server { address, published, history, _reload_status: reload_status, reloads, shutdown, serving }
+    Server {
+        address,
+        published,
+        history,
+        _reload_status: reload_status,
+        reloads,
+        shutdown,
+        serving,
+    }
 }
 
 impl Server {
@@ -115,7 +132,8 @@ impl Server {
 
     /// One request on its own connection; `headers` are whole lines.
     pub(crate) async fn ask(&self, method: &str, path: &str, headers: &str) -> Answer {
-        let request = format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
+        let request =
+            format!("{method} {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n{headers}\r\n");
         let mut stream = self.connect(Ipv4Addr::LOCALHOST).await;
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut bytes = Vec::new();
@@ -146,7 +164,8 @@ fn unchunk(mut bytes: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     while !bytes.is_empty() {
         let end = bytes.windows(2).position(|window| window == b"\r\n").expect("a chunk's length");
-        let length = usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
+        let length =
+            usize::from_str_radix(std::str::from_utf8(&bytes[..end]).unwrap(), 16).unwrap();
         body.extend_from_slice(&bytes[end + 2..end + 2 + length]);
         bytes = &bytes[end + 2 + length + 2..];
         if length == 0 {
@@ -163,12 +182,16 @@ fn small() -> Arc<Published> {
 /// A snapshot whose page is some megabytes long: more than the kernel's buffers take.
 fn big() -> Arc<Published> {
     let long = "x".repeat(180);
-    published((0..1_000).map(|n| full_task(&format!("{n:04}{long}"))).collect(), vec![good_redis("main")])
+    published(
+        (0..1_000).map(|n| full_task(&format!("{n:04}{long}"))).collect(),
+        vec![good_redis("main")],
+    )
 }
 
 pub(crate) fn stale(mut from: Arc<Published>) -> Arc<Published> {
     let limit = Limits::default().snapshot_age;
-    Arc::make_mut(&mut from).made = Instant::now().checked_sub(limit + Duration::from_millis(1)).unwrap();
+    Arc::make_mut(&mut from).made =
+        Instant::now().checked_sub(limit + Duration::from_millis(1)).unwrap();
     from
 }
 
@@ -193,17 +216,32 @@ async fn the_metrics_page_takes_the_form_that_is_asked_for() {
     assert!(!classic.text().contains("# EOF"));
 
     let open = server.ask("GET", "/metrics", OPEN_METRICS).await;
-    assert_eq!(open.header("content-type"), Some("application/openmetrics-text; version=1.0.0; charset=utf-8"));
-    assert!(open.text().contains("# TYPE lockwatch_lock_renewals counter\n") && open.text().ends_with("# EOF\n"));
+    assert_eq!(
+        open.header("content-type"),
+        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
+    );
+    assert!(
+        open.text().contains("# TYPE lockwatch_lock_renewals counter\n")
+            && open.text().ends_with("# EOF\n")
+    );
 
-    let packed = server.ask("GET", "/metrics", &format!("{OPEN_METRICS}Accept-Encoding: br, gzip\r\n")).await;
+    let packed = server
+        .ask("GET", "/metrics", &format!("{OPEN_METRICS}Accept-Encoding: br, gzip\r\n"))
+        .await;
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert_eq!(packed.header("vary"), Some("Accept, Accept-Encoding"));
-    assert!(gunzip(&packed.body).contains("lockwatch_lock_held{task=\"outbound\",redis=\"main\"} 1\n"));
+    assert!(
+        gunzip(&packed.body).contains("lockwatch_lock_held{task=\"outbound\",redis=\"main\"} 1\n")
+    );
 
-    for refused in ["Accept-Encoding: gzip;q=0\r\n", "Accept-Encoding: br\r\nAccept-Encoding: gzip;q=0, *\r\n"] {
+    for refused in
+        ["Accept-Encoding: gzip;q=0\r\n", "Accept-Encoding: br\r\nAccept-Encoding: gzip;q=0, *\r\n"]
+    {
         let plain = server.ask("GET", "/metrics", refused).await;
-        assert_eq!((plain.header("content-encoding"), plain.text().starts_with("# HELP")), (None, true));
+        assert_eq!(
+            (plain.header("content-encoding"), plain.text().starts_with("# HELP")),
+            (None, true)
+        );
     }
 }
 
@@ -215,7 +253,9 @@ async fn a_new_snapshot_or_reload_makes_a_new_page() {
     let page = server.get("/metrics").await;
     assert!(page.text().contains("task=\"other\"") && !page.text().contains("task=\"outbound\""));
     server._reload_status.send(ReloadStatus { successful: false, ..RELOAD }).unwrap();
-    assert!(server.get("/metrics").await.text().contains("lockwatch_config_last_reload_successful 0\n"));
+    assert!(
+        server.get("/metrics").await.text().contains("lockwatch_config_last_reload_successful 0\n")
+    );
 }
 
 #[tokio::test]
@@ -234,13 +274,19 @@ async fn head_answers_like_get_without_the_body() {
 
 #[test]
 fn clients_get_what_the_documentation_says() {
-    let docs = [include_str!("../../docs/operation.md"), include_str!("../../docs/api.md")].join(" ");
+    let docs =
+        [include_str!("../../docs/operation.md"), include_str!("../../docs/api.md")].join(" ");
     let docs = docs.split_whitespace().collect::<Vec<_>>().join(" ");
-    let Limits { connections, connections_per_peer, connections_for_new_peers, .. } = Limits::default();
-    let Limits { streams, streams_per_peer, explanations, explanations_per_peer, .. } = Limits::default();
+    let Limits { connections, connections_per_peer, connections_for_new_peers, .. } =
+        Limits::default();
+    let Limits { streams, streams_per_peer, explanations, explanations_per_peer, .. } =
+        Limits::default();
     let Limits { write_stall, response, drain, snapshot_age, heartbeat, .. } = Limits::default();
     for promise in [
-        format!("At most {connections} connections are open at a time, {connections_per_peer} from one address"),
+        format!(
+            "At most {connections} connections are open at a time, {connections_per_peer} from \
+             one address"
+        ),
         format!("{connections_for_new_peers} are kept for addresses that have none"),
         format!("from one address | {streams}, {streams_per_peer}; beyond: 503"),
         format!("from one address | {explanations}, {explanations_per_peer}; beyond: 503"),
@@ -258,15 +304,25 @@ fn clients_get_what_the_documentation_says() {
 async fn an_engine_that_stopped_is_not_green() {
     let _rule = rule("16 freshness");
     let server = start(stale(small())).await;
-    for path in ["/metrics", "/-/healthy", "/-/ready", "/", "/api/v1/tasks", "/api/v1/tasks/outbound", "/api/v1/events"]
-    {
+    for path in [
+        "/metrics",
+        "/-/healthy",
+        "/-/ready",
+        "/",
+        "/api/v1/tasks",
+        "/api/v1/tasks/outbound",
+        "/api/v1/events",
+    ] {
         let answer = server.get(path).await;
         assert_eq!(answer.status, 503, "{path}");
         assert!(answer.text().contains("engine has stopped"), "{path}: {}", answer.text());
     }
     assert!(!server.get("/metrics").await.text().contains("lockwatch_lock_held"));
     server.published.send(small()).unwrap();
-    assert_eq!((server.get("/metrics").await.status, server.get("/-/healthy").await.status), (200, 200));
+    assert_eq!(
+        (server.get("/metrics").await.status, server.get("/-/healthy").await.status),
+        (200, 200)
+    );
 }
 
 #[tokio::test]
@@ -274,7 +330,8 @@ async fn ready_means_that_every_redis_was_tried() {
     let with = |redis: RedisView| published(vec![], vec![good_redis("main"), redis]);
     let server = start(with(new_redis("spare"))).await;
     assert_eq!(server.get("/-/ready").await.status, 503);
-    let refused = RedisView { readable: Some(false), unknown: Some(Unknown::Connect), ..new_redis("spare") };
+    let refused =
+        RedisView { readable: Some(false), unknown: Some(Unknown::Connect), ..new_redis("spare") };
     let dead_node = NodeView { up: Some(false), ..good_node("10.0.0.5:6379") };
     let failed = RedisView { nodes: vec![dead_node], ..new_redis("spare") };
     for tried in [refused, failed, good_redis("spare")] {
@@ -297,15 +354,26 @@ async fn a_reload_answers_how_it_went() {
     let failed = server.ask("PUT", "/-/reload", "Origin: http://test\r\n").await;
     assert_eq!((failed.status, failed.text()), (500, "tasks[0].lock: no key\n"));
     for foreign in ["cross-site", "same-site"] {
-        assert_eq!(server.ask("POST", "/-/reload", &format!("Sec-Fetch-Site: {foreign}\r\n")).await.status, 403);
+        assert_eq!(
+            server.ask("POST", "/-/reload", &format!("Sec-Fetch-Site: {foreign}\r\n")).await.status,
+            403
+        );
     }
     // All that a browser says to a server in the network that has no https.
     for foreign in ["http://evil.example", "https://test:1", "http://tests", "null", "\u{ff}"] {
-        assert_eq!(server.ask("POST", "/-/reload", &format!("Origin: {foreign}\r\n")).await.status, 403, "{foreign}");
+        assert_eq!(
+            server.ask("POST", "/-/reload", &format!("Origin: {foreign}\r\n")).await.status,
+            403,
+            "{foreign}"
+        );
     }
     let got = server.get("/-/reload").await;
     assert_eq!((got.status, got.header("allow")), (405, Some("POST, PUT")));
-    assert_eq!(server.ask("POST", "/-/reload", "").await.status, 503, "the agent dropped the request");
+    assert_eq!(
+        server.ask("POST", "/-/reload", "").await.status,
+        503,
+        "the agent dropped the request"
+    );
     agent.await.unwrap();
 }
 
@@ -336,15 +404,20 @@ async fn anything_else_is_refused() {
 #[tokio::test]
 async fn a_scraper_may_ask_for_some_metrics() {
     let server = start(small()).await;
-    let answer = server.get("/metrics?name[]=lockwatch_lock_held&name%5B%5D=lockwatch_build_info&x=y").await;
+    let answer =
+        server.get("/metrics?name[]=lockwatch_lock_held&name%5B%5D=lockwatch_build_info&x=y").await;
     assert_eq!(answer.status, 200);
     let text = answer.text();
-    let described: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+    let described: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
     assert_eq!(described, ["lockwatch_build_info gauge", "lockwatch_lock_held gauge"]);
     assert!(text.contains("\nlockwatch_lock_held{"));
     // Another selection of the same snapshot, and then all of it, are not the page that was kept.
     let other = server.get("/metrics?name[]=lockwatch_task_info").await;
-    assert!(other.text().starts_with("# HELP lockwatch_task_info ") && !other.text().contains("lockwatch_lock_held"));
+    assert!(
+        other.text().starts_with("# HELP lockwatch_task_info ")
+            && !other.text().contains("lockwatch_lock_held")
+    );
     assert!(server.get("/metrics").await.text().contains("# TYPE lockwatch_task_state gauge"));
     for (query, told) in [
         ("name[]=lockwatch_lock_hold", "did you mean one of lockwatch_lock_"),
@@ -367,7 +440,10 @@ async fn every_answer_protects_the_browser() {
     let api = ["/api/v1/tasks", "/api/v1/tasks/outbound", "/api/v1/events", "/api/v1/openapi.json"];
     for path in ["/", "/metrics", "/style.css", "/nothing", "/-/reload"].into_iter().chain(api) {
         let answer = server.get(path).await;
-        assert!(answer.header("content-security-policy").unwrap().starts_with("default-src 'none';"), "{path}");
+        assert!(
+            answer.header("content-security-policy").unwrap().starts_with("default-src 'none';"),
+            "{path}"
+        );
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{path}");
         assert!(answer.header("content-type").is_some(), "{path}");
         let cached = match path {
@@ -400,8 +476,12 @@ async fn a_list_of_any_length_is_one_json_document() {
         let tasks: Vec<TaskView> = (0..count).map(|n| full_task(&format!("task-{n:03}"))).collect();
         let server = start(published(tasks, vec![good_redis("main"), new_redis("spare")])).await;
         let list = server.get("/api/v1/tasks").await.json();
-        let names: Vec<&str> =
-            list["tasks"].as_array().unwrap().iter().map(|task| task["name"].as_str().unwrap()).collect();
+        let names: Vec<&str> = list["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|task| task["name"].as_str().unwrap())
+            .collect();
         assert_eq!(names, (0..count).map(|n| format!("task-{n:03}")).collect::<Vec<_>>());
         assert_eq!(list["redises"].as_array().unwrap().len(), 2);
         assert_eq!(list["at"], "2027-01-15T08:00:00.123Z");
@@ -446,7 +526,13 @@ async fn bodies_are_refused() {
     let endless = server.ask("GET", "/metrics", "Transfer-Encoding: chunked\r\n").await;
     assert_eq!(endless.status, 413);
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
-    stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbodyGET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    stream
+        .write_all(
+            b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n\
+        bodyGET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        )
+        .await
+        .unwrap();
     let mut answers = String::new();
     timeout(SOON, stream.read_to_string(&mut answers)).await.unwrap().unwrap();
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
@@ -465,10 +551,15 @@ async fn a_flood_of_half_open_connections_leaves_room_for_the_scraper() {
     for _ in 0..20 {
         assert_eq!(server.get("/metrics").await.status, 200);
     }
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}: the flood had ended by itself", began.elapsed());
+    assert!(
+        began.elapsed() < Duration::from_secs(4),
+        "{:?}: the flood had ended by itself",
+        began.elapsed()
+    );
     let mut open = 0;
     for stream in &mut flood {
-        open += usize::from(timeout(Duration::from_millis(1), stream.read(&mut [0; 1])).await.is_err());
+        open +=
+            usize::from(timeout(Duration::from_millis(1), stream.read(&mut [0; 1])).await.is_err());
     }
     assert_eq!(open, Limits::default().connections_per_peer);
 }
@@ -481,8 +572,13 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
         let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
         let began = Instant::now();
         stream.write_all(beginning.as_bytes()).await.unwrap();
-        let _ = timeout(SOON, stream.read_to_end(&mut Vec::new())).await.expect("the connection ends");
-        assert!(began.elapsed() >= limits.head - Duration::from_millis(50), "{beginning}: {:?}", began.elapsed());
+        let _ =
+            timeout(SOON, stream.read_to_end(&mut Vec::new())).await.expect("the connection ends");
+        assert!(
+            began.elapsed() >= limits.head - Duration::from_millis(50),
+            "{beginning}: {:?}",
+            began.elapsed()
+        );
     }
     // A byte now and then does not help.
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
@@ -516,7 +612,8 @@ async fn a_connection_may_idle_between_scrapes_but_not_for_ever() {
     assert!(began.elapsed() > idle / 2, "{:?}", began.elapsed());
 }
 
-/// Asks for the big page, reads it with pauses and in the end without; says how much came, and how much there was.
+/// Asks for the big page, reads it with pauses and in the end without; says how much came, and how
+/// much there was.
 async fn read_slowly(server: &Server, pauses: u32, pause: Duration) -> (usize, usize) {
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
     stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
@@ -553,7 +650,10 @@ async fn a_client_that_does_not_read_is_cut_off() {
     assert!(came < 3 << 19, "{came} bytes were kept for it");
     // Others are served meanwhile and after.
     let page = server.get("/metrics").await;
-    assert_eq!((page.status, page.body.len().to_string().as_str()), (200, page.header("content-length").unwrap()));
+    assert_eq!(
+        (page.status, page.body.len().to_string().as_str()),
+        (200, page.header("content-length").unwrap())
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -590,7 +690,8 @@ async fn made_up_paths_make_no_series() {
     let before = series(&server.get("/metrics").await);
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
     for n in 0..10_000 {
-        let request = format!("GET /made-up/{n}?x={n} HTTP/1.1\r\nHost: x\r\nUser-Agent: {n}\r\n\r\n");
+        let request =
+            format!("GET /made-up/{n}?x={n} HTTP/1.1\r\nHost: x\r\nUser-Agent: {n}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = [0; 1024];
         let length = timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
@@ -610,7 +711,10 @@ async fn a_shutdown_lets_answers_finish_and_waits_for_nobody() {
     idle.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
     assert!(timeout(SOON, idle.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
     let mut reading = server.connect(Ipv4Addr::LOCALHOST).await;
-    reading.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    reading
+        .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut bytes = vec![0; 64 << 10];
     reading.read_exact(&mut bytes).await.unwrap();
 

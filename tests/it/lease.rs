@@ -1,4 +1,5 @@
-//! The protocol by which a worker holds a lock, against a real Redis: what is in the keys, and who is told what.
+//! The protocol by which a worker holds a lock, against a real Redis: what is in the keys, and who
+//! is told what.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -59,12 +60,18 @@ async fn a_hold_is_one_field_that_counts_entries_under_a_key_with_the_lease_as_t
     let Some(mut bench) = Bench::start("lease: layout").await else { return };
     let (lock, holder) = bench.lock(KEY.as_bytes(), LEASE);
     assert_eq!(acquired(&lock).await.entries, 1);
-    assert_eq!(bench.raw.hgetall(KEY).await.unwrap(), [(holder.field().to_owned(), "1".to_owned())].into());
+    assert_eq!(
+        bench.raw.hgetall(KEY).await.unwrap(),
+        [(holder.field().to_owned(), "1".to_owned())].into()
+    );
     let ttl: i64 = bench.ask("PTTL", KEY.as_bytes()).await;
     assert!((15_000..=20_000).contains(&ttl), "{ttl}");
 
     assert_eq!(acquired(&lock).await.entries, 2);
-    assert_eq!(bench.raw.hgetall(KEY).await.unwrap(), [(holder.field().to_owned(), "2".to_owned())].into());
+    assert_eq!(
+        bench.raw.hgetall(KEY).await.unwrap(),
+        [(holder.field().to_owned(), "2".to_owned())].into()
+    );
     assert_eq!(lock.release().await.unwrap(), Release::StillHeld { entries: 1 });
     assert_eq!(lock.release().await.unwrap(), Release::Freed);
     assert!(!bench.raw.exists(KEY).await.unwrap());
@@ -79,12 +86,17 @@ async fn a_hold_counts_from_before_it_was_asked_for() {
     let Some(mut bench) = Bench::start("lease: slow answer").await else { return };
     let (lock, _) = bench.lock(KEY.as_bytes(), LEASE);
     let pause = Duration::from_millis(500);
-    let paused: String = redis::cmd("CLIENT").arg("PAUSE").arg(500).query_async(&mut bench.raw).await.unwrap();
+    let paused: String =
+        redis::cmd("CLIENT").arg("PAUSE").arg(500).query_async(&mut bench.raw).await.unwrap();
     let asked = Instant::now();
     let held = acquired(&lock).await;
     assert_eq!(paused, "OK");
     assert!(asked.elapsed() > pause / 2, "the answer was not late");
-    assert!(held.held_until < asked + LEASE + pause / 4, "{:?} too long", held.held_until - asked - LEASE);
+    assert!(
+        held.held_until < asked + LEASE + pause / 4,
+        "{:?} too long",
+        held.held_until - asked - LEASE
+    );
 }
 
 #[tokio::test]
@@ -95,12 +107,17 @@ async fn somebody_elses_hold_is_neither_taken_nor_renewed_nor_released() {
     acquired(&ours).await;
     let deadline = bench.deadline().await;
 
-    let Attempt::Busy { ttl_ms: Some(ttl_ms) } = theirs.acquire().await.unwrap() else { panic!("it was taken") };
+    let Attempt::Busy { ttl_ms: Some(ttl_ms) } = theirs.acquire().await.unwrap() else {
+        panic!("it was taken")
+    };
     assert!((15_000..=20_000).contains(&ttl_ms), "{ttl_ms}");
     assert!(!theirs.renew().await.unwrap());
     assert_eq!(theirs.release().await.unwrap(), Release::NotOurs);
     assert_eq!(bench.deadline().await, deadline);
-    assert_eq!(bench.raw.hgetall(KEY).await.unwrap(), [(holder.field().to_owned(), "1".to_owned())].into());
+    assert_eq!(
+        bench.raw.hgetall(KEY).await.unwrap(),
+        [(holder.field().to_owned(), "1".to_owned())].into()
+    );
 
     assert!(bench.raw.persist(KEY).await.unwrap());
     assert_eq!(theirs.acquire().await.unwrap(), Attempt::Busy { ttl_ms: None });
@@ -135,7 +152,8 @@ async fn only_the_last_release_wakes_a_waiter_on_redissons_channel() {
     let mut waiter = next.waiter().await.unwrap();
     let channel = "redisson_lock__channel:{outbound:lock}";
     let subscribers = |mut raw: MultiplexedConnection| async move {
-        let reply: (String, u64) = redis::cmd("PUBSUB").arg("NUMSUB").arg(channel).query_async(&mut raw).await.unwrap();
+        let reply: (String, u64) =
+            redis::cmd("PUBSUB").arg("NUMSUB").arg(channel).query_async(&mut raw).await.unwrap();
         reply.1
     };
     assert_eq!(subscribers(bench.raw.clone()).await, 1);
@@ -153,7 +171,8 @@ async fn only_the_last_release_wakes_a_waiter_on_redissons_channel() {
 #[tokio::test]
 async fn what_is_published_is_what_redisson_listens_for() {
     let Some(bench) = Bench::start("lease: message").await else { return };
-    let client = redis::Client::open(format!("redis://{}/?protocol=resp3", bench.redis.address())).unwrap();
+    let client =
+        redis::Client::open(format!("redis://{}/?protocol=resp3", bench.redis.address())).unwrap();
     let (sender, mut pushes) = tokio::sync::mpsc::unbounded_channel();
     let config = redis::AsyncConnectionConfig::new().set_push_sender(sender);
     let mut listener = client.get_multiplexed_async_connection_with_config(&config).await.unwrap();
@@ -165,11 +184,15 @@ async fn what_is_published_is_what_redisson_listens_for() {
         loop {
             let push = pushes.recv().await.unwrap();
             if push.kind == redis::PushKind::PMessage {
-                return redis::from_redis_value::<(String, String, String)>(redis::Value::Array(push.data)).unwrap();
+                return redis::from_redis_value::<(String, String, String)>(redis::Value::Array(
+                    push.data,
+                ))
+                .unwrap();
             }
         }
     });
-    let expected = ("*".to_owned(), "redisson_lock__channel:{outbound}:lock".to_owned(), "0".to_owned());
+    let expected =
+        ("*".to_owned(), "redisson_lock__channel:{outbound}:lock".to_owned(), "0".to_owned());
     assert_eq!(message.await.unwrap(), expected);
 }
 
@@ -205,7 +228,8 @@ async fn a_watchdog_renews_every_third_of_the_lease_until_it_is_stopped() {
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // Three leases have passed. Each renewal came a period after the last one; a busy machine may add to that.
+    // Three leases have passed. Each renewal came a period after the last one; a busy machine may
+    // add to that.
     for pair in deadlines.windows(2) {
         assert!((495..1_400).contains(&(pair[1] - pair[0])), "{deadlines:?}");
     }
@@ -273,7 +297,9 @@ async fn a_key_of_another_type_is_an_error_and_stays_as_it_is() {
     let Some(mut bench) = Bench::start("lease: wrong type").await else { return };
     bench.raw.set(KEY, "x").await.unwrap();
     let (lock, _) = bench.lock(KEY.as_bytes(), LEASE);
-    for failure in [lock.acquire().await.err(), lock.renew().await.err(), lock.release().await.err()] {
+    for failure in
+        [lock.acquire().await.err(), lock.renew().await.err(), lock.release().await.err()]
+    {
         assert!(failure.unwrap().to_string().contains("WRONGTYPE"));
     }
     assert_eq!(bench.raw.get(KEY).await.unwrap().as_deref(), Some("x"));

@@ -1,6 +1,7 @@
 //! The whole program beside a real Redis and the real clients whose locks it watches.
 //!
-//! Leases and thresholds are short so that this takes seconds; what they scale with is said in each test.
+//! Leases and thresholds are short so that this takes seconds; what they scale with is said in each
+//! test.
 
 mod crash;
 mod kinds;
@@ -60,10 +61,17 @@ fn config(server: &RedisServer, interval: &str, tasks: &str) -> String {
 
 /// The block of the one task that most tests have; `more`: further fields.
 fn one_task(more: &str) -> String {
-    format!("  - {{name: {TASK}, lock: {{key: \"{LOCK}\"}}, wanted: {{hash: \"{USERS}\"}}, {more}}}\n")
+    format!(
+        "  - {{name: {TASK}, lock: {{key: \"{LOCK}\"}}, wanted: {{hash: \"{USERS}\"}}, {more}}}\n"
+    )
 }
 
-fn connect(redisson: &mut Redisson, server: &RedisServer, client: &str, watchdog_ms: u64) -> String {
+fn connect(
+    redisson: &mut Redisson,
+    server: &RedisServer,
+    client: &str,
+    watchdog_ms: u64,
+) -> String {
     redisson.connect(client, &format!("port={} watchdog={watchdog_ms}", server.port))
 }
 
@@ -76,7 +84,8 @@ fn pexpires(server: &RedisServer) -> u64 {
 
 /// The verdicts that these pages show, without repetitions.
 fn verdicts(pages: &[Page], task: &str) -> Vec<String> {
-    let mut verdicts: Vec<String> = pages.iter().map(|page| page.verdict(task).to_owned()).collect();
+    let mut verdicts: Vec<String> =
+        pages.iter().map(|page| page.verdict(task).to_owned()).collect();
     verdicts.dedup();
     verdicts
 }
@@ -86,7 +95,8 @@ fn greatest(pages: &[Page], task: &str, name: &str) -> f64 {
     pages.iter().filter_map(|page| page.of(task, name)).fold(0.0, f64::max)
 }
 
-/// Panics if anything in these pages is a reason to alert about this task, except for renewals, or if a gap is to be seen.
+/// Panics if anything in these pages is a reason to alert about this task, except for renewals, or
+/// if a gap is to be seen.
 #[track_caller]
 fn check_calm(agent: &Agent, pages: &[Page], task: &str) {
     check_calm_but_for_gaps(agent, pages, task, 0.0);
@@ -96,16 +106,19 @@ fn check_calm(agent: &Agent, pages: &[Page], task: &str) {
 #[track_caller]
 fn check_calm_but_for_gaps(agent: &Agent, pages: &[Page], task: &str, longest_gap_seconds: f64) {
     // Winding down takes a moment; a second of it is none.
-    let limits = [("down", longest_gap_seconds), ("split", 0.0), ("stalled", 0.0), ("unwanted", 1.0)];
+    let limits =
+        [("down", longest_gap_seconds), ("split", 0.0), ("stalled", 0.0), ("unwanted", 1.0)];
     for (name, limit) in limits {
         let name = format!("task_{name}_seconds");
-        let worst = pages.iter().find(|page| page.of(task, &name).is_none_or(|seconds| seconds > limit));
+        let worst =
+            pages.iter().find(|page| page.of(task, &name).is_none_or(|seconds| seconds > limit));
         if let Some(page) = worst {
             agent.fail(&format!("{task}: {name} is more than {limit}"), page);
         }
     }
     for verdict in ["down", "split", "stalled", "unwanted"] {
-        let lines = agent.log_lines(&["event=verdict", &format!("task={task} "), &format!("{verdict}:")]);
+        let lines =
+            agent.log_lines(&["event=verdict", &format!("task={task} "), &format!("{verdict}:")]);
         assert!(lines.is_empty(), "{lines:?}");
     }
 }
@@ -121,7 +134,8 @@ fn check_never_late(agent: &Agent, pages: &[Page], task: &str) {
     let last = pages.last().unwrap();
     let count = last.of(task, "lock_renewal_latency_seconds_count");
     let quick = ("le", "0.5");
-    let in_time = last.get("lockwatch_lock_renewal_latency_seconds_bucket", &[("task", task), quick]);
+    let in_time =
+        last.get("lockwatch_lock_renewal_latency_seconds_bucket", &[("task", task), quick]);
     agent.check(last, &format!("{task}: a late renewal"), count == in_time);
 }
 
@@ -141,15 +155,19 @@ impl Monitor {
         let lines = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&lines);
         // It ends with the server.
-        thread::spawn(move || reader.lines().map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line)));
+        thread::spawn(move || {
+            reader.lines().map_while(Result::ok).for_each(|line| kept.lock().unwrap().push(line))
+        });
         Monitor { lines }
     }
 
-    /// When Redis ran PEXPIRE on this key, in whole milliseconds since the epoch, as it counts deadlines.
+    /// When Redis ran PEXPIRE on this key, in whole milliseconds since the epoch, as it counts
+    /// deadlines.
     fn pexpires_ms(&self, key: &str) -> Vec<f64> {
         let lines = self.lines.lock().unwrap();
         let of_key = lines.iter().filter(|line| {
-            line.to_ascii_lowercase().contains(&format!("\"pexpire\" \"{}\"", key.to_ascii_lowercase()))
+            line.to_ascii_lowercase()
+                .contains(&format!("\"pexpire\" \"{}\"", key.to_ascii_lowercase()))
         });
         of_key
             .map(|line| line[1..].split_once(' ').unwrap().0.parse::<f64>().unwrap() * 1000.0)

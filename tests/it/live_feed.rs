@@ -96,7 +96,10 @@ impl Server {
     /// Asks and reads the head of the answer.
     async fn ask(&self, method: &str, path: &str, from: Ipv4Addr) -> Listener {
         let mut stream = self.connect(from).await;
-        stream.write_all(format!("{method} {path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes()).await.unwrap();
+        stream
+            .write_all(format!("{method} {path} HTTP/1.1\r\nHost: test\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
         let mut raw = Vec::new();
         let end = loop {
             if let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -112,8 +115,14 @@ impl Server {
 
     /// A page of the snapshot `since`.
     async fn listen(&self, since: u64) -> Listener {
-        let page = self.ask("GET", &format!("/live?since={since}&boot={}", self.boot), Ipv4Addr::LOCALHOST).await;
-        assert!(page.head.starts_with("http/1.1 200 ") && page.head.contains("text/event-stream"), "{}", page.head);
+        let page = self
+            .ask("GET", &format!("/live?since={since}&boot={}", self.boot), Ipv4Addr::LOCALHOST)
+            .await;
+        assert!(
+            page.head.starts_with("http/1.1 200 ") && page.head.contains("text/event-stream"),
+            "{}",
+            page.head
+        );
         page
     }
 }
@@ -123,7 +132,8 @@ impl Listener {
     async fn next(&mut self) -> Option<Frame> {
         loop {
             if let Some((frame, rest)) = self.text.split_once("\n\n") {
-                let fields: BTreeMap<&str, &str> = frame.lines().map(|line| line.split_once(": ").unwrap()).collect();
+                let fields: BTreeMap<&str, &str> =
+                    frame.lines().map(|line| line.split_once(": ").unwrap()).collect();
                 let frame = Frame {
                     event: fields["event"].to_owned(),
                     id: fields.get("id").map(|id| (*id).to_owned()),
@@ -133,7 +143,9 @@ impl Listener {
                 return Some(frame);
             }
             if !self.take_chunk() {
-                let count = timeout(SOON, self.stream.read_buf(&mut self.raw)).await.expect("an event or the end");
+                let count = timeout(SOON, self.stream.read_buf(&mut self.raw))
+                    .await
+                    .expect("an event or the end");
                 if count.unwrap_or(0) == 0 {
                     return None;
                 }
@@ -153,8 +165,11 @@ impl Listener {
 
     /// Moves a whole chunk from `raw` to `text`.
     fn take_chunk(&mut self) -> bool {
-        let Some(line) = self.raw.windows(2).position(|window| window == b"\r\n") else { return false };
-        let length = usize::from_str_radix(std::str::from_utf8(&self.raw[..line]).unwrap(), 16).unwrap();
+        let Some(line) = self.raw.windows(2).position(|window| window == b"\r\n") else {
+            return false;
+        };
+        let length =
+            usize::from_str_radix(std::str::from_utf8(&self.raw[..line]).unwrap(), 16).unwrap();
         if self.raw.len() < line + 2 + length + 2 {
             return false;
         }
@@ -168,7 +183,9 @@ impl Listener {
     async fn ends(&mut self, within: Duration) -> bool {
         let end = Instant::now() + within;
         let mut bytes = vec![0; 1 << 16];
-        while let Ok(read) = timeout(end.saturating_duration_since(Instant::now()), self.stream.read(&mut bytes)).await
+        while let Ok(read) =
+            timeout(end.saturating_duration_since(Instant::now()), self.stream.read(&mut bytes))
+                .await
         {
             if read.unwrap_or(0) == 0 {
                 return true;
@@ -204,9 +221,14 @@ fn many(verdict: Verdict) -> Vec<TaskView> {
 
 #[tokio::test]
 async fn a_page_hears_at_once_and_goes_on_where_it_was() {
-    let server = start(snapshot(1, vec![stopped_task("a"), stopped_task("b")]), Limits::default()).await;
+    let server =
+        start(snapshot(1, vec![stopped_task("a"), stopped_task("b")]), Limits::default()).await;
     let mut page = server.listen(1).await;
-    for header in ["cache-control: no-store", "x-accel-buffering: no", "content-security-policy: default-src 'none'"] {
+    for header in [
+        "cache-control: no-store",
+        "x-accel-buffering: no",
+        "content-security-policy: default-src 'none'",
+    ] {
         assert!(page.head.contains(header), "{header} in {}", page.head);
     }
     let beat = page.next().await.unwrap();
@@ -223,7 +245,11 @@ async fn a_page_hears_at_once_and_goes_on_where_it_was() {
     let mut back = server.listen(2).await;
     let began = Instant::now();
     let frame = back.news().await;
-    assert_eq!((frame.event.as_str(), frame.names("gone")), ("rows", vec!["a"]), "also after everybody had left");
+    assert_eq!(
+        (frame.event.as_str(), frame.names("gone")),
+        ("rows", vec!["a"]),
+        "also after everybody had left"
+    );
     assert!(began.elapsed() < Duration::from_millis(500), "{:?}", began.elapsed());
     let mut stranger = server.ask("GET", "/live?since=2&boot=00000000", Ipv4Addr::LOCALHOST).await;
     let frame = stranger.next().await.unwrap();
@@ -233,7 +259,11 @@ async fn a_page_hears_at_once_and_goes_on_where_it_was() {
     for _ in 0..3 {
         assert_eq!(back.next().await.unwrap().event, "beat");
     }
-    assert!((Duration::from_millis(1_900)..SOON).contains(&began.elapsed()), "{:?}", began.elapsed());
+    assert!(
+        (Duration::from_millis(1_900)..SOON).contains(&began.elapsed()),
+        "{:?}",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -270,7 +300,10 @@ async fn many_changes_in_quick_succession_make_few_frames() {
         }
     }
     let most = took.as_millis() / 80 + 2;
-    assert!(sequence > 50 && frames >= 3 && u128::from(frames as u64) <= most, "{frames} of {sequence} in {took:?}");
+    assert!(
+        sequence > 50 && frames >= 3 && u128::from(frames as u64) <= most,
+        "{frames} of {sequence} in {took:?}"
+    );
 }
 
 #[tokio::test]
@@ -283,7 +316,10 @@ async fn an_engine_that_stopped_is_told() {
     let beat = page.next().await.unwrap();
     assert!(beat.data["stopped"].as_str().unwrap().contains("engine has stopped"), "{beat:?}");
     let wall = snapshot(1, vec![]).wall.0;
-    assert!((wall + 11_000..wall + 60_000).contains(&beat.data["at"].as_i64().unwrap()), "the clock goes on: {beat:?}");
+    assert!(
+        (wall + 11_000..wall + 60_000).contains(&beat.data["at"].as_i64().unwrap()),
+        "the clock goes on: {beat:?}"
+    );
     server.publish(2, vec![stopped_task("a")]);
     loop {
         let beat = page.next().await.unwrap();
@@ -297,11 +333,23 @@ async fn an_engine_that_stopped_is_told() {
 async fn head_does_not_wait() {
     let server = start(snapshot(1, vec![stopped_task("a")]), Limits::default()).await;
     let mut answer = server.ask("HEAD", "/live", Ipv4Addr::LOCALHOST).await;
-    assert!(answer.head.starts_with("http/1.1 200 ") && answer.head.contains("text/event-stream"), "{}", answer.head);
-    answer.stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
+    assert!(
+        answer.head.starts_with("http/1.1 200 ") && answer.head.contains("text/event-stream"),
+        "{}",
+        answer.head
+    );
+    answer
+        .stream
+        .write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        .await
+        .unwrap();
     let mut rest = answer.raw;
     timeout(SOON, answer.stream.read_to_end(&mut rest)).await.expect("the next answer").unwrap();
-    assert!(rest.starts_with(b"HTTP/1.1 200 OK"), "the connection goes on: {}", String::from_utf8_lossy(&rest));
+    assert!(
+        rest.starts_with(b"HTTP/1.1 200 OK"),
+        "the connection goes on: {}",
+        String::from_utf8_lossy(&rest)
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -322,7 +370,11 @@ async fn two_hundred_pages_from_one_address_leave_room_for_a_scrape() {
     }
     assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
     let refused = server.ask("GET", "/live", Ipv4Addr::LOCALHOST).await;
-    assert!(refused.head.starts_with("http/1.1 503 ") && refused.head.contains("retry-after: "), "{}", refused.head);
+    assert!(
+        refused.head.starts_with("http/1.1 503 ") && refused.head.contains("retry-after: "),
+        "{}",
+        refused.head
+    );
     let mut other = server.ask("GET", "/live", Ipv4Addr::new(127, 0, 0, 2)).await;
     assert_eq!(other.next().await.unwrap().event, "all", "another address has room");
     server.publish(2, vec![turned("a", Verdict::Down)]);
@@ -387,20 +439,33 @@ async fn a_shutdown_ends_streams_at_once() {
 async fn the_script_is_kept_by_browsers_and_runs_nothing_that_it_was_not_given() {
     let server = start(snapshot(1, vec![]), Limits::default()).await;
     let answer = server.ask("GET", "/app.js", Ipv4Addr::LOCALHOST).await;
-    for header in ["content-type: text/javascript; charset=utf-8", "cache-control: no-cache", "nosniff"] {
+    for header in
+        ["content-type: text/javascript; charset=utf-8", "cache-control: no-cache", "nosniff"]
+    {
         assert!(answer.head.contains(header), "{header} in {}", answer.head);
     }
-    let tag = answer.head.lines().find_map(|line| line.strip_prefix("etag: ")).expect("a tag").to_owned();
+    let tag =
+        answer.head.lines().find_map(|line| line.strip_prefix("etag: ")).expect("a tag").to_owned();
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
-    let request = format!("GET /app.js HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIf-None-Match: {tag}\r\n\r\n");
+    let request = format!(
+        "GET /app.js HTTP/1.1\r\nHost: x\r\nConnection: close\r\nIf-None-Match: {tag}\r\n\r\n"
+    );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut known = String::new();
     timeout(SOON, stream.read_to_string(&mut known)).await.unwrap().unwrap();
     assert!(known.starts_with("HTTP/1.1 304 ") && known.ends_with("\r\n\r\n"), "{known}");
-    let script = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page/app.js")).unwrap();
-    for forbidden in
-        ["eval(", "new Function", "document.write", "insertAdjacentHTML", "outerHTML", "http://", "https://"]
-    {
+    let script =
+        std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page/app.js"))
+            .unwrap();
+    for forbidden in [
+        "eval(",
+        "new Function",
+        "document.write",
+        "insertAdjacentHTML",
+        "outerHTML",
+        "http://",
+        "https://",
+    ] {
         assert!(!script.contains(forbidden), "{forbidden}");
     }
     assert_eq!(script.matches("innerHTML").count(), 1, "markup of the agent enters at one place");

@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use lockwatch::output::events::{EventLog, describe};
 use lockwatch::output::json::{TaskFilter, TaskList, task};
-use lockwatch_model::event::{Aftermath, End, Event, EventKind, GenerationChange, LossSign, Party, SplitKind, Subject};
+use lockwatch_model::event::{
+    Aftermath, End, Event, EventKind, GenerationChange, LossSign, Party, SplitKind, Subject,
+};
 use lockwatch_model::input::{Role, SentinelWord};
 use lockwatch_model::reading::{Holder, Unknown};
 use lockwatch_model::snapshot::{RedisView, TaskView};
@@ -16,8 +18,8 @@ use serde_json::{Value, json};
 use tracing::Level;
 
 use crate::snapshots::{
-    NOW, cluster_redis, full_task, good_node, good_redis, hold, holder, new_redis, new_task, published, sentinel_redis,
-    stopped_task, witness,
+    NOW, cluster_redis, full_task, good_node, good_redis, hold, holder, new_redis, new_task,
+    published, sentinel_redis, stopped_task, witness,
 };
 use crate::support::truth::rule;
 
@@ -61,7 +63,8 @@ fn a_task_tells_everything_in_base_units() {
         "labels": [{"name": "team", "value": "logistics"}, {"name": "severity", "value": "critical"}],
         "verdict": "running",
         "rule": "held_wanted",
-        "reason": "The lock is held. Users wanted the task when Redis lost their switches. (A switch cannot be read: set `codec: kryo5`.)",
+        "reason": "The lock is held. Users wanted the task when Redis lost their switches. (A \
+            switch cannot be read: set `codec: kryo5`.)",
         "verdict_since": "2027-01-15T07:58:59.123Z",
         "judged": null,
         "wanted": "yes",
@@ -145,7 +148,11 @@ fn what_is_not_known_is_null() {
     let far = ServerTime(i64::MAX);
     let mut view = full_task("outbound");
     view.hold.as_mut().unwrap().deadline = Some(far);
-    assert_eq!(task_json(view).pointer("/lock/hold/deadline"), Some(&Value::Null), "a year with more than four digits");
+    assert_eq!(
+        task_json(view).pointer("/lock/hold/deadline"),
+        Some(&Value::Null),
+        "a year with more than four digits"
+    );
 }
 
 #[test]
@@ -174,7 +181,9 @@ fn a_reason_says_why_the_lock_or_else_the_switches_cannot_be_read() {
         told["reason"].as_str().unwrap().to_owned()
     };
     let (lock, switches) = (Unknown::NoPermission, Unknown::WrongType);
-    let tells = |reason: &str, why: Unknown| reason.ends_with(&format!(" ({}: {})", why.name(), why.remedy()));
+    let tells = |reason: &str, why: Unknown| {
+        reason.ends_with(&format!(" ({}: {})", why.name(), why.remedy()))
+    };
     assert!(tells(&reason(None, Some(switches)), switches));
     assert!(tells(&reason(Some(lock), Some(switches)), lock));
 }
@@ -184,13 +193,22 @@ fn the_docs_tell_every_reason_and_its_remedy() {
     let docs = std::fs::read_to_string("docs/operation.md").unwrap();
     for why in Unknown::ALL {
         let row = docs.lines().find(|line| line.starts_with(&format!("| `{}` | ", why.name())));
-        assert!(row.is_some_and(|row| row.ends_with(&format!(". {} |", why.remedy()))), "{}: {row:?}", why.name());
+        assert!(
+            row.is_some_and(|row| row.ends_with(&format!(". {} |", why.remedy()))),
+            "{}: {row:?}",
+            why.name()
+        );
     }
 }
 
 #[test]
 fn redises_tell_how_they_are() {
-    let redises = vec![good_redis("main"), new_redis("spare"), sentinel_redis("behind"), cluster_redis("many")];
+    let redises = vec![
+        good_redis("main"),
+        new_redis("spare"),
+        sentinel_redis("behind"),
+        cluster_redis("many"),
+    ];
     let list = list_json(redises);
     assert_eq!(
         list["redises"][0],
@@ -212,7 +230,10 @@ fn redises_tell_how_they_are() {
             "errors": [{"name": "timeout", "count": 5}], "sample_duration": {"count": 5, "sum_seconds": 3.035},
         })
     );
-    assert_eq!((&list["redises"][1]["readable"], &list["redises"][1]["nodes"][0]["up"]), (&Value::Null, &Value::Null));
+    assert_eq!(
+        (&list["redises"][1]["readable"], &list["redises"][1]["nodes"][0]["up"]),
+        (&Value::Null, &Value::Null)
+    );
     assert_eq!((&list["tasks"], &list["sequence"]), (&json!([]), &json!(7)));
 
     let behind = &list["redises"][2];
@@ -234,7 +255,10 @@ fn redises_tell_how_they_are() {
 }
 
 fn list_json(redises: Vec<RedisView>) -> Value {
-    serde_json::from_str(&TaskList::new(published(vec![], redises), TaskFilter::default()).collect::<String>()).unwrap()
+    serde_json::from_str(
+        &TaskList::new(published(vec![], redises), TaskFilter::default()).collect::<String>(),
+    )
+    .unwrap()
 }
 
 #[test]
@@ -251,7 +275,10 @@ fn addresses_are_hostile_bytes_too() {
     }
     let mut view = full_task("outbound");
     view.node = Some(evil.into());
-    view.witnesses = vec![witness(evil, Role::Master, Some(vec![secret()])), witness("b:1", Role::Replica, None)];
+    view.witnesses = vec![
+        witness(evil, Role::Master, Some(vec![secret()])),
+        witness("b:1", Role::Replica, None),
+    ];
     let told = task_json(view);
     assert_eq!((&told["node"], &told["witnesses"][0]["node"]), (&json!(shown), &json!(shown)));
     assert_eq!(told["witnesses"][0]["holders"][0]["digest"], json!(true));
@@ -267,7 +294,10 @@ fn a_secret_token_is_never_told() {
     let told = task_json(view);
     assert!(!told.to_string().contains("s3cr3t"));
     let holder = &told["lock"]["hold"]["holders"][0];
-    assert_eq!((holder["digest"].as_bool(), holder["holder"].as_str().map(str::len)), (Some(true), Some(8)));
+    assert_eq!(
+        (holder["digest"].as_bool(), holder["holder"].as_str().map(str::len)),
+        (Some(true), Some(8))
+    );
 }
 
 fn secret() -> Holder {
@@ -279,21 +309,34 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
     use EventKind as E;
     let holders = vec![secret(), holder(b"evil\x1b[2J")];
     let nodes: Vec<Arc<str>> = vec!["evil\x1b[2J:1".into(), "b:1".into()];
-    let parties: Vec<Party> = holders.iter().map(|holder| party(holder.clone(), Some("evil\n:1"))).collect();
-    let aftermath = Aftermath { from: Some(nodes[0].clone()), to: Some(nodes[1].clone()), ..Aftermath::default() };
+    let parties: Vec<Party> =
+        holders.iter().map(|holder| party(holder.clone(), Some("evil\n:1"))).collect();
+    let aftermath = Aftermath {
+        from: Some(nodes[0].clone()),
+        to: Some(nodes[1].clone()),
+        ..Aftermath::default()
+    };
     let verdict = |to| E::Verdict { from: Some(Verdict::Running), to, rule: Rule::GapOverGrace };
     let ended = |reason| E::HoldEnded { holders: holders.clone(), reason, held_ms: Some(61_000) };
     let users = vec![b"dora".to_vec(), b"\xff".to_vec()];
     vec![
         (verdict(Verdict::Down), Level::ERROR, "verdict"),
         (verdict(Verdict::Unknown), Level::WARN, "verdict"),
-        (E::Verdict { from: None, to: Verdict::Stopped, rule: Rule::FreeUnset }, Level::INFO, "verdict"),
+        (
+            E::Verdict { from: None, to: Verdict::Stopped, rule: Rule::FreeUnset },
+            Level::INFO,
+            "verdict",
+        ),
         (E::Acquired { holders: holders.clone() }, Level::INFO, "acquired"),
         (ended(End::Expired), Level::WARN, "hold_ended"),
         (ended(End::EndedEarly), Level::INFO, "hold_ended"),
         (E::LockLost { holders: holders.clone(), sign: LossSign::Data }, Level::WARN, "lock_lost"),
         (E::LockLost { holders: holders.clone(), sign: LossSign::Claim }, Level::WARN, "lock_lost"),
-        (E::LockLost { holders: holders.clone(), sign: LossSign::Progress }, Level::WARN, "lock_lost"),
+        (
+            E::LockLost { holders: holders.clone(), sign: LossSign::Progress },
+            Level::WARN,
+            "lock_lost",
+        ),
         (E::Shortened { by_ms: 5 }, Level::DEBUG, "shortened"),
         (E::GapBegan, Level::INFO, "gap_began"),
         (E::GapEnded { gap_ms: 1_500 }, Level::INFO, "gap_ended"),
@@ -318,8 +361,16 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         ),
         (E::SwitchesLost { users }, Level::ERROR, "switches_lost"),
         (E::SwitchesFound, Level::INFO, "switches_found"),
-        (E::SwitchUndecodable { user: b"a\nb".to_vec(), fits: Some(Codec::Jdk) }, Level::WARN, "switch_undecodable"),
-        (E::SwitchUndecodable { user: b"a".to_vec(), fits: None }, Level::WARN, "switch_undecodable"),
+        (
+            E::SwitchUndecodable { user: b"a\nb".to_vec(), fits: Some(Codec::Jdk) },
+            Level::WARN,
+            "switch_undecodable",
+        ),
+        (
+            E::SwitchUndecodable { user: b"a".to_vec(), fits: None },
+            Level::WARN,
+            "switch_undecodable",
+        ),
         (E::SwitchKeyMissing, Level::WARN, "switch_key_missing"),
         (E::ProgressMissing { why: None }, Level::WARN, "progress_missing"),
         (E::ProgressMissing { why: Some(Unknown::WrongType) }, Level::WARN, "progress_missing"),
@@ -327,7 +378,11 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::HostsUnreadable { why: Unknown::NoPermission }, Level::WARN, "hosts_unreadable"),
         (E::PauseUndecodable, Level::WARN, "pause_undecodable"),
         (E::PauseUnreadable { why: Unknown::NoPermission }, Level::WARN, "pause_unreadable"),
-        (E::ClaimBesideFreeLock { instance: holder(b"srv\0") }, Level::WARN, "claim_beside_free_lock"),
+        (
+            E::ClaimBesideFreeLock { instance: holder(b"srv\0") },
+            Level::WARN,
+            "claim_beside_free_lock",
+        ),
         (E::TokenReset { from: 9, to: -1 }, Level::WARN, "token_reset"),
         (E::LeaseLearned { lease_ms: 30_000 }, Level::DEBUG, "lease_learned"),
         (E::TaskUnreadable { why: Unknown::NoPermission }, Level::WARN, "task_unreadable"),
@@ -335,15 +390,39 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::RedisDown { why: Unknown::Auth, decides: true }, Level::ERROR, "redis_down"),
         (E::RedisDown { why: Unknown::Auth, decides: false }, Level::WARN, "redis_down"),
         (E::RedisUp, Level::INFO, "redis_up"),
-        (E::GenerationChanged { change: GenerationChange::Flushed }, Level::WARN, "generation_changed"),
+        (
+            E::GenerationChanged { change: GenerationChange::Flushed },
+            Level::WARN,
+            "generation_changed",
+        ),
         (E::MastersChanged { from: vec![], to: Ok(nodes.clone()) }, Level::INFO, "masters_changed"),
-        (E::MastersChanged { from: nodes.clone(), to: Ok(nodes.clone()) }, Level::WARN, "masters_changed"),
-        (E::MastersChanged { from: nodes, to: Err(Unknown::Quorum) }, Level::ERROR, "masters_changed"),
+        (
+            E::MastersChanged { from: nodes.clone(), to: Ok(nodes.clone()) },
+            Level::WARN,
+            "masters_changed",
+        ),
+        (
+            E::MastersChanged { from: nodes, to: Err(Unknown::Quorum) },
+            Level::ERROR,
+            "masters_changed",
+        ),
         (E::RivalMaster, Level::WARN, "rival_master"),
         (E::RivalMasterGone, Level::INFO, "rival_master_gone"),
-        (E::Aftermath(Aftermath { fates: [2, 0, 1, 0, 3], ..aftermath.clone() }), Level::INFO, "generation_settled"),
-        (E::Aftermath(Aftermath { fates: [2, 1, 0, 0, 0], ..aftermath.clone() }), Level::WARN, "generation_settled"),
-        (E::Aftermath(Aftermath { fates: [2, 0, 0, 1, 0], ..aftermath }), Level::WARN, "generation_settled"),
+        (
+            E::Aftermath(Aftermath { fates: [2, 0, 1, 0, 3], ..aftermath.clone() }),
+            Level::INFO,
+            "generation_settled",
+        ),
+        (
+            E::Aftermath(Aftermath { fates: [2, 1, 0, 0, 0], ..aftermath.clone() }),
+            Level::WARN,
+            "generation_settled",
+        ),
+        (
+            E::Aftermath(Aftermath { fates: [2, 0, 0, 1, 0], ..aftermath }),
+            Level::WARN,
+            "generation_settled",
+        ),
         (E::ClockStep { by_ms: -2_500 }, Level::WARN, "clock_step"),
     ]
 }
@@ -384,20 +463,38 @@ fn each_kind_is_told_at_its_level_without_secrets_or_control_characters() {
 #[test]
 fn a_line_says_who_why_and_for_how_long() {
     let holders = vec![secret(), holder(b"evil\x1b[2J")];
-    let ended = describe(&event(EventKind::HoldEnded { holders, reason: End::Expired, held_ms: Some(61_500) }));
+    let ended = describe(&event(EventKind::HoldEnded {
+        holders,
+        reason: End::Expired,
+        held_ms: Some(61_500),
+    }));
     assert_eq!(ended.who.as_deref().unwrap().split(", ").nth(1), Some(r"evil\x1b[2J"));
     assert_eq!((ended.reason, ended.seconds), (Some("expired"), Some(61.5)));
     let down = describe(&event(EventKind::RedisDown { why: Unknown::Auth, decides: true }));
     assert_eq!((down.reason, down.remedy), (Some("auth"), Some(Unknown::Auth.remedy())));
-    let verdict = EventKind::Verdict { from: Some(Verdict::Pending), to: Verdict::Down, rule: Rule::GapOverGrace };
+    let verdict = EventKind::Verdict {
+        from: Some(Verdict::Pending),
+        to: Verdict::Down,
+        rule: Rule::GapOverGrace,
+    };
     let verdict = describe(&event(verdict));
     assert_eq!(verdict.message, format!("pending -> down: {}", Rule::GapOverGrace.sentence()));
     let parties = vec![party(holder(b"old"), None), party(holder(b"new"), Some("10.0.0.6:6379"))];
-    let split = EventKind::SplitBegan { kind: SplitKind::Masters, parties: parties.clone(), left_ms: Some(12_500) };
+    let split = EventKind::SplitBegan {
+        kind: SplitKind::Masters,
+        parties: parties.clone(),
+        left_ms: Some(12_500),
+    };
     let split = describe(&event(split));
-    assert_eq!((split.who.as_deref(), split.reason), (Some("old, new at 10.0.0.6:6379"), Some("masters")));
+    assert_eq!(
+        (split.who.as_deref(), split.reason),
+        (Some("old, new at 10.0.0.6:6379"), Some("masters"))
+    );
     assert_eq!((split.seconds, split.node.as_deref()), (Some(12.5), Some(r"evil\x1b[2J:1")));
-    let doubt = describe(&event(EventKind::RivalInDoubt { older: parties.clone(), newer: vec![parties[1].clone()] }));
+    let doubt = describe(&event(EventKind::RivalInDoubt {
+        older: parties.clone(),
+        newer: vec![parties[1].clone()],
+    }));
     assert_eq!(doubt.who.as_deref(), Some("old, new at 10.0.0.6:6379 -> new at 10.0.0.6:6379"));
     let aftermath = Aftermath {
         changes: vec![GenerationChange::Failover, GenerationChange::Replication],
@@ -411,17 +508,26 @@ fn a_line_says_who_why_and_for_how_long() {
     let told = describe(&event(EventKind::Aftermath(aftermath.clone())));
     assert_eq!(
         told.message,
-        "generation changed: 7 kept, 1 lost, 0 changed, 2 overlapped, 3 over; the new master never had the last 512 \
+        "generation changed: 7 kept, 1 lost, 0 changed, 2 overlapped, 3 over; the new master \
+         never had the last 512 \
          bytes or more; two holders for at least 17.25 s"
     );
-    assert_eq!((told.who.as_deref(), told.reason), (Some("10.0.0.5:6379 -> 10.0.0.6:6379"), Some("failover")));
+    assert_eq!(
+        (told.who.as_deref(), told.reason),
+        (Some("10.0.0.5:6379 -> 10.0.0.6:6379"), Some("failover"))
+    );
     assert_eq!(told.seconds, Some(8.0));
-    let clean = Aftermath { bytes_lost: Some(0), fates: [7, 0, 0, 0, 0], overlap_ms: 0, ..aftermath };
+    let clean =
+        Aftermath { bytes_lost: Some(0), fates: [7, 0, 0, 0, 0], overlap_ms: 0, ..aftermath };
     let told = describe(&event(EventKind::Aftermath(clean)));
     assert_eq!(told.message, "generation changed: 7 kept, 0 lost, 0 changed, 0 overlapped, 0 over");
-    let moved = EventKind::MastersChanged { from: vec!["a:1".into()], to: Ok(vec!["b:1".into(), "c:1".into()]) };
+    let moved = EventKind::MastersChanged {
+        from: vec!["a:1".into()],
+        to: Ok(vec!["b:1".into(), "c:1".into()]),
+    };
     assert_eq!(describe(&event(moved)).who.as_deref(), Some("a:1 -> b:1, c:1"));
-    let undecodable = EventKind::SwitchUndecodable { user: b"a".to_vec(), fits: Some(Codec::Kryo5) };
+    let undecodable =
+        EventKind::SwitchUndecodable { user: b"a".to_vec(), fits: Some(Codec::Kryo5) };
     assert!(describe(&event(undecodable)).message.contains("kryo5"));
 }
 
@@ -444,8 +550,11 @@ impl io::Write for Written {
 fn logged(write: impl FnOnce()) -> Vec<Value> {
     let written = Written::default();
     let writer = written.clone();
-    let subscriber =
-        tracing_subscriber::fmt().json().with_max_level(Level::TRACE).with_writer(move || writer.clone()).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .json()
+        .with_max_level(Level::TRACE)
+        .with_writer(move || writer.clone())
+        .finish();
     tracing::subscriber::with_default(subscriber, write);
     let bytes = written.0.lock().unwrap().clone();
     bytes
@@ -467,13 +576,26 @@ fn each_event_is_one_line_with_its_fields() {
     });
     assert_eq!(lines.len(), kinds.len());
     for (line, (_, level, name)) in lines.iter().zip(&kinds) {
-        assert_eq!((line["level"].as_str(), line["fields"]["event"].as_str()), (Some(level.as_str()), Some(*name)));
-        assert!(line["fields"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{line}");
+        assert_eq!(
+            (line["level"].as_str(), line["fields"]["event"].as_str()),
+            (Some(level.as_str()), Some(*name))
+        );
+        assert!(
+            line["fields"]["message"].as_str().is_some_and(|message| !message.is_empty()),
+            "{line}"
+        );
         assert_eq!(line["fields"]["node"], json!(r"evil\x1b[2J:1"));
-        assert_ne!(line["fields"].get("task").is_some(), line["fields"].get("redis").is_some(), "{line}");
+        assert_ne!(
+            line["fields"].get("task").is_some(),
+            line["fields"].get("redis").is_some(),
+            "{line}"
+        );
     }
     let outage = lines.iter().find(|line| line["fields"]["event"] == "outage").unwrap();
-    assert_eq!((&outage["fields"]["seconds"], &outage["fields"]["task"]), (&json!(33.0), &json!("out\\x0abound")));
+    assert_eq!(
+        (&outage["fields"]["seconds"], &outage["fields"]["task"]),
+        (&json!(33.0), &json!("out\\x0abound"))
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The pages for people and the badge: their structure, filters and groups, and that nothing of others becomes markup.
+//! The pages for people and the badge: their structure, filters and groups, and that nothing of
+//! others becomes markup.
 
 use std::sync::Arc;
 
@@ -15,8 +16,8 @@ use lockwatch_model::verdict::{Rule, Verdict, Wanted};
 
 use crate::http::{Server, stale, start, start_as};
 use crate::snapshots::{
-    NOW, WALL, full_task, good_node, good_redis, hold, holder, new_task, published, replica, sentinel_redis,
-    stopped_task, witness,
+    NOW, WALL, full_task, good_node, good_redis, hold, holder, new_task, published, replica,
+    sentinel_redis, stopped_task, witness,
 };
 use crate::support::html::Element;
 use crate::support::truth::rule;
@@ -36,7 +37,11 @@ const HOSTILE: [&str; 9] = [
 
 async fn page(server: &Server, path: &str) -> Element {
     let answer = server.get(path).await;
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/html; charset=utf-8")), "{path}");
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (200, Some("text/html; charset=utf-8")),
+        "{path}"
+    );
     Element::parse(answer.text())
 }
 
@@ -77,16 +82,24 @@ async fn the_list_says_what_script_and_visitors_need() {
     let mut outbound = full_task("outbound");
     outbound.last_handover = Some(Past { at: Mono(NOW.0 - 90_000), ms: 800 });
     outbound.last_outage = Some(Past { at: Mono(0), ms: 31_000 });
-    let server = start(published(vec![outbound, stopped_task("off")], vec![good_redis("main")])).await;
+    let server =
+        start(published(vec![outbound, stopped_task("off")], vec![good_redis("main")])).await;
     let page = page(&server, "/").await;
-    for (attribute, value) in
-        [("lang", "en"), ("data-at", "1800000000123"), ("data-sequence", "7"), ("data-live", "/live")]
-    {
+    for (attribute, value) in [
+        ("lang", "en"),
+        ("data-at", "1800000000123"),
+        ("data-sequence", "7"),
+        ("data-live", "/live"),
+    ] {
         assert_eq!(page.attribute(attribute), Some(value));
     }
-    assert!(page.attribute("data-boot").is_some_and(|boot| !boot.is_empty()) && page.attribute("data-task").is_none());
+    assert!(
+        page.attribute("data-boot").is_some_and(|boot| !boot.is_empty())
+            && page.attribute("data-task").is_none()
+    );
     assert_eq!(page.id("connection").text(), "");
-    let counts: Vec<_> = page.id("counts").with("data-count").iter().map(|link| link.text()).collect();
+    let counts: Vec<_> =
+        page.id("counts").with("data-count").iter().map(|link| link.text()).collect();
     let all = "0 split,0 down,0 stalled,0 unwanted,0 unknown,0 pending,1 running,1 stopped";
     assert_eq!(counts.join(","), all);
     let row = row(&page, "outbound");
@@ -119,11 +132,22 @@ async fn the_list_says_what_script_and_visitors_need() {
     let since = (WALL.0 - 250 - 61_123).to_string();
     assert!(row.with("data-since").iter().any(|time| time.attribute("data-since") == Some(&since)));
     // By the agent's clock, of which the server's is 12 ms short.
-    let moved: Vec<_> = row.with("data-progress").iter().map(|time| time.attribute("data-ago").unwrap()).collect();
+    let moved: Vec<_> =
+        row.with("data-progress").iter().map(|time| time.attribute("data-ago").unwrap()).collect();
     assert_eq!(moved, ["1799999990512"]);
-    assert!(page.named("style").is_empty() && page.named("script")[0].attribute("src") == Some("/app.js"));
-    assert!(page.id("lock-only").text().contains("lock only beside a task: a stuck worker would look healthy"));
-    assert_eq!(row.all().iter().filter(|element| element.attribute("class") == Some("mark")).count(), 0);
+    assert!(
+        page.named("style").is_empty()
+            && page.named("script")[0].attribute("src") == Some("/app.js")
+    );
+    assert!(
+        page.id("lock-only")
+            .text()
+            .contains("lock only beside a task: a stuck worker would look healthy")
+    );
+    assert_eq!(
+        row.all().iter().filter(|element| element.attribute("class") == Some("mark")).count(),
+        0
+    );
 }
 
 #[tokio::test]
@@ -139,8 +163,11 @@ async fn the_worst_comes_first_and_names_decide_between_equals() {
         .flat_map(|verdict| ["B", "b"].map(|prefix| format!("{prefix} {}", verdict.name())))
         .collect();
     assert_eq!(shown(&page), expected);
-    let ranks: Vec<u8> =
-        page.with("data-task").iter().map(|row| row.attribute("data-rank").unwrap().parse().unwrap()).collect();
+    let ranks: Vec<u8> = page
+        .with("data-task")
+        .iter()
+        .map(|row| row.attribute("data-rank").unwrap().parse().unwrap())
+        .collect();
     assert!(ranks.is_sorted() && ranks.last() == Some(&7), "{ranks:?}");
 }
 
@@ -183,16 +210,22 @@ async fn filters_and_groups_work_without_a_script() {
     let form = page.id("filter");
     assert_eq!((form.attribute("method"), form.attribute("action")), (Some("get"), Some("/")));
     assert_eq!(form.named("input")[0].attribute("value"), Some("\">"));
-    let names: Vec<_> = form.named("select").iter().map(|select| select.attribute("name").unwrap()).collect();
+    let names: Vec<_> =
+        form.named("select").iter().map(|select| select.attribute("name").unwrap()).collect();
     assert_eq!(names, ["verdict", "redis", "label.team", "group"]);
-    let chosen: Vec<_> = form.with("selected").iter().map(|option| option.attribute("value").unwrap()).collect();
+    let chosen: Vec<_> =
+        form.with("selected").iter().map(|option| option.attribute("value").unwrap()).collect();
     assert_eq!(chosen, ["running", "label.team"]);
-    let groups: Vec<_> = page.with("data-group").iter().map(|body| body.attribute("data-group").unwrap()).collect();
+    let groups: Vec<_> =
+        page.with("data-group").iter().map(|body| body.attribute("data-group").unwrap()).collect();
     assert_eq!(groups, ["a&b=c", "ops", ""]);
     let headings = page.with("data-heading");
     let texts: Vec<_> = headings.iter().map(|heading| heading.text()).collect();
     assert_eq!(texts, ["team: a&b=c 0 tasks", "team: ops 0 tasks", "team: none 0 tasks"]);
-    assert!(headings.iter().all(|heading| heading.attribute("hidden").is_some()), "none has a task that matches");
+    assert!(
+        headings.iter().all(|heading| heading.attribute("hidden").is_some()),
+        "none has a task that matches"
+    );
 }
 
 #[tokio::test]
@@ -235,8 +268,12 @@ async fn what_is_not_known_is_said() {
     (blind.held, blind.unknown, blind.verdict, blind.rule) =
         (None, Some(Unknown::Timeout), Verdict::Unknown, Rule::LockBlind);
     let mut forever = full_task("forever");
-    forever.hold =
-        Some(HoldView { ttl_ms: None, persistent: Some(true), acquired: None, ..hold(vec![(holder(b"x"), None)]) });
+    forever.hold = Some(HoldView {
+        ttl_ms: None,
+        persistent: Some(true),
+        acquired: None,
+        ..hold(vec![(holder(b"x"), None)])
+    });
     let mut down = stopped_task("down");
     (down.verdict, down.durations.down_ms) = (Verdict::Down, 30_000);
     let server = start(published(vec![blind, forever, down, new_task("new")], vec![])).await;
@@ -264,7 +301,8 @@ async fn what_is_not_known_is_said() {
 async fn wanting_users_are_told_by_each_kind_of_switch() {
     let wanted = |name: &str, source, wanted, users| {
         let mut task = stopped_task(name);
-        Arc::make_mut(&mut task.spec).wanted = Some(WantedSpec { source, codec: lockwatch_model::spec::Codec::Raw });
+        Arc::make_mut(&mut task.spec).wanted =
+            Some(WantedSpec { source, codec: lockwatch_model::spec::Codec::Raw });
         TaskView { wanted, wanting_users: users, switches: users.map(|_| Vec::new()), ..task }
     };
     let key = || b"k".to_vec();
@@ -276,8 +314,9 @@ async fn wanting_users_are_told_by_each_kind_of_switch() {
         ("always", WantedSource::Always, Wanted::Yes, None, "always"),
         ("never", WantedSource::Never, Wanted::No, None, "never"),
     ];
-    let tasks =
-        cases.iter().map(|(name, source, is_wanted, users, _)| wanted(name, source.clone(), *is_wanted, *users));
+    let tasks = cases.iter().map(|(name, source, is_wanted, users, _)| {
+        wanted(name, source.clone(), *is_wanted, *users)
+    });
     let server = start(published(tasks.collect(), vec![])).await;
     let page = page(&server, "/").await;
     for (name, .., text) in cases {
@@ -307,7 +346,8 @@ fn of_others(text: &str) -> TaskView {
     let spec = Arc::make_mut(&mut task.spec);
     spec.lock.key = bytes.clone();
     spec.labels = vec![("team".into(), text.into())];
-    spec.wanted.as_mut().unwrap().source = WantedSource::Keys(vec![bytes.clone(), b"\xff\0".to_vec()]);
+    spec.wanted.as_mut().unwrap().source =
+        WantedSource::Keys(vec![bytes.clone(), b"\xff\0".to_vec()]);
     spec.progress = Some(ProgressSpec {
         source: ProgressSource::HashField { key: bytes.clone(), field: bytes.clone() },
         stale_after_ms: 1,
@@ -332,7 +372,10 @@ fn keep_events(history: &History, task: &TaskView, text: &str) {
     for (ago_s, kind) in [
         (500, EventKind::Verdict { from: None, to: Verdict::Stopped, rule: Rule::FreeUnset }),
         (400, EventKind::Acquired { holders: who() }),
-        (300, EventKind::HoldEnded { holders: who(), reason: End::Expired, held_ms: Some(100_000) }),
+        (
+            300,
+            EventKind::HoldEnded { holders: who(), reason: End::Expired, held_ms: Some(100_000) },
+        ),
         (299, EventKind::GapBegan),
         (250, EventKind::Acquired { holders: vec![holder(b"other")] }),
         (245, EventKind::GapEnded { gap_ms: 49_000 }),
@@ -342,7 +385,11 @@ fn keep_events(history: &History, task: &TaskView, text: &str) {
     ] {
         let at = Mono(NOW.0 - ago_s * 1000);
         let subject = Subject::Task(task.spec.clone());
-        history.keep(NOW, WALL, &Event { at, server_time: None, subject, node: Some(text.into()), kind });
+        history.keep(
+            NOW,
+            WALL,
+            &Event { at, server_time: None, subject, node: Some(text.into()), kind },
+        );
     }
 }
 
@@ -355,17 +402,28 @@ async fn nothing_of_others_becomes_markup() {
         redis.nodes[0].address = text.into();
         let server = start(published(vec![task.clone()], vec![redis])).await;
         keep_events(&server.history, &task, text);
-        let list = page(&server, &format!("/?group=label.team&redis={0}&label.team={0}&q=split", percent(text))).await;
+        let list = page(
+            &server,
+            &format!("/?group=label.team&redis={0}&label.team={0}&q=split", percent(text)),
+        )
+        .await;
         let one = page(&server, &format!("/tasks/{}", percent(text))).await;
-        let badge = Element::parse(server.get(&format!("/badge/{}.svg", percent(text))).await.text());
+        let badge =
+            Element::parse(server.get(&format!("/badge/{}.svg", percent(text))).await.text());
         // What the script compares is exactly what it was.
         let own = row(&list, text);
-        assert_eq!((own.attribute("data-redis"), one.attribute("data-task")), (Some(text), Some(text)));
+        assert_eq!(
+            (own.attribute("data-redis"), one.attribute("data-task")),
+            (Some(text), Some(text))
+        );
         assert_eq!(
             own.named("a")[0].attribute("href").unwrap().strip_prefix("/tasks/").map(unescaped),
             Some(text.to_owned())
         );
-        assert_eq!(own.attribute("data-labels").unwrap().strip_prefix("team=").map(unescaped), Some(text.to_owned()));
+        assert_eq!(
+            own.attribute("data-labels").unwrap().strip_prefix("team=").map(unescaped),
+            Some(text.to_owned())
+        );
         assert_eq!(shown(&list), [text], "the filter compares exactly");
         assert_eq!(list.with("data-group")[0].attribute("data-group"), Some(text));
         [list.skeleton(), one.skeleton(), badge.skeleton()]
@@ -395,7 +453,10 @@ async fn the_page_of_one_task_says_all_that_is_known() {
     let page = page(&server, "/tasks/outbound").await;
     assert_eq!(page.attribute("data-task"), Some("outbound"));
     let main = page.id("task");
-    assert_eq!((main.attribute("data-verdict"), main.attribute("data-rank")), (Some("running"), Some("6")));
+    assert_eq!(
+        (main.attribute("data-verdict"), main.attribute("data-rank")),
+        (Some("running"), Some("6"))
+    );
     assert_eq!(page.named("h1")[0].text(), "outbound");
     for (name, text) in [
         ("Holder", "3f2b9c1e-client on srv-a, entered 2 times"),
@@ -440,7 +501,12 @@ async fn the_page_of_one_task_says_all_that_is_known() {
         assert!(texts.iter().any(|text| text.starts_with(expected)), "{expected} in {texts:#?}");
     }
     let links: Vec<_> = main.named("a").iter().filter_map(|link| link.attribute("href")).collect();
-    for link in ["/api/v1/tasks/outbound", "/api/v1/tasks/outbound/explain", "/badge/outbound.svg", "?window=1h"] {
+    for link in [
+        "/api/v1/tasks/outbound",
+        "/api/v1/tasks/outbound/explain",
+        "/badge/outbound.svg",
+        "?window=1h",
+    ] {
         assert!(links.contains(&link), "{link} in {links:?}");
     }
 }
@@ -464,7 +530,11 @@ async fn the_timeline_is_drawn_to_scale() {
         let page = page(&server, path).await;
         let of_class = |class: &str| -> Vec<(u32, u32)> {
             let svg = page.named("svg")[0];
-            svg.named("rect").into_iter().filter(|bar| bar.attribute("class") == Some(class)).map(place).collect()
+            svg.named("rect")
+                .into_iter()
+                .filter(|bar| bar.attribute("class") == Some(class))
+                .map(place)
+                .collect()
         };
         ["h1", "h2", "gap", "unread"].map(of_class)
     };
@@ -490,7 +560,10 @@ async fn the_timeline_is_drawn_to_scale() {
         (svg.attribute("role"), svg.named("title")[0].text()),
         (Some("img"), "The last 10 min, drawn to scale.".to_owned())
     );
-    assert_eq!(svg.named("line").iter().filter(|line| line.attribute("class") == Some("renewal")).count(), 1);
+    assert_eq!(
+        svg.named("line").iter().filter(|line| line.attribute("class") == Some("renewal")).count(),
+        1
+    );
 }
 
 #[tokio::test]
@@ -505,14 +578,18 @@ async fn a_fragment_is_the_contents_and_its_version_stands_while_only_time_passe
     let version = async |server: &Server| {
         let answer = server.get("/tasks/outbound?fragment&window=2m").await;
         let main = Element::parse(answer.text());
-        assert_eq!((answer.status, main.name.as_str(), main.attribute("id")), (200, "main", Some("task")));
+        assert_eq!(
+            (answer.status, main.name.as_str(), main.attribute("id")),
+            (200, "main", Some("task"))
+        );
         main.attribute("data-version").unwrap().to_owned()
     };
     let server = start(at(0, vec![full_task("outbound")])).await;
     let first = version(&server).await;
     let mut again = full_task("outbound");
     let hold = again.hold.as_mut().unwrap();
-    (again.last_reading, hold.held_ms, hold.ttl_ms) = (Some(Mono(NOW.0 + 750)), 62_123, Some(29_000));
+    (again.last_reading, hold.held_ms, hold.ttl_ms) =
+        (Some(Mono(NOW.0 + 750)), 62_123, Some(29_000));
     server.published.send(at(1_000, vec![again])).unwrap();
     assert_eq!(version(&server).await, first);
     let mut changed = full_task("outbound");
@@ -529,13 +606,19 @@ async fn what_is_not_there_and_what_is_not_the_present_say_so() {
     let tasks = || published(vec![full_task("outbound")], vec![good_redis("main")]);
     let server = start(tasks()).await;
     let missing = server.get("/tasks/%3Cb%3E").await;
-    assert_eq!((missing.status, missing.header("content-type")), (404, Some("text/html; charset=utf-8")));
+    assert_eq!(
+        (missing.status, missing.header("content-type")),
+        (404, Some("text/html; charset=utf-8"))
+    );
     assert!(Element::parse(missing.text()).text().contains("There is no task called <b>; "));
     server.published.send(stale(tasks())).unwrap();
     for path in ["/", "/tasks/outbound"] {
         let old = server.get(path).await;
         assert_eq!(old.status, 503, "{path}");
-        assert!(Element::parse(old.text()).id("connection").text().contains("engine has stopped"), "{path}");
+        assert!(
+            Element::parse(old.text()).id("connection").text().contains("engine has stopped"),
+            "{path}"
+        );
     }
 }
 
@@ -543,14 +626,17 @@ async fn what_is_not_there_and_what_is_not_the_present_say_so() {
 async fn pages_may_run_their_own_script_only_and_be_framed_where_allowed() {
     let policy = |ancestors: &str| {
         format!(
-            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; \
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src \
+             'self'; \
              base-uri 'none'; form-action 'self'; frame-ancestors {ancestors}"
         )
     };
     let tasks = || published(vec![full_task("outbound")], vec![]);
     let closed = start(tasks()).await;
-    let ancestors: Arc<[String]> = ["https://wms.example.com", "http://10.0.0.7:8080"].map(String::from).into();
-    let open = start_as(tasks(), |context| HttpContext { frame_ancestors: ancestors, ..context }).await;
+    let ancestors: Arc<[String]> =
+        ["https://wms.example.com", "http://10.0.0.7:8080"].map(String::from).into();
+    let open =
+        start_as(tasks(), |context| HttpContext { frame_ancestors: ancestors, ..context }).await;
     let both = "https://wms.example.com http://10.0.0.7:8080";
     for (server, path, allowed) in [
         (&closed, "/", "'none'"),
@@ -561,10 +647,15 @@ async fn pages_may_run_their_own_script_only_and_be_framed_where_allowed() {
         (&open, "/tasks/gone", both),
     ] {
         let answer = server.get(path).await;
-        assert_eq!(answer.header("content-security-policy"), Some(policy(allowed).as_str()), "{path}");
+        assert_eq!(
+            answer.header("content-security-policy"),
+            Some(policy(allowed).as_str()),
+            "{path}"
+        );
     }
     for path in ["/metrics", "/api/v1/tasks", "/nothing"] {
-        let strict = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+        let strict =
+            "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
         assert_eq!(open.get(path).await.header("content-security-policy"), Some(strict), "{path}");
     }
 }
@@ -581,8 +672,14 @@ async fn a_badge_keeps_its_size_whatever_the_verdict() {
         assert_eq!(answer.header("cache-control"), Some("no-cache"));
         let svg = Element::parse(answer.text());
         assert_eq!(svg.named("title")[0].text(), format!("out&bound: {}", verdict.name()));
-        assert_eq!(svg.named("text").iter().map(|text| text.text()).collect::<Vec<_>>(), ["out&bound", verdict.name()]);
-        sizes.push((svg.attribute("width").map(str::to_owned), svg.attribute("height").map(str::to_owned)));
+        assert_eq!(
+            svg.named("text").iter().map(|text| text.text()).collect::<Vec<_>>(),
+            ["out&bound", verdict.name()]
+        );
+        sizes.push((
+            svg.attribute("width").map(str::to_owned),
+            svg.attribute("height").map(str::to_owned),
+        ));
         assert!(["href", "class", "src"].iter().all(|name| svg.with(name).is_empty()));
     }
     sizes.dedup();
@@ -607,19 +704,30 @@ async fn what_a_browser_has_is_not_sent_again() {
     for path in ["/style.css", "/badge/outbound.svg"] {
         let first = server.get(path).await;
         let tag = first.header("etag").unwrap();
-        assert_eq!((first.status, first.header("cache-control")), (200, Some("no-cache")), "{path}");
+        assert_eq!(
+            (first.status, first.header("cache-control")),
+            (200, Some("no-cache")),
+            "{path}"
+        );
         for (header, status) in [
             (format!("If-None-Match: {tag}\r\n"), 304),
             (format!("If-None-Match: \"other\", W/{tag}\r\n"), 304),
             ("If-None-Match: \"other\"\r\n".to_owned(), 200),
         ] {
             let again = server.ask("GET", path, &header).await;
-            assert_eq!((again.status, again.header("etag")), (status, Some(tag)), "{path} {header}");
+            assert_eq!(
+                (again.status, again.header("etag")),
+                (status, Some(tag)),
+                "{path} {header}"
+            );
             assert_eq!(again.body.is_empty(), status == 304, "{path} {header}");
         }
     }
     let tag = server.get("/badge/outbound.svg").await.header("etag").unwrap().to_owned();
-    server.published.send(published(vec![with_verdict("outbound", Verdict::Down)], vec![])).unwrap();
+    server
+        .published
+        .send(published(vec![with_verdict("outbound", Verdict::Down)], vec![]))
+        .unwrap();
     assert_ne!(server.get("/badge/outbound.svg").await.header("etag"), Some(tag.as_str()));
 }
 
@@ -632,12 +740,18 @@ async fn a_page_without_rows_is_small_and_one_with_too_many_says_so() {
     assert!(bytes <= 45_000, "{bytes} bytes, and the script needs some of 60 kB");
 
     let many = |number: usize| {
-        with_verdict(&format!("{number:04}"), if number == 2_004 { Verdict::Down } else { Verdict::Running })
+        with_verdict(
+            &format!("{number:04}"),
+            if number == 2_004 { Verdict::Down } else { Verdict::Running },
+        )
     };
     server.published.send(published((0..2_005).map(many).collect(), vec![])).unwrap();
     let list = page(&server, "/").await;
     assert_eq!((shown(&list).len(), shown(&list)[0].as_str()), (2_000, "2004"));
-    assert_eq!(list.id("more").text(), "These are the 2000 worst; 5 tasks more match. The filter finds them.");
+    assert_eq!(
+        list.id("more").text(),
+        "These are the 2000 worst; 5 tasks more match. The filter finds them."
+    );
     assert_eq!(list.id("counts").with("data-count")[6].text(), "2004 running");
     let found = page(&server, "/?q=2003").await;
     assert_eq!(shown(&found), ["2003"]);
@@ -657,15 +771,20 @@ async fn a_thousand_tasks_are_one_page() {
 #[tokio::test]
 async fn every_control_has_a_label_and_every_table_its_headings() {
     let mut task = full_task("outbound");
-    task.splits = vec![SplitView { kind: SplitKind::Holders, parties: Vec::new(), since: NOW, lasted_ms: 1 }];
+    task.splits =
+        vec![SplitView { kind: SplitKind::Holders, parties: Vec::new(), since: NOW, lasted_ms: 1 }];
     let published: Arc<Published> = published(vec![task], vec![good_redis("main")]);
     let server = start(published).await;
     for path in ["/?group=redis", "/tasks/outbound"] {
         let page = page(&server, path).await;
-        let ids: Vec<_> = page.with("id").iter().map(|element| element.attribute("id").unwrap()).collect();
+        let ids: Vec<_> =
+            page.with("id").iter().map(|element| element.attribute("id").unwrap()).collect();
         for name in ["aria-labelledby", "aria-describedby"] {
             for element in page.with(name) {
-                assert!(element.attribute(name).unwrap().split(' ').all(|id| ids.contains(&id)), "{path}: {element:?}");
+                assert!(
+                    element.attribute(name).unwrap().split(' ').all(|id| ids.contains(&id)),
+                    "{path}: {element:?}"
+                );
             }
         }
         for table in page.named("table") {
@@ -674,22 +793,41 @@ async fn every_control_has_a_label_and_every_table_its_headings() {
                     && table.named("th").iter().all(|th| th.attribute("scope").is_some())
             );
             let columns = table.named("thead")[0].named("th").len();
-            for row in table.named("tbody")[0].named("tr").iter().filter(|row| row.attribute("data-heading").is_none())
+            for row in table.named("tbody")[0]
+                .named("tr")
+                .iter()
+                .filter(|row| row.attribute("data-heading").is_none())
             {
                 let cells = row.named("th").len() + row.named("td").len();
                 assert_eq!(cells, columns, "{path}: {row:?}");
-                assert!(row.named("td").iter().all(|cell| cell.attribute("data-label").is_some()), "{path}: {row:?}");
+                assert!(
+                    row.named("td").iter().all(|cell| cell.attribute("data-label").is_some()),
+                    "{path}: {row:?}"
+                );
             }
         }
-        let labels: usize =
-            page.named("label").iter().map(|label| label.named("input").len() + label.named("select").len()).sum();
+        let labels: usize = page
+            .named("label")
+            .iter()
+            .map(|label| label.named("input").len() + label.named("select").len())
+            .sum();
         assert_eq!(labels, page.named("input").len() + page.named("select").len());
         assert!(page.named("meter").iter().all(|meter| meter.attribute("aria-label").is_some()));
-        assert_eq!((page.named("main").len(), page.named("h1").len(), page.named("header").len()), (1, 1, 1));
-        let skip = page.named("a").into_iter().find(|link| link.attribute("class") == Some("skip")).unwrap();
+        assert_eq!(
+            (page.named("main").len(), page.named("h1").len(), page.named("header").len()),
+            (1, 1, 1)
+        );
+        let skip = page
+            .named("a")
+            .into_iter()
+            .find(|link| link.attribute("class") == Some("skip"))
+            .unwrap();
         assert!(ids.contains(&skip.attribute("href").unwrap().trim_start_matches('#')));
         assert_eq!(page.named("noscript")[0].named("meta")[0].attribute("content"), Some("5"));
-        let anchors = page.named("a").into_iter().filter_map(|link| link.attribute("href")?.strip_prefix('#'));
+        let anchors = page
+            .named("a")
+            .into_iter()
+            .filter_map(|link| link.attribute("href")?.strip_prefix('#'));
         assert!(anchors.into_iter().all(|id| ids.contains(&id)));
     }
 }

@@ -27,10 +27,14 @@ fn until(mut condition: impl FnMut() -> bool) {
 
 #[test]
 fn a_lock_belongs_to_the_client_and_thread_that_took_it() {
-    let Some(mut redisson) = Redisson::start("redisson::a_lock_belongs_to_the_client_and_thread_that_took_it") else {
+    let Some(mut redisson) =
+        Redisson::start("redisson::a_lock_belongs_to_the_client_and_thread_that_took_it")
+    else {
         return;
     };
-    let Some(server) = RedisServer::start("redisson::a_lock_belongs_to_the_client_and_thread_that_took_it") else {
+    let Some(server) =
+        RedisServer::start("redisson::a_lock_belongs_to_the_client_and_thread_that_took_it")
+    else {
         return;
     };
     let id = redisson.connect("c1", &format!("port={}", server.port));
@@ -47,8 +51,12 @@ fn a_lock_belongs_to_the_client_and_thread_that_took_it() {
 #[test]
 fn a_waiter_takes_over_after_a_crash() {
     let test = "redisson::a_waiter_takes_over_after_a_crash";
-    let (Some(mut first), Some(mut second)) = (Redisson::start(test), Redisson::start(test)) else { return };
-    let Some(server) = RedisServer::start("redisson::a_waiter_takes_over_after_a_crash") else { return };
+    let (Some(mut first), Some(mut second)) = (Redisson::start(test), Redisson::start(test)) else {
+        return;
+    };
+    let Some(server) = RedisServer::start("redisson::a_waiter_takes_over_after_a_crash") else {
+        return;
+    };
     first.connect("c1", &format!("port={} watchdog=600", server.port));
     second.connect("c2", &format!("port={} watchdog=600", server.port));
     first.run("lock c1 t1 outbound:lock");
@@ -66,8 +74,12 @@ fn a_waiter_takes_over_after_a_crash() {
 
 #[test]
 fn a_lock_changes_hands_many_times() {
-    let Some(mut redisson) = Redisson::start("redisson::a_lock_changes_hands_many_times") else { return };
-    let Some(server) = RedisServer::start("redisson::a_lock_changes_hands_many_times") else { return };
+    let Some(mut redisson) = Redisson::start("redisson::a_lock_changes_hands_many_times") else {
+        return;
+    };
+    let Some(server) = RedisServer::start("redisson::a_lock_changes_hands_many_times") else {
+        return;
+    };
     let port = server.port;
     redisson.connect("c1", &format!("port={port}"));
     let second = redisson.connect("c2", &format!("port={port}"));
@@ -94,8 +106,13 @@ fn renewal_timers_pile_up() {
 
 #[test]
 fn values_are_written_by_the_real_codecs() {
-    let Some(mut redisson) = Redisson::start("redisson::values_are_written_by_the_real_codecs") else { return };
-    let Some(server) = RedisServer::start("redisson::values_are_written_by_the_real_codecs") else { return };
+    let Some(mut redisson) = Redisson::start("redisson::values_are_written_by_the_real_codecs")
+    else {
+        return;
+    };
+    let Some(server) = RedisServer::start("redisson::values_are_written_by_the_real_codecs") else {
+        return;
+    };
     redisson.connect("c1", &format!("port={}", server.port));
     redisson.run("map-put c1 users alice bool true kryo5 field_codec=raw");
     redisson.run("bucket-set c1 switch string on json");
@@ -108,11 +125,14 @@ fn values_are_written_by_the_real_codecs() {
 /// The codec fixtures are what today's serializers write.
 #[test]
 fn the_codec_fixtures_are_up_to_date() {
-    let Some(mut redisson) = Redisson::start("redisson::the_codec_fixtures_are_up_to_date") else { return };
+    let Some(mut redisson) = Redisson::start("redisson::the_codec_fixtures_are_up_to_date") else {
+        return;
+    };
     let fresh = tempfile::tempdir().unwrap();
     redisson.run(&format!("fixtures {}", word(fresh.path().to_str().unwrap())));
     let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("model/tests/fixtures/codec");
-    let mut files: Vec<_> = fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(&kept).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     files.sort();
     assert_eq!(files.len(), 5);
     for file in files {

@@ -40,11 +40,17 @@ struct Crash {
 fn holder(server: &RedisServer, client: &str) -> Child {
     let port = server.port;
     let script = format!(
-        "while {CLIENT} -p {port} --no-auth-warning hset outbound:lock {client}:{THREAD} 1 >/dev/null && \
-         {CLIENT} -p {port} --no-auth-warning pexpire outbound:lock 2000 >/dev/null; do sleep 0.4; done"
+        "while {CLIENT} -p {port} --no-auth-warning hset outbound:lock {client}:{THREAD} 1 \
+         >/dev/null && \
+         {CLIENT} -p {port} --no-auth-warning pexpire outbound:lock 2000 >/dev/null; do sleep \
+         0.4; done"
     );
     let mut command = Command::new("sh");
-    command.args(["-c", &script]).env("REDISCLI_AUTH", PASSWORD).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+        .args(["-c", &script])
+        .env("REDISCLI_AUTH", PASSWORD)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
     command.spawn().unwrap()
 }
 
@@ -66,11 +72,15 @@ impl Crash {
         cli(&["hset", "token:hosts", TOKEN, "host-a"]);
         let first = holder(&server, "first");
         let config = format!(
-            "redis:\n  main: {{url: \"redis://{}\", interval: 250ms, timeout: 2s, password_env: LW_TEST_PASSWORD}}\ntasks:{TASKS}",
+            "redis:\n  main: {{url: \"redis://{}\", interval: 250ms, timeout: 2s, password_env: \
+             LW_TEST_PASSWORD}}\ntasks:{TASKS}",
             server.address()
         );
         let mut agent = Agent::start_with(&config, |command| {
-            command.env("LW_TEST_PASSWORD", PASSWORD).arg("--record").arg(folder.path().join("made/by/it"));
+            command
+                .env("LW_TEST_PASSWORD", PASSWORD)
+                .arg("--record")
+                .arg(folder.path().join("made/by/it"));
         });
         agent.until(SOON, "running", |page| page.verdict("outbound") == "running");
         kill(first);
@@ -78,7 +88,9 @@ impl Crash {
         std::thread::sleep(Duration::from_millis(800));
         let second = holder(&server, "second");
         agent.until(SOON, "running again", |page| page.verdict("outbound") == "running");
-        agent.until(SOON, "handed over", |page| page.of("outbound", "task_handover_seconds_count") == Some(1.0));
+        agent.until(SOON, "handed over", |page| {
+            page.of("outbound", "task_handover_seconds_count") == Some(1.0)
+        });
         agent.signal("TERM");
         assert!(agent.ended_within(SOON).success());
         kill(second);
@@ -110,14 +122,16 @@ fn replay(path: &Path, arguments: &[&str]) -> Output {
 #[track_caller]
 fn replayed(path: &Path, arguments: &[&str]) -> String {
     let output = replay(path, arguments);
-    let (out, err) = (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
+    let (out, err) =
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap());
     assert!(output.status.success(), "{out}{err}");
     out
 }
 
 #[track_caller]
 fn as_json(path: &Path, arguments: &[&str]) -> Value {
-    let all: Value = serde_json::from_str(&replayed(path, &[arguments, &["--json"]].concat())).unwrap();
+    let all: Value =
+        serde_json::from_str(&replayed(path, &[arguments, &["--json"]].concat())).unwrap();
     assert_eq!(all["runs"].as_array().unwrap().len(), 1);
     all["runs"][0].clone()
 }
@@ -148,12 +162,19 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     assert_eq!(names(&outbound["pages"]), ["LockwatchTaskDown"]);
     let down = seconds(&outbound["pages"], "LockwatchTaskDown");
     assert!((0.5..15.0).contains(&down), "{down}");
-    let events: Vec<&str> =
-        outbound["events"].as_array().unwrap().iter().map(|event| event["event"].as_str().unwrap()).collect();
+    let events: Vec<&str> = outbound["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["event"].as_str().unwrap())
+        .collect();
     assert!(events.windows(2).any(|pair| pair == ["gap_ended", "outage"]), "{events:?}");
     assert!(events.contains(&"hold_ended") && events.contains(&"gap_began"), "{events:?}");
     assert_eq!(names(&task(&run, "token.task")["verdicts"]), ["running"]);
-    assert_eq!((run["begins_in_the_middle"].as_bool(), run["holes"].as_array().unwrap().len()), (Some(false), 0));
+    assert_eq!(
+        (run["begins_in_the_middle"].as_bool(), run["holes"].as_array().unwrap().len()),
+        (Some(false), 0)
+    );
 
     // A longer grace: the page is gone, and the stretch of "down" with it.
     let longer = as_json(&recordings, &["--set", "outbound.grace=1m"]);
@@ -162,7 +183,9 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     assert_eq!(names(&changed["verdicts"]), ["running", "pending", "running"]);
     assert_eq!(names(&changed["pages"]), Vec::<&str>::new());
     let text = replayed(&recordings, &["--set", "outbound.grace=1m"]);
-    for part in ["gone: the page LockwatchTaskDown from 20", "gone: down from 20", "pending from 20"] {
+    for part in
+        ["gone: the page LockwatchTaskDown from 20", "gone: down from 20", "pending from 20"]
+    {
         assert!(text.contains(part), "{part}\n{text}");
     }
 
@@ -170,7 +193,8 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     let shorter = as_json(&recordings, &["--set", "*.grace=0s"]);
     let changed = task(&shorter["changed"], "outbound");
     assert!(seconds(&changed["pages"], "LockwatchTaskDown") > down + 0.5, "{shorter:#}");
-    let from = |pass: &Value| task(pass, "outbound")["pages"][0]["from"].as_str().unwrap().to_owned();
+    let from =
+        |pass: &Value| task(pass, "outbound")["pages"][0]["from"].as_str().unwrap().to_owned();
     assert!(from(&shorter["changed"]) < from(&shorter));
 
     let same = replayed(&recordings, &["--set", "outbound.wind_down=1m"]);
@@ -179,11 +203,15 @@ fn a_crash_is_replayed_as_it_was_seen_and_as_it_would_have_been() {
     assert_eq!(replayed(&recordings, &[]), replayed(&crash.file(), &[]));
 
     let bytes = fs::read_to_string(crash.file()).unwrap();
-    let secrets = [TOKEN, THREAD, PROGRESS, CLAIM, PASSWORD, "PERHAPS-SO", "LW_TEST_PASSWORD", &crash.run_id];
+    let secrets =
+        [TOKEN, THREAD, PROGRESS, CLAIM, PASSWORD, "PERHAPS-SO", "LW_TEST_PASSWORD", &crash.run_id];
     for secret in secrets {
         assert!(!bytes.contains(secret), "{secret} was recorded");
     }
-    assert!(bytes.contains("\"anna\"") && bytes.contains("host-a") && bytes.contains("outbound:lock"), "{bytes}");
+    assert!(
+        bytes.contains("\"anna\"") && bytes.contains("host-a") && bytes.contains("outbound:lock"),
+        "{bytes}"
+    );
 
     what_is_wrong_is_said(&crash);
 }
@@ -200,9 +228,19 @@ fn what_is_wrong_is_said(crash: &Crash) {
         }
     };
     let file = crash.file();
-    fails(&file, &["--set", "outbond.grace=1m"], 2, &["no task `outbond`", "did you mean `outbound`?", "`token.task`"]);
+    fails(
+        &file,
+        &["--set", "outbond.grace=1m"],
+        2,
+        &["no task `outbond`", "did you mean `outbound`?", "`token.task`"],
+    );
     fails(&file, &["--set", "outbound.grace=1"], 2, &["has no unit"]);
-    fails(&file, &["--set", "outbound.settle=2m"], 2, &["task outbound", "must be shorter than `blind_after`"]);
+    fails(
+        &file,
+        &["--set", "outbound.settle=2m"],
+        2,
+        &["task outbound", "must be shorter than `blind_after`"],
+    );
     fails(&crash.folder.path().join("no-such"), &[], 1, &["cannot read", "no-such"]);
     fails(crash.folder.path(), &[], 1, &["holds no recording"]);
 
@@ -227,7 +265,9 @@ fn what_is_wrong_is_said(crash: &Crash) {
     // Nothing was written before the first crash.
     fs::write(&damaged, "").unwrap();
     let output = replay(&damaged, &[]);
-    assert!(output.status.success() && String::from_utf8(output.stderr).unwrap().contains("is empty"));
+    assert!(
+        output.status.success() && String::from_utf8(output.stderr).unwrap().contains("is empty")
+    );
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The runbooks and docs/alerting.md: whole, linked, and every command in them works on the real thing.
+//! The runbooks and docs/alerting.md: whole, linked, and every command in them works on the real
+//! thing.
 
 pub(crate) mod pages;
 mod stage;
@@ -10,7 +11,8 @@ use pages::{Command, Page, commands, sh_blocks};
 use serde_yaml::Value;
 use stage::Stage;
 
-const SECTIONS: [&str; 6] = ["Meaning", "Impact", "Diagnosis", "Mitigation", "False alarm", "Prevention"];
+const SECTIONS: [&str; 6] =
+    ["Meaning", "Impact", "Diagnosis", "Mitigation", "False alarm", "Prevention"];
 
 /// How the commands call `redis-cli`.
 const CLIENTS: [&str; 4] = ["$REDIS_CLI ", "$OTHER_CLI ", "$SENTINEL_CLI ", "$CLUSTER_CLI "];
@@ -41,7 +43,8 @@ const READS: [&str; 22] = [
     "GET ",
 ];
 
-/// What commands must tell in the situation that their runbook is for: page, part of the command, part of its output.
+/// What commands must tell in the situation that their runbook is for: page, part of the command,
+/// part of its output.
 const TOLD: [(&str, &str, &str); 38] = [
     ("LockwatchTaskDown", "lockwatch status", "!! down"),
     ("LockwatchTaskDown", "PTTL", "-2"),
@@ -98,7 +101,10 @@ fn each_alert_has_a_runbook_and_a_line_in_the_overview() {
             None | Some("critical") => "Pages",
             _ => "Warnings",
         };
-        assert!(overview.section(section).contains(&format!("[{alert}](runbooks/{alert}.md)")), "{alert}: {section}");
+        assert!(
+            overview.section(section).contains(&format!("[{alert}](runbooks/{alert}.md)")),
+            "{alert}: {section}"
+        );
     }
 }
 
@@ -107,11 +113,20 @@ fn every_runbook_has_the_same_sections_with_something_in_each() {
     for page in Page::runbooks() {
         assert!(page.text.starts_with(&format!("# {}\n", page.name())), "{}", page.name());
         let sections = page.sections();
-        assert_eq!(sections.iter().map(|(title, _)| *title).collect::<Vec<_>>(), SECTIONS, "{}", page.name());
+        assert_eq!(
+            sections.iter().map(|(title, _)| *title).collect::<Vec<_>>(),
+            SECTIONS,
+            "{}",
+            page.name()
+        );
         assert!(sections.iter().all(|(_, text)| !text.trim().is_empty()), "{}", page.name());
         let diagnosis = page.section("Diagnosis");
         assert!(!commands(diagnosis).is_empty(), "{}", page.name());
-        assert!(diagnosis.contains("alerting.md#before-you-start"), "{}: where its variables come from", page.name());
+        assert!(
+            diagnosis.contains("alerting.md#before-you-start"),
+            "{}: where its variables come from",
+            page.name()
+        );
     }
 }
 
@@ -136,8 +151,14 @@ fn a_command_that_changes_redis_says_what_to_check_before() {
     for page in pages() {
         for command in commands(&page.text) {
             let asked = CLIENTS.iter().find_map(|client| Some(command.text.split_once(client)?.1));
-            let writes = asked.is_some_and(|asked| !READS.iter().any(|read| asked.starts_with(read.trim_end())));
-            assert_eq!(writes, command.comment.starts_with("WRITES"), "{}: {command:?}", page.name());
+            let writes = asked
+                .is_some_and(|asked| !READS.iter().any(|read| asked.starts_with(read.trim_end())));
+            assert_eq!(
+                writes,
+                command.comment.starts_with("WRITES"),
+                "{}: {command:?}",
+                page.name()
+            );
         }
     }
 }
@@ -149,8 +170,12 @@ fn every_series_that_is_named_exists() {
     let exists = |name: &str| match name.split_once(':') {
         Some(_) => rules.contains(&format!("record: {name}")),
         None => {
-            let family = ["_sum", "_count", "_bucket"].iter().find_map(|part| name.strip_suffix(part));
-            [Some(name), family].into_iter().flatten().any(|name| metrics.contains(&format!("| `{name}` |")))
+            let family =
+                ["_sum", "_count", "_bucket"].iter().find_map(|part| name.strip_suffix(part));
+            [Some(name), family]
+                .into_iter()
+                .flatten()
+                .any(|name| metrics.contains(&format!("| `{name}` |")))
         }
     };
     for page in pages() {
@@ -158,7 +183,10 @@ fn every_series_that_is_named_exists() {
         let missing: Vec<_> = names.iter().filter(|name| !exists(name)).collect();
         assert!(missing.is_empty(), "{}: {missing:?}", page.name());
     }
-    assert_eq!(series("grep -E \"lockwatch_(a|b_c)_total.*\""), ["lockwatch_a_total", "lockwatch_b_c_total"]);
+    assert_eq!(
+        series("grep -E \"lockwatch_(a|b_c)_total.*\""),
+        ["lockwatch_a_total", "lockwatch_b_c_total"]
+    );
 }
 
 #[test]
@@ -178,14 +206,18 @@ fn every_command_works() {
             }
             for ((about, part, answer), instead) in TOLD.iter().zip(&mut untold) {
                 if *about == page.name() && command.text.contains(part) {
-                    *instead = instead.take().filter(|_| !said.contains(answer)).map(|before| before + &said);
+                    *instead = instead
+                        .take()
+                        .filter(|_| !said.contains(answer))
+                        .map(|before| before + &said);
                 }
             }
             stage.after(page.name(), &command.text);
         }
     }
     assert!(failures.is_empty(), "{}", failures.join("\n\n"));
-    let untold = TOLD.iter().zip(untold).filter_map(|(expected, instead)| Some((expected, instead?)));
+    let untold =
+        TOLD.iter().zip(untold).filter_map(|(expected, instead)| Some((expected, instead?)));
     let untold: Vec<_> = untold.collect();
     assert!(untold.is_empty(), "{untold:#?}");
 }
@@ -193,7 +225,8 @@ fn every_command_works() {
 /// `status` tells by its exit code how the task is.
 fn has_worked(command: &Command, output: &Output) -> bool {
     let most = if command.text.starts_with("lockwatch status ") { 3 } else { 0 };
-    output.status.code().is_some_and(|code| (0..=most).contains(&code)) && (most == 0 || output.stderr.is_empty())
+    output.status.code().is_some_and(|code| (0..=most).contains(&code))
+        && (most == 0 || output.stderr.is_empty())
 }
 
 /// The first look is at what lockwatch itself says, and why.
@@ -205,7 +238,9 @@ fn the_runbook_of_a_task_begins_with_status_and_explain() {
         let begins: Vec<bool> = ["lockwatch status \"$TASK\" ", "lockwatch explain \"$TASK\" "]
             .iter()
             .zip(&diagnosis)
-            .map(|(beginning, command)| command.text.starts_with(beginning) && !command.comment.is_empty())
+            .map(|(beginning, command)| {
+                command.text.starts_with(beginning) && !command.comment.is_empty()
+            })
             .collect();
         assert!(!is_of_task || begins == [true, true], "{}", page.name());
     }
@@ -232,7 +267,9 @@ fn series(text: &str) -> Vec<String> {
     let names = words.filter(|word| word.contains("lockwatch_")).flat_map(|word| {
         let word = &word[word.find("lockwatch_").filter(|_| !word.contains(':')).unwrap_or(0)..];
         match word.split_once('(').and_then(|(head, rest)| Some((head, rest.split_once(')')?))) {
-            Some((head, (choices, tail))) => choices.split('|').map(|choice| format!("{head}{choice}{tail}")).collect(),
+            Some((head, (choices, tail))) => {
+                choices.split('|').map(|choice| format!("{head}{choice}{tail}")).collect()
+            }
             None => vec![word.trim_matches(|c| "(|):".contains(c)).to_owned()],
         }
     });
@@ -241,7 +278,8 @@ fn series(text: &str) -> Vec<String> {
 
 /// The alerting rules by name.
 fn alerts() -> BTreeMap<String, Value> {
-    let rules: Value = serde_yaml::from_str(&Page::read("alerts/lockwatch.rules.yml").text).unwrap();
+    let rules: Value =
+        serde_yaml::from_str(&Page::read("alerts/lockwatch.rules.yml").text).unwrap();
     let groups = rules["groups"].as_sequence().unwrap();
     let rules = groups.iter().flat_map(|group| group["rules"].as_sequence().unwrap());
     rules.filter_map(|rule| Some((rule["alert"].as_str()?.to_owned(), rule.clone()))).collect()

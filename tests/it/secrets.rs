@@ -1,6 +1,8 @@
-//! Secrets in every place where they may stand, looked for in everything that the program says, at the most talkative level.
+//! Secrets in every place where they may stand, looked for in everything that the program says, at
+//! the most talkative level.
 //!
-//! A secret must not be there as it is, nor quoted, percent-encoded, in hex or base64, nor any half of it.
+//! A secret must not be there as it is, nor quoted, percent-encoded, in hex or base64, nor any half
+//! of it.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -17,7 +19,8 @@ use crate::support::impostor::Impostor;
 use crate::support::redis::RedisServer;
 use crate::support::view::View;
 
-/// The password of a Redis, from a file. Each secret has a character that is encoded differently everywhere.
+/// The password of a Redis, from a file. Each secret has a character that is encoded differently
+/// everywhere.
 const FILE_PASSWORD: &str = "c4nary-FILE/p%+a&s\"s";
 /// The password of an ACL user, from the environment.
 const ENV_PASSWORD: &str = "c4nary-ENV/p%+a&s\"s";
@@ -35,8 +38,17 @@ const THREAD: &str = "9081726354";
 const CLAIM: &str = "c4nary-CLAIM/c%+l&a\"im";
 const PROGRESS: &str = "c4nary-PROGRESS/p%+r&o\"g";
 
-const SECRETS: [&str; 9] =
-    [FILE_PASSWORD, ENV_PASSWORD, WRONG_PASSWORD, SENTINEL_PASSWORD, MISPLACED, TOKEN, THREAD, CLAIM, PROGRESS];
+const SECRETS: [&str; 9] = [
+    FILE_PASSWORD,
+    ENV_PASSWORD,
+    WRONG_PASSWORD,
+    SENTINEL_PASSWORD,
+    MISPLACED,
+    TOKEN,
+    THREAD,
+    CLAIM,
+    PROGRESS,
+];
 
 /// The client id of a Redisson holder, which is made to be shown.
 const CLIENT: &str = "285475da-9152-4c83-822a-67ee2f116a79";
@@ -51,7 +63,11 @@ fn keeps_secrets(place: &str, said: &[u8]) {
             let at = said_lower.windows(form.len()).position(|window| window == form);
             if let Some(at) = at {
                 let around = &said[at.saturating_sub(200)..(at + 200).min(said.len())];
-                panic!("{place} shows {secret} as {}: …{}…", form.escape_ascii(), around.escape_ascii());
+                panic!(
+                    "{place} shows {secret} as {}: …{}…",
+                    form.escape_ascii(),
+                    around.escape_ascii()
+                );
             }
         }
     }
@@ -92,7 +108,8 @@ fn base64(bytes: &[u8]) -> Vec<u8> {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = Vec::new();
     for three in bytes.chunks(3) {
-        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte)) << (8 * (3 - three.len()));
+        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte))
+            << (8 * (3 - three.len()));
         for place in 0..4 {
             let letter = LETTERS[(word >> (18 - 6 * place) & 63) as usize];
             text.push(if place <= three.len() { letter } else { b'=' });
@@ -109,7 +126,9 @@ fn the_search_finds_each_form() {
     let quoted = format!("{TOKEN:?}");
     let in_hex: String = TOKEN.bytes().map(|byte| format!("{byte:02X}")).collect();
     let in_base64 = base64(format!("Basic x:{TOKEN}").as_bytes());
-    for said in [TOKEN.as_bytes(), quoted.as_bytes(), &in_base64, b"c4nary-TOKEN/", in_hex.as_bytes()] {
+    for said in
+        [TOKEN.as_bytes(), quoted.as_bytes(), &in_base64, b"c4nary-TOKEN/", in_hex.as_bytes()]
+    {
         let found = std::panic::catch_unwind(|| keeps_secrets("a place", said)).is_err();
         assert!(found, "{}", said.escape_ascii());
     }
@@ -163,7 +182,8 @@ impl Scene {
     /// Runs a command to its end, and looks for secrets in all that it says.
     #[track_caller]
     fn run(&self, arguments: &[&str]) -> Output {
-        let output = passwords(&mut program()).args(arguments).stdout(Stdio::piped()).output().unwrap();
+        let output =
+            passwords(&mut program()).args(arguments).stdout(Stdio::piped()).output().unwrap();
         let place = format!("lockwatch {}", arguments.join(" "));
         keeps_secrets(&place, &output.stdout);
         keeps_secrets(&place, &output.stderr);
@@ -172,7 +192,10 @@ impl Scene {
 }
 
 fn passwords(command: &mut Command) -> &mut Command {
-    command.env("LW_ENV", ENV_PASSWORD).env("LW_SENTINEL", SENTINEL_PASSWORD).env("LW_WRONG", WRONG_PASSWORD)
+    command
+        .env("LW_ENV", ENV_PASSWORD)
+        .env("LW_SENTINEL", SENTINEL_PASSWORD)
+        .env("LW_WRONG", WRONG_PASSWORD)
 }
 
 /// A redis for each way in which a password can be right or wrong.
@@ -180,7 +203,12 @@ fn config(locked: &RedisServer, users: &RedisServer, folder: &Path) -> String {
     let echo = Impostor::start(|client| {
         let words = client.next()?;
         client.say(
-            &[b"-ERR unknown command 'AUTH', with args beginning with: ", words.concat().as_slice(), b"\r\n"].concat(),
+            &[
+                b"-ERR unknown command 'AUTH', with args beginning with: ",
+                words.concat().as_slice(),
+                b"\r\n",
+            ]
+            .concat(),
         )
     });
     let (file, wrong) = (folder.join("password"), folder.join("wrong"));
@@ -255,8 +283,15 @@ fn paths() -> Vec<String> {
             _ => format!("{path}{task}"),
         })
     };
-    let common =
-        ["/", "/?q=x", "/metrics", "/api/v1/tasks", "/api/v1/events?limit=1000", "/api/v1/openapi.json", "/app.js"];
+    let common = [
+        "/",
+        "/?q=x",
+        "/metrics",
+        "/api/v1/tasks",
+        "/api/v1/events?limit=1000",
+        "/api/v1/openapi.json",
+        "/app.js",
+    ];
     let health = ["/style.css", "/icon.svg", "/-/healthy", "/-/ready", "/no-such-path"];
     let explain = tasks.iter().map(|task| format!("/api/v1/tasks/{task}/explain"));
     let all = common.iter().chain(&health).map(|path| (*path).to_owned());
@@ -270,7 +305,9 @@ fn no_output_of_an_agent_shows_a_secret() {
     for format in ["logfmt", "json", "text"] {
         let record = scene.path(&format!("record-{format}"));
         let mut agent = Agent::start_logging(&scene.config, "trace", format, |command| {
-            passwords(command).args(["--record", &record, "--web.enable-lifecycle"]).env("RUST_LOG", "trace");
+            passwords(command)
+                .args(["--record", &record, "--web.enable-lifecycle"])
+                .env("RUST_LOG", "trace");
         });
         agent.until_view(PATIENCE, "all is as far as it gets", settled);
         // Something happens to each secret.
@@ -295,11 +332,10 @@ fn no_output_of_an_agent_shows_a_secret() {
                 }
             }
         }
-        agent.write_config(
-            &scene
-                .config
-                .replace("url: \"redis://", &format!("password: \"{MISPLACED}\", url: \"redis://:{MISPLACED}@")),
-        );
+        agent.write_config(&scene.config.replace(
+            "url: \"redis://",
+            &format!("password: \"{MISPLACED}\", url: \"redis://:{MISPLACED}@"),
+        ));
         keeps_secrets("/-/reload", &agent.post("/-/reload").body);
         for file in ["cmdline", "status"] {
             keeps_secrets(file, &fs::read(format!("/proc/{}/{file}", agent.process())).unwrap());
@@ -331,16 +367,33 @@ fn no_command_without_an_agent_shows_a_secret() {
     assert!(scene.run(&["check-config", "--config.file", &config]).status.success());
     assert!(scene.run(&["acl", "--config.file", &config]).status.success());
     scene.run(&["--config.check", "--config.file", &config]);
-    for task in ["outbound", "token", "user", "wrong", "wrong_user", "unset", "echo", "nobody", "sentinel"] {
+    for task in
+        ["outbound", "token", "user", "wrong", "wrong_user", "unset", "echo", "nobody", "sentinel"]
+    {
         for json in [&[][..], &["--json"]] {
-            let output = scene.run(&[&["explain", "--once", "--config.file", &config], json, &[task]].concat());
-            assert!(!output.stdout.is_empty() || !output.stderr.is_empty(), "nothing was said about {task}");
+            let output = scene
+                .run(&[&["explain", "--once", "--config.file", &config], json, &[task]].concat());
+            assert!(
+                !output.stdout.is_empty() || !output.stderr.is_empty(),
+                "nothing was said about {task}"
+            );
         }
     }
-    let (locked, users) = (format!("redis://{}", scene.locked.address()), format!("redis://{}", scene.users.address()));
+    let (locked, users) = (
+        format!("redis://{}", scene.locked.address()),
+        format!("redis://{}", scene.users.address()),
+    );
     let (right, wrong) = (scene.path("password"), scene.path("wrong"));
     for file in [&right, &wrong] {
-        scene.run(&["discover", "--redis", &locked, "--redis.password-file", file, "--watch", "500ms"]);
+        scene.run(&[
+            "discover",
+            "--redis",
+            &locked,
+            "--redis.password-file",
+            file,
+            "--watch",
+            "500ms",
+        ]);
         scene.run(&[
             "explain",
             "--once",
@@ -372,7 +425,9 @@ fn no_command_without_an_agent_shows_a_secret() {
 fn no_mistake_in_a_configuration_shows_a_secret() {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("lockwatch.yml");
-    let redis = |fields: &str| format!("redis:\n  main: {{{fields}}}\ntasks:\n  - {{name: a, lock: {{key: k}}}}\n");
+    let redis = |fields: &str| {
+        format!("redis:\n  main: {{{fields}}}\ntasks:\n  - {{name: a, lock: {{key: k}}}}\n")
+    };
     let wrong = [
         redis(&format!("url: \"redis://user:{MISPLACED}@host\"")),
         redis(&format!("url: \"redis://:{MISPLACED}@host:99999/x?y\"")),
@@ -388,36 +443,57 @@ fn no_mistake_in_a_configuration_shows_a_secret() {
         redis(&format!("url: \"redis://host\", password_env: [{MISPLACED}]")),
         redis(&format!("url: \"redis://host\", password_file: {{value: {MISPLACED}}}")),
         redis(&format!("nodes: [\"redis://:{MISPLACED}@a\", \"redis://:{MISPLACED}@b\"]")),
-        redis(&format!("sentinel: {{master: m, nodes: [\"redis://:{MISPLACED}@a:1\"], password: {MISPLACED}}}")),
+        redis(&format!(
+            "sentinel: {{master: m, nodes: [\"redis://:{MISPLACED}@a:1\"], password: {MISPLACED}}}"
+        )),
         redis(&format!("cluster: {{nodes: [\"redis://:{MISPLACED}@a:1\"]}}")),
         redis(&format!("sentinel: \"redis://:{MISPLACED}@a:1\"")),
         redis(&format!("\"redis://:{MISPLACED}@a:1\"")),
         format!("redis: \"redis://:{MISPLACED}@host\"\ntasks: [{{name: a, lock: {{key: k}}}}]\n"),
-        format!("redis:\n  main:\n    url: redis://host\n    password: {MISPLACED}: x\ntasks: []\n"),
+        format!(
+            "redis:\n  main:\n    url: redis://host\n    password: {MISPLACED}: x\ntasks: []\n"
+        ),
         format!("redis:\n  main:\n    password: \"{MISPLACED}\n"),
         format!("redis:\n  main:\n    password: !{MISPLACED} x\n    url: redis://host\ntasks: 3\n"),
         format!("redis:\n  main:\n    password: *{MISPLACED}\n"),
         format!(
-            "redis:\n  main: {{url: \"redis://host\"}}\ntasks:\n  - {{name: a, lock: {{key: k}}, password: {MISPLACED}}}\n"
+            "redis:\n  main: {{url: \"redis://host\"}}\n\
+             tasks:\n  - {{name: a, lock: {{key: k}}, password: {MISPLACED}}}\n"
         ),
     ];
     let mut told = String::new();
     for text in wrong {
         fs::write(&file, &text).unwrap();
-        for arguments in [&["check-config"][..], &["acl"], &["--config.check"], &["explain", "--once", "a"]] {
+        for arguments in
+            [&["check-config"][..], &["acl"], &["--config.check"], &["explain", "--once", "a"]]
+        {
             let output = said_by(program().args(arguments).arg("--config.file").arg(&file));
             assert!(!output.status.success(), "{arguments:?} takes\n{text}");
             let said = [output.stdout, output.stderr].concat();
             if contains(&said, MISPLACED.as_bytes()) {
-                told.push_str(&format!("--- {arguments:?} of\n{text}says\n{}", String::from_utf8_lossy(&said)));
+                told.push_str(&format!(
+                    "--- {arguments:?} of\n{text}says\n{}",
+                    String::from_utf8_lossy(&said)
+                ));
             }
-            keeps_secrets("a mistake in a configuration", if told.is_empty() { &said } else { b"" });
+            keeps_secrets(
+                "a mistake in a configuration",
+                if told.is_empty() { &said } else { b"" },
+            );
         }
     }
     for arguments in [
         &["--redis", &format!("redis://u:{MISPLACED}@host"), "--lock", "l"][..],
         &["discover", "--redis", &format!("redis://u:{MISPLACED}@host")],
-        &["explain", "--once", "--redis", &format!("redis://u:{MISPLACED}@host"), "--lock", "l", "l"],
+        &[
+            "explain",
+            "--once",
+            "--redis",
+            &format!("redis://u:{MISPLACED}@host"),
+            "--lock",
+            "l",
+            "l",
+        ],
         &["check-config", "--redis", &format!("host:{MISPLACED}@x"), "--lock", "l"],
         &["discover", "--redis", "redis://host", "--redis.password", MISPLACED],
         &["status", "--agent.url", &format!("http://u:{MISPLACED}@127.0.0.1:1")],

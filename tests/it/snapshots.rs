@@ -7,11 +7,12 @@ use lockwatch::published::{Published, ReloadStatus};
 use lockwatch_model::input::{Generation, Role, SentinelWord, WakeUpState, WakeUps};
 use lockwatch_model::reading::{Holder, Mode, Unknown};
 use lockwatch_model::snapshot::{
-    Durations, HoldView, NodeView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals, WitnessView,
+    Durations, HoldView, NodeView, RedisTotals, RedisView, Snapshot, SwitchView, TaskView, Totals,
+    WitnessView,
 };
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec,
-    WantedSource, WantedSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
+    SchemeKind, TaskSpec, WantedSource, WantedSpec,
 };
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
@@ -21,7 +22,8 @@ pub(crate) const WALL: AgentWall = AgentWall(1_800_000_000_123);
 /// The agent's own clock of every snapshot made here.
 pub(crate) const NOW: Mono = Mono(1_000_000);
 
-pub(crate) const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000) };
+pub(crate) const RELOAD: ReloadStatus =
+    ReloadStatus { successful: true, success_at: AgentWall(1_799_999_000_000) };
 
 pub(crate) fn published(tasks: Vec<TaskView>, redises: Vec<RedisView>) -> Arc<Published> {
     let tasks = tasks.into_iter().map(Arc::new).collect();
@@ -73,7 +75,13 @@ pub(crate) fn good_node(address: &str) -> NodeView {
         last_success: Some(ServerTime(1_800_000_000_000)),
         clock_offset_ms: Some(-12),
         version: Some("7.0.15".into()),
-        wake_ups: Some(WakeUps { state: WakeUpState::On, connects: 3, read: 40, coalesced: 500, foreign: 6 }),
+        wake_ups: Some(WakeUps {
+            state: WakeUpState::On,
+            connects: 3,
+            read: 40,
+            coalesced: 500,
+            foreign: 6,
+        }),
         ..new_node(address)
     }
 }
@@ -93,7 +101,12 @@ pub(crate) fn replica(address: &str) -> NodeView {
 
 /// A redis that answers.
 pub(crate) fn good_redis(name: &str) -> RedisView {
-    let mut totals = RedisTotals { reconnects: 1, skipped_ticks: 2, generation_changes: 3, ..RedisTotals::default() };
+    let mut totals = RedisTotals {
+        reconnects: 1,
+        skipped_ticks: 2,
+        generation_changes: 3,
+        ..RedisTotals::default()
+    };
     totals.errors[4] = 5;
     [1, 1, 3, 30, 3000].into_iter().for_each(|ms| totals.sample_duration.observe(ms));
     RedisView {
@@ -117,17 +130,19 @@ fn generation(replication_id: &[u8]) -> Arc<Generation> {
     })
 }
 
-/// A redis behind Sentinels after a failover: the old master came back as one, a replica lags, another is down, and one
-/// Sentinel has not heard of it yet.
+/// A redis behind Sentinels after a failover: the old master came back as one, a replica lags,
+/// another is down, and one Sentinel has not heard of it yet.
 pub(crate) fn sentinel_redis(name: &str) -> RedisView {
     let says = |address: &str, master| SentinelWord { address: address.into(), master };
     let new_master = || Some(Ok("10.0.0.6:6379".into()));
     let mut redis = good_redis(name);
     redis.spec.kind = RedisKind::Sentinel;
-    redis.spec.addresses =
-        ["10.0.0.5:26379", "10.0.0.6:26379", "10.0.0.7:26379", "10.0.0.8:26379"].map(Into::into).into();
+    redis.spec.addresses = ["10.0.0.5:26379", "10.0.0.6:26379", "10.0.0.7:26379", "10.0.0.8:26379"]
+        .map(Into::into)
+        .into();
     redis.totals.fates = [7, 1, 2, 3, 4];
-    let lost = NodeView { up: Some(false), unknown: Some(Unknown::Connect), ..replica("10.0.0.8:6379") };
+    let lost =
+        NodeView { up: Some(false), unknown: Some(Unknown::Connect), ..replica("10.0.0.8:6379") };
     RedisView {
         masters: Some(2),
         nodes: vec![
@@ -157,7 +172,11 @@ pub(crate) fn cluster_redis(name: &str) -> RedisView {
         blind_ms: 75_000,
         nodes: vec![
             good_node("10.0.1.1:6379"),
-            NodeView { up: Some(false), unknown: Some(Unknown::Timeout), ..good_node("10.0.1.2:6379") },
+            NodeView {
+                up: Some(false),
+                unknown: Some(Unknown::Timeout),
+                ..good_node("10.0.1.2:6379")
+            },
         ],
         uncovered_slots: 12,
         generations: vec![generation(b"90ab12cd"), generation(b"17c0ffee")],
@@ -229,14 +248,22 @@ pub(crate) fn stopped_task(name: &str) -> TaskView {
 }
 
 pub(crate) fn holder(client: &[u8]) -> Holder {
-    Holder { client: client.to_vec(), thread: Some(b"47".to_vec()), entries: Some(2), secret: false }
+    Holder {
+        client: client.to_vec(),
+        thread: Some(b"47".to_vec()),
+        entries: Some(2),
+        secret: false,
+    }
 }
 
 /// A task with every field set that a task can have.
 pub(crate) fn full_task(name: &str) -> TaskView {
     let mut view = stopped_task(name);
     let spec = Arc::make_mut(&mut view.spec);
-    spec.wanted = Some(WantedSpec { source: WantedSource::Hash(b"outbound:users".to_vec()), codec: Codec::Raw });
+    spec.wanted = Some(WantedSpec {
+        source: WantedSource::Hash(b"outbound:users".to_vec()),
+        codec: Codec::Raw,
+    });
     let source = ProgressSource::Key(b"outbound:last".to_vec());
     spec.progress = Some(ProgressSpec { source, stale_after_ms: 300_000 });
     spec.claims = Some(ClaimsSpec { key: b"lockwatch:claims".to_vec(), fresh_for_ms: 10_000 });
@@ -296,7 +323,14 @@ pub(crate) fn hold(holders: Vec<(Holder, Option<Vec<u8>>)>) -> HoldView {
 }
 
 fn durations() -> Durations {
-    Durations { down_ms: 1, split_ms: 20, stalled_ms: 300, unwanted_ms: 4_000, blind_ms: 50_000, switches_lost_ms: 6 }
+    Durations {
+        down_ms: 1,
+        split_ms: 20,
+        stalled_ms: 300,
+        unwanted_ms: 4_000,
+        blind_ms: 50_000,
+        switches_lost_ms: 6,
+    }
 }
 
 fn totals() -> Totals {

@@ -1,4 +1,5 @@
-//! `lockwatch status` as people, scripts and monitors run it: the real program beside a real agent, and a malicious one.
+//! `lockwatch status` as people, scripts and monitors run it: the real program beside a real agent,
+//! and a malicious one.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -51,7 +52,10 @@ fn everything(test: &str) -> Option<(RedisServer, Agent)> {
     server.cli(&["HSET", "nobody", "anna", "0"]);
     server.cli(&["HSET", "hosts", HOLDER.split(':').next().unwrap(), "wh-app-01"]);
     let task = |name: &str, wanted: &str, more: &str| {
-        format!("  - {{name: is {name}, lock: {{key: {name}}}, wanted: {wanted}, hosts: {{hash: hosts}}{more}}}\n")
+        format!(
+            "  - {{name: is {name}, lock: {{key: {name}}}, wanted: {wanted}, hosts: {{hash: \
+             hosts}}{more}}}\n"
+        )
     };
     let tasks = [
         task("split", "always", ""),
@@ -64,7 +68,8 @@ fn everything(test: &str) -> Option<(RedisServer, Agent)> {
         task("stopped", "{hash: nobody}", ""),
     ];
     let address = server.address();
-    let redis = format!("redis:\n  main: {{url: \"redis://{address}\", interval: 100ms, timeout: 1s}}\n");
+    let redis =
+        format!("redis:\n  main: {{url: \"redis://{address}\", interval: 100ms, timeout: 1s}}\n");
     let agent = Agent::start(&format!("{redis}tasks:\n{}", tasks.concat()));
     agent.until(PATIENCE, "each verdict", |page| {
         VERDICTS.iter().all(|(name, verdict, _)| page.verdict(name) == *verdict)
@@ -101,12 +106,19 @@ fn text(bytes: &[u8]) -> String {
 
 /// The rows of a table as their words.
 fn rows(output: &Output) -> Vec<Vec<String>> {
-    text(&output.stdout).lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect()
+    text(&output.stdout)
+        .lines()
+        .map(|line| line.split_whitespace().map(str::to_owned).collect())
+        .collect()
 }
 
 #[test]
 fn the_worst_come_first_and_decide_the_exit_code() {
-    let Some((_server, agent)) = everything("status::the_worst_come_first_and_decide_the_exit_code") else { return };
+    let Some((_server, agent)) =
+        everything("status::the_worst_come_first_and_decide_the_exit_code")
+    else {
+        return;
+    };
     let output = status(agent.port, &[]).env("COLUMNS", "200").output().unwrap();
     assert_eq!(code(&output), 2, "{output:?}");
     let rows = rows(&output);
@@ -119,7 +131,11 @@ fn the_worst_come_first_and_decide_the_exit_code() {
     assert!(all.contains("yes 1/2"), "{all}");
     assert!(all.contains("wrong_type"), "why nobody knows: {all}");
     let last = all.lines().last().unwrap();
-    assert_eq!(last, "8 tasks: 1 split, 1 down, 1 stalled, 1 unwanted, 1 unknown, 1 pending, 1 running, 1 stopped");
+    assert_eq!(
+        last,
+        "8 tasks: 1 split, 1 down, 1 stalled, 1 unwanted, 1 unknown, 1 pending, 1 running, 1 \
+         stopped"
+    );
     assert!(all.lines().rev().nth(1).unwrap().starts_with("as of 2"), "how old it is: {all}");
 
     for (name, verdict, expected) in VERDICTS {
@@ -128,10 +144,19 @@ fn the_worst_come_first_and_decide_the_exit_code() {
         assert_eq!(code(&output), expected, "{said}");
         let heading = said.lines().next().unwrap();
         assert!(heading.starts_with(name) && heading.ends_with(verdict), "{said}");
-        assert!(said.contains(&format!("lockwatch explain --agent.url {} '{name}'", url(agent.port))), "{said}");
+        assert!(
+            said.contains(&format!("lockwatch explain --agent.url {} '{name}'", url(agent.port))),
+            "{said}"
+        );
     }
     let one = text(&status(agent.port, &["is running"]).output().unwrap().stdout);
-    for expected in ["wh-app-01", HOLDER.split(':').next().unwrap(), "anna on, ben off", "grace", "redis main: held"] {
+    for expected in [
+        "wh-app-01",
+        HOLDER.split(':').next().unwrap(),
+        "anna on, ben off",
+        "grace",
+        "redis main: held",
+    ] {
         assert!(one.contains(expected), "{expected}: {one}");
     }
 }
@@ -144,8 +169,10 @@ fn lost_switches_and_an_unreadable_redis_are_told() {
     server.cli(&["HSET", "lock", HOLDER, "1"]);
     let nobody = free_port();
     let config = format!(
-        "redis:\n  main: {{url: \"redis://{}\", interval: 100ms}}\n  gone: {{url: \"redis://127.0.0.1:{nobody}\", interval: 100ms}}\n\
-         tasks:\n  - {{name: lost, redis: main, lock: {{key: lock}}, wanted: {{hash: users}}, grace: 1h}}\n  \
+        "redis:\n  main: {{url: \"redis://{}\", interval: 100ms}}\n  gone: {{url: \
+         \"redis://127.0.0.1:{nobody}\", interval: 100ms}}\n\
+         tasks:\n  - {{name: lost, redis: main, lock: {{key: lock}}, wanted: {{hash: users}}, \
+         grace: 1h}}\n  \
          - {{name: blind, redis: gone, lock: {{key: lock}}}}\n",
         server.address()
     );
@@ -184,7 +211,13 @@ fn the_table_fits_any_width_and_has_no_colours_off_a_terminal() {
         let said = text(&output.stdout);
         assert!(said.lines().all(|line| width(line) <= columns), "{columns}:\n{said}");
         assert!(!said.contains('\x1b'), "{said}");
-        let one = text(&status(agent.port, &["is split"]).env("COLUMNS", columns.to_string()).output().unwrap().stdout);
+        let one = text(
+            &status(agent.port, &["is split"])
+                .env("COLUMNS", columns.to_string())
+                .output()
+                .unwrap()
+                .stdout,
+        );
         assert!(one.lines().all(|line| width(line) <= columns), "{columns}:\n{one}");
     }
     let default = text(&status(agent.port, &[]).output().unwrap().stdout);
@@ -201,9 +234,13 @@ fn json_is_the_agents_own() {
     let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
     let names = |value: &Value| {
         let tasks = value["tasks"].as_array().unwrap();
-        tasks.iter().map(|task| task.as_object().unwrap().keys().cloned().collect::<Vec<_>>()).collect::<Vec<_>>()
+        tasks
+            .iter()
+            .map(|task| task.as_object().unwrap().keys().cloned().collect::<Vec<_>>())
+            .collect::<Vec<_>>()
     };
-    let own: Value = serde_json::from_slice(&request(agent.port, "GET", "/api/v1/tasks").body).unwrap();
+    let own: Value =
+        serde_json::from_slice(&request(agent.port, "GET", "/api/v1/tasks").body).unwrap();
     assert_eq!(names(&shown), names(&own));
     assert_eq!(text(&output.stdout).lines().count(), 1);
     let one = status(agent.port, &["is down", "--json"]).output().unwrap();
@@ -234,13 +271,20 @@ fn whatever_is_not_known_is_3() {
     unknown(&status(agent.port, &["--jsn"]).output().unwrap(), "--json");
     unknown(&status(agent.port, &["--watch=1ms"]).output().unwrap(), "100ms");
     unknown(&program_with(&["status", "--agent.url", "https://127.0.0.1:1"]), "http:// only");
-    unknown(&program_with(&["status", "--agent.url", "\u{1b}[2J nonsense"]), r"\x1b[2J nonsense is no address");
+    unknown(
+        &program_with(&["status", "--agent.url", "\u{1b}[2J nonsense"]),
+        r"\x1b[2J nonsense is no address",
+    );
     assert_eq!(code(&program_with(&["explain"])), 2, "other commands have clap's code");
     assert_eq!(code(&program_with(&["status", "--help"])), 0);
 
-    let stopped = Stub::start(503, r#"{"error":"The newest snapshot is 12 s old: the agent's engine has stopped."}"#);
+    let stopped = Stub::start(
+        503,
+        r#"{"error":"The newest snapshot is 12 s old: the agent's engine has stopped."}"#,
+    );
     unknown(&status(stopped.port, &[]).output().unwrap(), "the agent's engine has stopped");
-    for (answer, why) in [("{}", "no answer of an agent's"), ("<html>", "no answer of an agent's")] {
+    for (answer, why) in [("{}", "no answer of an agent's"), ("<html>", "no answer of an agent's")]
+    {
         unknown(&status(Stub::start(200, answer).port, &[]).output().unwrap(), why);
     }
     unknown(&status(Stub::start(404, "nginx").port, &[]).output().unwrap(), "404");
@@ -280,11 +324,13 @@ fn nothing_of_a_malicious_agent_reaches_the_terminal() {
         for columns in ["40", "200"] {
             let output = status(stub.port, arguments).env("COLUMNS", columns).output().unwrap();
             for said in [text(&output.stdout), text(&output.stderr)] {
-                let bad =
-                    said.chars().find(|c| *c != '\n' && (c.is_control() || "\u{202e}\u{2066}\u{200b}".contains(*c)));
+                let bad = said.chars().find(|c| {
+                    *c != '\n' && (c.is_control() || "\u{202e}\u{2066}\u{200b}".contains(*c))
+                });
                 assert_eq!(bad, None, "{arguments:?}: {said:?}");
                 let columns: usize = columns.parse().unwrap();
-                let fits = arguments.contains(&"--json") || said.lines().all(|line| width(line) <= columns);
+                let fits = arguments.contains(&"--json")
+                    || said.lines().all(|line| width(line) <= columns);
                 assert!(fits || !output.stderr.is_empty(), "{columns}: {said}");
             }
         }
@@ -325,7 +371,8 @@ fn a_reader_that_goes_away_ends_it_quietly() {
     if !skip::has(test, &["bash", "head"]) {
         return;
     }
-    let tasks: Vec<Value> = (0..3_000).map(|number| json!({"name": number.to_string(), "verdict": "down"})).collect();
+    let tasks: Vec<Value> =
+        (0..3_000).map(|number| json!({"name": number.to_string(), "verdict": "down"})).collect();
     let stub = Stub::start(200, &json!({"tasks": tasks}).to_string());
     for (command, expected) in [
         ("status", "2"),
@@ -335,13 +382,21 @@ fn a_reader_that_goes_away_ends_it_quietly() {
         ("man", "0"),
         ("status --help", "0"),
     ] {
-        let url = if command.starts_with("status") { format!("--agent.url {}", url(stub.port)) } else { String::new() };
+        let url = if command.starts_with("status") {
+            format!("--agent.url {}", url(stub.port))
+        } else {
+            String::new()
+        };
         let line = format!(
             "{} {command} {url} | head -n 1 >/dev/null; exit ${{PIPESTATUS[0]}}",
             env!("CARGO_BIN_EXE_lockwatch")
         );
         let output = Command::new("timeout").args(["20", "bash", "-c", &line]).output().unwrap();
-        assert_eq!((code(&output).to_string().as_str(), text(&output.stderr).as_str()), (expected, ""), "{command}");
+        assert_eq!(
+            (code(&output).to_string().as_str(), text(&output.stderr).as_str()),
+            (expected, ""),
+            "{command}"
+        );
     }
 }
 
@@ -375,16 +430,21 @@ fn a_terminal_gets_colours_unless_somebody_does_not_want_them() {
     assert!(uncoloured.lines().any(|line| width(line.trim_end_matches('\r')) > 50), "{uncoloured}");
     let dumb = on_terminal("TERM=dumb COLUMNS=30", 90);
     assert!(!dumb.contains('\x1b'), "{dumb:?}");
-    assert!(dumb.lines().any(|line| line.contains("HOLDER")), "the terminal is wider than COLUMNS says: {dumb}");
+    assert!(
+        dumb.lines().any(|line| line.contains("HOLDER")),
+        "the terminal is wider than COLUMNS says: {dumb}"
+    );
 }
 
 #[test]
 fn a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_back() {
-    let test = "status::a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_back";
+    let test =
+        "status::a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_back";
     if !skip::has(test, PTY) {
         return;
     }
-    let body = |verdict: &str| format!(r#"{{"tasks":[{{"name":"outbound","verdict":"{verdict}"}}]}}"#);
+    let body =
+        |verdict: &str| format!(r#"{{"tasks":[{{"name":"outbound","verdict":"{verdict}"}}]}}"#);
     let stub = Stub::start(200, &body("running"));
     let port = stub.port;
     let line = format!(
@@ -396,13 +456,20 @@ fn a_watch_draws_in_place_survives_the_agents_absence_and_gives_the_terminal_bac
     let seen = watch.until("drawn twice", |seen| seen.matches("running").count() > 4);
     assert!(seen.contains("\x1b[?1049h"), "another screen: {seen:?}");
     let frames: Vec<&str> = seen.split("\x1b[H").skip(1).collect();
-    assert!(frames.len() > 1 && frames.iter().all(|frame| frame.matches("outbound").count() <= 1), "{frames:#?}");
+    assert!(
+        frames.len() > 1 && frames.iter().all(|frame| frame.matches("outbound").count() <= 1),
+        "{frames:#?}"
+    );
     drop(stub);
-    watch.until("that it is away", |seen| seen.contains("no answer") && seen.contains("trying again"));
+    watch.until("that it is away", |seen| {
+        seen.contains("no answer") && seen.contains("trying again")
+    });
     let again = Stub::start_at(port, 200, &body("stalled"));
     watch.until("that it is back", |seen| seen.contains("stalled"));
     watch.until("a frame without trouble", |seen| {
-        seen.rsplit("\x1b[H").nth(1).is_some_and(|frame| frame.contains("stalled") && !frame.contains("no answer"))
+        seen.rsplit("\x1b[H")
+            .nth(1)
+            .is_some_and(|frame| frame.contains("stalled") && !frame.contains("no answer"))
     });
     watch.type_in(b"\x03");
     let (seen, status) = watch.end();
@@ -426,7 +493,8 @@ fn a_watch_off_a_terminal_appends() {
     assert!(!seen.contains('\x1b'), "{seen:?}");
     drop(stub);
     watch.until("that it is away", |seen| seen.contains("? no answer, for "));
-    let _again = Stub::start_at(port, 200, r#"{"tasks":[{"name":"outbound","verdict":"unwanted"}]}"#);
+    let _again =
+        Stub::start_at(port, 200, r#"{"tasks":[{"name":"outbound","verdict":"unwanted"}]}"#);
     let before = watch.seen.matches("VERDICT").count();
     watch.until("that it is back", |seen| seen.matches("VERDICT").count() > before + 1);
     watch.signal("INT");
@@ -441,8 +509,21 @@ fn program_with(arguments: &[&str]) -> Output {
 /// A shell's line on a pseudo-terminal; its exit code is the line's.
 fn pty(line: &str) -> Command {
     let mut command = Command::new("timeout");
-    command.args(["60", "script", "--quiet", "--return", "--flush", "--command", line, "/dev/null"]);
-    command.env("SHELL", "/bin/sh").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args([
+        "60",
+        "script",
+        "--quiet",
+        "--return",
+        "--flush",
+        "--command",
+        line,
+        "/dev/null",
+    ]);
+    command
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     plain(&mut command);
     command
 }
@@ -543,8 +624,10 @@ impl Stub {
         let port = listener.local_addr().unwrap().port();
         let ended = Arc::new(AtomicBool::new(false));
         let told = Arc::clone(&ended);
-        let answer =
-            format!("HTTP/1.1 {status} As it is\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}", body.len());
+        let answer = format!(
+            "HTTP/1.1 {status} As it is\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
         let serving = thread::spawn(move || {
             for stream in listener.incoming() {
                 if told.load(Ordering::SeqCst) {

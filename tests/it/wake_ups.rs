@@ -1,5 +1,6 @@
-//! Wake-ups by a server that tells of changed keys: what they bring, what they cost, and that they may fail in any way. The
-//! interval is so long that nothing that these tests wait for could have been seen by polling.
+//! Wake-ups by a server that tells of changed keys: what they bring, what they cost, and that they
+//! may fail in any way. The interval is so long that nothing that these tests wait for could have
+//! been seen by polling.
 
 mod changes;
 mod floods;
@@ -17,14 +18,16 @@ const NEVER: &str = "10m";
 /// Every task is blind only after this: longer than the interval.
 const BLIND: &str = "blind_after: 1h";
 
-/// A configuration of one redis with these tasks, each `name: key` of a string lock; `more`: further fields of the redis block.
+/// A configuration of one redis with these tasks, each `name: key` of a string lock; `more`:
+/// further fields of the redis block.
 fn config(port: u16, interval: &str, more: &str, tasks: &[(&str, &str)]) -> String {
     let task = |(name, key): &(&str, &str)| {
         format!("  - {{name: {name}, lock: {{key: \"{key}\", scheme: string}}, {BLIND}}}\n")
     };
     let tasks: String = tasks.iter().map(task).collect();
     format!(
-        "redis:\n  main: {{url: \"redis://127.0.0.1:{port}\", interval: {interval}, timeout: 2s{more}}}\ntasks:\n{tasks}"
+        "redis:\n  main: {{url: \"redis://127.0.0.1:{port}\", interval: {interval}, timeout: \
+         2s{more}}}\ntasks:\n{tasks}"
     )
 }
 
@@ -49,7 +52,9 @@ fn until_listening(agent: &Agent) {
 #[track_caller]
 fn until_held(agent: &Agent, task: &str, held: bool) -> Page {
     let expected = Some(if held { 1.0 } else { 0.0 });
-    agent.until(PATIENCE, &format!("{task} held: {held}"), |page| page.of(task, "lock_held") == expected)
+    agent.until(PATIENCE, &format!("{task} held: {held}"), |page| {
+        page.of(task, "lock_held") == expected
+    })
 }
 
 /// How often a server was sent this command.
@@ -62,7 +67,9 @@ fn calls(server: &RedisServer, command: &str) -> u64 {
 fn calls_of<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; N] {
     let stats = server.cli(&["info", "commandstats"]);
     commands.map(|command| {
-        let line = stats.lines().find_map(|line| line.trim_end().strip_prefix(&format!("cmdstat_{command}:calls=")));
+        let line = stats
+            .lines()
+            .find_map(|line| line.trim_end().strip_prefix(&format!("cmdstat_{command}:calls=")));
         line.and_then(|line| line.split(',').next()).map_or(0, |count| count.parse().unwrap())
     })
 }

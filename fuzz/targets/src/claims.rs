@@ -9,7 +9,9 @@ fn is_unruly(character: char) -> bool {
 /// Nothing in `text` but line ends could surprise a terminal.
 #[track_caller]
 pub(crate) fn harmless(text: &str) {
-    if let Some(character) = text.chars().find(|character| *character != '\n' && is_unruly(*character)) {
+    if let Some(character) =
+        text.chars().find(|character| *character != '\n' && is_unruly(*character))
+    {
         panic!("{character:?} would be shown in {text:?}");
     }
 }

@@ -1,6 +1,7 @@
 //! Values of switches: any bytes are decoded or refused, and what the serializers write reads back.
 //!
-//! The first byte chooses a codec, and whether the rest is what Redis holds or a value that is to be written first.
+//! The first byte chooses a codec, and whether the rest is what Redis holds or a value that is to
+//! be written first.
 
 use lockwatch_model::codec::{Scalar, decode, display_text, switch};
 use lockwatch_model::reading::Switch;
@@ -139,7 +140,8 @@ fn kryo5(scalar: &Scalar) -> Option<Vec<u8>> {
         }
         Scalar::Text(text) => {
             let mut bytes = vec![3];
-            // Without references nobody can tell a text that begins with U+0001 from a reference's mark.
+            // Without references nobody can tell a text that begins with U+0001 from a reference's
+            // mark.
             if text.starts_with('\u{1}') {
                 return None;
             }
@@ -175,6 +177,10 @@ fn push_unit(bytes: &mut Vec<u8>, unit: u16, long_nul: bool) {
         0 if long_nul => bytes.extend([0xc0, 0x80]),
         0..0x80 => bytes.push(unit as u8),
         0x80..0x800 => bytes.extend([0xc0 | (unit >> 6) as u8, 0x80 | (unit & 0x3f) as u8]),
-        _ => bytes.extend([0xe0 | (unit >> 12) as u8, 0x80 | (unit >> 6 & 0x3f) as u8, 0x80 | (unit & 0x3f) as u8]),
+        _ => bytes.extend([
+            0xe0 | (unit >> 12) as u8,
+            0x80 | (unit >> 6 & 0x3f) as u8,
+            0x80 | (unit & 0x3f) as u8,
+        ]),
     }
 }

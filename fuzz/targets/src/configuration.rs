@@ -20,18 +20,32 @@ pub(crate) fn run(data: &[u8]) {
         Err(errors) => {
             let told = errors.to_string();
             assert!(!errors.mistakes().is_empty(), "refused, and nobody knows why");
-            assert!(told.len() <= TOLD_BYTES_MAX, "{} bytes are said about {}", told.len(), text.len());
+            assert!(
+                told.len() <= TOLD_BYTES_MAX,
+                "{} bytes are said about {}",
+                told.len(),
+                text.len()
+            );
             harmless(&told);
         }
     }
 }
 
 fn check_config(config: &Config) {
-    assert!(!config.tasks.is_empty() && !config.redises.is_empty(), "valid, and nothing is watched");
+    assert!(
+        !config.tasks.is_empty() && !config.redises.is_empty(),
+        "valid, and nothing is watched"
+    );
     let names: Vec<&str> = config.tasks.iter().map(|task| &*task.name).collect();
-    assert!(names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1), "a name twice");
+    assert!(
+        names.iter().all(|name| names.iter().filter(|other| *other == name).count() == 1),
+        "a name twice"
+    );
     for task in &config.tasks {
-        assert!(config.redises.get(usize::from(task.redis.0)).is_some(), "a redis that there is not");
+        assert!(
+            config.redises.get(usize::from(task.redis.0)).is_some(),
+            "a redis that there is not"
+        );
         harmless_line(&task.name.escape_debug().to_string());
     }
     let timing = PageTiming::find(&TimingSources::default()).unwrap();
@@ -43,5 +57,9 @@ fn check_config(config: &Config) {
     let mut state = State::new();
     state.step(Mono(0), Input::Config(config.watch_spec(0).into()));
     state.step(Mono(1_000_000), Input::Tick);
-    assert_eq!(state.snapshot(Mono(1_000_001)).tasks.len(), config.tasks.len(), "a task went missing");
+    assert_eq!(
+        state.snapshot(Mono(1_000_001)).tasks.len(),
+        config.tasks.len(),
+        "a task went missing"
+    );
 }

@@ -1,4 +1,5 @@
-//! `lockwatch discover` walks over the keys of a hostile server: what it prints is a configuration, or it says why there is none.
+//! `lockwatch discover` walks over the keys of a hostile server: what it prints is a configuration,
+//! or it says why there is none.
 //!
 //! All bytes are the server's script.
 
@@ -15,7 +16,11 @@ use crate::script::{Said, Server};
 use crate::worlds::PASSWORD;
 
 pub(crate) fn run(data: &[u8]) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let (near, far) = duplex(4_096);
         // The greeting is the session's business.

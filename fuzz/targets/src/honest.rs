@@ -1,4 +1,5 @@
-//! What an honest Redis answers to each command of ours, so that a hostile script can lie about one thing at a time.
+//! What an honest Redis answers to each command of ours, so that a hostile script can lie about one
+//! thing at a time.
 
 use lockwatch_model::reply::{Reply, ServerError};
 
@@ -23,7 +24,9 @@ pub(crate) fn answer(words: &[Vec<u8>]) -> Reply {
         [b"PTTL", _] => Reply::Int(20_000),
         [b"HSCAN", key, ..] if key.ends_with(b"lock") => scan(&[HOLDER, "1"]),
         [b"HSCAN", key, ..] if key.ends_with(b"users") => scan(&["anna", "1", "bert", "0"]),
-        [b"HSCAN", key, ..] if key.ends_with(b"claims") => scan(&["285475da-9152-4c83-822a-67ee2f116a79", "17"]),
+        [b"HSCAN", key, ..] if key.ends_with(b"claims") => {
+            scan(&["285475da-9152-4c83-822a-67ee2f116a79", "17"])
+        }
         [b"HSCAN", ..] => scan(&["285475da-9152-4c83-822a-67ee2f116a79", "host-1"]),
         [b"SSCAN", ..] => scan(&["anna"]),
         [b"GET", _] => text(TOKEN),
@@ -36,11 +39,18 @@ pub(crate) fn answer(words: &[Vec<u8>]) -> Reply {
         [b"HLEN", _] => Reply::Int(1),
         [b"HRANDFIELD", ..] => list(vec![text(HOLDER)]),
         [b"SCAN", ..] => list(vec![text("0"), list(vec![text("outbound:lock"), text("queue")])]),
-        [b"PUBSUB", _, first, second] => {
-            list(vec![Reply::Bytes(first.to_vec()), Reply::Int(1), Reply::Bytes(second.to_vec()), Reply::Int(0)])
+        [b"PUBSUB", _, first, second] => list(vec![
+            Reply::Bytes(first.to_vec()),
+            Reply::Int(1),
+            Reply::Bytes(second.to_vec()),
+            Reply::Int(0),
+        ]),
+        [b"EXISTS" | b"STRLEN" | b"LLEN" | b"SCARD" | b"ZCARD" | b"XLEN" | b"DBSIZE", ..] => {
+            Reply::Int(2)
         }
-        [b"EXISTS" | b"STRLEN" | b"LLEN" | b"SCARD" | b"ZCARD" | b"XLEN" | b"DBSIZE", ..] => Reply::Int(2),
-        _ => Reply::Error(ServerError { code: b"ERR".to_vec(), detail: b"unknown command".to_vec() }),
+        _ => {
+            Reply::Error(ServerError { code: b"ERR".to_vec(), detail: b"unknown command".to_vec() })
+        }
     }
 }
 
@@ -52,9 +62,13 @@ fn info(section: &[u8]) -> Reply {
              slave0:ip=10.0.0.6,port=6379,state=online,offset=3129,lag=0\r\nmaster_replid:9f2c\r\n\
              master_replid2:0000\r\nmaster_repl_offset:3129\r\nsecond_repl_offset:-1\r\n"
         }
-        b"persistence" => "# Persistence\r\nloading:0\r\nrdb_last_load_keys_loaded:3\r\naof_enabled:0\r\n",
+        b"persistence" => {
+            "# Persistence\r\nloading:0\r\nrdb_last_load_keys_loaded:3\r\naof_enabled:0\r\n"
+        }
         b"stats" => "# Stats\r\nevicted_keys:0\r\n",
-        b"commandstats" => "# Commandstats\r\ncmdstat_flushall:calls=1,usec=9,usec_per_call=9.00\r\n",
+        b"commandstats" => {
+            "# Commandstats\r\ncmdstat_flushall:calls=1,usec=9,usec_per_call=9.00\r\n"
+        }
         _ => "",
     })
 }

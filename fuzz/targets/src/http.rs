@@ -1,7 +1,9 @@
-//! Requests through the real server over a stream in memory: any bytes are answered by whole responses with all the headers
-//! that keep a browser from being fooled, or by hanging up; and in time.
+//! Requests through the real server over a stream in memory: any bytes are answered by whole
+//! responses with all the headers that keep a browser from being fooled, or by hanging up; and in
+//! time.
 //!
-//! The first byte says whether the client closes its side, and what it does meanwhile; the rest are its bytes.
+//! The first byte says whether the client closes its side, and what it does meanwhile; the rest are
+//! its bytes.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -18,7 +20,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::outputs::{check_html, world};
 
-/// Nothing takes longer: a head, an answer that waits for a reading, an idle connection, and all of it again.
+/// Nothing takes longer: a head, an answer that waits for a reading, an idle connection, and all of
+/// it again.
 const LONGEST: Duration = Duration::from_secs(600);
 /// A stream is listened to for so long.
 const STREAMED: Duration = Duration::from_secs(40);
@@ -29,10 +32,15 @@ thread_local! {
 
 pub(crate) fn run(data: &[u8]) {
     let [choice, request @ ..] = data else { return };
-    let (published, history) = WORLD.with_borrow_mut(|kept| kept.get_or_insert_with(|| world(b"outbound")).clone());
+    let (published, history) =
+        WORLD.with_borrow_mut(|kept| kept.get_or_insert_with(|| world(b"outbound")).clone());
     // The snapshot is of now, or the server would say that the engine has stopped.
     let published = Arc::new(Published { made: std::time::Instant::now(), ..(*published).clone() });
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let answer = runtime.block_on(ask(published, history, request.to_vec(), *choice));
     if let Some(answer) = answer {
         check(&answer);
@@ -42,7 +50,11 @@ pub(crate) fn run(data: &[u8]) {
 /// The body of the answer to this path.
 pub(crate) fn get(published: Arc<Published>, history: History, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.0\r\n\r\n").into_bytes();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     let answer = runtime.block_on(ask(published, history, request, 0)).expect("a whole answer");
     assert!(answer.starts_with(b"HTTP/1.0 200"), "{}", answer.escape_ascii());
     check(&answer);
@@ -51,7 +63,12 @@ pub(crate) fn get(published: Arc<Published>, history: History, path: &str) -> St
 }
 
 /// What the server answers; `None` where it was cut off in the middle of a stream.
-async fn ask(published: Arc<Published>, history: History, request: Vec<u8>, choice: u8) -> Option<Vec<u8>> {
+async fn ask(
+    published: Arc<Published>,
+    history: History,
+    request: Vec<u8>,
+    choice: u8,
+) -> Option<Vec<u8>> {
     let (_published, published) = watch::channel(published);
     let success_at = AgentWall(1_800_000_000_000);
     let (_status, reload_status) = watch::channel(ReloadStatus { successful: true, success_at });
@@ -123,7 +140,8 @@ fn check(mut bytes: &[u8]) {
         let head = std::str::from_utf8(&bytes[..end]).expect("a head of text");
         bytes = &bytes[end + 4..];
         let (first, headers) = head.split_once("\r\n").expect("a status and headers");
-        let status: u16 = first.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
+        let status: u16 =
+            first.split(' ').nth(1).and_then(|code| code.parse().ok()).expect("a status");
         let header = |name: &str| {
             let mut values = headers.lines().filter_map(|line| {
                 let (have, value) = line.split_once(": ")?;
@@ -133,7 +151,8 @@ fn check(mut bytes: &[u8]) {
         };
         assert!((200..600).contains(&status), "{first}");
         // What hyper itself refuses has no body and no headers of ours.
-        if header("content-length").0 == Some("0") && header("content-security-policy").0.is_none() {
+        if header("content-length").0 == Some("0") && header("content-security-policy").0.is_none()
+        {
             assert!(status >= 400, "{head}");
             return;
         }
@@ -141,8 +160,13 @@ fn check(mut bytes: &[u8]) {
             assert!(matches!(header(name), (Some(_), None)), "{name} is not there once: {head}");
         }
         let kind = header("content-type").0.unwrap_or_default();
-        // The answer to HEAD has the headers of GET and no body; after it, or a stream, nothing can be told apart here.
-        let Some(length) = header("content-length").0.and_then(|length| length.parse::<usize>().ok()) else { return };
+        // The answer to HEAD has the headers of GET and no body; after it, or a stream, nothing can
+        // be told apart here.
+        let Some(length) =
+            header("content-length").0.and_then(|length| length.parse::<usize>().ok())
+        else {
+            return;
+        };
         let Some((body, rest)) = bytes.split_at_checked(length) else { return };
         if header("content-encoding").0.is_none() && !body.starts_with(b"HTTP/1.1 ") {
             check_body(kind, body);
@@ -156,7 +180,9 @@ fn check(mut bytes: &[u8]) {
 fn check_body(kind: &str, body: &[u8]) {
     let text = std::str::from_utf8(body).expect("a body of text");
     match kind.split(';').next().unwrap_or_default() {
-        "application/json" => drop(serde_json::from_str::<serde_json::Value>(text).expect("a body of JSON")),
+        "application/json" => {
+            drop(serde_json::from_str::<serde_json::Value>(text).expect("a body of JSON"))
+        }
         "text/html" => check_html(text),
         "image/svg+xml" => check_html(text.trim_end()),
         _ => {}

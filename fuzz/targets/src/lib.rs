@@ -1,8 +1,9 @@
 //! Everything in lockwatch that eats foreign bytes, as functions that take any bytes.
 //!
-//! A target panics when a promise is broken: the code under it panicked, hung, or showed what it must not. What a target
-//! returns is of no interest. `fuzz/engine` calls them with inputs that it makes up, guided by coverage; `tests/corpus.rs` calls
-//! them with what was collected in `fuzz/corpus`, so that a mistake that was found once fails `cargo test`.
+//! A target panics when a promise is broken: the code under it panicked, hung, or showed what it
+//! must not. What a target returns is of no interest. `fuzz/engine` calls them with inputs that it
+//! makes up, guided by coverage; `tests/corpus.rs` calls them with what was collected in
+//! `fuzz/corpus`, so that a mistake that was found once fails `cargo test`.
 
 mod claims;
 mod codecs;

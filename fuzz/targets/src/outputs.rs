@@ -1,5 +1,6 @@
-//! Everything that is shown of a task whose key, holders, users, hosts, claims and progress are these bytes: it parses, says
-//! what it should, holds nothing that a terminal or a browser would obey, and no token.
+//! Everything that is shown of a task whose key, holders, users, hosts, claims and progress are
+//! these bytes: it parses, says what it should, holds nothing that a terminal or a browser would
+//! obey, and no token.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::status::{self, StatusOptions};
 use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
 use lockwatch_model::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
+    ProgressReading, Switch, SwitchesReading, TaskReading,
 };
 use lockwatch_model::reply::{Command, Reply};
 use lockwatch_model::spec::{
-    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
-    WatchSpec,
+    Codec, LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex, TaskSpec,
+    WantedSource, WantedSpec, WatchSpec,
 };
 use lockwatch_model::state::State;
 use lockwatch_model::time::{AgentWall, Mono, ServerTime};
@@ -48,16 +49,27 @@ pub(crate) fn run(data: &[u8]) {
     check_list(&list, data);
     let events = events(&history);
     let mut all = vec![metrics, list, events];
-    for (task, name) in [(None, NAMES[0]), (Some(NAMES[0].to_owned()), NAMES[0]), (Some(NAMES[1].to_owned()), NAMES[1])]
-    {
+    for (task, name) in [
+        (None, NAMES[0]),
+        (Some(NAMES[0].to_owned()), NAMES[0]),
+        (Some(NAMES[1].to_owned()), NAMES[1]),
+    ] {
         let body = match &task {
             None => all[1].clone(),
-            Some(_) => serde_json::to_string(&json::task(&published, name).expect("the task is there")).unwrap(),
+            Some(_) => {
+                serde_json::to_string(&json::task(&published, name).expect("the task is there"))
+                    .unwrap()
+            }
         };
         for json in [false, true] {
-            let options =
-                StatusOptions { task: task.clone(), agent: "http://127.0.0.1:9898".to_owned(), json, watch_ms: None };
-            let shown = status::printed_for(body.clone().into_bytes(), &options).expect("the agent's own answer");
+            let options = StatusOptions {
+                task: task.clone(),
+                agent: "http://127.0.0.1:9898".to_owned(),
+                json,
+                watch_ms: None,
+            };
+            let shown = status::printed_for(body.clone().into_bytes(), &options)
+                .expect("the agent's own answer");
             harmless(&shown);
             all.push(shown);
         }
@@ -80,13 +92,21 @@ fn token(data: &[u8]) -> String {
 /// A snapshot in which two tasks have a past, and what happened in it.
 pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     let named = TaskSpec { labels: vec![("team".into(), escape(data).into())], ..worlds::task(0) };
-    let named = TaskSpec { name: NAMES[0].into(), lock: LockSpec::new(data, SchemeKind::Redisson), ..named };
+    let named = TaskSpec {
+        name: NAMES[0].into(),
+        lock: LockSpec::new(data, SchemeKind::Redisson),
+        ..named
+    };
     let tokened = TaskSpec {
         wanted: Some(WantedSpec { source: WantedSource::Always, codec: Codec::Raw }),
         ..TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String))
     };
     let redis = RedisSpec::new("main", RedisKind::Standalone, &["a:1"]);
-    let spec = WatchSpec { redises: vec![redis], tasks: vec![Arc::new(named), Arc::new(tokened)], epoch: 0 };
+    let spec = WatchSpec {
+        redises: vec![redis],
+        tasks: vec![Arc::new(named), Arc::new(tokened)],
+        epoch: 0,
+    };
     let (mut state, history) = (State::new(), History::default());
     let mut step = |at: u64, input: Input| {
         for event in state.step(Mono(at), input) {
@@ -98,7 +118,10 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
     };
     step(0, Input::Config(Arc::new(spec)));
     for turn in 1..=5 {
-        let readings = vec![(TaskIndex(0), named_reading(turn, data)), (TaskIndex(1), tokened_reading(turn, data))];
+        let readings = vec![
+            (TaskIndex(0), named_reading(turn, data)),
+            (TaskIndex(1), tokened_reading(turn, data)),
+        ];
         step(turn * 1_000, Input::Sample(sample(turn * 1_000, readings)));
     }
     let snapshot = state.snapshot(Mono(5_500));
@@ -107,7 +130,12 @@ pub(crate) fn world(data: &[u8]) -> (Arc<Published>, History) {
 
 /// Held by these bytes, by them and another, by nobody, and by them again.
 fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
-    let holder = |client: &[u8]| Holder { client: client.to_vec(), thread: None, entries: Some(1), secret: false };
+    let holder = |client: &[u8]| Holder {
+        client: client.to_vec(),
+        thread: None,
+        entries: Some(1),
+        secret: false,
+    };
     let mut holders = vec![holder(data)];
     if turn == 2 {
         holders.push(holder(b"another"));
@@ -119,7 +147,10 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
                 (data.to_vec(), Switch::On),
                 (
                     [data, b"2"].concat(),
-                    Switch::Undecodable { value: data.iter().take(64).copied().collect(), fits: None },
+                    Switch::Undecodable {
+                        value: data.iter().take(64).copied().collect(),
+                        fits: None,
+                    },
                 ),
             ],
             key_exists: true,
@@ -131,12 +162,21 @@ fn named_reading(turn: u64, data: &[u8]) -> TaskReading {
         hosts: Some(Ok(vec![(data.to_vec(), data.to_vec())])),
         pause: Some(PauseReading::Undecodable),
     };
-    TaskReading { lock: lock(turn, holders), extras: Extras { waiters: Some(2), fencing_token: Some(7) }, beside }
+    TaskReading {
+        lock: lock(turn, holders),
+        extras: Extras { waiters: Some(2), fencing_token: Some(7) },
+        beside,
+    }
 }
 
 fn tokened_reading(turn: u64, data: &[u8]) -> TaskReading {
-    let holder = Holder { client: token(data).into_bytes(), thread: None, entries: None, secret: true };
-    TaskReading { lock: lock(turn, vec![holder]), extras: Extras::default(), beside: Beside::default() }
+    let holder =
+        Holder { client: token(data).into_bytes(), thread: None, entries: None, secret: true };
+    TaskReading {
+        lock: lock(turn, vec![holder]),
+        extras: Extras::default(),
+        beside: Beside::default(),
+    }
 }
 
 fn lock(turn: u64, holders: Vec<Holder>) -> LockReading {
@@ -174,7 +214,8 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
 /// Both formats are read back; what they say of key and holder is the escaped bytes.
 fn check_metrics(published: &Arc<Published>, data: &[u8]) -> String {
     let variant = |format| Variant { format, coding: Coding::Identity, metrics: Selection::ALL };
-    let page = |format| exposition::make(Arc::clone(published), RELOAD, variant(format)).expect("a page");
+    let page =
+        |format| exposition::make(Arc::clone(published), RELOAD, variant(format)).expect("a page");
     let text = String::from_utf8(page(Format::Classic)).expect("a page of text");
     let read = Page::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let shown = Some(escape(data).into_owned());
@@ -208,11 +249,13 @@ fn check_said(data: &[u8], token: &str) -> String {
     let mut shown = String::new();
     let bytes = Reply::Bytes(data.to_vec());
     let secret = Reply::Bytes(token.as_bytes().to_vec());
-    let tokened = TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String));
+    let tokened =
+        TaskSpec::new(NAMES[1], RedisIndex(0), LockSpec::new(b"tokened", SchemeKind::String));
     for spec in [worlds::task(0), worlds::task(2), worlds::task(15)] {
-        for reply in
-            [bytes.clone(), Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(vec![bytes.clone(); 4])])]
-        {
+        for reply in [
+            bytes.clone(),
+            Reply::Array(vec![Reply::Bytes(b"0".to_vec()), Reply::Array(vec![bytes.clone(); 4])]),
+        ] {
             for words in [
                 &[&b"HSCAN"[..], b"users", b"0"][..],
                 &[b"HSCAN", b"claims", b"0"],

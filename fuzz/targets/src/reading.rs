@@ -1,4 +1,5 @@
-//! Any replies to the questions about one task: schemes, switches, progress, claims, pauses; and what the state makes of it.
+//! Any replies to the questions about one task: schemes, switches, progress, claims, pauses; and
+//! what the state makes of it.
 //!
 //! Two bytes choose what is configured; the rest are replies, read leniently.
 
@@ -44,7 +45,8 @@ fn rounds(mut read: TaskRead, replies: &mut impl Iterator<Item = Reply>) -> Task
     for _ in 0..ROUNDS {
         let mut commands: Vec<Command> = Vec::new();
         read.commands(&mut commands);
-        let answers: Vec<Reply> = commands.iter().map(|_| replies.next().unwrap_or(Reply::Nil)).collect();
+        let answers: Vec<Reply> =
+            commands.iter().map(|_| replies.next().unwrap_or(Reply::Nil)).collect();
         match read.decode(&answers) {
             Round::Done(reading) => return reading,
             Round::Again(more) => read = more,

@@ -20,7 +20,8 @@ thread_local! {
 pub(crate) fn run(data: &[u8]) {
     let [choice, recording @ ..] = data else { return };
     let path = FOLDER.with_borrow_mut(|folder| {
-        let path = folder.get_or_insert_with(|| TempDir::new().unwrap()).path().join("lockwatch-1.jsonl");
+        let path =
+            folder.get_or_insert_with(|| TempDir::new().unwrap()).path().join("lockwatch-1.jsonl");
         fs::write(&path, recording).unwrap();
         path
     });

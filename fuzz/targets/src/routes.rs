@@ -14,7 +14,8 @@ use tempfile::TempDir;
 use crate::claims::harmless;
 
 const OURS: &str = "redis: {main: {url: 'redis://a'}}\nlabels: [team]\ntasks:\n  \
-                    - {name: outbound, lock: {key: k}, wanted: always, labels: {team: logistics}}\n";
+                    - {name: outbound, lock: {key: k}, wanted: always, labels: {team: \
+    logistics}}\n";
 
 thread_local! {
     static FOLDER: RefCell<Option<TempDir>> = const { RefCell::new(None) };
@@ -36,10 +37,17 @@ pub(crate) fn run(data: &[u8]) {
     }
     let value = std::str::from_utf8(text).ok().and_then(|text| serde_yaml::from_str(text).ok());
     if let Some(Ok(routes)) = value.map(|value| Routes::read(&value)) {
-        let page = [("alertname", "LockwatchTaskDown"), ("severity", "critical"), ("task", "outbound"), ("a", "x")];
-        let labels: Labels = page.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let page = [
+            ("alertname", "LockwatchTaskDown"),
+            ("severity", "critical"),
+            ("task", "outbound"),
+            ("a", "x"),
+        ];
+        let labels: Labels =
+            page.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         for labels in [labels, Labels::new()] {
-            // Whatever the top route says: what no child takes ends there, unless the top route takes only some.
+            // Whatever the top route says: what no child takes ends there, unless the top route
+            // takes only some.
             let _somewhere = routes.destinations(&labels);
         }
     }

@@ -46,8 +46,16 @@ impl Server {
     async fn perform(&mut self, mut script: &[u8], password: &str) -> Option<()> {
         while !script.is_empty() {
             let (mark, length) = match script {
-                [b'<', mark @ (b'a' | b'A' | b's' | b'n' | b'p' | b'w' | b'h'), b'>', ..] => (Some(*mark), 3),
-                _ => (None, 1 + script[1..].iter().position(|byte| *byte == b'<').unwrap_or(script.len() - 1)),
+                [b'<', mark @ (b'a' | b'A' | b's' | b'n' | b'p' | b'w' | b'h'), b'>', ..] => {
+                    (Some(*mark), 3)
+                }
+                _ => (
+                    None,
+                    1 + script[1..]
+                        .iter()
+                        .position(|byte| *byte == b'<')
+                        .unwrap_or(script.len() - 1),
+                ),
             };
             match mark {
                 None => self.say(&script[..length]).await?,

@@ -29,12 +29,17 @@ const TIMEOUT: Duration = Duration::from_millis(500);
 const SWEEPS: usize = 3;
 /// Most rounds in which a task is read.
 const ROUNDS: u8 = 4;
-/// What the stream holds: less than a batch, so that both sides must wait for each other now and then.
+/// What the stream holds: less than a batch, so that both sides must wait for each other now and
+/// then.
 const STREAM_BYTES: usize = 2_048;
 
 pub(crate) fn run(data: &[u8]) {
     let [options, choice, script @ ..] = data else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     runtime.block_on(Session::new(*options, *choice).play(script.to_vec()));
 }
 
@@ -78,8 +83,9 @@ impl Session {
         // The caps of the connection before: the opening is made for them.
         let old_caps = caps(self.choice);
         let first = self.opens.then(|| self.question(old_caps, self.reads(old_caps)));
-        let opening =
-            first.as_ref().map(|(_, _, commands)| Opening { commands: commands.clone(), clock: Clock::start() });
+        let opening = first
+            .as_ref()
+            .map(|(_, _, commands)| Opening { commands: commands.clone(), clock: Clock::start() });
         let greeted = greet_over(near, &self.endpoint, self.password.as_ref(), opening).await;
         assert!(began.elapsed() <= TIMEOUT, "the greeting took {:?}", began.elapsed());
         match greeted {
@@ -115,7 +121,8 @@ impl Session {
                     Ok(replies) => replies,
                     Err(failure) => return self.check_failure(&failure),
                 };
-                let batch = Batch { caps, standing: self.standing, nonce: &nonce, commands: &commands };
+                let batch =
+                    Batch { caps, standing: self.standing, nonce: &nonce, commands: &commands };
                 match batch.decode(question, &replies, took) {
                     Ok(answer) => {
                         batch.check_said(&said.lock().unwrap(), &answer, round);
@@ -142,7 +149,10 @@ impl Session {
         let took = Duration::from_millis(opened.received.since_ms(opened.sent));
         let _not_believed = batch.decode(question, &opened.replies, took).map(|_| {
             let said = said.lock().unwrap();
-            assert!(said.windows(nonce.len()).any(|window| window == nonce), "believed without its nonce");
+            assert!(
+                said.windows(nonce.len()).any(|window| window == nonce),
+                "believed without its nonce"
+            );
         });
     }
 
@@ -154,7 +164,11 @@ impl Session {
         vec![first, (TaskIndex(1), read(Arc::new(task(self.choice)), scope))]
     }
 
-    fn question(&mut self, caps: Caps, reads: Vec<(TaskIndex, TaskRead)>) -> (Question, Vec<u8>, Vec<Command>) {
+    fn question(
+        &mut self,
+        caps: Caps,
+        reads: Vec<(TaskIndex, TaskRead)>,
+    ) -> (Question, Vec<u8>, Vec<Command>) {
         self.batches += 1;
         let nonce = format!("nonce-{:02}", self.batches).into_bytes();
         let (question, commands) = Question::new(reads, caps, self.standing, nonce.clone());
@@ -202,13 +216,21 @@ impl Batch<'_> {
         let mut rest = said;
         let mut replies = Vec::new();
         while replies.len() < self.commands.len() {
-            let (reply, after) = wire::strict(rest).expect("believed, though the replies are not whole");
+            let (reply, after) =
+                wire::strict(rest).expect("believed, though the replies are not whole");
             replies.push(reply);
             rest = after;
         }
-        assert_eq!(replies.last().and_then(Reply::as_bytes), Some(self.nonce), "believed without its nonce");
+        assert_eq!(
+            replies.last().and_then(Reply::as_bytes),
+            Some(self.nonce),
+            "believed without its nonce"
+        );
         if self.caps.role == RoleCheck::Role {
-            let role = replies[replies.len() - 2].as_array().and_then(|items| items.first()).and_then(Reply::as_bytes);
+            let role = replies[replies.len() - 2]
+                .as_array()
+                .and_then(|items| items.first())
+                .and_then(Reply::as_bytes);
             let master = role == Some(b"master");
             assert_eq!(answer.vouch.role == Role::Master, master, "the role is another one");
             assert!(master || self.standing == Standing::Witness, "a replica decides");
@@ -228,14 +250,25 @@ impl Batch<'_> {
             _ => None,
         };
         match lock {
-            LockReading::Free if scanned => assert_eq!(items, Some(&[][..]), "free without an empty hash"),
+            LockReading::Free if scanned => {
+                assert_eq!(items, Some(&[][..]), "free without an empty hash")
+            }
             LockReading::Free => {
-                assert!(matches!(reply, Reply::Nil) || reply.as_bytes() == Some(b""), "free by {reply:?}");
+                assert!(
+                    matches!(reply, Reply::Nil) || reply.as_bytes() == Some(b""),
+                    "free by {reply:?}"
+                );
             }
             LockReading::Held(held) => {
                 for holder in &held.holders {
-                    let told = |reply: &Reply| reply.as_bytes().is_some_and(|bytes| bytes.starts_with(&holder.client));
-                    let borne_out = if scanned { items.unwrap_or_default().iter().any(told) } else { told(reply) };
+                    let told = |reply: &Reply| {
+                        reply.as_bytes().is_some_and(|bytes| bytes.starts_with(&holder.client))
+                    };
+                    let borne_out = if scanned {
+                        items.unwrap_or_default().iter().any(told)
+                    } else {
+                        told(reply)
+                    };
                     assert!(borne_out, "a holder that nobody named: {holder:?} by {reply:?}");
                 }
             }

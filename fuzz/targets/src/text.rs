@@ -34,7 +34,9 @@ fn check_escape(data: &[u8]) {
     harmless_line(&shown);
     assert!(shown.len() <= SHOWN_BYTES_MAX, "{} bytes are shown", shown.len());
     match shown.split_once('…') {
-        Some((_, end)) => assert_eq!(end, digest(data), "a cut text ends in the digest of the whole"),
+        Some((_, end)) => {
+            assert_eq!(end, digest(data), "a cut text ends in the digest of the whole")
+        }
         None => assert_eq!(unescape(&shown), data, "{shown} is another text"),
     }
 }
@@ -88,5 +90,9 @@ fn check_json(text: &str) {
     let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return };
     let safe = safe_json(text);
     harmless_line(&safe);
-    assert_eq!(serde_json::from_str::<serde_json::Value>(&safe).ok(), Some(value), "{safe} is another document");
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&safe).ok(),
+        Some(value),
+        "{safe} is another document"
+    );
 }

@@ -41,7 +41,9 @@ fn of_sentinels(replies: &[Reply]) {
         }
         quorum.answered(turn % SENTINELS, at, answer);
         let fresh = |said: &&(Mono, Announced)| at.since_ms(said.0) <= FRESH_MS;
-        let votes = |master: &Announced| last.iter().flatten().filter(fresh).filter(|said| said.1 == *master).count();
+        let votes = |master: &Announced| {
+            last.iter().flatten().filter(fresh).filter(|said| said.1 == *master).count()
+        };
         if let Ok(master) = quorum.master(at) {
             assert!(votes(&master) * 2 > SENTINELS, "{master} is no majority's master");
         }
@@ -55,9 +57,16 @@ fn of_a_cluster(replies: &[Reply]) {
         let _serves = cluster::serves(reply);
         let Ok(map) = cluster::decode(std::slice::from_ref(reply), "10.0.0.1") else { continue };
         let owned = (0..SLOTS).filter(|slot| map.owner(*slot).is_some()).count();
-        assert_eq!(owned as u32 + map.uncovered(), u32::from(SLOTS), "slots are lost or counted twice");
+        assert_eq!(
+            owned as u32 + map.uncovered(),
+            u32::from(SLOTS),
+            "slots are lost or counted twice"
+        );
         let nodes = map.nodes();
-        assert!(map.masters().iter().all(|master| nodes.contains(master)), "a master that is no server");
+        assert!(
+            map.masters().iter().all(|master| nodes.contains(master)),
+            "a master that is no server"
+        );
         for slot in (0..SLOTS).step_by(97) {
             let owner = map.owner(slot);
             assert!(owner.is_none_or(|owner| map.servers(slot).any(|server| server == owner)));
@@ -69,12 +78,25 @@ fn of_a_cluster(replies: &[Reply]) {
 /// The frame of a batch.
 fn of_a_server(choice: u8, replies: &[Reply]) {
     let caps = caps(choice);
-    let timing = Timing { sent: Mono(0), received: Mono(3), sent_wall: AgentWall(1_800_000_000_000), timeout_ms: 500 };
+    let timing = Timing {
+        sent: Mono(0),
+        received: Mono(3),
+        sent_wall: AgentWall(1_800_000_000_000),
+        timeout_ms: 500,
+    };
     let (header, footer) = replies.split_at(replies.len().min(1));
     let vouched = accept::vouch(caps, timing, b"nonce", header, footer);
     let witnessed = accept::witness(caps, timing, b"nonce", header, footer);
     if let Ok(vouch) = &vouched {
-        assert_eq!(replies.last().and_then(Reply::as_bytes), Some(&b"nonce"[..]), "believed without its nonce");
-        assert_eq!(witnessed.as_ref().map(|other| other.first), Ok(vouch.first), "a witness is judged more strictly");
+        assert_eq!(
+            replies.last().and_then(Reply::as_bytes),
+            Some(&b"nonce"[..]),
+            "believed without its nonce"
+        );
+        assert_eq!(
+            witnessed.as_ref().map(|other| other.first),
+            Ok(vouch.first),
+            "a witness is judged more strictly"
+        );
     }
 }

@@ -1,6 +1,8 @@
-//! A connection on which a hostile server tells of changed keys: the real greeting and the real reader over a stream in memory.
+//! A connection on which a hostile server tells of changed keys: the real greeting and the real
+//! reader over a stream in memory.
 //!
-//! The first byte chooses what is configured and whether the server greets honestly first; the rest is its script.
+//! The first byte chooses what is configured and whether the server greets honestly first; the rest
+//! is its script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +24,8 @@ const QUIET: Duration = Duration::from_secs(5);
 const KEY_BYTES: usize = 1_024;
 /// Deepest nesting.
 const DEPTH: usize = 8;
-/// What the stream holds: no less than the greeting, which nobody may read, and less than many scripts, which then come in pieces.
+/// What the stream holds: no less than the greeting, which nobody may read, and less than many
+/// scripts, which then come in pieces.
 const STREAM_BYTES: usize = 512;
 /// What a real server answers to the greeting, without a login.
 const GREETED: &[u8] = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\r\n+OK\r\n\
@@ -30,7 +33,11 @@ const GREETED: &[u8] = b"%2\r\n$6\r\nserver\r\n$5\r\nredis\r\n$5\r\nproto\r\n:3\
 
 pub(crate) fn run(data: &[u8]) {
     let [options, script @ ..] = data else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .unwrap();
     runtime.block_on(play(*options, script));
 }
 
@@ -64,7 +71,8 @@ async fn play(options: u8, script: &[u8]) {
             let told = follow(tracking, password.is_some()).await;
             let real = changes(&said.lock().unwrap());
             // What is told during the greeting does not count.
-            let borne_out = told.is_empty() || real.windows(told.len()).any(|window| window == told);
+            let borne_out =
+                told.is_empty() || real.windows(told.len()).any(|window| window == told);
             assert!(borne_out, "told {told:?}, the server said {real:?}");
         }
         Err(failure) => {
@@ -134,7 +142,8 @@ impl Reader<'_> {
                 if depth >= DEPTH || (*kind == b'>' && depth > 0) {
                     return None;
                 }
-                let items = if *kind == b'%' { number(line)?.checked_mul(2)? } else { number(line)? };
+                let items =
+                    if *kind == b'%' { number(line)?.checked_mul(2)? } else { number(line)? };
                 for position in 0..items {
                     if *kind == b'>' && position == 0 {
                         *push = Some(Vec::new());

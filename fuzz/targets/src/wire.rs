@@ -1,4 +1,5 @@
-//! Redis' protocol once more, written for the targets alone: what the product's own reader says is held against it.
+//! Redis' protocol once more, written for the targets alone: what the product's own reader says is
+//! held against it.
 
 use lockwatch_model::reply::{Reply, ServerError};
 
@@ -10,7 +11,8 @@ pub(crate) fn strict(bytes: &[u8]) -> Option<(Reply, &[u8])> {
     item(bytes, DEPTH)
 }
 
-/// As many replies as can be made of any bytes: what is no reply is a string up to the next line end.
+/// As many replies as can be made of any bytes: what is no reply is a string up to the next line
+/// end.
 pub(crate) fn lenient(mut bytes: &[u8]) -> Vec<Reply> {
     let mut replies = Vec::new();
     while !bytes.is_empty() {
@@ -32,7 +34,8 @@ fn item(bytes: &[u8], depth: usize) -> Option<(Reply, &[u8])> {
         b'+' => Some((Reply::Bytes(line.to_vec()), rest)),
         b'-' => {
             let blank = line.iter().position(|byte| *byte == b' ');
-            let (code, detail) = blank.map_or((line, &b""[..]), |at| (&line[..at], &line[at + 1..]));
+            let (code, detail) =
+                blank.map_or((line, &b""[..]), |at| (&line[..at], &line[at + 1..]));
             Some((Reply::Error(ServerError { code: code.to_vec(), detail: detail.to_vec() }), rest))
         }
         b':' => Some((Reply::Int(number(line)?), rest)),
@@ -94,6 +97,7 @@ pub(crate) fn write(reply: &Reply, out: &mut Vec<u8>) {
 /// The words of the first whole command that a client sent, and how many bytes it took.
 pub(crate) fn command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     let (reply, rest) = strict(bytes)?;
-    let words = reply.as_array()?.iter().map(|word| word.as_bytes().unwrap_or_default().to_vec()).collect();
+    let words =
+        reply.as_array()?.iter().map(|word| word.as_bytes().unwrap_or_default().to_vec()).collect();
     Some((words, bytes.len() - rest.len()))
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use lockwatch_model::accept::{Caps, RoleCheck};
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
-    WantedSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, TaskSpec,
+    WantedSource, WantedSpec,
 };
 
 /// The password of every session.

@@ -1,4 +1,5 @@
-//! Everything in `fuzz/corpus` once more, without a fuzzing engine: what was found once is found again by `cargo test`.
+//! Everything in `fuzz/corpus` once more, without a fuzzing engine: what was found once is found
+//! again by `cargo test`.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -19,7 +20,8 @@ fn corpus() -> PathBuf {
 /// The inputs of a target, sorted.
 fn inputs(target: &Target) -> Vec<PathBuf> {
     let folder = corpus().join(target.name);
-    let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let entries =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
@@ -87,5 +89,8 @@ corpora!(
 fn all_corpora_together_are_small() {
     let sizes = TARGETS.iter().flat_map(inputs).map(|path| fs::metadata(path).unwrap().len());
     let all: u64 = sizes.sum();
-    assert!(all <= BYTES_MAX, "{all} bytes; keep the smallest files that reach what the others do not");
+    assert!(
+        all <= BYTES_MAX,
+        "{all} bytes; keep the smallest files that reach what the others do not"
+    );
 }

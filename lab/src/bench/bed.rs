@@ -49,7 +49,12 @@ impl Bed {
         let redis = Redis::start().await?;
         block_in_place(|| {
             // Its slow log shall forget nothing.
-            Wire::connect(redis.address())?.ask(&["CONFIG", "SET", "slowlog-max-len", "1000000"])?;
+            Wire::connect(redis.address())?.ask(&[
+                "CONFIG",
+                "SET",
+                "slowlog-max-len",
+                "1000000",
+            ])?;
             lay_out(redis.address(), 0..count, lease_ms)
         })?;
         Ok(Bed { redis, count })
@@ -78,7 +83,8 @@ impl Bed {
         Ok(agent)
     }
 
-    /// Starts one that may have more to do than it can, so that it is not told when it has read all of them, if ever.
+    /// Starts one that may have more to do than it can, so that it is not told when it has read all
+    /// of them, if ever.
     pub(super) async fn busy_agent(&self, interval: &str) -> anyhow::Result<Agent> {
         self.start_agent(interval, "").await
     }
@@ -88,7 +94,8 @@ impl Bed {
         Agent::start_with(&config(&servers, interval, self.count), &["--log.level", "error"]).await
     }
 
-    /// Ends the connections by which Redis tells of changed keys: a frozen agent shall cost it nothing.
+    /// Ends the connections by which Redis tells of changed keys: a frozen agent shall cost it
+    /// nothing.
     pub(super) fn tell_nobody(&self) -> anyhow::Result<()> {
         block_in_place(|| {
             let mut wire = Wire::connect(self.address())?;
@@ -101,7 +108,9 @@ impl Bed {
 
     /// How many connections it tells of changed keys.
     pub(super) fn told(&self) -> anyhow::Result<usize> {
-        block_in_place(|| Ok(tracking(&Wire::connect(self.address())?.ask(&["CLIENT", "LIST"])?).len()))
+        block_in_place(|| {
+            Ok(tracking(&Wire::connect(self.address())?.ask(&["CLIENT", "LIST"])?).len())
+        })
     }
 
     pub(super) fn counters(&self) -> anyhow::Result<Counters> {
@@ -119,11 +128,17 @@ fn tracking(list: &str) -> Vec<String> {
         let flags = line.split(' ').find_map(|field| field.strip_prefix("flags="));
         flags.is_some_and(|flags| flags.contains('t'))
     });
-    told.filter_map(|line| line.split(' ').find_map(|field| field.strip_prefix("id="))).map(str::to_owned).collect()
+    told.filter_map(|line| line.split(' ').find_map(|field| field.strip_prefix("id=")))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Writes locks as Redisson lays them out.
-pub(super) fn lay_out(redis: SocketAddr, locks: impl IntoIterator<Item = usize>, lease_ms: u64) -> anyhow::Result<()> {
+pub(super) fn lay_out(
+    redis: SocketAddr,
+    locks: impl IntoIterator<Item = usize>,
+    lease_ms: u64,
+) -> anyhow::Result<()> {
     let mut wire = Wire::connect(redis)?;
     let commands: Vec<Vec<u8>> =
         locks.into_iter().flat_map(|at| hold(at, &super::load::holder(at), lease_ms)).collect();
@@ -132,8 +147,10 @@ pub(super) fn lay_out(redis: SocketAddr, locks: impl IntoIterator<Item = usize>,
 
 /// A configuration for so many locks.
 pub(super) fn config(servers: &str, interval: &str, count: usize) -> String {
-    let mut text =
-        format!("redis:\n  main: {{{servers}, interval: {interval}}}\nmax_tasks: {}\ntasks:\n", count.max(1));
+    let mut text = format!(
+        "redis:\n  main: {{{servers}, interval: {interval}}}\nmax_tasks: {}\ntasks:\n",
+        count.max(1)
+    );
     for at in 0..count {
         let _written = writeln!(text, "- {{name: {}, lock: {{key: '{}'}}}}", name(at), key(at));
     }
@@ -148,7 +165,9 @@ pub(super) async fn all_read(agent: &Agent, count: usize) -> anyhow::Result<()> 
         return until(READ_WITHIN, "the agent has read all locks", async || {
             block_in_place(|| {
                 let mut client = Client::connect(address)?;
-                anyhow::Ok(lines_of(client.get("/metrics")?.body, "lockwatch_lock_holder{") == count)
+                anyhow::Ok(
+                    lines_of(client.get("/metrics")?.body, "lockwatch_lock_holder{") == count,
+                )
             })
             .unwrap_or(false)
         })

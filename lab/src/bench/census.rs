@@ -1,4 +1,5 @@
-//! The same locks, watched by nobody, by lockwatch and by its peer in turn: what each costs itself, Redis and a bystander.
+//! The same locks, watched by nobody, by lockwatch and by its peer in turn: what each costs itself,
+//! Redis and a bystander.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::stack::{Agent, Exporter, ExporterSetup, Signal};
 
 /// How long everything is left alone after something began or ended.
 const SETTLE: Duration = Duration::from_secs(2);
-/// How long lockwatch watches before it is measured: it learns the pace of renewals from three of them.
+/// How long lockwatch watches before it is measured: it learns the pace of renewals from three of
+/// them.
 const STEADY: Duration = Duration::from_secs(35);
 /// The peer reads Redis when it is scraped: as often as lockwatch does by itself.
 const SCRAPED_EVERY: Duration = Duration::from_secs(1);
@@ -23,7 +25,8 @@ const SCRAPED_EVERY: Duration = Duration::from_secs(1);
 const SCRAPES: usize = 3;
 /// By then there is a new one, and no page that was made already.
 const NEW_SNAPSHOT: Duration = Duration::from_millis(1_100);
-/// A scrape of two series for each lock, as the peer has them: what is left of the lease, and who holds it where the peer has a size.
+/// A scrape of two series for each lock, as the peer has them: what is left of the lease, and who
+/// holds it where the peer has a size.
 const SOME: &str = "/metrics?name[]=lockwatch_lock_ttl_seconds&name[]=lockwatch_lock_holder";
 
 /// How long to measure.
@@ -38,7 +41,8 @@ pub(super) struct Effort {
 /// What was measured of one watcher, or of none; over all rounds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cost {
-    /// CPU of the watcher, of Redis in all, commands per second, entries in the slow log per minute: for each round.
+    /// CPU of the watcher, of Redis in all, commands per second, entries in the slow log per
+    /// minute: for each round.
     rounds: Vec<[f64; 4]>,
     pub(super) waits: Waits,
     pub(super) memory_mb: f64,
@@ -102,8 +106,10 @@ pub(super) async fn take(count: usize, effort: Effort) -> anyhow::Result<Census>
     let (_renewals, _) = block_in_place(|| renewals(bed.address(), count, RENEWED_EVERY))?;
     let bystander = block_in_place(|| Bystander::start(bed.address()))?;
     let agent = bed.agent("1s").await?;
-    let pattern = Exporter::start(bed.address(), &ExporterSetup::Pattern("bench:*:lock".to_owned())).await;
-    let script = Exporter::start(bed.address(), &ExporterSetup::Script(Exporter::script("locks.lua"))).await;
+    let pattern =
+        Exporter::start(bed.address(), &ExporterSetup::Pattern("bench:*:lock".to_owned())).await;
+    let script =
+        Exporter::start(bed.address(), &ExporterSetup::Script(Exporter::script("locks.lua"))).await;
     sleep(STEADY).await;
     let mut census = Census {
         count,
@@ -121,10 +127,26 @@ pub(super) async fn take(count: usize, effort: Effort) -> anyhow::Result<Census>
         bystander.take();
         measure(&bed, None, &bystander, effort.stretch, &mut census.alone).await?;
         if let Ok(exporter) = &pattern {
-            peer(&bed, exporter, "redis_key_size{", &bystander, effort.stretch, &mut census.pattern).await?;
+            peer(
+                &bed,
+                exporter,
+                "redis_key_size{",
+                &bystander,
+                effort.stretch,
+                &mut census.pattern,
+            )
+            .await?;
         }
         if let Ok(exporter) = &script {
-            peer(&bed, exporter, "redis_script_values{", &bystander, effort.stretch, &mut census.script).await?;
+            peer(
+                &bed,
+                exporter,
+                "redis_script_values{",
+                &bystander,
+                effort.stretch,
+                &mut census.script,
+            )
+            .await?;
         }
         agent.signal(Signal::Continue).await?;
         sleep(SETTLE * 2).await;
@@ -186,7 +208,9 @@ async fn peer(
 ) -> anyhow::Result<()> {
     let id = exporter.id().context("the peer has ended")?;
     let mut client = block_in_place(|| Client::connect(exporter.address()))?;
-    let page = block_in_place(|| client.get("/metrics").map(|page| (lines_of(page.body, line), series(page.body))))?;
+    let page = block_in_place(|| {
+        client.get("/metrics").map(|page| (lines_of(page.body, line), series(page.body)))
+    })?;
     cost.series = page.1;
     if page.0 != bed.count {
         cost.missing = Some(format!("it shows {} of {} locks", page.0, bed.count));

@@ -1,4 +1,5 @@
-//! The same locks on one server and in a cluster of six nodes, sampled as often as the configuration allows.
+//! The same locks on one server and in a cluster of six nodes, sampled as often as the
+//! configuration allows.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -40,11 +41,19 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     for interval in ["100ms", "1s"] {
         let alone = measure(&of_one, interval, &one, stretch).await?;
         let all = measure(&of_six, interval, &six, stretch).await?;
-        let text =
-            |rate: &Rate| format!("agent {}, all servers {}", shown(rate.agent, "%"), shown(rate.redis, "% of a core"));
+        let text = |rate: &Rate| {
+            format!(
+                "agent {}, all servers {}",
+                shown(rate.agent, "%"),
+                shown(rate.redis, "% of a core")
+            )
+        };
         let row = |who: &str, rate: &Rate| {
-            Figure::told(format!("{LOCKS} locks each {interval}, {who}"), shown(rate.locks / 1000.0, "k locks/s"))
-                .with(text(rate))
+            Figure::told(
+                format!("{LOCKS} locks each {interval}, {who}"),
+                shown(rate.locks / 1000.0, "k locks/s"),
+            )
+            .with(text(rate))
         };
         figures.push(row("one server", &alone));
         figures.push(row("three masters with a replica each", &all));
@@ -58,7 +67,8 @@ async fn measure(
     (masters, ids): &(Vec<SocketAddr>, Vec<u32>),
     stretch: Duration,
 ) -> anyhow::Result<Rate> {
-    let agent = Agent::start_with(&config(servers, interval, LOCKS), &["--log.level", "error"]).await?;
+    let agent =
+        Agent::start_with(&config(servers, interval, LOCKS), &["--log.level", "error"]).await?;
     all_read(&agent, LOCKS).await?;
     let own = agent.id().context("the agent has ended")?;
     let (before, began) = (block_in_place(|| read(masters))?, Instant::now());
@@ -78,7 +88,8 @@ fn fill(masters: &[SocketAddr]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Locks that these servers were read so far: a glance asks for the deadline once, a whole reading before and after the holder.
+/// Locks that these servers were read so far: a glance asks for the deadline once, a whole reading
+/// before and after the holder.
 fn read(masters: &[SocketAddr]) -> anyhow::Result<f64> {
     let mut locks = 0.0;
     for master in masters {
@@ -93,7 +104,9 @@ fn read(masters: &[SocketAddr]) -> anyhow::Result<f64> {
 /// CRC-16/XMODEM of a key without a hash tag.
 fn slot(key: &[u8]) -> usize {
     let crc = key.iter().fold(0_u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 })
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+        })
     });
     usize::from(crc) % SLOTS
 }

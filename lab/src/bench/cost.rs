@@ -29,7 +29,8 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     for (count, effort) in if short { SHORT } else { PLAN } {
         match take(count, effort).await {
             Ok(census) => all.push(census),
-            Err(why) => figures.push(Figure::told(format!("{count} locks"), format!("not measured: {why:#}"))),
+            Err(why) => figures
+                .push(Figure::told(format!("{count} locks"), format!("not measured: {why:#}"))),
         }
     }
     let of = |count: usize| all.iter().find(|census| census.count == count);
@@ -58,13 +59,15 @@ fn both(census: &Census, of: impl Fn(&Cost) -> f64, unit: &str) -> String {
 fn thousand(census: &Census) -> [Figure; 3] {
     let cost = &census.lockwatch;
     [
-        Figure::at_most("1,000 tasks each second: agent", cost.own(), 2.0, "% of a core").beside(both(
-            census,
-            Cost::own,
-            "%",
-        )),
-        Figure::at_most("1,000 tasks each second: added to Redis", census.added(cost), 2.0, "% of a core")
-            .beside(both(census, |cost| census.added(cost), "%")),
+        Figure::at_most("1,000 tasks each second: agent", cost.own(), 2.0, "% of a core")
+            .beside(both(census, Cost::own, "%")),
+        Figure::at_most(
+            "1,000 tasks each second: added to Redis",
+            census.added(cost),
+            2.0,
+            "% of a core",
+        )
+        .beside(both(census, |cost| census.added(cost), "%")),
         Figure::at_most("1,000 tasks: memory", cost.memory_mb, 25.0, "MB")
             .with(format!("at most {}", shown(cost.peak_mb, "MB")))
             .beside(both(census, |cost| cost.memory_mb, "MB")),
@@ -90,7 +93,8 @@ fn ten_thousand(census: &Census) -> [Figure; 2] {
     ]
 }
 
-/// How much faster a scrape is than the pattern peer's: the whole page, what the peer shows as well, and by the series.
+/// How much faster a scrape is than the pattern peer's: the whole page, what the peer shows as
+/// well, and by the series.
 fn scrape(census: &Census) -> [Figure; 3] {
     let (cost, peer) = (&census.lockwatch, &census.pattern);
     let each = |cost: &Cost| 1000.0 * cost.scrape_ms / cost.series as f64;
@@ -102,12 +106,22 @@ fn scrape(census: &Census) -> [Figure; 3] {
         (None, None) => format!("{} ({})", whole(peer), whole(&census.script)),
     };
     [
-        Figure::at_least("scrape of 10,000 locks: times faster", peer.scrape_ms / cost.scrape_ms, 20.0, "×")
-            .with(whole(cost))
-            .beside(beside.clone()),
-        Figure::at_least("scrape of what the peer shows: times faster", peer.scrape_ms / cost.some_ms, 20.0, "×")
-            .with(of(cost.some_ms, cost.some_series))
-            .beside(beside),
+        Figure::at_least(
+            "scrape of 10,000 locks: times faster",
+            peer.scrape_ms / cost.scrape_ms,
+            20.0,
+            "×",
+        )
+        .with(whole(cost))
+        .beside(beside.clone()),
+        Figure::at_least(
+            "scrape of what the peer shows: times faster",
+            peer.scrape_ms / cost.some_ms,
+            20.0,
+            "×",
+        )
+        .with(of(cost.some_ms, cost.some_series))
+        .beside(beside),
         Figure::at_least("a scrape, for each series", each(peer) / each(cost), 25.0, "×")
             .with(shown(each(cost), "µs"))
             .beside(both(census, each, "µs")),
@@ -120,17 +134,27 @@ fn bystander(census: &Census, beyond: bool) -> Vec<Figure> {
     let more = cost.waits.p99() - alone.waits.p99();
     let text = |cost: &Cost| format!("p99 {}", shown(cost.waits.p99(), "ms"));
     let mut figures = vec![
-        Figure::at_most(format!("{count} locks: what a bystander's PING waits longer, p99"), more, 1.0, "ms")
-            .with(format!("{}, without {}", text(cost), text(alone)))
-            .beside(both(census, |cost| cost.waits.p99() - alone.waits.p99(), "ms")),
+        Figure::at_most(
+            format!("{count} locks: what a bystander's PING waits longer, p99"),
+            more,
+            1.0,
+            "ms",
+        )
+        .with(format!("{}, without {}", text(cost), text(alone)))
+        .beside(both(census, |cost| cost.waits.p99() - alone.waits.p99(), "ms")),
     ];
     if beyond {
         let most = census.pattern.waits.max();
         figures.push(
-            Figure::at_most(format!("{count} locks: a bystander's longest PING"), cost.waits.max(), most, "ms")
-                .with(format!("without {}", shown(alone.waits.max(), "ms")))
-                .beside(both(census, |cost| cost.waits.max(), "ms"))
-                .goal("the pattern"),
+            Figure::at_most(
+                format!("{count} locks: a bystander's longest PING"),
+                cost.waits.max(),
+                most,
+                "ms",
+            )
+            .with(format!("without {}", shown(alone.waits.max(), "ms")))
+            .beside(both(census, |cost| cost.waits.max(), "ms"))
+            .goal("the pattern"),
         );
     }
     figures
@@ -138,9 +162,14 @@ fn bystander(census: &Census, beyond: bool) -> Vec<Figure> {
 
 fn memory(census: &Census, limit: f64) -> Figure {
     let cost = &census.lockwatch;
-    Figure::at_most(format!("{} locks: memory at most, scraped", census.count), cost.peak_mb, limit, "MB")
-        .with(format!("{} before a scrape", shown(cost.memory_mb, "MB")))
-        .beside(both(census, |cost| cost.peak_mb, "MB"))
+    Figure::at_most(
+        format!("{} locks: memory at most, scraped", census.count),
+        cost.peak_mb,
+        limit,
+        "MB",
+    )
+    .with(format!("{} before a scrape", shown(cost.memory_mb, "MB")))
+    .beside(both(census, |cost| cost.peak_mb, "MB"))
 }
 
 /// A table of all sizes, and the exponents of growth between them.
@@ -178,12 +207,14 @@ fn grown(all: &[Census]) -> String {
                 };
                 let _written = write!(text, " {cell} |");
             }
-            let exponent = growth(&known, smallest).map_or("–".to_owned(), |slope| format!("{slope:.2}"));
+            let exponent =
+                growth(&known, smallest).map_or("–".to_owned(), |slope| format!("{slope:.2}"));
             let _written = writeln!(text, " {exponent} |");
         }
     }
     text.push_str(
-        "\nGrowth is the slope of the logarithms: 1 is as the number of locks, 0 not at all. Figures too small to be measured do not \
+        "\nGrowth is the slope of the logarithms: 1 is as the number of locks, 0 not at all. \
+         Figures too small to be measured do not \
          count in it.\n",
     );
     text

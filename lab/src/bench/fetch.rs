@@ -1,4 +1,5 @@
-//! A client for pages of any size that says how long they took: blocking, one connection, a buffer that is used again.
+//! A client for pages of any size that says how long they took: blocking, one connection, a buffer
+//! that is used again.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -38,7 +39,8 @@ pub(super) struct Page<'a> {
 impl Client {
     /// Connects.
     pub(super) fn connect(address: SocketAddr) -> anyhow::Result<Client> {
-        let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+        let stream =
+            TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(WITHIN))?;
         Ok(Client { stream, address, raw: vec![0; READ_BYTES], used: 0, end: 0, body: Vec::new() })
@@ -46,13 +48,19 @@ impl Client {
 
     /// Asks for a page, in the text format that both lockwatch and its peer know.
     pub(super) fn get(&mut self, path: &str) -> anyhow::Result<Page<'_>> {
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/plain;version=0.0.4\r\n\r\n", self.address);
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/plain;version=0.0.4\r\n\r\n",
+            self.address
+        );
         self.body.clear();
         let began = Instant::now();
         self.stream.write_all(request.as_bytes())?;
         let head = self.head()?;
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).context("an answer without status")?;
+        let status = head
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse().ok())
+            .context("an answer without status")?;
         if let Some(length) = header(&head, "content-length") {
             self.take(length.parse()?)?;
         } else if header(&head, "transfer-encoding") == Some("chunked") {
@@ -68,7 +76,8 @@ impl Client {
         loop {
             let unused = self.raw.get(self.used..self.end).unwrap_or_default();
             if let Some(length) = unused.windows(4).position(|four| four == b"\r\n\r\n") {
-                let head = String::from_utf8_lossy(unused.get(..length).unwrap_or_default()).into_owned();
+                let head =
+                    String::from_utf8_lossy(unused.get(..length).unwrap_or_default()).into_owned();
                 self.used += length + 4;
                 return Ok(head);
             }
@@ -83,8 +92,10 @@ impl Client {
                 self.more()?;
                 continue;
             };
-            let size = String::from_utf8_lossy(unused.get(..length).unwrap_or_default()).into_owned();
-            let size = usize::from_str_radix(size.trim(), 16).with_context(|| format!("no chunk: {size}"))?;
+            let size =
+                String::from_utf8_lossy(unused.get(..length).unwrap_or_default()).into_owned();
+            let size = usize::from_str_radix(size.trim(), 16)
+                .with_context(|| format!("no chunk: {size}"))?;
             self.used += length + 2;
             self.take(size)?;
             self.skip(2)?;
@@ -120,7 +131,11 @@ impl Client {
         self.raw.copy_within(self.used..self.end, 0);
         self.end -= self.used;
         self.used = 0;
-        let room = self.raw.get_mut(self.end..).filter(|room| !room.is_empty()).context("a head without end")?;
+        let room = self
+            .raw
+            .get_mut(self.end..)
+            .filter(|room| !room.is_empty())
+            .context("a head without end")?;
         let count = loop {
             match self.stream.read(room) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -137,12 +152,17 @@ impl Client {
 
 fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
     let headers = head.lines().filter_map(|line| line.split_once(':'));
-    headers.filter(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim()).next()
+    headers
+        .filter(|(name, _)| name.eq_ignore_ascii_case(wanted))
+        .map(|(_, value)| value.trim())
+        .next()
 }
 
 /// How many series a page has.
 pub(super) fn series(page: &[u8]) -> usize {
-    page.split(|byte| *byte == b'\n').filter(|line| !line.is_empty() && !line.starts_with(b"#")).count()
+    page.split(|byte| *byte == b'\n')
+        .filter(|line| !line.is_empty() && !line.starts_with(b"#"))
+        .count()
 }
 
 /// How many of its lines begin so.

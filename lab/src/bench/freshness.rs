@@ -1,4 +1,5 @@
-//! From a change in Redis to the answer that shows it: by polling, and as fast as the agent knows how to.
+//! From a change in Redis to the answer that shows it: by polling, and as fast as the agent knows
+//! how to.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -27,7 +28,8 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const LEASE_MS: u64 = 3_600_000;
 /// Mean pause between two changes.
 const CHANGE_EVERY: Duration = Duration::from_millis(60);
-/// Pause between two questions: a breath for the others on the machine, too short to count as lateness. The peer is asked without any.
+/// Pause between two questions: a breath for the others on the machine, too short to count as
+/// lateness. The peer is asked without any.
 const ASK_EVERY: Duration = Duration::from_micros(50);
 /// A change that is not shown by then is none that was shown.
 const SHOWN_WITHIN: Duration = Duration::from_secs(10);
@@ -41,9 +43,14 @@ pub(super) async fn polling(short: bool) -> anyhow::Result<Table> {
     let limit = ms(INTERVAL) + 50.0;
     Ok(Table {
         figures: vec![
-            Figure::at_most("change → on /metrics by polling each second, p99", quantile(&delays, 0.99), limit, "ms")
-                .with(spread(&delays))
-                .beside("the peer reads within the scrape, below"),
+            Figure::at_most(
+                "change → on /metrics by polling each second, p99",
+                quantile(&delays, 0.99),
+                limit,
+                "ms",
+            )
+            .with(spread(&delays))
+            .beside("the peer reads within the scrape, below"),
         ],
         more: String::new(),
     })
@@ -57,15 +64,18 @@ pub(super) async fn wake_ups(short: bool) -> anyhow::Result<Table> {
         let (_renewals, _) = block_in_place(|| renewals(bed.address(), count, RENEWED_EVERY))?;
         let agent = bed.agent("1s").await?;
         let delays = block_in_place(|| by_metrics(&bed, agent.address(), ALL, stretch(short)))?;
-        let holders = block_in_place(|| by_metrics(&bed, agent.address(), HOLDERS, stretch(short)))?;
+        let holders =
+            block_in_place(|| by_metrics(&bed, agent.address(), HOLDERS, stretch(short)))?;
         let one = block_in_place(|| by_api(&bed, &agent, stretch(short) * 5))?;
         drop(agent);
         let peer = peer(&bed, stretch(short) / 2).await;
         let row = |of: &str, delays: &[f64], (p50, p99): (f64, f64), peer: &str| {
             let what = format!("{count} locks: change → {of}");
             [
-                Figure::at_most(format!("{what}, p50"), quantile(delays, 0.5), p50, "ms").beside(peer),
-                Figure::at_most(format!("{what}, p99"), quantile(delays, 0.99), p99, "ms").with(spread(delays)),
+                Figure::at_most(format!("{what}, p50"), quantile(delays, 0.5), p50, "ms")
+                    .beside(peer),
+                Figure::at_most(format!("{what}, p99"), quantile(delays, 0.99), p99, "ms")
+                    .with(spread(delays)),
             ]
         };
         figures.extend(row("/metrics", &delays, (p50, p99), &peer));
@@ -111,7 +121,8 @@ fn changes(redis: SocketAddr, count: usize, told: Sender<Change>) -> anyhow::Res
         number += 1;
         let holder = format!("change-{number:08}");
         // Told before it is done, so that no answer can come before the word.
-        let _nobody_may_listen_any_more = told.send(Change { holder: holder.clone(), written: Instant::now() });
+        let _nobody_may_listen_any_more =
+            told.send(Change { holder: holder.clone(), written: Instant::now() });
         take_over(&mut wire, fastrand::usize(..count), &holder)
     }))
 }
@@ -125,8 +136,14 @@ fn take_over(wire: &mut Wire, at: usize, holder: &str) -> anyhow::Result<()> {
     wire.lines(7)
 }
 
-/// Asks for a page of metrics again and again; how long each change took to be on it, in milliseconds.
-fn by_metrics(bed: &Bed, agent: SocketAddr, path: &str, stretch: Duration) -> anyhow::Result<Vec<f64>> {
+/// Asks for a page of metrics again and again; how long each change took to be on it, in
+/// milliseconds.
+fn by_metrics(
+    bed: &Bed,
+    agent: SocketAddr,
+    path: &str,
+    stretch: Duration,
+) -> anyhow::Result<Vec<f64>> {
     let (told, heard) = channel();
     let changing = changes(bed.address(), bed.count, told)?;
     let mut client = Client::connect(agent)?;
@@ -180,7 +197,8 @@ fn by_api(bed: &Bed, agent: &Agent, stretch: Duration) -> anyhow::Result<Vec<f64
     let (mut wire, mut client) = (Wire::connect(bed.address())?, Client::connect(agent.address())?);
     let (began, mut delays, mut number) = (Instant::now(), Vec::new(), 0);
     while began.elapsed() < stretch {
-        // Of any length: after an answer that came with a tick, a short pause would always end just behind it.
+        // Of any length: after an answer that came with a tick, a short pause would always end just
+        // behind it.
         std::thread::sleep((INTERVAL / 2).mul_f64(fastrand::f64()));
         number += 1;
         let (at, holder) = (fastrand::usize(..bed.count), format!("asked-{number:08}"));
@@ -206,7 +224,9 @@ fn by_api(bed: &Bed, agent: &Agent, stretch: Duration) -> anyhow::Result<Vec<f64
 /// The peer, scraped as hard as it can be: a lock disappears from its page, and comes back.
 async fn peer(bed: &Bed, stretch: Duration) -> String {
     let measured = async {
-        let exporter = Exporter::start(bed.address(), &ExporterSetup::Pattern("bench:*:lock".to_owned())).await?;
+        let exporter =
+            Exporter::start(bed.address(), &ExporterSetup::Pattern("bench:*:lock".to_owned()))
+                .await?;
         block_in_place(|| by_exporter(bed, exporter.address(), stretch))
     };
     match measured.await {

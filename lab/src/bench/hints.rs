@@ -18,10 +18,12 @@ const COUNT: usize = 100_000;
 const SETTLE: Duration = Duration::from_secs(4);
 
 /// How often each lock is renewed, and which share of what polling costs the wake-ups may cost.
-const RATES: [(Duration, f64); 2] = [(Duration::from_secs(10), 0.5), (Duration::from_secs(100), 0.15)];
+const RATES: [(Duration, f64); 2] =
+    [(Duration::from_secs(10), 0.5), (Duration::from_secs(100), 0.15)];
 
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
-    let (stretch, rounds) = if short { (Duration::from_secs(4), 1) } else { (Duration::from_secs(10), 3) };
+    let (stretch, rounds) =
+        if short { (Duration::from_secs(4), 1) } else { (Duration::from_secs(10), 3) };
     let mut figures = Vec::new();
     for (every, limit) in RATES {
         let bed = Bed::with_lease(COUNT, u64::try_from((every * 3).as_millis())?).await?;
@@ -41,7 +43,10 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
         let per_s = COUNT as f64 / every.as_secs_f64();
         figures.push(
             Figure::at_most(
-                format!("{COUNT} locks, {per_s:.0} renewals per second: CPU of Redis, of what polling costs it"),
+                format!(
+                    "{COUNT} locks, {per_s:.0} renewals per second: CPU of Redis, of what \
+                    polling costs it"
+                ),
                 hints / polling,
                 limit,
                 "",
@@ -53,8 +58,14 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     Ok(Table { figures, more: String::new() })
 }
 
-/// CPU of Redis while this agent is the only one that runs, in percent of a core; `told`: by so many connections it is told of keys.
-async fn while_it_runs(bed: &Bed, agent: Option<&Agent>, told: usize, stretch: Duration) -> anyhow::Result<f64> {
+/// CPU of Redis while this agent is the only one that runs, in percent of a core; `told`: by so
+/// many connections it is told of keys.
+async fn while_it_runs(
+    bed: &Bed,
+    agent: Option<&Agent>,
+    told: usize,
+    stretch: Duration,
+) -> anyhow::Result<f64> {
     bed.tell_nobody()?;
     if let Some(agent) = agent {
         agent.signal(Signal::Continue).await?;

@@ -1,4 +1,5 @@
-//! What goes on in Redis while it is watched: locks that are renewed, and a bystander who wants an answer.
+//! What goes on in Redis while it is watched: locks that are renewed, and a bystander who wants an
+//! answer.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -53,7 +54,9 @@ pub(super) struct Background {
 
 impl Background {
     /// Starts one: `work` is called again and again.
-    pub(super) fn start(mut work: impl FnMut() -> anyhow::Result<()> + Send + 'static) -> Background {
+    pub(super) fn start(
+        mut work: impl FnMut() -> anyhow::Result<()> + Send + 'static,
+    ) -> Background {
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
@@ -83,7 +86,8 @@ impl Drop for Background {
     }
 }
 
-/// Renews each of `count` locks `every` so often for three times as long, spread evenly. Counts what it wrote.
+/// Renews each of `count` locks `every` so often for three times as long, spread evenly. Counts
+/// what it wrote.
 pub(super) fn renewals(
     redis: SocketAddr,
     count: usize,
@@ -97,7 +101,8 @@ pub(super) fn renewals(
         std::thread::sleep(STEP);
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let due = (began.elapsed().as_secs_f64() / every.as_secs_f64() * count as f64) as usize;
-        let renew = |at: usize| command(&[b"PEXPIRE", key(at % count).as_bytes(), lease.as_bytes()]);
+        let renew =
+            |at: usize| command(&[b"PEXPIRE", key(at % count).as_bytes(), lease.as_bytes()]);
         let commands: Vec<Vec<u8>> = (done..due).map(renew).collect();
         wire.send(&commands)?;
         done = due;
@@ -126,7 +131,9 @@ impl Bystander {
         let background = Background::start(move || {
             let began = Instant::now();
             wire.ask(&["PING"])?;
-            all.lock().unwrap_or_else(PoisonError::into_inner).push(crate::numbers::ms(began.elapsed()));
+            all.lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(crate::numbers::ms(began.elapsed()));
             std::thread::sleep(PING_EVERY);
             Ok(())
         });

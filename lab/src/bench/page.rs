@@ -1,5 +1,6 @@
-//! The metrics page of 100,000 series: how long from the request to its last byte, of a new snapshot and of the same one again, beside
-//! writing the same text by hand and beside hyper sending the same bytes.
+//! The metrics page of 100,000 series: how long from the request to its last byte, of a new
+//! snapshot and of the same one again, beside writing the same text by hand and beside hyper
+//! sending the same bytes.
 
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -42,7 +43,8 @@ const SERIES: usize = 100_000;
 const FEW: usize = 100;
 const READ_WITHIN: Duration = Duration::from_secs(60);
 const RELOAD: ReloadStatus = ReloadStatus { successful: true, success_at: AgentWall(0) };
-const PLAIN: Variant = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
+const PLAIN: Variant =
+    Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
 
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let each = series(&text_of(&read(FEW).await?)?) / FEW;
@@ -50,16 +52,25 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let page = text_of(&published)?;
     let (count, size) = (series(&page), page.len());
     let lines = Lines::of(std::str::from_utf8(&page)?)?;
-    ensure!(lines.write(size) == String::from_utf8_lossy(&page), "the text by hand is not the page");
+    ensure!(
+        lines.write(size) == String::from_utf8_lossy(&page),
+        "the text by hand is not the page"
+    );
 
     let times = measure(&published, &lines, &page, if short { 40 } else { 300 }).await?;
     let (writing, sending) = (quantile(&times.writing, 0.5), quantile(&times.sending, 0.5));
-    let beside = format!("writing the text {}, hyper sending it {}", shown(writing, "ms"), shown(sending, "ms"));
+    let beside = format!(
+        "writing the text {}, hyper sending it {}",
+        shown(writing, "ms"),
+        shown(sending, "ms")
+    );
     let what = format!("{count} series, {:.1} MB", size as f64 / 1e6);
     let row = |name: &str, times: &[f64], limit: f64, words: &str| {
         let (p50, p99) = (quantile(times, 0.5), quantile(times, 0.99));
         [
-            Figure::at_most(format!("{what}: {name}, p50"), p50, limit, "ms").beside(beside.clone()).goal(words),
+            Figure::at_most(format!("{what}: {name}, p50"), p50, limit, "ms")
+                .beside(beside.clone())
+                .goal(words),
             Figure::at_most(format!("{what}: {name}, p99"), p99, 3.0 * p50, "ms").goal("3 × p50"),
         ]
     };
@@ -82,12 +93,18 @@ struct Times {
 }
 
 /// All in turn, so that a busy moment hits all.
-async fn measure(published: &Arc<Published>, lines: &Lines<'_>, page: &[u8], rounds: u64) -> anyhow::Result<Times> {
+async fn measure(
+    published: &Arc<Published>,
+    lines: &Lines<'_>,
+    page: &[u8],
+    rounds: u64,
+) -> anyhow::Result<Times> {
     let mut times = Times::default();
     let mut serving = JoinSet::new();
     let (sender, receiver) = watch::channel(Arc::clone(published));
     let mut agent = Client::connect(listen_with_lockwatch(receiver, &mut serving).await?)?;
-    let mut plain = Client::connect(listen_with_hyper(Bytes::copy_from_slice(page), &mut serving).await?)?;
+    let mut plain =
+        Client::connect(listen_with_hyper(Bytes::copy_from_slice(page), &mut serving).await?)?;
     let get = |client: &mut Client, path: &str, length: usize| {
         block_in_place(|| {
             let page = client.get(path)?;
@@ -120,7 +137,8 @@ async fn measure(published: &Arc<Published>, lines: &Lines<'_>, page: &[u8], rou
 async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let bed = Bed::at_rest(count).await?;
     let text = config(&format!("url: \"redis://{}\"", bed.address()), "1s", count);
-    let config = Config::parse(&text, Path::new("bench.yml")).map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
+    let config = Config::parse(&text, Path::new("bench.yml"))
+        .map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let (engine, snapshots) = Engine::new(clock, config.watch_spec(0));
@@ -131,7 +149,8 @@ async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let mut running = JoinSet::new();
     running.spawn(engine.run(engine_inputs, ()));
     running.spawn(sampler::run(assignments, inputs, clock, Desk::default()));
-    let all_held = |published: &Published| published.snapshot.tasks.iter().all(|task| task.held == Some(true));
+    let all_held =
+        |published: &Published| published.snapshot.tasks.iter().all(|task| task.held == Some(true));
     let found = snapshots.everything_that(READ_WITHIN, all_held).await;
     found.map_err(|_| anyhow::anyhow!("not all locks were read"))
 }
@@ -181,7 +200,8 @@ async fn listen_with_hyper(bytes: Bytes, serving: &mut JoinSet<()>) -> anyhow::R
                 let body = Full::new(bytes.clone());
                 async move { Ok::<_, Infallible>(Response::new(body)) }
             });
-            let connection = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+            let connection = hyper::server::conn::http1::Builder::new()
+                .serve_connection(TokioIo::new(stream), answer);
             tokio::spawn(async move {
                 let _it_ends_with_the_client = connection.await;
             });
@@ -217,8 +237,9 @@ impl<'a> Lines<'a> {
             };
             let (name, labels) = series.split_once('{').unwrap_or((series, ""));
             let pair = |pair: &'a str| pair.split_once("=\"");
-            let labels: Option<Vec<_>> =
-                labels.strip_suffix("\"}").map_or(Some(Vec::new()), |all| all.split("\",").map(pair).collect());
+            let labels: Option<Vec<_>> = labels
+                .strip_suffix("\"}")
+                .map_or(Some(Vec::new()), |all| all.split("\",").map(pair).collect());
             Ok(Line::Series { name, labels: labels.context("no labels")?, value })
         };
         let lines: anyhow::Result<Vec<_>> = page.lines().map(line).collect();

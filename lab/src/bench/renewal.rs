@@ -1,4 +1,5 @@
-//! The instant of a renewal as it is shown, against the clock of who renewed; and whether each renewal was counted.
+//! The instant of a renewal as it is shown, against the clock of who renewed; and whether each
+//! renewal was counted.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -27,7 +28,8 @@ const AFTER: Duration = Duration::from_secs(3);
 /// A writer who waited longer for the reply does not know better when it was.
 const KNOWN_WITHIN_MS: f64 = 0.5;
 
-/// A renewal: the middle between request and reply in milliseconds of the writer's clock, and how long they were apart.
+/// A renewal: the middle between request and reply in milliseconds of the writer's clock, and how
+/// long they were apart.
 #[derive(Clone, Copy, Debug)]
 struct Renewal {
     at: f64,
@@ -41,7 +43,9 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let stretch = Duration::from_secs(if short { 12 } else { 45 });
     let bed = Bed::start(LOCKS).await?;
     let agent = bed.agent("1s").await?;
-    let exporter = Exporter::start(bed.address(), &ExporterSetup::Script(Exporter::script("renewals.lua"))).await;
+    let exporter =
+        Exporter::start(bed.address(), &ExporterSetup::Script(Exporter::script("renewals.lua")))
+            .await;
     // What was written when the locks were laid out is no renewal.
     sleep(BEFORE).await;
     let written = Written::default();
@@ -99,7 +103,12 @@ fn writer(redis: SocketAddr, written: Written) -> anyhow::Result<Background> {
         let took = ms(before.elapsed().unwrap_or_default());
         let middle = ms(before.duration_since(SystemTime::UNIX_EPOCH)?) + took / 2.0;
         let renewal = Renewal { at: middle, took };
-        written.lock().unwrap_or_else(PoisonError::into_inner).entry(lock).or_default().push(renewal);
+        written
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(lock)
+            .or_default()
+            .push(renewal);
         at += 1;
         Ok(())
     }))
@@ -118,10 +127,12 @@ impl Seen {
         let page = client.get("/metrics")?;
         let page = std::str::from_utf8(page.body)?;
         let tasks: HashMap<String, usize> = (0..LOCKS).map(|at| (name(at), at)).collect();
-        let counts = lines(page, "lockwatch_lock_renewals_total{").filter_map(|(_, value)| value.parse::<f64>().ok());
+        let counts = lines(page, "lockwatch_lock_renewals_total{")
+            .filter_map(|(_, value)| value.parse::<f64>().ok());
         self.counted = counts.sum();
         for (labels, value) in lines(page, "lockwatch_lock_last_renewal_timestamp_seconds{") {
-            let task = label(labels, "task").and_then(|task| tasks.get(task)).context("no such task")?;
+            let task =
+                label(labels, "task").and_then(|task| tasks.get(task)).context("no such task")?;
             self.note(*task, value.parse::<f64>()? * 1000.0);
         }
         Ok(())
@@ -133,19 +144,24 @@ impl Seen {
         let page = std::str::from_utf8(page.body)?;
         let keys: HashMap<String, usize> = (0..LOCKS).map(|at| (key(at), at)).collect();
         for (labels, value) in lines(page, "redis_script_values{") {
-            let lock = label(labels, "key").and_then(|key| keys.get(key)).context("no such lock")?;
+            let lock =
+                label(labels, "key").and_then(|key| keys.get(key)).context("no such lock")?;
             self.note(*lock, value.parse()?);
         }
         Ok(())
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole milliseconds")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "whole milliseconds"
+    )]
     fn note(&mut self, lock: usize, ms: f64) {
         self.instants.insert((lock, ms.round() as u64));
     }
 
-    /// How far each instant is from the nearest renewal of that lock, where the writer knows when that was; what was before the first
-    /// is none.
+    /// How far each instant is from the nearest renewal of that lock, where the writer knows when
+    /// that was; what was before the first is none.
     fn errors(&self, written: &HashMap<usize, Vec<Renewal>>) -> Vec<f64> {
         let error = |(lock, shown): &(usize, u64)| {
             let shown = *shown as f64;

@@ -1,4 +1,5 @@
-//! What was measured, beside what is to be reached and beside its peer: as tables in a page whose other parts are written by hand.
+//! What was measured, beside what is to be reached and beside its peer: as tables in a page whose
+//! other parts are written by hand.
 
 use std::fmt::Write as _;
 
@@ -30,13 +31,15 @@ impl Figure {
 
     /// Something that is to be `limit` at most; the limit may be a figure of the same run.
     pub(super) fn at_most(what: impl Into<String>, value: f64, limit: f64, unit: &str) -> Figure {
-        let goal = Some((format!("≤ {}", shown(limit, unit)), compare(value, limit, value <= limit)));
+        let goal =
+            Some((format!("≤ {}", shown(limit, unit)), compare(value, limit, value <= limit)));
         Figure { goal, ..Figure::told(what, shown(value, unit)) }
     }
 
     /// Something that is to be `limit` at least.
     pub(super) fn at_least(what: impl Into<String>, value: f64, limit: f64, unit: &str) -> Figure {
-        let goal = Some((format!("≥ {}", shown(limit, unit)), compare(value, limit, value >= limit)));
+        let goal =
+            Some((format!("≥ {}", shown(limit, unit)), compare(value, limit, value >= limit)));
         Figure { goal, ..Figure::told(what, shown(value, unit)) }
     }
 
@@ -75,7 +78,8 @@ impl Table {
 
     /// As Markdown.
     pub(super) fn markdown(&self) -> String {
-        let mut text = String::from("| what | lockwatch | beside it | goal | |\n|---|---|---|---|---|\n");
+        let mut text =
+            String::from("| what | lockwatch | beside it | goal | |\n|---|---|---|---|---|\n");
         for Figure { what, measured, peer, goal } in &self.figures {
             let (goal, verdict) = match goal {
                 Some((goal, Some(true))) => (goal.as_str(), "reached"),
@@ -93,11 +97,15 @@ impl Table {
     }
 }
 
-/// Puts `text` into the part of `page` that belongs to the row `name`; a page without such a part gets one at its end.
+/// Puts `text` into the part of `page` that belongs to the row `name`; a page without such a part
+/// gets one at its end.
 pub(super) fn splice(page: &str, name: &str, text: &str) -> String {
     let (begin, end) = (format!("<!-- bench:{name} -->"), format!("<!-- /bench:{name} -->"));
     let part = format!("{begin}\n{}\n{end}", text.trim_end());
-    match page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1))) {
+    match page
+        .split_once(&begin)
+        .and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)))
+    {
         Some((before, after)) => format!("{before}{part}{after}"),
         None => format!("{}\n\n{part}\n", page.trim_end()),
     }

@@ -1,5 +1,6 @@
-//! Commands per second while 10,000 locks are sampled: the very code that the agent reads with, from the commands of each task to its
-//! reading, as fast as it can; beside redis-benchmark with the same commands, which decodes nothing.
+//! Commands per second while 10,000 locks are sampled: the very code that the agent reads with,
+//! from the commands of each task to its reading, as fast as it can; beside redis-benchmark with
+//! the same commands, which decodes nothing.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -36,8 +37,10 @@ const NONCE: &[u8] = b"0123456789abcdef-1";
 pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let bed = Bed::at_rest(LOCKS).await?;
     let (rounds, sweeps, requests) = if short { (2, 20, 200_000) } else { (5, 60, 1_000_000) };
-    let config =
-        Config::parse(&config(&format!("url: \"redis://{}\"", bed.address()), "1s", LOCKS), Path::new("bench.yml"));
+    let config = Config::parse(
+        &config(&format!("url: \"redis://{}\"", bed.address()), "1s", LOCKS),
+        Path::new("bench.yml"),
+    );
     let config = config.map_err(|mistakes| anyhow::anyhow!("{mistakes}"))?;
     let mut rates = Vec::new();
     for _ in 0..rounds {
@@ -54,13 +57,16 @@ pub(super) async fn run(short: bool) -> anyhow::Result<Table> {
     let peer = format!("redis-benchmark -c 1: -P 100 {}, -P 500 {}", kilo(at_100), kilo(at_500));
     Ok(Table {
         figures: vec![
-            Figure::at_least("commands per second, of -P 100", own / at_100, 0.9, "").with(kilo(own)).beside(peer),
+            Figure::at_least("commands per second, of -P 100", own / at_100, 0.9, "")
+                .with(kilo(own))
+                .beside(peer),
             Figure::told("commands per second, of -P 500", shown(own / at_500, "")),
-            Figure::told("the whole agent, when it has more to do than it can", kilo(whole.0)).with(format!(
-                "agent {}, Redis {}",
-                shown(whole.1, "%"),
-                shown(whole.2, "% of a core")
-            )),
+            Figure::told("the whole agent, when it has more to do than it can", kilo(whole.0))
+                .with(format!(
+                    "agent {}, Redis {}",
+                    shown(whole.1, "%"),
+                    shown(whole.2, "% of a core")
+                )),
         ],
         more: String::new(),
     })
@@ -134,8 +140,14 @@ async fn land(flight: Option<Flight>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// redis-benchmark with the commands of one task, each by itself, on as many keys: the rate of their mixture.
-async fn benchmark(redis: SocketAddr, pipeline: usize, requests: usize, config: &Config) -> anyhow::Result<f64> {
+/// redis-benchmark with the commands of one task, each by itself, on as many keys: the rate of
+/// their mixture.
+async fn benchmark(
+    redis: SocketAddr,
+    pipeline: usize,
+    requests: usize,
+    config: &Config,
+) -> anyhow::Result<f64> {
     let task = config.tasks.first().context("no task")?;
     let redis_config = config.redises.first().context("no redis")?;
     let Servers::One(server) = &redis_config.servers else { bail!("not one server") };
@@ -162,10 +174,25 @@ async fn benchmark(redis: SocketAddr, pipeline: usize, requests: usize, config: 
     Ok(commands.len() as f64 / seconds)
 }
 
-async fn rate(redis: SocketAddr, pipeline: usize, requests: usize, words: &[String]) -> anyhow::Result<f64> {
+async fn rate(
+    redis: SocketAddr,
+    pipeline: usize,
+    requests: usize,
+    words: &[String],
+) -> anyhow::Result<f64> {
     let mut command = tokio::process::Command::new(Program::RedisBenchmark.find()?);
-    command.args(["-h", &redis.ip().to_string(), "-p", &redis.port().to_string(), "-c", "1", "--csv"]);
-    command.args(["-P", &pipeline.to_string(), "-n", &requests.to_string(), "-r", &LOCKS.to_string()]).args(words);
+    command.args([
+        "-h",
+        &redis.ip().to_string(),
+        "-p",
+        &redis.port().to_string(),
+        "-c",
+        "1",
+        "--csv",
+    ]);
+    command
+        .args(["-P", &pipeline.to_string(), "-n", &requests.to_string(), "-r", &LOCKS.to_string()])
+        .args(words);
     let said = command.kill_on_drop(true).output().await?;
     let text = String::from_utf8_lossy(&said.stdout).into_owned();
     let line = text.lines().last().unwrap_or_default();
@@ -174,7 +201,8 @@ async fn rate(redis: SocketAddr, pipeline: usize, requests: usize, words: &[Stri
     rate.with_context(|| format!("redis-benchmark says nothing that is understood: {text}"))
 }
 
-/// The agent with ten times the locks and the shortest interval: commands per second, its CPU and that of Redis.
+/// The agent with ten times the locks and the shortest interval: commands per second, its CPU and
+/// that of Redis.
 async fn agent(short: bool) -> anyhow::Result<(f64, f64, f64)> {
     let bed = Bed::at_rest(LOCKS * if short { 5 } else { 10 }).await?;
     let agent = bed.busy_agent("100ms").await?;
@@ -184,5 +212,9 @@ async fn agent(short: bool) -> anyhow::Result<(f64, f64, f64)> {
     sleep(Duration::from_secs(if short { 3 } else { 8 })).await;
     let percent = usage.percent()?;
     let rate = (bed.counters()?.commands - before.commands) / began.elapsed().as_secs_f64();
-    Ok((rate, percent.first().copied().unwrap_or(f64::NAN), percent.last().copied().unwrap_or(f64::NAN)))
+    Ok((
+        rate,
+        percent.first().copied().unwrap_or(f64::NAN),
+        percent.last().copied().unwrap_or(f64::NAN),
+    ))
 }

@@ -16,15 +16,17 @@ pub(super) struct Usage {
 impl Usage {
     /// Begins to measure processes.
     pub(super) fn of(processes: &[u32]) -> anyhow::Result<Usage> {
-        let before = processes.iter().map(|id| Ok((*id, used(*id)?))).collect::<anyhow::Result<_>>()?;
+        let before =
+            processes.iter().map(|id| Ok((*id, used(*id)?))).collect::<anyhow::Result<_>>()?;
         Ok(Usage { began: Instant::now(), before })
     }
 
     /// What each has used since, in percent of a core.
     pub(super) fn percent(&self) -> anyhow::Result<Vec<f64>> {
         let took = self.began.elapsed().as_secs_f64();
-        let percent =
-            |(id, before): &(u32, Duration)| Ok(100.0 * (used(*id)?.saturating_sub(*before)).as_secs_f64() / took);
+        let percent = |(id, before): &(u32, Duration)| {
+            Ok(100.0 * (used(*id)?.saturating_sub(*before)).as_secs_f64() / took)
+        };
         self.before.iter().map(percent).collect()
     }
 }
@@ -45,7 +47,8 @@ pub(super) fn peak_mb(process: u32) -> anyhow::Result<f64> {
 }
 
 fn memory_mb(process: u32, file: &str, name: &str) -> anyhow::Result<f64> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/{file}")).context("a process has ended")?;
+    let text = std::fs::read_to_string(format!("/proc/{process}/{file}"))
+        .context("a process has ended")?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)).context("no such figure")?;
     let kilobytes: f64 = line.split_whitespace().next().context("no figure")?.parse()?;
     Ok(kilobytes / 1024.0)

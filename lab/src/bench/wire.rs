@@ -1,4 +1,5 @@
-//! As much of Redis' protocol as a load needs: many commands in one write, replies counted, on a thread that blocks.
+//! As much of Redis' protocol as a load needs: many commands in one write, replies counted, on a
+//! thread that blocks.
 
 use std::io::{BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -32,7 +33,8 @@ pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
 impl Wire {
     /// Connects.
     pub(super) fn connect(address: SocketAddr) -> anyhow::Result<Wire> {
-        let stream = TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
+        let stream =
+            TcpStream::connect(address).with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(WITHIN))?;
         let replies = BufReader::with_capacity(1 << 16, stream.try_clone()?);

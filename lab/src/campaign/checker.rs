@@ -1,4 +1,5 @@
-//! Judges a run by its logs alone: a pure function of them, which shares no code with the agents or their model.
+//! Judges a run by its logs alone: a pure function of them, which shares no code with the agents or
+//! their model.
 
 mod bound;
 mod judge;

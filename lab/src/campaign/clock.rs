@@ -1,4 +1,5 @@
-//! The one clock of a run: all its parts are on one machine, so `CLOCK_MONOTONIC` is the same for all of them.
+//! The one clock of a run: all its parts are on one machine, so `CLOCK_MONOTONIC` is the same for
+//! all of them.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

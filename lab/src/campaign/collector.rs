@@ -1,5 +1,6 @@
-//! Scrapes each agent several times a second and writes down, task by task, when a value becomes one that pages, and when it does not
-//! any more: the comparisons of the alert rules. How long the agent had to wait for a core is written down too.
+//! Scrapes each agent several times a second and writes down, task by task, when a value becomes
+//! one that pages, and when it does not any more: the comparisons of the alert rules. How long the
+//! agent had to wait for a core is written down too.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -18,7 +19,8 @@ use super::log::Log;
 /// Bound of a scrape.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(2);
 
-/// A value of a task that the alert rules compare, its letter in the log, and what it is compared with.
+/// A value of a task that the alert rules compare, its letter in the log, and what it is compared
+/// with.
 type Measure = (&'static str, char, fn(&Times) -> u64);
 
 const MEASURES: [Measure; 7] = [
@@ -46,7 +48,11 @@ impl Collectors {
     ///
     /// # Errors
     /// When the logs cannot be written.
-    pub(super) fn start(folder: &Path, header: &Arc<Header>, agents: &[SocketAddr]) -> anyhow::Result<Collectors> {
+    pub(super) fn start(
+        folder: &Path,
+        header: &Arc<Header>,
+        agents: &[SocketAddr],
+    ) -> anyhow::Result<Collectors> {
         let ended = Arc::new(AtomicBool::new(false));
         let (mut threads, mut ids) = (Vec::new(), Vec::new());
         for (index, address) in agents.iter().enumerate() {
@@ -54,7 +60,9 @@ impl Collectors {
             let id = Arc::new(AtomicU32::new(0));
             let (header, address, of_thread, ended) =
                 (Arc::clone(header), *address, Arc::clone(&id), Arc::clone(&ended));
-            threads.push(std::thread::spawn(move || collect(&header, address, &of_thread, &log, &ended)));
+            threads.push(std::thread::spawn(move || {
+                collect(&header, address, &of_thread, &log, &ended)
+            }));
             ids.push(id);
         }
         Ok(Collectors { ended, threads, ids })
@@ -86,10 +94,12 @@ fn collect(header: &Header, address: SocketAddr, id: &AtomicU32, log: &Log, ende
                         seen.insert(key, (shown(key.0, value, &header.times), value));
                     }
                 });
-                let mut text = format!("s {sent} {received} {}", waits.longest(id.load(Ordering::SeqCst)));
+                let mut text =
+                    format!("s {sent} {received} {}", waits.longest(id.load(Ordering::SeqCst)));
                 for (_, letter, _) in MEASURES {
                     for task in 0..header.tasks.len() {
-                        let (shown, value) = seen.get(&(letter, task)).copied().unwrap_or(('?', "-"));
+                        let (shown, value) =
+                            seen.get(&(letter, task)).copied().unwrap_or(('?', "-"));
                         if known.insert((letter, task), shown) != Some(shown) {
                             // Writing to a string cannot fail.
                             let _ = write!(text, "\n{letter} {task} {shown} {value}");
@@ -98,7 +108,11 @@ fn collect(header: &Header, address: SocketAddr, id: &AtomicU32, log: &Log, ende
                 }
                 log.line(text);
             }
-            Err(error) => log.line(format_args!("f {sent} {} {}", now(), error.to_string().replace([' ', '\n'], "_"))),
+            Err(error) => log.line(format_args!(
+                "f {sent} {} {}",
+                now(),
+                error.to_string().replace([' ', '\n'], "_")
+            )),
         }
         std::thread::sleep(Duration::from_micros(next.saturating_sub(now())));
     }
@@ -106,7 +120,9 @@ fn collect(header: &Header, address: SocketAddr, id: &AtomicU32, log: &Log, ende
 
 /// `1`: it pages, or the lock is held; `0`: not.
 fn shown(letter: char, value: &str, times: &Times) -> char {
-    let Some((_, _, threshold)) = MEASURES.iter().find(|(_, of, _)| *of == letter) else { return '?' };
+    let Some((_, _, threshold)) = MEASURES.iter().find(|(_, of, _)| *of == letter) else {
+        return '?';
+    };
     let Ok(value) = value.parse::<f64>() else { return '?' };
     let threshold = Duration::from_millis(threshold(times)).as_secs_f64();
     if value > threshold { '1' } else { '0' }
@@ -122,8 +138,10 @@ fn measure<'a>(line: &'a str, tasks: &HashMap<&str, usize>) -> Option<((char, us
 
 /// Asks for these metrics only: all of them would take the agents' time from what is to be seen.
 fn request(address: SocketAddr) -> String {
-    let names: Vec<String> =
-        MEASURES.iter().map(|(series, ..)| format!("name[]={}", series.trim_end_matches('{'))).collect();
+    let names: Vec<String> = MEASURES
+        .iter()
+        .map(|(series, ..)| format!("name[]={}", series.trim_end_matches('{')))
+        .collect();
     format!("GET /metrics?{} HTTP/1.0\r\nHost: {address}\r\n\r\n", names.join("&"))
 }
 
@@ -156,8 +174,13 @@ impl Waits {
         let mut longest = 0;
         for thread in threads.flatten() {
             let name = thread.file_name().to_string_lossy().into_owned();
-            let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else { continue };
-            let Some(nanos) = text.split(' ').nth(1).and_then(|nanos| nanos.parse::<u64>().ok()) else { continue };
+            let Ok(text) = std::fs::read_to_string(thread.path().join("schedstat")) else {
+                continue;
+            };
+            let Some(nanos) = text.split(' ').nth(1).and_then(|nanos| nanos.parse::<u64>().ok())
+            else {
+                continue;
+            };
             if let Some(before) = self.waited.insert(name, nanos) {
                 longest = longest.max(nanos.saturating_sub(before) / 1_000);
             }

@@ -1,4 +1,5 @@
-//! One candidate's hand on one lock, whatever its layout: Redisson's by the program's own `lease`, and plain strings.
+//! One candidate's hand on one lock, whatever its layout: Redisson's by the program's own `lease`,
+//! and plain strings.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,8 +12,8 @@ use super::header::Scheme;
 
 /// Bound of each wait for a reply: shorter than the lease, as in every sensible program.
 const REPLY_WITHIN: Duration = Duration::from_millis(900);
-const RENEW_TEXT: &str =
-    "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
+const RENEW_TEXT: &str = "if redis.call('get', KEYS[1]) == ARGV[1] then return \
+    redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
 const RELEASE_TEXT: &str =
     "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) end return 0";
 
@@ -55,7 +56,9 @@ impl Guard {
     ) -> anyhow::Result<Guard> {
         let access = access(address)?;
         Ok(match scheme {
-            Scheme::Redisson => Guard::Redisson(Lock::new(access, key.as_bytes(), holder.clone(), lease)),
+            Scheme::Redisson => {
+                Guard::Redisson(Lock::new(access, key.as_bytes(), holder.clone(), lease))
+            }
             Scheme::String => Guard::Text(Text {
                 access,
                 connection: None,
@@ -70,7 +73,9 @@ impl Guard {
         match self {
             Guard::Redisson(lock) => Ok(match lock.acquire().await? {
                 Attempt::Acquired(_) => Try::Taken,
-                Attempt::Busy { ttl_ms } => Try::Busy(Duration::from_millis(ttl_ms.unwrap_or_default())),
+                Attempt::Busy { ttl_ms } => {
+                    Try::Busy(Duration::from_millis(ttl_ms.unwrap_or_default()))
+                }
             }),
             Guard::Text(text) => text.acquire().await,
         }
@@ -105,8 +110,12 @@ impl Text {
         let mut connection = self.connection().await?;
         let mut set = redis::cmd("SET");
         set.arg(&self.key).arg(&self.token).arg("NX").arg("PX").arg(millis(self.lease));
-        let (taken, ttl_ms): (Option<String>, i64) =
-            redis::pipe().add_command(set).cmd("PTTL").arg(&self.key).query_async(&mut connection).await?;
+        let (taken, ttl_ms): (Option<String>, i64) = redis::pipe()
+            .add_command(set)
+            .cmd("PTTL")
+            .arg(&self.key)
+            .query_async(&mut connection)
+            .await?;
         self.connection = Some(connection);
         let ttl = Duration::from_millis(u64::try_from(ttl_ms).unwrap_or_default());
         Ok(if taken.is_some() { Try::Taken } else { Try::Busy(ttl) })

@@ -1,4 +1,5 @@
-//! What a run is: its figures, its tasks and where its parts are. The first file of its logs, and the only one that all parts read.
+//! What a run is: its figures, its tasks and where its parts are. The first file of its logs, and
+//! the only one that all parts read.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -27,7 +28,8 @@ pub(super) struct Header {
     pub(super) hosts: usize,
 }
 
-/// All times in milliseconds. What the agents are configured with, and how often the witnesses look.
+/// All times in milliseconds. What the agents are configured with, and how often the witnesses
+/// look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Times {
     pub(super) interval: u64,
@@ -87,7 +89,8 @@ pub(super) struct TaskEntry {
     pub(super) scheme: Scheme,
     /// Its work writes progress and claims.
     pub(super) progress: bool,
-    /// Of its candidates two are threads of the real Redisson client and of the last worker process, instead of one in each.
+    /// Of its candidates two are threads of the real Redisson client and of the last worker
+    /// process, instead of one in each.
     pub(super) redisson: bool,
 }
 
@@ -120,18 +123,22 @@ impl TaskEntry {
 impl Header {
     pub(super) fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let text = serde_json::to_string_pretty(self)?;
-        std::fs::write(folder.join(FILE), text).with_context(|| format!("cannot write into {}", folder.display()))
+        std::fs::write(folder.join(FILE), text)
+            .with_context(|| format!("cannot write into {}", folder.display()))
     }
 
     pub(super) fn read(folder: &Path) -> anyhow::Result<Header> {
         let file = folder.join(FILE);
-        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        serde_json::from_str(&text).with_context(|| format!("{} is no run of a campaign", file.display()))
+        let text = std::fs::read_to_string(&file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
+        serde_json::from_str(&text)
+            .with_context(|| format!("{} is no run of a campaign", file.display()))
     }
 
     /// All servers that hold keys, with the index of their redis.
     pub(super) fn servers(&self) -> impl Iterator<Item = (usize, &ServerEntry)> {
-        let of = |(at, redis): (usize, &'_ RedisEntry)| -> Vec<usize> { vec![at; redis.servers.len()] };
+        let of =
+            |(at, redis): (usize, &'_ RedisEntry)| -> Vec<usize> { vec![at; redis.servers.len()] };
         let indices = self.redises.iter().enumerate().flat_map(of);
         indices.zip(self.redises.iter().flat_map(|redis| &redis.servers))
     }

@@ -1,4 +1,5 @@
-//! A worker process: a candidate for every lock of the run, each following the script of its task, and a log of what they did.
+//! A worker process: a candidate for every lock of the run, each following the script of its task,
+//! and a log of what they did.
 
 use std::io::Read;
 use std::net::SocketAddr;
@@ -47,8 +48,11 @@ pub async fn run(args: HostArgs) -> anyhow::Result<()> {
     let log = Log::open(&args.dir, &format!("host-{}.log", args.index))?;
     let masters: Vec<_> = header.redises.iter().map(master::follow).collect();
     let instance = Holder::new_instance();
-    for (index, task) in
-        header.tasks.iter().enumerate().filter(|(_, task)| !task.redisson || args.index + 1 == header.hosts)
+    for (index, task) in header
+        .tasks
+        .iter()
+        .enumerate()
+        .filter(|(_, task)| !task.redisson || args.index + 1 == header.hosts)
     {
         let master = masters.get(task.redis).context("a task of no redis")?.clone();
         // A candidate is a thread of its process, as in Redisson.
@@ -60,7 +64,9 @@ pub async fn run(args: HostArgs) -> anyhow::Result<()> {
             lease: Duration::from_millis(header.times.lease),
             play: Play::new(Script::new(header.seed, index, task, header.times), header.began_us),
             holder: Holder::new(&instance, thread),
-            random: fastrand::Rng::with_seed(header.seed ^ (args.index as u64) << 32 ^ index as u64),
+            random: fastrand::Rng::with_seed(
+                header.seed ^ (args.index as u64) << 32 ^ index as u64,
+            ),
             master,
             log: log.clone(),
         };
@@ -100,7 +106,8 @@ impl Candidate {
         loop {
             let step = self.play.at(now());
             if !step.kind.contends() || now() < stands_back_until {
-                let next = if step.kind.contends() { stands_back_until.min(step.to) } else { step.to };
+                let next =
+                    if step.kind.contends() { stands_back_until.min(step.to) } else { step.to };
                 sleep(between(now(), next).max(Duration::from_millis(1))).await;
                 continue;
             }
@@ -128,7 +135,8 @@ impl Candidate {
                 }
                 None => AGAIN,
             };
-            sleep(pause.min(between(now(), self.play.at(now()).to)).max(Duration::from_millis(1))).await;
+            sleep(pause.min(between(now(), self.play.at(now()).to)).max(Duration::from_millis(1)))
+                .await;
         }
     }
 
@@ -199,7 +207,8 @@ impl Candidate {
                 }
                 work_at = now() + clock::micros(WORK_EVERY);
             }
-            let next = renew_at.min(step.to).min(if work.is_some() { work_at } else { Micros::MAX });
+            let next =
+                renew_at.min(step.to).min(if work.is_some() { work_at } else { Micros::MAX });
             sleep(between(now(), next).max(Duration::from_millis(1))).await;
         }
     }
@@ -226,7 +235,8 @@ impl Candidate {
             let Ok(mut connection) = access.connect().await else { return };
             let field = Holder::new(&Holder::new_instance(), 1).field().to_owned();
             let sent = now();
-            let put: Result<(), _> = redis::cmd("HSET").arg(&key).arg(&field).arg(1).query_async(&mut connection).await;
+            let put: Result<(), _> =
+                redis::cmd("HSET").arg(&key).arg(&field).arg(1).query_async(&mut connection).await;
             if put.is_err() {
                 return;
             }
@@ -234,7 +244,8 @@ impl Candidate {
             // Before the step is over, lest it outlives the lock.
             clock::sleep_until(step.to.saturating_sub(300_000)).await;
             let sent = now();
-            let _gone: Result<(), _> = redis::cmd("HDEL").arg(&key).arg(&field).query_async(&mut connection).await;
+            let _gone: Result<(), _> =
+                redis::cmd("HDEL").arg(&key).arg(&field).query_async(&mut connection).await;
             log.line(format_args!("{} {index} intruder released {sent}", now()));
         });
     }
@@ -275,7 +286,8 @@ impl Work {
             },
         };
         let Some(mut connection) = connection else { return };
-        // Not a bare number: it would look like one of the server's instants, which a clock's step moves.
+        // Not a bare number: it would look like one of the server's instants, which a clock's step
+        // moves.
         let value = format!("at {}", now());
         let mut pipe = redis::pipe();
         pipe.cmd("HSET").arg(&self.claims).arg(&self.instance).arg(&value).ignore();

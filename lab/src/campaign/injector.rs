@@ -1,5 +1,5 @@
-//! Injects faults: which, where and how long follows from the seed; each is logged with its intent and its verified effect, taken
-//! back, and waited for until everything around it is well.
+//! Injects faults: which, where and how long follows from the seed; each is logged with its intent
+//! and its verified effect, taken back, and waited for until everything around it is well.
 
 mod agents;
 mod network;
@@ -19,7 +19,8 @@ use super::log::Log;
 use super::server::breathe;
 use super::stage::{Stage, is_settled};
 
-/// How long everything may take to be well again after a fault; a Sentinel that saw the machine hesitate waits for 30 s by itself.
+/// How long everything may take to be well again after a fault; a Sentinel that saw the machine
+/// hesitate waits for 30 s by itself.
 const HEALS_WITHIN: Duration = Duration::from_secs(90);
 /// After it, so that agents that wait before they dial again are seen to see.
 const CALM: Micros = 9 * SECOND;
@@ -54,8 +55,19 @@ pub(super) struct Fault {
 }
 
 impl Injector {
-    pub(super) fn new(stage: Arc<Stage>, log: Log, ids: Vec<Arc<std::sync::atomic::AtomicU32>>) -> Arc<Injector> {
-        Arc::new(Injector { stage, log, next: AtomicU64::new(1), ids, meant: 0.into(), verified: 0.into() })
+    pub(super) fn new(
+        stage: Arc<Stage>,
+        log: Log,
+        ids: Vec<Arc<std::sync::atomic::AtomicU32>>,
+    ) -> Arc<Injector> {
+        Arc::new(Injector {
+            stage,
+            log,
+            next: AtomicU64::new(1),
+            ids,
+            meant: 0.into(),
+            verified: 0.into(),
+        })
     }
 
     /// How many faults were meant, and how many of them were verified.
@@ -75,7 +87,8 @@ impl Injector {
             Lane::Redis(index) => index as u64,
             Lane::Processes => 99,
         };
-        let seed = this.stage.header.seed.rotate_left(17) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed =
+            this.stage.header.seed.rotate_left(17) ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         // Parts are started and stopped by futures that stay on their thread.
         spawn_local(async move {
             let mut random = fastrand::Rng::with_seed(seed);
@@ -100,13 +113,19 @@ impl Injector {
         })
     }
 
-    async fn inject(&self, lane: Lane, kind: Kind, random: &mut fastrand::Rng) -> anyhow::Result<()> {
+    async fn inject(
+        &self,
+        lane: Lane,
+        kind: Kind,
+        random: &mut fastrand::Rng,
+    ) -> anyhow::Result<()> {
         let redis = match lane {
             Lane::Redis(index) => Some(index),
             Lane::Processes => None,
         };
-        let agent = (network::is_of_cable(kind) || matches!(kind, Kind::AgentKill | Kind::AgentFreeze))
-            .then(|| random.usize(0..self.stage.agents.len()));
+        let agent = (network::is_of_cable(kind)
+            || matches!(kind, Kind::AgentKill | Kind::AgentFreeze))
+        .then(|| random.usize(0..self.stage.agents.len()));
         let blind_ms = self.stage.header.times.blind_after;
         let tenths = *random.choice(&[3_u64, 3, 9, 13, 20]).unwrap_or(&3);
         let id = self.next.fetch_add(1, Ordering::SeqCst);
@@ -165,7 +184,9 @@ impl Injector {
             if timeout(HEALS_WITHIN, settled).await.is_err() {
                 self.say(
                     fault.id,
-                    Word::Unverified { why: format!("{} is not well after {HEALS_WITHIN:?}", entry.name) },
+                    Word::Unverified {
+                        why: format!("{} is not well after {HEALS_WITHIN:?}", entry.name),
+                    },
                 );
             }
         }

@@ -1,4 +1,5 @@
-//! How late this process itself is: what it did not get a core for, it cannot have injected, passed on or seen in time.
+//! How late this process itself is: what it did not get a core for, it cannot have injected, passed
+//! on or seen in time.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! A log that several tasks write into, a line at a time: nothing is lost when the process is killed.
+//! A log that several tasks write into, a line at a time: nothing is lost when the process is
+//! killed.
 
 use std::fmt::Display;
 use std::fs::{File, OpenOptions};
@@ -17,7 +18,9 @@ impl Log {
     pub(super) fn open(folder: &Path, name: &str) -> anyhow::Result<Log> {
         let path = folder.join(name);
         let file = OpenOptions::new().create(true).append(true).open(&path);
-        Ok(Log(Arc::new(Mutex::new(file.with_context(|| format!("cannot write {}", path.display()))?))))
+        Ok(Log(Arc::new(Mutex::new(
+            file.with_context(|| format!("cannot write {}", path.display()))?,
+        ))))
     }
 
     /// Adds a line. A disk that is full must not end the run: the checker finds what is missing.

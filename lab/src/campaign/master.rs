@@ -20,7 +20,8 @@ pub(super) fn follow(redis: &RedisEntry) -> watch::Receiver<Option<SocketAddr>> 
     let first = redis.servers.first().map(|server| server.address);
     let (tell, master) = watch::channel(first);
     if !redis.sentinels.is_empty() {
-        let sentinels: Vec<SocketAddr> = redis.sentinels.iter().map(|sentinel| sentinel.address).collect();
+        let sentinels: Vec<SocketAddr> =
+            redis.sentinels.iter().map(|sentinel| sentinel.address).collect();
         tokio::spawn(async move {
             while !tell.is_closed() {
                 if let Some(named) = majority(&sentinels).await {

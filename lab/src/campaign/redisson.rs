@@ -1,4 +1,5 @@
-//! Part of the load by the real Redisson client: a Java process for each redis, told by lines what its threads shall do.
+//! Part of the load by the real Redisson client: a Java process for each redis, told by lines what
+//! its threads shall do.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -42,8 +43,11 @@ pub(super) async fn build() -> anyhow::Result<()> {
     if project().join("target/redisson-driver-1.jar").is_file() {
         return Ok(());
     }
-    let built = Command::new("mvn").args(["-q", "-B", "package"]).current_dir(project()).output().await;
-    let built = built.context("there is no mvn: install Maven, or leave the real Redisson out with --no-redisson")?;
+    let built =
+        Command::new("mvn").args(["-q", "-B", "package"]).current_dir(project()).output().await;
+    let built = built.context(
+        "there is no mvn: install Maven, or leave the real Redisson out with --no-redisson",
+    )?;
     if !built.status.success() {
         bail!("mvn package in tests/redisson:\n{}", String::from_utf8_lossy(&built.stdout));
     }
@@ -51,7 +55,11 @@ pub(super) async fn build() -> anyhow::Result<()> {
 }
 
 /// Begins to hold the locks of one redis that are Redisson's.
-pub(super) fn start(header: &Arc<Header>, redis: usize, log: Log) -> JoinHandle<anyhow::Result<()>> {
+pub(super) fn start(
+    header: &Arc<Header>,
+    redis: usize,
+    log: Log,
+) -> JoinHandle<anyhow::Result<()>> {
     let header = Arc::clone(header);
     spawn_local(async move {
         let entry = header.redises.get(redis).context("no such redis")?;
@@ -62,7 +70,10 @@ pub(super) fn start(header: &Arc<Header>, redis: usize, log: Log) -> JoinHandle<
             .map(|(index, task)| Thread {
                 index,
                 lock: task.lock(),
-                play: Play::new(Script::new(header.seed, index, task, header.times), header.began_us),
+                play: Play::new(
+                    Script::new(header.seed, index, task, header.times),
+                    header.began_us,
+                ),
                 held_since: None,
                 next: 0,
             })
@@ -95,30 +106,40 @@ impl Java {
             .process_group(0)
             .kill_on_drop(true)
             .spawn()
-            .context("there is no java: install a JDK, or leave the real Redisson out with --no-redisson")?;
+            .context(
+                "there is no java: install a JDK, or leave the real Redisson out with \
+                --no-redisson",
+            )?;
         let stdin = child.stdin.take().context("a process without standard input")?;
-        let lines = BufReader::new(child.stdout.take().context("a process without standard output")?).lines();
+        let lines =
+            BufReader::new(child.stdout.take().context("a process without standard output")?)
+                .lines();
         let mut java = Java { _child: child, stdin, lines };
         let address = |server: &SocketAddr| server.to_string();
         let servers = if redis.sentinels.is_empty() {
             let port = redis.servers.first().context("a redis without servers")?.address.port();
             format!("port={port}")
         } else {
-            let nodes: Vec<String> = redis.sentinels.iter().map(|sentinel| address(&sentinel.address)).collect();
+            let nodes: Vec<String> =
+                redis.sentinels.iter().map(|sentinel| address(&sentinel.address)).collect();
             format!("mode=sentinel master={MASTER} nodes={} scan=500", nodes.join(","))
         };
         java.ask(&format!("connect c {servers} watchdog={lease_ms} timeout=900 retries=1")).await?;
         Ok(java)
     }
 
-    /// Whether the answer to a command says so in this field; `None` when it has none: Redis could not be asked.
+    /// Whether the answer to a command says so in this field; `None` when it has none: Redis could
+    /// not be asked.
     async fn yes(&mut self, command: &str, field: &str) -> anyhow::Result<Option<bool>> {
         Ok(self.ask(command).await?.get(field).and_then(Value::as_bool))
     }
 
     /// The answer to a command; what is an event in between is no answer.
     async fn ask(&mut self, command: &str) -> anyhow::Result<Value> {
-        self.stdin.write_all(format!("{command}\n").as_bytes()).await.context("the Java process has ended")?;
+        self.stdin
+            .write_all(format!("{command}\n").as_bytes())
+            .await
+            .context("the Java process has ended")?;
         loop {
             let line = timeout(ANSWERS_WITHIN, self.lines.next_line()).await;
             let line = line.with_context(|| format!("Redisson does not answer {command}"))??;
@@ -144,8 +165,9 @@ impl Thread {
     async fn act(&mut self, java: &mut Java, log: &Log) -> anyhow::Result<()> {
         let step = self.play.at(now());
         let name = format!("c t{} {}", self.index, self.lock);
-        let say =
-            |event: &str, sent: Micros| log.line(format_args!("{} {} {CLIENT} {event} {sent}", now(), self.index));
+        let say = |event: &str, sent: Micros| {
+            log.line(format_args!("{} {} {CLIENT} {event} {sent}", now(), self.index))
+        };
         let sent = now();
         match self.held_since {
             // It cannot die alone, so it lets go where others crash.

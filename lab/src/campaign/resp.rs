@@ -1,4 +1,5 @@
-//! As much of Redis' protocol as a witness needs: blocking, over a Unix socket, sharing nothing with the program that is judged.
+//! As much of Redis' protocol as a witness needs: blocking, over a Unix socket, sharing nothing
+//! with the program that is judged.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::os::unix::net::UnixStream;
@@ -58,7 +59,9 @@ impl Socket {
                 Err(_) => Value::Nil,
             },
             b'*' => match usize::try_from(number()?) {
-                Ok(length) => Value::List((0..length).map(|_| self.reply()).collect::<Result<_>>()?),
+                Ok(length) => {
+                    Value::List((0..length).map(|_| self.reply()).collect::<Result<_>>()?)
+                }
                 Err(_) => Value::Nil,
             },
             _ => return Err(broken()),

@@ -1,12 +1,14 @@
-//! What happens to a task, by plan: when candidates contend, when the holder lets go or crashes, when users flip the switch, when
-//! the work stands still. A pure function of the seed, so that all processes of a run have the same plan without talking.
+//! What happens to a task, by plan: when candidates contend, when the holder lets go or crashes,
+//! when users flip the switch, when the work stands still. A pure function of the seed, so that all
+//! processes of a run have the same plan without talking.
 
 use std::time::Duration;
 
 use super::clock::{Micros, SECOND};
 use super::header::{TaskEntry, Times};
 
-/// The first of a task's steps is a hold of this length, so that all is known before anything happens.
+/// The first of a task's steps is a hold of this length, so that all is known before anything
+/// happens.
 const FIRST: Micros = 12 * SECOND;
 /// The holder notices a switch that is off after this time.
 pub(super) const NOTICES: Micros = 300_000;
@@ -52,7 +54,14 @@ impl StepKind {
 
     /// Whether candidates try to take the lock.
     pub(super) fn contends(self) -> bool {
-        matches!(self, StepKind::Run | StepKind::Handover | StepKind::Blink | StepKind::Stall | StepKind::Intruder)
+        matches!(
+            self,
+            StepKind::Run
+                | StepKind::Handover
+                | StepKind::Blink
+                | StepKind::Stall
+                | StepKind::Intruder
+        )
     }
 
     /// What the holder does when such a step begins, and how much later.
@@ -61,7 +70,11 @@ impl StepKind {
             StepKind::Handover | StepKind::Gap => Some((Ending::Release, 0)),
             StepKind::Off => Some((Ending::Release, NOTICES)),
             StepKind::Crash => Some((Ending::Crash, 0)),
-            StepKind::Run | StepKind::Blink | StepKind::Unwanted | StepKind::Stall | StepKind::Intruder => None,
+            StepKind::Run
+            | StepKind::Blink
+            | StepKind::Unwanted
+            | StepKind::Stall
+            | StepKind::Intruder => None,
         }
     }
 
@@ -79,7 +92,8 @@ pub(super) enum Ending {
     Crash,
 }
 
-/// A task's steps, endlessly, in order and without a hole. Instants are relative to the beginning of the run.
+/// A task's steps, endlessly, in order and without a hole. Instants are relative to the beginning
+/// of the run.
 #[derive(Clone, Debug)]
 pub(super) struct Script {
     random: fastrand::Rng,
@@ -93,7 +107,8 @@ pub(super) struct Script {
 impl Script {
     /// The script of the task number `index`.
     pub(super) fn new(seed: u64, index: usize, task: &TaskEntry, times: Times) -> Script {
-        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (index as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        let mixed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ (index as u64).wrapping_mul(0xff51_afd7_ed55_8ccd);
         let mut random = fastrand::Rng::with_seed(mixed);
         let first = FIRST + random.u64(0..FIRST);
         Script {
@@ -190,7 +205,8 @@ impl Play {
     pub(super) fn at(&mut self, now: Micros) -> Step {
         while self.step.to <= now {
             let Some(next) = self.script.next() else { break };
-            self.step = Step { from: self.began + next.from, to: self.began + next.to, kind: next.kind };
+            self.step =
+                Step { from: self.began + next.from, to: self.began + next.to, kind: next.kind };
         }
         self.step
     }
@@ -207,7 +223,13 @@ mod tests {
     use crate::campaign::header::Scheme;
 
     fn task() -> TaskEntry {
-        TaskEntry { name: "t".to_owned(), redis: 0, scheme: Scheme::Redisson, progress: true, redisson: false }
+        TaskEntry {
+            name: "t".to_owned(),
+            redis: 0,
+            scheme: Scheme::Redisson,
+            progress: true,
+            redisson: false,
+        }
     }
 
     #[test]
@@ -215,14 +237,20 @@ mod tests {
         let script = || Script::new(7, 3, &task(), Times::COMPRESSED).take(500).collect::<Vec<_>>();
         let steps = script();
         assert_eq!(steps, script());
-        assert!(steps.windows(2).all(|pair| pair[0].to == pair[1].from && pair[0].from < pair[0].to));
-        assert_ne!(steps, Script::new(8, 3, &task(), Times::COMPRESSED).take(500).collect::<Vec<_>>());
+        assert!(
+            steps.windows(2).all(|pair| pair[0].to == pair[1].from && pair[0].from < pair[0].to)
+        );
+        assert_ne!(
+            steps,
+            Script::new(8, 3, &task(), Times::COMPRESSED).take(500).collect::<Vec<_>>()
+        );
     }
 
     #[test]
     fn all_kinds_of_steps_come() {
-        let steps: Vec<Step> =
-            (0..20).flat_map(|seed| Script::new(seed, 0, &task(), Times::COMPRESSED).take(100)).collect();
+        let steps: Vec<Step> = (0..20)
+            .flat_map(|seed| Script::new(seed, 0, &task(), Times::COMPRESSED).take(100))
+            .collect();
         for kind in [
             StepKind::Run,
             StepKind::Handover,

@@ -1,4 +1,5 @@
-//! A redis-server or Sentinel of the campaign: with a Unix socket for the witness and the injector, and a user for the agents.
+//! A redis-server or Sentinel of the campaign: with a Unix socket for the witness and the injector,
+//! and a user for the agents.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -104,7 +105,8 @@ impl Server {
             folder.display()
         );
         lines.iter().for_each(|line| text.extend([line, "\n"]));
-        std::fs::write(folder.join("redis.conf"), text).context("cannot write a server's configuration")?;
+        std::fs::write(folder.join("redis.conf"), text)
+            .context("cannot write a server's configuration")?;
         Ok(Server { entry: entry.clone(), folder, process: None, kind, door })
     }
 
@@ -169,7 +171,9 @@ impl Server {
     /// The same, where any refusal is an error.
     pub(super) async fn tell(&self, words: &[&str]) -> anyhow::Result<Value> {
         match self.ask(words).await? {
-            Value::Error(error) => bail!("{} refuses {}: {error}", self.entry.name, words.join(" ")),
+            Value::Error(error) => {
+                bail!("{} refuses {}: {error}", self.entry.name, words.join(" "))
+            }
             value => Ok(value),
         }
     }
@@ -185,7 +189,8 @@ impl Server {
 
 /// Asks the server at this socket on a connection of its own.
 pub(super) async fn ask_at(socket: &Path, words: &[&str]) -> anyhow::Result<Value> {
-    let (socket, words) = (socket.to_owned(), words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
+    let (socket, words) =
+        (socket.to_owned(), words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>());
     let asked = tokio::task::spawn_blocking(move || {
         let stream = std::os::unix::net::UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(ANSWERS_WITHIN))?;

@@ -22,13 +22,15 @@ use crate::stack::{Agent, Cable, Machines, Program, Signal, free_address, has_ow
 pub(super) const AGENTS: usize = 2;
 /// How many worker processes there are.
 pub(super) const HOSTS: usize = 3;
-/// Where there is a network for it, each server of a set with Sentinels has a machine of its own together with one of the Sentinels.
+/// Where there is a network for it, each server of a set with Sentinels has a machine of its own
+/// together with one of the Sentinels.
 const REDISES: [Cast; 3] = [
     Cast { name: "alpha", servers: 1, sentinels: 0, tenths: 4, quiet: QUIET },
     Cast { name: "beta", servers: 1, sentinels: 0, tenths: 3, quiet: 0 },
     Cast { name: "gamma", servers: 3, sentinels: 3, tenths: 3, quiet: QUIET },
 ];
-/// So many that an agent only glances at the other locks of the redis, two times out of three, where it is told of changes.
+/// So many that an agent only glances at the other locks of the redis, two times out of three,
+/// where it is told of changes.
 const QUIET: usize = 500;
 /// How many of them the largest redis needs.
 const MACHINES: u8 = 3;
@@ -107,7 +109,8 @@ impl Stage {
         redisson: bool,
     ) -> anyhow::Result<Stage> {
         let sockets = TempDir::with_prefix("lw")?;
-        let machines = if has_own_network() { Some(Machines::start(MACHINES).await?) } else { None };
+        let machines =
+            if has_own_network() { Some(Machines::start(MACHINES).await?) } else { None };
         let entry = |redis| redis_entry(redis, sockets.path(), machines.as_ref());
         let redises = REDISES.iter().map(entry).collect::<anyhow::Result<Vec<_>>>()?;
         let header = Header {
@@ -134,12 +137,22 @@ impl Stage {
             agent_addresses.push(agent.address());
             agents.push(Mutex::new(agent));
         }
-        let hosts =
-            (0..HOSTS).map(|index| Mutex::new(Host { index, folder: folder.to_owned(), child: None })).collect();
+        let hosts = (0..HOSTS)
+            .map(|index| Mutex::new(Host { index, folder: folder.to_owned(), child: None }))
+            .collect();
         let header = Header { began_us: now() + 3 * SECOND, ..header };
         header.write(folder)?;
         let header = Arc::new(header);
-        Ok(Stage { header, servers, agents, agent_addresses, cables, hosts, machines, _sockets: sockets })
+        Ok(Stage {
+            header,
+            servers,
+            agents,
+            agent_addresses,
+            cables,
+            hosts,
+            machines,
+            _sockets: sockets,
+        })
     }
 
     /// One of the servers or Sentinels.
@@ -153,7 +166,8 @@ impl Stage {
 
     /// All cables between an agent and the servers and Sentinels of a redis.
     pub(super) fn cables_of(&self, agent: usize, redis: &RedisEntry) -> Vec<&Cable> {
-        let names = redis.servers.iter().chain(&redis.sentinels).map(|entry| (agent, entry.name.clone()));
+        let names =
+            redis.servers.iter().chain(&redis.sentinels).map(|entry| (agent, entry.name.clone()));
         names.filter_map(|key| self.cables.get(&key)).collect()
     }
 
@@ -172,7 +186,11 @@ impl Stage {
     }
 }
 
-fn redis_entry(cast: &Cast, sockets: &Path, machines: Option<&Machines>) -> anyhow::Result<RedisEntry> {
+fn redis_entry(
+    cast: &Cast,
+    sockets: &Path,
+    machines: Option<&Machines>,
+) -> anyhow::Result<RedisEntry> {
     let Cast { name, servers, sentinels, .. } = cast;
     let entry = |at: usize, kind: &str, port: u16| {
         let name = format!("{name}{kind}{}", at + 1);
@@ -186,16 +204,21 @@ fn redis_entry(cast: &Cast, sockets: &Path, machines: Option<&Machines>) -> anyh
     };
     Ok(RedisEntry {
         servers: (0..*servers).map(|at| entry(at, "", 6379)).collect::<anyhow::Result<_>>()?,
-        sentinels: (0..*sentinels).map(|at| entry(at, "-sentinel", 26379)).collect::<anyhow::Result<_>>()?,
+        sentinels: (0..*sentinels)
+            .map(|at| entry(at, "-sentinel", 26379))
+            .collect::<anyhow::Result<_>>()?,
         name: (*name).to_owned(),
     })
 }
 
-/// The tasks, in turn on the redises by their shares; a fifth are plain strings, a quarter write progress and claims, and a twentieth
-/// are held by the real Redisson too.
+/// The tasks, in turn on the redises by their shares; a fifth are plain strings, a quarter write
+/// progress and claims, and a twentieth are held by the real Redisson too.
 fn task_entries(count: usize, redisson: bool) -> Vec<TaskEntry> {
-    let turns: Vec<usize> =
-        REDISES.iter().enumerate().flat_map(|(at, redis)| std::iter::repeat_n(at, redis.tenths)).collect();
+    let turns: Vec<usize> = REDISES
+        .iter()
+        .enumerate()
+        .flat_map(|(at, redis)| std::iter::repeat_n(at, redis.tenths))
+        .collect();
     let entry = |index: usize| {
         let scheme = if index % 5 == 4 { Scheme::String } else { Scheme::Redisson };
         let redisson = redisson && index % 19 == 1 && scheme == Scheme::Redisson;
@@ -220,7 +243,9 @@ async fn start_servers(
     for redis in &header.redises {
         let first = redis.servers.first().context("a redis without servers")?.address;
         let door = |at: usize| {
-            let machine = machines.filter(|_| !redis.sentinels.is_empty()).and_then(|machines| machines.get(at));
+            let machine = machines
+                .filter(|_| !redis.sentinels.is_empty())
+                .and_then(|machines| machines.get(at));
             machine.map(|machine| machine.door)
         };
         for (at, entry) in redis.servers.iter().enumerate() {
@@ -242,17 +267,25 @@ async fn start_servers(
     Ok(all)
 }
 
-/// Whether all servers of a redis run, all replicas follow the one that most Sentinels name, and all Sentinels know all others: then it
-/// is ready for the next fault.
-pub(super) async fn is_settled(redis: &RedisEntry, servers: &BTreeMap<String, Mutex<Server>>) -> bool {
+/// Whether all servers of a redis run, all replicas follow the one that most Sentinels name, and
+/// all Sentinels know all others: then it is ready for the next fault.
+pub(super) async fn is_settled(
+    redis: &RedisEntry,
+    servers: &BTreeMap<String, Mutex<Server>>,
+) -> bool {
     let Some(named) = settled_master(redis, servers).await else { return false };
     for sentinel in &redis.sentinels {
         let Some(server) = servers.get(&sentinel.name) else { return false };
-        let Ok(answer) = server.lock().await.ask(&["SENTINEL", "MASTER", MASTER]).await else { return false };
+        let Ok(answer) = server.lock().await.ask(&["SENTINEL", "MASTER", MASTER]).await else {
+            return false;
+        };
         let field = |wanted: &str| {
             let pairs = answer.list().chunks(2);
-            let found = pairs.filter_map(|pair| Some((pair.first()?.text()?, pair.get(1)?.text()?)));
-            let mut values = found.filter(|(name, _)| *name == wanted.as_bytes()).map(|(_, value)| value.to_vec());
+            let found =
+                pairs.filter_map(|pair| Some((pair.first()?.text()?, pair.get(1)?.text()?)));
+            let mut values = found
+                .filter(|(name, _)| *name == wanted.as_bytes())
+                .map(|(_, value)| value.to_vec());
             values.next().unwrap_or_default()
         };
         let knows = field("ip") == named.address.ip().to_string().as_bytes()
@@ -309,14 +342,18 @@ fn agent_config(
         } else {
             let nodes = redis.sentinels.iter().map(|entry| Ok(format!("\"{}\"", over(entry)?)));
             let nodes = nodes.collect::<anyhow::Result<Vec<_>>>()?.join(", ");
-            let map = redis.servers.iter().map(|entry| Ok(format!("\"{}\": \"{}\"", entry.address, over(entry)?)));
+            let map = redis
+                .servers
+                .iter()
+                .map(|entry| Ok(format!("\"{}\": \"{}\"", entry.address, over(entry)?)));
             let map = map.collect::<anyhow::Result<Vec<_>>>()?.join(", ");
             format!("sentinel: {{master: {MASTER}, nodes: [{nodes}], announce_map: {{{map}}}}}")
         };
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
-            "  {}: {{{servers}, username: {USER}, password_file: \"{}\", interval: {}ms, timeout: {}ms}}",
+            "  {}: {{{servers}, username: {USER}, password_file: \"{}\", interval: {}ms, timeout: \
+             {}ms}}",
             redis.name,
             secret.display(),
             times.interval,
@@ -332,7 +369,8 @@ fn agent_config(
         };
         let _ = write!(
             text,
-            "  - {{name: {}, redis: {}, lock: {{key: \"{}\", scheme: {scheme}}}, wanted: {{hash: \"{}\"}}, grace: {}ms, \
+            "  - {{name: {}, redis: {}, lock: {{key: \"{}\", scheme: {scheme}}}, wanted: {{hash: \
+             \"{}\"}}, grace: {}ms, \
              settle: {}ms, wind_down: {}ms, blind_after: {}ms",
             task.name,
             redis.name,
@@ -346,7 +384,8 @@ fn agent_config(
         if task.progress {
             let _ = write!(
                 text,
-                ", progress: {{key: \"{}\", stale_after: {}ms}}, claims: {{hash: \"{}\", fresh_for: 3s}}",
+                ", progress: {{key: \"{}\", stale_after: {}ms}}, claims: {{hash: \"{}\", \
+                 fresh_for: 3s}}",
                 task.progress_key(),
                 times.stale_after,
                 task.claims()
@@ -357,7 +396,11 @@ fn agent_config(
     for redis in &REDISES {
         for index in 0..redis.quiet {
             let name = format!("quiet-{}-{index}", redis.name);
-            let _ = writeln!(text, "  - {{name: {name}, redis: {}, lock: {{key: \"{name}:lock\"}}}}", redis.name);
+            let _ = writeln!(
+                text,
+                "  - {{name: {name}, redis: {}, lock: {{key: \"{name}:lock\"}}}}",
+                redis.name
+            );
         }
     }
     Ok(text)

@@ -1,4 +1,5 @@
-//! Users who flip switches as the scripts say, and who notice after a while that a switch of theirs is gone.
+//! Users who flip switches as the scripts say, and who notice after a while that a switch of theirs
+//! is gone.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -33,7 +34,8 @@ pub(super) fn start(header: &Arc<Header>, redis: usize, log: Log) -> Option<Join
             play: Play::new(Script::new(header.seed, index, task, header.times), header.began_us),
             left: None,
             differs_since: None,
-            patience: NOTICES + fastrand::Rng::with_seed(header.seed ^ index as u64).u64(0..NOTICES),
+            patience: NOTICES
+                + fastrand::Rng::with_seed(header.seed ^ index as u64).u64(0..NOTICES),
         })
         .collect();
     Some(tokio::spawn(flip(users, master, log)))
@@ -50,7 +52,11 @@ struct User {
     patience: Micros,
 }
 
-async fn flip(mut users: Vec<User>, master: tokio::sync::watch::Receiver<Option<SocketAddr>>, log: Log) {
+async fn flip(
+    mut users: Vec<User>,
+    master: tokio::sync::watch::Receiver<Option<SocketAddr>>,
+    log: Log,
+) {
     let mut open: Option<(SocketAddr, MultiplexedConnection)> = None;
     loop {
         sleep(LOOK_EVERY).await;
@@ -70,8 +76,13 @@ async fn flip(mut users: Vec<User>, master: tokio::sync::watch::Receiver<Option<
     }
 }
 
-/// Looks at all switches, and writes those that are to be flipped or that were lost for long enough.
-async fn round(users: &mut [User], connection: &mut MultiplexedConnection, log: &Log) -> redis::RedisResult<()> {
+/// Looks at all switches, and writes those that are to be flipped or that were lost for long
+/// enough.
+async fn round(
+    users: &mut [User],
+    connection: &mut MultiplexedConnection,
+    log: &Log,
+) -> redis::RedisResult<()> {
     let mut look = redis::pipe();
     for user in users.iter() {
         look.cmd("HGET").arg(&user.key).arg(USER);
@@ -81,13 +92,19 @@ async fn round(users: &mut [User], connection: &mut MultiplexedConnection, log: 
         let wanted = user.play.at(now()).kind.wanted();
         let shown = found.map(|value| value == "1");
         let flips = user.left != Some(wanted);
-        user.differs_since = if shown == Some(wanted) { None } else { user.differs_since.or(Some(now())) };
+        user.differs_since =
+            if shown == Some(wanted) { None } else { user.differs_since.or(Some(now())) };
         let notices = user.differs_since.is_some_and(|since| now() > since + user.patience);
         if flips || notices {
             let sent = now();
             let value = if wanted { "1" } else { "0" };
             redis::cmd("HSET").arg(&user.key).arg(USER).arg(value).exec_async(connection).await?;
-            log.line(format_args!("{} {} {} {sent}", now(), user.index, if wanted { "on" } else { "off" }));
+            log.line(format_args!(
+                "{} {} {} {sent}",
+                now(),
+                user.index,
+                if wanted { "on" } else { "off" }
+            ));
             user.left = Some(wanted);
             user.differs_since = None;
         }

@@ -1,5 +1,6 @@
-//! The second witness: looks at all locks of every server by its Unix socket, which no fault of a network reaches, and writes down
-//! what changed. It never gives up waiting for an answer: what a stopped server says when it goes on is evidence too.
+//! The second witness: looks at all locks of every server by its Unix socket, which no fault of a
+//! network reaches, and writes down what changed. It never gives up waiting for an answer: what a
+//! stopped server says when it goes on is evidence too.
 
 use std::io::Result;
 use std::path::{Path, PathBuf};
@@ -45,7 +46,9 @@ impl Witnesses {
             let log = Log::open(folder, &format!("sentinels-{}.log", redis.name))?;
             let (servers, sentinels) = (redis.servers.clone(), redis.sentinels.clone());
             let ended = Arc::clone(&ended);
-            threads.push(std::thread::spawn(move || watch_sentinels(&servers, &sentinels, &log, &ended)));
+            threads.push(std::thread::spawn(move || {
+                watch_sentinels(&servers, &sentinels, &log, &ended)
+            }));
         }
         Ok(Witnesses { ended, threads })
     }
@@ -73,7 +76,8 @@ struct Watch {
 
 impl Watch {
     fn new(header: &Header, redis: usize, server: &ServerEntry, log: Log) -> Watch {
-        let tasks: Vec<(usize, TaskEntry)> = header.tasks_of(redis).map(|(at, task)| (at, task.clone())).collect();
+        let tasks: Vec<(usize, TaskEntry)> =
+            header.tasks_of(redis).map(|(at, task)| (at, task.clone())).collect();
         let (mut fast, mut slow) = (Vec::new(), Vec::new());
         for (_, task) in &tasks {
             let lock = task.lock();
@@ -134,7 +138,14 @@ impl Watch {
                 refused = refused.or_else(|| error.split(' ').next().map(str::to_owned));
                 continue;
             }
-            note(&mut changes, 'l', *at, known, 0, format!("{} {}", holders(&holder), number(&deadline)));
+            note(
+                &mut changes,
+                'l',
+                *at,
+                known,
+                0,
+                format!("{} {}", holders(&holder), number(&deadline)),
+            );
         }
         let role = match socket.reply()?.list().first().and_then(Value::text) {
             Some(b"master") => "m",
@@ -154,15 +165,23 @@ impl Watch {
         let received = now();
         match refused {
             Some(word) => self.log.line(format_args!("- {sent} {received} {word}")),
-            None => {
-                self.log.line(format_args!("+ {sent} {received} {role}{}{changes}", if slowly { " w" } else { "" }))
-            }
+            None => self.log.line(format_args!(
+                "+ {sent} {received} {role}{}{changes}",
+                if slowly { " w" } else { "" }
+            )),
         }
         Ok(())
     }
 }
 
-fn note(changes: &mut String, kind: char, task: usize, known: &mut [String; 3], part: usize, value: String) {
+fn note(
+    changes: &mut String,
+    kind: char,
+    task: usize,
+    known: &mut [String; 3],
+    part: usize,
+    value: String,
+) {
     use std::fmt::Write as _;
     let Some(part) = known.get_mut(part) else { return };
     if *part != value {
@@ -207,7 +226,12 @@ fn word(value: &Value) -> String {
 }
 
 /// Whom most Sentinels name, whenever that changes, and each second that they were asked.
-fn watch_sentinels(servers: &[ServerEntry], sentinels: &[ServerEntry], log: &Log, ended: &AtomicBool) {
+fn watch_sentinels(
+    servers: &[ServerEntry],
+    sentinels: &[ServerEntry],
+    log: &Log,
+    ended: &AtomicBool,
+) {
     let (mut known, mut told) = (None, 0);
     while !ended.load(Ordering::SeqCst) {
         let votes: Vec<String> =

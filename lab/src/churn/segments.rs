@@ -1,5 +1,6 @@
-//! A network between agent and Redis: what the agent sends arrives in segments, as on a real one, and Redis serves writers between
-//! them. Over loopback a batch would arrive at once, and no reading could ever be torn.
+//! A network between agent and Redis: what the agent sends arrives in segments, as on a real one,
+//! and Redis serves writers between them. Over loopback a batch would arrive at once, and no
+//! reading could ever be torn.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -50,7 +51,8 @@ async fn link(agent: TcpStream, redis: SocketAddr) -> anyhow::Result<()> {
     let redis = TcpStream::connect(redis).await?;
     redis.set_nodelay(true)?;
     agent.set_nodelay(true)?;
-    let ((mut from_agent, mut to_agent), (mut from_redis, mut to_redis)) = (agent.into_split(), redis.into_split());
+    let ((mut from_agent, mut to_agent), (mut from_redis, mut to_redis)) =
+        (agent.into_split(), redis.into_split());
     let asks = async {
         let mut segment = [0; SEGMENT_BYTES];
         loop {
@@ -62,6 +64,7 @@ async fn link(agent: TcpStream, redis: SocketAddr) -> anyhow::Result<()> {
             sleep(BETWEEN).await;
         }
     };
-    let answers = async { anyhow::Ok(tokio::io::copy(&mut from_redis, &mut to_agent).await.map(drop)?) };
+    let answers =
+        async { anyhow::Ok(tokio::io::copy(&mut from_redis, &mut to_agent).await.map(drop)?) };
     tokio::select! { ended = asks => ended, ended = answers => ended }
 }

@@ -1,4 +1,5 @@
-//! What an agent shows of holders and deadlines, in each of its outputs, and whether they belong together.
+//! What an agent shows of holders and deadlines, in each of its outputs, and whether they belong
+//! together.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -15,8 +16,8 @@ use super::hold::{later_ms, number};
 
 /// Without `PEXPIRETIME` a deadline is a sum of two instants in milliseconds.
 const EXACT_MS: RangeInclusive<i64> = -3..=3;
-/// The pages show deadlines by the agent's clock: too early by as long as the question was under way, which is the
-/// agent's timeout at most. Two holds differ by more.
+/// The pages show deadlines by the agent's clock: too early by as long as the question was under
+/// way, which is the agent's timeout at most. Two holds differ by more.
 const BY_AGENT_MS: RangeInclusive<i64> = -3_000..=50;
 
 /// The pairs of one output.
@@ -37,7 +38,13 @@ pub(super) struct Tally {
 }
 
 impl Pairs {
-    fn judge(&mut self, task: &str, holder: &str, deadline_ms: Option<i64>, fits: RangeInclusive<i64>) {
+    fn judge(
+        &mut self,
+        task: &str,
+        holder: &str,
+        deadline_ms: Option<i64>,
+        fits: RangeInclusive<i64>,
+    ) {
         let Some(number) = number(holder) else {
             return self.wrong.push(format!("{task}: a holder that there never was: {holder}"));
         };
@@ -45,7 +52,8 @@ impl Pairs {
             None => self.bare += 1,
             Some((_, later)) if fits.contains(&later) => self.right += 1,
             Some((deadline, later)) => {
-                self.wrong.push(format!("{task}: {holder} with {deadline}, {later} ms after its own"));
+                self.wrong
+                    .push(format!("{task}: {holder} with {deadline}, {later} ms after its own"));
             }
         }
     }
@@ -56,16 +64,27 @@ impl Tally {
     pub(super) fn metrics(&mut self, page: &str) {
         let value = |line: &str| line.rsplit_once(' ').map(|(_, value)| value.to_owned());
         let mut deadlines = HashMap::new();
-        for line in page.lines().filter(|line| line.starts_with("lockwatch_lock_deadline_timestamp_seconds{")) {
+        for line in page
+            .lines()
+            .filter(|line| line.starts_with("lockwatch_lock_deadline_timestamp_seconds{"))
+        {
             let seconds: Option<f64> = value(line).and_then(|value| value.parse().ok());
-            #[expect(clippy::cast_possible_truncation, reason = "an instant of our days in milliseconds")]
+            #[expect(
+                clippy::cast_possible_truncation,
+                reason = "an instant of our days in milliseconds"
+            )]
             let deadline_ms = seconds.map(|seconds| (seconds * 1e3).round() as i64);
             deadlines.insert(label(line, "task"), deadline_ms);
         }
         for line in page.lines().filter(|line| line.starts_with("lockwatch_lock_holder{")) {
             let (task, holder) = (label(line, "task"), label(line, "holder"));
             let deadline = deadlines.get(&task).copied().flatten();
-            self.metrics.judge(task.unwrap_or_default(), holder.unwrap_or_default(), deadline, EXACT_MS);
+            self.metrics.judge(
+                task.unwrap_or_default(),
+                holder.unwrap_or_default(),
+                deadline,
+                EXACT_MS,
+            );
         }
     }
 
@@ -73,7 +92,9 @@ impl Tally {
     pub(super) fn api(&mut self, answer: &Value) {
         for task in answer["tasks"].as_array().into_iter().flatten() {
             let hold = &task["lock"];
-            let Some(holder) = find(hold, "holders").and_then(|holders| holders.get(0)?.get("holder")?.as_str()) else {
+            let Some(holder) =
+                find(hold, "holders").and_then(|holders| holders.get(0)?.get("holder")?.as_str())
+            else {
                 continue;
             };
             let deadline = find(hold, "deadline").and_then(Value::as_str).and_then(instant_ms);
@@ -103,7 +124,11 @@ impl Live {
             while let Some(line) = lines.next_line().await? {
                 let Some(data) = line.strip_prefix("data: ") else { continue };
                 let data: Value = serde_json::from_str(data).context("data that are no JSON")?;
-                take(&data, &mut holders, &mut shared.lock().unwrap_or_else(PoisonError::into_inner));
+                take(
+                    &data,
+                    &mut holders,
+                    &mut shared.lock().unwrap_or_else(PoisonError::into_inner),
+                );
             }
             anyhow::bail!("the agent ended the stream")
         });
@@ -126,7 +151,8 @@ fn take(data: &Value, holders: &mut HashMap<String, String>, pairs: &mut Pairs) 
             holders.remove(task);
             continue;
         };
-        let deadline = between(html, "data-deadline=\"", '"').and_then(|deadline| deadline.parse().ok());
+        let deadline =
+            between(html, "data-deadline=\"", '"').and_then(|deadline| deadline.parse().ok());
         pairs.judge(task, &holder, deadline, BY_AGENT_MS);
         holders.insert(task.to_owned(), holder);
     }

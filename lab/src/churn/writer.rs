@@ -30,16 +30,22 @@ enum Act {
     Renew,
 }
 
-const ACTS: [Act; 6] = [Act::Replace, Act::Replace, Act::Replace, Act::Replace, Act::ReleaseAndTake, Act::Renew];
+const ACTS: [Act; 6] =
+    [Act::Replace, Act::Replace, Act::Replace, Act::Replace, Act::ReleaseAndTake, Act::Renew];
 
 impl Writers {
     /// Starts so many; each has locks of its own. Every lock is held once they return.
-    pub(super) async fn start(redis: &Redis, locks: usize, writers: usize) -> anyhow::Result<Writers> {
+    pub(super) async fn start(
+        redis: &Redis,
+        locks: usize,
+        writers: usize,
+    ) -> anyhow::Result<Writers> {
         let (written, numbers) = (Arc::<AtomicU64>::default(), Arc::<AtomicI64>::default());
         let mut writing = JoinSet::new();
         for writer in 0..writers.max(1) {
             let mut connection = redis.connect().await?;
-            let mut own: Vec<(String, i64)> = (writer..locks).step_by(writers.max(1)).map(|at| (key(at), 0)).collect();
+            let mut own: Vec<(String, i64)> =
+                (writer..locks).step_by(writers.max(1)).map(|at| (key(at), 0)).collect();
             for (key, number) in &mut own {
                 *number = act(&mut connection, key, *number, Act::Replace, &numbers).await?;
             }

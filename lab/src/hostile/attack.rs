@@ -109,15 +109,21 @@ impl Attack {
     pub(super) fn clients(self, many: usize) -> usize {
         match self {
             Attack::HalfOpen | Attack::Idle => many,
-            Attack::NeverRead | Attack::SlowRead | Attack::Streams | Attack::Explain => many.div_ceil(4),
-            Attack::Pipelined | Attack::Scrapes | Attack::Selections | Attack::Pages | Attack::Odd | Attack::Huge => {
-                many.min(FLOODERS)
+            Attack::NeverRead | Attack::SlowRead | Attack::Streams | Attack::Explain => {
+                many.div_ceil(4)
             }
+            Attack::Pipelined
+            | Attack::Scrapes
+            | Attack::Selections
+            | Attack::Pages
+            | Attack::Odd
+            | Attack::Huge => many.min(FLOODERS),
         }
     }
 }
 
-/// Attacks for a while, then says how many connections and requests there were, and how many answers.
+/// Attacks for a while, then says how many connections and requests there were, and how many
+/// answers.
 ///
 /// # Errors
 /// Never.
@@ -152,7 +158,12 @@ async fn client(args: Arc<AttackArgs>, at: usize, tally: Arc<Tally>) {
     }
 }
 
-async fn hurt(mut stream: TcpStream, args: &AttackArgs, at: usize, tally: &Tally) -> anyhow::Result<()> {
+async fn hurt(
+    mut stream: TcpStream,
+    args: &AttackArgs,
+    at: usize,
+    tally: &Tally,
+) -> anyhow::Result<()> {
     match args.attack {
         Attack::HalfOpen => half_open(&mut stream, at).await,
         Attack::NeverRead => {
@@ -173,15 +184,20 @@ async fn hurt(mut stream: TcpStream, args: &AttackArgs, at: usize, tally: &Tally
             drain(&mut stream, tally).await
         }
         Attack::Pipelined => {
-            flood(stream, || "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n".repeat(PIPELINED), tally).await
+            flood(stream, || "GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n".repeat(PIPELINED), tally)
+                .await
         }
         Attack::Scrapes => flood(stream, || scrape(fastrand::usize(..)), tally).await,
         Attack::Selections => flood(stream, selection, tally).await,
         Attack::Pages => flood(stream, || page(args.tasks), tally).await,
         Attack::Odd => flood(stream, odd, tally).await,
         Attack::Streams => {
-            let path = ["/live", "/live?task=task-0001", "/api/v1/events"].get(at % 3).copied().unwrap_or_default();
-            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n");
+            let path = ["/live", "/live?task=task-0001", "/api/v1/events"]
+                .get(at % 3)
+                .copied()
+                .unwrap_or_default();
+            let request =
+                format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept: text/event-stream\r\n\r\n");
             ask(&mut stream, &request, tally).await?;
             if at.is_multiple_of(2) {
                 sleep(STAYS).await;
@@ -244,7 +260,11 @@ async fn drain(stream: &mut TcpStream, tally: &Tally) -> anyhow::Result<()> {
 }
 
 /// Asks and reads at the same time, as fast as either goes.
-async fn flood(stream: TcpStream, request: impl Fn() -> String, tally: &Tally) -> anyhow::Result<()> {
+async fn flood(
+    stream: TcpStream,
+    request: impl Fn() -> String,
+    tally: &Tally,
+) -> anyhow::Result<()> {
     let (mut reading, mut writing) = stream.into_split();
     let asking = async {
         loop {
@@ -310,14 +330,17 @@ fn page(tasks: usize) -> String {
 
 /// What no client would ask.
 fn odd() -> String {
-    let word = |length: usize| -> String { (0..length).map(|_| fastrand::alphanumeric()).collect() };
+    let word =
+        |length: usize| -> String { (0..length).map(|_| fastrand::alphanumeric()).collect() };
     let paths = ["/metrics", "/", "/api/v1/tasks", "/-/healthy", "/tasks"];
     let mut requests = String::new();
     for _ in 0..8 {
         let path = fastrand::choice(paths).unwrap_or_default();
         let (method, tail, name, value) = (word(6).to_uppercase(), word(12), word(10), word(30));
-        let request =
-            format!("{method} {path}/{tail}?{name}={value} HTTP/1.1\r\nHost: {tail}\r\nX-{name}: {value}\r\n\r\n");
+        let request = format!(
+            "{method} {path}/{tail}?{name}={value} HTTP/1.1\r\nHost: {tail}\r\n\
+             X-{name}: {value}\r\n\r\n"
+        );
         requests.push_str(&request);
     }
     requests

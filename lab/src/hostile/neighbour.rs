@@ -1,5 +1,5 @@
-//! Who must be served while others attack: a scraper that keeps its connection, one that does not, and a person. They live on a
-//! thread of their own.
+//! Who must be served while others attack: a scraper that keeps its connection, one that does not,
+//! and a person. They live on a thread of their own.
 
 use std::collections::BTreeSet;
 use std::collections::hash_map::DefaultHasher;
@@ -43,16 +43,24 @@ pub(super) struct Seen {
 
 impl Neighbours {
     /// Starts them; all come from the address `from` and give up after `patience`.
-    pub(super) fn start(agent: SocketAddr, from: IpAddr, patience: Duration) -> anyhow::Result<Neighbours> {
+    pub(super) fn start(
+        agent: SocketAddr,
+        from: IpAddr,
+        patience: Duration,
+    ) -> anyhow::Result<Neighbours> {
         let stop = Arc::<AtomicBool>::default();
         let visitor = Visitor::new(agent, from, patience);
         let told = Arc::clone(&stop);
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let asking = std::thread::spawn(move || {
             runtime.block_on(async {
-                let (regular, once, person) =
-                    tokio::join!(scrape_kept(visitor, &told), scrape_once(visitor, &told), look(visitor, &told));
-                let mut seen = Seen { pages_ms: person.pages_ms, pages_failed: person.pages_failed, ..once? };
+                let (regular, once, person) = tokio::join!(
+                    scrape_kept(visitor, &told),
+                    scrape_once(visitor, &told),
+                    look(visitor, &told)
+                );
+                let mut seen =
+                    Seen { pages_ms: person.pages_ms, pages_failed: person.pages_failed, ..once? };
                 seen.scrapes_ms.extend(regular.scrapes_ms);
                 seen.scrapes_failed.extend(regular.scrapes_failed);
                 Ok(seen)
@@ -106,8 +114,12 @@ async fn scrape_once(visitor: Visitor, stop: &AtomicBool) -> anyhow::Result<Seen
         let Some(answer) = seen.scrape("new connection", answer) else { continue };
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs_f64();
         let text = answer.text()?;
-        let evidence = text.lines().find(|line| line.starts_with(EVIDENCE)).context("no evidence on the page")?;
-        let at: f64 = evidence.rsplit(' ').next().unwrap_or_default().parse().context("no instant")?;
+        let evidence = text
+            .lines()
+            .find(|line| line.starts_with(EVIDENCE))
+            .context("no evidence on the page")?;
+        let at: f64 =
+            evidence.rsplit(' ').next().unwrap_or_default().parse().context("no instant")?;
         seen.evidence_age_max = seen.evidence_age_max.max(now - at);
         seen.page_bytes = answer.body.len();
         seen.labels = labels(text);
@@ -122,23 +134,27 @@ async fn look(visitor: Visitor, stop: &AtomicBool) -> Seen {
     while !stop.load(Ordering::Relaxed) {
         turn.tick().await;
         match visitor.get("/", "").await {
-            Ok(answer) if answer.status == 200 => seen.pages_ms.push(answer.took.as_secs_f64() * 1e3),
+            Ok(answer) if answer.status == 200 => {
+                seen.pages_ms.push(answer.took.as_secs_f64() * 1e3)
+            }
             _ => seen.pages_failed += 1,
         }
     }
     seen
 }
 
-/// A number that is another one if there is another label or value of one, wherever it stands. (Series of what is learned, as of
-/// leases, appear later.)
+/// A number that is another one if there is another label or value of one, wherever it stands.
+/// (Series of what is learned, as of leases, appear later.)
 fn labels(page: &str) -> u64 {
     let hash = |label: &str| {
         let mut hasher = DefaultHasher::new();
         label.hash(&mut hasher);
         hasher.finish() >> 16
     };
-    let all =
-        page.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once('{')?.1.rsplit_once('}'));
+    let all = page
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once('{')?.1.rsplit_once('}'));
     let labels: BTreeSet<&str> = all.flat_map(|(labels, _)| labels.split(',')).collect();
     labels.into_iter().map(hash).fold(0, u64::wrapping_add)
 }

@@ -52,16 +52,30 @@ pub(super) struct Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let p99 = quantile(&self.scrapes_ms, 0.99);
-        let (failed, all) = (self.scrapes_failed.len(), self.scrapes_failed.len() + self.scrapes_ms.len());
+        let (failed, all) =
+            (self.scrapes_failed.len(), self.scrapes_failed.len() + self.scrapes_ms.len());
         let (rss, files, age) = (self.rss_max as f64 / MB, self.files_max, self.evidence_age_max);
-        write!(f, "{failed} of {all} scrapes failed, p99 {p99:.0} ms, {rss:.1} MB, {files} files, ")?;
-        write!(f, "evidence {age:.1} s, page max {:.0} ms; {}", quantile(&self.pages_ms, 1.0), self.told)
+        write!(
+            f,
+            "{failed} of {all} scrapes failed, p99 {p99:.0} ms, {rss:.1} MB, {files} files, "
+        )?;
+        write!(
+            f,
+            "evidence {age:.1} s, page max {:.0} ms; {}",
+            quantile(&self.pages_ms, 1.0),
+            self.told
+        )
     }
 }
 
 impl Phase {
     /// Attacks for `during`.
-    pub(super) async fn run(&self, crowd: &Crowd, during: Duration, patience: Duration) -> anyhow::Result<Outcome> {
+    pub(super) async fn run(
+        &self,
+        crowd: &Crowd,
+        during: Duration,
+        patience: Duration,
+    ) -> anyhow::Result<Outcome> {
         let neighbours = Neighbours::start(crowd.agent.address(), SCRAPER, patience)?;
         let mut attackers = Vec::new();
         for (attack, from, clients) in &self.attackers {
@@ -75,8 +89,15 @@ impl Phase {
             sleep(LOOK_EVERY).await;
         }
         let told = told(attackers).await;
-        let Seen { scrapes_ms, scrapes_failed, pages_ms, pages_failed, evidence_age_max, labels, page_bytes } =
-            neighbours.stop()?;
+        let Seen {
+            scrapes_ms,
+            scrapes_failed,
+            pages_ms,
+            pages_failed,
+            evidence_age_max,
+            labels,
+            page_bytes,
+        } = neighbours.stop()?;
         Ok(Outcome {
             scrapes_ms,
             scrapes_failed,
@@ -108,8 +129,17 @@ fn start(
         command.args(["-n", "19"]).arg(Program::Lab.find()?).arg("attack").arg(attack.name());
         command.args(["--agent", &crowd.agent.address().to_string(), "--from", &from.join(",")]);
         command.args(["--clients", &clients.div_ceil(processes).to_string()]);
-        command.args(["--seconds", &during.as_secs_f64().to_string(), "--tasks", &crowd.count().to_string()]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).kill_on_drop(true);
+        command.args([
+            "--seconds",
+            &during.as_secs_f64().to_string(),
+            "--tasks",
+            &crowd.count().to_string(),
+        ]);
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
         command.spawn().context("cannot start an attacker")
     };
     (0..processes).map(start).collect()
@@ -119,7 +149,9 @@ fn start(
 async fn told(attackers: Vec<Child>) -> String {
     let (mut opened, mut requests, mut answered) = (0_u64, 0_u64, 0_u64);
     for attacker in attackers {
-        let Ok(Ok(output)) = timeout(END_WITHIN, attacker.wait_with_output()).await else { continue };
+        let Ok(Ok(output)) = timeout(END_WITHIN, attacker.wait_with_output()).await else {
+            continue;
+        };
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let mut numbers = text.split_whitespace().filter_map(|word| word.parse::<u64>().ok());
         opened += numbers.next().unwrap_or_default();

@@ -21,7 +21,10 @@ const OPEN_WITHIN: Duration = Duration::from_secs(30);
 pub(super) struct Share(pub(super) f64);
 
 /// What the browser used: to run pages, and in all.
-pub(super) async fn of_browser(browser: &Browser, during: Duration) -> anyhow::Result<(Share, Share)> {
+pub(super) async fn of_browser(
+    browser: &Browser,
+    during: Duration,
+) -> anyhow::Result<(Share, Share)> {
     let (before, began) = (browser.cpu_time()?, Instant::now());
     sleep(during).await;
     let (after, passed) = (browser.cpu_time()?, began.elapsed());
@@ -50,8 +53,11 @@ impl Pages {
     /// Opens so many, and waits until each has heard something.
     pub(super) async fn open(agent: SocketAddr, count: usize) -> anyhow::Result<Pages> {
         let page = get(agent, "/").await?.ok()?;
-        let of = |name: &str| page.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split('"').next());
-        let (since, boot) = (of("data-sequence").context("no sequence")?, of("data-boot").context("no boot")?);
+        let of = |name: &str| {
+            page.split_once(&format!("{name}=\"")).and_then(|(_, rest)| rest.split('"').next())
+        };
+        let (since, boot) =
+            (of("data-sequence").context("no sequence")?, of("data-boot").context("no boot")?);
         let path = format!("/live?since={since}&boot={boot}");
         let (bytes, heard) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
         let mut reading = JoinSet::new();
@@ -59,7 +65,10 @@ impl Pages {
             reading.spawn(read(agent, path.clone(), Arc::clone(&bytes), Arc::clone(&heard)));
         }
         let all = u64::try_from(count)?;
-        until(OPEN_WITHIN, "all pages hear something", async || heard.load(Ordering::Relaxed) == all).await?;
+        until(OPEN_WITHIN, "all pages hear something", async || {
+            heard.load(Ordering::Relaxed) == all
+        })
+        .await?;
         Ok(Pages { _reading: reading, bytes })
     }
 
@@ -69,7 +78,12 @@ impl Pages {
     }
 }
 
-async fn read(agent: SocketAddr, path: String, bytes: Arc<AtomicU64>, heard: Arc<AtomicU64>) -> anyhow::Result<()> {
+async fn read(
+    agent: SocketAddr,
+    path: String,
+    bytes: Arc<AtomicU64>,
+    heard: Arc<AtomicU64>,
+) -> anyhow::Result<()> {
     let mut stream = TcpStream::connect(agent).await?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {agent}\r\n\r\n").as_bytes()).await?;
     let mut buffer = vec![0; 64 * 1024];

@@ -116,13 +116,15 @@ fn holder(at: usize, worker: &str) -> String {
 }
 
 fn config(redis: SocketAddr, count: usize) -> anyhow::Result<String> {
-    let mut text = format!("redis: {{main: {{url: \"redis://{redis}\"}}}}\nlabels: [team]\ntasks:\n");
+    let mut text =
+        format!("redis: {{main: {{url: \"redis://{redis}\"}}}}\nlabels: [team]\ntasks:\n");
     for at in 0..count {
         let team = TEAMS.get(at % TEAMS.len()).context("no team")?;
         let name = Crowd::name(at);
         writeln!(
             text,
-            "  - {{name: {name}, lock: {{key: \"{}\"}}, wanted: always, grace: 2s, labels: {{team: {team}}}}}",
+            "  - {{name: {name}, lock: {{key: \"{}\"}}, wanted: always, grace: 2s, labels: \
+             {{team: {team}}}}}",
             key(at)
         )?;
     }

@@ -50,7 +50,8 @@ struct Exhibit {
     works: bool,
 }
 
-const PROGRESS: &str = "progress: {hash: \"stats\", field: last_run, stale_after: 5m}, claims: {hash: \"claims\"}";
+const PROGRESS: &str =
+    "progress: {hash: \"stats\", field: last_run, stale_after: 5m}, claims: {hash: \"claims\"}";
 
 #[rustfmt::skip]
 const EXHIBITS: [Exhibit; 12] = [
@@ -79,7 +80,8 @@ pub struct Gallery {
 }
 
 impl Gallery {
-    /// Starts everything and waits until the agent has found each verdict. `arguments` are for the agent's command line.
+    /// Starts everything and waits until the agent has found each verdict. `arguments` are for the
+    /// agent's command line.
     ///
     /// # Errors
     /// When a part does not come up.
@@ -91,7 +93,8 @@ impl Gallery {
         }
         let mut keepers = JoinSet::new();
         keepers.spawn(keep(hand.clone()));
-        let agent = Agent::start_with(&config(redis.address(), carriers.address()), arguments).await?;
+        let agent =
+            Agent::start_with(&config(redis.address(), carriers.address()), arguments).await?;
         carriers.kill().await?;
         let gallery = Gallery { agent, keepers, hand, _redis: redis };
         until(SEEN_WITHIN, "each verdict", async || gallery.is_complete().await).await?;
@@ -103,8 +106,8 @@ impl Gallery {
         EXHIBITS.iter().map(|exhibit| (exhibit.name, exhibit.verdict))
     }
 
-    /// Gives `SHOWN` a history: some renewals, a crash, the gap until another instance takes over, and a handover. From then
-    /// on it goes on.
+    /// Gives `SHOWN` a history: some renewals, a crash, the gap until another instance takes over,
+    /// and a handover. From then on it goes on.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -138,8 +141,10 @@ impl Gallery {
     async fn is_complete(&self) -> bool {
         let Ok(metrics) = self.agent.metrics().await else { return false };
         EXHIBITS.iter().all(|exhibit| {
-            let (task, state) = (format!("task=\"{}\"", exhibit.name), format!("state=\"{}\"", exhibit.verdict));
-            let mut states = metrics.lines().filter(|line| line.starts_with("lockwatch_task_state"));
+            let (task, state) =
+                (format!("task=\"{}\"", exhibit.name), format!("state=\"{}\"", exhibit.verdict));
+            let mut states =
+                metrics.lines().filter(|line| line.starts_with("lockwatch_task_state"));
             states.any(|line| line.contains(&task) && line.contains(&state) && line.ends_with(" 1"))
         })
     }
@@ -186,7 +191,8 @@ async fn keep(hand: Hand) -> anyhow::Result<()> {
         turn.tick().await;
         for exhibit in EXHIBITS.iter().filter(|exhibit| exhibit.name != SHOWN) {
             if second.is_multiple_of(10) {
-                hand.send(pipe().pexpire(key_of(exhibit.name), i64::try_from(LEASE.as_millis())?)).await?;
+                hand.send(pipe().pexpire(key_of(exhibit.name), i64::try_from(LEASE.as_millis())?))
+                    .await?;
             }
             if let (true, Held::By(instance)) = (exhibit.works, exhibit.held) {
                 work(&hand, exhibit.name, instance).await?;
@@ -198,7 +204,8 @@ async fn keep(hand: Hand) -> anyhow::Result<()> {
 
 async fn work(hand: &Hand, task: &str, instance: usize) -> anyhow::Result<()> {
     let id = INSTANCES.get(instance).map_or("", |(id, _)| id);
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis().to_string();
+    let now =
+        std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH)?.as_millis().to_string();
     hand.set(&hash_of(task, "stats"), b"last_run", &now).await?;
     hand.set(&hash_of(task, "claims"), id.as_bytes(), &now).await
 }
@@ -208,16 +215,21 @@ fn config(redis: SocketAddr, carriers: SocketAddr) -> String {
         .iter()
         .map(|exhibit| {
             let Exhibit { name, team, more, .. } = exhibit;
-            let more = more.replace("\"stats\"", &format!("\"{name}:stats\"")).replace("\"claims\"", &format!("\"{name}:claims\""));
+            let more = more
+                .replace("\"stats\"", &format!("\"{name}:stats\""))
+                .replace("\"claims\"", &format!("\"{name}:claims\""));
             let redis = if more.contains("redis:") { "" } else { "redis: main, " };
             let more = if more.is_empty() { more } else { format!(", {more}") };
             format!(
-                "  - {{name: \"{name}\", {redis}lock: {{key: \"{name}:lock\"}}, wanted: {{hash: \"{name}:users\"}}, hosts: {{hash: \"lockwatch:hosts\"}}, labels: {{team: {team}}}{more}}}"
+                "  - {{name: \"{name}\", {redis}lock: {{key: \"{name}:lock\"}}, wanted: {{hash: \
+                 \"{name}:users\"}}, hosts: {{hash: \"lockwatch:hosts\"}}, labels: {{team: \
+                 {team}}}{more}}}"
             )
         })
         .collect();
     format!(
-        "redis: {{main: {{url: \"redis://{redis}\"}}, carriers: {{url: \"redis://{carriers}\", interval: 200ms, timeout: 1s}}}}\nlabels: [team]\ntasks:\n{}\n",
+        "redis: {{main: {{url: \"redis://{redis}\"}}, carriers: {{url: \"redis://{carriers}\", \
+         interval: 200ms, timeout: 1s}}}}\nlabels: [team]\ntasks:\n{}\n",
         tasks.join("\n")
     )
 }

@@ -1,4 +1,5 @@
-//! Locks as Redisson writes them, for holders that do not exist: a thousand workers would be a thousand processes.
+//! Locks as Redisson writes them, for holders that do not exist: a thousand workers would be a
+//! thousand processes.
 
 use std::time::Duration;
 
@@ -23,7 +24,8 @@ impl Hand {
         Ok(Hand { connection: redis.connect().await? })
     }
 
-    /// The lock `key` is held by `holder` (`<instance>:<thread>`) from now on for `lease`, whoever held it before.
+    /// The lock `key` is held by `holder` (`<instance>:<thread>`) from now on for `lease`, whoever
+    /// held it before.
     ///
     /// # Errors
     /// When it cannot be written.
@@ -53,7 +55,12 @@ impl Hand {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub async fn set(&self, hash: &[u8], field: &[u8], value: impl ToSingleRedisArg) -> anyhow::Result<()> {
+    pub async fn set(
+        &self,
+        hash: &[u8],
+        field: &[u8],
+        value: impl ToSingleRedisArg,
+    ) -> anyhow::Result<()> {
         self.send(pipe().hset(hash, field, value)).await
     }
 

@@ -19,16 +19,18 @@ const PAUSE_MS: std::ops::Range<u64> = 20..250;
 /// Tasks of two changes in a row are so far apart: no two changes of one task shall share a sweep.
 const STRIDE: usize = 37;
 
-/// Runs before the page's own script. `window.paints` gets `[holder, put, painted]` for each row whose holder changed: when it was
-/// put into the page, and when the frame with it was done; `window.marks` gets `[instant, at]` for each snapshot of which the page
-/// says that it was painted.
+/// Runs before the page's own script. `window.paints` gets `[holder, put, painted]` for each row
+/// whose holder changed: when it was put into the page, and when the frame with it was done;
+/// `window.marks` gets `[instant, at]` for each snapshot of which the page says that it was
+/// painted.
 const HOOK: &str = "
     {
         const [holders, paints, marks] = [new Map(), window.paints = [], window.marks = []];
         const now = () => performance.timeOrigin + performance.now();
         const {port1, port2} = new MessageChannel();
         const waiting = [];
-        // The page changes while a frame is made; a message that is sent then arrives when that is done.
+        // The page changes while a frame is made; a message that is sent then arrives when that is
+        // done.
         port1.onmessage = () => { for (const paint of waiting.splice(0)) paint[2] = now(); };
         new MutationObserver(records => {
             const nodes = records.flatMap(record => [record.target, ...record.addedNodes]);
@@ -45,7 +47,8 @@ const HOOK: &str = "
         }).observe(document, {subtree: true, childList: true, characterData: true});
         new PerformanceObserver(list => {
             for (const {name, startTime, detail} of list.getEntries())
-                if (name === 'lockwatch-frame') marks.push([performance.timeOrigin + startTime, detail.at]);
+                if (name === 'lockwatch-frame') marks.push([performance.timeOrigin + startTime, \
+    detail.at]);
         }).observe({type: 'mark'});
     }
 ";
@@ -77,8 +80,14 @@ pub(super) async fn prepare(browser: &Browser) -> anyhow::Result<()> {
     browser.before_pages(HOOK).await
 }
 
-/// So many changes of holders, one after the other, on the open page. No two of its `series` have one name.
-pub(super) async fn delays(crowd: &Crowd, browser: &Browser, series: char, changes: usize) -> anyhow::Result<Delays> {
+/// So many changes of holders, one after the other, on the open page. No two of its `series` have
+/// one name.
+pub(super) async fn delays(
+    crowd: &Crowd,
+    browser: &Browser,
+    series: char,
+    changes: usize,
+) -> anyhow::Result<Delays> {
     let mut written = BTreeMap::new();
     for change in 0..changes {
         sleep(Duration::from_millis(fastrand::u64(PAUSE_MS))).await;
@@ -88,32 +97,45 @@ pub(super) async fn delays(crowd: &Crowd, browser: &Browser, series: char, chang
         crowd.hand_over(at, &worker).await?;
     }
     let of_series = format!("([holder, , painted]) => /-{series}\\d/.test(holder) && painted");
-    browser.until(PAINTED_WITHIN, &format!("window.paints.filter({of_series}).length >= {changes}")).await?;
+    browser
+        .until(PAINTED_WITHIN, &format!("window.paints.filter({of_series}).length >= {changes}"))
+        .await?;
     // The marks follow the frame.
-    browser.until(PAINTED_WITHIN, "window.marks.some(([instant]) => instant > window.paints.at(-1)[1])").await?;
+    browser
+        .until(
+            PAINTED_WITHIN,
+            "window.marks.some(([instant]) => instant > window.paints.at(-1)[1])",
+        )
+        .await?;
     let paints: Vec<Paint> = serde_json::from_value(browser.value("window.paints").await?)?;
     let marks: Vec<Mark> = serde_json::from_value(browser.value("window.marks").await?)?;
     let mut delays = Delays::default();
     for Paint { holder, put, painted } in paints {
         let Some(written) = written.remove(&holder) else { continue };
         let painted = painted.context("a row that was never painted")?;
-        delays.of_snapshot.push(painted - told(put, &marks).context("a row that no snapshot told")?);
+        delays
+            .of_snapshot
+            .push(painted - told(put, &marks).context("a row that no snapshot told")?);
         delays.of_redis.push(painted - written);
     }
     anyhow::ensure!(written.is_empty(), "never painted: {written:?}");
     Ok(delays)
 }
 
-/// The instant of the snapshot that told what was put into the page then; of several in one frame, the earliest.
+/// The instant of the snapshot that told what was put into the page then; of several in one frame,
+/// the earliest.
 fn told(put: f64, marks: &[Mark]) -> Option<f64> {
     let first = marks.iter().find(|mark| mark.instant >= put)?;
-    let frame = marks.iter().filter(|mark| (first.instant..first.instant + SAME_FRAME_MS).contains(&mark.instant));
+    let frame = marks
+        .iter()
+        .filter(|mark| (first.instant..first.instant + SAME_FRAME_MS).contains(&mark.instant));
     frame.map(|mark| mark.at).min_by(f64::total_cmp)
 }
 
 /// When the page was first painted, since it was asked for, in milliseconds.
 pub(super) async fn first_paint_ms(browser: &Browser, url: &str) -> anyhow::Result<f64> {
-    const PAINT: &str = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null";
+    const PAINT: &str =
+        "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null";
     browser.open(url).await?;
     browser.until(PAINTED_WITHIN, &format!("({PAINT}) !== null")).await?;
     browser.value(PAINT).await?.as_f64().context("no first paint")
@@ -129,7 +151,8 @@ mod tests {
 
     #[test]
     fn what_was_put_in_was_told_by_the_earliest_snapshot_of_its_frame() {
-        let marks = [(10.0, 1.0), (30.0, 3.0), (30.5, 2.0), (50.0, 5.0)].map(|(instant, at)| Mark { instant, at });
+        let marks = [(10.0, 1.0), (30.0, 3.0), (30.5, 2.0), (50.0, 5.0)]
+            .map(|(instant, at)| Mark { instant, at });
         assert_eq!(told(25.0, &marks), Some(2.0));
         assert_eq!(told(60.0, &marks), None);
     }

@@ -43,7 +43,9 @@ pub(super) async fn take(folder: &Path) -> anyhow::Result<()> {
         browser.media(Media { dark: picture.dark, calm: false }).await?;
         browser.screen(picture.screen).await?;
         browser.open(&format!("http://{}{}", gallery.agent.address(), picture.path)).await?;
-        browser.until(LOADED_WITHIN, "document.querySelector('#connection').textContent === ''").await?;
+        browser
+            .until(LOADED_WITHIN, "document.querySelector('#connection').textContent === ''")
+            .await?;
         let file = folder.join(picture.file);
         let image = browser.screenshot().await?;
         std::fs::write(&file, image).with_context(|| format!("cannot write {}", file.display()))?;

@@ -22,13 +22,15 @@ impl Weight {
 pub(super) async fn weigh(agent: SocketAddr) -> anyhow::Result<Weight> {
     let page = get(agent, "/").await?.ok()?;
     let rows = rows(&page);
-    let (style, script) = (get(agent, "/style.css").await?.ok()?, get(agent, "/app.js").await?.ok()?);
+    let (style, script) =
+        (get(agent, "/style.css").await?.ok()?, get(agent, "/app.js").await?.ok()?);
     Ok(Weight { rows, page: page.len() - rows, style: style.len(), script: script.len() })
 }
 
 /// Bytes of the rows of tasks in a page.
 fn rows(page: &str) -> usize {
-    let rows = page.match_indices("<tr data-task=").filter_map(|(at, _)| page.get(at..)?.find("</tr>"));
+    let rows =
+        page.match_indices("<tr data-task=").filter_map(|(at, _)| page.get(at..)?.find("</tr>"));
     rows.map(|length| length + "</tr>".len()).sum()
 }
 

@@ -1,4 +1,5 @@
-//! The truth: which notifications must come and which may, as the scenarios write it down while they play.
+//! The truth: which notifications must come and which may, as the scenarios write it down while
+//! they play.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -120,18 +120,28 @@ impl TaskPlan {
         self.claims.then(|| format!("{}:claims", self.name))
     }
 
-    /// All labels that an alert about it must have. Warnings stay warnings; the task's own severity replaces critical.
+    /// All labels that an alert about it must have. Warnings stay warnings; the task's own severity
+    /// replaces critical.
     pub(super) fn labels_of(&self, alert: &str, is_page: bool) -> Labels {
         let severity = if is_page { "critical" } else { "warning" };
-        let base =
-            [("severity", severity), ("team", TEAM), ("task", &self.name), ("redis", self.redis), ("alertname", alert)];
+        let base = [
+            ("severity", severity),
+            ("team", TEAM),
+            ("task", &self.name),
+            ("redis", self.redis),
+            ("alertname", alert),
+        ];
         let own = self.labels.iter().copied().filter(|(name, _)| is_page || *name != "severity");
-        base.into_iter().chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        base.into_iter()
+            .chain(own)
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .collect()
     }
 
     fn yaml(&self) -> String {
         let mut text = format!(
-            "  - name: {}\n    redis: {}\n    lock: {{key: \"{}\"}}\n    grace: {}\n    settle: {}\n    wind_down: {}\n    blind_after: {}\n",
+            "  - name: {}\n    redis: {}\n    lock: {{key: \"{}\"}}\n    grace: {}\n    settle: \
+             {}\n    wind_down: {}\n    blind_after: {}\n",
             self.name,
             self.redis,
             self.lock(),
@@ -149,7 +159,10 @@ impl TaskPlan {
             Wanted::Never => line("wanted: never".to_owned()),
         }
         if let Some(hash) = self.progress() {
-            line(format!("progress: {{hash: \"{hash}\", field: at, stale_after: {}}}", ms(STALE_AFTER)));
+            line(format!(
+                "progress: {{hash: \"{hash}\", field: at, stale_after: {}}}",
+                ms(STALE_AFTER)
+            ));
         }
         if let Some(hash) = self.claims() {
             line(format!("claims: {{hash: \"{hash}\", fresh_for: 5s}}"));
@@ -160,7 +173,8 @@ impl TaskPlan {
         if let Some(max_hold) = self.max_hold {
             line(format!("max_hold: {}", ms(max_hold)));
         }
-        let labels: Vec<String> = self.labels.iter().map(|(name, value)| format!(", {name}: {value}")).collect();
+        let labels: Vec<String> =
+            self.labels.iter().map(|(name, value)| format!(", {name}: {value}")).collect();
         line(format!("labels: {{team: {TEAM}{}}}", labels.concat()));
         text
     }
@@ -173,7 +187,8 @@ pub(super) fn config<'a>(
 ) -> String {
     let mut text = "labels: [team, severity, standby]\nredis:\n".to_owned();
     for (name, addresses) in redises {
-        let urls: Vec<String> = addresses.iter().map(|address| format!("\"redis://{address}/0\"")).collect();
+        let urls: Vec<String> =
+            addresses.iter().map(|address| format!("\"redis://{address}/0\"")).collect();
         let servers = match urls.as_slice() {
             [url] => format!("url: {url}"),
             urls => format!("nodes: [{}]", urls.join(", ")),

@@ -21,12 +21,21 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn new(outcomes: &[Outcome], args: &PagerArgs, timing: &Timing, took: Duration) -> Report {
-        let broken = outcomes.iter().flat_map(|outcome| &outcome.scenarios).filter(|(_, _, trouble)| trouble.is_some());
+    pub(super) fn new(
+        outcomes: &[Outcome],
+        args: &PagerArgs,
+        timing: &Timing,
+        took: Duration,
+    ) -> Report {
+        let broken = outcomes
+            .iter()
+            .flat_map(|outcome| &outcome.scenarios)
+            .filter(|(_, _, trouble)| trouble.is_some());
         let wrongs = outcomes.iter().map(|outcome| outcome.findings.len()).sum::<usize>();
         let all_right = broken.count() == 0 && wrongs == 0;
         let mut text = format!(
-            "# Pager bench: {}\n\n{} scenarios on {} stages in {:.0} s; scraped and evaluated every {:.0} s, {} agent(s) where a \
+            "# Pager bench: {}\n\n{} scenarios on {} stages in {:.0} s; scraped and evaluated \
+             every {:.0} s, {} agent(s) where a \
              scenario does not say; Alertmanager's configuration: {}.\n\n",
             if all_right { "every page was right" } else { "NOT RIGHT" },
             outcomes.iter().map(|outcome| outcome.scenarios.len()).sum::<usize>(),
@@ -38,7 +47,11 @@ impl Report {
         );
         text.push_str(&totals(outcomes));
         text.push_str(&delays(outcomes));
-        text.push_str("\n## Scenarios\n\n| scenario | what must and must not page | came, after it was due (resolved, after it was mended) | wrong |\n|---|---|---|---|\n");
+        text.push_str(
+            "\n## Scenarios\n\n\
+            | scenario | what must and must not page | came, after it was due (resolved, after it \
+            was mended) | wrong |\n|---|---|---|---|\n",
+        );
         outcomes.iter().for_each(|outcome| text.push_str(&rows(outcome)));
         Report { text, all_right }
     }
@@ -62,13 +75,22 @@ fn totals(outcomes: &[Outcome]) -> String {
     let answers = || outcomes.iter().flat_map(|outcome| &outcome.answers);
     let came = answers().filter(|answer| matches!(answer.came, Came::After(_))).count();
     let muted = answers().filter(|answer| answer.came == Came::Muted).count();
-    let mut text = format!("{came} of {} expected alerts came, {muted} were muted by others", answers().count());
+    let mut text = format!(
+        "{came} of {} expected alerts came, {muted} were muted by others",
+        answers().count()
+    );
     for wrong in Wrong::ALL {
-        let found = outcomes.iter().flat_map(|outcome| &outcome.findings).filter(|(_, finding)| finding.wrong == wrong);
+        let found = outcomes
+            .iter()
+            .flat_map(|outcome| &outcome.findings)
+            .filter(|(_, finding)| finding.wrong == wrong);
         // Writing to a string cannot fail.
         let _ = write!(text, "; {}: {}", wrong.word(), found.count());
     }
-    let broken = outcomes.iter().flat_map(|outcome| &outcome.scenarios).filter(|(_, _, trouble)| trouble.is_some());
+    let broken = outcomes
+        .iter()
+        .flat_map(|outcome| &outcome.scenarios)
+        .filter(|(_, _, trouble)| trouble.is_some());
     let _ = writeln!(text, "; could not be played: {}.\n", broken.count());
     text
 }
@@ -83,27 +105,41 @@ fn delays(outcomes: &[Outcome]) -> String {
         if let Came::After(delay) = answer.came
             && name != WATCHDOG
         {
-            by_alert.entry(name).or_default().push((delay, if scenario.is_empty() { CONTROL } else { scenario }));
+            by_alert
+                .entry(name)
+                .or_default()
+                .push((delay, if scenario.is_empty() { CONTROL } else { scenario }));
         }
     }
-    let mut text =
-        "Seconds from due to told:\n\n| alert | times | median | max | slowest in |\n|---|---|---|---|---|\n"
-            .to_owned();
-    let pages = by_alert.iter().filter(|(alert, _)| is_page(alert)).flat_map(|(_, delays)| delays).copied().collect();
+    let mut text = "Seconds from due to told:\n\n| alert | times | median | max | slowest in |\n\
+         |---|---|---|---|---|\n"
+        .to_owned();
+    let pages = by_alert
+        .iter()
+        .filter(|(alert, _)| is_page(alert))
+        .flat_map(|(_, delays)| delays)
+        .copied()
+        .collect();
     for (alert, delays) in by_alert.into_iter().chain([("all that page", pages)]) {
         text.push_str(&row_of_delays(alert, delays));
     }
     let promised = outcomes.iter().filter_map(|outcome| outcome.promised).max();
-    let promised = promised.map_or("nothing".to_owned(), |promised| format!("at most {:.0} s", promised.as_secs_f64()));
+    let promised = promised.map_or("nothing".to_owned(), |promised| {
+        format!("at most {:.0} s", promised.as_secs_f64())
+    });
     // Writing to a string cannot fail.
-    let _ = writeln!(text, "\n`lockwatch check-config` promises {promised} from the end of the grace to the page.");
+    let _ = writeln!(
+        text,
+        "\n`lockwatch check-config` promises {promised} from the end of the grace to the page."
+    );
     text
 }
 
 fn row_of_delays(alert: &str, mut delays: Delays) -> String {
     delays.sort();
     let median = delays.get(delays.len() / 2).map_or(0.0, |(delay, _)| delay.as_secs_f64());
-    let (max, slowest) = delays.last().map_or((0.0, ""), |(delay, scenario)| (delay.as_secs_f64(), *scenario));
+    let (max, slowest) =
+        delays.last().map_or((0.0, ""), |(delay, scenario)| (delay.as_secs_f64(), *scenario));
     format!("| {alert} | {} | {median:.1} | {max:.1} | {slowest} |\n", delays.len())
 }
 
@@ -119,7 +155,8 @@ fn rows(outcome: &Outcome) -> String {
     }
     let _ = writeln!(
         text,
-        "| {CONTROL} of {} | a task that is down all the time, another one at the end, the watchdog | {} | {} |",
+        "| {CONTROL} of {} | a task that is down all the time, another one at the end, the \
+         watchdog | {} | {} |",
         outcome.stage,
         came(outcome, ""),
         wrong(outcome, "", None)
@@ -128,8 +165,12 @@ fn rows(outcome: &Outcome) -> String {
 }
 
 fn came(outcome: &Outcome, scenario: &str) -> String {
-    let answers: Vec<String> =
-        outcome.answers.iter().filter(|answer| answer.expected.scenario == scenario).map(one).collect();
+    let answers: Vec<String> = outcome
+        .answers
+        .iter()
+        .filter(|answer| answer.expected.scenario == scenario)
+        .map(one)
+        .collect();
     if answers.is_empty() { "nothing, as it must be".to_owned() } else { answers.join("; ") }
 }
 
@@ -146,14 +187,19 @@ fn one(answer: &Answer) -> String {
 }
 
 fn wrong(outcome: &Outcome, scenario: &str, trouble: Option<&str>) -> String {
-    let findings = outcome.findings.iter().filter(|(owner, _)| owner == scenario).map(|(_, finding)| finding);
+    let findings =
+        outcome.findings.iter().filter(|(owner, _)| owner == scenario).map(|(_, finding)| finding);
     let mut texts: Vec<String> = findings.map(told).collect();
     texts.extend(trouble.map(|why| format!("**could not be played**: {}", why.replace('\n', " "))));
     texts.join("; ")
 }
 
 fn told(finding: &Finding) -> String {
-    let about = finding.labels.get("task").or(finding.labels.get("redis")).or(finding.labels.get("instance"));
+    let about = finding
+        .labels
+        .get("task")
+        .or(finding.labels.get("redis"))
+        .or(finding.labels.get("instance"));
     let about = about.map_or(String::new(), |about| format!(" of {about}"));
     format!("**{}**: {}{about} {}", finding.wrong.word(), name(&finding.labels), finding.text)
 }

@@ -1,4 +1,5 @@
-//! Alertmanager's configuration: the repository's own with other receivers' addresses, or a plain one.
+//! Alertmanager's configuration: the repository's own with other receivers' addresses, or a plain
+//! one.
 
 use std::path::Path;
 use std::time::Duration;
@@ -46,7 +47,8 @@ impl Routes {
         if !example.exists() {
             return Routes::new(PLAIN.to_owned(), "a plain one, each alert by itself".to_owned());
         }
-        let text = std::fs::read_to_string(example).with_context(|| format!("cannot read {}", example.display()))?;
+        let text = std::fs::read_to_string(example)
+            .with_context(|| format!("cannot read {}", example.display()))?;
         let name = example.file_name().unwrap_or_default().to_string_lossy();
         Routes::new(text, name.into_owned()).with_context(|| format!("{}", example.display()))
     }
@@ -57,17 +59,20 @@ impl Routes {
         Ok(Routes { text, root, origin })
     }
 
-    /// The same with all receivers below `url`, each at a path that tells it apart, and without credentials.
+    /// The same with all receivers below `url`, each at a path that tells it apart, and without
+    /// credentials.
     pub(super) fn to(&self, url: &str) -> String {
         let lines = self.text.lines().filter(|line| !line.contains("credentials_file"));
-        let lines: Vec<String> = lines.map(|line| line.replace("url: https://", &format!("url: {url}"))).collect();
+        let lines: Vec<String> =
+            lines.map(|line| line.replace("url: https://", &format!("url: {url}"))).collect();
         lines.join("\n") + "\n"
     }
 
     /// How long an alert with these labels is kept back.
     pub(super) fn waits(&self, labels: &Labels) -> anyhow::Result<Waits> {
         // Alertmanager's defaults.
-        let mut waits = Waits { group_wait: Duration::from_secs(30), group_interval: Duration::from_secs(300) };
+        let mut waits =
+            Waits { group_wait: Duration::from_secs(30), group_interval: Duration::from_secs(300) };
         let mut route = Some(&self.root);
         while let Some(here) = route {
             waits.group_wait = wait(here, "group_wait")?.unwrap_or(waits.group_wait);
@@ -109,7 +114,8 @@ fn fits(matcher: &str, labels: &Labels) -> anyhow::Result<bool> {
     };
     let value = value.unwrap_or_default().trim().trim_matches('"');
     let label = labels.get(name.trim()).map_or("", String::as_str);
-    let matches_pattern = || Ok::<_, anyhow::Error>(Pattern::new(&format!("^(?:{value})$"))?.matches(&label));
+    let matches_pattern =
+        || Ok::<_, anyhow::Error>(Pattern::new(&format!("^(?:{value})$"))?.matches(&label));
     Ok(match operator {
         "=~" => matches_pattern()?,
         "!~" => !matches_pattern()?,
@@ -123,14 +129,16 @@ mod tests {
     use super::*;
 
     fn waits(routes: &Routes, labels: &[(&str, &str)]) -> (u64, u64) {
-        let labels = labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let labels =
+            labels.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let Waits { group_wait, group_interval } = routes.waits(&labels).unwrap();
         (group_wait.as_secs(), group_interval.as_secs())
     }
 
     #[test]
     fn only_addresses_and_credentials_change() {
-        let text = PLAIN.to_owned() + "        http_config: {authorization: {credentials_file: /secret}}\n";
+        let text = PLAIN.to_owned()
+            + "        http_config: {authorization: {credentials_file: /secret}}\n";
         let told = Routes::new(text, String::new()).unwrap().to("http://127.0.0.1:1/");
         assert_eq!(told, PLAIN.replace("https://", "http://127.0.0.1:1/"));
     }

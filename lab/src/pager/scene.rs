@@ -14,7 +14,8 @@ use super::plan::{GRACE, TaskPlan};
 use super::stage::{JOB, Stage};
 use super::verdict::{Period, answers};
 use crate::stack::{
-    Agent, Alertmanager, ClockProxy, Labels, Link, Lost, Prometheus, Redis, Worker, WorkerSetup, until,
+    Agent, Alertmanager, ClockProxy, Labels, Link, Lost, Prometheus, Redis, Worker, WorkerSetup,
+    until,
 };
 
 /// How often the receiver is looked at.
@@ -35,7 +36,10 @@ impl Scene {
 
     pub(super) fn task_named(&self, name: &str) -> anyhow::Result<Task> {
         let plan = self.stage.tasks.iter().find(|plan| plan.name == name);
-        Ok(Task { scene: self.clone(), plan: plan.with_context(|| format!("no task {name}"))?.clone() })
+        Ok(Task {
+            scene: self.clone(),
+            plan: plan.with_context(|| format!("no task {name}"))?.clone(),
+        })
     }
 
     /// Whether this is the short bench.
@@ -54,7 +58,13 @@ impl Scene {
 
     /// The second server of a redis.
     pub(super) async fn replica(&self, name: &str) -> anyhow::Result<MutexGuard<'_, Redis>> {
-        Ok(self.stage.replicas.get(name).with_context(|| format!("no replica of {name}"))?.lock().await)
+        Ok(self
+            .stage
+            .replicas
+            .get(name)
+            .with_context(|| format!("no replica of {name}"))?
+            .lock()
+            .await)
     }
 
     pub(super) async fn agent(&self, at: usize) -> anyhow::Result<MutexGuard<'_, Agent>> {
@@ -79,7 +89,12 @@ impl Scene {
     }
 
     /// Must come for a whole redis.
-    pub(super) fn expect_of_redis(&self, alert: &str, redis: &str, due: Instant) -> anyhow::Result<Entry> {
+    pub(super) fn expect_of_redis(
+        &self,
+        alert: &str,
+        redis: &str,
+        due: Instant,
+    ) -> anyhow::Result<Entry> {
         self.expect(labels(alert, &[("redis", redis)]), due)
     }
 
@@ -89,7 +104,12 @@ impl Scene {
     }
 
     /// Must come for one agent.
-    pub(super) fn expect_of_agent(&self, alert: &str, at: usize, due: Instant) -> anyhow::Result<Entry> {
+    pub(super) fn expect_of_agent(
+        &self,
+        alert: &str,
+        at: usize,
+        due: Instant,
+    ) -> anyhow::Result<Entry> {
         self.expect(self.labels_of_agent(alert, at)?, due)
     }
 
@@ -110,11 +130,21 @@ impl Scene {
 
     fn expect(&self, labels: Labels, due: Instant) -> anyhow::Result<Entry> {
         let need = Need::Must { due, by: due + self.stage.timing.told_within(&labels)? };
-        Ok(self.stage.ledger.write(Expected { scenario: self.scenario, labels, need, end: End::Never }))
+        Ok(self.stage.ledger.write(Expected {
+            scenario: self.scenario,
+            labels,
+            need,
+            end: End::Never,
+        }))
     }
 
     fn may(&self, labels: Labels) {
-        self.stage.ledger.write(Expected { scenario: self.scenario, labels, need: Need::May, end: End::Any });
+        self.stage.ledger.write(Expected {
+            scenario: self.scenario,
+            labels,
+            need: Need::May,
+            end: End::Any,
+        });
     }
 
     /// Waits until it was told, or too late.
@@ -125,9 +155,14 @@ impl Scene {
         Ok(())
     }
 
-    /// What it tells was mended at `at`; waits until that was told, or too late. `linger` is how much longer the rule
-    /// keeps it.
-    pub(super) async fn mended(&self, entry: &Entry, at: Instant, linger: Duration) -> anyhow::Result<()> {
+    /// What it tells was mended at `at`; waits until that was told, or too late. `linger` is how
+    /// much longer the rule keeps it.
+    pub(super) async fn mended(
+        &self,
+        entry: &Entry,
+        at: Instant,
+        linger: Duration,
+    ) -> anyhow::Result<()> {
         let expected = entry.expected().context("no such entry")?;
         let within = self.stage.timing.resolved_within(&expected.labels)? + linger;
         entry.mended(at, within);
@@ -224,14 +259,16 @@ impl Task {
     pub(super) async fn lease_ends(&self) -> anyhow::Result<Instant> {
         let mut data = self.data().await?;
         let ttl_ms: i64 = redis::cmd("PTTL").arg(self.plan.lock()).query_async(&mut data).await?;
-        let ttl_ms = u64::try_from(ttl_ms).with_context(|| format!("{} is not held with a lease", self.plan.name))?;
+        let ttl_ms = u64::try_from(ttl_ms)
+            .with_context(|| format!("{} is not held with a lease", self.plan.name))?;
         Ok(Instant::now() + Duration::from_millis(ttl_ms))
     }
 
     /// Waits until its lease has just begun anew.
     pub(super) async fn until_renewed(&self) -> anyhow::Result<()> {
         let fresh = self.plan.lease - 2 * LOOK_EVERY;
-        let is_fresh = async || self.lease_ends().await.is_ok_and(|ends| ends > Instant::now() + fresh);
+        let is_fresh =
+            async || self.lease_ends().await.is_ok_and(|ends| ends > Instant::now() + fresh);
         until(self.plan.lease, "the lease is renewed", is_fresh).await
     }
 

@@ -19,8 +19,8 @@ use super::scene::Scene;
 use super::verdict::{self, Answer, Finding, Period};
 use super::watch::Watch;
 use crate::stack::{
-    Agent, Alertmanager, ClockProxy, Labels, Link, LossyScrapes, Program, Prometheus, PrometheusSetup, Receiver, Redis,
-    Target, Worker, until,
+    Agent, Alertmanager, ClockProxy, Labels, Link, LossyScrapes, Program, Prometheus,
+    PrometheusSetup, Receiver, Redis, Target, Worker, until,
 };
 
 /// The job of the agents in Prometheus.
@@ -65,21 +65,28 @@ pub(super) struct Timing {
 }
 
 impl Timing {
-    /// From due to told at most: seen, believed, scraped, evaluated, and a page also told with its group.
+    /// From due to told at most: seen, believed, scraped, evaluated, and a page also told with its
+    /// group.
     pub(super) fn told_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
-        let group_wait = if is_told(labels) { self.routes.waits(labels)?.group_wait } else { Duration::ZERO };
+        let group_wait =
+            if is_told(labels) { self.routes.waits(labels)?.group_wait } else { Duration::ZERO };
         Ok(2 * INTERVAL + 2 * self.scrape + group_wait + TOLERANCE + self.slack)
     }
 
-    /// From mended to told at most: seen, settled, scraped, twice evaluated, and a page also told with its group.
+    /// From mended to told at most: seen, settled, scraped, twice evaluated, and a page also told
+    /// with its group.
     pub(super) fn resolved_within(&self, labels: &Labels) -> anyhow::Result<Duration> {
-        let interval = if is_told(labels) { self.routes.waits(labels)?.group_interval } else { Duration::ZERO };
+        let interval = if is_told(labels) {
+            self.routes.waits(labels)?.group_interval
+        } else {
+            Duration::ZERO
+        };
         Ok(2 * INTERVAL + SETTLE + 3 * self.scrape + interval + TOLERANCE + self.slack)
     }
 }
 
-/// Whether it is judged by its notifications: pages and the watchdog are. Warnings are told in groups, later, or not at all
-/// beside a page.
+/// Whether it is judged by its notifications: pages and the watchdog are. Warnings are told in
+/// groups, later, or not at all beside a page.
 fn is_told(labels: &Labels) -> bool {
     labels.get("alertname").is_some_and(|name| is_page(name) || name == WATCHDOG)
 }
@@ -124,13 +131,15 @@ pub(super) struct Outcome {
 
 /// Plays it.
 pub(super) async fn play(plan: StagePlan, timing: Timing) -> Outcome {
-    let told = plan.scenarios.iter().map(|scenario| (scenario.name, scenario.says)).collect::<Vec<_>>();
+    let told =
+        plan.scenarios.iter().map(|scenario| (scenario.name, scenario.says)).collect::<Vec<_>>();
     let stage = plan.name.clone();
     match try_play(plan, timing).await {
         Ok(outcome) => outcome,
         Err(error) => {
             let why = format!("{error:#}");
-            let scenarios = told.into_iter().map(|(name, says)| (name, says, Some(why.clone()))).collect();
+            let scenarios =
+                told.into_iter().map(|(name, says)| (name, says, Some(why.clone()))).collect();
             Outcome { stage, scenarios, answers: Vec::new(), findings: Vec::new(), promised: None }
         }
     }
@@ -139,7 +148,11 @@ pub(super) async fn play(plan: StagePlan, timing: Timing) -> Outcome {
 async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
     let stage = {
         let _turn = STARTS.acquire().await?;
-        Arc::new(Stage::start(&plan, timing).await.with_context(|| format!("the stage {}", plan.name))?)
+        Arc::new(
+            Stage::start(&plan, timing)
+                .await
+                .with_context(|| format!("the stage {}", plan.name))?,
+        )
     };
     let control = Scene { stage: Arc::clone(&stage), scenario: "" };
     control.task_named(LAST_CONTROL_TASK)?.switch_off("control").await?;
@@ -166,8 +179,10 @@ async fn try_play(plan: StagePlan, timing: Timing) -> anyhow::Result<Outcome> {
     scenarios.sort_by_key(|(name, _, _)| place(*name));
     stage.prove_alive(&control).await?;
     let (told, muted) = (stage.told(), stage.muted());
-    let (answers, findings) = verdict::judge(&stage.ledger.entries(), &told, &muted, Instant::now(), WATCHDOG);
-    let findings = findings.into_iter().map(|finding| (owner(&plan, &finding.labels), finding)).collect();
+    let (answers, findings) =
+        verdict::judge(&stage.ledger.entries(), &told, &muted, Instant::now(), WATCHDOG);
+    let findings =
+        findings.into_iter().map(|finding| (owner(&plan, &finding.labels), finding)).collect();
     let promised = stage.promised().await?;
     Ok(Outcome { stage: plan.name, scenarios, answers, findings, promised })
 }
@@ -179,7 +194,9 @@ fn owner(plan: &StagePlan, labels: &Labels) -> String {
     }
     let is_about = |task: &TaskPlan| match labels.get("task") {
         Some(name) => task.name == *name,
-        None => labels.get("redis").is_some_and(|redis| task.redis == redis && task.redis != plan::MAIN),
+        None => {
+            labels.get("redis").is_some_and(|redis| task.redis == redis && task.redis != plan::MAIN)
+        }
     };
     let found = plan.scenarios.iter().find(|scenario| scenario.tasks.iter().any(is_about));
     found.map_or(String::new(), |scenario| scenario.name.to_owned())
@@ -191,12 +208,14 @@ impl Stage {
         if wiring.lost_scrapes.is_some() {
             timing.slack = LOST_IN_A_ROW * timing.scrape;
         }
-        let mut tasks: Vec<TaskPlan> = plan.scenarios.iter().flat_map(|scenario| scenario.tasks.clone()).collect();
+        let mut tasks: Vec<TaskPlan> =
+            plan.scenarios.iter().flat_map(|scenario| scenario.tasks.clone()).collect();
         tasks.extend([CONTROL_TASK, LAST_CONTROL_TASK].map(|name| TaskPlan::new(name).on(CONTROL)));
         let names: BTreeSet<&'static str> = tasks.iter().map(|task| task.redis).collect();
 
         let (mut redises, mut elsewhere) = (BTreeMap::new(), BTreeMap::new());
-        let (mut clocks, mut links, mut replicas) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        let (mut clocks, mut links, mut replicas) =
+            (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let (mut first, mut last) = (BTreeMap::new(), BTreeMap::new());
         for name in names {
             let redis = Redis::start().await?;
@@ -228,11 +247,15 @@ impl Stage {
             last.insert(name, [vec![address], behind].concat());
         }
 
-        let (mut agents, mut instances, mut addresses, mut scrapes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut agents, mut instances, mut addresses, mut scrapes) =
+            (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for at in 1..=plan.agents {
             let of_agent = if at == plan.agents { last.clone() } else { first.clone() };
-            let agent =
-                Agent::start(&plan::config(of_agent.iter().map(|(name, at)| (*name, at.as_slice())), &tasks)).await?;
+            let agent = Agent::start(&plan::config(
+                of_agent.iter().map(|(name, at)| (*name, at.as_slice())),
+                &tasks,
+            ))
+            .await?;
             let mut address = agent.address();
             if let Some(share) = wiring.lost_scrapes {
                 let lossy = LossyScrapes::start(address, share, SEED + u64::try_from(at)?).await?;
@@ -246,7 +269,9 @@ impl Stage {
 
         let receiver = Receiver::start().await?;
         let alertmanager = Alertmanager::start(&timing.routes.to(&receiver.url())).await?;
-        let targets = instances.iter().map(|instance| Ok(Target { job: JOB.to_owned(), address: instance.parse()? }));
+        let targets = instances
+            .iter()
+            .map(|instance| Ok(Target { job: JOB.to_owned(), address: instance.parse()? }));
         let prometheus = Prometheus::start(&PrometheusSetup {
             rules: vec![timing.rules.clone()],
             targets: targets.collect::<anyhow::Result<_>>()?,
@@ -260,8 +285,12 @@ impl Stage {
         expect_watchdog(&ledger);
         let knows = async || prometheus.knows_its_alertmanager().await.unwrap_or(false);
         until(READY_WITHIN, "Prometheus knows its Alertmanager", knows).await?;
-        let scraped =
-            async || prometheus.query("lockwatch_build_info").await.is_ok_and(|found| found.len() == plan.agents);
+        let scraped = async || {
+            prometheus
+                .query("lockwatch_build_info")
+                .await
+                .is_ok_and(|found| found.len() == plan.agents)
+        };
         until(READY_WITHIN, "Prometheus knows the agents", scraped).await?;
         Ok(Stage {
             tasks,
@@ -295,7 +324,8 @@ impl Stage {
         Ok(plan::config(addresses.iter().map(|(name, at)| (*name, at.as_slice())), tasks))
     }
 
-    /// Everything that counts as told so far: the notifications of pages, and the warnings that Alertmanager knew.
+    /// Everything that counts as told so far: the notifications of pages, and the warnings that
+    /// Alertmanager knew.
     pub(super) fn told(&self) -> Vec<Period> {
         let mut told = verdict::periods(&self.receiver.notifications());
         told.retain(|period| is_told(&period.labels));
@@ -309,7 +339,8 @@ impl Stage {
         self.watch.seen().into_iter().filter(|seen| seen.muted).map(|seen| seen.period).collect()
     }
 
-    /// After all scenarios: a page must still come through, and by then none is under way that was false.
+    /// After all scenarios: a page must still come through, and by then none is under way that was
+    /// false.
     async fn prove_alive(&self, control: &Scene) -> anyhow::Result<()> {
         let task = control.task_named(LAST_CONTROL_TASK)?;
         let down = task.expect_down(task.switch_on("control").await?)?;
@@ -317,9 +348,13 @@ impl Stage {
         tokio::time::sleep(GRACE).await;
         let waits_for = self.ledger.entries().into_iter().find(|entry| is_watchdog(&entry.labels));
         if let Some(Expected { need: Need::Must { by, .. }, .. }) = waits_for {
-            let told =
-                || verdict::periods(&self.receiver.notifications()).iter().any(|period| is_watchdog(&period.labels));
-            let _judged_later = until(by.saturating_duration_since(Instant::now()), "", async || told()).await;
+            let told = || {
+                verdict::periods(&self.receiver.notifications())
+                    .iter()
+                    .any(|period| is_watchdog(&period.labels))
+            };
+            let _judged_later =
+                until(by.saturating_duration_since(Instant::now()), "", async || told()).await;
         }
         Ok(())
     }
@@ -338,14 +373,17 @@ impl Stage {
             .output()
             .await?;
         let text = String::from_utf8_lossy(&output.stdout);
-        let row = text
-            .lines()
-            .map(str::split_whitespace)
-            .find_map(|mut cells| (cells.next() == Some(CONTROL_TASK)).then(|| cells.collect::<Vec<_>>()));
+        let row = text.lines().map(str::split_whitespace).find_map(|mut cells| {
+            (cells.next() == Some(CONTROL_TASK)).then(|| cells.collect::<Vec<_>>())
+        });
         let cell = |at: usize| {
-            row.as_ref().and_then(|row| row.get(at)).and_then(|text| lockwatch::config::parse_duration_ms(text).ok())
+            row.as_ref()
+                .and_then(|row| row.get(at))
+                .and_then(|text| lockwatch::config::parse_duration_ms(text).ok())
         };
-        Ok(cell(2).zip(cell(0)).map(|(page_ms, grace_ms)| Duration::from_millis(page_ms.saturating_sub(grace_ms))))
+        Ok(cell(2)
+            .zip(cell(0))
+            .map(|(page_ms, grace_ms)| Duration::from_millis(page_ms.saturating_sub(grace_ms))))
     }
 }
 

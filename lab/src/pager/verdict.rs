@@ -93,7 +93,9 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
         let mut known = Vec::new();
         let mut tells_news = false;
         for alert in &notification.alerts {
-            let open = periods.iter().rposition(|period| period.labels == alert.labels && period.resolved.is_none());
+            let open = periods
+                .iter()
+                .rposition(|period| period.labels == alert.labels && period.resolved.is_none());
             let open = open.and_then(|at| periods.get_mut(at).map(|period| (at, period)));
             match (alert.status, open) {
                 (Status::Firing, None) => {
@@ -122,19 +124,23 @@ pub(super) fn periods(notifications: &[Notification]) -> Vec<Period> {
 
 /// Whether `labels` are about what `wanted` is about, whatever else they say.
 fn same_subject(labels: &Labels, wanted: &Labels) -> bool {
-    SUBJECT.iter().all(|name| wanted.get(*name).is_none_or(|value| labels.get(*name) == Some(value)))
+    SUBJECT
+        .iter()
+        .all(|name| wanted.get(*name).is_none_or(|value| labels.get(*name) == Some(value)))
 }
 
 /// The period that answers an expectation: the first one not before it was due.
 pub(super) fn answers(period: &Period, expected: &Expected) -> bool {
     match expected.need {
-        Need::Must { due, .. } => period.fired + BLUR >= due && same_subject(&period.labels, &expected.labels),
+        Need::Must { due, .. } => {
+            period.fired + BLUR >= due && same_subject(&period.labels, &expected.labels)
+        }
         Need::May => same_subject(&period.labels, &expected.labels),
     }
 }
 
-/// Judges a stage that ended at `ended`: what was told, and what was kept back because of another alert. Repeats of
-/// the alert `repeatable` are wished for.
+/// Judges a stage that ended at `ended`: what was told, and what was kept back because of another
+/// alert. Repeats of the alert `repeatable` are wished for.
 pub(super) fn judge(
     expected: &[Expected],
     periods: &[Period],
@@ -153,17 +159,36 @@ pub(super) fn judge(
         .collect();
     musts.sort_by_key(|(due, _, _)| *due);
     for (due, by, entry) in musts {
-        let fitting = || periods.iter().enumerate().filter(|(at, period)| !used.contains(at) && answers(period, entry));
-        let found = fitting().find(|(_, period)| period.labels == entry.labels).or_else(|| fitting().next());
+        let fitting = || {
+            periods
+                .iter()
+                .enumerate()
+                .filter(|(at, period)| !used.contains(at) && answers(period, entry))
+        };
+        let found = fitting()
+            .find(|(_, period)| period.labels == entry.labels)
+            .or_else(|| fitting().next());
         let was_muted = muted.iter().any(|period| same_subject(&period.labels, &entry.labels));
-        let mut finding = |wrong, text| findings.push(Finding { labels: entry.labels.clone(), wrong, text });
+        let mut finding =
+            |wrong, text| findings.push(Finding { labels: entry.labels.clone(), wrong, text });
         let Some((at, period)) = found else {
             if was_muted {
-                answers_given.push(Answer { expected: entry.clone(), came: Came::Muted, resolved_after: None });
+                answers_given.push(Answer {
+                    expected: entry.clone(),
+                    came: Came::Muted,
+                    resolved_after: None,
+                });
                 continue;
             }
-            finding(Wrong::Missed, format!("did not come within {:.0} s", ended.duration_since(due).as_secs_f64()));
-            answers_given.push(Answer { expected: entry.clone(), came: Came::Not, resolved_after: None });
+            finding(
+                Wrong::Missed,
+                format!("did not come within {:.0} s", ended.duration_since(due).as_secs_f64()),
+            );
+            answers_given.push(Answer {
+                expected: entry.clone(),
+                came: Came::Not,
+                resolved_after: None,
+            });
             continue;
         };
         used.insert(at);
@@ -174,7 +199,9 @@ pub(super) fn judge(
         if period.labels != entry.labels {
             finding(Wrong::Misnamed, format!("has the labels {:?}", period.labels));
         }
-        if !period.repeats.is_empty() && entry.labels.get("alertname").is_none_or(|name| name != repeatable) {
+        if !period.repeats.is_empty()
+            && entry.labels.get("alertname").is_none_or(|name| name != repeatable)
+        {
             finding(Wrong::Duplicated, format!("was told {} times", period.repeats.len() + 1));
         }
         let resolved_after = judge_end(entry.end, period, ended, &mut |wrong, text| {
@@ -183,9 +210,14 @@ pub(super) fn judge(
                 finding(wrong, text);
             }
         });
-        answers_given.push(Answer { expected: entry.clone(), came: Came::After(delay), resolved_after });
+        answers_given.push(Answer {
+            expected: entry.clone(),
+            came: Came::After(delay),
+            resolved_after,
+        });
     }
-    let leftover = periods.iter().enumerate().filter(|(at, _)| !used.contains(at)).map(|(_, period)| period);
+    let leftover =
+        periods.iter().enumerate().filter(|(at, _)| !used.contains(at)).map(|(_, period)| period);
     for period in leftover {
         if let Some((wrong, text)) = judge_unexpected(period, expected) {
             findings.push(Finding { labels: period.labels.clone(), wrong, text });
@@ -194,7 +226,12 @@ pub(super) fn judge(
     (answers_given, findings)
 }
 
-fn judge_end(end: End, period: &Period, ended: Instant, finding: &mut impl FnMut(Wrong, String)) -> Option<Duration> {
+fn judge_end(
+    end: End,
+    period: &Period,
+    ended: Instant,
+    finding: &mut impl FnMut(Wrong, String),
+) -> Option<Duration> {
     let (mended, by) = match end {
         End::Any => return None,
         End::Never => (None, None),
@@ -208,7 +245,10 @@ fn judge_end(end: End, period: &Period, ended: Instant, finding: &mut impl FnMut
         }
         (Some(resolved), Some(mended)) if resolved + BLUR < mended => {
             let early = (mended - resolved).as_secs_f64();
-            finding(Wrong::WronglyResolved, format!("was resolved {early:.1} s before it was mended"));
+            finding(
+                Wrong::WronglyResolved,
+                format!("was resolved {early:.1} s before it was mended"),
+            );
             None
         }
         (Some(resolved), Some(mended)) => {
@@ -294,7 +334,13 @@ mod tests {
             });
             let (received, alerts) = (self.at(second), alerts.collect());
             let group = Labels::new();
-            self.told.push(Notification { received, path: "/".to_owned(), status: Status::Firing, group, alerts });
+            self.told.push(Notification {
+                received,
+                path: "/".to_owned(),
+                status: Status::Firing,
+                group,
+                alerts,
+            });
             self
         }
 
@@ -304,16 +350,20 @@ mod tests {
         }
 
         fn wrongs(&self, expected: &[Expected]) -> Vec<Wrong> {
-            let (_, findings) = judge(expected, &periods(&self.told), &[], self.at(1000), "Watchdog");
+            let (_, findings) =
+                judge(expected, &periods(&self.told), &[], self.at(1000), "Watchdog");
             findings.iter().map(|finding| finding.wrong).collect()
         }
     }
 
     #[test]
     fn one_page_in_time_that_is_resolved_when_mended_is_right() {
-        let world = World::new().told(105, &[(Status::Firing, down())]).told(210, &[(Status::Resolved, down())]);
+        let world = World::new()
+            .told(105, &[(Status::Firing, down())])
+            .told(210, &[(Status::Resolved, down())]);
         let mended = End::Between(world.at(200), world.at(220));
-        let (answers, findings) = judge(&[world.must(100, mended)], &periods(&world.told), &[], world.at(300), "");
+        let (answers, findings) =
+            judge(&[world.must(100, mended)], &periods(&world.told), &[], world.at(300), "");
         assert_eq!(findings, []);
         assert_eq!(answers[0].came, Came::After(Duration::from_secs(5)));
         assert_eq!(answers[0].resolved_after, Some(Duration::from_secs(10)));
@@ -325,7 +375,11 @@ mod tests {
         assert_eq!(silent.wrongs(&[silent.must(100, End::Never)]), [Wrong::Missed]);
         let once = |second| World::new().told(second, &[(Status::Firing, down())]);
         assert_eq!(once(105).wrongs(&[]), [Wrong::False]);
-        assert_eq!(once(90).wrongs(&[once(0).must(100, End::Never)]).len(), 2, "early: missed and false");
+        assert_eq!(
+            once(90).wrongs(&[once(0).must(100, End::Never)]).len(),
+            2,
+            "early: missed and false"
+        );
         let late = once(115);
         assert_eq!(late.wrongs(&[late.must(100, End::Never)]), [Wrong::Late]);
         let misnamed = World::new().told(105, &[(Status::Firing, labels("Down", "a", "warning"))]);
@@ -338,18 +392,31 @@ mod tests {
         assert_eq!(twice.wrongs(&[twice.must(100, End::Never)]), [Wrong::Duplicated]);
         let resolved = once(105).told(125, &[(Status::Resolved, down())]);
         assert_eq!(resolved.wrongs(&[resolved.must(100, End::Never)]), [Wrong::WronglyResolved]);
-        assert_eq!(resolved.wrongs(&[resolved.must(100, End::NotBefore(resolved.at(130)))]), [Wrong::WronglyResolved]);
-        let again = once(105).told(125, &[(Status::Resolved, down())]).told(130, &[(Status::Firing, down())]);
-        assert_eq!(again.wrongs(&[again.must(100, End::Never)]), [Wrong::WronglyResolved, Wrong::Duplicated]);
+        assert_eq!(
+            resolved.wrongs(&[resolved.must(100, End::NotBefore(resolved.at(130)))]),
+            [Wrong::WronglyResolved]
+        );
+        let again = once(105)
+            .told(125, &[(Status::Resolved, down())])
+            .told(130, &[(Status::Firing, down())]);
+        assert_eq!(
+            again.wrongs(&[again.must(100, End::Never)]),
+            [Wrong::WronglyResolved, Wrong::Duplicated]
+        );
         let open = once(105);
-        assert_eq!(open.wrongs(&[open.must(100, End::Between(open.at(200), open.at(220)))]), [Wrong::NotResolved]);
+        assert_eq!(
+            open.wrongs(&[open.must(100, End::Between(open.at(200), open.at(220)))]),
+            [Wrong::NotResolved]
+        );
     }
 
     #[test]
     fn what_another_alert_keeps_back_is_not_missed() {
         let world = World::new();
-        let seen = Period { labels: down(), fired: world.at(103), resolved: None, repeats: Vec::new() };
-        let (answers, findings) = judge(&[world.must(100, End::Never)], &[], &[seen], world.at(300), "");
+        let seen =
+            Period { labels: down(), fired: world.at(103), resolved: None, repeats: Vec::new() };
+        let (answers, findings) =
+            judge(&[world.must(100, End::Never)], &[], &[seen], world.at(300), "");
         assert_eq!((answers[0].came, findings), (Came::Muted, Vec::new()));
     }
 

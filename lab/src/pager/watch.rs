@@ -1,4 +1,5 @@
-//! Looks at what Alertmanager knows: warnings are told in groups, later, or not at all beside a page, so they are judged there.
+//! Looks at what Alertmanager knows: warnings are told in groups, later, or not at all beside a
+//! page, so they are judged there.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,7 +50,9 @@ impl Drop for Watch {
 async fn look(alertmanager: SocketAddr, seen: Arc<Mutex<Vec<Seen>>>) {
     loop {
         // Without an answer nothing is known to have changed.
-        if let Ok(alerts) = get(alertmanager, "/api/v2/alerts").await.and_then(|answer| answer.json()) {
+        if let Ok(alerts) =
+            get(alertmanager, "/api/v2/alerts").await.and_then(|answer| answer.json())
+        {
             note(&mut seen.lock().unwrap_or_else(PoisonError::into_inner), &alerts, Instant::now());
         }
         sleep(LOOK_EVERY).await;
@@ -74,7 +77,9 @@ fn note(seen: &mut Vec<Seen>, alerts: &Value, now: Instant) {
 
 fn read(alert: &Value) -> (Labels, bool) {
     let labels = alert.get("labels").and_then(Value::as_object).into_iter().flatten();
-    let labels = labels.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())).collect();
+    let labels = labels
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect();
     (labels, alert.pointer("/status/state").and_then(Value::as_str) == Some("suppressed"))
 }
 
@@ -85,7 +90,8 @@ mod tests {
 
     #[test]
     fn an_alert_is_seen_from_its_first_look_to_the_first_without_it() {
-        let alert = |state: &str| json!([{"labels": {"alertname": "Down"}, "status": {"state": state}}]);
+        let alert =
+            |state: &str| json!([{"labels": {"alertname": "Down"}, "status": {"state": state}}]);
         let (zero, mut seen) = (Instant::now(), Vec::new());
         let at = |second| zero + Duration::from_secs(second);
         note(&mut seen, &alert("active"), at(1));
@@ -93,7 +99,13 @@ mod tests {
         note(&mut seen, &json!([]), at(3));
         note(&mut seen, &alert("active"), at(4));
         assert_eq!(seen.len(), 2, "{seen:?}");
-        assert_eq!((seen[0].period.fired, seen[0].period.resolved, seen[0].muted), (at(1), Some(at(3)), true));
-        assert_eq!((seen[1].period.fired, seen[1].period.resolved, seen[1].muted), (at(4), None, false));
+        assert_eq!(
+            (seen[0].period.fired, seen[0].period.resolved, seen[0].muted),
+            (at(1), Some(at(3)), true)
+        );
+        assert_eq!(
+            (seen[1].period.fired, seen[1].period.resolved, seen[1].muted),
+            (at(4), None, false)
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What a failing part of the suite says: which checks failed, which rules they name, and why. Pure: from the text that cargo prints.
+//! What a failing part of the suite says: which checks failed, which rules they name, and why.
+//! Pure: from the text that cargo prints.
 
 use std::collections::BTreeMap;
 
@@ -23,20 +24,34 @@ pub(super) struct Catch {
 impl Catch {
     /// From all that `cargo test` printed.
     pub(super) fn of(text: &str) -> Catch {
-        Catch { checks: checks(text), timelines: timelines(text), rules: rules(text), said: said(text) }
+        Catch {
+            checks: checks(text),
+            timelines: timelines(text),
+            rules: rules(text),
+            said: said(text),
+        }
     }
 
     /// The checks on one line.
     pub(super) fn shown(&self) -> String {
         let by = |names: &[String], most: usize| {
             let more = names.len().saturating_sub(most);
-            let shown = names.iter().take(most).map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+            let shown = names
+                .iter()
+                .take(most)
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", ");
             if more > 0 { format!("{shown} and {more} more") } else { shown }
         };
         if !self.timelines.is_empty() {
             return format!("timelines {}", by(&self.timelines, TIMELINES_NAMED));
         }
-        if self.checks.is_empty() { "the tests did not end".to_owned() } else { by(&self.checks, 2) }
+        if self.checks.is_empty() {
+            "the tests did not end".to_owned()
+        } else {
+            by(&self.checks, 2)
+        }
     }
 }
 
@@ -52,12 +67,19 @@ fn checks(text: &str) -> Vec<String> {
     let mut failed = Vec::new();
     for line in text.lines() {
         if let Some(running) = line.trim_start().strip_prefix("Running ") {
-            let source = running.split(" (").next().unwrap_or_default().trim_start_matches("unittests ");
-            program =
-                source.trim_end_matches("/main.rs").trim_end_matches(".rs").rsplit('/').next().unwrap_or_default();
+            let source =
+                running.split(" (").next().unwrap_or_default().trim_start_matches("unittests ");
+            program = source
+                .trim_end_matches("/main.rs")
+                .trim_end_matches(".rs")
+                .rsplit('/')
+                .next()
+                .unwrap_or_default();
         }
         let name = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED"));
-        failed.extend(name.map(|name| format!("{program}::{}", name.trim_end_matches(" - should panic"))));
+        failed.extend(
+            name.map(|name| format!("{program}::{}", name.trim_end_matches(" - should panic"))),
+        );
     }
     failed
 }
@@ -76,7 +98,8 @@ fn timelines(text: &str) -> Vec<String> {
     names
 }
 
-/// Rules are said by tests in a line of their own, and by the timelines with how many of a rule's fail. Weighed as `scripts/test` does.
+/// Rules are said by tests in a line of their own, and by the timelines with how many of a rule's
+/// fail. Weighed as `scripts/test` does.
 fn rules(text: &str) -> Vec<String> {
     let mut weights: BTreeMap<String, u64> = BTreeMap::new();
     for line in text.lines().map(str::trim) {
@@ -84,16 +107,19 @@ fn rules(text: &str) -> Vec<String> {
         let Some((rule, _)) = rule.split_once(':') else { continue };
         let weight = match before.split_whitespace().collect::<Vec<_>>().as_slice() {
             [] => 1_000,
-            [failed, "of", all, "timelines:"] => match (failed.parse::<u64>(), all.parse::<u64>()) {
-                (Ok(failed), Ok(all)) if all > 0 => 1_000 * failed * failed / all,
-                _ => continue,
-            },
+            [failed, "of", all, "timelines:"] => {
+                match (failed.parse::<u64>(), all.parse::<u64>()) {
+                    (Ok(failed), Ok(all)) if all > 0 => 1_000 * failed * failed / all,
+                    _ => continue,
+                }
+            }
             // The same once more, beside the timeline itself.
             _ => continue,
         };
         *weights.entry(rule.to_owned()).or_default() += weight;
     }
-    let mut rules: Vec<(u64, String)> = weights.into_iter().map(|(rule, weight)| (weight, rule)).collect();
+    let mut rules: Vec<(u64, String)> =
+        weights.into_iter().map(|(rule, weight)| (weight, rule)).collect();
     rules.sort_by(|a, b| b.cmp(a));
     rules.into_iter().map(|(_, rule)| rule).collect()
 }
@@ -104,7 +130,8 @@ fn said(text: &str) -> Vec<String> {
     let mut said = Vec::new();
     while let Some(line) = lines.next() {
         if line.starts_with("thread '") && line.contains("panicked at") {
-            let first = lines.by_ref().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+            let first =
+                lines.by_ref().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
             said.push(first.chars().take(SAID_CHARS).collect());
         }
     }
@@ -150,6 +177,9 @@ breaks rule 16, freshness: An agent. (docs/rules.md)
 
     #[test]
     fn what_the_compiler_says_is_told() {
-        assert_eq!(compiler_errors("warning: x\nerror[E0308]: mismatched types\n"), "error[E0308]: mismatched types");
+        assert_eq!(
+            compiler_errors("warning: x\nerror[E0308]: mismatched types\n"),
+            "error[E0308]: mismatched types"
+        );
     }
 }

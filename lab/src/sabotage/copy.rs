@@ -1,5 +1,6 @@
-//! A copy of the work tree, as it was at the beginning, in which sabotages can be tried. It is kept, with what was compiled of it, so
-//! that the next sabotage costs little; only what differs is written, because the compiler goes by the time of the last change.
+//! A copy of the work tree, as it was at the beginning, in which sabotages can be tried. It is
+//! kept, with what was compiled of it, so that the next sabotage costs little; only what differs is
+//! written, because the compiler goes by the time of the last change.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -23,7 +24,8 @@ pub(super) struct Copy {
 impl Copy {
     /// The copy of the work tree `root` that is kept in `folder`.
     pub(super) fn kept(root: &Path, folder: &Path) -> anyhow::Result<Copy> {
-        fs::create_dir_all(folder.join("tree")).with_context(|| format!("cannot make {}", folder.display()))?;
+        fs::create_dir_all(folder.join("tree"))
+            .with_context(|| format!("cannot make {}", folder.display()))?;
         let tree = folder.canonicalize()?.join("tree");
         claim(&tree.with_file_name("in-use-by"))?;
         let copy = Copy { files: files_of(root)?, tree, _temporary: None };
@@ -34,7 +36,11 @@ impl Copy {
     /// A copy for a moment, in which nothing is compiled.
     pub(super) fn apart(root: &Path) -> anyhow::Result<Copy> {
         let folder = TempDir::new()?;
-        Ok(Copy { files: files_of(root)?, tree: folder.path().to_owned(), _temporary: Some(folder) })
+        Ok(Copy {
+            files: files_of(root)?,
+            tree: folder.path().to_owned(),
+            _temporary: Some(folder),
+        })
     }
 
     pub(super) fn tree(&self) -> &Path {
@@ -73,15 +79,20 @@ impl Copy {
                     self.remove_others(&path)?;
                 }
             } else if !self.files.contains_key(&name) {
-                fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
+                fs::remove_file(&path)
+                    .with_context(|| format!("cannot remove {}", path.display()))?;
             }
         }
         Ok(())
     }
 
-    /// Applies a sabotage. Lines that have moved are found where they are now; with too much changed around them, it fails.
+    /// Applies a sabotage. Lines that have moved are found where they are now; with too much
+    /// changed around them, it fails.
     pub(super) async fn apply(&self, patch: &Patch) -> anyhow::Result<()> {
-        let file = patch.file.canonicalize().with_context(|| format!("no patch: {}", patch.file.display()))?;
+        let file = patch
+            .file
+            .canonicalize()
+            .with_context(|| format!("no patch: {}", patch.file.display()))?;
         let mut first = None;
         for how in [&["-C3"][..], &["--recount", "-C3"], &["--recount", "-C1"]] {
             let done = tokio::process::Command::new("git")
@@ -89,7 +100,8 @@ impl Copy {
                 .args(how)
                 .arg(&file)
                 .current_dir(&self.tree)
-                // Within another repository it would leave out everything that is not below the present folder of that.
+                // Within another repository it would leave out everything that is not below the
+                // present folder of that.
                 .env("GIT_CEILING_DIRECTORIES", self.tree.parent().unwrap_or(&self.tree))
                 .output()
                 .await
@@ -113,9 +125,12 @@ impl Copy {
 /// Two at once would try each other's sabotages.
 fn claim(file: &Path) -> anyhow::Result<()> {
     let other = fs::read_to_string(file).unwrap_or_default();
-    let runs = !other.is_empty() && other != std::process::id().to_string() && Path::new("/proc").join(&other).exists();
+    let runs = !other.is_empty()
+        && other != std::process::id().to_string()
+        && Path::new("/proc").join(&other).exists();
     ensure!(!runs, "process {other} tries sabotages there already: --folder takes another place");
-    fs::write(file, std::process::id().to_string()).with_context(|| format!("cannot write {}", file.display()))
+    fs::write(file, std::process::id().to_string())
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The files of the work tree: what git knows, and what is new and not ignored.
@@ -125,7 +140,11 @@ fn files_of(root: &Path) -> anyhow::Result<BTreeMap<PathBuf, (Vec<u8>, Permissio
         .current_dir(root)
         .output()
         .context("git is needed to list the files of the work tree")?;
-    ensure!(listed.status.success(), "git ls-files: {}", String::from_utf8_lossy(&listed.stderr).trim());
+    ensure!(
+        listed.status.success(),
+        "git ls-files: {}",
+        String::from_utf8_lossy(&listed.stderr).trim()
+    );
     let text = String::from_utf8(listed.stdout).context("a file's name is no UTF-8")?;
     let mut files = BTreeMap::new();
     for name in text.split('\0').filter(|name| !name.is_empty()) {

@@ -40,8 +40,10 @@ pub(super) enum Ran {
 
 /// Tests of the model that are layers of their own.
 const DEAR: [&str; 2] = ["random", "simulation"];
-/// Integration tests that need Maven, npm or a browser, or that are about what surrounds the program: run only where they are nearest.
-const FOREIGN: [&str; 6] = ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
+/// Integration tests that need Maven, npm or a browser, or that are about what surrounds the
+/// program: run only where they are nearest.
+const FOREIGN: [&str; 6] =
+    ["redisson", "dashboards::", "runbooks::", "alerts::", "alert_examples::", "campaign"];
 /// A room of the program, and the integration tests about it.
 const ROOMS: [(&str, &[&str]); 10] = [
     ("src/output/", &["exposition::", "outputs::", "api::", "pages::"]),
@@ -61,8 +63,15 @@ const COMPILING_LIMIT: Duration = Duration::from_secs(1_800);
 
 impl Layer {
     /// All, from cheap to dear.
-    pub(super) const ALL: [Layer; 7] =
-        [Layer::Timelines, Layer::Model, Layer::Random, Layer::Simulation, Layer::Unit, Layer::Near, Layer::All];
+    pub(super) const ALL: [Layer; 7] = [
+        Layer::Timelines,
+        Layer::Model,
+        Layer::Random,
+        Layer::Simulation,
+        Layer::Unit,
+        Layer::Near,
+        Layer::All,
+    ];
 
     /// As it is called on the command line and in the table.
     pub(super) fn name(self) -> &'static str {
@@ -103,7 +112,8 @@ impl<'a> Suite<'a> {
     /// Those of `layers` that exist.
     pub(super) fn new(copy: &'a Copy, layers: Vec<Layer>, patches: &'a [Patch]) -> Suite<'a> {
         let simulated = copy.tree().join("model/tests/simulation.rs").exists();
-        let layers = layers.into_iter().filter(|layer| *layer != Layer::Simulation || simulated).collect();
+        let layers =
+            layers.into_iter().filter(|layer| *layer != Layer::Simulation || simulated).collect();
         Suite { copy, layers, patches }
     }
 
@@ -113,11 +123,17 @@ impl<'a> Suite<'a> {
         self.layers.iter().copied().filter(|layer| in_model || !layer.of_the_model()).collect()
     }
 
-    /// The layers that some of the sabotages will surely need: without one that survives, not the last.
+    /// The layers that some of the sabotages will surely need: without one that survives, not the
+    /// last.
     pub(super) fn layers_of_all(&self) -> Vec<Layer> {
-        let needed = |layer: &Layer| self.patches.iter().any(|patch| self.layers_of(patch).contains(layer));
+        let needed =
+            |layer: &Layer| self.patches.iter().any(|patch| self.layers_of(patch).contains(layer));
         let only_last = self.layers == [Layer::All];
-        self.layers.iter().copied().filter(|layer| needed(layer) && (only_last || *layer != Layer::All)).collect()
+        self.layers
+            .iter()
+            .copied()
+            .filter(|layer| needed(layer) && (only_last || *layer != Layer::All))
+            .collect()
     }
 
     /// Runs a layer with `patch` applied; `None`: with nothing applied, for all patches.
@@ -125,55 +141,85 @@ impl<'a> Suite<'a> {
         let (what, tests) = self.arguments(layer, patch);
         let log = self.log(layer, patch)?;
         let build = [&["test", "--locked", "--no-run"], strs(&what).as_slice()].concat();
-        if !self.cargo(&build, COMPILING_LIMIT, &log).await?.is_some_and(|status| status.success()) {
+        if !self.cargo(&build, COMPILING_LIMIT, &log).await?.is_some_and(|status| status.success())
+        {
             return Ok(Ran::NotBuilt(catch::compiler_errors(&read(&log)?)));
         }
-        let run = [&["test", "--locked", "--no-fail-fast"], strs(&what).as_slice(), &["--"], &strs(&tests)].concat();
+        let run = [
+            &["test", "--locked", "--no-fail-fast"],
+            strs(&what).as_slice(),
+            &["--"],
+            &strs(&tests),
+        ]
+        .concat();
         let caught = self.tested(layer, &run, &log).await?;
         let Some(catch) = caught else { return Ok(Ran::Passed) };
         if !layer.leans_on_time() || catch.checks.is_empty() {
             return Ok(Ran::Failed(catch));
         }
         // On a busy machine a test may fail for no reason of ours: once is no catch.
-        let names: Vec<&str> =
-            catch.checks.iter().filter_map(|check| check.split_once("::")).map(|(_, name)| name).collect();
-        let again =
-            [&["test", "--locked", "--no-fail-fast"], strs(&what).as_slice(), &["--", "--exact"], &names].concat();
+        let names: Vec<&str> = catch
+            .checks
+            .iter()
+            .filter_map(|check| check.split_once("::"))
+            .map(|(_, name)| name)
+            .collect();
+        let again = [
+            &["test", "--locked", "--no-fail-fast"],
+            strs(&what).as_slice(),
+            &["--", "--exact"],
+            &names,
+        ]
+        .concat();
         Ok(self.tested(layer, &again, &log).await?.map_or(Ran::Passed, Ran::Failed))
     }
 
-    async fn tested(&self, layer: Layer, arguments: &[&str], log: &Path) -> anyhow::Result<Option<Catch>> {
+    async fn tested(
+        &self,
+        layer: Layer,
+        arguments: &[&str],
+        log: &Path,
+    ) -> anyhow::Result<Option<Catch>> {
         let ended = self.cargo(arguments, layer.limit(), log).await?;
         if ended.is_some_and(|status| status.success()) {
             return Ok(None);
         }
         let mut catch = Catch::of(&read(log)?);
         if ended.is_none() {
-            catch.said.insert(0, format!("the tests did not end within {} s", layer.limit().as_secs()));
+            catch
+                .said
+                .insert(0, format!("the tests did not end within {} s", layer.limit().as_secs()));
         }
         Ok(Some(catch))
     }
 
     /// What cargo shall build, and what it shall run of that.
     fn arguments(&self, layer: Layer, patch: Option<&Patch>) -> (Vec<String>, Vec<String>) {
-        let owned = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
+        let owned =
+            |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         let model = |more: Vec<String>| [owned(&["-p", "lockwatch-model"]), more].concat();
         let program = |more: &[&str]| [owned(&["-p", "lockwatch"]), owned(more)].concat();
         match layer {
             Layer::Timelines => (model(owned(&["--test", "timelines"])), Vec::new()),
             Layer::Model => (model(self.tests_of_the_model()), Vec::new()),
-            Layer::Random | Layer::Simulation => (model(owned(&["--test", layer.name()])), Vec::new()),
+            Layer::Random | Layer::Simulation => {
+                (model(owned(&["--test", layer.name()])), Vec::new())
+            }
             Layer::Unit => (program(&["--lib"]), Vec::new()),
             Layer::Near => (program(&["--test", "it"]), self.near(patch)),
-            Layer::All => {
-                (program(&["--test", "it"]), FOREIGN.iter().flat_map(|name| owned(&["--skip", name])).collect())
-            }
+            Layer::All => (
+                program(&["--test", "it"]),
+                FOREIGN.iter().flat_map(|name| owned(&["--skip", name])).collect(),
+            ),
         }
     }
 
     fn tests_of_the_model(&self) -> Vec<String> {
-        let files = std::fs::read_dir(self.copy.tree().join("model/tests")).into_iter().flatten().flatten();
-        let rust = files.map(|entry| entry.path()).filter(|path| path.extension().is_some_and(|rust| rust == "rs"));
+        let files =
+            std::fs::read_dir(self.copy.tree().join("model/tests")).into_iter().flatten().flatten();
+        let rust = files
+            .map(|entry| entry.path())
+            .filter(|path| path.extension().is_some_and(|rust| rust == "rs"));
         let names = rust.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
         let mut cheap: Vec<String> = names.filter(|name| !DEAR.contains(&name.as_str())).collect();
         cheap.sort();
@@ -189,7 +235,8 @@ impl<'a> Suite<'a> {
         near.sort();
         near.dedup();
         let foreign = FOREIGN.iter().filter(|name| !near.iter().any(|wanted| wanted == *name));
-        let skipped: Vec<String> = foreign.flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect();
+        let skipped: Vec<String> =
+            foreign.flat_map(|name| ["--skip".to_owned(), (*name).to_owned()]).collect();
         near.extend(skipped);
         near
     }
@@ -202,9 +249,16 @@ impl<'a> Suite<'a> {
     }
 
     /// Runs cargo in the copy, with all that it says in `log`; `None`: it did not end in time.
-    async fn cargo(&self, arguments: &[&str], limit: Duration, log: &Path) -> anyhow::Result<Option<ExitStatus>> {
+    async fn cargo(
+        &self,
+        arguments: &[&str],
+        limit: Duration,
+        log: &Path,
+    ) -> anyhow::Result<Option<ExitStatus>> {
         let out = File::create(log).with_context(|| format!("cannot write {}", log.display()))?;
-        let mut cargo = tokio::process::Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = tokio::process::Command::new(
+            std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()),
+        );
         cargo
             .args(arguments)
             .current_dir(self.copy.tree())
@@ -234,8 +288,9 @@ struct Group(Option<u32>);
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(id) = self.0 {
-            let kill =
-                std::process::Command::new("sh").args(["-c", r#"kill -s KILL -- "-$0""#, &id.to_string()]).status();
+            let kill = std::process::Command::new("sh")
+                .args(["-c", r#"kill -s KILL -- "-$0""#, &id.to_string()])
+                .status();
             if let Err(error) = kill {
                 eprintln!("cannot stop process group {id}: {error}");
             }

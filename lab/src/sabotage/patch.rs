@@ -38,10 +38,15 @@ impl Patch {
     /// # Errors
     /// When it cannot be read or changes nothing.
     pub fn read(file: &Path) -> anyhow::Result<Patch> {
-        let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("cannot read {}", file.display()))?;
         let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let patch = parsed(&text, file, name);
-        ensure!(!patch.touches.is_empty(), "{}: no file is changed; a unified diff is wanted", file.display());
+        ensure!(
+            !patch.touches.is_empty(),
+            "{}: no file is changed; a unified diff is wanted",
+            file.display()
+        );
         Ok(patch)
     }
 
@@ -51,7 +56,8 @@ impl Patch {
     /// When it cannot be read or lacks a part of its head.
     pub fn with_head(file: &Path) -> anyhow::Result<Patch> {
         let patch = Patch::read(file)?;
-        let head = "the head needs a line `Rule: NUMBER NAME`, an empty line, and what the mistake is";
+        let head =
+            "the head needs a line `Rule: NUMBER NAME`, an empty line, and what the mistake is";
         ensure!(patch.rule.is_some() && !patch.mistake.is_empty(), "{}: {head}", file.display());
         Ok(patch)
     }
@@ -75,7 +81,11 @@ fn parsed(text: &str, file: &Path, name: String) -> Patch {
         if let Some(file) = line.strip_prefix("+++ ").or_else(|| line.strip_prefix("--- ")) {
             // A timestamp may follow; /dev/null is no file of ours.
             let path = file.split('\t').next().unwrap_or_default();
-            touches.extend(path.split_once('/').filter(|_| path != "/dev/null").map(|(_, path)| path.to_owned()));
+            touches.extend(
+                path.split_once('/')
+                    .filter(|_| path != "/dev/null")
+                    .map(|(_, path)| path.to_owned()),
+            );
         } else if !in_head {
             continue;
         } else if let Some(named) = line.strip_prefix("Rule: ") {
@@ -96,7 +106,8 @@ fn parsed(text: &str, file: &Path, name: String) -> Patch {
 mod tests {
     use super::*;
 
-    const WITH_HEAD: &str = "Rule: 6 confirmation\nNear: sampler:: agent::\n\nFree is\nfree.\n\n--- a/model/src/lock.rs\t2026\n+++ b/model/src/lock.rs\n@@ -1 +1 @@\n-a\n+b\n";
+    const WITH_HEAD: &str = "Rule: 6 confirmation\nNear: sampler:: agent::\n\nFree is\nfree.\n\n\
+        --- a/model/src/lock.rs\t2026\n+++ b/model/src/lock.rs\n@@ -1 +1 @@\n-a\n+b\n";
 
     #[test]
     fn a_head_says_what_it_is() {
@@ -109,7 +120,8 @@ mod tests {
 
     #[test]
     fn any_diff_is_a_patch() {
-        let diff = "diff --git a/src/x.rs b/src/x.rs\nindex 1..2 100644\n--- a/src/x.rs\n+++ b/src/x.rs\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/src/new.rs\n";
+        let diff = "diff --git a/src/x.rs b/src/x.rs\nindex 1..2 100644\n--- a/src/x.rs\n\
+            +++ b/src/x.rs\n@@ -1 +1 @@\n-a\n+b\n--- /dev/null\n+++ b/src/new.rs\n";
         let patch = parsed(diff, Path::new("any"), "any".to_owned());
         assert_eq!((patch.rule, patch.mistake.as_str()), (None, ""));
         assert_eq!(patch.touches, ["src/new.rs", "src/x.rs"]);

@@ -1,4 +1,5 @@
-//! How the sabotages are told: a line each while they are tried, and the table of docs/sabotages.md.
+//! How the sabotages are told: a line each while they are tried, and the table of
+//! docs/sabotages.md.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +10,8 @@ use super::{Fate, Outcome, Patch};
 
 const BEGIN: &str = "<!-- begin of what make sabotage writes -->";
 const END: &str = "<!-- end of what make sabotage writes -->";
-const HEAD: &str = "| sabotage | the mistake | breaks rule | caught by | in | named first | seconds |\n|---|---|---|---|---|---|---|\n";
+const HEAD: &str = "| sabotage | the mistake | breaks rule | caught by | in | named first | \
+    seconds |\n|---|---|---|---|---|---|---|\n";
 
 /// A sabotage in a few lines, for people at a terminal.
 pub(super) fn told(outcome: &Outcome<'_>) -> String {
@@ -20,7 +22,9 @@ pub(super) fn told(outcome: &Outcome<'_>) -> String {
         for (layer, catch) in catches {
             lines.push(format!("    {}: {}", layer.name(), catch.shown()));
             lines.extend(catch.said.iter().take(2).map(|said| format!("        {said}")));
-            lines.extend(catch.rules.iter().take(3).map(|rule| format!("        breaks rule {rule}")));
+            lines.extend(
+                catch.rules.iter().take(3).map(|rule| format!("        breaks rule {rule}")),
+            );
         }
     }
     lines.join("\n")
@@ -35,9 +39,11 @@ fn verdict(fate: &Fate) -> String {
     }
 }
 
-/// Puts an outcome into the table of `page`. Rows of other sabotages stay, those of ones that are gone go.
+/// Puts an outcome into the table of `page`. Rows of other sabotages stay, those of ones that are
+/// gone go.
 pub(super) fn write(page: &Path, outcome: &Outcome<'_>, all: &[Patch]) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
+    let text =
+        std::fs::read_to_string(page).with_context(|| format!("cannot read {}", page.display()))?;
     let Some((before, (old, after))) =
         text.split_once(BEGIN).and_then(|(before, rest)| Some((before, rest.split_once(END)?)))
     else {
@@ -46,7 +52,11 @@ pub(super) fn write(page: &Path, outcome: &Outcome<'_>, all: &[Patch]) -> anyhow
     let mut rows: BTreeMap<String, String> =
         old.lines().filter_map(|line| Some((name_in(line)?, line.to_owned()))).collect();
     rows.insert(outcome.patch.name.clone(), row(outcome));
-    let rows: String = all.iter().filter_map(|patch| rows.get(&patch.name)).map(|row| format!("{row}\n")).collect();
+    let rows: String = all
+        .iter()
+        .filter_map(|patch| rows.get(&patch.name))
+        .map(|row| format!("{row}\n"))
+        .collect();
     std::fs::write(page, format!("{before}{BEGIN}\n\n{HEAD}{rows}\n{END}{after}"))
         .with_context(|| format!("cannot write {}", page.display()))
 }
@@ -60,14 +70,23 @@ fn row(outcome: &Outcome<'_>) -> String {
     let Outcome { patch, fate, seconds } = outcome;
     let (by, layer, named) = match fate {
         Fate::Caught(catches) => match catches.first() {
-            Some((layer, catch)) => (catch.shown(), layer.name(), catch.rules.first().cloned().unwrap_or_default()),
+            Some((layer, catch)) => {
+                (catch.shown(), layer.name(), catch.rules.first().cloned().unwrap_or_default())
+            }
             None => (String::new(), "", String::new()),
         },
-        Fate::Survived | Fate::Applies | Fate::Invalid(_) => (format!("**{}**", verdict(fate)), "", String::new()),
+        Fate::Survived | Fate::Applies | Fate::Invalid(_) => {
+            (format!("**{}**", verdict(fate)), "", String::new())
+        }
     };
     let rule = patch.rule.as_deref().unwrap_or_default();
-    let cells = [patch.sentence(), rule, &by, layer, &named, &seconds.to_string()].map(|cell| cell.replace('|', "\\|"));
-    format!("| [{name}](../lab/sabotages/{name}.patch) | {} |", cells.join(" | "), name = patch.name)
+    let cells = [patch.sentence(), rule, &by, layer, &named, &seconds.to_string()]
+        .map(|cell| cell.replace('|', "\\|"));
+    format!(
+        "| [{name}](../lab/sabotages/{name}.patch) | {} |",
+        cells.join(" | "),
+        name = patch.name
+    )
 }
 
 #[cfg(test)]

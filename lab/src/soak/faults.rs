@@ -69,9 +69,14 @@ impl Faults {
                 crowd.redis.thaw().await
             }
             Fault::ConnectionsKilled => {
-                crowd.hand.send(pipe().cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"])).await
+                crowd
+                    .hand
+                    .send(pipe().cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]))
+                    .await
             }
-            Fault::ClientsPaused => crowd.hand.send(pipe().cmd("CLIENT").arg("PAUSE").arg(PAUSED_MS)).await,
+            Fault::ClientsPaused => {
+                crowd.hand.send(pipe().cmd("CLIENT").arg("PAUSE").arg(PAUSED_MS)).await
+            }
             Fault::LocksFreed => {
                 for at in &tasks {
                     crowd.free(*at).await?;
@@ -102,7 +107,8 @@ impl Faults {
 
     /// How many there were of each.
     pub(super) fn told(&self) -> String {
-        let all: Vec<String> = self.counts.iter().map(|(fault, count)| format!("{count} × {fault}")).collect();
+        let all: Vec<String> =
+            self.counts.iter().map(|(fault, count)| format!("{count} × {fault}")).collect();
         all.join(", ")
     }
 }

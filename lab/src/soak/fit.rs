@@ -34,10 +34,16 @@ mod tests {
 
     #[test]
     fn what_grows_has_a_slope() {
-        let exact: Vec<(f64, f64)> = (0..10).map(|x| (f64::from(x), 3.0 + 2.0 * f64::from(x))).collect();
+        let exact: Vec<(f64, f64)> =
+            (0..10).map(|x| (f64::from(x), 3.0 + 2.0 * f64::from(x))).collect();
         let fitted = line(&exact).unwrap();
-        assert!((fitted.slope - 2.0).abs() < 1e-9 && fitted.slope_error < 1e-9 && (fitted.mean - 12.0).abs() < 1e-9);
-        let noisy: Vec<(f64, f64)> = (0..100).map(|x| (f64::from(x), if x % 2 == 0 { 1.0 } else { -1.0 })).collect();
+        assert!(
+            (fitted.slope - 2.0).abs() < 1e-9
+                && fitted.slope_error < 1e-9
+                && (fitted.mean - 12.0).abs() < 1e-9
+        );
+        let noisy: Vec<(f64, f64)> =
+            (0..100).map(|x| (f64::from(x), if x % 2 == 0 { 1.0 } else { -1.0 })).collect();
         let fitted = line(&noisy).unwrap();
         assert!(fitted.slope.abs() < 0.01 && fitted.slope_error > 0.0, "{fitted:?}");
         assert_eq!((line(&exact[..2]), line(&[(1.0, 1.0); 5])), (None, None));

@@ -99,7 +99,10 @@ async fn look(visitor: Visitor, tally: Arc<Tally>) {
         };
         // Only its own end ends it.
         if let Ok(ended) = timeout(PAGE_STAYS, listened).await {
-            tally.fail("an open page", &ended.map_or_else(|error| error.to_string(), |()| String::from("it ended")));
+            tally.fail(
+                "an open page",
+                &ended.map_or_else(|error| error.to_string(), |()| String::from("it ended")),
+            );
             sleep(SCRAPE_EVERY).await;
         }
     }

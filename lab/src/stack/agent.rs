@@ -41,7 +41,8 @@ impl Agent {
     /// When it does not come up, with the end of its log.
     pub async fn start_with(config: &str, arguments: &[&str]) -> anyhow::Result<Agent> {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
-        let mut agent = Agent { process: None, address: free_address()?, folder: TempDir::new()?, arguments };
+        let mut agent =
+            Agent { process: None, address: free_address()?, folder: TempDir::new()?, arguments };
         agent.configure(config)?;
         agent.start_again().await?;
         Ok(agent)
@@ -135,14 +136,17 @@ impl Agent {
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
         // With as many open files as a user has, whatever the lab has.
         let mut command = Command::new("sh");
-        command.args(["-c", &format!(r#"ulimit -n {OPEN_FILES}; exec "$0" "$@""#)]).arg(Program::Lockwatch.find()?);
+        command
+            .args(["-c", &format!(r#"ulimit -n {OPEN_FILES}; exec "$0" "$@""#)])
+            .arg(Program::Lockwatch.find()?);
         command.arg("--config.file").arg(self.config_file());
         command
             .args(["--web.listen-address", &self.address.to_string(), "--web.enable-lifecycle"])
             .args(&self.arguments);
         let mut process = Process::start(command, self.log_file())?;
         let address = self.address;
-        let is_ready = async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
+        let is_ready =
+            async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
         process.ready(is_ready).await.context("lockwatch")?;
         self.process = Some(process);
         Ok(())

@@ -27,8 +27,10 @@ impl Alertmanager {
     /// # Errors
     /// When it does not come up, with the end of its log.
     pub async fn start(config: &str) -> anyhow::Result<Alertmanager> {
-        let mut alertmanager = Alertmanager { process: None, address: free_address()?, folder: TempDir::new()? };
-        std::fs::write(alertmanager.config_file(), config).context("cannot write Alertmanager's configuration")?;
+        let mut alertmanager =
+            Alertmanager { process: None, address: free_address()?, folder: TempDir::new()? };
+        std::fs::write(alertmanager.config_file(), config)
+            .context("cannot write Alertmanager's configuration")?;
         alertmanager.start_again().await?;
         Ok(alertmanager)
     }
@@ -57,7 +59,9 @@ impl Alertmanager {
     /// # Errors
     /// When it refuses them.
     pub async fn push(&self, alerts: &Value) -> anyhow::Result<()> {
-        http::post(self.address, "/api/v2/alerts", "application/json", &alerts.to_string()).await?.ok()?;
+        http::post(self.address, "/api/v2/alerts", "application/json", &alerts.to_string())
+            .await?
+            .ok()?;
         Ok(())
     }
 
@@ -78,11 +82,21 @@ impl Alertmanager {
     /// When it does not come up.
     pub async fn start_again(&mut self) -> anyhow::Result<()> {
         let mut command = Command::new(Program::Alertmanager.find()?);
-        command.arg("--config.file").arg(self.config_file()).arg("--storage.path").arg(self.folder.path().join("data"));
-        command.args(["--web.listen-address", &self.address.to_string(), "--cluster.listen-address", ""]);
+        command
+            .arg("--config.file")
+            .arg(self.config_file())
+            .arg("--storage.path")
+            .arg(self.folder.path().join("data"));
+        command.args([
+            "--web.listen-address",
+            &self.address.to_string(),
+            "--cluster.listen-address",
+            "",
+        ]);
         let mut process = Process::start(command, self.folder.path().join("alertmanager.log"))?;
         let address = self.address;
-        let is_ready = async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
+        let is_ready =
+            async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
         process.ready(is_ready).await.context("alertmanager")?;
         self.process = Some(process);
         Ok(())

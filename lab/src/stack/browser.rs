@@ -1,4 +1,5 @@
-//! A real browser: Chromium without a window, driven by chromedriver through the WebDriver protocol.
+//! A real browser: Chromium without a window, driven by chromedriver through the WebDriver
+//! protocol.
 
 mod axe;
 mod console;
@@ -43,7 +44,8 @@ const CHROMIUM: [&str; 12] = [
     "--no-first-run",
 ];
 
-/// A running browser with one window. It has no history, no cache and no settings of anybody, and is killed when dropped.
+/// A running browser with one window. It has no history, no cache and no settings of anybody, and
+/// is killed when dropped.
 #[derive(Debug)]
 pub struct Browser {
     driver: Process,
@@ -98,14 +100,25 @@ impl Browser {
         }
         let driver = Process::start(command, folder.path().join("chromedriver.log"))?;
         let mut browser = Browser { driver, address, session: String::new(), folder };
-        browser.driver.ready(async || status_is_ready(address).await).await.context("chromedriver")?;
+        browser
+            .driver
+            .ready(async || status_is_ready(address).await)
+            .await
+            .context("chromedriver")?;
         let arguments = CHROMIUM.into_iter().map(str::to_owned);
-        let profile = format!("--user-data-dir={}", browser.folder.path().join("profile").display());
+        let profile =
+            format!("--user-data-dir={}", browser.folder.path().join("profile").display());
         let capabilities = json!({
             "goog:loggingPrefs": {"browser": "ALL"},
             "goog:chromeOptions": {"args": arguments.chain([profile]).collect::<Vec<_>>()},
         });
-        let answer = ask(address, "POST", "/session", &json!({"capabilities": {"alwaysMatch": capabilities}})).await?;
+        let answer = ask(
+            address,
+            "POST",
+            "/session",
+            &json!({"capabilities": {"alwaysMatch": capabilities}}),
+        )
+        .await?;
         browser.session = text(&answer, "sessionId").context("a session without id")?.to_owned();
         Ok(browser)
     }
@@ -134,7 +147,8 @@ impl Browser {
         self.post("back", json!({})).await.map(drop)
     }
 
-    /// The body of a function, run in the page: what it returns. The page's Content-Security-Policy does not forbid it.
+    /// The body of a function, run in the page: what it returns. The page's Content-Security-Policy
+    /// does not forbid it.
     ///
     /// # Errors
     /// When it throws, or the page shows a dialog.
@@ -164,7 +178,8 @@ impl Browser {
     /// With the page's text, when it does not become true within `within`.
     pub async fn until(&self, within: Duration, expression: &str) -> anyhow::Result<()> {
         // A page that is just being left has nothing to say.
-        let holds = async || self.value(expression).await.is_ok_and(|value| value == Value::Bool(true));
+        let holds =
+            async || self.value(expression).await.is_ok_and(|value| value == Value::Bool(true));
         if until(within, expression, holds).await.is_ok() {
             return Ok(());
         }
@@ -174,11 +189,13 @@ impl Browser {
         let shown: String = shown.as_str().unwrap_or_default().chars().take(SHOWN_CHARS).collect();
         let console = self.console().await?;
         bail!(
-            "not within {within:?}: {expression}\nit is {value}; the console says {console:?}; the page shows:\n{shown}"
+            "not within {within:?}: {expression}\n\
+             it is {value}; the console says {console:?}; the page shows:\n{shown}"
         )
     }
 
-    /// From now on everything is about the frame at this position of the page; or about the page itself again.
+    /// From now on everything is about the frame at this position of the page; or about the page
+    /// itself again.
     ///
     /// # Errors
     /// When there is no such frame.
@@ -217,7 +234,8 @@ impl Browser {
     pub async fn screen(&self, screen: Screen) -> anyhow::Result<()> {
         let Screen { width, height, pixels, touch } = screen;
         // Windows have a least width, greater than a phone's.
-        let metrics = json!({"width": width, "height": height, "deviceScaleFactor": pixels, "mobile": touch});
+        let metrics =
+            json!({"width": width, "height": height, "deviceScaleFactor": pixels, "mobile": touch});
         self.devtools("Emulation.setDeviceMetricsOverride", metrics).await
     }
 
@@ -258,7 +276,9 @@ impl Browser {
     /// When it cannot be had.
     pub async fn screenshot(&self) -> anyhow::Result<Vec<u8>> {
         let picture = self.command("GET", "screenshot", &Value::Null).await?;
-        STANDARD.decode(picture.as_str().context("no picture")?).context("a picture that is not base64")
+        STANDARD
+            .decode(picture.as_str().context("no picture")?)
+            .context("a picture that is not base64")
     }
 
     /// What the browser's console got since this was last asked.
@@ -315,7 +335,8 @@ impl Browser {
     }
 
     async fn devtools(&self, command: &str, parameters: Value) -> anyhow::Result<()> {
-        let answer = self.post("goog/cdp/execute", json!({"cmd": command, "params": parameters})).await;
+        let answer =
+            self.post("goog/cdp/execute", json!({"cmd": command, "params": parameters})).await;
         answer.map(drop).with_context(|| command.to_owned())
     }
 
@@ -344,13 +365,23 @@ async fn status_is_ready(address: std::net::SocketAddr) -> bool {
 }
 
 /// One command of the WebDriver protocol: the `value` of its answer.
-async fn ask(address: std::net::SocketAddr, method: &str, path: &str, body: &Value) -> anyhow::Result<Value> {
+async fn ask(
+    address: std::net::SocketAddr,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> anyhow::Result<Value> {
     let body = if body.is_null() { String::new() } else { body.to_string() };
     let answer = http::command(address, method, path, &body, COMMAND_WITHIN).await?;
-    let value: Value = serde_json::from_str(&answer.body).with_context(|| format!("not JSON: {}", answer.body))?;
+    let value: Value =
+        serde_json::from_str(&answer.body).with_context(|| format!("not JSON: {}", answer.body))?;
     let value = value.get("value").cloned().context("an answer without value")?;
     if answer.status != 200 {
-        bail!("{}: {}", text(&value, "error").unwrap_or("error"), text(&value, "message").unwrap_or_default());
+        bail!(
+            "{}: {}",
+            text(&value, "error").unwrap_or("error"),
+            text(&value, "message").unwrap_or_default()
+        );
     }
     Ok(value)
 }
@@ -367,7 +398,8 @@ fn descendants(root: u32, parents: &[(u32, u32)]) -> Vec<u32> {
 }
 
 fn is_renderer(id: u32) -> bool {
-    let line = std::fs::read(Path::new("/proc").join(id.to_string()).join("cmdline")).unwrap_or_default();
+    let line =
+        std::fs::read(Path::new("/proc").join(id.to_string()).join("cmdline")).unwrap_or_default();
     line.split(|byte| matches!(byte, 0 | b' ')).any(|argument| argument == b"--type=renderer")
 }
 

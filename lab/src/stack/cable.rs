@@ -1,5 +1,5 @@
-//! A link with all that networks do to TCP: it can be cut, reset, hang, lose one direction, delay, jitter, dribble, or break in the
-//! middle of an answer.
+//! A link with all that networks do to TCP: it can be cut, reset, hang, lose one direction, delay,
+//! jitter, dribble, or break in the middle of an answer.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -26,7 +26,8 @@ pub enum Weather {
     Cut,
     /// Connections are reset, and new ones too.
     Reset,
-    /// Nothing arrives, in either direction; connections stay open, and what waited arrives afterwards.
+    /// Nothing arrives, in either direction; connections stay open, and what waited arrives
+    /// afterwards.
     Hang,
     /// Requests are lost, answers pass.
     LoseRequests,
@@ -143,7 +144,8 @@ async fn connect(client: TcpStream, upstream: SocketAddr, shared: Shared) -> any
     }
     let server = TcpStream::connect(upstream).await?;
     server.set_nodelay(true)?;
-    let ((mut from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let ((mut from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
     let mut weather = shared.weather.clone();
     let reset = tokio::select! {
         reset = answers(from_server, &to_client, &shared) => reset?,
@@ -158,7 +160,11 @@ async fn connect(client: TcpStream, upstream: SocketAddr, shared: Shared) -> any
     Ok(())
 }
 
-async fn requests(from: &mut OwnedReadHalf, mut to: OwnedWriteHalf, shared: &Shared) -> anyhow::Result<()> {
+async fn requests(
+    from: &mut OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: &Shared,
+) -> anyhow::Result<()> {
     let mut buffer = vec![0; 64 * 1024];
     loop {
         let count = from.read(&mut buffer).await?;
@@ -181,12 +187,18 @@ async fn hold(shared: &Shared) -> anyhow::Result<()> {
 }
 
 /// Whether the connection is to be reset.
-async fn answers(mut from: OwnedReadHalf, to: &OwnedWriteHalf, shared: &Shared) -> anyhow::Result<bool> {
+async fn answers(
+    mut from: OwnedReadHalf,
+    to: &OwnedWriteHalf,
+    shared: &Shared,
+) -> anyhow::Result<bool> {
     let (mut buffer, mut odd) = (vec![0; 64 * 1024], false);
     loop {
         let count = from.read(&mut buffer).await?;
         hold(shared).await?;
-        let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else { return Ok(false) };
+        let Some(bytes) = buffer.get(..count).filter(|bytes| !bytes.is_empty()) else {
+            return Ok(false);
+        };
         let weather = shared.now();
         if weather != Weather::Fair && weather != Weather::LoseRequests {
             shared.touch();
@@ -221,16 +233,23 @@ async fn answers(mut from: OwnedReadHalf, to: &OwnedWriteHalf, shared: &Shared) 
                 return Ok(true);
             }
             Weather::ClockAhead(seconds) => {
-                // An answer that is not in one piece ends in the middle of a line; the rest comes at once.
+                // An answer that is not in one piece ends in the middle of a line; the rest comes
+                // at once.
                 let mut whole = bytes.to_vec();
                 while !whole.ends_with(b"\n") {
                     let count = from.read(&mut buffer).await?;
-                    let Some(more) = buffer.get(..count).filter(|more| !more.is_empty()) else { return Ok(false) };
+                    let Some(more) = buffer.get(..count).filter(|more| !more.is_empty()) else {
+                        return Ok(false);
+                    };
                     whole.extend_from_slice(more);
                 }
                 send(to, &stepped(&whole, seconds.saturating_mul(1_000))).await?;
             }
-            Weather::Fair | Weather::Cut | Weather::Reset | Weather::Hang | Weather::LoseRequests => {
+            Weather::Fair
+            | Weather::Cut
+            | Weather::Reset
+            | Weather::Hang
+            | Weather::LoseRequests => {
                 send(to, bytes).await?;
             }
         }
@@ -308,7 +327,8 @@ mod tests {
 
     #[tokio::test]
     async fn what_hangs_arrives_afterwards_and_what_is_lost_never_does() {
-        for (weather, arrives) in [(Weather::Hang, true), (Weather::LoseAnswers, false), (Weather::LoseRequests, false)]
+        for (weather, arrives) in
+            [(Weather::Hang, true), (Weather::LoseAnswers, false), (Weather::LoseRequests, false)]
         {
             let cable = Cable::start(echo().await).await.unwrap();
             cable.set(weather);
@@ -353,9 +373,16 @@ mod tests {
             let mut stream = ask(&cable).await.unwrap();
             timeout(SOON, answer(&mut stream)).await.unwrap().1.unwrap();
             cable.set(weather);
-            assert_eq!(timeout(SOON, answer(&mut stream)).await.unwrap().1.is_err(), hard, "{weather:?}");
+            assert_eq!(
+                timeout(SOON, answer(&mut stream)).await.unwrap().1.is_err(),
+                hard,
+                "{weather:?}"
+            );
             if let Ok(mut refused) = ask(&cable).await {
-                assert!(timeout(SOON, answer(&mut refused)).await.unwrap().0.is_empty(), "{weather:?}");
+                assert!(
+                    timeout(SOON, answer(&mut refused)).await.unwrap().0.is_empty(),
+                    "{weather:?}"
+                );
             }
         }
     }

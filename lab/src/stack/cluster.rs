@@ -34,24 +34,36 @@ impl Cluster {
         for _ in 0..2 * MASTERS {
             let address = free_with_bus()?;
             let mut command = Command::new(Program::RedisServer.find()?);
-            command.args(["--bind", "127.0.0.1", "--save", "", "--cluster-enabled", "yes", "--cluster-config-file"]);
+            command.args([
+                "--bind",
+                "127.0.0.1",
+                "--save",
+                "",
+                "--cluster-enabled",
+                "yes",
+                "--cluster-config-file",
+            ]);
             command.arg(format!("nodes-{}.conf", address.port()));
             command.args(["--port", &address.port().to_string(), "--dir"]).arg(folder.path());
             nodes.push((address, Process::start(command, folder.path().join("redis.log"))?));
         }
         let cluster = Cluster { nodes, _folder: folder };
         for address in cluster.addresses() {
-            until(AGREED_WITHIN, "a node listens", async || cli(address, &["ping"]).await.is_ok()).await?;
+            until(AGREED_WITHIN, "a node listens", async || cli(address, &["ping"]).await.is_ok())
+                .await?;
         }
         let mut create = Command::new("redis-cli");
         create.args(["--cluster", "create", "--cluster-replicas", "1", "--cluster-yes"]);
-        let created = create.args(cluster.addresses().map(|address| address.to_string())).output().await?;
+        let created =
+            create.args(cluster.addresses().map(|address| address.to_string())).output().await?;
         if !created.status.success() {
             bail!("cannot make a cluster: {}", String::from_utf8_lossy(&created.stdout));
         }
         for address in cluster.addresses() {
             until(AGREED_WITHIN, "the nodes agree", async || {
-                cli(address, &["cluster", "info"]).await.is_ok_and(|info| info.contains("cluster_state:ok"))
+                cli(address, &["cluster", "info"])
+                    .await
+                    .is_ok_and(|info| info.contains("cluster_state:ok"))
             })
             .await?;
             until(AGREED_WITHIN, "replicas follow", async || {
@@ -81,7 +93,12 @@ impl Cluster {
 
 async fn cli(address: SocketAddr, words: &[&str]) -> anyhow::Result<String> {
     let port = address.port().to_string();
-    let said = Command::new("redis-cli").args(["-p", &port]).args(words).output().await.context("redis-cli")?;
+    let said = Command::new("redis-cli")
+        .args(["-p", &port])
+        .args(words)
+        .output()
+        .await
+        .context("redis-cli")?;
     if !said.status.success() {
         bail!("redis-cli: {}", String::from_utf8_lossy(&said.stderr));
     }

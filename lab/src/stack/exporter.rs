@@ -37,7 +37,9 @@ impl Exporter {
     pub async fn start(redis: SocketAddr, setup: &ExporterSetup) -> anyhow::Result<Exporter> {
         let (address, folder) = (free_address()?, TempDir::new()?);
         let mut command = Command::new(Program::RedisExporter.find()?);
-        command.arg(format!("-redis.addr=redis://{redis}")).arg(format!("-web.listen-address={address}"));
+        command
+            .arg(format!("-redis.addr=redis://{redis}"))
+            .arg(format!("-web.listen-address={address}"));
         command.args([
             "-config-command=-",
             "-redis-only-metrics",
@@ -46,14 +48,17 @@ impl Exporter {
         ]);
         match setup {
             ExporterSetup::Pattern(pattern) => {
-                command.arg(format!("-check-keys=db0={pattern}")).arg("-check-keys-batch-size=10000");
+                command
+                    .arg(format!("-check-keys=db0={pattern}"))
+                    .arg("-check-keys-batch-size=10000");
             }
             ExporterSetup::Script(file) => {
                 command.arg(format!("-script={}", file.display())).arg("-lua-script-read-only");
             }
         }
         let mut process = Process::start(command, folder.path().join("redis_exporter.log"))?;
-        let is_ready = async || http::get(address, "/health").await.is_ok_and(|answer| answer.status == 200);
+        let is_ready =
+            async || http::get(address, "/health").await.is_ok_and(|answer| answer.status == 200);
         process.ready(is_ready).await.context("redis_exporter")?;
         Ok(Exporter { process, address, _folder: folder })
     }
@@ -74,7 +79,11 @@ impl Exporter {
     /// When there is none.
     pub async fn version() -> anyhow::Result<String> {
         let said = Command::new(Program::RedisExporter.find()?).arg("--version").output().await?;
-        let text = format!("{}{}", String::from_utf8_lossy(&said.stdout), String::from_utf8_lossy(&said.stderr));
+        let text = format!(
+            "{}{}",
+            String::from_utf8_lossy(&said.stdout),
+            String::from_utf8_lossy(&said.stderr)
+        );
         Ok(text.trim().to_owned())
     }
 

@@ -58,10 +58,16 @@ pub async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Response> {
 ///
 /// # Errors
 /// When there is no complete answer.
-pub async fn post(address: SocketAddr, path: &str, content_type: &str, body: &str) -> anyhow::Result<Response> {
+pub async fn post(
+    address: SocketAddr,
+    path: &str,
+    content_type: &str,
+    body: &str,
+) -> anyhow::Result<Response> {
     let length = body.len();
     let head = format!(
-        "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\r\n"
+        "POST {path} HTTP/1.0\r\nHost: {address}\r\nContent-Type: {content_type}\r\n\
+         Content-Length: {length}\r\n\r\n"
     );
     exchange(address, &(head + body)).await
 }
@@ -76,7 +82,8 @@ pub(super) async fn command(
 ) -> anyhow::Result<Response> {
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n"
     );
     let asked = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -84,7 +91,8 @@ pub(super) async fn command(
         // It keeps the connection open, asked to or not.
         read_message(&mut stream).await
     };
-    let answer = timeout(within, asked).await.with_context(|| format!("{address} does not answer"))??;
+    let answer =
+        timeout(within, asked).await.with_context(|| format!("{address} does not answer"))??;
     let Message { head, body } = answer.context("no answer")?;
     Ok(Response { status: status(&head)?, body })
 }
@@ -97,26 +105,36 @@ async fn exchange(address: SocketAddr, request: &str) -> anyhow::Result<Response
         stream.read_to_end(&mut answer).await?;
         anyhow::Ok(answer)
     };
-    let answer = timeout(WITHIN, asked).await.with_context(|| format!("{address} does not answer"))??;
+    let answer =
+        timeout(WITHIN, asked).await.with_context(|| format!("{address} does not answer"))??;
     let text = String::from_utf8(answer).context("the answer is not UTF-8")?;
-    let (head, body) = text.split_once("\r\n\r\n").with_context(|| format!("not a whole answer: {text}"))?;
+    let (head, body) =
+        text.split_once("\r\n\r\n").with_context(|| format!("not a whole answer: {text}"))?;
     Ok(Response { status: status(head)?, body: body.to_owned() })
 }
 
 fn status(head: &str) -> anyhow::Result<u16> {
-    head.split(' ').nth(1).and_then(|status| status.parse().ok()).context("an answer without status")
+    head.split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok())
+        .context("an answer without status")
 }
 
 /// A form's body with these fields.
 pub(super) fn form(fields: &[(&str, &str)]) -> String {
-    let encoded = |text: &str| -> String {
-        let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
-        text.bytes()
-            .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-            .collect()
-    };
-    let fields: Vec<String> =
-        fields.iter().map(|(name, value)| format!("{}={}", encoded(name), encoded(value))).collect();
+    let encoded =
+        |text: &str| -> String {
+            let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+            text.bytes()
+                .map(|byte| {
+                    if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }
+                })
+                .collect()
+        };
+    let fields: Vec<String> = fields
+        .iter()
+        .map(|(name, value)| format!("{}={}", encoded(name), encoded(value)))
+        .collect();
     fields.join("&")
 }
 
@@ -169,7 +187,10 @@ async fn read_message(stream: &mut TcpStream) -> anyhow::Result<Option<Message>>
 
 fn header<'a>(head: &'a str, wanted: &str) -> Option<&'a str> {
     let headers = head.lines().filter_map(|line| line.split_once(':'));
-    headers.filter(|(name, _)| name.eq_ignore_ascii_case(wanted)).map(|(_, value)| value.trim()).next()
+    headers
+        .filter(|(name, _)| name.eq_ignore_ascii_case(wanted))
+        .map(|(_, value)| value.trim())
+        .next()
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Machines of their own in a network of this run: network namespaces, joined by a bridge, whose packets nft drops.
+//! Machines of their own in a network of this run: network namespaces, joined by a bridge, whose
+//! packets nft drops.
 //!
-//! Nothing of it is seen outside: this program first goes into a namespace of its own ([`enter_own_network`]), and all of them end with
-//! the processes in them.
+//! Nothing of it is seen outside: this program first goes into a namespace of its own
+//! ([`enter_own_network`]), and all of them end with the processes in them.
 
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt as _;
@@ -14,7 +15,8 @@ use tokio::process::{Child, Command};
 
 /// Says to this program that the network around it is its own.
 const INSIDE: &str = "LOCKWATCH_LAB_OWN_NETWORK";
-/// The ways into a namespace: as root, and as anybody where the kernel lets everybody be root of what is his own.
+/// The ways into a namespace: as root, and as anybody where the kernel lets everybody be root of
+/// what is his own.
 const WAYS: [&[&str]; 2] = [&["--net"], &["--user", "--map-root-user", "--net"]];
 /// What is needed for that, each as `program --version` or alike would find it.
 const TOOLS: [&str; 4] = ["unshare", "nsenter", "ip", "nft"];
@@ -54,10 +56,18 @@ pub(crate) fn enter_own_network() -> anyhow::Error {
         }
         let works = |way: &&&[&str]| {
             let mut probe = std::process::Command::new("unshare");
-            probe.args(**way).arg("true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            probe
+                .args(**way)
+                .arg("true")
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
             probe.status().is_ok_and(|status| status.success())
         };
-        WAYS.iter().find(works).copied().context("neither root's nor a user's own network namespaces are allowed here")
+        WAYS.iter()
+            .find(works)
+            .copied()
+            .context("neither root's nor a user's own network namespaces are allowed here")
     };
     let (way, this) = match (way(), std::env::current_exe()) {
         (Ok(way), Ok(this)) => (way, this),
@@ -78,7 +88,8 @@ pub(crate) struct Machines(Vec<Machine>);
 pub(crate) struct Machine {
     pub(crate) address: Ipv4Addr,
     pub(crate) door: Door,
-    /// The process that keeps the namespace; it ends with this program at the latest, for it waits for words from it.
+    /// The process that keeps the namespace; it ends with this program at the latest, for it waits
+    /// for words from it.
     _keeper: Child,
 }
 
@@ -136,14 +147,17 @@ fn rules(partition: Partition, others: &[String]) -> String {
         Partition::Both => ("counter drop".to_owned(), "counter drop".to_owned()),
         Partition::Inwards => ("counter drop".to_owned(), String::new()),
         Partition::Outwards => (String::new(), "counter drop".to_owned()),
-        Partition::Peers => {
-            (format!("ip saddr {{ {others} }} counter drop"), format!("ip daddr {{ {others} }} counter drop"))
-        }
+        Partition::Peers => (
+            format!("ip saddr {{ {others} }} counter drop"),
+            format!("ip daddr {{ {others} }} counter drop"),
+        ),
     };
     format!(
         "table inet {TABLE} {{\n\
-         chain inwards {{\ntype filter hook input priority 0; policy accept;\niif lo accept\n{inwards}\n}}\n\
-         chain outwards {{\ntype filter hook output priority 0; policy accept;\noif lo accept\n{outwards}\n}}\n}}\n"
+         chain inwards {{\ntype filter hook input priority 0; policy accept;\niif lo accept\n\
+         {inwards}\n}}\n\
+         chain outwards {{\ntype filter hook output priority 0; policy accept;\noif lo accept\n\
+         {outwards}\n}}\n}}\n"
     )
 }
 
@@ -159,11 +173,15 @@ impl Machine {
         output.read_exact(&mut word).await.context("a namespace cannot be made")?;
         let door = Door { keeper: keeper.id().context("a namespace has ended")? };
         let keeper_id = door.keeper.to_string();
-        ip(&["link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", &keeper_id]).await?;
+        ip(&["link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", &keeper_id])
+            .await?;
         ip(&["link", "set", port, "master", BRIDGE, "up"]).await?;
         let own = format!("{address}/24");
-        let inside: [&[&str]; 3] =
-            [&["link", "set", "lo", "up"], &["address", "add", &own, "dev", "eth0"], &["link", "set", "eth0", "up"]];
+        let inside: [&[&str]; 3] = [
+            &["link", "set", "lo", "up"],
+            &["address", "add", &own, "dev", "eth0"],
+            &["link", "set", "eth0", "up"],
+        ];
         for words in inside {
             run(door.command(find("ip")?)?.args(words), "").await?;
         }
@@ -179,7 +197,9 @@ impl Machine {
     /// # Errors
     /// When it is not cut off.
     pub(crate) async fn dropped(&self) -> anyhow::Result<u64> {
-        let listed = run(self.door.command(find("nft")?)?.args(["list", "table", "inet", TABLE]), "").await?;
+        let listed =
+            run(self.door.command(find("nft")?)?.args(["list", "table", "inet", TABLE]), "")
+                .await?;
         let words: Vec<&str> = listed.split_whitespace().collect();
         let counts = words.windows(2).filter_map(|pair| match pair {
             ["packets", count] => count.parse::<u64>().ok(),
@@ -219,7 +239,9 @@ fn find(tool: &str) -> anyhow::Result<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SYSTEM_FOLDERS.map(PathBuf::from));
     let found = folders.map(|folder| folder.join(tool)).find(|file| file.is_file());
-    found.with_context(|| format!("there is no {tool}; Debian's packages for it: util-linux, iproute2, nftables"))
+    found.with_context(|| {
+        format!("there is no {tool}; Debian's packages for it: util-linux, iproute2, nftables")
+    })
 }
 
 async fn ip(words: &[&str]) -> anyhow::Result<()> {

@@ -7,8 +7,8 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use anyhow::bail;
 
-/// Below the range from which systems give ports to outgoing connections: those could take the port of a part that is
-/// down for a while.
+/// Below the range from which systems give ports to outgoing connections: those could take the port
+/// of a part that is down for a while.
 const PORTS: Range<u16> = 15_000..32_000;
 /// How many ports are tried.
 const TRIES: usize = 200;

@@ -69,7 +69,10 @@ impl Process {
     }
 
     /// Waits until `is_ready` says so.
-    pub(crate) async fn ready(&mut self, mut is_ready: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
+    pub(crate) async fn ready(
+        &mut self,
+        mut is_ready: impl AsyncFnMut() -> bool,
+    ) -> anyhow::Result<()> {
         let give_up = Instant::now() + READY_WITHIN;
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -79,7 +82,10 @@ impl Process {
                 return Ok(());
             }
             if Instant::now() > give_up {
-                bail!("it is not ready after {READY_WITHIN:?}; the end of its log:\n{}", end_of(&self.log));
+                bail!(
+                    "it is not ready after {READY_WITHIN:?}; the end of its log:\n{}",
+                    end_of(&self.log)
+                );
             }
             sleep(LOOK_EVERY).await;
         }
@@ -97,7 +103,9 @@ impl Process {
     /// By SIGKILL, as a crash; nothing if it has ended already.
     pub(crate) async fn kill(&mut self) -> anyhow::Result<()> {
         match self.child.kill().await {
-            Err(error) if error.kind() != ErrorKind::InvalidInput => Err(error).context("cannot kill a process"),
+            Err(error) if error.kind() != ErrorKind::InvalidInput => {
+                Err(error).context("cannot kill a process")
+            }
             _ => Ok(()),
         }
     }
@@ -119,13 +127,17 @@ pub(crate) async fn send_signal(id: u32, signal: Signal) -> anyhow::Result<()> {
     send_to(&id.to_string(), signal).await
 }
 
-/// The same for all processes of the group that this process is the first of: for a part that has children.
+/// The same for all processes of the group that this process is the first of: for a part that has
+/// children.
 pub(super) async fn signal_group(id: u32, signal: Signal) -> anyhow::Result<()> {
     send_to(&format!("-{id}"), signal).await
 }
 
 async fn send_to(target: &str, signal: Signal) -> anyhow::Result<()> {
-    let sent = Command::new("sh").args(["-c", r#"kill -s "$0" -- "$1""#, signal.name(), target]).status().await?;
+    let sent = Command::new("sh")
+        .args(["-c", r#"kill -s "$0" -- "$1""#, signal.name(), target])
+        .status()
+        .await?;
     if !sent.success() {
         bail!("cannot send {signal:?} to process {target}");
     }
@@ -144,9 +156,13 @@ pub(super) fn kill_group(id: u32) -> std::io::Result<ExitStatus> {
 pub(super) fn parents() -> anyhow::Result<Vec<(u32, u32)>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").context("cannot list the processes")? {
-        let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some(id) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
         // It may have ended since.
-        let Some(parent) = stat(id).and_then(|fields| fields.get(1)?.parse().ok()) else { continue };
+        let Some(parent) = stat(id).and_then(|fields| fields.get(1)?.parse().ok()) else {
+            continue;
+        };
         found.push((id, parent));
     }
     Ok(found)
@@ -192,7 +208,11 @@ fn stat(id: u32) -> Option<Vec<String>> {
 ///
 /// # Errors
 /// With `what`, when it does not within `within`.
-pub async fn until(within: Duration, what: &str, mut condition: impl AsyncFnMut() -> bool) -> anyhow::Result<()> {
+pub async fn until(
+    within: Duration,
+    what: &str,
+    mut condition: impl AsyncFnMut() -> bool,
+) -> anyhow::Result<()> {
     let give_up = Instant::now() + within;
     while !condition().await {
         if Instant::now() > give_up {

@@ -82,8 +82,8 @@ impl Program {
 
     fn on_path(self) -> anyhow::Result<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let candidates =
-            std::env::split_paths(&path).flat_map(|folder| self.names().iter().map(move |name| folder.join(name)));
+        let candidates = std::env::split_paths(&path)
+            .flat_map(|folder| self.names().iter().map(move |name| folder.join(name)));
         let found = candidates.into_iter().find(|candidate| is_file(candidate));
         found.with_context(|| {
             format!(
@@ -97,13 +97,14 @@ impl Program {
     /// Tests are one folder deeper than programs.
     fn beside_this_program(self) -> anyhow::Result<PathBuf> {
         let this = std::env::current_exe().context("cannot find the running program")?;
-        let folder = this
-            .parent()
-            .map(|folder| if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder });
+        let folder = this.parent().map(|folder| {
+            if folder.ends_with("deps") { folder.parent().unwrap_or(folder) } else { folder }
+        });
         let expected = folder.unwrap_or(Path::new("")).join(self.names().concat());
         if !is_file(&expected) {
             bail!(
-                "there is no {}: run `cargo build --workspace` (with the same profile), or name it with {}",
+                "there is no {}: run `cargo build --workspace` (with the same profile), or name \
+                 it with {}",
                 expected.display(),
                 self.variable()
             );
@@ -115,7 +116,10 @@ impl Program {
 fn pinned_exporter() -> anyhow::Result<PathBuf> {
     let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers/redis_exporter");
     if !is_file(&built) {
-        bail!("redis_exporter is not built: run `scripts/setup bench`, which needs Go, or name it with REDIS_EXPORTER");
+        bail!(
+            "redis_exporter is not built: run `scripts/setup bench`, which needs Go, or name it \
+             with REDIS_EXPORTER"
+        );
     }
     Ok(built)
 }

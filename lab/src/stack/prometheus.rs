@@ -57,8 +57,10 @@ impl Prometheus {
     /// # Errors
     /// When it does not come up, with the end of its log.
     pub async fn start(setup: &PrometheusSetup) -> anyhow::Result<Prometheus> {
-        let mut prometheus = Prometheus { process: None, address: free_address()?, folder: TempDir::new()? };
-        std::fs::write(prometheus.config_file(), config(setup)).context("cannot write Prometheus' configuration")?;
+        let mut prometheus =
+            Prometheus { process: None, address: free_address()?, folder: TempDir::new()? };
+        std::fs::write(prometheus.config_file(), config(setup))
+            .context("cannot write Prometheus' configuration")?;
         prometheus.start_again().await?;
         Ok(prometheus)
     }
@@ -95,10 +97,13 @@ impl Prometheus {
             .arg(self.config_file())
             .arg("--storage.tsdb.path")
             .arg(self.folder.path().join("data"));
-        command.args(["--web.listen-address", &self.address.to_string()]).current_dir(self.folder.path());
+        command
+            .args(["--web.listen-address", &self.address.to_string()])
+            .current_dir(self.folder.path());
         let mut process = Process::start(command, self.folder.path().join("prometheus.log"))?;
         let address = self.address;
-        let is_ready = async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
+        let is_ready =
+            async || http::get(address, "/-/ready").await.is_ok_and(|answer| answer.status == 200);
         process.ready(is_ready).await.context("prometheus")?;
         self.process = Some(process);
         Ok(())
@@ -121,7 +126,10 @@ impl Prometheus {
     pub async fn query(&self, promql: &str) -> anyhow::Result<Vec<(Labels, f64)>> {
         let data = self.ask("/api/v1/query", &[("query", promql)]).await?;
         let found = self.series_of(&data, "vector").with_context(|| promql.to_owned())?;
-        found.iter().map(|series| Ok((labels(&series["metric"]), sample(&series["value"])?.1))).collect()
+        found
+            .iter()
+            .map(|series| Ok((labels(&series["metric"]), sample(&series["value"])?.1)))
+            .collect()
     }
 
     /// The same from `from` to `to` (Unix seconds) each `step`: instants and values.
@@ -139,7 +147,12 @@ impl Prometheus {
         let data = self.ask("/api/v1/query_range", &fields).await?;
         let found = self.series_of(&data, "matrix").with_context(|| promql.to_owned())?;
         let samples = |series: &Value| {
-            series["values"].as_array().into_iter().flatten().map(sample).collect::<anyhow::Result<_>>()
+            series["values"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(sample)
+                .collect::<anyhow::Result<_>>()
         };
         found.iter().map(|series| Ok((labels(&series["metric"]), samples(series)?))).collect()
     }
@@ -159,7 +172,8 @@ impl Prometheus {
     /// When it does not answer, or refuses.
     pub async fn ask(&self, path: &str, fields: &[(&str, &str)]) -> anyhow::Result<Value> {
         let body = http::form(fields);
-        let answer = http::post(self.address, path, "application/x-www-form-urlencoded", &body).await?;
+        let answer =
+            http::post(self.address, path, "application/x-www-form-urlencoded", &body).await?;
         let (status, answer): (u16, Value) = (answer.status, serde_json::from_str(&answer.body)?);
         match answer.get("data") {
             Some(data) if status == 200 => Ok(data.clone()),
@@ -177,7 +191,9 @@ impl Prometheus {
 
 fn labels(metric: &Value) -> Labels {
     let labels = metric.as_object().into_iter().flatten();
-    labels.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+    labels
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect()
 }
 
 /// `[1763740800.1, "3"]`.
@@ -189,7 +205,8 @@ fn sample(pair: &Value) -> anyhow::Result<(f64, f64)> {
 
 fn config(setup: &PrometheusSetup) -> String {
     let mut text = format!(
-        "global:\n  scrape_interval: {scrape}ms\n  scrape_timeout: {timeout}ms\n  evaluation_interval: {evaluation}ms\n",
+        "global:\n  scrape_interval: {scrape}ms\n  scrape_timeout: {timeout}ms\n  \
+         evaluation_interval: {evaluation}ms\n",
         scrape = setup.scrape_interval.as_millis(),
         timeout = setup.scrape_interval.min(Duration::from_secs(10)).as_millis(),
         evaluation = setup.evaluation_interval.as_millis(),
@@ -198,8 +215,10 @@ fn config(setup: &PrometheusSetup) -> String {
     let rules: Vec<String> = setup.rules.iter().map(|path| path.display().to_string()).collect();
     let _ = writeln!(text, "rule_files: {}", Value::from(rules));
     if let Some(alertmanager) = setup.alertmanager {
-        let _ =
-            writeln!(text, "alerting:\n  alertmanagers:\n    - static_configs: [{{targets: [\"{alertmanager}\"]}}]");
+        let _ = writeln!(
+            text,
+            "alerting:\n  alertmanagers:\n    - static_configs: [{{targets: [\"{alertmanager}\"]}}]"
+        );
     }
     let mut jobs: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for target in &setup.targets {

@@ -88,12 +88,17 @@ impl Link {
     }
 }
 
-async fn pass(client: TcpStream, upstream: SocketAddr, mut traffic: watch::Receiver<Traffic>) -> anyhow::Result<()> {
+async fn pass(
+    client: TcpStream,
+    upstream: SocketAddr,
+    mut traffic: watch::Receiver<Traffic>,
+) -> anyhow::Result<()> {
     if *traffic.borrow() == Traffic::Cut {
         return Ok(());
     }
     let server = TcpStream::connect(upstream).await?;
-    let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
+    let ((from_client, to_client), (from_server, to_server)) =
+        (client.into_split(), server.into_split());
     tokio::select! {
         ended = pump(from_client, to_server, traffic.clone()) => ended,
         ended = pump(from_server, to_client, traffic.clone()) => ended,
@@ -131,14 +136,20 @@ struct Dice {
 }
 
 impl LossyScrapes {
-    /// A proxy to `upstream` that drops `share` (0 to 1) of the requests, always the same ones for the same `seed`.
+    /// A proxy to `upstream` that drops `share` (0 to 1) of the requests, always the same ones for
+    /// the same `seed`.
     ///
     /// # Errors
     /// When it cannot listen.
-    pub async fn start(upstream: SocketAddr, share: f64, seed: u64) -> anyhow::Result<LossyScrapes> {
+    pub async fn start(
+        upstream: SocketAddr,
+        share: f64,
+        seed: u64,
+    ) -> anyhow::Result<LossyScrapes> {
         let dice = Arc::new(Mutex::new(Dice { random: fastrand::Rng::with_seed(seed), share }));
         let of_server = Arc::clone(&dice);
-        let server = Server::start(move |client| scrape(client, upstream, Arc::clone(&of_server))).await?;
+        let server =
+            Server::start(move |client| scrape(client, upstream, Arc::clone(&of_server))).await?;
         Ok(LossyScrapes { server, dice })
     }
 
@@ -154,7 +165,11 @@ impl LossyScrapes {
 }
 
 /// One request and its answer: connections are not kept, so that each scrape is one of its own.
-async fn scrape(mut client: TcpStream, upstream: SocketAddr, dice: Arc<Mutex<Dice>>) -> anyhow::Result<()> {
+async fn scrape(
+    mut client: TcpStream,
+    upstream: SocketAddr,
+    dice: Arc<Mutex<Dice>>,
+) -> anyhow::Result<()> {
     let Some(request) = http::read_request(&mut client).await? else { return Ok(()) };
     let lost = {
         let mut dice = dice.lock().unwrap_or_else(PoisonError::into_inner);
@@ -164,14 +179,16 @@ async fn scrape(mut client: TcpStream, upstream: SocketAddr, dice: Arc<Mutex<Dic
         return Ok(());
     }
     let mut server = TcpStream::connect(upstream).await?;
-    let kept = request.head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
+    let kept =
+        request.head.lines().filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
     let head = kept.collect::<Vec<_>>().join("\r\n") + "\r\nConnection: close\r\n\r\n";
     server.write_all((head + &request.body).as_bytes()).await?;
     copy(&mut server, &mut client).await?;
     Ok(())
 }
 
-/// A proxy in front of Redis that makes the server's clock look stepped: `TIME`, and with it every deadline.
+/// A proxy in front of Redis that makes the server's clock look stepped: `TIME`, and with it every
+/// deadline.
 #[derive(Debug)]
 pub struct ClockProxy {
     server: Server,
@@ -186,7 +203,9 @@ impl ClockProxy {
     pub async fn start(upstream: SocketAddr) -> anyhow::Result<ClockProxy> {
         let ahead_ms = Arc::new(AtomicI64::new(0));
         let of_server = Arc::clone(&ahead_ms);
-        let server = Server::start(move |client| with_clock(client, upstream, Arc::clone(&of_server))).await?;
+        let server =
+            Server::start(move |client| with_clock(client, upstream, Arc::clone(&of_server)))
+                .await?;
         Ok(ClockProxy { server, ahead_ms })
     }
 
@@ -201,9 +220,14 @@ impl ClockProxy {
     }
 }
 
-async fn with_clock(client: TcpStream, upstream: SocketAddr, ahead_ms: Arc<AtomicI64>) -> anyhow::Result<()> {
+async fn with_clock(
+    client: TcpStream,
+    upstream: SocketAddr,
+    ahead_ms: Arc<AtomicI64>,
+) -> anyhow::Result<()> {
     let server = TcpStream::connect(upstream).await?;
-    let ((mut from_client, to_client), (from_server, mut to_server)) = (client.into_split(), server.into_split());
+    let ((mut from_client, to_client), (from_server, mut to_server)) =
+        (client.into_split(), server.into_split());
     tokio::select! {
         ended = copy(&mut from_client, &mut to_server) => { ended?; }
         ended = step_replies(from_server, to_client, &ahead_ms) => ended?,
@@ -211,7 +235,11 @@ async fn with_clock(client: TcpStream, upstream: SocketAddr, ahead_ms: Arc<Atomi
     Ok(())
 }
 
-async fn step_replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, ahead_ms: &AtomicI64) -> anyhow::Result<()> {
+async fn step_replies(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    ahead_ms: &AtomicI64,
+) -> anyhow::Result<()> {
     let mut pending = Vec::new();
     loop {
         match from.read_buf(&mut pending).await {
@@ -230,19 +258,25 @@ async fn step_replies(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, ahead_ms:
 
 /// Whole lines of replies as a server would send them whose clock is so far ahead.
 ///
-/// `TIME` gives its seconds as text of ten digits, `PEXPIRETIME` gives an integer of thirteen; nothing else that the
-/// lab's workers write looks like either.
+/// `TIME` gives its seconds as text of ten digits, `PEXPIRETIME` gives an integer of thirteen;
+/// nothing else that the lab's workers write looks like either.
 pub(super) fn stepped(lines: &[u8], ahead_ms: i64) -> Vec<u8> {
-    lines.split_inclusive(|byte| *byte == b'\n').flat_map(|line| stepped_line(line, ahead_ms)).collect()
+    lines
+        .split_inclusive(|byte| *byte == b'\n')
+        .flat_map(|line| stepped_line(line, ahead_ms))
+        .collect()
 }
 
 fn stepped_line(line: &[u8], ahead_ms: i64) -> Vec<u8> {
     let step = |digits: &[u8], ahead: i64| {
-        let number: Option<i64> = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        let number: Option<i64> =
+            std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
         number.map(|number| number.saturating_add(ahead))
     };
     let stepped = match line.strip_suffix(b"\r\n") {
-        Some([b':', digits @ ..]) if digits.len() == 13 => step(digits, ahead_ms).map(|ms| format!(":{ms}\r\n")),
+        Some([b':', digits @ ..]) if digits.len() == 13 => {
+            step(digits, ahead_ms).map(|ms| format!(":{ms}\r\n"))
+        }
         Some(digits) if digits.len() == 10 && digits.iter().all(u8::is_ascii_digit) => {
             step(digits, ahead_ms / 1000).map(|seconds| format!("{seconds}\r\n"))
         }
@@ -258,9 +292,11 @@ mod tests {
     #[test]
     fn time_and_deadlines_step_and_nothing_else_does() {
         let replies =
-            b"*2\r\n$10\r\n1763740800\r\n$6\r\n123456\r\n:1763740830123\r\n:-2\r\n$13\r\n1763740800123\r\n:7\r\n";
+            b"*2\r\n$10\r\n1763740800\r\n$6\r\n123456\r\n:1763740830123\r\n:-2\r\n$13\r\n\
+                1763740800123\r\n:7\r\n";
         let expected =
-            b"*2\r\n$10\r\n1763740920\r\n$6\r\n123456\r\n:1763740950123\r\n:-2\r\n$13\r\n1763740800123\r\n:7\r\n";
+            b"*2\r\n$10\r\n1763740920\r\n$6\r\n123456\r\n:1763740950123\r\n:-2\r\n$13\r\n\
+                1763740800123\r\n:7\r\n";
         assert_eq!(stepped(replies, 120_000), expected);
         assert_eq!(stepped(replies, 0), replies);
     }

@@ -66,7 +66,8 @@ impl Receiver {
     /// When it cannot.
     pub async fn start() -> anyhow::Result<Receiver> {
         let address = free_address()?;
-        let listener = TcpListener::bind(address).await.context("cannot listen for notifications")?;
+        let listener =
+            TcpListener::bind(address).await.context("cannot listen for notifications")?;
         let received = Arc::new(Mutex::new(Vec::new()));
         let serving = tokio::spawn(serve(listener, Arc::clone(&received)));
         Ok(Receiver { address, received, serving })
@@ -140,5 +141,7 @@ fn status(status: &Value) -> anyhow::Result<Status> {
 
 fn texts(map: &Value) -> Labels {
     let entries = map.as_object().into_iter().flatten();
-    entries.map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned())).collect()
+    entries
+        .map(|(name, value)| (name.clone(), value.as_str().unwrap_or_default().to_owned()))
+        .collect()
 }

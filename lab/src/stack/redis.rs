@@ -85,7 +85,8 @@ impl Redis {
         }
     }
 
-    /// Makes it follow `master` and waits until it has all of its data; `None`: it becomes a master.
+    /// Makes it follow `master` and waits until it has all of its data; `None`: it becomes a
+    /// master.
     ///
     /// # Errors
     /// When it cannot.
@@ -95,7 +96,12 @@ impl Redis {
             Some(master) => (master.address.ip().to_string(), master.address.port().to_string()),
             None => ("NO".to_owned(), "ONE".to_owned()),
         };
-        redis::cmd("REPLICAOF").arg(host).arg(port).exec_async(&mut connection).await.context("cannot follow")?;
+        redis::cmd("REPLICAOF")
+            .arg(host)
+            .arg(port)
+            .exec_async(&mut connection)
+            .await
+            .context("cannot follow")?;
         let expected = if master.is_some() { "master_link_status:up" } else { "role:master" };
         until(SYNC_WITHIN, "replication is as it shall be", async || {
             let info: Result<String, _> =
@@ -123,12 +129,24 @@ impl Redis {
             let _there_may_be_none = std::fs::remove_file(self.folder.path().join(DUMP));
         }
         let mut command = Command::new(Program::RedisServer.find()?);
-        command.args(["--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--daemonize", "no"]);
+        command.args([
+            "--bind",
+            "127.0.0.1",
+            "--save",
+            "",
+            "--appendonly",
+            "no",
+            "--daemonize",
+            "no",
+        ]);
         command
             .args(["--dbfilename", DUMP, "--port", &self.address.port().to_string(), "--dir"])
             .arg(self.folder.path());
         let mut process = Process::start(command, self.folder.path().join("redis.log"))?;
-        let ours = process.id().map(|id| format!("process_id:{id}\r\n")).context("redis-server ended at once")?;
+        let ours = process
+            .id()
+            .map(|id| format!("process_id:{id}\r\n"))
+            .context("redis-server ended at once")?;
         process.ready(async || answers(self.address, &ours).await).await.context("redis-server")?;
         self.process = Some(process);
         Ok(())

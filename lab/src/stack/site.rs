@@ -39,7 +39,8 @@ impl Site {
         address: SocketAddr,
         pages: impl IntoIterator<Item = (&'static str, String)>,
     ) -> anyhow::Result<Site> {
-        let pages: Pages = Arc::new(pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect());
+        let pages: Pages =
+            Arc::new(pages.into_iter().map(|(path, page)| (path.to_owned(), page)).collect());
         let listener = TcpListener::bind(address).await.context("cannot listen")?;
         let serving = tokio::spawn(async move {
             let mut open = JoinSet::new();
@@ -70,7 +71,8 @@ async fn serve(mut stream: TcpStream, pages: Pages) -> anyhow::Result<()> {
             None => ("404 Not Found", ""),
         };
         let head = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\r\n",
+            "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {}\r\n\
+             \r\n",
             page.len()
         );
         stream.write_all((head + page).as_bytes()).await?;

@@ -1,5 +1,5 @@
-//! A worker as a child process: contends for a lock under Redisson's protocol, writes claim and progress, and does harm
-//! when told to.
+//! A worker as a child process: contends for a lock under Redisson's protocol, writes claim and
+//! progress, and does harm when told to.
 
 use std::io::{BufRead, Write};
 use std::net::SocketAddr;
@@ -58,8 +58,8 @@ pub enum Lost {
     WorkOn,
 }
 
-/// A running worker. It does nothing until it is told to contend. Clones are the same worker; it is killed when the
-/// last one is dropped.
+/// A running worker. It does nothing until it is told to contend. Clones are the same worker; it is
+/// killed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct Worker {
     child: Arc<Mutex<Child>>,
@@ -191,7 +191,12 @@ impl Worker {
     /// # Errors
     /// When it cannot be killed.
     pub async fn crash(&mut self) -> anyhow::Result<Instant> {
-        self.child.lock().await.kill().await.with_context(|| format!("cannot kill a worker of {}", self.lock))?;
+        self.child
+            .lock()
+            .await
+            .kill()
+            .await
+            .with_context(|| format!("cannot kill a worker of {}", self.lock))?;
         Ok(Instant::now())
     }
 
@@ -221,16 +226,21 @@ impl Worker {
         told.with_context(|| format!("a worker of {} has ended", self.lock))
     }
 
-    /// The first news of this kind since the last that was waited for; or the newest, if nothing came after it.
+    /// The first news of this kind since the last that was waited for; or the newest, if nothing
+    /// came after it.
     async fn until(&mut self, wanted: News) -> anyhow::Result<Instant> {
         let heard = self.heard;
-        let fits = |news: &Vec<(News, Instant)>| find(news, heard, wanted).is_some() || has_ended(news);
+        let fits =
+            |news: &Vec<(News, Instant)>| find(news, heard, wanted).is_some() || has_ended(news);
         let said = timeout(OBEY_WITHIN, self.news.wait_for(fits)).await;
         let found = {
-            let news = said.with_context(|| format!("a worker of {} does not say {wanted:?} in time", self.lock))??;
+            let news = said.with_context(|| {
+                format!("a worker of {} does not say {wanted:?} in time", self.lock)
+            })??;
             find(&news, heard, wanted)
         };
-        let (at, instant) = found.with_context(|| format!("a worker of {} ended without {wanted:?}", self.lock))?;
+        let (at, instant) =
+            found.with_context(|| format!("a worker of {} ended without {wanted:?}", self.lock))?;
         self.heard = at + 1;
         Ok(instant)
     }
@@ -267,7 +277,8 @@ enum Order {
 }
 
 impl Order {
-    const ALL: [Order; 5] = [Order::Contend, Order::Release, Order::Hang, Order::Work, Order::StopRenewing];
+    const ALL: [Order; 5] =
+        [Order::Contend, Order::Release, Order::Hang, Order::Work, Order::StopRenewing];
 
     fn word(self) -> &'static str {
         match self {
@@ -360,7 +371,9 @@ impl Runner {
                     continue;
                 }
                 // Subscribed, so that it can be seen to wait.
-                Ok(Attempt::Busy { .. }) if waiter.is_none() => waiter = self.lock.waiter().await.ok(),
+                Ok(Attempt::Busy { .. }) if waiter.is_none() => {
+                    waiter = self.lock.waiter().await.ok()
+                }
                 Ok(Attempt::Busy { .. }) => {}
                 // Redis cannot be reached at present.
                 Err(_) => waiter = None,
@@ -498,7 +511,9 @@ fn orders() -> mpsc::UnboundedReceiver<Order> {
     let (tell, orders) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         for line in std::io::stdin().lock().lines() {
-            let order = line.ok().and_then(|line| Order::ALL.into_iter().find(|order| order.word() == line));
+            let order = line
+                .ok()
+                .and_then(|line| Order::ALL.into_iter().find(|order| order.word() == line));
             if order.is_none_or(|order| tell.send(order).is_err()) {
                 return;
             }

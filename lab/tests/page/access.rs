@@ -11,7 +11,8 @@ const LEASE: Duration = Duration::from_secs(600);
 const LIGHT: Media = Media { dark: false, calm: false };
 const DARK: Media = Media { dark: true, calm: true };
 /// How much the page is wider than the window when what runs on is at its longest.
-const TOO_WIDE: &str = "for (const time of document.querySelectorAll('time[data-since], time[data-ago]')) \
+const TOO_WIDE: &str = "for (const time of document.querySelectorAll('time[data-since], \
+    time[data-ago]')) \
         time.textContent = time.dataset.ago ? '59 min 59 s ago' : '59 min 59 s'; \
     const {scrollWidth, clientWidth} = document.documentElement; return scrollWidth - clientWidth;";
 
@@ -27,7 +28,9 @@ async fn axe_finds_nothing_and_nothing_is_too_wide() {
     let browser = Browser::start().await.unwrap();
     let axe = Axe::load().unwrap();
     let mut found = Vec::new();
-    for (media, width, height) in [(LIGHT, 1280, 900), (DARK, 1280, 900), (LIGHT, 390, 844), (DARK, 320, 640)] {
+    for (media, width, height) in
+        [(LIGHT, 1280, 900), (DARK, 1280, 900), (LIGHT, 390, 844), (DARK, 320, 640)]
+    {
         browser.media(media).await.unwrap();
         browser.size(width, height).await.unwrap();
         for path in [
@@ -41,7 +44,12 @@ async fn axe_finds_nothing_and_nothing_is_too_wide() {
             open_live(&browser, address, path).await;
             let at = format!("{path} {media:?} {width}");
             found.extend(
-                browser.violations(&axe).await.unwrap().into_iter().map(|violation| format!("{at}: {violation}")),
+                browser
+                    .violations(&axe)
+                    .await
+                    .unwrap()
+                    .into_iter()
+                    .map(|violation| format!("{at}: {violation}")),
             );
             found.extend(too_wide(&browser, &at).await);
         }
@@ -59,7 +67,10 @@ async fn axe_finds_nothing_and_nothing_is_too_wide() {
     // What is said when it knows nothing any more can be read by everybody too.
     open_live(&browser, address, "/").await;
     gallery.agent.signal(Signal::Stop).await.unwrap();
-    browser.until(PATIENCE, "document.querySelector('#connection').textContent !== ''").await.unwrap();
+    browser
+        .until(PATIENCE, "document.querySelector('#connection').textContent !== ''")
+        .await
+        .unwrap();
     for media in [LIGHT, DARK] {
         browser.media(media).await.unwrap();
         let violations = browser.violations(&axe).await.unwrap();
@@ -74,7 +85,9 @@ async fn a_keyboard_is_enough() {
     hand.hold(b"a:lock", b"first:1", LEASE).await.unwrap();
     hand.hold(b"b:lock", b"first:1", LEASE).await.unwrap();
     let config = format!(
-        "redis: {{main: {{url: \"redis://{}\"}}}}\ntasks:\n  - {{name: a, lock: {{key: \"a:lock\"}}, wanted: always}}\n  - {{name: b, lock: {{key: \"b:lock\"}}, wanted: always}}\n",
+        "redis: {{main: {{url: \"redis://{}\"}}}}\n\
+         tasks:\n  - {{name: a, lock: {{key: \"a:lock\"}}, wanted: always}}\n  - {{name: b, lock: \
+         {{key: \"b:lock\"}}, wanted: always}}\n",
         redis.address()
     );
     let agent = Agent::start(&config).await.unwrap();
@@ -104,14 +117,20 @@ async fn a_keyboard_is_enough() {
     }
     browser.press(&[Key::Enter]).await.unwrap();
     browser
-        .until(PATIENCE, "location.pathname === '/tasks/b' && document.querySelector('#task') !== null")
+        .until(
+            PATIENCE,
+            "location.pathname === '/tasks/b' && document.querySelector('#task') !== null",
+        )
         .await
         .unwrap();
     browser.back().await.unwrap();
     browser.until(PATIENCE, "location.pathname === '/'").await.unwrap();
     // Live again, also if the browser kept the page.
     hand.hold(b"a:lock", b"third:1", LEASE).await.unwrap();
-    browser.until(PATIENCE, &format!("{}.cells[3].textContent.includes('third')", row("a"))).await.unwrap();
+    browser
+        .until(PATIENCE, &format!("{}.cells[3].textContent.includes('third')", row("a")))
+        .await
+        .unwrap();
     assert_quiet(&browser, |_| false).await;
     browser.open(&url(agent.address(), "/tasks/none")).await.unwrap();
     let text = browser.value("document.body.innerText").await.unwrap();

@@ -7,10 +7,14 @@ use serde_json::{Value, json};
 use crate::support::{PATIENCE, assert_quiet, is_the_same_document, open_live, url};
 
 /// The names of the rows that can be seen, in their order.
-const SHOWN: &str = "[...document.querySelectorAll('#tasks tr[data-task]')].filter(row => row.checkVisibility()).map(row => row.dataset.task)";
+const SHOWN: &str = "[...document.querySelectorAll('#tasks tr[data-task]')].filter(row => \
+    row.checkVisibility()).map(row => row.dataset.task)";
 
 fn by_verdict(verdicts: &[&str]) -> Vec<&'static str> {
-    Gallery::verdicts().filter(|(_, verdict)| verdicts.contains(verdict)).map(|(name, _)| name).collect()
+    Gallery::verdicts()
+        .filter(|(_, verdict)| verdicts.contains(verdict))
+        .map(|(name, _)| name)
+        .collect()
 }
 
 async fn shown(browser: &Browser) -> Vec<String> {
@@ -18,13 +22,21 @@ async fn shown(browser: &Browser) -> Vec<String> {
 }
 
 async fn choose(browser: &Browser, name: &str, value: &str) {
-    let script = "const field = document.querySelector('#filter').elements[arguments[0]]; field.value = arguments[1]; \
-        field.dispatchEvent(new Event('input', {bubbles: true})); field.dispatchEvent(new Event('change', {bubbles: true}));";
+    let script = "const field = document.querySelector('#filter').elements[arguments[0]]; \
+        field.value = arguments[1]; \
+        field.dispatchEvent(new Event('input', {bubbles: true})); field.dispatchEvent(new \
+        Event('change', {bubbles: true}));";
     browser.run(script, &[json!(name), json!(value)]).await.unwrap();
 }
 
 async fn until_shown(browser: &Browser, names: &[&str]) {
-    browser.until(PATIENCE, &format!("JSON.stringify({SHOWN}) === {}", json!(json!(names).to_string()))).await.unwrap();
+    browser
+        .until(
+            PATIENCE,
+            &format!("JSON.stringify({SHOWN}) === {}", json!(json!(names).to_string())),
+        )
+        .await
+        .unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -35,7 +47,11 @@ async fn filters_and_groups_with_and_without_the_script() {
     open_live(&browser, address, "/").await;
     let all = shown(&browser).await;
     assert_eq!(all.len(), Gallery::verdicts().count());
-    assert_eq!(&all[..4], ["price import", "returns", "invoice run", "stock levels"], "worst first");
+    assert_eq!(
+        &all[..4],
+        ["price import", "returns", "invoice run", "stock levels"],
+        "worst first"
+    );
 
     // Typed as people do.
     browser.run("document.querySelector('#filter [name=q]').focus()", &[]).await.unwrap();
@@ -56,9 +72,15 @@ async fn filters_and_groups_with_and_without_the_script() {
     until_shown(&browser, &["invoice run", "nightly report"]).await;
     choose(&browser, "label.team", "").await;
     choose(&browser, "group", "label.team").await;
-    let groups = "[...document.querySelectorAll('#tasks tbody')].filter(body => body.checkVisibility()).map(body => body.dataset.group)";
+    let groups = "[...document.querySelectorAll('#tasks tbody')].filter(body => \
+        body.checkVisibility()).map(body => body.dataset.group)";
     browser
-        .until(PATIENCE, &format!("JSON.stringify({groups}) === '[\"finance\",\"logistics\",\"purchasing\",\"shop\"]'"))
+        .until(
+            PATIENCE,
+            &format!(
+                "JSON.stringify({groups}) === '[\"finance\",\"logistics\",\"purchasing\",\"shop\"]'"
+            ),
+        )
         .await
         .unwrap();
     until_shown(
@@ -100,7 +122,10 @@ async fn filters_and_groups_with_and_without_the_script() {
     // Without the script the form asks the agent.
     browser.open(&url(address, "/")).await.unwrap();
     browser.run("document.querySelector('#filter [name=q]').focus()", &[]).await.unwrap();
-    browser.press(&"printer".chars().map(Key::Letter).chain([Key::Enter]).collect::<Vec<_>>()).await.unwrap();
+    browser
+        .press(&"printer".chars().map(Key::Letter).chain([Key::Enter]).collect::<Vec<_>>())
+        .await
+        .unwrap();
     browser.until(PATIENCE, "location.search.includes('q=printer')").await.unwrap();
     assert_eq!(shown(&browser).await, ["label printer"]);
     assert_quiet(&browser, |_| false).await;
@@ -113,11 +138,15 @@ async fn without_the_script_it_is_a_plain_table_that_loads_itself_again() {
     browser.scripts(false).await.unwrap();
     browser.open(&url(gallery.agent.address(), "/")).await.unwrap();
     assert_eq!(shown(&browser).await.len(), Gallery::verdicts().count());
-    let empty = "[...document.querySelectorAll('#tasks time, #tasks [data-left]')].filter(element => element.textContent === '').length";
+    let empty = "[...document.querySelectorAll('#tasks time, #tasks [data-left]')].filter(element \
+        => element.textContent === '').length";
     assert_eq!(browser.value(empty).await.unwrap(), Value::from(0), "what runs on is filled in");
     let loaded = browser.value("performance.timeOrigin").await.unwrap();
     browser
-        .until(PATIENCE, &format!("performance.timeOrigin > {loaded} && document.readyState === 'complete'"))
+        .until(
+            PATIENCE,
+            &format!("performance.timeOrigin > {loaded} && document.readyState === 'complete'"),
+        )
         .await
         .unwrap();
     assert_eq!(shown(&browser).await.len(), Gallery::verdicts().count());

@@ -11,7 +11,8 @@ use crate::support::{PATIENCE, assert_quiet, open_live, url};
 
 const TASKS: usize = 1000;
 
-/// What a name may be: text without control characters, at most 200 bytes. `{n}` becomes the number of the task.
+/// What a name may be: text without control characters, at most 200 bytes. `{n}` becomes the number
+/// of the task.
 const NAMES: [&str; 16] = [
     "<script>window.harm={n}</script>",
     "</script><script>window.harm={n}</script>",
@@ -65,7 +66,13 @@ async fn hold(hand: &Hand, tasks: impl Iterator<Item = usize>, holder: &str) {
     for at in tasks {
         let instance = [holder.as_bytes(), &bytes(at)].concat();
         let holder = [&instance, b":1".as_slice()].concat();
-        commands.del(key(at)).ignore().hset(key(at), &holder, 1).ignore().pexpire(key(at), 600_000).ignore();
+        commands
+            .del(key(at))
+            .ignore()
+            .hset(key(at), &holder, 1)
+            .ignore()
+            .pexpire(key(at), 600_000)
+            .ignore();
         commands.hset(format!("users:{at}"), bytes(at + 1), 1).ignore();
         commands.hset(format!("hosts:{at}"), &instance, bytes(at + 2)).ignore();
     }
@@ -73,17 +80,26 @@ async fn hold(hand: &Hand, tasks: impl Iterator<Item = usize>, holder: &str) {
 }
 
 fn config(redis: &Redis) -> String {
-    let mut text =
-        format!("redis: {{\"<u>main</u>\": {{url: \"redis://{}\"}}}}\nlabels: [team]\ntasks:\n", redis.address());
+    let mut text = format!(
+        "redis: {{\"<u>main</u>\": {{url: \"redis://{}\"}}}}\nlabels: [team]\ntasks:\n",
+        redis.address()
+    );
     for at in 0..TASKS {
         let (name, key) = (json!(name(at)), hex(&key(at)));
-        writeln!(text, "  - {{name: {name}, lock: {{key: {{hex: \"{key}\"}}}}, wanted: {{hash: \"users:{at}\"}}, hosts: {{hash: \"hosts:{at}\"}}, labels: {{team: {}}}}}", json!(NAMES[at % 3].replace("{n}", "1"))).unwrap();
+        writeln!(
+            text,
+            "  - {{name: {name}, lock: {{key: {{hex: \"{key}\"}}}}, wanted: {{hash: \
+            \"users:{at}\"}}, hosts: {{hash: \"hosts:{at}\"}}, labels: {{team: {}}}}}",
+            json!(NAMES[at % 3].replace("{n}", "1"))
+        )
+        .unwrap();
     }
     text
 }
 
 /// What only markup of others could have brought in.
-const FOREIGN: &str = "document.querySelectorAll('img, svg [onload], iframe, object, #harm, b, i, u, script:not([src=\"/app.js\"]), [onerror], [onload], [onmouseover], [style], base').length";
+const FOREIGN: &str = "document.querySelectorAll('img, svg [onload], iframe, object, #harm, b, i, \
+    u, script:not([src=\"/app.js\"]), [onerror], [onload], [onmouseover], [style], base').length";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_hostile_names_and_values_are_text() {
@@ -94,13 +110,22 @@ async fn a_thousand_hostile_names_and_values_are_text() {
     let browser = Browser::start().await.unwrap();
     open_live(&browser, agent.address(), "/").await;
     browser
-        .until(PATIENCE, &format!("document.querySelectorAll('#tasks tr[data-verdict=running]').length === {TASKS}"))
+        .until(
+            PATIENCE,
+            &format!(
+                "document.querySelectorAll('#tasks tr[data-verdict=running]').length === {TASKS}"
+            ),
+        )
         .await
         .unwrap();
     let is_harmless = async |place: &str| {
         assert_eq!(browser.value(FOREIGN).await.unwrap(), 0, "{place}");
         assert_eq!(browser.value("typeof window.harm").await.unwrap(), "undefined", "{place}");
-        assert_eq!(browser.value("document.querySelectorAll('main').length").await.unwrap(), 1, "{place}");
+        assert_eq!(
+            browser.value("document.querySelectorAll('main').length").await.unwrap(),
+            1,
+            "{place}"
+        );
         let controls = "/[\\u0000-\\u0008\\u000b-\\u001f\\u007f-\\u009f\\u202a-\\u202e\\u2066-\\u2069\\ufffd]/.test(document.body.innerText)";
         assert_eq!(browser.value(controls).await.unwrap(), false, "{place}");
     };
@@ -108,31 +133,44 @@ async fn a_thousand_hostile_names_and_values_are_text() {
 
     // Rows that arrive live, and the same names all the time.
     hold(&hand, 0..TASKS, "second").await;
-    let arrived = "[...document.querySelectorAll('#tasks tr[data-task]')].filter(row => row.cells[3].textContent.includes('second')).length";
+    let arrived = "[...document.querySelectorAll('#tasks tr[data-task]')].filter(row => \
+        row.cells[3].textContent.includes('second')).length";
     browser.until(PATIENCE, &format!("{arrived} === {TASKS}")).await.unwrap();
     is_harmless("the list, live").await;
     let names: Vec<String> = (0..TASKS).map(name).collect();
-    let same = "const names = new Set(arguments[0]); const rows = [...document.querySelectorAll('#tasks tr[data-task]')]; \
+    let same = "const names = new Set(arguments[0]); const rows = \
+        [...document.querySelectorAll('#tasks tr[data-task]')]; \
         return rows.length === names.size && rows.every(row => names.has(row.dataset.task));";
     assert_eq!(browser.run(same, &[json!(names)]).await.unwrap(), true);
 
     // Each kind's own page, by its link.
     let kinds: Vec<String> = (0..NAMES.len()).map(name).collect();
-    let links = "return arguments[0].map(name => [...document.querySelectorAll('#tasks tr[data-task]')] \
+    let links = "return arguments[0].map(name => [...document.querySelectorAll('#tasks \
+        tr[data-task]')] \
         .find(row => row.dataset.task === name).querySelector('th a').getAttribute('href'))";
-    let links: Vec<String> = serde_json::from_value(browser.run(links, &[json!(kinds)]).await.unwrap()).unwrap();
+    let links: Vec<String> =
+        serde_json::from_value(browser.run(links, &[json!(kinds)]).await.unwrap()).unwrap();
     for (name, link) in kinds.iter().zip(&links).rev() {
         open_live(&browser, agent.address(), link).await;
-        assert_eq!(browser.value("document.documentElement.dataset.task").await.unwrap(), name.as_str());
+        assert_eq!(
+            browser.value("document.documentElement.dataset.task").await.unwrap(),
+            name.as_str()
+        );
         is_harmless(name).await;
     }
     // The last one was the first task's.
     hold(&hand, 0..1, "third").await;
-    browser.until(PATIENCE, "document.querySelector('#task').textContent.includes('third')").await.unwrap();
+    browser
+        .until(PATIENCE, "document.querySelector('#task').textContent.includes('third')")
+        .await
+        .unwrap();
     is_harmless("a task's page, live").await;
     // Filters take them as text, too.
     browser
-        .open(&url(agent.address(), "/?q=%22%3E%3Cimg+src%3Dx+onerror%3D%22window.harm&group=label.team&redis=%3Cu%3E"))
+        .open(&url(
+            agent.address(),
+            "/?q=%22%3E%3Cimg+src%3Dx+onerror%3D%22window.harm&group=label.team&redis=%3Cu%3E",
+        ))
         .await
         .unwrap();
     is_harmless("a hostile query").await;

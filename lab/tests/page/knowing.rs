@@ -1,4 +1,5 @@
-//! The page never takes what it knew for what is: it says when it does not know, and recovers by itself.
+//! The page never takes what it knew for what is: it says when it does not know, and recovers by
+//! itself.
 
 use std::time::Duration;
 
@@ -6,7 +7,8 @@ use lockwatch_lab::page::Hand;
 use lockwatch_lab::stack::{Agent, Browser, Data, Link, Redis, Signal, Traffic, until};
 
 use crate::support::{
-    LIVE, PATIENCE, assert_quiet, is_the_same_document, now_ms, open_live, row, seen, verdict, watch,
+    LIVE, PATIENCE, assert_quiet, is_the_same_document, now_ms, open_live, row, seen, verdict,
+    watch,
 };
 
 const LEASE: Duration = Duration::from_secs(600);
@@ -27,7 +29,9 @@ impl Trial {
         let hand = Hand::at(&redis).await.unwrap();
         hand.hold(b"outbound:lock", b"first:1", LEASE).await.unwrap();
         let config = format!(
-            "redis: {{main: {{url: \"redis://{}\", interval: 200ms, timeout: 1s}}}}\ntasks:\n  - {{name: outbound, lock: {{key: \"outbound:lock\"}}, wanted: always, settle: 1s, blind_after: 2s}}\n",
+            "redis: {{main: {{url: \"redis://{}\", interval: 200ms, timeout: 1s}}}}\n\
+             tasks:\n  - {{name: outbound, lock: {{key: \"outbound:lock\"}}, wanted: always, \
+             settle: 1s, blind_after: 2s}}\n",
             redis.address()
         );
         let agent = Agent::start(&config).await.unwrap();
@@ -49,7 +53,10 @@ impl Trial {
         self.browser.until(PATIENCE, NOT_LIVE).await.unwrap();
         let seen = seen(&self.browser).await;
         let said = seen.iter().rev().find(|seen| seen.connection.is_empty()).map(|last| last.at_ms);
-        let said = seen.iter().find(|seen| Some(seen.at_ms) > said && !seen.connection.is_empty()).unwrap();
+        let said = seen
+            .iter()
+            .find(|seen| Some(seen.at_ms) > said && !seen.connection.is_empty())
+            .unwrap();
         let late_ms = said.at_ms - since_ms;
         println!("{why}: said after {late_ms:.0} ms: {}", said.connection);
         assert!(late_ms <= SAID_WITHIN_MS, "{why}: {seen:?}");
@@ -109,9 +116,11 @@ async fn a_laptop_that_slept_shows_the_present() {
     for holder in ["second", "third"] {
         trial.hand_over(holder).await;
         let shown = format!("holder=\"{holder}");
-        until(PATIENCE, holder, async || trial.agent.metrics().await.is_ok_and(|page| page.contains(&shown)))
-            .await
-            .unwrap();
+        until(PATIENCE, holder, async || {
+            trial.agent.metrics().await.is_ok_and(|page| page.contains(&shown))
+        })
+        .await
+        .unwrap();
     }
     trial.link.set(Traffic::Passes);
     let since_ms = now_ms();
@@ -129,15 +138,24 @@ async fn a_blind_agent_is_told_plainly() {
     trial.redis.save().await.unwrap();
     trial.redis.kill().await.unwrap();
     trial.browser.until(PATIENCE, &format!("{} === 'unknown'", verdict("outbound"))).await.unwrap();
-    let why = trial.browser.value(&format!("{}.cells[2].textContent", row("outbound"))).await.unwrap();
+    let why =
+        trial.browser.value(&format!("{}.cells[2].textContent", row("outbound"))).await.unwrap();
     println!("why: {why}");
     // The table of the servers says so too, and what to do; the page itself is live.
     let servers = "document.querySelector('table.servers')";
-    trial.browser.until(PATIENCE, &format!("{servers}.querySelector('[data-state=bad]') !== null")).await.unwrap();
+    trial
+        .browser
+        .until(PATIENCE, &format!("{servers}.querySelector('[data-state=bad]') !== null"))
+        .await
+        .unwrap();
     trial.browser.until(PATIENCE, LIVE).await.unwrap();
     trial.redis.start_again(Data::Kept).await.unwrap();
     trial.browser.until(PATIENCE, &format!("{} === 'running'", verdict("outbound"))).await.unwrap();
-    trial.browser.until(PATIENCE, &format!("{servers}.querySelector('[data-state=bad]') === null")).await.unwrap();
+    trial
+        .browser
+        .until(PATIENCE, &format!("{servers}.querySelector('[data-state=bad]') === null"))
+        .await
+        .unwrap();
     assert!(is_the_same_document(&trial.browser).await);
     assert_quiet(&trial.browser, |_| false).await;
 }

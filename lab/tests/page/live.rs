@@ -5,7 +5,9 @@ use std::time::Duration;
 use lockwatch_lab::stack::{Agent, Browser, Lost, Redis, Worker, WorkerSetup};
 use serde_json::json;
 
-use crate::support::{PATIENCE, Seen, assert_quiet, is_the_same_document, open_live, row, seen, verdict, watch};
+use crate::support::{
+    PATIENCE, Seen, assert_quiet, is_the_same_document, open_live, row, seen, verdict, watch,
+};
 
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -25,7 +27,9 @@ async fn worker(redis: &Redis) -> Worker {
 
 fn config(redis: &Redis) -> String {
     format!(
-        "redis: {{main: {{url: \"redis://{}\"}}}}\ntasks:\n  - {{name: outbound, lock: {{key: \"outbound:lock\"}}, wanted: always, grace: 2s, settle: 1s}}\n",
+        "redis: {{main: {{url: \"redis://{}\"}}}}\n\
+         tasks:\n  - {{name: outbound, lock: {{key: \"outbound:lock\"}}, wanted: always, grace: \
+         2s, settle: 1s}}\n",
         redis.address()
     )
 }
@@ -50,7 +54,8 @@ async fn a_crash_turns_the_row_and_the_take_over_turns_it_back_without_a_reload(
     open_live(&browser, agent.address(), "/").await;
     let verdict = verdict("outbound");
     browser.until(PATIENCE, &format!("{verdict} === 'running'")).await.unwrap();
-    let first_holder = browser.value(&format!("{}.cells[3].textContent", row("outbound"))).await.unwrap();
+    let first_holder =
+        browser.value(&format!("{}.cells[3].textContent", row("outbound"))).await.unwrap();
     watch(&browser, "outbound").await;
 
     holder.crash().await.unwrap();
@@ -60,12 +65,19 @@ async fn a_crash_turns_the_row_and_the_take_over_turns_it_back_without_a_reload(
     let turned = first(&seen(&browser).await, |seen| seen.verdict == "pending");
     let late_ms = turned.at_ms - deadline_ms as f64;
     println!("the row turned {late_ms:.0} ms after Redis' end of the key");
-    assert!((0.0..=1500.0).contains(&late_ms), "the row turned {late_ms} ms after Redis' end of the key");
+    assert!(
+        (0.0..=1500.0).contains(&late_ms),
+        "the row turned {late_ms} ms after Redis' end of the key"
+    );
 
     // The gap is counted, from its beginning.
     let gap = format!("{}.cells[4].querySelector('[data-since]')", row("outbound"));
-    let since_ms = browser.value(&format!("Number({gap}.dataset.since)")).await.unwrap().as_f64().unwrap();
-    assert!((-50.0..=1050.0).contains(&(since_ms - deadline_ms as f64)), "{since_ms} against {deadline_ms}");
+    let since_ms =
+        browser.value(&format!("Number({gap}.dataset.since)")).await.unwrap().as_f64().unwrap();
+    assert!(
+        (-50.0..=1050.0).contains(&(since_ms - deadline_ms as f64)),
+        "{since_ms} against {deadline_ms}"
+    );
     let before = browser.value(&format!("{gap}.textContent")).await.unwrap();
     assert!(before.as_str().unwrap().ends_with(" s"), "{before}");
     browser.until(PATIENCE, &format!("{gap}.textContent !== {before}")).await.unwrap();
@@ -80,7 +92,10 @@ async fn a_crash_turns_the_row_and_the_take_over_turns_it_back_without_a_reload(
     let mut order = order;
     order.dedup();
     assert_eq!(order, ["running", "pending", "down", "running"], "{all:?}");
-    browser.until(PATIENCE, &format!("{}.textContent.includes('outage')", row("outbound"))).await.unwrap();
+    browser
+        .until(PATIENCE, &format!("{}.textContent.includes('outage')", row("outbound")))
+        .await
+        .unwrap();
 
     // A renewal moves the end of the lease, though the row stays.
     let deadline = format!("Number({}.querySelector('meter').dataset.deadline)", row("outbound"));
@@ -103,7 +118,8 @@ async fn the_page_of_one_task_follows_it_too() {
     let agent = Agent::start(&config(&redis)).await.unwrap();
     let browser = Browser::start().await.unwrap();
     open_live(&browser, agent.address(), "/tasks/outbound").await;
-    let shows = |word: &str| format!("document.querySelector('#task .verdict').textContent === '{word}'");
+    let shows =
+        |word: &str| format!("document.querySelector('#task .verdict').textContent === '{word}'");
     browser.until(PATIENCE, &shows("running")).await.unwrap();
     let text = browser.value("document.querySelector('#task').textContent").await.unwrap();
     assert!(text.as_str().unwrap().contains("a stuck worker would look healthy"), "{text}");

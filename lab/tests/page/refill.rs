@@ -6,11 +6,13 @@ use serde_json::json;
 
 use crate::support::{LIVE, PATIENCE, open_live, row};
 
-/// Frames come from the test, and pages only while it lets them. What it adds to the window must not have the name of a function of the page.
+/// Frames come from the test, and pages only while it lets them. What it adds to the window must
+/// not have the name of a function of the page.
 const BETWEEN: &str = "const real = window.fetch; \
     window.refused = false; \
     window.fetch = (url, options) => { \
-        if (!String(url).includes('live')) return window.refused ? Promise.reject(new TypeError('refused')) : real(url, options); \
+        if (!String(url).includes('live')) return window.refused ? Promise.reject(new \
+    TypeError('refused')) : real(url, options); \
         const stream = new ReadableStream({ start(controller) { \
             window.deliver = (event, id, data) => controller.enqueue(new TextEncoder().encode( \
                 `event: ${event}\\nid: ${id}\\ndata: ${JSON.stringify(data)}\\n\\n`)); \
@@ -26,7 +28,8 @@ async fn rows_that_could_not_be_fetched_are_not_shown_as_if_they_were_new() {
     browser.before_pages(BETWEEN).await.unwrap();
     open_live(&browser, crowd.agent.address(), "/").await;
     browser.until(PATIENCE, LIVE).await.unwrap();
-    let first = browser.value("document.querySelector('#tasks tr[data-task]').dataset.task").await.unwrap();
+    let first =
+        browser.value("document.querySelector('#tasks tr[data-task]').dataset.task").await.unwrap();
     let name = first.as_str().unwrap();
     // Of more tasks than the frame has, one has changed.
     let script = format!(
@@ -35,13 +38,18 @@ async fn rows_that_could_not_be_fetched_are_not_shown_as_if_they_were_new() {
          young.dataset.verdict = 'down'; \
          const {{ boot }} = document.documentElement.dataset; \
          window.deliver('all', `${{boot}}-1000000`, \
-             {{seq: 1000000, at: Date.now(), rows: [[{name}, young.outerHTML]], counts: {{down: 1, running: 2000}}}});",
+             {{seq: 1000000, at: Date.now(), rows: [[{name}, young.outerHTML]], counts: {{down: \
+         1, running: 2000}}}});",
         row = row(name),
         name = json!(name),
     );
     browser.run(&script, &[]).await.unwrap();
-    let told = "document.querySelector('#connection').textContent.startsWith('Not all tasks could be fetched')";
-    browser.until(PATIENCE, &format!("{told} && document.documentElement.classList.contains('stale')")).await.unwrap();
+    let told = "document.querySelector('#connection').textContent.startsWith('Not all tasks could \
+        be fetched')";
+    browser
+        .until(PATIENCE, &format!("{told} && document.documentElement.classList.contains('stale')"))
+        .await
+        .unwrap();
     browser.run("window.refused = false", &[]).await.unwrap();
     browser.until(PATIENCE, LIVE).await.unwrap();
 }

@@ -18,7 +18,11 @@ pub(crate) fn url(address: SocketAddr, path: &str) -> String {
 
 /// The row of a task, as an expression.
 pub(crate) fn row(task: &str) -> String {
-    format!("[...document.querySelectorAll('#tasks tr[data-task]')].find(row => row.dataset.task === {})", json!(task))
+    format!(
+        "[...document.querySelectorAll('#tasks tr[data-task]')].find(row => row.dataset.task === \
+         {})",
+        json!(task)
+    )
 }
 
 /// Its verdict.
@@ -38,25 +42,32 @@ pub(crate) async fn is_the_same_document(browser: &Browser) -> bool {
 }
 
 /// Nothing went wrong but the network, where that is to be expected.
-pub(crate) async fn assert_quiet(browser: &Browser, mut expected: impl FnMut(&ConsoleLine) -> bool) {
+pub(crate) async fn assert_quiet(
+    browser: &Browser,
+    mut expected: impl FnMut(&ConsoleLine) -> bool,
+) {
     let console = browser.console().await.unwrap();
-    let bad: Vec<&ConsoleLine> = console.iter().filter(|line| line.is_bad() && !expected(line)).collect();
+    let bad: Vec<&ConsoleLine> =
+        console.iter().filter(|line| line.is_bad() && !expected(line)).collect();
     assert!(bad.is_empty(), "{bad:?}");
 }
 
-/// From now on `window.seen` gets `[epoch ms, text of #connection, verdict, holder]` of a task with each change.
+/// From now on `window.seen` gets `[epoch ms, text of #connection, verdict, holder]` of a task with
+/// each change.
 pub(crate) async fn watch(browser: &Browser, task: &str) {
     let script = format!(
         "window.seen = []; \
          const note = () => {{ \
              const row = {row}; \
-             const now = [document.querySelector('#connection').textContent, row?.dataset.verdict ?? null, row?.cells[3].textContent ?? null]; \
+             const now = [document.querySelector('#connection').textContent, row?.dataset.verdict \
+         ?? null, row?.cells[3].textContent ?? null]; \
              const last = window.seen.at(-1); \
              if (!last || JSON.stringify(last.slice(1)) !== JSON.stringify(now)) \
                  window.seen.push([performance.timeOrigin + performance.now(), ...now]); \
          }}; \
          note(); \
-         new MutationObserver(note).observe(document.body, {{subtree: true, childList: true, attributes: true, characterData: true}});",
+         new MutationObserver(note).observe(document.body, {{subtree: true, childList: true, \
+         attributes: true, characterData: true}});",
         row = row(task)
     );
     browser.run(&script, &[]).await.unwrap();
@@ -79,7 +90,12 @@ pub(crate) struct Seen {
 impl From<&Value> for Seen {
     fn from(seen: &Value) -> Seen {
         let text = |at: usize| seen[at].as_str().unwrap_or_default().to_owned();
-        Seen { at_ms: seen[0].as_f64().unwrap(), connection: text(1), verdict: text(2), holder: text(3) }
+        Seen {
+            at_ms: seen[0].as_f64().unwrap(),
+            connection: text(1),
+            verdict: text(2),
+            holder: text(3),
+        }
     }
 }
 

@@ -1,5 +1,6 @@
-//! An agent: the real schedule, acceptance, decoding and state of the model, driven as `src/sampler.rs`, `src/sampler/node.rs` and
-//! `src/engine.rs` drive them, over virtual networks. It keeps beside each batch what the oracle may know of it.
+//! An agent: the real schedule, acceptance, decoding and state of the model, driven as
+//! `src/sampler.rs`, `src/sampler/node.rs` and `src/engine.rs` drive them, over virtual networks.
+//! It keeps beside each batch what the oracle may know of it.
 
 mod authority;
 mod link;
@@ -95,13 +96,17 @@ impl Out {
         self.deeds.push(Deed::Input(self.now, input));
     }
 
-    /// The schedules here count tasks as the plan does, the state as the configuration in force does. What is not in that is left out.
+    /// The schedules here count tasks as the plan does, the state as the configuration in force
+    /// does. What is not in that is left out.
     fn number_anew(&self, outcome: &mut Outcome) {
         let number = |task: TaskIndex| {
             let place = self.configured.iter().position(|it| *it == task.0 as usize)?;
             u32::try_from(place).ok().map(TaskIndex)
         };
-        fn keep<T>(readings: &mut Vec<(TaskIndex, T)>, number: impl Fn(TaskIndex) -> Option<TaskIndex>) {
+        fn keep<T>(
+            readings: &mut Vec<(TaskIndex, T)>,
+            number: impl Fn(TaskIndex) -> Option<TaskIndex>,
+        ) {
             let all = std::mem::take(readings).into_iter();
             *readings = all.filter_map(|(task, reading)| Some((number(task)?, reading))).collect();
             readings.sort_by_key(|(task, _)| *task);
@@ -135,7 +140,8 @@ impl Out {
         }));
     }
 
-    /// Nothing was learned; that is an attempt as well, unless the oracle was told of it with the replies.
+    /// Nothing was learned; that is an attempt as well, unless the oracle was told of it with the
+    /// replies.
     fn failed(
         &mut self,
         node: Option<(usize, &Arc<str>)>,
@@ -146,7 +152,14 @@ impl Out {
     ) {
         let told = matches!(self.deeds.last(), Some(Deed::Attempt(_)));
         if !told {
-            self.attempt_at(node.map(|(server, _)| server), (standing, false), instants, &tasks, None, Vec::new());
+            self.attempt_at(
+                node.map(|(server, _)| server),
+                (standing, false),
+                instants,
+                &tasks,
+                None,
+                Vec::new(),
+            );
         }
         self.sample(node, standing, instants, Outcome::Failed { tasks, why });
     }
@@ -161,15 +174,28 @@ impl Out {
         why: Unknown,
     ) {
         let instants = (now, 0);
-        self.attempt_at(node.map(|(server, _)| server), (Standing::Decides, true), instants, tasks, None, Vec::new());
+        self.attempt_at(
+            node.map(|(server, _)| server),
+            (Standing::Decides, true),
+            instants,
+            tasks,
+            None,
+            Vec::new(),
+        );
         let spec = |task: &TaskIndex| specs.get(task.0 as usize).map(|(_, spec)| (*task, spec));
-        let unreadable = |(task, spec): (TaskIndex, &Arc<TaskSpec>)| (task, Scope::BESIDE.unreadable(spec, why));
+        let unreadable =
+            |(task, spec): (TaskIndex, &Arc<TaskSpec>)| (task, Scope::BESIDE.unreadable(spec, why));
         let readings = tasks.iter().filter_map(spec).map(unreadable).collect();
         self.sample(node, Standing::Decides, instants, Outcome::Beside { vouch: None, readings });
     }
 
     fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {
-        self.send(Input::Node(NodeNews { epoch: self.epoch, redis: RedisIndex(0), node: Arc::clone(node), kind }));
+        self.send(Input::Node(NodeNews {
+            epoch: self.epoch,
+            redis: RedisIndex(0),
+            node: Arc::clone(node),
+            kind,
+        }));
     }
 
     fn attempt(
@@ -194,7 +220,16 @@ impl Out {
         before: Vec<PartTruth>,
     ) {
         let tasks = tasks.iter().map(|task| task.0 as usize).collect();
-        self.deeds.push(Deed::Attempt(Attempt { server, standing, beside, sent, took_ms, tasks, truth, before }));
+        self.deeds.push(Deed::Attempt(Attempt {
+            server,
+            standing,
+            beside,
+            sent,
+            took_ms,
+            tasks,
+            truth,
+            before,
+        }));
     }
 
     /// What a server did with a batch; nothing, if the replies are not all its own.
@@ -223,9 +258,20 @@ pub(crate) struct Agent {
 }
 
 impl Agent {
-    pub(crate) fn new(plan: &Arc<Plan>, agent: usize, life: u32, records: bool, world: &mut World) -> Agent {
-        let specs: Vec<_> =
-            plan.spec.tasks.iter().zip(0..).map(|(spec, index)| (TaskIndex(index), Arc::clone(spec))).collect();
+    pub(crate) fn new(
+        plan: &Arc<Plan>,
+        agent: usize,
+        life: u32,
+        records: bool,
+        world: &mut World,
+    ) -> Agent {
+        let specs: Vec<_> = plan
+            .spec
+            .tasks
+            .iter()
+            .zip(0..)
+            .map(|(spec, index)| (TaskIndex(index), Arc::clone(spec)))
+            .collect();
         let now = mono(world.now);
         let mut new = Agent {
             state: State::new(),
@@ -273,7 +319,8 @@ impl Agent {
             }
             Event::Arrive { server, connection, replies, .. } => {
                 if let Some(position) = self.position(server) {
-                    let heard = self.nodes[position].arrived(connection, replies, world, &mut self.out);
+                    let heard =
+                        self.nodes[position].arrived(connection, replies, world, &mut self.out);
                     heard.iter().for_each(|heard| self.heard(position, heard));
                 }
             }
@@ -285,7 +332,8 @@ impl Agent {
             }
             Event::Dialled { server, dial, outcome, opened, .. } => {
                 if let Some(position) = self.position(server) {
-                    let heard = self.nodes[position].greeted(dial, outcome, opened, world, &mut self.out);
+                    let heard =
+                        self.nodes[position].greeted(dial, outcome, opened, world, &mut self.out);
                     self.heard(position, &heard);
                 }
             }
@@ -304,15 +352,23 @@ impl Agent {
         self.launch(world);
     }
 
-    /// Loads its configuration again: the tasks stand in another order, with other thresholds, and now and then one is not there. Mirrors
-    /// `configure` of `src/agent.rs` and `reassign` of `src/sampler.rs`; there, what is not configured is not asked for either.
+    /// Loads its configuration again: the tasks stand in another order, with other thresholds, and
+    /// now and then one is not there. Mirrors `configure` of `src/agent.rs` and `reassign` of
+    /// `src/sampler.rs`; there, what is not configured is not asked for either.
     pub(crate) fn reload(&mut self, world: &mut World) {
         self.out.now = mono(world.now);
         self.out.wall = wall(world, self.out.agent);
         self.out.epoch += 1;
-        let mut rng = Rng::new(self.plan.seed, 60 + self.out.agent as u64 + 100 * u64::from(self.out.epoch));
+        let mut rng =
+            Rng::new(self.plan.seed, 60 + self.out.agent as u64 + 100 * u64::from(self.out.epoch));
         self.out.configured = draw_configured(self.plan.tasks.len(), &mut rng);
-        let specs: Vec<_> = self.plan.spec.tasks.iter().map(|spec| Arc::new(with_thresholds(spec, &mut rng))).collect();
+        let specs: Vec<_> = self
+            .plan
+            .spec
+            .tasks
+            .iter()
+            .map(|spec| Arc::new(with_thresholds(spec, &mut rng)))
+            .collect();
         let tasks = self.out.configured.iter().map(|task| Arc::clone(&specs[*task])).collect();
         let spec = WatchSpec { epoch: self.out.epoch, tasks, ..WatchSpec::clone(&self.plan.spec) };
         self.out.send(Input::Config(Arc::new(spec)));
@@ -373,7 +429,8 @@ impl Agent {
         self.authority.heard(server, heard, now);
     }
 
-    /// The locks of some tasks were read at `server`: what is beside them on other servers is asked now.
+    /// The locks of some tasks were read at `server`: what is beside them on other servers is asked
+    /// now.
     fn read_beside(&mut self, server: usize, read: &[TaskIndex]) {
         let mut by_server: BTreeMap<Result<usize, Unknown>, Vec<TaskIndex>> = BTreeMap::new();
         for task in read {
@@ -383,7 +440,9 @@ impl Agent {
         }
         for (at, tasks) in by_server {
             let node = match at {
-                Ok(at) => self.nodes.iter_mut().find(|node| node.server == at).ok_or(Unknown::NotReadYet),
+                Ok(at) => {
+                    self.nodes.iter_mut().find(|node| node.server == at).ok_or(Unknown::NotReadYet)
+                }
                 Err(why) => Err(why),
             };
             match node {
@@ -407,7 +466,13 @@ impl Agent {
         }
         self.authority.ask_hurriedly(self.out.agent, self.out.life, world);
         let orphans = (!self.duties.orphans.is_empty()).then_some(self.orphans_at);
-        let next = self.nodes.iter().filter_map(Node::next_wake).chain(self.authority.next_wake()).chain(orphans).min();
+        let next = self
+            .nodes
+            .iter()
+            .filter_map(Node::next_wake)
+            .chain(self.authority.next_wake())
+            .chain(orphans)
+            .min();
         if let Some(next) = next {
             let at = next.0.saturating_sub(MONO_MS).max(world.now + u64::from(next <= now));
             if self.wake_at.is_none_or(|planned| at < planned || planned < world.now) {
@@ -436,7 +501,9 @@ impl Agent {
             let known = old.iter().position(|node| node.server == *server);
             let mut node = match known {
                 Some(position) => old.swap_remove(position),
-                None => Node::new(*server, &address(*server), redis, self.plan.sizes, &self.specs, now),
+                None => {
+                    Node::new(*server, &address(*server), redis, self.plan.sizes, &self.specs, now)
+                }
             };
             if node.assign(duty, now) {
                 self.out.rhythm_at = now;
@@ -476,7 +543,10 @@ fn with_thresholds(spec: &TaskSpec, rng: &mut Rng) -> TaskSpec {
         settle_ms: draw(spec.settle_ms),
         wind_down_ms: draw(spec.wind_down_ms),
         blind_after_ms: draw(spec.blind_after_ms),
-        progress: spec.progress.clone().map(|it| ProgressSpec { stale_after_ms: draw(it.stale_after_ms), ..it }),
+        progress: spec
+            .progress
+            .clone()
+            .map(|it| ProgressSpec { stale_after_ms: draw(it.stale_after_ms), ..it }),
         ..spec.clone()
     }
 }

@@ -9,10 +9,15 @@ use lockwatch_model::reading::{LockReading, Unknown};
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
 
-/// Reasons that cannot occur here: names are not resolved, no server refuses to tell its role, nothing is too large, and every announced
-/// address is allowed.
-const IMPOSSIBLE: [Unknown; 5] =
-    [Unknown::Dns, Unknown::ForeignAddress, Unknown::RoleRefused, Unknown::TooLarge, Unknown::ServerError];
+/// Reasons that cannot occur here: names are not resolved, no server refuses to tell its role,
+/// nothing is too large, and every announced address is allowed.
+const IMPOSSIBLE: [Unknown; 5] = [
+    Unknown::Dns,
+    Unknown::ForeignAddress,
+    Unknown::RoleRefused,
+    Unknown::TooLarge,
+    Unknown::ServerError,
+];
 
 /// Counts of what occurred.
 #[derive(Clone, Debug, Default)]
@@ -54,7 +59,8 @@ impl Coverage {
     /// What an agent takes in: mostly, nothing can be read for less than a snapshot.
     pub(crate) fn input(&mut self, input: &Input) {
         let Input::Sample(sample) = input else { return };
-        let mut add = |why: Unknown, tasks: usize| *self.unknowns.entry(why).or_default() += tasks as u64;
+        let mut add =
+            |why: Unknown, tasks: usize| *self.unknowns.entry(why).or_default() += tasks as u64;
         match &sample.outcome {
             Outcome::Failed { tasks, why } => add(*why, tasks.len()),
             Outcome::Read { readings, .. } => {
@@ -105,18 +111,29 @@ impl Coverage {
 
     /// What should have occurred and did not.
     pub fn missing(&self) -> Vec<String> {
-        let verdicts =
-            Verdict::ALL.iter().filter(|it| !self.verdicts.contains_key(it)).map(|it| format!("verdict {}", it.name()));
+        let verdicts = Verdict::ALL
+            .iter()
+            .filter(|it| !self.verdicts.contains_key(it))
+            .map(|it| format!("verdict {}", it.name()));
         let possible = Unknown::ALL.iter().filter(|it| !IMPOSSIBLE.contains(it));
-        let unknowns = possible.filter(|it| !self.unknowns.contains_key(it)).map(|it| format!("unknown {}", it.name()));
-        let ends = End::ALL.iter().filter(|it| !self.ends.contains_key(it)).map(|it| format!("end {}", it.name()));
-        let splits =
-            SplitKind::ALL.iter().filter(|it| !self.splits.contains_key(it)).map(|it| format!("split {}", it.name()));
+        let unknowns = possible
+            .filter(|it| !self.unknowns.contains_key(it))
+            .map(|it| format!("unknown {}", it.name()));
+        let ends = End::ALL
+            .iter()
+            .filter(|it| !self.ends.contains_key(it))
+            .map(|it| format!("end {}", it.name()));
+        let splits = SplitKind::ALL
+            .iter()
+            .filter(|it| !self.splits.contains_key(it))
+            .map(|it| format!("split {}", it.name()));
         let mut missing: Vec<String> = verdicts.chain(unknowns).chain(ends).chain(splits).collect();
         missing.extend((self.lost == 0).then(|| "a lost lock".to_owned()));
         missing.extend((self.switches_lost == 0).then(|| "lost switches".to_owned()));
         missing.extend((self.told == 0).then(|| "a change that is told".to_owned()));
-        missing.extend((self.beside == 0).then(|| "an answer of another server than the lock's".to_owned()));
+        missing.extend(
+            (self.beside == 0).then(|| "an answer of another server than the lock's".to_owned()),
+        );
         missing.extend((self.glances == 0).then(|| "a glance at a deadline".to_owned()));
         missing.extend((self.joined == 0).then(|| "a batch of several slots".to_owned()));
         missing.extend((self.reloads == 0).then(|| "a reload".to_owned()));
@@ -127,13 +144,27 @@ impl Coverage {
     pub fn table(&self) -> String {
         let mut text = String::new();
         let row = |name: &str, cells: Vec<String>| format!("{name:<10} {}\n", cells.join("  "));
-        text += &row("verdicts", self.verdicts.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
-        text += &row("unknown", self.unknowns.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
-        text += &row("ends", self.ends.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
-        text += &row("splits", self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect());
+        text += &row(
+            "verdicts",
+            self.verdicts.iter().map(|(it, count)| format!("{} {count}", it.name())).collect(),
+        );
+        text += &row(
+            "unknown",
+            self.unknowns.iter().map(|(it, count)| format!("{} {count}", it.name())).collect(),
+        );
+        text += &row(
+            "ends",
+            self.ends.iter().map(|(it, count)| format!("{} {count}", it.name())).collect(),
+        );
+        text += &row(
+            "splits",
+            self.splits.iter().map(|(it, count)| format!("{} {count}", it.name())).collect(),
+        );
         let written = writeln!(
             text,
-            "lost       locks {}  switches {}\nchecked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside {}  glances {}  joined {}  reloads {}",
+            "lost       locks {}  switches {}\n\
+             checked    snapshots {}  answers {}  attempts in vain {}  changes told {}  beside \
+             {}  glances {}  joined {}  reloads {}",
             self.lost,
             self.switches_lost,
             self.snapshots,

@@ -15,8 +15,9 @@ pub fn minimise(plan: &Plan, violation: &Violation) -> (Vec<usize>, Violation) {
     };
     let mut left = RUNS;
     let mut found = violation.clone();
-    let mut kept: Vec<usize> =
-        (0..plan.steps.len()).filter(|position| plan.steps[*position].at <= violation.at_ms).collect();
+    let mut kept: Vec<usize> = (0..plan.steps.len())
+        .filter(|position| plan.steps[*position].at <= violation.at_ms)
+        .collect();
     // Mostly the newest steps are enough; a run with few of them costs little.
     for newest in [1, 3, 8, 20] {
         let rest: Vec<usize> = kept.iter().rev().take(newest).rev().copied().collect();

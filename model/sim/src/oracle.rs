@@ -1,8 +1,10 @@
-//! Knows what is really so, and checks what an agent says: nothing that pages without a witness (safety), nothing that should page
-//! left out for too long (liveness). It calls nothing of the model but its time types, and reads its snapshots and events.
+//! Knows what is really so, and checks what an agent says: nothing that pages without a witness
+//! (safety), nothing that should page left out for too long (liveness). It calls nothing of the
+//! model but its time types, and reads its snapshots and events.
 //!
-//! Two kinds of checks: against what the agent's own readings really found ([`reference`]), where the rules leave no room; and
-//! against the truth itself, where they leave some, each time with the line that says how much and why.
+//! Two kinds of checks: against what the agent's own readings really found ([`reference`]), where
+//! the rules leave no room; and against the truth itself, where they leave some, each time with the
+//! line that says how much and why.
 
 mod ends;
 mod live;
@@ -27,8 +29,9 @@ use crate::truth::LockState;
 use crate::world::{LostSwitches, Says, World};
 use reference::{Asked, Changed, Found, Limits, Lost, Reference};
 
-/// A clock that moved this much more than the agent's has stepped, whatever the answers took: the rule says more than a second
-/// beyond what slow answers explain, two answers take at most 6 s, and no plan draws a step between 150 ms and 12 s.
+/// A clock that moved this much more than the agent's has stepped, whatever the answers took: the
+/// rule says more than a second beyond what slow answers explain, two answers take at most 6 s, and
+/// no plan draws a step between 150 ms and 12 s.
 const STEP_MS: i64 = 8_000;
 /// Where a deadline is told as what is left, it may differ by this much.
 const NOISE_MS: i64 = 2;
@@ -74,11 +77,14 @@ pub(super) struct TaskFacts {
     says: Says,
     switches_at: Option<Asked>,
     overlap: splits::Overlap,
-    /// A free lock was found beside another master's held one: when a hold ended is not told by these answers.
+    /// A free lock was found beside another master's held one: when a hold ended is not told by
+    /// these answers.
     contradicted: bool,
-    /// What is beside the lock changed while it was read: before or after, nobody can tell until the next answer.
+    /// What is beside the lock changed while it was read: before or after, nobody can tell until
+    /// the next answer.
     mixed: bool,
-    /// Whether an answer was good enough to see by is not certain, until the next one that surely is.
+    /// Whether an answer was good enough to see by is not certain, until the next one that surely
+    /// is.
     hazy: bool,
     said: verdict::Said,
     renewal_said: renewals::Said,
@@ -111,7 +117,8 @@ pub(super) struct Answer {
     /// All states of the lock between them.
     pub(super) states: Vec<LockState>,
     pub(super) clock: i64,
-    /// What it showed when the whole batch was answered: by that is judged whether a deadline had passed.
+    /// What it showed when the whole batch was answered: by that is judged whether a deadline had
+    /// passed.
     pub(super) clock_after: i64,
 }
 
@@ -189,8 +196,13 @@ impl Oracle {
         }
     }
 
-    /// The agent has loaded its configuration again. Of a task that was not in the one before, nothing is known any more.
-    pub(crate) fn configured<'a>(&mut self, spec: impl Fn(usize) -> Option<&'a TaskSpec>, world: &World) {
+    /// The agent has loaded its configuration again. Of a task that was not in the one before,
+    /// nothing is known any more.
+    pub(crate) fn configured<'a>(
+        &mut self,
+        spec: impl Fn(usize) -> Option<&'a TaskSpec>,
+        world: &World,
+    ) {
         for (task, (facts, shape)) in self.tasks.iter_mut().zip(&world.plan.tasks).enumerate() {
             let was_configured = std::mem::replace(&mut facts.is_configured, spec(task).is_some());
             let Some(spec) = spec(task) else { continue };
@@ -213,7 +225,10 @@ impl Oracle {
     pub(crate) fn attempt(&mut self, attempt: &Attempt, world: &World) {
         let good = self.believable(attempt);
         if attempt.standing == Standing::Witness {
-            if good && self.kind == RedisKind::Replicated && attempt.truth.as_ref().is_some_and(|truth| truth.master) {
+            if good
+                && self.kind == RedisKind::Replicated
+                && attempt.truth.as_ref().is_some_and(|truth| truth.master)
+            {
                 self.rivals_at = Some(world.now);
             }
             return;
@@ -225,14 +240,19 @@ impl Oracle {
             if !self.tasks[*task].is_configured {
                 continue;
             }
-            let part = attempt.truth.as_ref().and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
+            let part = attempt
+                .truth
+                .as_ref()
+                .and_then(|truth| truth.parts.iter().find(|part| part.task == *task));
             if attempt.beside {
                 self.answered_beside(*task, part.filter(|_| good), attempt, world);
                 self.tasks[*task].follow_verdict();
                 continue;
             }
             match (good, part, attempt.server) {
-                (true, Some(part), Some(server)) => self.answered(*task, part, attempt, server, world),
+                (true, Some(part), Some(server)) => {
+                    self.answered(*task, part, attempt, server, world)
+                }
                 _ => self.failed(*task, attempt),
             }
             self.tasks[*task].tried = attempt.sent;
@@ -240,8 +260,8 @@ impl Oracle {
         }
     }
 
-    /// Whether its answers may be believed: whole, in time, by a master where one is needed, and not in the round in which, or
-    /// before which, the server's clock stepped.
+    /// Whether its answers may be believed: whole, in time, by a master where one is needed, and
+    /// not in the round in which, or before which, the server's clock stepped.
     fn believable(&mut self, attempt: &Attempt) -> bool {
         let (Some(server), Some(truth)) = (attempt.server, &attempt.truth) else { return false };
         let decides = attempt.standing == Standing::Decides;
@@ -250,16 +270,17 @@ impl Oracle {
         }
         let ahead_after_ms = truth.clock_ahead_after_ms;
         let before_ms = self.clocks[server].replace(ahead_after_ms).unwrap_or(truth.clock_ahead_ms);
-        [before_ms, ahead_after_ms].into_iter().all(|other_ms| (truth.clock_ahead_ms - other_ms).abs() <= STEP_MS)
+        [before_ms, ahead_after_ms]
+            .into_iter()
+            .all(|other_ms| (truth.clock_ahead_ms - other_ms).abs() <= STEP_MS)
     }
 
     fn failed(&mut self, task: usize, attempt: &Attempt) {
         let facts = &mut self.tasks[task];
         // What comes late of a server that decided before is no news.
-        let elsewhere = facts
-            .last
-            .as_ref()
-            .is_some_and(|last| attempt.server.is_some_and(|server| server != last.server) && last.sent > attempt.sent);
+        let elsewhere = facts.last.as_ref().is_some_and(|last| {
+            attempt.server.is_some_and(|server| server != last.server) && last.sent > attempt.sent
+        });
         if elsewhere {
             return;
         }
@@ -269,7 +290,13 @@ impl Oracle {
     }
 
     /// What is beside a lock was asked for on another server; without `part`, in vain.
-    fn answered_beside(&mut self, task: usize, part: Option<&PartTruth>, attempt: &Attempt, world: &World) {
+    fn answered_beside(
+        &mut self,
+        task: usize,
+        part: Option<&PartTruth>,
+        attempt: &Attempt,
+        world: &World,
+    ) {
         if let (Some(part), Some(server)) = (part, attempt.server) {
             self.read_switches(task, part, attempt.sent, server, world);
         }
@@ -287,9 +314,12 @@ impl Oracle {
             None => facts.unasked(),
         }
         if limits.stale_after_ms.is_some() {
-            facts.reference.read_progress(attempt.sent, part.and_then(|part| part.progress.as_ref()));
+            facts
+                .reference
+                .read_progress(attempt.sent, part.and_then(|part| part.progress.as_ref()));
         }
-        let is_free = facts.last.as_ref().is_some_and(|last| last.states.contains(&LockState::Free));
+        let is_free =
+            facts.last.as_ref().is_some_and(|last| last.states.contains(&LockState::Free));
         if facts.newest != Newest::Answered || (is_free && facts.wanted() == Says::Unclear) {
             facts.hazy |= facts.lost.unsure;
             facts.blind.get_or_insert(facts.good);
@@ -303,15 +333,25 @@ impl Oracle {
         }
     }
 
-    fn answered(&mut self, task: usize, part: &PartTruth, attempt: &Attempt, server: usize, world: &World) {
+    fn answered(
+        &mut self,
+        task: usize,
+        part: &PartTruth,
+        attempt: &Attempt,
+        server: usize,
+        world: &World,
+    ) {
         if part.moved {
             return self.open(task);
         }
-        let earlier = attempt.before.iter().find(|before| before.task == task).filter(|_| !part.has_lock);
+        let earlier =
+            attempt.before.iter().find(|before| before.task == task).filter(|_| !part.has_lock);
         let sent = earlier.and_then(|before| before.sent).unwrap_or(attempt.sent);
         let main = earlier.unwrap_or(part);
         // It became something else, or was that no more, while it was read.
-        let odd = |states: &Vec<LockState>| states.len() > 1 && states.iter().any(|it| Found::of(it) == Found::Nothing);
+        let odd = |states: &Vec<LockState>| {
+            states.len() > 1 && states.iter().any(|it| Found::of(it) == Found::Nothing)
+        };
         if main.lock.as_ref().is_some_and(odd) {
             return self.open(task);
         }
@@ -343,11 +383,16 @@ impl Oracle {
         if self.kind == RedisKind::Replicated && splits::rivals(world, server) {
             self.rivals_at = Some(world.now);
         }
-        // What the other one showed counts for two intervals and a second, and may have been under way for as long as the timeout.
+        // What the other one showed counts for two intervals and a second, and may have been under
+        // way for as long as the timeout.
         let lately_ms = 2 * self.interval_ms + 1_000 + self.timeout_ms;
-        // Where nobody but the servers says who is master, a free lock beside another master's held one says nothing.
-        // The one that was read before may have gone meanwhile: what it showed does not go with it.
-        let other = facts.last.as_ref().filter(|last| self.kind == RedisKind::Replicated && last.server != server);
+        // Where nobody but the servers says who is master, a free lock beside another master's held
+        // one says nothing. The one that was read before may have gone meanwhile: what it showed
+        // does not go with it.
+        let other = facts
+            .last
+            .as_ref()
+            .filter(|last| self.kind == RedisKind::Replicated && last.server != server);
         let mut rivals = self.rivals_at.into_iter().chain(other.map(|last| last.to));
         let contradicts = found == Found::Free && rivals.any(|at| world.now <= at + lately_ms);
         facts.reference.unsure |= contradicts;
@@ -362,18 +407,22 @@ impl Oracle {
         };
         let changing = main.lock.as_ref().is_some_and(|states| states.len() > 1);
         let sure = !changing && !main.mixed && !contradicts && !facts.lost.unsure;
-        let stepped = facts.last.as_ref().filter(|last| last.server == server).is_some_and(|last| {
-            let true_ms = i64::try_from(main.ended_at).unwrap_or(0) - i64::try_from(last.to).unwrap_or(0);
-            (main.clock - last.clock - true_ms).abs() > STEP_MS
-        });
+        let stepped =
+            facts.last.as_ref().filter(|last| last.server == server).is_some_and(|last| {
+                let true_ms =
+                    i64::try_from(main.ended_at).unwrap_or(0) - i64::try_from(last.to).unwrap_or(0);
+                (main.clock - last.clock - true_ms).abs() > STEP_MS
+            });
         if stepped {
             facts.reference.clock_stepped(main.clock);
         }
         facts.reference.server = server;
         facts.reference.read(sent, &found, says, sure, facts.limits);
-        // What was not certain when it was read is not certain after it; and a lost "on" would stay in force.
+        // What was not certain when it was read is not certain after it; and a lost "on" would stay
+        // in force.
         facts.reference.unsure |= facts.lost.unsure || main.mixed || changing;
-        // Since when it is wanted counts here, too; and since when it is held, which goes on for an agent that does not believe a "free".
+        // Since when it is wanted counts here, too; and since when it is held, which goes on for an
+        // agent that does not believe a "free".
         facts.reference.progress.unsure |= part.mixed || facts.lost.unsure || contradicts;
         facts.hazy |= main.mixed || changing;
         if found == Found::Nothing {
@@ -381,7 +430,10 @@ impl Oracle {
             facts.blind.get_or_insert(facts.good);
             return;
         }
-        let was_held = facts.last.as_ref().is_some_and(|last| matches!(last.states[..], [LockState::Held { .. }]));
+        let was_held = facts
+            .last
+            .as_ref()
+            .is_some_and(|last| matches!(last.states[..], [LockState::Held { .. }]));
         if was_held && !contradicts && !facts.reference.unsure {
             facts.contradicted = false;
         }
@@ -406,13 +458,14 @@ impl Oracle {
                 facts.sees_since = main.began_at;
             }
             facts.good = facts.good.max(attempt.sent);
-            facts.hazy = main.mixed || changing || (facts.lost.unsure && facts.says == Says::Unclear);
+            facts.hazy =
+                main.mixed || changing || (facts.lost.unsure && facts.says == Says::Unclear);
         }
         self.follow_overlap(task, world);
     }
 
-    /// The keys went to another server, or became something else, while they were read: what was found before that, and what not,
-    /// nobody can tell.
+    /// The keys went to another server, or became something else, while they were read: what was
+    /// found before that, and what not, nobody can tell.
     fn open(&mut self, task: usize) {
         let facts = &mut self.tasks[task];
         facts.newest = Newest::Open;
@@ -420,9 +473,21 @@ impl Oracle {
         (facts.lost.unsure, facts.mixed, facts.hazy) = (true, true, true);
     }
 
-    fn read_switches(&mut self, task: usize, part: &PartTruth, sent: Mono, server: usize, world: &World) {
+    fn read_switches(
+        &mut self,
+        task: usize,
+        part: &PartTruth,
+        sent: Mono,
+        server: usize,
+        world: &World,
+    ) {
         let facts = &mut self.tasks[task];
-        let now = Asked { server, from: part.began_at, to: part.ended_at, whole: part.answered_at.max(part.ended_at) };
+        let now = Asked {
+            server,
+            from: part.began_at,
+            to: part.ended_at,
+            whole: part.answered_at.max(part.ended_at),
+        };
         match &part.switches {
             // Nobody is asked, or it is fixed.
             Some(None) => facts.says = part.says,
@@ -434,9 +499,17 @@ impl Oracle {
                     None => Changed::default(),
                 };
                 let since = facts.switches_at.map_or(0, |before| before.from);
-                let lately = |lost: &&LostSwitches| lost.server == server && (since..=now.to).contains(&lost.at);
-                let lost = world.tasks[task].lost_switches.iter().filter(lately).flat_map(|lost| &lost.users);
-                facts.lost.read(sent, switches, changed, part.mixed, |user| lost.clone().any(|other| other == user));
+                let lately = |lost: &&LostSwitches| {
+                    lost.server == server && (since..=now.to).contains(&lost.at)
+                };
+                let lost = world.tasks[task]
+                    .lost_switches
+                    .iter()
+                    .filter(lately)
+                    .flat_map(|lost| &lost.users);
+                facts.lost.read(sent, switches, changed, part.mixed, |user| {
+                    lost.clone().any(|other| other == user)
+                });
                 facts.switches_at = Some(now);
             }
         }
@@ -448,17 +521,22 @@ impl Oracle {
         let Subject::Task(spec) = &event.subject else { return };
         let Some(task) = position(spec, world) else { return };
         match &event.kind {
-            EventKind::HoldEnded { holders, reason, .. } => self.check_end(task, holders, *reason, world),
+            EventKind::HoldEnded { holders, reason, .. } => {
+                self.check_end(task, holders, *reason, world)
+            }
             EventKind::LockLost { holders, sign } => self.check_lost(task, holders, *sign, world),
             EventKind::GapEnded { gap_ms } => self.check_handover(task, *gap_ms, world),
-            EventKind::SplitBegan { kind, parties, .. } => self.check_split(task, *kind, parties, world),
+            EventKind::SplitBegan { kind, parties, .. } => {
+                self.check_split(task, *kind, parties, world)
+            }
             _ => {}
         }
     }
 
     /// The agent's engine ticked at `at`.
     ///
-    /// Where nobody has even tried for two intervals and two timeouts, the newest answer is no timely one any more.
+    /// Where nobody has even tried for two intervals and two timeouts, the newest answer is no
+    /// timely one any more.
     pub(crate) fn tick(&mut self, at: Mono) {
         self.ticked = at;
         let stale_ms = 2 * (self.interval_ms + self.timeout_ms);
@@ -490,16 +568,22 @@ impl Oracle {
         }
     }
 
-    /// What is shown of the lock is what the newest answer found, holder and deadline together, or nothing.
+    /// What is shown of the lock is what the newest answer found, holder and deadline together, or
+    /// nothing.
     fn check_reading(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &self.tasks[task];
         let shown = match (view.held, &view.hold) {
             (None, _) => None,
             (Some(false), _) => Some(Found::Free),
             (Some(true), Some(hold)) => {
-                let holders =
-                    hold.holders.iter().map(|(holder, _)| (holder.client.clone(), holder.entries.unwrap_or(1)));
-                Some(Found::Held { holders: holders.collect(), deadline: hold.deadline.map(|deadline| deadline.0) })
+                let holders = hold
+                    .holders
+                    .iter()
+                    .map(|(holder, _)| (holder.client.clone(), holder.entries.unwrap_or(1)));
+                Some(Found::Held {
+                    holders: holders.collect(),
+                    deadline: hold.deadline.map(|deadline| deadline.0),
+                })
             }
             (Some(true), None) => Some(Found::Nothing),
         };
@@ -508,7 +592,9 @@ impl Oracle {
             _ if facts.newest == Newest::Open => true,
             (None, _) if !is_answered => true,
             // A free lock beside another master's held one.
-            (None, Some(last)) => self.kind == RedisKind::Replicated && last.states.contains(&LockState::Free),
+            (None, Some(last)) => {
+                self.kind == RedisKind::Replicated && last.states.contains(&LockState::Free)
+            }
             (Some(shown), Some(last)) if is_answered => {
                 last.states.iter().any(|state| self.shows(shown, &Found::of(state), last))
             }
@@ -522,7 +608,10 @@ impl Oracle {
                 facts.newest,
                 facts.last.as_ref().map_or(String::new(), |last| format!(
                     "{:?} on server {}",
-                    last.states.iter().map(|state| told(Some(&Found::of(state)))).collect::<Vec<_>>(),
+                    last.states
+                        .iter()
+                        .map(|state| told(Some(&Found::of(state))))
+                        .collect::<Vec<_>>(),
                     last.server
                 )),
             );
@@ -534,31 +623,43 @@ impl Oracle {
         match (shown, found) {
             (Found::Free, Found::Free) => true,
             (Found::Held { holders, deadline }, Found::Held { holders: real, deadline: truly }) => {
-                // A server that only tells what is left tells its clock a command before: that much too early, twice the noise.
-                let tolerance =
-                    if self.exact { NOISE_MS } else { 2 * NOISE_MS + i64::try_from(last.to - last.from).unwrap_or(0) };
+                // A server that only tells what is left tells its clock a command before: that much
+                // too early, twice the noise.
+                let tolerance = if self.exact {
+                    NOISE_MS
+                } else {
+                    2 * NOISE_MS + i64::try_from(last.to - last.from).unwrap_or(0)
+                };
                 let same = match (deadline, truly) {
                     (Some(shown), Some(real)) => (shown - real).abs() <= tolerance,
                     (None, None) => true,
-                    // It moved while it was read, or has none.
-                    // Where the server tells what is left, also when others had their turn between clock and rest.
-                    (None, Some(_)) => last.states.len() > 1 || (!self.exact && last.from != last.to),
+                    // It moved while it was read, or has none. Where the server tells what is left,
+                    // also when others had their turn between clock and rest.
+                    (None, Some(_)) => {
+                        last.states.len() > 1 || (!self.exact && last.from != last.to)
+                    }
                     (Some(_), None) => false,
                 };
-                holders.len() == real.len() && real.iter().all(|holder| holders.contains(holder)) && same
+                holders.len() == real.len()
+                    && real.iter().all(|holder| holders.contains(holder))
+                    && same
             }
             _ => false,
         }
     }
 
-    /// Durations are what the readings prove, to the millisecond: the rules say which instants count.
+    /// Durations are what the readings prove, to the millisecond: the rules say which instants
+    /// count.
     fn check_durations(&mut self, task: usize, view: &TaskView, at: Mono, world: &World) {
         let facts = &self.tasks[task];
         let (shown, name) = (&view.durations, &view.spec.name);
         let mut wrong = Vec::new();
         let mut same = |check: &'static str, shown: u64, real: u64| {
             if shown != real {
-                wrong.push((check, format!("{name}: {check} is shown as {shown} ms, the readings prove {real} ms")));
+                wrong.push((
+                    check,
+                    format!("{name}: {check} is shown as {shown} ms, the readings prove {real} ms"),
+                ));
             }
         };
         if !facts.reference.unsure && !facts.lost.unsure {
@@ -574,12 +675,19 @@ impl Oracle {
             same("switches_lost", shown.switches_lost_ms, facts.lost.ms());
         }
         let blind_ms = facts.blind.map_or(0, |_| at.since_ms(facts.good));
-        // Between two ticks it is what the newest attempt or tick said; an attempt counts for the instant at which it was sent.
+        // Between two ticks it is what the newest attempt or tick said; an attempt counts for the
+        // instant at which it was sent.
         let least_ms = facts.blind.map_or(0, |_| self.ticked.min(facts.tried).since_ms(facts.good));
-        if !facts.hazy && self.kind != RedisKind::Replicated && !(least_ms..=blind_ms).contains(&shown.blind_ms) {
+        if !facts.hazy
+            && self.kind != RedisKind::Replicated
+            && !(least_ms..=blind_ms).contains(&shown.blind_ms)
+        {
             wrong.push((
                 "blind",
-                format!("{name}: blind is shown as {} ms, the last answer is {blind_ms} ms old", shown.blind_ms),
+                format!(
+                    "{name}: blind is shown as {} ms, the last answer is {blind_ms} ms old",
+                    shown.blind_ms
+                ),
             ));
         }
         for (check, what) in wrong {
@@ -600,8 +708,10 @@ fn told(found: Option<&Found>) -> String {
         Some(Found::Free) => "free".to_owned(),
         Some(Found::Nothing) => "nothing".to_owned(),
         Some(Found::Held { holders, deadline }) => {
-            let who: Vec<String> =
-                holders.iter().map(|(who, count)| format!("{}x{count}", String::from_utf8_lossy(who))).collect();
+            let who: Vec<String> = holders
+                .iter()
+                .map(|(who, count)| format!("{}x{count}", String::from_utf8_lossy(who)))
+                .collect();
             format!("held by {} until {deadline:?}", who.join(" and "))
         }
     }

@@ -1,12 +1,12 @@
-//! What a seed stands for: a little world, and a list of faults and switches with their instants. Leaving out a step leaves all
-//! others as they are, which is what a failing seed is minimised by.
+//! What a seed stands for: a little world, and a list of faults and switches with their instants.
+//! Leaving out a step leaves all others as they are, which is what a failing seed is minimised by.
 
 use std::sync::Arc;
 
 use lockwatch_model::schedule::Sizes;
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
+    SchemeKind, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 
 use crate::rng::Rng;
@@ -41,8 +41,8 @@ pub struct Plan {
     pub(crate) append_only: bool,
     /// Servers tell of changed keys.
     pub(crate) wakes: bool,
-    /// In some worlds the few locks are read as where there are many: whole once in some sweeps, between, where servers tell of changes,
-    /// by glances; and each has a slot of its own.
+    /// In some worlds the few locks are read as where there are many: whole once in some sweeps,
+    /// between, where servers tell of changes, by glances; and each has a slot of its own.
     pub(crate) sizes: Sizes,
     /// What happens, in order.
     pub steps: Vec<Step>,
@@ -182,7 +182,9 @@ impl Plan {
         };
         let count = match kind {
             RedisKind::Standalone => 1,
-            RedisKind::Sentinel | RedisKind::Replicated | RedisKind::Cluster => usize::from(rng.percent(50)) + 2,
+            RedisKind::Sentinel | RedisKind::Replicated | RedisKind::Cluster => {
+                usize::from(rng.percent(50)) + 2
+            }
         };
         let (servers, masters) = match kind {
             RedisKind::Cluster => (count + draw_replicas(seed, count), count),
@@ -251,7 +253,8 @@ impl Plan {
     /// The same without all steps but those at these positions.
     #[must_use]
     pub fn keeping(&self, positions: &[usize]) -> Plan {
-        let steps = positions.iter().filter_map(|position| self.steps.get(*position).copied()).collect();
+        let steps =
+            positions.iter().filter_map(|position| self.steps.get(*position).copied()).collect();
         Plan { steps, ..self.clone() }
     }
 }
@@ -274,8 +277,11 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     let scheme = if rng.percent(75) { SchemeKind::Redisson } else { SchemeKind::String };
     let churns = rng.percent(12);
     let fixed = !churns && rng.percent(10);
-    let lease_ms =
-        if churns { 2_000 } else { rng.weighted(&[(60, 30_000), (25, 6_000), (15, 3_000)]).unwrap_or(30_000) };
+    let lease_ms = if churns {
+        2_000
+    } else {
+        rng.weighted(&[(60, 30_000), (25, 6_000), (15, 3_000)]).unwrap_or(30_000)
+    };
     let mut lock = LockSpec::new(format!("{prefix}:lock").as_bytes(), scheme);
     if rng.percent(25) && !fixed {
         lock.lease_ms = Some(lease_ms);
@@ -287,17 +293,23 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
         0..50 => Some(WantedSource::Hash(key("users"))),
         50..62 => Some(WantedSource::Set(key("users"))),
         62..72 => Some(WantedSource::Counter(key("users"))),
-        72..84 => Some(WantedSource::Keys((0..users).map(|user| key(&format!("user-{user}"))).collect())),
+        72..84 => {
+            Some(WantedSource::Keys((0..users).map(|user| key(&format!("user-{user}"))).collect()))
+        }
         84..90 => Some(WantedSource::Always),
         90..93 => Some(WantedSource::Never),
         _ => None,
     };
-    spec.wanted =
-        source.map(|source| WantedSpec { source, codec: if rng.percent(85) { Codec::Raw } else { Codec::Json } });
+    spec.wanted = source.map(|source| WantedSpec {
+        source,
+        codec: if rng.percent(85) { Codec::Raw } else { Codec::Json },
+    });
     if rng.percent(60) {
         spec.progress = Some(ProgressSpec {
             source: match rng.below(3) {
-                0 => ProgressSource::HashField { key: key("progress"), field: b"last_run".to_vec() },
+                0 => {
+                    ProgressSource::HashField { key: key("progress"), field: b"last_run".to_vec() }
+                }
                 1 => ProgressSource::Key(key("progress")),
                 _ => ProgressSource::Length(key("progress")),
             },
@@ -311,8 +323,11 @@ fn draw_task(task: u64, kind: RedisKind, apart: bool, rng: &mut Rng) -> (TaskSpe
     spec.wind_down_ms = rng.weighted(&[(60, 30_000), (40, 10_000)]).unwrap_or(30_000);
     spec.blind_after_ms = rng.weighted(&[(60, 60_000), (40, 20_000)]).unwrap_or(60_000);
     let workers = usize::try_from(rng.within(2, 3)).unwrap_or(2);
-    let has_keys = |wanted: &WantedSpec| !matches!(wanted.source, WantedSource::Always | WantedSource::Never);
-    let has_beside = spec.wanted.as_ref().is_some_and(has_keys) || spec.progress.is_some() || spec.claims.is_some();
+    let has_keys =
+        |wanted: &WantedSpec| !matches!(wanted.source, WantedSource::Always | WantedSource::Never);
+    let has_beside = spec.wanted.as_ref().is_some_and(has_keys)
+        || spec.progress.is_some()
+        || spec.claims.is_some();
     (spec, TaskPlan { workers, users, lease_ms, churns, fixed, apart: apart && has_beside })
 }
 
@@ -349,7 +364,8 @@ fn draw_reloads(plan: &Plan) -> Vec<Step> {
 
 /// How long something lasts: around the thresholds that decide whether it shall be told.
 fn draw_ms(rng: &mut Rng) -> u64 {
-    let base = rng.weighted(&[(30, 3_000), (30, 20_000), (30, 60_000), (10, 5_000)]).unwrap_or(20_000);
+    let base =
+        rng.weighted(&[(30, 3_000), (30, 20_000), (30, 60_000), (10, 5_000)]).unwrap_or(20_000);
     let percent = rng.weighted(&[(30, 30), (30, 90), (25, 130), (15, 250)]).unwrap_or(90);
     base * percent / 100 + rng.below(1_000)
 }
@@ -361,7 +377,14 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
     let agent = rng.index(plan.agents);
     let ms = draw_ms(rng);
     let several = kind != RedisKind::Standalone;
-    let group = rng.weighted(&[(18, 0), (37, 1), (15, 2), (18, 3), (5, 4), (if several { 18 } else { 0 }, 5)])?;
+    let group = rng.weighted(&[
+        (18, 0),
+        (37, 1),
+        (15, 2),
+        (18, 3),
+        (5, 4),
+        (if several { 18 } else { 0 }, 5),
+    ])?;
     Some(match group {
         0 => match rng.below(10) {
             0..5 => Act::Switch { task, user, on: rng.percent(60) },
@@ -394,8 +417,15 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             }
         },
         2 => match rng.below(20) {
-            0..3 => Act::RestartServer { server, keeps: Keeps::Nothing, down_ms: ms / 4, loading_ms: 0 },
-            3..6 => Act::RestartServer { server, keeps: draw_kept(ms), down_ms: ms / 4, loading_ms: ms / 6 },
+            0..3 => {
+                Act::RestartServer { server, keeps: Keeps::Nothing, down_ms: ms / 4, loading_ms: 0 }
+            }
+            3..6 => Act::RestartServer {
+                server,
+                keeps: draw_kept(ms),
+                down_ms: ms / 4,
+                loading_ms: ms / 6,
+            },
             6..8 => Act::Flush { server },
             8 => Act::FlushOther { server },
             9 => Act::EvictLock { task },
@@ -403,9 +433,14 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
             11..13 => Act::Freeze { server, ms: ms.min(60_000) },
             13 => Act::Slow { server, each_ms: rng.within(5, 60), ms },
             14 => Act::Busy { server, ms: ms.min(30_000) },
-            15 => Act::Refuse { server, why: if rng.percent(50) { "maxclients" } else { "noauth" }, ms },
+            15 => Act::Refuse {
+                server,
+                why: if rng.percent(50) { "maxclients" } else { "noauth" },
+                ms,
+            },
             16..18 => {
-                let what = [Forbidden::Locks, Forbidden::Switches, Forbidden::Progress, Forbidden::Claims];
+                let what =
+                    [Forbidden::Locks, Forbidden::Switches, Forbidden::Progress, Forbidden::Claims];
                 Act::Forbid { server, what: what[rng.index(what.len())], ms }
             }
             _ => Act::StepClock { server, by_ms: draw_step(rng) },
@@ -413,7 +448,12 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
         3 => match rng.below(10) {
             0..2 => Act::Cut { agent, server, silently: false, ms },
             2..4 => Act::Cut { agent, server, silently: true, ms },
-            4..7 => Act::Delay { agent, server, each_way_ms: [150, 600, 1_200, 2_000, 4_000][rng.index(5)], ms },
+            4..7 => Act::Delay {
+                agent,
+                server,
+                each_way_ms: [150, 600, 1_200, 2_000, 4_000][rng.index(5)],
+                ms,
+            },
             7..9 => Act::DropReplies { agent, server, ms },
             _ => Act::Tear { agent, server, ms },
         },
@@ -442,9 +482,18 @@ fn draw_act(plan: &Plan, kind: RedisKind, rng: &mut Rng) -> Option<Act> {
 
 /// Up to three slots are read together where most of their tasks are glanced at.
 fn draw_sizes(seed: u64, interval_ms: u64) -> Sizes {
-    let sizes = Sizes { whole_every: Some(if Rng::new(seed, 50).percent(60) { 4 } else { 1 }), ..Sizes::default() };
+    let sizes = Sizes {
+        whole_every: Some(if Rng::new(seed, 50).percent(60) { 4 } else { 1 }),
+        ..Sizes::default()
+    };
     match Rng::new(seed, 52).percent(50) {
-        true => Sizes { slot_tasks: 1, joined_tasks: 3, joined_whole: 1, joined_ms: interval_ms / 4, ..sizes },
+        true => Sizes {
+            slot_tasks: 1,
+            joined_tasks: 3,
+            joined_whole: 1,
+            joined_ms: interval_ms / 4,
+            ..sizes
+        },
         false => sizes,
     }
 }

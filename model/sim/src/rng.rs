@@ -1,5 +1,5 @@
-//! Random numbers that a seed decides completely. Each actor has a stream of its own, so that leaving out one event of a plan does
-//! not change what the others do.
+//! Random numbers that a seed decides completely. Each actor has a stream of its own, so that
+//! leaving out one event of a plan does not change what the others do.
 
 /// SplitMix64: small, quick, and good enough to throw dice with.
 #[derive(Clone, Debug)]

@@ -40,7 +40,8 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
     let plan = Arc::new(plan.clone());
     let mut world = World::new(Arc::clone(&plan));
     let mut coverage = Coverage::default();
-    let mut lives: Vec<Life> = (0..plan.agents).map(|agent| begin(&plan, agent, 1, records, &mut world)).collect();
+    let mut lives: Vec<Life> =
+        (0..plan.agents).map(|agent| begin(&plan, agent, 1, records, &mut world)).collect();
     let mut violations = Vec::new();
     while let Some((at, event)) = world.queue.pop() {
         if at > plan.length_ms || !violations.is_empty() {
@@ -102,7 +103,11 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
 }
 
 fn begin(plan: &Arc<Plan>, agent: usize, number: u32, records: bool, world: &mut World) -> Life {
-    Life { number, agent: Agent::new(plan, agent, number, records, world), oracle: Oracle::new(plan, agent, world.now) }
+    Life {
+        number,
+        agent: Agent::new(plan, agent, number, records, world),
+        oracle: Oracle::new(plan, agent, world.now),
+    }
 }
 
 /// The agent that an event is for, and in which life.
@@ -134,7 +139,11 @@ impl Life {
             match deed {
                 Deed::Attempt(attempt) => {
                     let count = attempt.tasks.len() as u64;
-                    *(if attempt.truth.is_some() { &mut coverage.answers } else { &mut coverage.failures }) += count;
+                    *(if attempt.truth.is_some() {
+                        &mut coverage.answers
+                    } else {
+                        &mut coverage.failures
+                    }) += count;
                     let parts = attempt.truth.iter().flat_map(|truth| &truth.parts);
                     coverage.glances += parts.filter(|part| part.glance).count() as u64;
                     self.oracle.attempt(&attempt, world);

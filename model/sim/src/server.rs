@@ -1,5 +1,5 @@
-//! A virtual Redis server: a wall clock of its own, data that expire by it, a replication history, and the answers to the commands
-//! that the model sends.
+//! A virtual Redis server: a wall clock of its own, data that expire by it, a replication history,
+//! and the answers to the commands that the model sends.
 
 mod commands;
 mod info;
@@ -66,10 +66,13 @@ impl Clock {
         (then >= self.since).then(|| self.at(then))
     }
 
-    /// The true instant at which it shows `instant`, if it does not step before; never before its newest step.
+    /// The true instant at which it shows `instant`, if it does not step before; never before its
+    /// newest step.
     pub(crate) fn when(&self, instant: i64) -> u64 {
         let left = instant - self.shown;
-        let Ok(mut ran) = u64::try_from(left - left * self.drift_ppm / 1_000_000 - 2) else { return self.since };
+        let Ok(mut ran) = u64::try_from(left - left * self.drift_ppm / 1_000_000 - 2) else {
+            return self.since;
+        };
         while self.at(self.since + ran) < instant {
             ran += 1;
         }
@@ -212,7 +215,8 @@ impl Server {
         (!over).then_some(&**entry)
     }
 
-    /// When a key's time is over, if nothing happens to it or the clock; `None`: never, or there is no such key.
+    /// When a key's time is over, if nothing happens to it or the clock; `None`: never, or there is
+    /// no such key.
     pub(crate) fn ends_at(&self, key: &[u8]) -> Option<u64> {
         Some(self.clock.when(self.data.get(key)?.deadline?))
     }
@@ -225,8 +229,15 @@ impl Server {
     }
 
     /// Changes the value of a key, which is made if there is none; its time stays.
-    pub(crate) fn edit(&mut self, key: &Arc<[u8]>, now: u64, empty: Value, change: impl FnOnce(&mut Value)) {
-        let mut entry = self.get(key, now).cloned().unwrap_or(Entry { value: empty, deadline: None });
+    pub(crate) fn edit(
+        &mut self,
+        key: &Arc<[u8]>,
+        now: u64,
+        empty: Value,
+        change: impl FnOnce(&mut Value),
+    ) {
+        let mut entry =
+            self.get(key, now).cloned().unwrap_or(Entry { value: empty, deadline: None });
         change(&mut entry.value);
         let gone = match &entry.value {
             Value::Hash(fields) => fields.is_empty(),
@@ -247,7 +258,12 @@ impl Server {
     pub(crate) fn expire(&mut self, now: u64) {
         let shown = self.clock.at(now);
         let over = |entry: &Entry| entry.deadline.is_some_and(|deadline| deadline <= shown);
-        let keys: Vec<_> = self.data.iter().filter(|(_, entry)| over(entry)).map(|(key, _)| Arc::clone(key)).collect();
+        let keys: Vec<_> = self
+            .data
+            .iter()
+            .filter(|(_, entry)| over(entry))
+            .map(|(key, _)| Arc::clone(key))
+            .collect();
         keys.iter().for_each(|key| self.put(key, None, now));
     }
 
@@ -312,7 +328,8 @@ impl Server {
         self.stopped_at = now;
     }
 
-    /// A new process with the data that the old one left, or a part of them. A replica has all that it had: how far it got, too.
+    /// A new process with the data that the old one left, or a part of them. A replica has all that
+    /// it had: how far it got, too.
     pub(crate) fn restart(&mut self, run_id: u64, keeps: Keeps, now: u64) {
         match keeps {
             Keeps::Nothing => self.clear(now),
@@ -322,11 +339,21 @@ impl Server {
             Keeps::AllBut { .. } | Keeps::All => {}
         }
         self.undo.clear();
-        let mut history =
-            History { run_id, flushes: 0, evictions: 0, loaded_keys: self.data.len() as u64, ..self.history.clone() };
+        let mut history = History {
+            run_id,
+            flushes: 0,
+            evictions: 0,
+            loaded_keys: self.data.len() as u64,
+            ..self.history.clone()
+        };
         if self.follows.is_none() {
             // A master that comes back begins a history of its own.
-            history = History { replication_id: run_id.rotate_left(7), forked_from: None, offset: 0, ..history };
+            history = History {
+                replication_id: run_id.rotate_left(7),
+                forked_from: None,
+                offset: 0,
+                ..history
+            };
             self.backlog.clear();
         }
         self.history = history;
@@ -338,8 +365,12 @@ impl Server {
             return;
         }
         let from = master.backlog.partition_point(|write| write.offset <= self.history.offset);
-        let due: Vec<Write> =
-            master.backlog.range(from..).take_while(|write| write.at + lag_ms <= now).cloned().collect();
+        let due: Vec<Write> = master
+            .backlog
+            .range(from..)
+            .take_while(|write| write.at + lag_ms <= now)
+            .cloned()
+            .collect();
         for write in due {
             self.apply(&write.what, now);
             self.history.offset = write.offset;

@@ -1,5 +1,5 @@
-//! What really is so: who holds each lock on each server since when, and what became of the holds before. It is written where the
-//! world changes, and read by the oracle alone.
+//! What really is so: who holds each lock on each server since when, and what became of the holds
+//! before. It is written where the world changes, and read by the oracle alone.
 
 use std::collections::VecDeque;
 
@@ -34,8 +34,11 @@ impl LockState {
                 let mut holders = Vec::with_capacity(fields.len());
                 for (field, count) in fields {
                     let colon = field.iter().rposition(|byte| *byte == b':');
-                    let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
-                    let (Some(colon), Some(count)) = (colon, count) else { return LockState::Other };
+                    let count =
+                        std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
+                    let (Some(colon), Some(count)) = (colon, count) else {
+                        return LockState::Other;
+                    };
                     holders.push((field[..colon].to_vec(), count));
                 }
                 holders.sort_unstable();
@@ -66,7 +69,8 @@ pub(crate) enum Cause {
     Expired,
     /// Somebody deleted it.
     Deleted,
-    /// The server lost it: flushed, restarted with nothing or an old file, evicted, or never replicated.
+    /// The server lost it: flushed, restarted with nothing or an old file, evicted, or never
+    /// replicated.
     Lost,
     /// Something odd was done to it on purpose.
     Odd,
@@ -104,7 +108,9 @@ impl Past {
             return;
         }
         self.states.push_back(Since { at: now, state, cause });
-        while self.states.len() > 2 && self.states.get(1).is_some_and(|second| second.at + KEPT_MS < now) {
+        while self.states.len() > 2
+            && self.states.get(1).is_some_and(|second| second.at + KEPT_MS < now)
+        {
             self.states.pop_front();
         }
     }

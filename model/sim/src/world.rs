@@ -1,5 +1,5 @@
-//! The little world between the agents and the truth: servers, workers, users and faults. Nothing here knows the model's rules; of
-//! its types it uses specs, commands and replies.
+//! The little world between the agents and the truth: servers, workers, users and faults. Nothing
+//! here knows the model's rules; of its types it uses specs, commands and replies.
 
 mod acts;
 mod cluster;
@@ -59,7 +59,8 @@ pub(crate) struct World {
     pub(crate) sentinels: Vec<Sentinel>,
     /// When each agent is paused until.
     pub(crate) paused_until: Vec<u64>,
-    /// Agents that stand still for so long as soon as they have asked something: what comes then is read too late.
+    /// Agents that stand still for so long as soon as they have asked something: what comes then is
+    /// read too late.
     pub(crate) pauses: Vec<Option<u64>>,
     /// How far each agent's wall clock is off.
     pub(crate) wall_offset: Vec<i64>,
@@ -94,7 +95,8 @@ pub(crate) struct Link {
     pub(crate) tears: bool,
     /// The faults that made it so.
     pub(crate) faults: [u64; 4],
-    /// What goes one way arrives in the order in which it was sent: no earlier than this, there and back.
+    /// What goes one way arrives in the order in which it was sent: no earlier than this, there and
+    /// back.
     pub(crate) there_at: u64,
     pub(crate) back_at: u64,
     /// The batch that the server is at: its connection, and its number.
@@ -182,12 +184,17 @@ impl World {
     /// A worker changes its claim.
     pub(crate) fn note_claim(&mut self, task: usize, instance: &[u8]) {
         let now = self.now;
-        let mut others = self.tasks[task].workers.iter().filter(|worker| worker.instance() != instance);
+        let mut others =
+            self.tasks[task].workers.iter().filter(|worker| worker.instance() != instance);
         let beside = others.any(|worker| worker.alive && worker.working);
         let claims = &mut self.tasks[task].claims;
         claims.retain(|_, claim| claim.newest + 300_000 > now);
-        let claim =
-            claims.entry(instance.to_vec()).or_insert(Claiming { first: now, newest: now, steady: now, beside: None });
+        let claim = claims.entry(instance.to_vec()).or_insert(Claiming {
+            first: now,
+            newest: now,
+            steady: now,
+            beside: None,
+        });
         if claim.newest + CLAIM_RESTS_MS < now {
             claim.first = now;
         }
@@ -233,7 +240,9 @@ impl World {
             now: 0,
             queue: Queue::default(),
             lives: vec![0; plan.servers],
-            behind: (0..agents).map(|_| (0..plan.servers).map(|_| VecDeque::new()).collect()).collect(),
+            behind: (0..agents)
+                .map(|_| (0..plan.servers).map(|_| VecDeque::new()).collect())
+                .collect(),
             waiting: (0..plan.servers).map(|_| Vec::new()).collect(),
             master: 0,
             homes: vec![0; plan.tasks.len()],
@@ -293,12 +302,16 @@ impl World {
     /// Brings a server's data up to date where it follows another.
     pub(crate) fn catch_up(&mut self, server: usize) {
         let Some(master) = self.servers[server].follows else { return };
-        if self.servers[server].link_cut || matches!(self.servers[server].health, Health::Down | Health::Frozen) {
+        if self.servers[server].link_cut
+            || matches!(self.servers[server].health, Health::Down | Health::Frozen)
+        {
             return;
         }
         let (now, lag_ms) = (self.now, self.servers[server].lag_ms);
-        let [own, other] =
-            self.servers.get_disjoint_mut([server, master]).unwrap_or_else(|_| unreachable!("nobody follows itself"));
+        let [own, other] = self
+            .servers
+            .get_disjoint_mut([server, master])
+            .unwrap_or_else(|_| unreachable!("nobody follows itself"));
         own.catch_up(other, now, lag_ms);
         if self.servers[server].changed.is_empty() {
             return;
@@ -330,7 +343,8 @@ impl World {
         self.cause = Cause::Worker;
     }
 
-    /// The agents that listen to a server hear that a key of `task` has changed, `ms` later at least.
+    /// The agents that listen to a server hear that a key of `task` has changed, `ms` later at
+    /// least.
     fn tell_listeners(&mut self, server: usize, task: usize, ms: u64) {
         if matches!(self.servers[server].health, Health::Down | Health::Frozen) {
             return;
@@ -347,7 +361,9 @@ impl World {
     /// A server removes what has expired some time later, and tells of that.
     fn tell_expiry(&mut self, task: usize) {
         let (server, now) = (self.homes[task], self.now);
-        let was_held = self.tasks[task].past[server].newest().is_some_and(|since| since.state != LockState::Free);
+        let was_held = self.tasks[task].past[server]
+            .newest()
+            .is_some_and(|since| since.state != LockState::Free);
         if was_held && self.servers[server].get(&self.tasks[task].keys.lock, now).is_none() {
             self.tell_listeners(server, task, now % 100);
         }
@@ -370,7 +386,8 @@ impl World {
         }
     }
 
-    /// Notes what a server's clock has ended, before that clock is changed or the past is looked at.
+    /// Notes what a server's clock has ended, before that clock is changed or the past is looked
+    /// at.
     pub(crate) fn settle(&mut self, server: usize) {
         for task in &mut self.tasks {
             task.past[server].settle(&self.servers[server].clock, self.now);
@@ -431,7 +448,9 @@ impl World {
 
     fn troubles(&self) -> Vec<Vec<bool>> {
         let of = |agent: usize, server: usize| !self.clean(agent, server);
-        (0..self.links.len()).map(|agent| (0..self.servers.len()).map(|server| of(agent, server)).collect()).collect()
+        (0..self.links.len())
+            .map(|agent| (0..self.servers.len()).map(|server| of(agent, server)).collect())
+            .collect()
     }
 
     /// Whether nothing is between an agent and good answers of a server.
@@ -448,15 +467,22 @@ impl World {
 
     /// Since when that is so.
     pub(crate) fn clean_since(&self, agent: usize, server: usize) -> Option<u64> {
-        self.clean(agent, server).then(|| self.dirty_at[agent][server].max(self.paused_until[agent]))
+        self.clean(agent, server)
+            .then(|| self.dirty_at[agent][server].max(self.paused_until[agent]))
     }
 
     /// The masters tell who follows them.
     pub(crate) fn list_replicas(&mut self) {
         for server in 0..self.servers.len() {
-            let follows =
-                |other: &&Server| other.follows == Some(server) && !other.link_cut && other.health != Health::Down;
-            let replicas = self.servers.iter().filter(follows).map(|other| Arc::clone(&other.address)).collect();
+            let follows = |other: &&Server| {
+                other.follows == Some(server) && !other.link_cut && other.health != Health::Down
+            };
+            let replicas = self
+                .servers
+                .iter()
+                .filter(follows)
+                .map(|other| Arc::clone(&other.address))
+                .collect();
             self.servers[server].replicas = replicas;
         }
     }

@@ -1,10 +1,11 @@
-//! Java's text in bytes: each UTF-16 unit by itself as one to three bytes, so that a character beyond the basic plane takes
-//! two units of three bytes.
+//! Java's text in bytes: each UTF-16 unit by itself as one to three bytes, so that a character
+//! beyond the basic plane takes two units of three bytes.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// The first unit of `bytes` and what follows it. NUL may be one byte or Java's two; other overlong forms are refused.
+/// The first unit of `bytes` and what follows it. NUL may be one byte or Java's two; other overlong
+/// forms are refused.
 pub(super) fn split_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {
     match *bytes {
         [first @ 0x00..=0x7f, ref rest @ ..] => Some((u16::from(first), rest)),
@@ -13,7 +14,8 @@ pub(super) fn split_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {
             (unit == 0 || unit >= 0x80).then_some((unit, rest))
         }
         [first @ 0xe0..=0xef, second @ 0x80..=0xbf, third @ 0x80..=0xbf, ref rest @ ..] => {
-            let unit = low_bits(first, 0x0f) << 12 | low_bits(second, 0x3f) << 6 | low_bits(third, 0x3f);
+            let unit =
+                low_bits(first, 0x0f) << 12 | low_bits(second, 0x3f) << 6 | low_bits(third, 0x3f);
             (unit >= 0x800).then_some((unit, rest))
         }
         _ => None,
@@ -40,8 +42,16 @@ mod tests {
         assert_eq!(split_unit(b"\xc2\x80x"), Some((0x80, &b"x"[..])));
         assert_eq!(split_unit(b"\xe0\xa0\x80"), Some((0x800, &[][..])));
         assert_eq!(split_unit(b"\xef\xbf\xbf"), Some((0xffff, &[][..])));
-        let refused: [&[u8]; 8] =
-            [b"", b"\x80", b"\xc2", b"\xc1\xbf", b"\xe0\x9f\xbf", b"\xe0\xa0", b"\xe0\xa0\x00", b"\xf0\x9f\x94\x92"];
+        let refused: [&[u8]; 8] = [
+            b"",
+            b"\x80",
+            b"\xc2",
+            b"\xc1\xbf",
+            b"\xe0\x9f\xbf",
+            b"\xe0\xa0",
+            b"\xe0\xa0\x00",
+            b"\xf0\x9f\x94\x92",
+        ];
         for bytes in refused {
             assert_eq!(split_unit(bytes), None, "{bytes:02x?}");
         }

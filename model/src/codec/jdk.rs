@@ -1,5 +1,5 @@
-//! Java's object serialization of null, `String` and the boxed integers and booleans: what `ObjectOutputStream` writes
-//! into a fresh stream, and so what Spring's default serializer stores.
+//! Java's object serialization of null, `String` and the boxed integers and booleans: what
+//! `ObjectOutputStream` writes into a fresh stream, and so what Spring's default serializer stores.
 
 use alloc::vec::Vec;
 
@@ -26,13 +26,23 @@ struct Boxed {
     width: usize,
 }
 
-const BOOLEAN: Boxed = Boxed { name: b"java.lang.Boolean", version: 0xcd20_7280_d59c_faee, field_type: b'Z', width: 1 };
+const BOOLEAN: Boxed = Boxed {
+    name: b"java.lang.Boolean",
+    version: 0xcd20_7280_d59c_faee,
+    field_type: b'Z',
+    width: 1,
+};
 
 /// The boxed integers; all extend `Number`.
 const INTEGERS: [Boxed; 4] = [
     Boxed { name: b"java.lang.Byte", version: 0x9c4e_6084_ee50_f51c, field_type: b'B', width: 1 },
     Boxed { name: b"java.lang.Short", version: 0x684d_3713_3460_da52, field_type: b'S', width: 2 },
-    Boxed { name: b"java.lang.Integer", version: 0x12e2_a0a4_f781_8738, field_type: b'I', width: 4 },
+    Boxed {
+        name: b"java.lang.Integer",
+        version: 0x12e2_a0a4_f781_8738,
+        field_type: b'I',
+        width: 4,
+    },
     Boxed { name: b"java.lang.Long", version: 0x3b8b_e490_cc8f_23df, field_type: b'J', width: 8 },
 ];
 
@@ -75,7 +85,8 @@ fn boolean(bytes: &[u8]) -> Option<Scalar> {
 }
 
 fn integer(bytes: &[u8]) -> Option<Scalar> {
-    let (class, rest) = INTEGERS.iter().find_map(|class| Some((class, class.after_class(bytes)?)))?;
+    let (class, rest) =
+        INTEGERS.iter().find_map(|class| Some((class, class.after_class(bytes)?)))?;
     let rest = after_name(rest, NUMBER_NAME, NUMBER_VERSION)?;
     let value = rest.strip_prefix(&[SC_SERIALIZABLE, 0, 0, TC_ENDBLOCKDATA, TC_NULL])?;
     (value.len() == class.width).then(|| Scalar::Int(signed(value)))
@@ -126,17 +137,29 @@ mod tests {
     #[test]
     fn a_claimed_length_must_be_the_real_one() {
         for claimed in [0_u64, 1, 3, u64::from(u32::MAX), u64::MAX] {
-            assert_eq!(decode(&stream(&[&[TC_LONGSTRING], &claimed.to_be_bytes(), b"on"])), None, "{claimed}");
+            assert_eq!(
+                decode(&stream(&[&[TC_LONGSTRING], &claimed.to_be_bytes(), b"on"])),
+                None,
+                "{claimed}"
+            );
         }
         for claimed in [0_u16, 1, 3, u16::MAX] {
-            assert_eq!(decode(&stream(&[&[TC_STRING], &claimed.to_be_bytes(), b"on"])), None, "{claimed}");
+            assert_eq!(
+                decode(&stream(&[&[TC_STRING], &claimed.to_be_bytes(), b"on"])),
+                None,
+                "{claimed}"
+            );
         }
     }
 
     #[test]
     fn a_boolean_is_zero_or_one() {
-        let class = [&[TC_OBJECT, TC_CLASSDESC, 0, 17][..], BOOLEAN.name, &BOOLEAN.version.to_be_bytes()].concat();
-        let fields = [&[SC_SERIALIZABLE, 0, 1, b'Z', 0, 5][..], b"value", &[TC_ENDBLOCKDATA, TC_NULL]].concat();
+        let class =
+            [&[TC_OBJECT, TC_CLASSDESC, 0, 17][..], BOOLEAN.name, &BOOLEAN.version.to_be_bytes()]
+                .concat();
+        let fields =
+            [&[SC_SERIALIZABLE, 0, 1, b'Z', 0, 5][..], b"value", &[TC_ENDBLOCKDATA, TC_NULL]]
+                .concat();
         assert_eq!(decode(&stream(&[&class, &fields, &[1]])), Some(Scalar::Bool(true)));
         assert_eq!(decode(&stream(&[&class, &fields, &[2]])), None);
         assert_eq!(decode(&stream(&[&class, &fields, &[1, 0]])), None);

@@ -1,5 +1,6 @@
-//! JSON scalars: null, booleans, integers and strings. Arrays, objects and fractions are no switches, but for the one
-//! array in which Jackson wraps a `Long` when it writes class names (Redisson's JSON codec, Spring's generic one).
+//! JSON scalars: null, booleans, integers and strings. Arrays, objects and fractions are no
+//! switches, but for the one array in which Jackson wraps a `Long` when it writes class names
+//! (Redisson's JSON codec, Spring's generic one).
 
 use alloc::string::String;
 use core::str::Chars;
@@ -28,7 +29,8 @@ fn unwrap_long(value: &str) -> &str {
 /// An integer in JSON's grammar: no plus sign, no leading zero.
 fn integer(value: &str) -> Option<i64> {
     let digits = value.strip_prefix('-').unwrap_or(value);
-    let well_formed = digits.bytes().all(|byte| byte.is_ascii_digit()) && (digits == "0" || !digits.starts_with('0'));
+    let well_formed = digits.bytes().all(|byte| byte.is_ascii_digit())
+        && (digits == "0" || !digits.starts_with('0'));
     if well_formed { value.parse().ok() } else { None }
 }
 

@@ -1,8 +1,10 @@
-//! Kryo 5's `writeClassAndObject` of null, `String` and the boxed integers and booleans, as Redisson's default codec
-//! configures it: those classes have fixed ids, and there are no references.
+//! Kryo 5's `writeClassAndObject` of null, `String` and the boxed integers and booleans, as
+//! Redisson's default codec configures it: those classes have fixed ids, and there are no
+//! references.
 //!
-//! With references (`Kryo5Codec(allowedClasses, true)`) a mark stands before a string. It reads as a leading U+0001 of an
-//! ASCII text, which nobody types; so a leading mark before a whole string is taken for the mark.
+//! With references (`Kryo5Codec(allowedClasses, true)`) a mark stands before a string. It reads as
+//! a leading U+0001 of an ASCII text, which nobody types; so a leading mark before a whole string
+//! is taken for the mark.
 
 use alloc::vec::Vec;
 
@@ -35,7 +37,9 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Scalar> {
         (BOOLEAN, [1]) => Some(Scalar::Bool(true)),
         (BYTE, [byte]) => Some(Scalar::Int(i64::from(byte.cast_signed()))),
         (SHORT, [low, high]) => Some(Scalar::Int(i64::from(i16::from_le_bytes([*low, *high])))),
-        (INTEGER, number) => i32::try_from(zigzag(number, 5)?).ok().map(|number| Scalar::Int(number.into())),
+        (INTEGER, number) => {
+            i32::try_from(zigzag(number, 5)?).ok().map(|number| Scalar::Int(number.into()))
+        }
         (LONG, number) => zigzag(number, 9).map(Scalar::Int),
         (STRING, [FIRST_OCCURRENCE, text @ ..]) => string(text).or_else(|| string(value)),
         (STRING, text) => string(text),
@@ -43,7 +47,8 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Scalar> {
     }
 }
 
-/// A signed number in at most `max_bytes` bytes, seven bits each, the lowest first; a ninth byte holds eight.
+/// A signed number in at most `max_bytes` bytes, seven bits each, the lowest first; a ninth byte
+/// holds eight.
 fn zigzag(bytes: &[u8], max_bytes: usize) -> Option<i64> {
     let (last, before) = bytes.split_last()?;
     let last_may_go_on = bytes.len() == 9;
@@ -54,7 +59,8 @@ fn zigzag(bytes: &[u8], max_bytes: usize) -> Option<i64> {
         return None;
     }
     let high = u64::from(*last) << (7 * before.len());
-    let value = before.iter().rev().fold(0_u64, |sum, byte| sum << 7 | u64::from(byte & !GOES_ON)) | high;
+    let value =
+        before.iter().rev().fold(0_u64, |sum, byte| sum << 7 | u64::from(byte & !GOES_ON)) | high;
     Some((value >> 1).cast_signed() ^ -(value & 1).cast_signed())
 }
 
@@ -108,13 +114,22 @@ mod tests {
 
     #[test]
     fn a_number_fits_its_type() {
-        assert_eq!(decode(&[INTEGER, 0xff, 0xff, 0xff, 0xff, 0x0f]), Some(Scalar::Int(i64::from(i32::MIN))));
+        assert_eq!(
+            decode(&[INTEGER, 0xff, 0xff, 0xff, 0xff, 0x0f]),
+            Some(Scalar::Int(i64::from(i32::MIN)))
+        );
         assert_eq!(decode(&[INTEGER, 0xff, 0xff, 0xff, 0xff, 0x1f]), None);
         assert_eq!(decode(&[INTEGER, 0x80, 0x80, 0x80, 0x80, 0x80, 0x00]), None);
         assert_eq!(decode(&[INTEGER, 0x80]), None);
         assert_eq!(decode(&[INTEGER]), None);
-        assert_eq!(decode(&[LONG, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), Some(Scalar::Int(i64::MIN)));
-        assert_eq!(decode(&[LONG, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00]), None);
+        assert_eq!(
+            decode(&[LONG, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            Some(Scalar::Int(i64::MIN))
+        );
+        assert_eq!(
+            decode(&[LONG, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x00]),
+            None
+        );
     }
 
     #[test]
@@ -124,7 +139,10 @@ mod tests {
         assert_eq!(decode(&[STRING, 0x84, b'o', b'n']), None);
         assert_eq!(decode(&[STRING, 0x80]), None, "a string that is null is written as no object");
         assert_eq!(decode(&[STRING, 0xff, 0xff, 0xff, 0xff, 0x7f, b'o', b'n']), None);
-        assert_eq!(decode(&[STRING, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]), None);
+        assert_eq!(
+            decode(&[STRING, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]),
+            None
+        );
     }
 
     #[test]
@@ -141,7 +159,13 @@ mod tests {
 
     #[test]
     fn a_leading_mark_is_one_only_before_a_whole_string() {
-        assert_eq!(decode(&[STRING, FIRST_OCCURRENCE, b'o', b'n' | 0x80]), Some(Scalar::Text("on".into())));
-        assert_eq!(decode(&[STRING, FIRST_OCCURRENCE, b'a' | 0x80]), Some(Scalar::Text("\u{1}a".into())));
+        assert_eq!(
+            decode(&[STRING, FIRST_OCCURRENCE, b'o', b'n' | 0x80]),
+            Some(Scalar::Text("on".into()))
+        );
+        assert_eq!(
+            decode(&[STRING, FIRST_OCCURRENCE, b'a' | 0x80]),
+            Some(Scalar::Text("\u{1}a".into()))
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! One task in the schedule: what is remembered of its readings, and when it is to be read beside its rhythm.
+//! One task in the schedule: what is remembered of its readings, and when it is to be read beside
+//! its rhythm.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -14,19 +15,23 @@ use crate::witness::PHANTOM_MS;
 
 /// An answer this much later than the first confirms it.
 const CONFIRMS_MS: u64 = 250;
-/// When the confirming read is sent: late enough even if it shares a batch with reads that are due a little later.
+/// When the confirming read is sent: late enough even if it shares a batch with reads that are due
+/// a little later.
 const CONFIRM_AFTER_MS: u64 = 260;
 /// How long after a deadline the lock is looked at.
 const AFTER_DEADLINE_MS: u64 = 20;
-/// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its batch may be early.
+/// How long after a gap exceeds the grace the lock is looked at: later than a read that shares its
+/// batch may be early.
 const AFTER_GRACE_MS: u64 = 20;
 /// How long after a new holder can be no phantom any more the lock is looked at.
 const AFTER_PHANTOM_MS: u64 = 20;
 /// Most beginnings of gaps that are remembered of one task.
 pub(super) const GRACES_MAX: usize = 4;
-/// Most reads after deadlines between two regular reads of a task: a lease far shorter than the interval is not chased.
+/// Most reads after deadlines between two regular reads of a task: a lease far shorter than the
+/// interval is not chased.
 pub(super) const DEADLINE_READS: u8 = 8;
-/// So many hints about one task in quick succession are followed at once: a lock taken and released is two.
+/// So many hints about one task in quick succession are followed at once: a lock taken and released
+/// is two.
 const HINTS_AT_ONCE: u32 = 4;
 /// And so many more each second: whoever renews without a pause must not be read without a pause.
 const HINTS_PER_S: u64 = 4;
@@ -48,8 +53,8 @@ pub(super) struct Entry {
     pub(super) vanished_since: Option<Mono>,
     /// The switches that were on, sorted.
     pub(super) on: Vec<User>,
-    /// When the grace is over of a gap that may have begun: with the lock free, or with a switch on. Which of them began it
-    /// only the state knows, so there may be several.
+    /// When the grace is over of a gap that may have begun: with the lock free, or with a switch
+    /// on. Which of them began it only the state knows, so there may be several.
     pub(super) graces_over: Vec<Mono>,
     /// Reads after deadlines since the last regular read.
     pub(super) deadline_reads: u8,
@@ -115,7 +120,8 @@ impl Entry {
     pub(super) fn next_extra(&mut self, sent: Mono) -> Option<Mono> {
         let grace = self.next_grace(sent).map(|over| over.plus_ms(AFTER_GRACE_MS));
         let confirmation = [self.free_since, self.vanished_since].into_iter().flatten();
-        let confirmation = confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
+        let confirmation =
+            confirmation.map(|since| since.plus_ms(CONFIRM_AFTER_MS)).filter(|at| *at > sent).min();
         let deadline = self.deadline_at.filter(|at| *at > sent);
         let proof = self.proof_at.filter(|at| *at > sent);
         [confirmation, deadline, grace, proof].into_iter().flatten().min()
@@ -140,26 +146,32 @@ impl Entry {
                 self.free_since = Some(sent);
                 self.gap_may_begin(sent);
             }
-            LockReading::Free => self.free_since = self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS),
+            LockReading::Free => {
+                self.free_since =
+                    self.free_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS)
+            }
             LockReading::Unknown(_) => {}
         }
     }
 
-    /// Remembers what a reading in a `sweep` shows of a lock that one client holds until a known instant. What was told of while it was
-    /// under way came perhaps after it. Only a renewal stands for its turn, which was last in `last_turn`: renewals come at all times, and
-    /// what else is read whole is read so together with all others, as after a new connection.
+    /// Remembers what a reading in a `sweep` shows of a lock that one client holds until a known
+    /// instant. What was told of while it was under way came perhaps after it. Only a renewal
+    /// stands for its turn, which was last in `last_turn`: renewals come at all times, and what
+    /// else is read whole is read so together with all others, as after a new connection.
     pub(super) fn remember(&mut self, lock: &LockReading, sweep: u64, last_turn: u64) {
         let LockReading::Held(held) = lock else { return self.known = None };
         // A glance hands back the copy that it was compared with, and dispels no doubt.
         if self.known.as_ref().is_none_or(|known| !Arc::ptr_eq(known, held)) {
-            let is_renewed = self.known.as_ref().is_some_and(|known| known.deadline != held.deadline);
+            let is_renewed =
+                self.known.as_ref().is_some_and(|known| known.deadline != held.deadline);
             self.known = is_plain(held).then(|| Arc::clone(held));
             self.doubted = self.hint_at.is_some();
             self.whole_sweep = if is_renewed { sweep } else { last_turn };
         }
     }
 
-    /// What a glance in a `sweep` may be compared with, if the newest whole reading is of the last `sweeps`.
+    /// What a glance in a `sweep` may be compared with, if the newest whole reading is of the last
+    /// `sweeps`.
     pub(super) fn known(&self, sweep: u64, sweeps: u64) -> Option<&Arc<Held>> {
         // It may be of a turn before the first sweep.
         let is_recent = sweep.wrapping_sub(self.whole_sweep) < sweeps;
@@ -168,13 +180,17 @@ impl Entry {
 
     pub(super) fn observe_switches(&mut self, sent: Mono, switches: Option<&SwitchesReading>) {
         let Some(SwitchesReading::Read { switches, whole, .. }) = switches else { return };
-        let gone = |user: &User| *whole && switches.binary_search_by(|(other, _)| other.cmp(user)).is_err();
+        let gone = |user: &User| {
+            *whole && switches.binary_search_by(|(other, _)| other.cmp(user)).is_err()
+        };
         if self.on.iter().any(gone) {
             self.vanished_since = Some(sent);
         } else {
-            self.vanished_since = self.vanished_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS);
+            self.vanished_since =
+                self.vanished_since.filter(|since| sent.since_ms(*since) < CONFIRMS_MS);
         }
-        let on = || switches.iter().filter(|(_, switch)| *switch == Switch::On).map(|(user, _)| user);
+        let on =
+            || switches.iter().filter(|(_, switch)| *switch == Switch::On).map(|(user, _)| user);
         if self.free && self.on.is_empty() && on().next().is_some() {
             self.gap_may_begin(sent);
         }
@@ -198,20 +214,23 @@ impl Entry {
         let Some(grace_ms) = self.grace_ms else { return };
         // Nothing is said before the lock is confirmed to be free.
         let over = at.plus_ms(grace_ms.max(CONFIRMS_MS));
-        // Of too many, the first and the newest are kept: the gap that is over first, and the one that lasts.
+        // Of too many, the first and the newest are kept: the gap that is over first, and the one
+        // that lasts.
         self.graces_over.truncate(GRACES_MAX - 1);
         if self.graces_over.last() != Some(&over) {
             self.graces_over.push(over);
         }
     }
 
-    /// The next instant at which a grace is over, as of a read at `sent`. What that read could see is done with.
+    /// The next instant at which a grace is over, as of a read at `sent`. What that read could see
+    /// is done with.
     fn next_grace(&mut self, sent: Mono) -> Option<Mono> {
         self.graces_over.retain(|over| *over >= sent);
         self.graces_over.first().copied()
     }
 
-    /// It is being read beside its rhythm, by `until`. Only reads after deadlines count: a hint must not use up any of them.
+    /// It is being read beside its rhythm, by `until`. Only reads after deadlines count: a hint
+    /// must not use up any of them.
     pub(super) fn chases_deadline(&mut self, until: Mono) {
         if self.deadline_at.is_some_and(|at| at <= until) {
             self.deadline_reads = self.deadline_reads.saturating_add(1);

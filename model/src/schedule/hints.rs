@@ -1,9 +1,12 @@
-//! Hints: "a key of this task changed". They make reads due earlier and cost no more than their budget allows.
+//! Hints: "a key of this task changed". They make reads due earlier and cost no more than their
+//! budget allows.
 //!
-//! A task that changes without a pause is read some times at once, then a few times a second. A hint about a task that is
-//! waiting to be read, or that is read for another reason, costs nothing. All hinted reads together share two budgets: one of
-//! batches, since each batch asks the server some questions of its own, and one of reads, which may at most double what
-//! the rhythm reads anyway. What exceeds a budget waits for it, and while anything else is due it waits too; the rhythm may be first.
+//! A task that changes without a pause is read some times at once, then a few times a second. A
+//! hint about a task that is waiting to be read, or that is read for another reason, costs nothing.
+//! All hinted reads together share two budgets: one of batches, since each batch asks the server
+//! some questions of its own, and one of reads, which may at most double what the rhythm reads
+//! anyway. What exceeds a budget waits for it, and while anything else is due it waits too; the
+//! rhythm may be first.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -13,9 +16,11 @@ use super::entry::Entry;
 use crate::time::Mono;
 use crate::wake_ups::{Bucket, polls_per_s};
 
-/// So many batches of hinted tasks may follow each other without a pause: the first changes after a quiet time are not gathered.
+/// So many batches of hinted tasks may follow each other without a pause: the first changes after a
+/// quiet time are not gathered.
 const BATCHES_AT_ONCE: u32 = 8;
-/// And so many more each second: under load, what is hinted at within some milliseconds shares a batch.
+/// And so many more each second: under load, what is hinted at within some milliseconds shares a
+/// batch.
 const BATCHES_PER_S: u64 = 100;
 /// Hinted reads that are allowed each second however few tasks there are.
 const READS_PER_S_MIN: u64 = 1_000;
@@ -73,7 +78,11 @@ impl Hints {
     /// When the next batch may go out, if there is anything for it.
     pub(super) fn next_at(&self) -> Option<Mono> {
         let (at, _) = *self.due.first()?;
-        Some(at.max(self.batches.ready_at(1, BATCHES_PER_S, at)).max(self.reads.ready_at(1, self.reads_per_s, at)))
+        Some(at.max(self.batches.ready_at(1, BATCHES_PER_S, at)).max(self.reads.ready_at(
+            1,
+            self.reads_per_s,
+            at,
+        )))
     }
 
     /// Whether a batch of its own may go out at `now`.
@@ -101,7 +110,8 @@ impl Hints {
     }
 }
 
-/// So many reads may follow each other without a pause: a quarter of a second's worth, and at least one whole batch.
+/// So many reads may follow each other without a pause: a quarter of a second's worth, and at least
+/// one whole batch.
 fn burst(reads_per_s: u64) -> u32 {
     u32::try_from(reads_per_s / 4).unwrap_or(u32::MAX).max(BATCH_TASKS as u32)
 }

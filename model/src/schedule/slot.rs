@@ -1,4 +1,5 @@
-//! Tasks of the schedule that are read together, and the turns in which something more is asked about them.
+//! Tasks of the schedule that are read together, and the turns in which something more is asked
+//! about them.
 
 use core::ops::Range;
 
@@ -18,13 +19,15 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Whether its next tick comes within so many milliseconds, or came and no other since, and nothing of it is under way or broke.
+    /// Whether its next tick comes within so many milliseconds, or came and no other since, and
+    /// nothing of it is under way or broke.
     pub(super) fn is_due_within(&self, ms: u64, now: Mono, interval_ms: u64) -> bool {
         let is_near = self.next_at <= now.plus_ms(ms) && now.since_ms(self.next_at) < interval_ms;
         is_near && !self.reading && !self.retry
     }
 
-    /// Moves the next tick beyond `now`; says how many ticks that passed over. The rhythm keeps its phase.
+    /// Moves the next tick beyond `now`; says how many ticks that passed over. The rhythm keeps its
+    /// phase.
     pub(super) fn pass_ticks(&mut self, now: Mono, interval_ms: u64) -> u64 {
         let passed = now.since_ms(self.next_at) / interval_ms + 1;
         self.next_at = self.next_at.plus_ms(interval_ms.saturating_mul(passed));

@@ -5,13 +5,16 @@ use alloc::vec::Vec;
 
 use super::entry::{DEADLINE_READS, GRACES_MAX};
 use super::*;
-use crate::reading::{Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, Unknown, User};
+use crate::reading::{
+    Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, Unknown, User,
+};
 
 mod changes;
 mod glances;
 mod hints;
 
-/// What the imagined server answers at an instant: the lock, and the switches that exist (with `+` in front: on).
+/// What the imagined server answers at an instant: the lock, and the switches that exist (with `+`
+/// in front: on).
 type Answer = (LockReading, &'static [&'static str]);
 
 const WORLD_MS: i64 = 1_700_000_000_000;
@@ -20,12 +23,15 @@ const WORLD_MS: i64 = 1_700_000_000_000;
 const FULL: u32 = BATCH_TASKS as u32;
 
 fn tasks(count: u32) -> Vec<Watched> {
-    (0..count).map(|task| Watched { task: TaskIndex(task), grace_ms: None, proves_holders: false }).collect()
+    (0..count)
+        .map(|task| Watched { task: TaskIndex(task), grace_ms: None, proves_holders: false })
+        .collect()
 }
 
 /// A plan for tasks that may be wanted, with this grace.
 fn with_grace(count: u32, grace_ms: u64, interval_ms: u64) -> Schedule {
-    let watched = tasks(count).into_iter().map(|watched| Watched { grace_ms: Some(grace_ms), ..watched });
+    let watched =
+        tasks(count).into_iter().map(|watched| Watched { grace_ms: Some(grace_ms), ..watched });
     Schedule::new(watched.collect(), interval_ms, Mono(0))
 }
 
@@ -45,7 +51,12 @@ fn reading(answer: Answer) -> TaskReading {
         lock: answer.0,
         extras: Extras::default(),
         beside: Beside {
-            switches: Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true }),
+            switches: Some(SwitchesReading::Read {
+                switches,
+                key_exists: true,
+                counted: None,
+                whole: true,
+            }),
             ..Beside::default()
         },
     }
@@ -58,9 +69,14 @@ fn read(schedule: &mut Schedule, now: u64) -> (BatchKind, usize) {
     (batch.kind, batch.tasks.len())
 }
 
-/// Runs `schedule` to `until`, waking when it says so; every batch is answered `took_ms` later by `world` as of its sending.
-/// Returns a line per batch: instant, kind, and how many tasks.
-fn run(schedule: &mut Schedule, until: u64, took_ms: u64, world: impl Fn(u64) -> Answer) -> Vec<String> {
+/// Runs `schedule` to `until`, waking when it says so; every batch is answered `took_ms` later by
+/// `world` as of its sending. Returns a line per batch: instant, kind, and how many tasks.
+fn run(
+    schedule: &mut Schedule,
+    until: u64,
+    took_ms: u64,
+    world: impl Fn(u64) -> Answer,
+) -> Vec<String> {
     let mut log = Vec::new();
     let mut under_way: Vec<(u64, Batch)> = Vec::new();
     loop {
@@ -141,7 +157,11 @@ fn waiters_and_tokens_are_asked_for_less_often_where_there_are_many_tasks() {
                     share += 1;
                 }
                 let even = batch.tasks.len().div_ceil(every);
-                assert!((even - 1..=even).contains(&share), "{share} of {} tasks in one batch", batch.tasks.len());
+                assert!(
+                    (even - 1..=even).contains(&share),
+                    "{share} of {} tasks in one batch",
+                    batch.tasks.len()
+                );
                 schedule.finished(&batch);
             }
         }
@@ -199,7 +219,17 @@ fn unknowns_between_do_not_stop_a_confirmation_nor_repeat_it() {
         _ => (LockReading::Unknown(Unknown::NoPermission), &[][..]),
     };
     let log = run(&mut schedule, 450, 5, world);
-    assert_eq!(log, ["0 regular 1", "100 regular 1", "200 regular 1", "260 extra 1", "300 regular 1", "400 regular 1"]);
+    assert_eq!(
+        log,
+        [
+            "0 regular 1",
+            "100 regular 1",
+            "200 regular 1",
+            "260 extra 1",
+            "300 regular 1",
+            "400 regular 1"
+        ]
+    );
 }
 
 #[test]
@@ -207,7 +237,10 @@ fn a_deadline_is_looked_at_as_soon_as_it_has_passed() {
     let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
     let world = |now| (if now < 1_400 { held_until(1_400) } else { LockReading::Free }, &[][..]);
     let log = run(&mut schedule, 2_000, 5, world);
-    assert_eq!(log, ["0 regular 1", "1000 regular 1", "1420 extra 1", "1680 extra 1", "2000 regular 1"]);
+    assert_eq!(
+        log,
+        ["0 regular 1", "1000 regular 1", "1420 extra 1", "1680 extra 1", "2000 regular 1"]
+    );
 }
 
 #[test]
@@ -221,7 +254,8 @@ fn a_renewed_deadline_replaces_the_old_one() {
 #[test]
 fn a_lease_much_shorter_than_the_interval_is_not_chased_without_end() {
     let mut schedule = Schedule::new(tasks(1), 60_000, Mono(0));
-    let log = run(&mut schedule, 59_999, 5, |now| (held_until(i64::try_from(now).unwrap() + 100), &[]));
+    let log =
+        run(&mut schedule, 59_999, 5, |now| (held_until(i64::try_from(now).unwrap() + 100), &[]));
     assert_eq!(log.len(), 1 + usize::from(DEADLINE_READS));
 }
 
@@ -235,16 +269,19 @@ fn a_lock_held_beyond_its_deadline_is_left_to_the_ticks() {
 #[test]
 fn a_switch_that_vanishes_is_looked_at_again() {
     let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
-    let world = |now| (held_until(100_000), if now < 500 { &["+ann", "+bob"][..] } else { &["+ann"][..] });
+    let world =
+        |now| (held_until(100_000), if now < 500 { &["+ann", "+bob"][..] } else { &["+ann"][..] });
     let log = run(&mut schedule, 2_000, 5, world);
     assert_eq!(log, ["0 regular 1", "1000 regular 1", "1260 extra 1", "2000 regular 1"]);
 }
 
-/// In a cluster the switches may live on another server than the lock: what that shows comes at any instant.
+/// In a cluster the switches may live on another server than the lock: what that shows comes at any
+/// instant.
 #[test]
 fn a_switch_that_vanishes_elsewhere_is_looked_at_again_too() {
     let mut schedule = Schedule::new(tasks(1), 1_000, Mono(0));
-    let beside = |switches: &'static [&'static str]| reading((LockReading::Free, switches)).beside.switches;
+    let beside =
+        |switches: &'static [&'static str]| reading((LockReading::Free, switches)).beside.switches;
     let first = schedule.due(Mono(0)).unwrap();
     schedule.finished(&first);
     schedule.observe_switches(TaskIndex(0), Mono(400), beside(&["+ann", "+bob"]).as_ref());
@@ -317,7 +354,11 @@ fn without_a_connection_each_tick_names_its_tasks_and_then_all_are_due() {
     assert_eq!(schedule.missed(Mono(0)).len(), BATCH_TASKS - 50);
     assert_eq!(schedule.missed(Mono(499)).len(), 0);
     assert_eq!(schedule.missed(Mono(500)).len(), BATCH_TASKS - 50);
-    assert_eq!(schedule.missed(Mono(5_100)).len(), 2 * (BATCH_TASKS - 50), "long blocked: each task once");
+    assert_eq!(
+        schedule.missed(Mono(5_100)).len(),
+        2 * (BATCH_TASKS - 50),
+        "long blocked: each task once"
+    );
     assert_eq!(schedule.take_skipped(), 0, "these are failures, not skipped ticks");
     assert_eq!(schedule.due(Mono(5_200)).unwrap().tasks.len(), BATCH_TASKS - 50);
     assert_eq!(schedule.due(Mono(5_200)).unwrap().tasks.len(), BATCH_TASKS - 50);
@@ -329,7 +370,8 @@ fn a_batch_that_goes_out_with_the_greeting_is_not_waited_for_in_a_loop() {
     let mut schedule = Schedule::new(tasks(2 * (FULL - 50)), 1_000, Mono(0));
     let greeting = schedule.due(Mono(0)).unwrap();
     assert_eq!(schedule.missed(Mono(500)).len(), BATCH_TASKS - 50);
-    // Were the first slot's tick at 1,000 named, the sampler would look again and again until the dial is over.
+    // Were the first slot's tick at 1,000 named, the sampler would look again and again until the
+    // dial is over.
     for now in [1_000, 1_400, 2_000] {
         schedule.missed(Mono(now));
         assert!(schedule.next_tick() > Some(Mono(now)));
@@ -343,7 +385,12 @@ fn a_batch_that_goes_out_with_the_greeting_is_not_waited_for_in_a_loop() {
 fn a_task_never_has_two_reads_outstanding() {
     let mut schedule = Schedule::new(tasks(2), 1_000, Mono(0));
     let batch = schedule.due(Mono(0)).unwrap();
-    schedule.observe(TaskIndex(0), Mono(0), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+    schedule.observe(
+        TaskIndex(0),
+        Mono(0),
+        ServerTime(WORLD_MS),
+        &reading((LockReading::Free, &[])),
+    );
     assert_eq!(schedule.due(Mono(260)), None, "a further round of the batch is still under way");
     schedule.finished(&batch);
     let extra = schedule.due(Mono(900)).unwrap();
@@ -361,22 +408,33 @@ fn extra_reads_that_are_due_together_share_a_batch() {
 #[test]
 fn a_gap_is_looked_at_as_soon_as_it_exceeds_the_grace() {
     let mut schedule = with_grace(1, 2_000, 5_000);
-    let world = |now| (if now < 100 { held_until(100_000) } else { LockReading::Free }, &["+ann"][..]);
+    let world =
+        |now| (if now < 100 { held_until(100_000) } else { LockReading::Free }, &["+ann"][..]);
     let log = run(&mut schedule, 10_000, 5, world);
-    assert_eq!(log, ["0 regular 1", "5000 regular 1", "5260 extra 1", "7020 extra 1", "10000 regular 1"]);
+    assert_eq!(
+        log,
+        ["0 regular 1", "5000 regular 1", "5260 extra 1", "7020 extra 1", "10000 regular 1"]
+    );
 }
 
 #[test]
 fn the_grace_counts_from_the_switch_when_that_comes_later() {
     let mut schedule = with_grace(1, 2_000, 5_000);
-    let log = run(&mut schedule, 9_999, 5, |now| (LockReading::Free, if now < 3_000 { &["ann"] } else { &["+ann"] }));
-    assert_eq!(log, ["0 regular 1", "260 extra 1", "2020 extra 1", "5000 regular 1", "7020 extra 1"]);
+    let log = run(&mut schedule, 9_999, 5, |now| {
+        (LockReading::Free, if now < 3_000 { &["ann"] } else { &["+ann"] })
+    });
+    assert_eq!(
+        log,
+        ["0 regular 1", "260 extra 1", "2020 extra 1", "5000 regular 1", "7020 extra 1"]
+    );
 }
 
 #[test]
 fn switched_off_and_on_again_within_the_grace() {
     let mut schedule = with_grace(1, 3_500, 1_000);
-    let world = |now| (LockReading::Free, if (900..1_900).contains(&now) { &["ann"][..] } else { &["+ann"][..] });
+    let world = |now| {
+        (LockReading::Free, if (900..1_900).contains(&now) { &["ann"][..] } else { &["+ann"][..] })
+    };
     let log = run(&mut schedule, 5_999, 5, world);
     let extras: Vec<&String> = log.iter().filter(|line| line.contains("extra")).collect();
     assert_eq!(extras, ["260 extra 1", "3520 extra 1", "5520 extra 1"]);
@@ -417,7 +475,10 @@ fn a_read_under_way_delays_the_one_after_the_grace_and_does_not_replace_it() {
     assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1", "2000 regular 1"]);
     let mut schedule = with_grace(1, 2_000, 1_000);
     let log = run(&mut schedule, 2_999, 100, |_| (LockReading::Free, &["+ann"]));
-    assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1", "2000 regular 1", "2100 extra 1"]);
+    assert_eq!(
+        log,
+        ["0 regular 1", "260 extra 1", "1000 regular 1", "2000 regular 1", "2100 extra 1"]
+    );
 }
 
 #[test]
@@ -428,17 +489,29 @@ fn a_read_after_the_grace_that_says_nothing_is_left_to_the_ticks() {
         _ => (LockReading::Free, &["+ann"][..]),
     };
     let log = run(&mut schedule, 2_000, 5, world);
-    assert_eq!(log, ["0 regular 1", "260 extra 1", "1000 regular 1", "1520 extra 1", "2000 regular 1"]);
+    assert_eq!(
+        log,
+        ["0 regular 1", "260 extra 1", "1000 regular 1", "1520 extra 1", "2000 regular 1"]
+    );
 }
 
 #[test]
 fn switches_that_flap_do_not_ask_for_more_and_more_reads() {
     let mut schedule = with_grace(1, 10_000, 100);
-    let world = |now| (LockReading::Free, if now < 5_000 && now % 200 == 0 { &["ann"][..] } else { &["+ann"][..] });
+    let world = |now| {
+        (
+            LockReading::Free,
+            if now < 5_000 && now % 200 == 0 { &["ann"][..] } else { &["+ann"][..] },
+        )
+    };
     let log = run(&mut schedule, 30_000, 5, world);
-    let after: Vec<u64> = log.iter().filter(|line| line.contains("extra")).map(|line| at(line)).collect();
+    let after: Vec<u64> =
+        log.iter().filter(|line| line.contains("extra")).map(|line| at(line)).collect();
     assert!(after.len() <= 1 + GRACES_MAX, "{after:?}");
-    assert!(after.contains(&10_020) && after.contains(&14_920), "the first and the last gap: {after:?}");
+    assert!(
+        after.contains(&10_020) && after.contains(&14_920),
+        "the first and the last gap: {after:?}"
+    );
 }
 
 /// The instant of a line of [`run`].
@@ -453,10 +526,15 @@ fn many_gaps_that_begin_together_share_the_read_after_the_grace() {
         (if now < 1_000 { held_until(100_000) } else { LockReading::Free }, &["+ann"][..])
     });
     let reads = |kind: &str| log.iter().filter(|line| line.contains(kind)).count();
-    assert_eq!((reads("regular"), reads("extra")), (6 * 20, 2 * 20), "one confirmation, one look after the grace");
+    assert_eq!(
+        (reads("regular"), reads("extra")),
+        (6 * 20, 2 * 20),
+        "one confirmation, one look after the grace"
+    );
 }
 
-/// Reads `schedule` at `now` as a server would whose replies to `large` are too large; gives the tasks that were read.
+/// Reads `schedule` at `now` as a server would whose replies to `large` are too large; gives the
+/// tasks that were read.
 fn read_all(schedule: &mut Schedule, now: u64, large: u32) -> (Vec<u32>, Vec<u32>) {
     let (mut read, mut withheld) = (Vec::new(), Vec::new());
     while let Some(batch) = schedule.due(Mono(now)) {
@@ -478,11 +556,27 @@ fn a_task_with_too_large_replies_does_not_blind_the_others() {
     let others: Vec<u32> = (0..FULL).filter(|task| *task != 123).collect();
     assert_eq!(read_all(&mut schedule, 0, 123), (others.clone(), vec![]), "found by halving");
     for now in [1_000, 2_000, 59_000] {
-        assert_eq!(read_all(&mut schedule, now, 123), (others.clone(), vec![123]), "left out, and said so");
+        assert_eq!(
+            read_all(&mut schedule, now, 123),
+            (others.clone(), vec![123]),
+            "left out, and said so"
+        );
     }
-    assert_eq!(read_all(&mut schedule, 60_000, 123), (others, vec![123]), "tried again, still too large");
-    assert_eq!(read_all(&mut schedule, 120_000, u32::MAX).0.len(), BATCH_TASKS, "tried again, and no longer too large");
-    assert_eq!(read_all(&mut schedule, 121_000, u32::MAX), ((0..FULL).collect(), vec![]), "back in its slot");
+    assert_eq!(
+        read_all(&mut schedule, 60_000, 123),
+        (others, vec![123]),
+        "tried again, still too large"
+    );
+    assert_eq!(
+        read_all(&mut schedule, 120_000, u32::MAX).0.len(),
+        BATCH_TASKS,
+        "tried again, and no longer too large"
+    );
+    assert_eq!(
+        read_all(&mut schedule, 121_000, u32::MAX),
+        ((0..FULL).collect(), vec![]),
+        "back in its slot"
+    );
 }
 
 #[test]
@@ -504,7 +598,10 @@ fn only_the_tasks_of_the_round_that_broke_are_suspects() {
     schedule.too_large(&batch, &[TaskIndex(2)], Mono(0));
     assert_eq!(schedule.due(Mono(1)), None);
     let next = schedule.due(Mono(1_000)).unwrap();
-    assert_eq!((next.tasks, next.withheld), (vec![TaskIndex(0), TaskIndex(1), TaskIndex(3)], vec![TaskIndex(2)]));
+    assert_eq!(
+        (next.tasks, next.withheld),
+        (vec![TaskIndex(0), TaskIndex(1), TaskIndex(3)], vec![TaskIndex(2)])
+    );
 }
 
 /// Reads everything that is due at `now` and returns the tasks, sorted.
@@ -538,21 +635,40 @@ fn more_than_can_be_read_starves_no_slot_and_no_confirmation() {
         }
         for task in &batch.tasks {
             reads[task.0 as usize] += 1;
-            schedule.observe(*task, Mono(now), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+            schedule.observe(
+                *task,
+                Mono(now),
+                ServerTime(WORLD_MS),
+                &reading((LockReading::Free, &[])),
+            );
         }
         schedule.finished(&batch);
     }
     let (least, most) = (reads.iter().min().unwrap(), reads.iter().max().unwrap());
-    assert!(*least >= 10 && most - least <= 4, "each task in turn: {least} to {most} times, slots {slots:?}");
+    assert!(
+        *least >= 10 && most - least <= 4,
+        "each task in turn: {least} to {most} times, slots {slots:?}"
+    );
     assert!(extras >= 5, "each first free lock is confirmed: {extras}");
 }
 
-/// Beside other servers, a new holder is looked at again when it can be no phantom any more; the same one is not.
+/// Beside other servers, a new holder is looked at again when it can be no phantom any more; the
+/// same one is not.
 #[test]
 fn a_new_holder_is_proved_where_there_are_other_servers() {
     let held = |who: &str| {
-        let holders = vec![Holder { client: who.as_bytes().to_vec(), thread: None, entries: None, secret: false }];
-        LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline: Deadline::Never })
+        let holders = vec![Holder {
+            client: who.as_bytes().to_vec(),
+            thread: None,
+            entries: None,
+            secret: false,
+        }];
+        LockReading::from(Held {
+            mode: Mode::Exclusive,
+            holders,
+            ghosts: 0,
+            deadline: Deadline::Never,
+        })
     };
     for (proves_holders, extra) in [(true, 2), (false, 0)] {
         let watched = vec![Watched { task: TaskIndex(0), grace_ms: None, proves_holders }];
@@ -561,7 +677,10 @@ fn a_new_holder_is_proved_where_there_are_other_servers() {
         let log = run(&mut schedule, 24_000, 1, world);
         let extras: Vec<&String> = log.iter().filter(|line| line.contains("extra")).collect();
         assert_eq!(extras.len(), extra, "{log:?}");
-        assert!(extras.iter().all(|line| line.starts_with("1170") || line.starts_with("11170")), "{log:?}");
+        assert!(
+            extras.iter().all(|line| line.starts_with("1170") || line.starts_with("11170")),
+            "{log:?}"
+        );
     }
 }
 
@@ -581,7 +700,8 @@ fn a_changed_grace_counts_from_the_next_gap_on() {
     assert_eq!(log, ["0 regular 1", "260 extra 1", "520 extra 1"]);
 }
 
-/// One that was read half an interval ago is due in half an interval, whichever others there are now.
+/// One that was read half an interval ago is due in half an interval, whichever others there are
+/// now.
 #[test]
 fn a_change_of_tasks_leaves_the_rhythm_of_those_that_stay() {
     let mut schedule = Schedule::new(tasks(300), 1_000, Mono(0));

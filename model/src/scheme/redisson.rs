@@ -1,5 +1,6 @@
-//! Redisson's hash: one field `<client id>:<thread>` per holder, its value the re-entry count. Read/write locks add a field
-//! `mode`, and `:write` to the writer's field; fair locks keep their queue in a list beside it, fenced ones a counter.
+//! Redisson's hash: one field `<client id>:<thread>` per holder, its value the re-entry count.
+//! Read/write locks add a field `mode`, and `:write` to the writer's field; fair locks keep their
+//! queue in a list beside it, fenced ones a counter.
 
 use alloc::vec::Vec;
 
@@ -19,7 +20,8 @@ const MAX_ENTRIES_ASKED: u32 = 32;
 pub(super) struct Redisson;
 
 impl Scheme for Redisson {
-    /// `HSCAN`, not `HGETALL`: whatever the key holds, the reply is bounded, and a cursor of 0 proves that it is whole.
+    /// `HSCAN`, not `HGETALL`: whatever the key holds, the reply is bounded, and a cursor of 0
+    /// proves that it is whole.
     fn value(&self, key: &[u8]) -> Command {
         command!("HSCAN", key, "0", "COUNT", MAX_FIELDS)
     }
@@ -34,11 +36,17 @@ impl Scheme for Redisson {
 
     fn extras(&self, key: &[u8], sharded: bool) -> Vec<Command> {
         let listeners = |count: &str| {
-            command!("PUBSUB", count, prefixed(b"redisson_lock__channel", key), prefixed(b"redisson_rwlock", key))
+            command!(
+                "PUBSUB",
+                count,
+                prefixed(b"redisson_lock__channel", key),
+                prefixed(b"redisson_rwlock", key)
+            )
         };
         let sharded = sharded.then(|| listeners("SHARDNUMSUB"));
         let rest = [
-            // Versions before 3.22, and newer ones that are told so, listen on ordinary channels in a cluster as well.
+            // Versions before 3.22, and newer ones that are told so, listen on ordinary channels in
+            // a cluster as well.
             listeners("NUMSUB"),
             command!("LLEN", prefixed(b"redisson_lock_queue", key)),
             command!("GETRANGE", prefixed(b"redisson_lock_token", key), "0", "31"),
@@ -50,12 +58,18 @@ impl Scheme for Redisson {
         let [subscribers @ .., queue, token] = replies else { return Extras::default() };
         let queued = queue.as_int().and_then(|length| u64::try_from(length).ok());
         let listening = |pairs: &[Reply]| {
-            pairs.chunks_exact(2).filter_map(|pair| u64::try_from(pair.last()?.as_int()?).ok()).sum::<u64>()
+            pairs
+                .chunks_exact(2)
+                .filter_map(|pair| u64::try_from(pair.last()?.as_int()?).ok())
+                .sum::<u64>()
         };
-        let listening =
-            subscribers.iter().filter_map(|reply| reply.as_array().map(listening)).reduce(u64::saturating_add);
+        let listening = subscribers
+            .iter()
+            .filter_map(|reply| reply.as_array().map(listening))
+            .reduce(u64::saturating_add);
         Extras {
-            // The queue of a fair lock counts threads; its waiters do not listen on the common channel.
+            // The queue of a fair lock counts threads; its waiters do not listen on the common
+            // channel.
             waiters: match queued {
                 Some(queued) if queued > 0 => Some(queued),
                 _ => listening,
@@ -64,16 +78,19 @@ impl Scheme for Redisson {
         }
     }
 
-    /// An id is plain text, but Redisson's maps write their fields through a codec unless told otherwise.
+    /// An id is plain text, but Redisson's maps write their fields through a codec unless told
+    /// otherwise.
     fn instance(&self, field: &[u8]) -> Vec<u8> {
         codec::written_text(field)
     }
 
-    /// A reader lives while one of its own timeout keys does; the hash alone survives as long as any other reader renews.
+    /// A reader lives while one of its own timeout keys does; the hash alone survives as long as
+    /// any other reader renews.
     fn claimant(&self, instance: &[u8]) -> Holder {
         // With the thread it could release the lock, so that is taken off.
         let of_a_holder = holder(instance, b"1").map(|holder| Holder { entries: None, ..holder });
-        let whole = || Holder { client: instance.to_vec(), thread: None, entries: None, secret: false };
+        let whole =
+            || Holder { client: instance.to_vec(), thread: None, entries: None, secret: false };
         of_a_holder.unwrap_or_else(whole)
     }
 
@@ -89,7 +106,9 @@ impl Scheme for Redisson {
 /// `EXISTS {name}:<id>:<thread>:rwlock_timeout:<n> …` for each entry of a reader.
 fn reader_timeouts(key: &[u8], reader: &Holder) -> Command {
     let mut stem = braced(key);
-    for part in [reader.client.as_slice(), reader.thread.as_deref().unwrap_or_default(), b"rwlock_timeout"] {
+    for part in
+        [reader.client.as_slice(), reader.thread.as_deref().unwrap_or_default(), b"rwlock_timeout"]
+    {
         stem.push(b':');
         stem.extend_from_slice(part);
     }
@@ -104,7 +123,8 @@ fn reader_timeouts(key: &[u8], reader: &Holder) -> Command {
     command
 }
 
-/// Redisson's names of side keys: `prefix:{name}`, or `prefix:name` where the name has a brace already.
+/// Redisson's names of side keys: `prefix:{name}`, or `prefix:name` where the name has a brace
+/// already.
 fn prefixed(prefix: &[u8], key: &[u8]) -> Vec<u8> {
     let mut name = prefix.to_vec();
     name.push(b':');
@@ -125,7 +145,8 @@ fn braced(key: &[u8]) -> Vec<u8> {
 
 type Fields<'a> = Vec<crate::read::Pair<'a>>;
 
-/// The pairs of a whole scan, sorted, each field once (a scan may repeat one while the server resizes the hash).
+/// The pairs of a whole scan, sorted, each field once (a scan may repeat one while the server
+/// resizes the hash).
 fn fields(reply: &Reply) -> Result<Fields<'_>, Unknown> {
     let mut fields = crate::read::scanned_pairs(reply)?;
     fields.sort_unstable();
@@ -137,8 +158,14 @@ fn decode_fields(fields: &Fields<'_>) -> Option<Value> {
     let mode = fields.iter().find(|(field, _)| *field == b"mode").map(|(_, mode)| *mode);
     let entries = fields.iter().filter(|(field, _)| *field != b"mode");
     let (mode, mut holders) = match mode {
-        None => (Mode::Exclusive, entries.map(|(field, count)| holder(field, count)).collect::<Option<Vec<_>>>()?),
-        Some(b"read") => (Mode::Read, entries.map(|(field, count)| holder(field, count)).collect::<Option<Vec<_>>>()?),
+        None => (
+            Mode::Exclusive,
+            entries.map(|(field, count)| holder(field, count)).collect::<Option<Vec<_>>>()?,
+        ),
+        Some(b"read") => (
+            Mode::Read,
+            entries.map(|(field, count)| holder(field, count)).collect::<Option<Vec<_>>>()?,
+        ),
         Some(b"write") => (Mode::Write, writers(entries)?),
         Some(_) => return None,
     };
@@ -177,7 +204,12 @@ fn holder(field: &[u8], count: &[u8]) -> Option<Holder> {
     let (client, number) = split_at_last_colon(client)?;
     if is_uuid(client) && is_integer(number) && is_transaction_id(thread) {
         let thread = field.get(client.len() + 1..)?.to_vec();
-        return Some(Holder { client: client.to_vec(), thread: Some(thread), entries: Some(entries), secret: false });
+        return Some(Holder {
+            client: client.to_vec(),
+            thread: Some(thread),
+            entries: Some(entries),
+            secret: false,
+        });
     }
     None
 }
@@ -200,7 +232,8 @@ fn is_uuid(bytes: &[u8]) -> bool {
         })
 }
 
-/// A hexadecimal id, with or without dashes; never the name of one of the library's own helper fields.
+/// A hexadecimal id, with or without dashes; never the name of one of the library's own helper
+/// fields.
 fn is_transaction_id(bytes: &[u8]) -> bool {
     bytes.len() >= 32 && bytes.iter().all(|byte| byte.is_ascii_hexdigit() || *byte == b'-')
 }
@@ -246,7 +279,10 @@ mod tests {
 
     #[test]
     fn a_plain_lock_has_one_holder() {
-        assert_eq!(names(decode(&[(&alloc::format!("{A}:42"), "3")])), (Mode::Exclusive, vec![id(A, "42", 3)]));
+        assert_eq!(
+            names(decode(&[(&alloc::format!("{A}:42"), "3")])),
+            (Mode::Exclusive, vec![id(A, "42", 3)])
+        );
         assert_eq!(decode(&[]), Value::Absent);
     }
 
@@ -266,7 +302,11 @@ mod tests {
 
     #[test]
     fn readers_are_all_told_and_asked_for() {
-        let value = decode(&[("mode", "read"), (&alloc::format!("{A}:1"), "2"), (&alloc::format!("{B}:1"), "1")]);
+        let value = decode(&[
+            ("mode", "read"),
+            (&alloc::format!("{A}:1"), "2"),
+            (&alloc::format!("{B}:1"), "1"),
+        ]);
         let (mode, holders) = names(value.clone());
         assert_eq!((mode, holders.len()), (Mode::Read, 2));
         let Value::Present { holders, .. } = value else { unreachable!() };
@@ -303,7 +343,10 @@ mod tests {
         ] {
             assert_eq!(decode(fields), Value::Unknown(Unknown::Layout), "{fields:?}");
         }
-        assert_eq!(Redisson.decode(&scan("17", &[(&field, "1")]), true), Value::Unknown(Unknown::TooLarge));
+        assert_eq!(
+            Redisson.decode(&scan("17", &[(&field, "1")]), true),
+            Value::Unknown(Unknown::TooLarge)
+        );
         assert_eq!(Redisson.decode(&Reply::Nil, true), Value::Unknown(Unknown::Protocol));
     }
 
@@ -311,7 +354,10 @@ mod tests {
     fn a_transaction_s_lock_is_its_thread_s() {
         let transaction = "9f1c2b3a4d5e6f708192a3b4c5d6e7f8";
         let value = decode(&[(&alloc::format!("{A}:42:{transaction}"), "1")]);
-        assert_eq!(names(value), (Mode::Exclusive, vec![id(A, &alloc::format!("42:{transaction}"), 1)]));
+        assert_eq!(
+            names(value),
+            (Mode::Exclusive, vec![id(A, &alloc::format!("42:{transaction}"), 1)])
+        );
     }
 
     #[test]
@@ -328,13 +374,26 @@ mod tests {
         let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(5), text("12")]);
         assert_eq!(extras, Extras { waiters: Some(5), fencing_token: Some(12) });
         let extras = Redisson.decode_extras(&[subscribers.clone(), Reply::Int(0), text("")]);
-        assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None }, "a lock that is not fair");
+        assert_eq!(
+            extras,
+            Extras { waiters: Some(3), fencing_token: None },
+            "a lock that is not fair"
+        );
         // In a cluster some clients listen within a shard, and others do not.
         let within_a_shard = Reply::Array(vec![text("a"), Reply::Int(4), text("b"), Reply::Int(0)]);
-        let extras = Redisson.decode_extras(&[within_a_shard, subscribers.clone(), Reply::Int(0), text("")]);
+        let extras =
+            Redisson.decode_extras(&[within_a_shard, subscribers.clone(), Reply::Int(0), text("")]);
         assert_eq!(extras, Extras { waiters: Some(7), fencing_token: None });
-        let refused = Reply::Error(crate::reply::ServerError { code: b"NOPERM".to_vec(), detail: Vec::new() });
-        let extras = Redisson.decode_extras(&[refused.clone(), subscribers.clone(), Reply::Int(0), text("")]);
+        let refused = Reply::Error(crate::reply::ServerError {
+            code: b"NOPERM".to_vec(),
+            detail: Vec::new(),
+        });
+        let extras = Redisson.decode_extras(&[
+            refused.clone(),
+            subscribers.clone(),
+            Reply::Int(0),
+            text(""),
+        ]);
         assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });
         let extras = Redisson.decode_extras(&[subscribers, refused.clone(), refused]);
         assert_eq!(extras, Extras { waiters: Some(3), fencing_token: None });

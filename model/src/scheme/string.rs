@@ -1,5 +1,5 @@
-//! A token in a string key: `SET key token NX PX …`, as most lock libraries do it. Whoever knows the token can release the
-//! lock, so it is a secret.
+//! A token in a string key: `SET key token NX PX …`, as most lock libraries do it. Whoever knows
+//! the token can release the lock, so it is a secret.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -25,7 +25,12 @@ impl Scheme for Token {
             Reply::Bytes(token) if token.is_empty() && !exists => Value::Absent,
             Reply::Bytes(token) => Value::Present {
                 mode: Mode::Exclusive,
-                holders: vec![Holder { client: token.clone(), thread: None, entries: None, secret: true }],
+                holders: vec![Holder {
+                    client: token.clone(),
+                    thread: None,
+                    entries: None,
+                    secret: true,
+                }],
             },
             Reply::Error(error) => Value::Unknown(error.into()),
             _ => Value::Unknown(Unknown::Protocol),

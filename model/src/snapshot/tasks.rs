@@ -1,5 +1,5 @@
-//! The views of all tasks, in the order of their names. Copies share what they have in common: a snapshot costs what changed since the
-//! one before it, not what there is.
+//! The views of all tasks, in the order of their names. Copies share what they have in common: a
+//! snapshot costs what changed since the one before it, not what there is.
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -54,10 +54,12 @@ impl TaskViews {
 
     /// Where the task called `name` is.
     pub fn position(&self, name: &str) -> Option<usize> {
-        let begins_before =
-            |chunk: &Arc<Vec<Arc<TaskView>>>| chunk.first().is_some_and(|view| *view.spec.name <= *name);
+        let begins_before = |chunk: &Arc<Vec<Arc<TaskView>>>| {
+            chunk.first().is_some_and(|view| *view.spec.name <= *name)
+        };
         let number = self.chunks.partition_point(begins_before).checked_sub(1)?;
-        let at = self.chunks.get(number)?.binary_search_by(|view| (*view.spec.name).cmp(name)).ok()?;
+        let at =
+            self.chunks.get(number)?.binary_search_by(|view| (*view.spec.name).cmp(name)).ok()?;
         Some(number * CHUNK + at)
     }
 
@@ -66,7 +68,8 @@ impl TaskViews {
         Iter { views: self, next: 0 }
     }
 
-    /// Makes those anew by `view`, which gets their positions, that have `changed` as much as `least`, or are not there yet.
+    /// Makes those anew by `view`, which gets their positions, that have `changed` as much as
+    /// `least`, or are not there yet.
     pub(crate) fn renew(
         &mut self,
         changed: &mut [Changed],
@@ -74,18 +77,20 @@ impl TaskViews {
         mut view: impl FnMut(usize) -> Option<TaskView>,
     ) {
         self.chunks.resize_with(changed.len().div_ceil(CHUNK), Arc::default);
-        for ((chunk, changed), first) in self.chunks.iter_mut().zip(changed.chunks_mut(CHUNK)).zip((0..).step_by(CHUNK))
+        for ((chunk, changed), first) in
+            self.chunks.iter_mut().zip(changed.chunks_mut(CHUNK)).zip((0..).step_by(CHUNK))
         {
             if changed.iter().all(|changed| *changed < least) {
                 continue;
             }
-            let renewed = changed.iter_mut().enumerate().filter_map(|(at, changed)| match chunk.get(at) {
-                Some(old) if *changed < least => Some(Arc::clone(old)),
-                _ => {
-                    *changed = Changed::No;
-                    Some(Arc::new(view(first + at)?))
-                }
-            });
+            let renewed =
+                changed.iter_mut().enumerate().filter_map(|(at, changed)| match chunk.get(at) {
+                    Some(old) if *changed < least => Some(Arc::clone(old)),
+                    _ => {
+                        *changed = Changed::No;
+                        Some(Arc::new(view(first + at)?))
+                    }
+                });
             *chunk = Arc::new(renewed.collect());
         }
     }
@@ -171,16 +176,26 @@ mod tests {
         assert_eq!(renew(&mut views, &mut changed, Changed::Event).len(), 200);
         assert_eq!(changed, [Changed::No; 200]);
         let old = views.clone();
-        (changed[70], changed[71], changed[199]) = (Changed::Event, Changed::Figures, Changed::Event);
+        (changed[70], changed[71], changed[199]) =
+            (Changed::Event, Changed::Figures, Changed::Event);
         assert_eq!(renew(&mut views, &mut changed, Changed::Event), [70, 199]);
         assert_eq!(renew(&mut views, &mut changed, Changed::Event), [0; 0]);
-        assert_eq!(changed.iter().position(|changed| *changed != Changed::No), Some(71), "that waits");
-        let is_shared = |position: &usize| Arc::ptr_eq(old.get(*position).unwrap(), views.get(*position).unwrap());
+        assert_eq!(
+            changed.iter().position(|changed| *changed != Changed::No),
+            Some(71),
+            "that waits"
+        );
+        let is_shared = |position: &usize| {
+            Arc::ptr_eq(old.get(*position).unwrap(), views.get(*position).unwrap())
+        };
         let anew: Vec<usize> = (0..200).filter(|position| !is_shared(position)).collect();
         assert_eq!(anew, [70, 199]);
         assert_eq!(renew(&mut views, &mut changed, Changed::Figures), [71]);
         assert_eq!(changed, [Changed::No; 200]);
-        assert!(Arc::ptr_eq(&old.chunks[0], &views.chunks[0]) && Arc::ptr_eq(&old.chunks[2], &views.chunks[2]));
+        assert!(
+            Arc::ptr_eq(&old.chunks[0], &views.chunks[0])
+                && Arc::ptr_eq(&old.chunks[2], &views.chunks[2])
+        );
         assert!(renew(&mut views, &mut changed, Changed::Figures).is_empty());
     }
 
@@ -189,15 +204,22 @@ mod tests {
         for count in [0, 1, 63, 64, 65, 128, 200] {
             let (mut views, mut changed) = (TaskViews::default(), [Changed::Event; 200]);
             renew(&mut views, &mut changed[..count], Changed::Figures);
-            assert_eq!((views.len(), views.is_empty(), views.iter().len()), (count, count == 0, count));
-            let names: Vec<String> = views.iter().map(|view| view.spec.name.as_ref().into()).collect();
+            assert_eq!(
+                (views.len(), views.is_empty(), views.iter().len()),
+                (count, count == 0, count)
+            );
+            let names: Vec<String> =
+                views.iter().map(|view| view.spec.name.as_ref().into()).collect();
             assert_eq!(names, (0..count).map(name).collect::<Vec<String>>());
             for position in 0..count {
                 assert_eq!(views.position(&name(position)), Some(position));
                 assert_eq!(*views.find(&name(position)).unwrap().spec.name, *name(position));
                 assert_eq!(views.position(&(name(position) + "a")), None);
             }
-            assert_eq!((views.position(""), views.position("z"), views.get(count)), (None, None, None));
+            assert_eq!(
+                (views.position(""), views.position("z"), views.get(count)),
+                (None, None, None)
+            );
             assert_eq!(views.iter().skip(60).count(), count.saturating_sub(60));
             let mut backwards: Vec<Arc<TaskView>> = views.iter().cloned().collect();
             backwards.reverse();

@@ -18,7 +18,8 @@ use crate::time::Mono;
 use crate::verdict::Wanted;
 
 impl Task {
-    /// Locks that were lost although their holder lived. Without `news` the lock was not read, only what is beside it elsewhere.
+    /// Locks that were lost although their holder lived. Without `news` the lock was not read, only
+    /// what is beside it elsewhere.
     pub(super) fn follow_losses(
         &mut self,
         beside: &Beside,
@@ -41,7 +42,9 @@ impl Task {
         };
         let late = self.expired.observe(look);
         let at_once = match news.and_then(|news| news.ended.as_ref()) {
-            Some(ended) if ended.reason == End::Lost => Some((ended.hold.held.holders.clone(), LossSign::Data)),
+            Some(ended) if ended.reason == End::Lost => {
+                Some((ended.hold.held.holders.clone(), LossSign::Data))
+            }
             Some(ended) if ended.reason == End::Expired => {
                 self.expired.watch(ended.hold.held.holders.clone(), look);
                 None
@@ -57,11 +60,15 @@ impl Task {
     /// Which signs of life could be read. The length of a queue is none: others make it longer.
     pub(super) fn signs_read(&self, beside: &Beside) -> Parts {
         let of_the_work = |source: &ProgressSource| !matches!(source, ProgressSource::Length(_));
-        let has_progress = self.spec.progress.as_ref().is_some_and(|progress| of_the_work(&progress.source));
+        let has_progress =
+            self.spec.progress.as_ref().is_some_and(|progress| of_the_work(&progress.source));
         Parts {
             claims: matches!(beside.claims, Some(ClaimsReading::Read(_))),
             progress: has_progress
-                && matches!(beside.progress, Some(ProgressReading::Value(_) | ProgressReading::Absent)),
+                && matches!(
+                    beside.progress,
+                    Some(ProgressReading::Value(_) | ProgressReading::Absent)
+                ),
         }
     }
 
@@ -85,7 +92,10 @@ impl Task {
             log.push(EventKind::Acquired { holders: hold.held.holders.clone() });
             // Nobody hands over what nobody wanted when it was last seen.
             let was_wanted = self.gap.wanted_since().is_some();
-            let from = self.handed_over_by.take().filter(|_| was_wanted && !news.across_blind && !self.gap.open());
+            let from = self
+                .handed_over_by
+                .take()
+                .filter(|_| was_wanted && !news.across_blind && !self.gap.open());
             self.direct_handover = from.is_some_and(|from| !lock::continues(&from, &hold.held));
             self.outage.taken_over(hold.began);
         }
@@ -112,7 +122,13 @@ impl Task {
         }
     }
 
-    pub(super) fn follow_end(&mut self, ended: &Ended, across_blind: bool, turn: &Turn<'_>, log: &mut Log<'_>) {
+    pub(super) fn follow_end(
+        &mut self,
+        ended: &Ended,
+        across_blind: bool,
+        turn: &Turn<'_>,
+        log: &mut Log<'_>,
+    ) {
         if let Some(count) = self.totals().ends.get_mut(ended.reason as usize) {
             *count += 1;
         }
@@ -139,16 +155,26 @@ impl Task {
         self.handed_over_by = (!across_blind).then(|| Arc::clone(&hold.held));
         let early = matches!(ended.reason, End::EndedEarly | End::Replaced | End::Lost);
         let phantom = !proven(hold, hold.last_seen, turn.batch.origin.kind);
-        if phantom && self.splits.before.as_ref().is_some_and(|before| before.awaits_successor(turn.batch.sent)) {
+        if phantom
+            && self
+                .splits
+                .before
+                .as_ref()
+                .is_some_and(|before| before.awaits_successor(turn.batch.sent))
+        {
             return; // It changed nothing: the hold before it is still the one that may be lived on with.
         }
-        // Where holds are short, one may have been given back just before everything was lost, or been taken anew at the new master
-        // and given back there, without anybody having seen that.
-        let may_be_over = (turn.delta.emptied || ended.earlier_brief) && !hold.lasted(self.spec.settle_ms);
-        // And what the new master shows may be a leftover of the one before, which had been given back there.
-        let leftover = turn.delta.shared.zip(ended.successor_over).is_some_and(|(shared, over)| over > shared);
-        let surely_lost =
-            !may_be_over && !leftover && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
+        // Where holds are short, one may have been given back just before everything was lost, or
+        // been taken anew at the new master and given back there, without anybody having seen that.
+        let may_be_over =
+            (turn.delta.emptied || ended.earlier_brief) && !hold.lasted(self.spec.settle_ms);
+        // And what the new master shows may be a leftover of the one before, which had been given
+        // back there.
+        let leftover =
+            turn.delta.shared.zip(ended.successor_over).is_some_and(|(shared, over)| over > shared);
+        let surely_lost = !may_be_over
+            && !leftover
+            && turn.delta.surely_lost_after(hold.offset_before, hold.earlier_over);
         self.splits.before = early.then(|| {
             Box::new(EndedBefore {
                 holders: hold.held.holders.clone(),
@@ -164,7 +190,8 @@ impl Task {
         });
     }
 
-    /// Gap, outage, unwanted and progress: everything that counts evidence of lock and wanted together.
+    /// Gap, outage, unwanted and progress: everything that counts evidence of lock and wanted
+    /// together.
     pub(super) fn follow_clocks(&mut self, seen: Seen, news: &lock::News, log: &mut Log<'_>) {
         let at = seen.sent;
         let wanted = self.switches.wanted();
@@ -186,7 +213,13 @@ impl Task {
         self.unwanted.observe(at, self.lock.hold().is_some(), wanted, self.spec.blind_after_ms);
         if let Some(progress) = &self.spec.progress {
             let held_since = self.lock.hold().map(|hold| hold.first_seen);
-            self.progress.judge(at, held_since, wanted, self.gap.wanted_since(), progress.stale_after_ms);
+            self.progress.judge(
+                at,
+                held_since,
+                wanted,
+                self.gap.wanted_since(),
+                progress.stale_after_ms,
+            );
         }
     }
 
@@ -233,11 +266,17 @@ impl Task {
         }
     }
 
-    pub(super) fn follow_splits(&mut self, batch: Accepted<'_>, news: &lock::News, log: &mut Log<'_>) {
+    pub(super) fn follow_splits(
+        &mut self,
+        batch: Accepted<'_>,
+        news: &lock::News,
+        log: &mut Log<'_>,
+    ) {
         if news.acquired || news.ended.is_some() {
             self.claims.hold_changed();
         }
-        let claims_beside = self.claims.weigh(self.lock.hold().map(|hold| (&*hold.held, hold.sure_since)));
+        let claims_beside =
+            self.claims.weigh(self.lock.hold().map(|hold| (&*hold.held, hold.sure_since)));
         let hold = self.lock.hold();
         let held: Option<&Held> = hold.map(|hold| &*hold.held);
         let fresh_for_ms = self.fresh_for_ms();
@@ -259,7 +298,8 @@ impl Task {
         self.tell_splits(split, log);
         let mut claimed = None;
         if self.lock.free_since().is_some() {
-            // While they cannot be read: who claims it beside the free lock was seen before, or will be.
+            // While they cannot be read: who claims it beside the free lock was seen before, or
+            // will be.
             let Some(live) = self.claims.live(fresh_for_ms) else { return };
             claimed = live.into_iter().next();
         }

@@ -15,7 +15,8 @@ impl Task {
     /// The view for outputs.
     pub(crate) fn view(&mut self, now: Mono) -> TaskView {
         self.show_holders();
-        let (verdict, rule, verdict_since) = self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
+        let (verdict, rule, verdict_since) =
+            self.verdict.unwrap_or((Verdict::Unknown, Rule::NothingYet, now));
         let held = self.lock.held();
         let hold = self.lock.hold().filter(|_| held == Some(true));
         let known_mode = self.lock.hold().map(|hold| hold.held.mode);
@@ -28,7 +29,10 @@ impl Task {
             verdict_since,
             judged: self.judged,
             wanted: self.switches.wanted(),
-            switches: self.switches.known().map(|switches| switches.iter().map(switch_view).collect()),
+            switches: self
+                .switches
+                .known()
+                .map(|switches| switches.iter().map(switch_view).collect()),
             wanting_users: self.switches.wanting(),
             switch_key_seen: self.switches.have_key().then_some(self.switches.key_seen),
             lost_users: self.switches.lost().to_vec(),
@@ -42,7 +46,8 @@ impl Task {
             hold: hold.map(|hold| self.hold_view(hold)),
             waiters: self.waiters.filter(|_| held.is_some()),
             fencing_token: self.fencing_token.filter(|_| held.is_some()),
-            lease_ms: known_mode.map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
+            lease_ms: known_mode
+                .map_or_else(|| self.lock.leases.any(), |mode| self.lock.leases.of(mode)),
             renewal_period_ms: self.lock.period_ms(),
             progress_moved: self.progress.moved,
             progress_missing: self.progress.missing,
@@ -85,7 +90,8 @@ impl Task {
         if self.shown_by.as_ref().is_some_and(|by| Arc::ptr_eq(by, &hold.held)) {
             return;
         }
-        let host_of = |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host);
+        let host_of =
+            |client: &[u8]| self.hosts.iter().find(|(id, _)| id == client).map(|(_, host)| host);
         let now = hold.held.holders.iter().map(|holder| (holder, host_of(&holder.client)));
         if !now.clone().eq(self.shown.iter().map(|(holder, host)| (holder, host.as_ref()))) {
             self.shown = now.map(|(holder, host)| (holder.clone(), host.cloned())).collect();
@@ -139,13 +145,16 @@ mod tests {
     use crate::task::{Accepted, Log};
     use crate::time::ServerTime;
 
-    /// The very same copy of a reading may come again, because a glance was enough, and with it other names of hosts.
+    /// The very same copy of a reading may come again, because a glance was enough, and with it
+    /// other names of hosts.
     #[test]
     fn a_host_that_is_renamed_is_shown_also_of_a_hold_that_did_not_change() {
-        let spec = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+        let spec =
+            TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
         let with_hosts = Arc::new(TaskSpec { hosts: Some(b"hosts".to_vec()), ..spec.clone() });
         let mut task = Task::new(with_hosts, "main".into(), Mono(0));
-        let holders = vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
+        let holders =
+            vec![Holder { client: b"A".to_vec(), thread: None, entries: Some(1), secret: false }];
         let deadline = Deadline::At(ServerTime(60_000));
         let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
         let origin = Origin {
@@ -161,8 +170,15 @@ mod tests {
             let clock = ServerTime(i64::try_from(at).unwrap());
             let vouch = Vouch::master(clock, clock);
             let (standing, interval_ms, took_ms, continued) = (Standing::Decides, 1_000, 0, None);
-            let batch =
-                Accepted { sent: Mono(at), vouch: &vouch, origin: &origin, continued, standing, interval_ms, took_ms };
+            let batch = Accepted {
+                sent: Mono(at),
+                vouch: &vouch,
+                origin: &origin,
+                continued,
+                standing,
+                interval_ms,
+                took_ms,
+            };
             let hosts = hosts.map(|host| Ok(vec![(b"A".to_vec(), host.as_bytes().to_vec())]));
             let beside = Beside { hosts, ..Beside::default() };
             let reading = TaskReading { lock: lock.clone(), extras: Extras::default(), beside };

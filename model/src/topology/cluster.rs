@@ -13,11 +13,12 @@ use crate::reply::{Command, Reply};
 pub const SLOTS: u16 = 16_384;
 /// Servers of one cluster that are looked at; a layout of more is refused.
 const NODES_MAX: usize = 1_000;
-/// What stands for a host name that nobody gave to the server, or that the others have not heard of yet.
+/// What stands for a host name that nobody gave to the server, or that the others have not heard of
+/// yet.
 const NO_HOST_NAME: &[u8] = b"?";
 
-/// The slot of a key. Only the hash tag counts where there is one: the text between the first `{` and the next `}`, unless
-/// that is empty.
+/// The slot of a key. Only the hash tag counts where there is one: the text between the first `{`
+/// and the next `}`, unless that is empty.
 pub fn slot(key: &[u8]) -> u16 {
     crc16(tag(key).unwrap_or(key)) % SLOTS
 }
@@ -37,25 +38,27 @@ fn split_at_byte(bytes: &[u8], byte: u8) -> Option<(&[u8], &[u8])> {
 /// CRC-16/XMODEM: polynomial 0x1021, start 0.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 })
+        (0..8).fold(crc ^ (u16::from(*byte) << 8), |crc, _| {
+            (crc << 1) ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 }
+        })
     })
 }
 
-/// The question for the layout; `shards` where the server has `CLUSTER SHARDS` (Redis 7.0), which also tells who failed. The
-/// second command asks whether the cluster serves: see [`serves`].
+/// The question for the layout; `shards` where the server has `CLUSTER SHARDS` (Redis 7.0), which
+/// also tells who failed. The second command asks whether the cluster serves: see [`serves`].
 pub fn commands(shards: bool) -> Vec<Command> {
     vec![command!("CLUSTER", if shards { "SHARDS" } else { "SLOTS" }), command!("CLUSTER", "INFO")]
 }
 
-/// Whether the cluster serves in the eyes of the server that gave this reply to `CLUSTER INFO`. One that has forgotten the
-/// others, or sees too few of the masters, says that it does not.
+/// Whether the cluster serves in the eyes of the server that gave this reply to `CLUSTER INFO`. One
+/// that has forgotten the others, or sees too few of the masters, says that it does not.
 pub fn serves(state: &Reply) -> bool {
     let lines = state.as_bytes().unwrap_or_default().split(|byte| *byte == b'\n');
     lines.map(<[u8]>::trim_ascii).any(|line| line == b"cluster_state:ok")
 }
 
-/// Reads the reply to the first of [`commands`], whichever it was, of a server at `asked_at_host`: a server that does not know
-/// its own host means the one where it was asked.
+/// Reads the reply to the first of [`commands`], whichever it was, of a server at `asked_at_host`:
+/// a server that does not know its own host means the one where it was asked.
 ///
 /// # Errors
 /// Why there is no usable layout.
@@ -103,7 +106,8 @@ impl SlotMap {
         (slot <= range.last).then_some(&range.master)
     }
 
-    /// The servers that have the data of a slot, its master among them, sorted; none where no master serves it.
+    /// The servers that have the data of a slot, its master among them, sorted; none where no
+    /// master serves it.
     pub fn servers(&self, slot: u16) -> impl Iterator<Item = &Announced> {
         let range = self.ranges.range(..=slot).next_back().filter(|(_, range)| slot <= range.last);
         range.into_iter().flat_map(|(_, range)| &range.servers)
@@ -111,7 +115,8 @@ impl SlotMap {
 
     /// The masters that serve slots, sorted.
     pub fn masters(&self) -> Vec<Announced> {
-        let masters: BTreeSet<&Announced> = self.ranges.values().map(|range| &range.master).collect();
+        let masters: BTreeSet<&Announced> =
+            self.ranges.values().map(|range| &range.master).collect();
         masters.into_iter().cloned().collect()
     }
 
@@ -131,9 +136,9 @@ impl SlotMap {
         core::iter::from_fn(move || {
             let (first, range) = ranges.next()?;
             let mut last = range.last;
-            while let Some((_, next)) =
-                ranges.next_if(|(first, next)| **first == last.saturating_add(1) && next.master == range.master)
-            {
+            while let Some((_, next)) = ranges.next_if(|(first, next)| {
+                **first == last.saturating_add(1) && next.master == range.master
+            }) {
                 last = next.last;
             }
             Some((*first, last, &range.master))
@@ -142,16 +147,20 @@ impl SlotMap {
 
     /// How many slots have no owner.
     pub fn uncovered(&self) -> u32 {
-        let covered: u32 = self.ranges.iter().map(|(first, range)| u32::from(range.last - first) + 1).sum();
+        let covered: u32 =
+            self.ranges.iter().map(|(first, range)| u32::from(range.last - first) + 1).sum();
         u32::from(SLOTS) - covered
     }
 
-    /// One entry of `CLUSTER SLOTS`: first and last slot, the master, its replicas. A server is host, port, id, more.
+    /// One entry of `CLUSTER SLOTS`: first and last slot, the master, its replicas. A server is
+    /// host, port, id, more.
     fn add_range_entry(&mut self, entry: &[Reply], asked_at_host: &str) -> Result<(), Unknown> {
         let [first, last, servers @ ..] = entry else { return Err(Unknown::Protocol) };
         let mut announced = Vec::new();
         for server in servers {
-            let [host, port, ..] = server.as_array().ok_or(Unknown::Protocol)? else { return Err(Unknown::Protocol) };
+            let [host, port, ..] = server.as_array().ok_or(Unknown::Protocol)? else {
+                return Err(Unknown::Protocol);
+            };
             announced.push(announced_at(host, port, asked_at_host));
         }
         let servers: BTreeSet<Announced> = announced.iter().flatten().cloned().collect();
@@ -160,16 +169,19 @@ impl SlotMap {
         self.add_range(first, last, master.as_ref(), &servers)
     }
 
-    /// One entry of `CLUSTER SHARDS`: a map of slots (first and last, repeatedly) and of nodes, each again a map.
+    /// One entry of `CLUSTER SHARDS`: a map of slots (first and last, repeatedly) and of nodes,
+    /// each again a map.
     fn add_shard(&mut self, shard: &[Reply], asked_at_host: &str) -> Result<(), Unknown> {
         let list = |name| map_field(shard, name).and_then(Reply::as_array).ok_or(Unknown::Protocol);
         let (mut serving, mut servers) = (BTreeSet::new(), BTreeSet::new());
         for node in list("nodes")? {
             let node = node.as_array().ok_or(Unknown::Protocol)?;
-            let word = |name| map_field(node, name).and_then(Reply::as_bytes).ok_or(Unknown::Protocol);
+            let word =
+                |name| map_field(node, name).and_then(Reply::as_bytes).ok_or(Unknown::Protocol);
             let serves = word("role")? == b"master" && word("health")? == b"online";
             // A server that prefers a host name and was not given one tells its address beside.
-            let endpoint = map_field(node, "endpoint").filter(|host| host.as_bytes() != Some(NO_HOST_NAME));
+            let endpoint =
+                map_field(node, "endpoint").filter(|host| host.as_bytes() != Some(NO_HOST_NAME));
             let host = endpoint.or_else(|| map_field(node, "ip")).ok_or(Unknown::Protocol)?;
             // A server for TLS only has no other port.
             let port = map_field(node, "port").unwrap_or(&Reply::Nil);
@@ -183,7 +195,8 @@ impl SlotMap {
         if slots.len() % 2 != 0 {
             return Err(Unknown::Protocol);
         }
-        // Two that both serve the same slots contradict each other, so that none of them is known to.
+        // Two that both serve the same slots contradict each other, so that none of them is known
+        // to.
         let master = serving.first().filter(|_| serving.len() == 1);
         slots.chunks_exact(2).try_for_each(|range| match range {
             [first, last] => self.add_range(first, last, master, &servers),
@@ -200,16 +213,20 @@ impl SlotMap {
         servers: &BTreeSet<Announced>,
     ) -> Result<(), Unknown> {
         let slot = |reply: &Reply| match reply {
-            Reply::Int(slot) => u16::try_from(*slot).ok().filter(|slot| *slot < SLOTS).ok_or(Unknown::Protocol),
+            Reply::Int(slot) => {
+                u16::try_from(*slot).ok().filter(|slot| *slot < SLOTS).ok_or(Unknown::Protocol)
+            }
             _ => Err(Unknown::Protocol),
         };
         let (first, last) = (slot(first)?, slot(last)?);
-        let overlaps = self.ranges.range(..=last).next_back().is_some_and(|(_, before)| before.last >= first);
+        let overlaps =
+            self.ranges.range(..=last).next_back().is_some_and(|(_, before)| before.last >= first);
         if first > last || overlaps {
             return Err(Unknown::Protocol);
         }
         if let Some(master) = master {
-            self.ranges.insert(first, Range { last, master: master.clone(), servers: servers.clone() });
+            self.ranges
+                .insert(first, Range { last, master: master.clone(), servers: servers.clone() });
         }
         Ok(())
     }
@@ -253,8 +270,14 @@ mod tests {
 
     /// A node of `CLUSTER SHARDS`.
     fn node(endpoint: Reply, port: i64, role: &str, health: &str) -> Reply {
-        let mut fields =
-            vec![text("id"), text("0f926bd5"), text("port"), Reply::Int(port), text("ip"), text("10.9.9.9")];
+        let mut fields = vec![
+            text("id"),
+            text("0f926bd5"),
+            text("port"),
+            Reply::Int(port),
+            text("ip"),
+            text("10.9.9.9"),
+        ];
         fields.extend([text("endpoint"), endpoint, text("role"), text(role)]);
         fields.extend([text("replication-offset"), Reply::Int(7), text("health"), text(health)]);
         Reply::Array(fields)
@@ -272,7 +295,9 @@ mod tests {
         for slot in 0..SLOTS {
             let owner = map.owner(slot);
             if owner != before {
-                ranges.extend(owner.map(|owner| format!("{slot}={owner}")).or(Some(format!("{slot}="))));
+                ranges.extend(
+                    owner.map(|owner| format!("{slot}={owner}")).or(Some(format!("{slot}="))),
+                );
             }
             before = owner;
         }
@@ -329,7 +354,10 @@ mod tests {
     fn owners_are_compared_whoever_follows_and_however_ranges_are_cut() {
         let map = |entries: &[Reply]| decode(&[list(entries)], "asked").unwrap();
         let (a, b) = (server(text("a"), 1), server(text("b"), 1));
-        let one = map(&[range(0, 9, core::slice::from_ref(&a)), range(10, 20, core::slice::from_ref(&b))]);
+        let one = map(&[
+            range(0, 9, core::slice::from_ref(&a)),
+            range(10, 20, core::slice::from_ref(&b)),
+        ]);
         let same = map(&[
             range(0, 4, core::slice::from_ref(&a)),
             range(5, 9, &[a.clone(), b.clone()]),
@@ -344,16 +372,22 @@ mod tests {
             vec![],
         ];
         for entries in others {
-            assert!(!one.same_owners(&map(&entries)) && !map(&entries).same_owners(&one), "{entries:?}");
+            assert!(
+                !one.same_owners(&map(&entries)) && !map(&entries).same_owners(&one),
+                "{entries:?}"
+            );
         }
     }
 
     #[test]
     fn a_slot_has_its_master_and_whoever_follows_it() {
-        let entries =
-            [range(5, 9, &[server(text("b"), 1), server(text("a"), 2)]), range(20, 20, &[server(text("c"), 3)])];
+        let entries = [
+            range(5, 9, &[server(text("b"), 1), server(text("a"), 2)]),
+            range(20, 20, &[server(text("c"), 3)]),
+        ];
         let map = decode(&[list(&entries)], "asked").unwrap();
-        let servers = |slot| map.servers(slot).map(ToString::to_string).collect::<Vec<_>>().join(" ");
+        let servers =
+            |slot| map.servers(slot).map(ToString::to_string).collect::<Vec<_>>().join(" ");
         let found = [4, 5, 9, 10, 19, 20, 21].map(servers);
         assert_eq!(found, ["", "a:2 b:1", "a:2 b:1", "", "", "c:3", ""]);
     }
@@ -389,7 +423,11 @@ mod tests {
                     shard(&[5_001, 16_383], &[replica(&a), master(&b)]),
                     shard(&[0, 100, 200, 5_000], &[master(&a), replica(&b)]),
                 ],
-                ("0=10.0.0.1:1 101= 200=10.0.0.1:1 5001=10.0.0.2:1", "10.0.0.1:1 10.0.0.1:2 10.0.0.2:1 10.0.0.2:2", 99),
+                (
+                    "0=10.0.0.1:1 101= 200=10.0.0.1:1 5001=10.0.0.2:1",
+                    "10.0.0.1:1 10.0.0.1:2 10.0.0.2:1 10.0.0.2:2",
+                    99,
+                ),
             ),
             (
                 "a shard whose master failed",
@@ -409,7 +447,11 @@ mod tests {
                 ],
                 ("", "10.0.0.1:1 10.0.0.2:1", 16_384),
             ),
-            ("a new master without slots", vec![shard(&[], &[master(&a)])], ("", "10.0.0.1:1", 16_384)),
+            (
+                "a new master without slots",
+                vec![shard(&[], &[master(&a)])],
+                ("", "10.0.0.1:1", 16_384),
+            ),
             (
                 "a shard by itself, and one whose host name is not known",
                 vec![shard(&everything, &[master(&text("")), replica(&text("?"))])],
@@ -417,7 +459,10 @@ mod tests {
             ),
             (
                 "host names are preferred, and nobody has one",
-                vec![shard(&[0, 9], &[master(&text("?"))]), shard(&[10, 16_383], &[replica(&text("?")), master(&a)])],
+                vec![
+                    shard(&[0, 9], &[master(&text("?"))]),
+                    shard(&[10, 16_383], &[replica(&text("?")), master(&a)]),
+                ],
                 ("0=10.9.9.9:1 10=10.0.0.1:1", "10.0.0.1:1 10.9.9.9:1 10.9.9.9:2", 0),
             ),
             (
@@ -451,17 +496,23 @@ mod tests {
             shard(&[], &[node(text("c"), 1, "master", "online")]),
         ];
         let map = decode(&[list(&entries)], "asked").unwrap();
-        assert_eq!(map.masters().iter().map(ToString::to_string).collect::<Vec<_>>(), ["a:1", "b:1"]);
+        assert_eq!(
+            map.masters().iter().map(ToString::to_string).collect::<Vec<_>>(),
+            ["a:1", "b:1"]
+        );
         assert_eq!((map.owner(SLOTS), map.owner(u16::MAX)), (None, None));
     }
 
     #[test]
     fn refuses_what_is_no_layout() {
-        let error = |code: &str| Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: vec![] });
+        let error = |code: &str| {
+            Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: vec![] })
+        };
         let one = |entry: Reply| vec![list(&[entry])];
         let good = [server(text("a"), 1)];
         let master = node(text("a"), 1, "master", "online");
-        let many: Vec<Reply> = (1..=1_001).map(|port| node(text("a"), port, "replica", "online")).collect();
+        let many: Vec<Reply> =
+            (1..=1_001).map(|port| node(text("a"), port, "replica", "online")).collect();
         let table = [
             ("down", vec![error("CLUSTERDOWN")], Unknown::ClusterDown),
             ("cluster support disabled", vec![error("ERR")], Unknown::ServerError),
@@ -479,13 +530,33 @@ mod tests {
             ("beyond the last", one(range(0, 16_384, &good)), Unknown::Protocol),
             ("a server without port", one(range(0, 1, &[list(&[text("a")])])), Unknown::Protocol),
             ("a server is text", one(range(0, 1, &[text("a:1")])), Unknown::Protocol),
-            ("claimed twice", vec![list(&[range(0, 9, &good), range(9, 12, &good)])], Unknown::Protocol),
-            ("one inside another", vec![list(&[range(0, 9, &good), range(3, 4, &good)])], Unknown::Protocol),
-            ("one around another", vec![list(&[range(3, 4, &good), range(0, 9, &good)])], Unknown::Protocol),
+            (
+                "claimed twice",
+                vec![list(&[range(0, 9, &good), range(9, 12, &good)])],
+                Unknown::Protocol,
+            ),
+            (
+                "one inside another",
+                vec![list(&[range(0, 9, &good), range(3, 4, &good)])],
+                Unknown::Protocol,
+            ),
+            (
+                "one around another",
+                vec![list(&[range(3, 4, &good), range(0, 9, &good)])],
+                Unknown::Protocol,
+            ),
             ("a shard without nodes", one(list(&[text("slots"), list(&[])])), Unknown::Protocol),
             ("a shard without slots", one(list(&[text("nodes"), list(&[])])), Unknown::Protocol),
-            ("an odd number of slots", one(shard(&[0, 1, 2], core::slice::from_ref(&master))), Unknown::Protocol),
-            ("a node without role", one(shard(&[0, 1], &[list(&[text("port"), Reply::Int(1)])])), Unknown::Protocol),
+            (
+                "an odd number of slots",
+                one(shard(&[0, 1, 2], core::slice::from_ref(&master))),
+                Unknown::Protocol,
+            ),
+            (
+                "a node without role",
+                one(shard(&[0, 1], &[list(&[text("port"), Reply::Int(1)])])),
+                Unknown::Protocol,
+            ),
             ("a node is a number", one(shard(&[0, 1], &[Reply::Int(1)])), Unknown::Protocol),
             ("too many nodes", one(shard(&[], &many)), Unknown::TooLarge),
         ];

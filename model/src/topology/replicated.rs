@@ -7,8 +7,8 @@ use crate::input::Role;
 use crate::reading::Unknown;
 use crate::time::Mono;
 
-/// Which of the configured servers decides. It does not change hands while the present one says master: a second master
-/// is a rival, not a successor.
+/// Which of the configured servers decides. It does not change hands while the present one says
+/// master: a second master is a rival, not a successor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lead {
     /// What each server said last, and when; `None`: it was not asked yet.

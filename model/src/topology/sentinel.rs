@@ -1,5 +1,6 @@
-//! What Sentinels say, and when it may be believed: more than half of the *configured* ones must have named the same
-//! master lately. One that lies alone decides nothing, and neither does one half of a partition.
+//! What Sentinels say, and when it may be believed: more than half of the *configured* ones must
+//! have named the same master lately. One that lies alone decides nothing, and neither does one
+//! half of a partition.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
@@ -25,7 +26,10 @@ pub struct Answer {
 
 /// The questions to a Sentinel about the master that it knows as `master`.
 pub fn commands(master: &str) -> Vec<Command> {
-    vec![command!("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master), command!("SENTINEL", "REPLICAS", master)]
+    vec![
+        command!("SENTINEL", "GET-MASTER-ADDR-BY-NAME", master),
+        command!("SENTINEL", "REPLICAS", master),
+    ]
 }
 
 /// Reads the replies to [`commands`].
@@ -80,7 +84,8 @@ struct Said {
     asked: Mono,
     /// What came of that.
     word: Option<Result<Announced, Unknown>>,
-    /// Its last answer, and when that was asked for. One that cannot be reached has not changed its mind.
+    /// Its last answer, and when that was asked for. One that cannot be reached has not changed its
+    /// mind.
     answer: Option<(Mono, Answer)>,
 }
 
@@ -90,7 +95,8 @@ impl Quorum {
         Quorum { said: vec![Said::default(); sentinels], fresh_ms }
     }
 
-    /// The Sentinel `sentinel`, asked at `asked`, answered or did not. What is older than what is known is dropped.
+    /// The Sentinel `sentinel`, asked at `asked`, answered or did not. What is older than what is
+    /// known is dropped.
     pub fn answered(&mut self, sentinel: usize, asked: Mono, answer: Result<Answer, Unknown>) {
         let Some(said) = self.said.get_mut(sentinel) else { return };
         if said.word.is_some() && asked < said.asked {
@@ -117,7 +123,8 @@ impl Quorum {
 
     /// The replicas that a majority lists, sorted.
     pub fn peers(&self, at: Mono) -> Vec<Announced> {
-        let listed: Vec<BTreeSet<&Announced>> = self.fresh(at).map(|answer| answer.replicas.iter().collect()).collect();
+        let listed: Vec<BTreeSet<&Announced>> =
+            self.fresh(at).map(|answer| answer.replicas.iter().collect()).collect();
         self.majority(listed.into_iter().flatten()).cloned().collect()
     }
 
@@ -126,7 +133,8 @@ impl Quorum {
         self.said.get(sentinel)?.word.clone()
     }
 
-    /// The first instant at which the majority about the master is too old, if nobody answers again; `None`: there is none.
+    /// The first instant at which the majority about the master is too old, if nobody answers
+    /// again; `None`: there is none.
     pub fn ends(&self) -> Option<Mono> {
         let answers = || self.said.iter().filter_map(|said| said.answer.as_ref());
         let master = self.majority(answers().map(|(_, answer)| &answer.master)).next()?;
@@ -140,15 +148,23 @@ impl Quorum {
     /// The answers that count at `at`.
     fn fresh(&self, at: Mono) -> impl Iterator<Item = &Answer> {
         let fresh = move |asked: Mono| at.since_ms(asked) <= self.fresh_ms;
-        self.said.iter().filter_map(move |said| said.answer.as_ref().filter(|(asked, _)| fresh(*asked)).map(|(_, a)| a))
+        self.said.iter().filter_map(move |said| {
+            said.answer.as_ref().filter(|(asked, _)| fresh(*asked)).map(|(_, a)| a)
+        })
     }
 
     /// What more than half of the configured Sentinels said, sorted; each says a thing once.
-    fn majority<'a>(&self, said: impl Iterator<Item = &'a Announced>) -> impl Iterator<Item = &'a Announced> {
+    fn majority<'a>(
+        &self,
+        said: impl Iterator<Item = &'a Announced>,
+    ) -> impl Iterator<Item = &'a Announced> {
         let mut voices: BTreeMap<&'a Announced, usize> = BTreeMap::new();
         said.for_each(|address| *voices.entry(address).or_default() += 1);
         let sentinels = self.said.len();
-        voices.into_iter().filter(move |(_, voices)| *voices > sentinels / 2).map(|(address, _)| address)
+        voices
+            .into_iter()
+            .filter(move |(_, voices)| *voices > sentinels / 2)
+            .map(|(address, _)| address)
     }
 }
 
@@ -169,7 +185,10 @@ mod tests {
     }
 
     fn error(code: &str) -> Reply {
-        Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: b"No such master with that name".to_vec() })
+        Reply::Error(ServerError {
+            code: code.as_bytes().to_vec(),
+            detail: b"No such master with that name".to_vec(),
+        })
     }
 
     fn at(host: &str, port: &str) -> Reply {
@@ -178,11 +197,26 @@ mod tests {
 
     /// As a Sentinel lists one, cut to the fields around those that matter.
     fn replica(host: &str, port: &str, flags: &str) -> Reply {
-        let fields = ["name", "x", "ip", host, "port", port, "runid", "40ff", "flags", flags, "master-port", "1"];
+        let fields = [
+            "name",
+            "x",
+            "ip",
+            host,
+            "port",
+            port,
+            "runid",
+            "40ff",
+            "flags",
+            flags,
+            "master-port",
+            "1",
+        ];
         Reply::Array(fields.iter().map(|field| text(field)).collect())
     }
 
-    fn told(decoded: Result<Answer, Unknown>) -> Result<(alloc::string::String, Vec<alloc::string::String>), Unknown> {
+    fn told(
+        decoded: Result<Answer, Unknown>,
+    ) -> Result<(alloc::string::String, Vec<alloc::string::String>), Unknown> {
         let replicas = |answer: &Answer| answer.replicas.iter().map(ToString::to_string).collect();
         decoded.map(|answer| (answer.master.to_string(), replicas(&answer)))
     }
@@ -191,7 +225,10 @@ mod tests {
     fn asks_for_the_master_and_its_replicas() {
         let words = |command: &Command| command.args.join(&b' ');
         let asked: Vec<Vec<u8>> = commands("my master").iter().map(words).collect();
-        assert_eq!(asked, [&b"SENTINEL GET-MASTER-ADDR-BY-NAME my master"[..], b"SENTINEL REPLICAS my master"]);
+        assert_eq!(
+            asked,
+            [&b"SENTINEL GET-MASTER-ADDR-BY-NAME my master"[..], b"SENTINEL REPLICAS my master"]
+        );
         assert_eq!(commands("my master")[1].args.len(), 3);
     }
 
@@ -243,22 +280,38 @@ mod tests {
             ),
             ("an unknown name", vec![Reply::Nil, error("ERR")], Err(Unknown::NoMaster)),
             ("a password is wanted", vec![error("NOAUTH"), error("NOAUTH")], Err(Unknown::Auth)),
-            ("a permission is missing", vec![good.clone(), error("NOPERM")], Err(Unknown::NoPermission)),
+            (
+                "a permission is missing",
+                vec![good.clone(), error("NOPERM")],
+                Err(Unknown::NoPermission),
+            ),
             ("no Sentinel", vec![error("ERR"), error("ERR")], Err(Unknown::ServerError)),
             ("nothing", vec![], Err(Unknown::Protocol)),
             ("half", vec![good.clone()], Err(Unknown::Protocol)),
             ("too much", vec![good.clone(), list(&[]), list(&[])], Err(Unknown::Protocol)),
             ("port 0", vec![at("10.0.0.5", "0"), list(&[])], Err(Unknown::Protocol)),
             ("negative port", vec![at("10.0.0.5", "-6379"), list(&[])], Err(Unknown::Protocol)),
-            ("huge port", vec![list(&[text("10.0.0.5"), Reply::Int(i64::MAX)]), list(&[])], Err(Unknown::Protocol)),
+            (
+                "huge port",
+                vec![list(&[text("10.0.0.5"), Reply::Int(i64::MAX)]), list(&[])],
+                Err(Unknown::Protocol),
+            ),
             ("no host", vec![at("", "6379"), list(&[])], Err(Unknown::Protocol)),
             ("control characters", vec![odd(b"10.0.0.5\n"), list(&[])], Err(Unknown::Protocol)),
             ("no UTF-8", vec![odd(b"\xff\xfe"), list(&[])], Err(Unknown::Protocol)),
-            ("three parts", vec![list(&[text("a"), text("1"), text("2")]), list(&[])], Err(Unknown::Protocol)),
+            (
+                "three parts",
+                vec![list(&[text("a"), text("1"), text("2")]), list(&[])],
+                Err(Unknown::Protocol),
+            ),
             ("a number", vec![Reply::Int(7), list(&[])], Err(Unknown::Protocol)),
             ("deep", vec![deep.clone(), deep.clone()], Err(Unknown::Protocol)),
             ("deep replicas", vec![good.clone(), deep], Err(Unknown::Protocol)),
-            ("replicas of another shape", vec![good.clone(), list(&[text("10.0.0.6:6379")])], Err(Unknown::Protocol)),
+            (
+                "replicas of another shape",
+                vec![good.clone(), list(&[text("10.0.0.6:6379")])],
+                Err(Unknown::Protocol),
+            ),
             (
                 "a replica without port",
                 vec![good.clone(), list(&[list(&[text("ip"), text("a")])])],
@@ -274,7 +327,9 @@ mod tests {
     #[test]
     fn long_lists_are_cut_at_the_same_place() {
         let list = |numbers: &mut dyn Iterator<Item = u32>| {
-            Reply::Array(numbers.map(|number| replica(&format!("r{number:05}"), "6379", "slave")).collect())
+            Reply::Array(
+                numbers.map(|number| replica(&format!("r{number:05}"), "6379", "slave")).collect(),
+            )
         };
         let there = decode(&[at("m", "1"), list(&mut (0..5_000))]).unwrap();
         let back = decode(&[at("m", "1"), list(&mut (0..5_000).rev())]).unwrap();
@@ -297,16 +352,41 @@ mod tests {
     fn more_than_half_of_the_configured_ones_decide() {
         type Said = (usize, u64, Result<Answer, Unknown>);
         let lost = Err(Unknown::Timeout);
-        // Configured; what was said; asked about this instant; the master; the peers; the majority's end.
-        type Row = (&'static str, usize, Vec<Said>, u64, Option<&'static str>, &'static [&'static str], Option<u64>);
+        // Configured; what was said; asked about this instant; the master; the peers; the
+        // majority's end.
+        type Row = (
+            &'static str,
+            usize,
+            Vec<Said>,
+            u64,
+            Option<&'static str>,
+            &'static [&'static str],
+            Option<u64>,
+        );
         let table: Vec<Row> = vec![
             ("nobody said a word", 3, vec![], 5, None, &[], None),
             ("no Sentinel is configured", 0, vec![(0, 5, answer("m"))], 5, None, &[], None),
             ("one of one", 1, vec![(0, 5, answer("m:a"))], 5, Some("m"), &["a"], Some(2_006)),
             ("one of two", 2, vec![(0, 5, answer("m:a"))], 5, None, &[], None),
-            ("two of two", 2, vec![(0, 5, answer("m")), (1, 9, answer("m"))], 9, Some("m"), &[], Some(2_006)),
+            (
+                "two of two",
+                2,
+                vec![(0, 5, answer("m")), (1, 9, answer("m"))],
+                9,
+                Some("m"),
+                &[],
+                Some(2_006),
+            ),
             ("one of three", 3, vec![(0, 5, answer("m:a"))], 5, None, &[], None),
-            ("a liar's twice-told tale", 3, vec![(0, 5, answer("m:a,a")), (0, 6, answer("m:a,a"))], 6, None, &[], None),
+            (
+                "a liar's twice-told tale",
+                3,
+                vec![(0, 5, answer("m:a,a")), (0, 6, answer("m:a,a"))],
+                6,
+                None,
+                &[],
+                None,
+            ),
             (
                 "two of three against a liar",
                 3,
@@ -347,7 +427,12 @@ mod tests {
             (
                 "one that cannot be reached has not changed its mind",
                 3,
-                vec![(0, 5, answer("m")), (1, 5, answer("m")), (0, 1_005, lost.clone()), (1, 1_005, lost)],
+                vec![
+                    (0, 5, answer("m")),
+                    (1, 5, answer("m")),
+                    (0, 1_005, lost.clone()),
+                    (1, 1_005, lost),
+                ],
                 1_500,
                 Some("m"),
                 &[],
@@ -365,7 +450,12 @@ mod tests {
             (
                 "an overtaken answer comes late",
                 3,
-                vec![(0, 9, answer("n")), (1, 9, answer("n")), (0, 5, answer("m")), (1, 8, Err(Unknown::NoMaster))],
+                vec![
+                    (0, 9, answer("n")),
+                    (1, 9, answer("n")),
+                    (0, 5, answer("m")),
+                    (1, 8, Err(Unknown::NoMaster)),
+                ],
                 10,
                 Some("n"),
                 &[],
@@ -386,7 +476,11 @@ mod tests {
             for (sentinel, asked, answer) in said {
                 quorum.answered(sentinel, Mono(asked), answer);
             }
-            assert_eq!(quorum.master(Mono(at)), master.map(server).ok_or(Unknown::Quorum), "{what}: master");
+            assert_eq!(
+                quorum.master(Mono(at)),
+                master.map(server).ok_or(Unknown::Quorum),
+                "{what}: master"
+            );
             assert_eq!(
                 quorum.peers(Mono(at)),
                 peers.iter().map(|name| server(name)).collect::<Vec<_>>(),
@@ -404,7 +498,10 @@ mod tests {
     fn the_last_word_is_kept_for_people() {
         let mut quorum = Quorum::new(2, 2_000);
         quorum.answered(0, Mono(0), answer("m"));
-        assert_eq!((quorum.word(0), quorum.word(1), quorum.word(2)), (Some(Ok(server("m"))), None, None));
+        assert_eq!(
+            (quorum.word(0), quorum.word(1), quorum.word(2)),
+            (Some(Ok(server("m"))), None, None)
+        );
         quorum.answered(0, Mono(5), Err(Unknown::Connect));
         quorum.answered(0, Mono(4), answer("n"));
         assert_eq!(quorum.word(0), Some(Err(Unknown::Connect)));

@@ -5,7 +5,8 @@ use crate::time::Mono;
 /// Tokens in one thing, so that any rate counts whole tokens each millisecond.
 const TOKENS: u64 = 1_000;
 
-/// What is left of a budget. Rate and capacity come with each call, so that many of these cost little.
+/// What is left of a budget. Rate and capacity come with each call, so that many of these cost
+/// little.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     tokens: u64,
@@ -19,7 +20,8 @@ impl Bucket {
         Bucket { tokens: u64::from(capacity) * TOKENS, at: Mono(0) }
     }
 
-    /// When `things` may be taken, not before `now`. More than were ever in it: when it has so many by its rate.
+    /// When `things` may be taken, not before `now`. More than were ever in it: when it has so many
+    /// by its rate.
     pub fn ready_at(&self, things: u32, per_s: u64, now: Mono) -> Mono {
         let lacking = (u64::from(things) * TOKENS).saturating_sub(self.tokens);
         self.at.plus_ms(lacking.div_ceil(per_s.max(1))).max(now)

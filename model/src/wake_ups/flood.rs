@@ -1,11 +1,13 @@
-//! When changes are told so often that telling them costs the server more than polling does: it is asked to stop for a while.
+//! When changes are told so often that telling them costs the server more than polling does: it is
+//! asked to stop for a while.
 
 use super::{Bucket, polls_per_s};
 use crate::time::Mono;
 
 /// So many changes each second are never too many: a few percent of a core of the server, at worst.
 const PER_S_MIN: u64 = 1_000;
-/// So many always are: from here on, telling them costs more than reading 100,000 locks each second.
+/// So many always are: from here on, telling them costs more than reading 100,000 locks each
+/// second.
 const PER_S_MAX: u64 = 15_000;
 /// Between the two, changes may come to this share of what polling reads: one in so many.
 const POLLS_PER_CHANGE: u64 = 6;
@@ -43,7 +45,8 @@ impl Flood {
         self.per_s
     }
 
-    /// The server told of `changes` keys. Too many: it shall be left alone for this many milliseconds.
+    /// The server told of `changes` keys. Too many: it shall be left alone for this many
+    /// milliseconds.
     pub fn told(&mut self, changes: u32, now: Mono) -> Option<u64> {
         if self.bucket.take(changes, self.per_s, burst(self.per_s), now) {
             return None;

@@ -1,16 +1,19 @@
-//! The prefixes under which a server tells of changed keys. Redis compares each key that anybody writes with each of them, so
-//! there must be few; it refuses two of which one begins with the other; and whatever else begins with one is told in vain.
+//! The prefixes under which a server tells of changed keys. Redis compares each key that anybody
+//! writes with each of them, so there must be few; it refuses two of which one begins with the
+//! other; and whatever else begins with one is told in vain.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
 /// Most prefixes: by measurement, each costs the server 0.02 µs per write.
 pub const PREFIXES_MAX: usize = 16;
-/// A namespace with more parts than this is not taken apart, for most of its keys are probably watched: `lock:0` to `lock:9`.
+/// A namespace with more parts than this is not taken apart, for most of its keys are probably
+/// watched: `lock:0` to `lock:9`.
 const PARTS_MAX: usize = 8;
 
-/// At most [`PREFIXES_MAX`] prefixes of which none begins with another, so that each of `keys` begins with one of them: where that
-/// is possible the keys themselves, else as long as possible, the shortest made longer first. Sorted; empty only if `keys` is.
+/// At most [`PREFIXES_MAX`] prefixes of which none begins with another, so that each of `keys`
+/// begins with one of them: where that is possible the keys themselves, else as long as possible,
+/// the shortest made longer first. Sorted; empty only if `keys` is.
 pub fn prefixes<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     let mut keys: Vec<&[u8]> = keys.into_iter().collect();
     keys.sort_unstable();
@@ -34,7 +37,8 @@ pub fn prefixes<'a>(keys: impl IntoIterator<Item = &'a [u8]>) -> Vec<&'a [u8]> {
     groups.into_iter().map(|group| group.prefix).collect()
 }
 
-/// Those of the sorted `keys` that begin with no other one: whatever begins with one of them is covered by it.
+/// Those of the sorted `keys` that begin with no other one: whatever begins with one of them is
+/// covered by it.
 fn roots(keys: Vec<&[u8]>) -> Vec<&[u8]> {
     let mut roots: Vec<&[u8]> = Vec::new();
     for key in keys {
@@ -63,9 +67,11 @@ impl<'a> Group<'a> {
         Some(Group { range, prefix: first.get(..common)? })
     }
 
-    /// The group in as many parts as there are bytes that follow its prefix; one part if it is a single key.
+    /// The group in as many parts as there are bytes that follow its prefix; one part if it is a
+    /// single key.
     fn parts(&self, roots: &[&'a [u8]]) -> Vec<Group<'a>> {
-        let follows = |position: usize| roots.get(position).and_then(|root| root.get(self.prefix.len()));
+        let follows =
+            |position: usize| roots.get(position).and_then(|root| root.get(self.prefix.len()));
         let (mut parts, mut start) = (Vec::new(), self.range.start);
         while start < self.range.end && parts.len() <= PREFIXES_MAX {
             let within = roots.get(start..self.range.end).unwrap_or_default();

@@ -4,7 +4,9 @@ use alloc::vec::Vec;
 use alloc::{format, vec};
 
 use super::*;
-use crate::spec::{Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSpec};
+use crate::spec::{
+    Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, SchemeKind, WantedSpec,
+};
 use crate::time::Mono;
 
 fn of<'a>(keys: &[&'a str]) -> Vec<&'a str> {
@@ -21,7 +23,10 @@ fn check(keys: &[Vec<u8>]) -> Vec<Vec<u8>> {
         assert!(!others.clone().any(|(_, other)| other.starts_with(prefix)), "{found:?} overlap");
     }
     for key in keys {
-        assert!(found.iter().any(|prefix| key.starts_with(prefix)), "{key:?} is not covered by {found:?}");
+        assert!(
+            found.iter().any(|prefix| key.starts_with(prefix)),
+            "{key:?} is not covered by {found:?}"
+        );
     }
     found.into_iter().map(<[u8]>::to_vec).collect()
 }
@@ -50,12 +55,16 @@ fn many_keys_of_one_namespace_are_one_prefix() {
     let many: Vec<Vec<u8>> = (0..1_000).map(|n| format!("lock:{n}").into_bytes()).collect();
     assert_eq!(check(&many), [b"lock:"]);
     let two = (0..1_000).flat_map(|n| [format!("outbound:{n}"), format!("inbound:{n}")]);
-    assert_eq!(check(&two.map(String::into_bytes).collect::<Vec<_>>()), [b"inbound:".as_slice(), b"outbound:"]);
+    assert_eq!(
+        check(&two.map(String::into_bytes).collect::<Vec<_>>()),
+        [b"inbound:".as_slice(), b"outbound:"]
+    );
 }
 
 #[test]
 fn many_namespaces_share_the_prefixes_that_there_are() {
-    let letters = (b'a'..=b'p').flat_map(|letter| (0..50).map(move |n| format!("{}:{n}", char::from(letter))));
+    let letters = (b'a'..=b'p')
+        .flat_map(|letter| (0..50).map(move |n| format!("{}:{n}", char::from(letter))));
     let found = check(&letters.map(String::into_bytes).collect::<Vec<_>>());
     assert_eq!(found.len(), 16);
     assert!(found.iter().all(|prefix| prefix.len() == 2), "{found:?}");
@@ -86,15 +95,20 @@ fn whatever_the_keys_the_server_takes_the_prefixes() {
 #[test]
 fn the_keys_that_matter_are_lock_switches_and_pause() {
     let watched = |task: &TaskSpec| watched_keys(task).cloned().collect::<Vec<_>>();
-    let mut task = TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
-    task.progress = Some(ProgressSpec { source: ProgressSource::Key(b"progress".to_vec()), stale_after_ms: 1 });
+    let mut task =
+        TaskSpec::new("outbound", RedisIndex(0), LockSpec::new(b"lock", SchemeKind::Redisson));
+    task.progress =
+        Some(ProgressSpec { source: ProgressSource::Key(b"progress".to_vec()), stale_after_ms: 1 });
     task.hosts = Some(b"hosts".to_vec());
     assert_eq!(watched(&task), [b"lock"]);
-    task.wanted = Some(WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw });
+    task.wanted =
+        Some(WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw });
     task.paused_until = Some(b"pause".to_vec());
     assert_eq!(watched(&task), [b"lock".as_slice(), b"users", b"pause"]);
-    task.wanted =
-        Some(WantedSpec { source: WantedSource::Keys(vec![b"a".to_vec(), b"b".to_vec()]), codec: Codec::Raw });
+    task.wanted = Some(WantedSpec {
+        source: WantedSource::Keys(vec![b"a".to_vec(), b"b".to_vec()]),
+        codec: Codec::Raw,
+    });
     assert_eq!(watched(&task), [b"lock".as_slice(), b"a", b"b", b"pause"]);
 }
 
@@ -104,7 +118,11 @@ fn a_bucket_gives_its_capacity_and_then_its_rate() {
     let mut taken = Vec::new();
     for ms in 0..1_000 {
         let now = Mono(50_000 + ms);
-        assert_eq!(bucket.ready_at(1, 4, now) <= now, bucket.clone().take(1, 4, 3, now), "at {ms} ms");
+        assert_eq!(
+            bucket.ready_at(1, 4, now) <= now,
+            bucket.clone().take(1, 4, 3, now),
+            "at {ms} ms"
+        );
         if bucket.ready_at(1, 4, now) <= now {
             assert!(bucket.take(1, 4, 3, now));
             taken.push(ms);
@@ -137,8 +155,9 @@ fn who_takes_more_than_there_is_leaves_nothing() {
 fn a_flood_is_what_exceeds_the_rate_for_long() {
     let mut flood = Flood::new(100, 1_000);
     assert_eq!(flood.per_s(), 1_000);
-    let mut told =
-        |second: u64, per_s: u32| (0..100).find_map(|n| flood.told(per_s / 100, Mono(second * 1_000 + n * 10)));
+    let mut told = |second: u64, per_s: u32| {
+        (0..100).find_map(|n| flood.told(per_s / 100, Mono(second * 1_000 + n * 10)))
+    };
     for second in 1..100 {
         assert_eq!(told(second, 1_000), None, "in second {second}");
     }
@@ -163,7 +182,14 @@ fn pauses_grow_while_the_flood_comes_back_and_are_short_again_later() {
 
 #[test]
 fn the_limit_follows_what_polling_reads() {
-    let limits = [(10, 1_000), (10_000, 1_000), (60_000, 1_000), (100_000, 1_000), (100_000, 10_000), (100_000, 100)];
+    let limits = [
+        (10, 1_000),
+        (10_000, 1_000),
+        (60_000, 1_000),
+        (100_000, 1_000),
+        (100_000, 10_000),
+        (100_000, 100),
+    ];
     let limits = limits.map(|(tasks, interval_ms)| Flood::new(tasks, interval_ms).per_s());
     assert_eq!(limits, [1_000, 1_666, 10_000, 15_000, 1_666, 15_000]);
     let mut flood = Flood::new(10, 1_000);

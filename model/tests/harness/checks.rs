@@ -33,9 +33,15 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "rule" => word(view.rule.name()),
         "verdict_since" => Found::Ms(agent_ms(view.verdict_since)),
         "wanted" => word(view.wanted.name()),
-        "on" => joined(view.switches.iter().flatten().filter(|s| s.on == Some(true)).map(|s| text(&s.user))),
-        "undecodable" => joined(view.switches.iter().flatten().filter(|s| s.on.is_none()).map(|s| text(&s.user))),
-        "switches" => view.switches.as_ref().map_or(word("unknown"), |all| Found::Count(all.len() as u64)),
+        "on" => joined(
+            view.switches.iter().flatten().filter(|s| s.on == Some(true)).map(|s| text(&s.user)),
+        ),
+        "undecodable" => {
+            joined(view.switches.iter().flatten().filter(|s| s.on.is_none()).map(|s| text(&s.user)))
+        }
+        "switches" => {
+            view.switches.as_ref().map_or(word("unknown"), |all| Found::Count(all.len() as u64))
+        }
         "wanting_users" => count(view.wanting_users),
         "switch_key_seen" => tri(view.switch_key_seen),
         "switches_unknown" => reason(view.switches_unknown),
@@ -47,7 +53,9 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
         "witnesses" => joined(view.witnesses.iter().map(|witness| short(&witness.node).to_owned())),
         "last_reading" => optional(view.last_reading.map(agent_ms)),
         "waiters" => count(view.waiters),
-        "token" => view.fencing_token.map_or(word("none"), |token| Found::Count(token.unsigned_abs())),
+        "token" => {
+            view.fencing_token.map_or(word("none"), |token| Found::Count(token.unsigned_abs()))
+        }
         "lease" => optional(view.lease_ms.map(signed)),
         "period" => optional(view.renewal_period_ms.map(signed)),
         "progress_moved" => optional(view.progress_moved.map(server_ms)),
@@ -76,10 +84,17 @@ fn of_task(view: &TaskView, name: &str) -> Option<Found> {
 fn of_hold(hold: Option<&HoldView>, name: &str) -> Option<Found> {
     let of = |read: fn(&HoldView) -> Option<i64>| optional(hold.and_then(read));
     Some(match name {
-        "holders" => joined(hold.iter().flat_map(|hold| hold.holders.iter()).map(|(holder, _)| text(&holder.client))),
-        "mode" => hold.map_or(word("none"), |hold| word(&format!("{:?}", hold.mode).to_lowercase())),
+        "holders" => joined(
+            hold.iter()
+                .flat_map(|hold| hold.holders.iter())
+                .map(|(holder, _)| text(&holder.client)),
+        ),
+        "mode" => {
+            hold.map_or(word("none"), |hold| word(&format!("{:?}", hold.mode).to_lowercase()))
+        }
         "entries" => {
-            let entries = hold.and_then(|hold| hold.holders.first()).and_then(|(holder, _)| holder.entries);
+            let entries =
+                hold.and_then(|hold| hold.holders.first()).and_then(|(holder, _)| holder.entries);
             count(entries.map(u64::from))
         }
         "ghosts" => count(hold.map(|hold| u64::from(hold.ghosts))),
@@ -161,7 +176,8 @@ fn of_redis(redis: &RedisView, name: &str) -> Option<Found> {
     })
 }
 
-/// One server, by its name: `role.b`; or what it shows of the lock, if it does not decide: `behind.b`.
+/// One server, by its name: `role.b`; or what it shows of the lock, if it does not decide:
+/// `behind.b`.
 fn of_server(view: &TaskView, redis: &RedisView, name: &str) -> Option<Found> {
     let (what, server) = name.split_once('.')?;
     let node = redis.nodes.iter().find(|node| short(&node.address) == server);
@@ -172,8 +188,15 @@ fn of_server(view: &TaskView, redis: &RedisView, name: &str) -> Option<Found> {
         "role" => node.and_then(|node| node.role).map_or(word("none"), |role| word(role.name())),
         "locks_behind" => count(node.and_then(|node| node.locks_behind)),
         "deadline_lag" => optional(node.and_then(|node| node.deadline_lag_ms).map(signed)),
-        "clock" => optional(node.and_then(|node| node.clock_offset_ms).map(|ms| ms - CLOCKS_APART_MS)),
-        "shown" => joined(witness.iter().flat_map(|witness| witness.holders.iter().flatten()).map(|h| text(&h.client))),
+        "clock" => {
+            optional(node.and_then(|node| node.clock_offset_ms).map(|ms| ms - CLOCKS_APART_MS))
+        }
+        "shown" => joined(
+            witness
+                .iter()
+                .flat_map(|witness| witness.holders.iter().flatten())
+                .map(|h| text(&h.client)),
+        ),
         "behind" => optional(witness.and_then(|witness| witness.behind_ms).map(signed)),
         _ => return None,
     })
@@ -191,7 +214,9 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
             let held = held_ms.map_or("unseen-start".to_owned(), |ms| seconds(signed(ms)));
             ("hold_ended", vec![names(holders), reason.name().to_owned(), held])
         }
-        EventKind::LockLost { holders, sign } => ("lock_lost", vec![names(holders), sign.name().to_owned()]),
+        EventKind::LockLost { holders, sign } => {
+            ("lock_lost", vec![names(holders), sign.name().to_owned()])
+        }
         EventKind::Shortened { by_ms } => ("shortened", vec![seconds(signed(*by_ms))]),
         EventKind::GapBegan => ("gap_began", Vec::new()),
         EventKind::GapEnded { gap_ms } => ("gap_ended", vec![seconds(signed(*gap_ms))]),
@@ -217,7 +242,9 @@ pub(crate) fn event_words(event: &Event) -> Vec<String> {
 
 fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
     match kind {
-        EventKind::SwitchesLost { users } => ("switches_lost", users.iter().map(|user| text(user)).collect()),
+        EventKind::SwitchesLost { users } => {
+            ("switches_lost", users.iter().map(|user| text(user)).collect())
+        }
         EventKind::SwitchesFound => ("switches_found", Vec::new()),
         EventKind::SwitchUndecodable { user, .. } => ("switch_undecodable", vec![text(user)]),
         EventKind::SwitchKeyMissing => ("switch_key_missing", Vec::new()),
@@ -228,17 +255,25 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         EventKind::PauseUndecodable => ("pause_undecodable", Vec::new()),
         EventKind::HostsUnreadable { why } => ("hosts_unreadable", vec![why.name().to_owned()]),
         EventKind::PauseUnreadable { why } => ("pause_unreadable", vec![why.name().to_owned()]),
-        EventKind::ClaimBesideFreeLock { instance } => ("claim_beside_free_lock", vec![text(&instance.client)]),
-        EventKind::TokenReset { from, to } => ("token_reset", vec![from.to_string(), to.to_string()]),
+        EventKind::ClaimBesideFreeLock { instance } => {
+            ("claim_beside_free_lock", vec![text(&instance.client)])
+        }
+        EventKind::TokenReset { from, to } => {
+            ("token_reset", vec![from.to_string(), to.to_string()])
+        }
         EventKind::LeaseLearned { lease_ms } => ("lease_learned", vec![seconds(signed(*lease_ms))]),
         EventKind::TaskUnreadable { why } => ("task_unreadable", vec![why.name().to_owned()]),
         EventKind::TaskReadable => ("task_readable", Vec::new()),
         EventKind::RedisDown { why, .. } => ("redis_down", vec![why.name().to_owned()]),
         EventKind::RedisUp => ("redis_up", Vec::new()),
-        EventKind::GenerationChanged { change } => ("generation_changed", vec![change.name().to_owned()]),
+        EventKind::GenerationChanged { change } => {
+            ("generation_changed", vec![change.name().to_owned()])
+        }
         EventKind::ClockStep { by_ms } => ("clock_step", vec![seconds(*by_ms)]),
         EventKind::MastersChanged { from, to } => {
-            let names = |nodes: &[Arc<str>]| nodes.iter().map(|node| short(node)).collect::<Vec<_>>().join("+");
+            let names = |nodes: &[Arc<str>]| {
+                nodes.iter().map(|node| short(node)).collect::<Vec<_>>().join("+")
+            };
             let to = to.as_ref().map_or_else(|why| why.name().to_owned(), |to| names(to));
             ("masters_changed", vec![format!("{}>{to}", names(from))])
         }
@@ -246,7 +281,10 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
         EventKind::RivalMasterGone => ("rival_master_gone", Vec::new()),
         EventKind::RivalInDoubt { older, newer } => {
             let shown = older.iter().chain(newer).filter_map(shown_by);
-            ("rival_in_doubt", [parties_named(older), parties_named(newer)].into_iter().chain(shown).collect())
+            (
+                "rival_in_doubt",
+                [parties_named(older), parties_named(newer)].into_iter().chain(shown).collect(),
+            )
         }
         EventKind::Aftermath(aftermath) => ("aftermath", of_aftermath(aftermath)),
         other => ("other", vec![format!("{other:?}")]),
@@ -280,13 +318,18 @@ fn names(holders: &[Holder]) -> String {
 
 /// `failover a>b kept:1 overlap:3s bytes:100 blind:2s`: what is 0 is left out.
 fn of_aftermath(aftermath: &Aftermath) -> Vec<String> {
-    let name = |node: &Option<Arc<str>>| node.as_ref().map_or("none".to_owned(), |node| short(node).to_owned());
+    let name = |node: &Option<Arc<str>>| {
+        node.as_ref().map_or("none".to_owned(), |node| short(node).to_owned())
+    };
     let mut told = vec![format!("{}>{}", name(&aftermath.from), name(&aftermath.to))];
     told.extend(aftermath.changes.iter().map(|change| change.name().to_owned()));
     let fates = Fate::ALL.iter().zip(aftermath.fates).filter(|(_, count)| *count > 0);
     told.extend(fates.map(|(fate, count)| format!("{}:{count}", fate.name())));
     told.extend(aftermath.bytes_lost.map(|bytes| format!("bytes:{bytes}")));
-    told.extend((aftermath.overlap_ms > 0).then(|| format!("overlap:{}", seconds(signed(aftermath.overlap_ms)))));
+    told.extend(
+        (aftermath.overlap_ms > 0)
+            .then(|| format!("overlap:{}", seconds(signed(aftermath.overlap_ms)))),
+    );
     told.push(format!("blind:{}", seconds(signed(aftermath.blind_ms))));
     told
 }

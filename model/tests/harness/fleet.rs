@@ -1,5 +1,5 @@
-//! The servers of a timeline: each a little world of its own, with replication between them, and workers that go from one to
-//! another.
+//! The servers of a timeline: each a little world of its own, with replication between them, and
+//! workers that go from one to another.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -117,7 +117,8 @@ impl Server {
         self.pings = pings;
     }
 
-    /// It goes on after it stood still: leases ran out meanwhile, and what its clients wanted meanwhile they have given up.
+    /// It goes on after it stood still: leases ran out meanwhile, and what its clients wanted
+    /// meanwhile they have given up.
     fn wake(&mut self, now: u64) {
         self.state = Power::On;
         self.world.skip_to(now);
@@ -154,7 +155,9 @@ impl Fleet {
 
     /// The server that has the switches and the progress, where that is not the one with the lock.
     pub(crate) fn switch_server(&self) -> Option<&Server> {
-        self.switches_at.map(|at| &self.servers[at]).filter(|server| server.name != self.lead().name)
+        self.switches_at
+            .map(|at| &self.servers[at])
+            .filter(|server| server.name != self.lead().name)
     }
 
     /// Whether nobody can say who decides.
@@ -164,7 +167,8 @@ impl Fleet {
 
     /// What the answers of a server that does not decide about the lock are good for.
     pub(crate) fn standing(&self, server: &Server, kind: RedisKind) -> Standing {
-        let decides = kind == RedisKind::Cluster && server.has_slots && server.role() == Role::Master;
+        let decides =
+            kind == RedisKind::Cluster && server.has_slots && server.role() == Role::Master;
         if decides { Standing::Decides } else { Standing::Witness }
     }
 
@@ -183,8 +187,9 @@ impl Fleet {
     pub(crate) fn topology(&self, now: u64, setup: &Setup) -> Option<Topology> {
         let cluster = setup.kind == RedisKind::Cluster;
         let masters = self.servers.iter().enumerate();
-        let masters = masters
-            .filter(|(at, server)| *at == self.lead || (cluster && server.has_slots && server.role() == Role::Master));
+        let masters = masters.filter(|(at, server)| {
+            *at == self.lead || (cluster && server.has_slots && server.role() == Role::Master)
+        });
         let masters = masters.map(|(_, server)| server.address()).collect();
         (setup.kind != RedisKind::Standalone).then(|| Topology {
             epoch: setup.epoch,
@@ -224,7 +229,8 @@ impl Fleet {
             }
             let (data, offset) = (master.world.data(), master.world.offset);
             let replica = &mut self.servers[at];
-            let newest = replica.stream.back().map_or(replica.world.offset, |(_, _, offset)| *offset);
+            let newest =
+                replica.stream.back().map_or(replica.world.offset, |(_, _, offset)| *offset);
             if offset > newest {
                 replica.stream.push_back((now + replica.lag_ms, data, offset));
             }
@@ -247,13 +253,17 @@ impl Fleet {
                 verbs::act(&mut self.servers[at].world, rest)
             }
             ("deciding", [name]) => self.named(name).map(|at| self.decides(at)),
-            ("quorum", ["lost", "for", long]) => duration(long).map(|ms| self.quorum_lost_until = now + ms),
+            ("quorum", ["lost", "for", long]) => {
+                duration(long).map(|ms| self.quorum_lost_until = now + ms)
+            }
             ("replication", [how @ ("stops" | "goes-on")]) => {
                 (0..self.servers.len()).for_each(|at| self.link(at, *how == "goes-on"));
                 Ok(())
             }
             ("slot", ["moves", "to", name]) => self.named(name).map(|at| self.move_slot(at)),
-            ("switches", ["live", "at", name]) => self.named(name).map(|at| self.switches_at = Some(at)),
+            ("switches", ["live", "at", name]) => {
+                self.named(name).map(|at| self.switches_at = Some(at))
+            }
             ("phantom", [who, "at", name, "for", long]) => {
                 let (at, long) = (self.named(name)?, duration(long)?);
                 phantom(&mut self.servers[at].world, who, long)
@@ -322,7 +332,9 @@ impl Fleet {
                     }
                 }
             }
-            ["is", "cut", "off", "for", long] => self.servers[at].cut_off_until = now + duration(long)?,
+            ["is", "cut", "off", "for", long] => {
+                self.servers[at].cut_off_until = now + duration(long)?
+            }
             ["lags", long] => self.servers[at].lag_ms = duration(long)?,
             ["freezes"] => self.servers[at].state = Power::Frozen,
             ["thaws"] => self.servers[at].wake(now),
@@ -351,13 +363,15 @@ impl Fleet {
         let old = generation.replication_id.clone();
         let own = format!(">{}{}", server.name, server.promotions);
         generation.replication_id = [&old, own.as_bytes()].concat();
-        generation.forked_from = Some(Fork { replication_id: old, offset: server.world.offset + 1 });
+        generation.forked_from =
+            Some(Fork { replication_id: old, offset: server.world.offset + 1 });
     }
 
     /// It takes over all data of `master`, and its history.
     fn follow(&mut self, at: usize, master: usize) {
         let from = &self.servers[master].world;
-        let (data, offset, history) = (from.data(), from.offset, from.generation.replication_id.clone());
+        let (data, offset, history) =
+            (from.data(), from.offset, from.generation.replication_id.clone());
         let server = &mut self.servers[at];
         server.follows = Some((master, true));
         server.has_slots = false;
@@ -391,7 +405,8 @@ impl Fleet {
             lock.deadline = left_ms.map(|left_ms| now + left_ms + MOVE_MS);
         }
         self.servers[to].world.lock = lock;
-        let workers: Vec<_> = self.places.iter().filter(|(_, at)| **at == from).map(|(who, _)| who.clone()).collect();
+        let workers: Vec<_> =
+            self.places.iter().filter(|(_, at)| **at == from).map(|(who, _)| who.clone()).collect();
         workers.iter().for_each(|who| self.works(who, to));
     }
 
@@ -402,7 +417,8 @@ impl Fleet {
         let (timers, rest): (Vec<Timer>, Vec<Timer>) =
             world.timers.drain(..).partition(|timer| timer.what.who() == Some(who));
         world.timers = rest;
-        let (waiters, rest): (Vec<_>, Vec<_>) = world.waiters.drain(..).partition(|(waiter, _)| waiter == who);
+        let (waiters, rest): (Vec<_>, Vec<_>) =
+            world.waiters.drain(..).partition(|(waiter, _)| waiter == who);
         world.waiters = rest;
         self.servers[at].world.timers.extend(timers);
         self.servers[at].world.waiters.extend(waiters);
@@ -415,7 +431,11 @@ fn phantom(world: &mut World, who: &str, long: u64) -> Result<(), String> {
         return Err("the lock is held".to_owned());
     }
     world.acquire(who, Mode::Exclusive, 30_000);
-    world.timers.push(Timer { what: Beat::GiveBack { who: who.to_owned() }, every: long, next: world.now + long });
+    world.timers.push(Timer {
+        what: Beat::GiveBack { who: who.to_owned() },
+        every: long,
+        next: world.now + long,
+    });
     Ok(())
 }
 
@@ -445,7 +465,10 @@ mod tests {
         done(&mut fleet, 2_000, &["b is promoted"]);
         let (a, b) = (&fleet.servers[0].world, &fleet.servers[1].world);
         let fork = b.generation.forked_from.as_ref().expect("a fork");
-        assert_eq!((fork.replication_id.as_slice(), fork.offset), (b"repl-1".as_slice(), b.offset + 1));
+        assert_eq!(
+            (fork.replication_id.as_slice(), fork.offset),
+            (b"repl-1".as_slice(), b.offset + 1)
+        );
         assert!(a.offset > b.offset);
     }
 
@@ -470,7 +493,11 @@ mod tests {
     #[test]
     fn a_slot_moves_with_what_is_left_of_the_lease() {
         let mut fleet = Fleet::new();
-        done(&mut fleet, 0, &["server b", "at b clock forward 5s", "A locks 30s", "A watchdog 30s every 10s"]);
+        done(
+            &mut fleet,
+            0,
+            &["server b", "at b clock forward 5s", "A locks 30s", "A watchdog 30s every 10s"],
+        );
         done(&mut fleet, 4_000, &["slot moves to b"]);
         assert_eq!((holder(&fleet, "a"), holder(&fleet, "b").as_deref()), (None, Some("A")));
         assert_eq!(fleet.servers[1].world.ttl_ms(), Some(26_000 + MOVE_MS));

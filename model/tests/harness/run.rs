@@ -57,7 +57,9 @@ pub(crate) fn play(script: &Script) -> Result<Vec<String>, String> {
     let mut play = Play {
         script,
         instants: script.lines.iter().flat_map(|line| [line.from, line.until]).collect(),
-        checking: (0..script.lines.len()).filter(|at| script.lines.get(*at).is_some_and(checks)).collect(),
+        checking: (0..script.lines.len())
+            .filter(|at| script.lines.get(*at).is_some_and(checks))
+            .collect(),
         setup,
         fleet: Fleet::new(),
         sampler: Sampler::new(),
@@ -95,7 +97,8 @@ impl Play<'_> {
         let first = script.lines.partition_point(|line| line.from < now);
         for line in script.lines.iter().skip(first).take_while(|line| line.from == now) {
             if let What::Verb(words) = &line.what {
-                self.verb(now, &strs(words)).map_err(|why| format!("line {}: {why}", line.number))?;
+                self.verb(now, &strs(words))
+                    .map_err(|why| format!("line {}: {why}", line.number))?;
             }
         }
         for input in self.sampler.run(now, &self.fleet, &self.setup) {
@@ -132,21 +135,35 @@ impl Play<'_> {
         }
         let snapshot = self.state.snapshot(mono(now));
         let broken = self.invariants.check(&snapshot, &self.setup.spec());
-        self.failures.extend(broken.iter().map(|what| format!("at {}: {what}", seconds(now as i64))));
+        self.failures
+            .extend(broken.iter().map(|what| format!("at {}: {what}", seconds(now as i64))));
         for index in self.checking.clone() {
-            if let Some(line) = script.lines.get(index).filter(|line| line.from <= now && now <= line.until) {
+            if let Some(line) =
+                script.lines.get(index).filter(|line| line.from <= now && now <= line.until)
+            {
                 self.judge(now, index, line, &snapshot)?;
             }
         }
         Ok(())
     }
 
-    fn judge(&mut self, now: u64, index: usize, line: &Line, snapshot: &Snapshot) -> Result<(), String> {
-        let (What::Expect(checks) | What::Becomes(checks) | What::Always(checks) | What::Never(checks)) = &line.what
+    fn judge(
+        &mut self,
+        now: u64,
+        index: usize,
+        line: &Line,
+        snapshot: &Snapshot,
+    ) -> Result<(), String> {
+        let (What::Expect(checks)
+        | What::Becomes(checks)
+        | What::Always(checks)
+        | What::Never(checks)) = &line.what
         else {
             return Ok(());
         };
-        let unmet = self.unmet(now, checks, snapshot).map_err(|why| format!("line {}: {why}", line.number))?;
+        let unmet = self
+            .unmet(now, checks, snapshot)
+            .map_err(|why| format!("line {}: {why}", line.number))?;
         let failure = match &line.what {
             What::Expect(_) | What::Always(_) => (!unmet.is_empty()).then(|| unmet.join("; ")),
             What::Never(_) => unmet.is_empty().then(|| "it is so".to_owned()),
@@ -157,7 +174,8 @@ impl Play<'_> {
                     *so |= unmet.is_empty();
                     *so
                 });
-                (now == line.until && !so).then(|| format!("it never became so; {}", unmet.join("; ")))
+                (now == line.until && !so)
+                    .then(|| format!("it never became so; {}", unmet.join("; ")))
             }
         };
         if let Some(found) = failure {
@@ -167,7 +185,12 @@ impl Play<'_> {
     }
 
     /// The checks that do not hold, as text.
-    fn unmet(&mut self, now: u64, checks: &[Check], snapshot: &Snapshot) -> Result<Vec<String>, String> {
+    fn unmet(
+        &mut self,
+        now: u64,
+        checks: &[Check],
+        snapshot: &Snapshot,
+    ) -> Result<Vec<String>, String> {
         let mut unmet = Vec::new();
         for check in checks {
             match check {
@@ -205,10 +228,16 @@ impl Play<'_> {
     }
 
     fn report(&mut self, now: u64, line: &Line, found: &str) {
-        let mut text = format!("line {}: at {}: wanted `{}`\n", line.number, seconds(now as i64), line.text);
+        let mut text =
+            format!("line {}: at {}: wanted `{}`\n", line.number, seconds(now as i64), line.text);
         let _ = writeln!(text, "    found: {found}");
         for event in self.events.iter().skip(self.events.len().saturating_sub(EVENTS_SHOWN)) {
-            let _ = writeln!(text, "    {:>10}  {}", seconds(agent_ms(event.at)), event_words(event).join(" "));
+            let _ = writeln!(
+                text,
+                "    {:>10}  {}",
+                seconds(agent_ms(event.at)),
+                event_words(event).join(" ")
+            );
         }
         self.failures.push(text);
     }

@@ -1,10 +1,15 @@
-//! How the world is sampled: once per interval, again 260 ms after a first `Free`, again right after a deadline; and the
-//! faults on the way. One sample is in flight at a time, as in the real sampler.
+//! How the world is sampled: once per interval, again 260 ms after a first `Free`, again right
+//! after a deadline; and the faults on the way. One sample is in flight at a time, as in the real
+//! sampler.
 
 use std::collections::BTreeSet;
 
-use lockwatch_model::input::{Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology};
-use lockwatch_model::reading::{Beside, Deadline, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown};
+use lockwatch_model::input::{
+    Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology,
+};
+use lockwatch_model::reading::{
+    Beside, Deadline, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+};
 use lockwatch_model::spec::{RedisIndex, TaskIndex};
 
 use super::fleet::{Fleet, Server};
@@ -66,7 +71,8 @@ impl Sampler {
         }
     }
 
-    /// A fault from now on: `cut REASON for 30s`, `drop every 2`, `drop none`, `latency 200ms`, `agent pauses 30s`.
+    /// A fault from now on: `cut REASON for 30s`, `drop every 2`, `drop none`, `latency 200ms`,
+    /// `agent pauses 30s`.
     pub(crate) fn fault(&mut self, now: u64, words: &[&str]) -> Option<Result<(), String>> {
         let result = match words {
             ["cut", why, "for", long] => verbs::reason(why).and_then(|why| {
@@ -77,12 +83,16 @@ impl Sampler {
                 self.drop_every = 0;
                 Ok(())
             }
-            ["drop", "every", count] => count.parse().map_err(|_| "every how many?".to_owned()).map(|count| {
-                self.drop_every = count;
-                self.sent = 0;
-            }),
+            ["drop", "every", count] => {
+                count.parse().map_err(|_| "every how many?".to_owned()).map(|count| {
+                    self.drop_every = count;
+                    self.sent = 0;
+                })
+            }
             ["latency", long] => duration(long).map(|ms| self.latency_ms = ms),
-            ["agent", "pauses", long] => duration(long).map(|ms| self.paused = Some((now, now + ms))),
+            ["agent", "pauses", long] => {
+                duration(long).map(|ms| self.paused = Some((now, now + ms)))
+            }
             _ => return None,
         };
         Some(result)
@@ -131,7 +141,14 @@ impl Sampler {
     }
 
     /// What was in flight (or would have been) when the process was stopped is found too late.
-    fn wake_up(&mut self, from: u64, now: u64, fleet: &Fleet, setup: &Setup, inputs: &mut Vec<Input>) {
+    fn wake_up(
+        &mut self,
+        from: u64,
+        now: u64,
+        fleet: &Fleet,
+        setup: &Setup,
+        inputs: &mut Vec<Input>,
+    ) {
         self.next_tick = now;
         let sent = self.in_flight.take().map_or(from, |flight| flight.sample.sent.0 - mono(0).0);
         let outcome = Outcome::Failed { tasks: tasks(setup), why: Unknown::Late };
@@ -168,10 +185,11 @@ impl Sampler {
         let dropped = self.drop_every > 0 && self.sent.is_multiple_of(self.drop_every);
         let late = self.latency_ms >= setup.timeout_ms;
         let quorum = fleet.quorum_lost(now).then_some(Unknown::Quorum);
-        let failure = quorum.or(self.cut(now)).or_else(|| lead.silence(now)).or_else(|| match lead.role() {
-            Role::Replica => Some(Unknown::NotMaster),
-            Role::Master => (dropped || late).then_some(Unknown::Timeout),
-        });
+        let failure =
+            quorum.or(self.cut(now)).or_else(|| lead.silence(now)).or_else(|| match lead.role() {
+                Role::Replica => Some(Unknown::NotMaster),
+                Role::Master => (dropped || late).then_some(Unknown::Timeout),
+            });
         let took = match failure {
             Some(Unknown::Timeout) => setup.timeout_ms,
             Some(_) => 0,
@@ -210,10 +228,15 @@ impl Sampler {
             let outcome = match (silence, standing) {
                 (Some(why), _) => Outcome::Failed { tasks: Vec::new(), why },
                 // It has other slots.
-                (None, Standing::Decides) => Outcome::Read { vouch: fleet.vouch(server), readings: Vec::new() },
+                (None, Standing::Decides) => {
+                    Outcome::Read { vouch: fleet.vouch(server), readings: Vec::new() }
+                }
                 (None, Standing::Witness) => read(fleet, server, setup),
             };
-            inputs.push(Input::Sample(Sample { standing, ..sample(setup, Some(server), now, 0, outcome) }));
+            inputs.push(Input::Sample(Sample {
+                standing,
+                ..sample(setup, Some(server), now, 0, outcome)
+            }));
         }
     }
 
@@ -240,7 +263,10 @@ impl Sampler {
             Some(LockReading::Held(held)) => {
                 if let Deadline::At(deadline) = held.deadline {
                     let at = deadline.0 - SERVER_ORIGIN_MS - lead.world.clock_step_ms;
-                    self.wake_at = u64::try_from(at).ok().map(|at| at + AFTER_DEADLINE_MS).filter(|at| *at > sent);
+                    self.wake_at = u64::try_from(at)
+                        .ok()
+                        .map(|at| at + AFTER_DEADLINE_MS)
+                        .filter(|at| *at > sent);
                 }
                 false
             }
@@ -262,11 +288,13 @@ fn tasks(setup: &Setup) -> Vec<TaskIndex> {
     all_tasks(setup).collect()
 }
 
-/// What `server` shows of every task. The neighbour's keys are the same everywhere: nobody ever wrote any.
+/// What `server` shows of every task. The neighbour's keys are the same everywhere: nobody ever
+/// wrote any.
 fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
     let reading = |index: TaskIndex| -> TaskReading {
         let own = Some(index.0) == setup.position();
-        let mut reading = if own { server.world.reading(setup) } else { World::new().reading(setup) };
+        let mut reading =
+            if own { server.world.reading(setup) } else { World::new().reading(setup) };
         if own && fleet.switch_server().is_some() {
             reading.beside.switches = None;
             reading.beside.progress = None;
@@ -291,10 +319,22 @@ fn switches_of(server: &Server, now: u64, fleet: &Fleet, setup: &Setup) -> Sampl
     let beside = Beside { switches, progress, ..Beside::default() };
     let readings = setup.position().map(|at| (TaskIndex(at), beside));
     let vouch = silence.is_none().then(|| fleet.vouch(server));
-    sample(setup, Some(server), now, 0, Outcome::Beside { vouch, readings: readings.into_iter().collect() })
+    sample(
+        setup,
+        Some(server),
+        now,
+        0,
+        Outcome::Beside { vouch, readings: readings.into_iter().collect() },
+    )
 }
 
-fn sample(setup: &Setup, node: Option<&Server>, sent: u64, took_ms: u64, outcome: Outcome) -> Sample {
+fn sample(
+    setup: &Setup,
+    node: Option<&Server>,
+    sent: u64,
+    took_ms: u64,
+    outcome: Outcome,
+) -> Sample {
     Sample {
         epoch: setup.epoch,
         redis: RedisIndex(0),
@@ -307,7 +347,12 @@ fn sample(setup: &Setup, node: Option<&Server>, sent: u64, took_ms: u64, outcome
 }
 
 fn news(fleet: &Fleet, setup: &Setup, kind: NodeNewsKind) -> Input {
-    Input::Node(NodeNews { epoch: setup.epoch, redis: RedisIndex(0), node: fleet.lead().address(), kind })
+    Input::Node(NodeNews {
+        epoch: setup.epoch,
+        redis: RedisIndex(0),
+        node: fleet.lead().address(),
+        kind,
+    })
 }
 
 #[cfg(test)]
@@ -320,7 +365,10 @@ mod tests {
         let setup = Setup::default();
         let mut found = Vec::new();
         loop {
-            let now = [sampler.next_event()].into_iter().chain(fleet.next_event()).fold(u64::MAX, u64::min);
+            let now = [sampler.next_event()]
+                .into_iter()
+                .chain(fleet.next_event())
+                .fold(u64::MAX, u64::min);
             if now > end {
                 return found;
             }
@@ -338,7 +386,10 @@ mod tests {
         let mut fleet = Fleet::new();
         fleet.lead_mut().acquire("A", Mode::Exclusive, 1_500);
         let found = arrivals(&mut fleet, &mut Sampler::new(), 3_000);
-        assert_eq!(found.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 1_000, 1_505, 1_765, 2_000, 3_000]);
+        assert_eq!(
+            found.iter().map(|(at, _)| *at).collect::<Vec<_>>(),
+            [0, 1_000, 1_505, 1_765, 2_000, 3_000]
+        );
     }
 
     #[test]

@@ -68,7 +68,9 @@ pub(crate) enum Check {
 /// The line and what is wrong with it.
 pub(crate) fn parse(text: &str) -> Result<Script, String> {
     if !text.starts_with("# ") {
-        return Err("line 1: a timeline begins with `# ` and a sentence that says what it shows".to_owned());
+        return Err(
+            "line 1: a timeline begins with `# ` and a sentence that says what it shows".to_owned()
+        );
     }
     let mut script = Script { rules: Vec::new(), config: Vec::new(), lines: Vec::new(), end: 0 };
     let mut range = None;
@@ -81,7 +83,8 @@ pub(crate) fn parse(text: &str) -> Result<Script, String> {
         }
         let at = |why: String| format!("line {number}: {why}");
         if let Some(call) = line.strip_prefix("rule: ") {
-            let rule = truth::named(call).ok_or_else(|| at(format!("docs/rules.md has no rule `{call}`")))?;
+            let rule = truth::named(call)
+                .ok_or_else(|| at(format!("docs/rules.md has no rule `{call}`")))?;
             script.rules.push(rule);
             continue;
         }
@@ -137,14 +140,21 @@ fn statements(number: usize, (from, until): (u64, u64), text: &str) -> Result<Ve
     let ranged = matches!(what, What::Becomes(_) | What::Always(_) | What::Never(_));
     if ranged != (from < until) {
         return Err(
-            "`becomes`, `always`, `never` and `every` need a range of time, anything else an instant".to_owned()
+            "`becomes`, `always`, `never` and `every` need a range of time, anything else an \
+             instant"
+                .to_owned(),
         );
     }
     Ok(vec![line(from, until, what)])
 }
 
-/// `FROM..UNTIL every 5s VERB`: the verb at the beginning of the range and again after each pause, up to its end.
-fn repeated(line: impl Fn(u64, u64, What) -> Line, (from, until): (u64, u64), rest: &str) -> Result<Vec<Line>, String> {
+/// `FROM..UNTIL every 5s VERB`: the verb at the beginning of the range and again after each pause,
+/// up to its end.
+fn repeated(
+    line: impl Fn(u64, u64, What) -> Line,
+    (from, until): (u64, u64),
+    rest: &str,
+) -> Result<Vec<Line>, String> {
     let (every, verb) = rest.trim().split_once(char::is_whitespace).ok_or("every what?")?;
     let every = duration(every)?;
     if every == 0 || from == until {
@@ -166,13 +176,19 @@ fn checks(text: &str) -> Result<Vec<Check>, String> {
 fn one_check(words: &[&str]) -> Result<Check, String> {
     let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
     match words {
-        ["event", words @ ..] if !words.is_empty() => Ok(Check::Event { count: None, words: owned(words) }),
-        ["no", "event", words @ ..] if !words.is_empty() => Ok(Check::Event { count: Some(0), words: owned(words) }),
+        ["event", words @ ..] if !words.is_empty() => {
+            Ok(Check::Event { count: None, words: owned(words) })
+        }
+        ["no", "event", words @ ..] if !words.is_empty() => {
+            Ok(Check::Event { count: Some(0), words: owned(words) })
+        }
         [count, "event" | "events", words @ ..] if !words.is_empty() => {
             let count = count.parse().map_err(|_| format!("`{count}` is no count of events"))?;
             Ok(Check::Event { count: Some(count), words: owned(words) })
         }
-        [name, want @ ..] => Ok(Check::Field { name: (*name).to_owned(), want: Want::parse(want)? }),
+        [name, want @ ..] => {
+            Ok(Check::Field { name: (*name).to_owned(), want: Want::parse(want)? })
+        }
         [] => Err("an empty check".to_owned()),
     }
 }
@@ -183,8 +199,11 @@ mod tests {
 
     #[test]
     fn a_timeline_is_read_line_by_line() {
-        let script = parse("# It shows.\nconfig grace 10s\n0s  A locks 30s\n    switch anna on # why\n5s..7s becomes verdict running\n")
-            .expect("readable");
+        let script = parse(
+            "# It shows.\nconfig grace 10s\n\
+            0s  A locks 30s\n    switch anna on # why\n5s..7s becomes verdict running\n",
+        )
+        .expect("readable");
         assert_eq!(script.config.len(), 1);
         assert_eq!(script.lines.iter().map(|line| line.from).collect::<Vec<_>>(), [0, 0, 5_000]);
         assert_eq!(script.end, 7_000);
@@ -192,8 +211,12 @@ mod tests {
 
     #[test]
     fn a_repeated_verb_happens_at_both_ends_of_its_range() {
-        let script = parse("# It shows.\n10s..20s every 5s A locks 1s\n12s expect held no\n").expect("readable");
-        assert_eq!(script.lines.iter().map(|line| line.from).collect::<Vec<_>>(), [10_000, 12_000, 15_000, 20_000]);
+        let script = parse("# It shows.\n10s..20s every 5s A locks 1s\n12s expect held no\n")
+            .expect("readable");
+        assert_eq!(
+            script.lines.iter().map(|line| line.from).collect::<Vec<_>>(),
+            [10_000, 12_000, 15_000, 20_000]
+        );
     }
 
     #[test]
@@ -224,7 +247,11 @@ mod tests {
             (vec!["none"], Found::Ms(0), false),
             (vec!["0"], Found::Ms(0), true),
         ] {
-            assert_eq!(Want::parse(&words).expect("readable").holds(&found), holds, "{words:?} {found:?}");
+            assert_eq!(
+                Want::parse(&words).expect("readable").holds(&found),
+                holds,
+                "{words:?} {found:?}"
+            );
         }
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskSpec,
-    WantedSource, WantedSpec, WatchSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSource, ProgressSpec, RedisIndex, RedisKind, RedisSpec,
+    SchemeKind, TaskSpec, WantedSource, WantedSpec, WatchSpec,
 };
 
 use super::text::duration;
@@ -162,9 +162,10 @@ impl Setup {
                 },
                 stale_after_ms,
             }),
-            claims: self
-                .fresh_for_ms
-                .map(|fresh_for_ms| ClaimsSpec { key: bytes("lockwatch:claims:outbound"), fresh_for_ms }),
+            claims: self.fresh_for_ms.map(|fresh_for_ms| ClaimsSpec {
+                key: bytes("lockwatch:claims:outbound"),
+                fresh_for_ms,
+            }),
             hosts: None,
             paused_until: self.pause.then(|| bytes("outbound:pause")),
             grace_ms: self.grace_ms,
@@ -190,8 +191,11 @@ fn optional(value: &str) -> Result<Option<u64>, String> {
 }
 
 fn kind(value: &str) -> Result<RedisKind, String> {
-    let all = [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
-    all.into_iter().find(|kind| kind.name() == value).ok_or_else(|| format!("there is no kind `{value}`"))
+    let all =
+        [RedisKind::Standalone, RedisKind::Replicated, RedisKind::Sentinel, RedisKind::Cluster];
+    all.into_iter()
+        .find(|kind| kind.name() == value)
+        .ok_or_else(|| format!("there is no kind `{value}`"))
 }
 
 fn scheme(value: &str) -> Result<SchemeKind, String> {

@@ -1,6 +1,7 @@
 //! Durations, and what a check wants, as text.
 
-/// Milliseconds of `text`: numbers with a unit, one after the other (`300ms`, `1.5s`, `2m`, `1h30m`), or a bare `0`.
+/// Milliseconds of `text`: numbers with a unit, one after the other (`300ms`, `1.5s`, `2m`,
+/// `1h30m`), or a bare `0`.
 pub(crate) fn duration(text: &str) -> Result<u64, String> {
     if text == "0" {
         return Ok(0);
@@ -76,7 +77,8 @@ impl Want {
             }
             [one] => match one.split_once("..") {
                 Some((low, high)) => Ok(Want::Between(number(low)?, number(high)?)),
-                None => Ok(number(one).map_or_else(|_| Want::Word((*one).to_owned()), |n| Want::Between(n, n))),
+                None => Ok(number(one)
+                    .map_or_else(|_| Want::Word((*one).to_owned()), |n| Want::Between(n, n))),
             },
             _ => Err(format!("cannot read the value `{}`", words.join(" "))),
         }

@@ -43,10 +43,16 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
         ["unlocks", "to", lease] => unlock(world, who, Some(duration(lease)?)),
         ["renews", lease] => {
             let lease = duration(lease)?;
-            if world.renew(who, lease) { Ok(()) } else { Err(format!("{who} does not hold the lock")) }
+            if world.renew(who, lease) {
+                Ok(())
+            } else {
+                Err(format!("{who} does not hold the lock"))
+            }
         }
         ["watchdog", "stops"] => {
-            world.timers.retain(|timer| !(timer.what.who() == Some(who) && matches!(timer.what, Beat::Renew { .. })));
+            world.timers.retain(|timer| {
+                !(timer.what.who() == Some(who) && matches!(timer.what, Beat::Renew { .. }))
+            });
             Ok(())
         }
         ["watchdog", lease, "every", every] => {
@@ -57,7 +63,9 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
             *world.claims.entry(who.to_owned()).or_insert(0) += 1;
             Ok(())
         }
-        ["claims", "every", every] => add_timer(world, Beat::Claim { who: who.to_owned() }, duration(every)?),
+        ["claims", "every", every] => {
+            add_timer(world, Beat::Claim { who: who.to_owned() }, duration(every)?)
+        }
         ["claims", "stop"] => {
             let claim = Beat::Claim { who: who.to_owned() };
             world.timers.retain(|timer| timer.what != claim);
@@ -72,10 +80,15 @@ fn worker(world: &mut World, who: &str, words: &[&str]) -> Result<(), String> {
             world.waiters.retain(|(waiter, _)| waiter != who);
             Ok(())
         }
-        ["intrudes"] => {
-            held(world)?.holders.insert(who.to_owned(), 1).map_or(Ok(()), |_| Err("it holds it".to_owned()))
-        }
-        ["leaves"] => held(world)?.holders.remove(who).map(|_| ()).ok_or_else(|| "it does not hold it".to_owned()),
+        ["intrudes"] => held(world)?
+            .holders
+            .insert(who.to_owned(), 1)
+            .map_or(Ok(()), |_| Err("it holds it".to_owned())),
+        ["leaves"] => held(world)?
+            .holders
+            .remove(who)
+            .map(|_| ())
+            .ok_or_else(|| "it does not hold it".to_owned()),
         _ => Err("a worker cannot do that".to_owned()),
     }
 }
@@ -252,10 +265,13 @@ fn data(world: &mut World, words: &[&str]) -> Result<(), String> {
         ["failover"] => world.generation.replication_id.push(b'\''),
         ["generation", "hidden"] => world.generation_hidden = true,
         ["generation", "shown"] => world.generation_hidden = false,
-        _ => return Err(
-            "flush [elsewhere], restart empty|kept|stale, evict lock|switches|elsewhere, failover, generation hidden|shown"
-                .to_owned(),
-        ),
+        _ => {
+            return Err(
+                "flush [elsewhere], restart empty|kept|stale, evict lock|switches|elsewhere, \
+             failover, generation hidden|shown"
+                    .to_owned(),
+            );
+        }
     }
     Ok(())
 }
@@ -292,7 +308,11 @@ mod tests {
     }
 
     fn ttl(world: &World) -> Option<i64> {
-        world.lock.as_ref().and_then(|lock| lock.deadline).map(|deadline| deadline - world.server_now())
+        world
+            .lock
+            .as_ref()
+            .and_then(|lock| lock.deadline)
+            .map(|deadline| deadline - world.server_now())
     }
 
     #[test]
@@ -321,7 +341,9 @@ mod tests {
     #[test]
     fn a_crash_stops_all_that_a_worker_does_and_nothing_else() {
         let mut world = World::new();
-        for line in ["A locks 30s", "A watchdog 30s every 10s", "A claims every 1s", "B claims every 1s"] {
+        for line in
+            ["A locks 30s", "A watchdog 30s every 10s", "A claims every 1s", "B claims every 1s"]
+        {
             done(&mut world, line).expect(line);
         }
         done(&mut world, "A crashes").expect("anybody can");
@@ -343,8 +365,14 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         let mut world = World::new();
-        for line in ["A unlocks", "A renews 30s", "switch anna", "dance", "lock unreadable what for 3s", "A locks soon"]
-        {
+        for line in [
+            "A unlocks",
+            "A renews 30s",
+            "switch anna",
+            "dance",
+            "lock unreadable what for 3s",
+            "A locks soon",
+        ] {
             assert!(done(&mut world, line).is_err(), "{line}");
         }
         done(&mut world, "A locks 30s").expect("free");

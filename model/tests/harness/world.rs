@@ -1,11 +1,12 @@
-//! The little world that a timeline's verbs change: one server with one lock, its workers, and its users' switches.
+//! The little world that a timeline's verbs change: one server with one lock, its workers, and its
+//! users' switches.
 
 use std::collections::BTreeMap;
 
 use lockwatch_model::input::{Generation, Role, Vouch};
 use lockwatch_model::reading::{
-    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, ProgressReading, Switch,
-    SwitchesReading, TaskReading, Unknown,
+    Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
+    ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::SchemeKind;
 use lockwatch_model::time::{Mono, ServerTime};
@@ -228,11 +229,17 @@ impl World {
     /// Gives the free lock to `who`.
     pub(crate) fn acquire(&mut self, who: &str, mode: Mode, lease: u64) {
         let deadline = Some(self.server_now() + lease as i64);
-        self.lock = Some(Lock { mode, holders: BTreeMap::from([(who.to_owned(), 1)]), ghosts: 0, deadline });
+        self.lock = Some(Lock {
+            mode,
+            holders: BTreeMap::from([(who.to_owned(), 1)]),
+            ghosts: 0,
+            deadline,
+        });
         self.take_over_at = None;
     }
 
-    /// Sets the lease anew if `who` still holds the lock; a watchdog that finds another holder does nothing.
+    /// Sets the lease anew if `who` still holds the lock; a watchdog that finds another holder does
+    /// nothing.
     pub(crate) fn renew(&mut self, who: &str, lease: u64) -> bool {
         let deadline = self.server_now() + lease as i64;
         match &mut self.lock {
@@ -263,7 +270,9 @@ impl World {
                     None => ClaimsReading::Read(
                         self.claims
                             .iter()
-                            .map(|(who, count)| (who.clone().into_bytes(), count.to_string().into_bytes()))
+                            .map(|(who, count)| {
+                                (who.clone().into_bytes(), count.to_string().into_bytes())
+                            })
                             .collect(),
                     ),
                 }),
@@ -289,7 +298,8 @@ impl World {
         }
     }
 
-    /// When the lock's deadline will have passed (Redis keeps a key through the millisecond of its deadline).
+    /// When the lock's deadline will have passed (Redis keeps a key through the millisecond of its
+    /// deadline).
     pub(crate) fn expires_at(&self) -> Option<u64> {
         let deadline = self.lock.as_ref()?.deadline?;
         let left = deadline.saturating_sub(self.server_now()).saturating_add(1).max(0);
@@ -356,7 +366,12 @@ impl World {
             Some(at) => Deadline::At(ServerTime(at)),
             None => Deadline::Never,
         };
-        LockReading::from(Held { mode: lock.mode, holders: holders.collect(), ghosts: lock.ghosts, deadline })
+        LockReading::from(Held {
+            mode: lock.mode,
+            holders: holders.collect(),
+            ghosts: lock.ghosts,
+            deadline,
+        })
     }
 
     fn read_switches(&self, setup: &Setup) -> SwitchesReading {
@@ -384,7 +399,12 @@ impl World {
                 whole: true,
             };
         }
-        SwitchesReading::Read { key_exists: !switches.is_empty(), switches, counted: None, whole: true }
+        SwitchesReading::Read {
+            key_exists: !switches.is_empty(),
+            switches,
+            counted: None,
+            whole: true,
+        }
     }
 }
 
@@ -421,7 +441,10 @@ mod tests {
         let what = Beat::Renew { who: "A".to_owned(), lease: 30_000 };
         world.timers.push(Timer { what, every: 10_015, next: 10_015 });
         world.advance(25_000);
-        assert_eq!(world.lock.as_ref().and_then(|lock| lock.deadline), Some(SERVER_ORIGIN_MS + 50_030));
+        assert_eq!(
+            world.lock.as_ref().and_then(|lock| lock.deadline),
+            Some(SERVER_ORIGIN_MS + 50_030)
+        );
         world.release();
         world.advance(40_000);
         assert!(world.timers.is_empty());
@@ -433,7 +456,10 @@ mod tests {
         world.acquire("A", Mode::Exclusive, 30_000);
         world.clock_step_ms = 10_000;
         assert_eq!(world.expires_at(), Some(20_001));
-        assert_eq!(world.vouch().clock_offset_ms, SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64 + 10_000);
+        assert_eq!(
+            world.vouch().clock_offset_ms,
+            SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64 + 10_000
+        );
     }
 
     #[test]
@@ -446,7 +472,12 @@ mod tests {
         };
         assert_eq!((switches.len(), key_exists), (1, true));
         setup.set(&["wanted", "set"]).expect("a known setting");
-        let empty = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None, whole: true };
+        let empty = SwitchesReading::Read {
+            switches: Vec::new(),
+            key_exists: false,
+            counted: None,
+            whole: true,
+        };
         assert_eq!(world.read_switches(&setup), empty);
     }
 }

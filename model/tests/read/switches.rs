@@ -17,30 +17,46 @@ pub(super) fn states(reading: &SwitchesReading) -> Vec<(String, Option<bool>)> {
         Switch::Off => Some(false),
         Switch::Undecodable { .. } => None,
     };
-    switches.iter().map(|(user, switch)| (String::from_utf8_lossy(user).into_owned(), state(switch))).collect()
+    switches
+        .iter()
+        .map(|(user, switch)| (String::from_utf8_lossy(user).into_owned(), state(switch)))
+        .collect()
 }
 
 #[test]
 fn switches_in_a_hash_are_read_one_by_one() {
     let hash = || WantedSource::Hash(b"users".to_vec());
     let reading = switches(hash(), &[scan(&["ben", "off", "anna", "on", "chris", "maybe"])]);
-    let expected =
-        [("anna", Some(true)), ("ben", Some(false)), ("chris", None)].map(|(user, on)| (user.to_owned(), on));
+    let expected = [("anna", Some(true)), ("ben", Some(false)), ("chris", None)]
+        .map(|(user, on)| (user.to_owned(), on));
     assert_eq!(states(&reading), expected);
-    assert_eq!(switches(hash(), &[error("WRONGTYPE")]), SwitchesReading::Unknown(Unknown::WrongType));
-    let absent = SwitchesReading::Read { switches: Vec::new(), key_exists: false, counted: None, whole: true };
+    assert_eq!(
+        switches(hash(), &[error("WRONGTYPE")]),
+        SwitchesReading::Unknown(Unknown::WrongType)
+    );
+    let absent = SwitchesReading::Read {
+        switches: Vec::new(),
+        key_exists: false,
+        counted: None,
+        whole: true,
+    };
     assert_eq!(switches(hash(), &[scan(&[])]), absent);
 }
 
 #[test]
 fn of_too_many_switches_only_on_is_an_answer() {
-    let part =
-        |items: &[&str]| Reply::Array(vec![text("77"), Reply::Array(items.iter().map(|item| text(item)).collect())]);
+    let part = |items: &[&str]| {
+        Reply::Array(vec![text("77"), Reply::Array(items.iter().map(|item| text(item)).collect())])
+    };
     let hash = || WantedSource::Hash(b"users".to_vec());
-    assert_eq!(switches(hash(), &[part(&["a", "off"])]), SwitchesReading::Unknown(Unknown::TooLarge));
+    assert_eq!(
+        switches(hash(), &[part(&["a", "off"])]),
+        SwitchesReading::Unknown(Unknown::TooLarge)
+    );
     assert_eq!(states(&switches(hash(), &[part(&["a", "on"])])), [("a".to_owned(), Some(true))]);
     let set = || WantedSource::Set(b"users".to_vec());
-    let whole = |reading: &SwitchesReading| matches!(reading, SwitchesReading::Read { whole: true, .. });
+    let whole =
+        |reading: &SwitchesReading| matches!(reading, SwitchesReading::Read { whole: true, .. });
     assert_eq!(switches(set(), &[part(&[])]), SwitchesReading::Unknown(Unknown::TooLarge));
     let some = switches(set(), &[part(&["a"])]);
     assert_eq!((states(&some), whole(&some)), (vec![("a".to_owned(), Some(true))], false));
@@ -57,7 +73,9 @@ fn members_counters_and_named_keys_are_switches_too() {
         WantedSource::Counter(b"n".to_vec()),
         &[Reply::Int(exists), text(value)],
     ) {
-        SwitchesReading::Read { switches, counted, key_exists, .. } => (switches.len(), counted, key_exists),
+        SwitchesReading::Read { switches, counted, key_exists, .. } => {
+            (switches.len(), counted, key_exists)
+        }
         other => panic!("{other:?}"),
     };
     assert_eq!(counter(1, "3"), (1, Some(3), true));
@@ -65,7 +83,10 @@ fn members_counters_and_named_keys_are_switches_too() {
     assert_eq!(counter(0, ""), (0, Some(0), false));
     assert_eq!(counter(1, "-1"), (1, None, true));
     assert_eq!(counter(1, "many"), (1, None, true));
-    let fits = |value: Reply| match switches(WantedSource::Counter(b"n".to_vec()), &[Reply::Int(1), value]) {
+    let fits = |value: Reply| match switches(
+        WantedSource::Counter(b"n".to_vec()),
+        &[Reply::Int(1), value],
+    ) {
         SwitchesReading::Read { switches, .. } => match &switches[..] {
             [(_, Switch::Undecodable { fits, .. })] => *fits,
             other => panic!("{other:?}"),
@@ -76,7 +97,8 @@ fn members_counters_and_named_keys_are_switches_too() {
     assert_eq!(fits(Reply::Bytes(vec![2, 6])), Some(Codec::Kryo5), "an Integer of 3");
     // A number of a serializer, too.
     let spec = |codec| TaskSpec {
-        wanted: wanted(WantedSource::Counter(b"n".to_vec())).map(|wanted| WantedSpec { codec, ..wanted }),
+        wanted: wanted(WantedSource::Counter(b"n".to_vec()))
+            .map(|wanted| WantedSpec { codec, ..wanted }),
         ..spec(SchemeKind::Redisson)
     };
     let round = [free(), vec![Reply::Int(1), text("-2")]].concat();
@@ -85,7 +107,10 @@ fn members_counters_and_named_keys_are_switches_too() {
     let keys = WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec(), b"k3".to_vec()]);
     let one = Reply::Int(1);
     let replies = [one.clone(), text("1"), Reply::Int(0), text(""), one, error("WRONGTYPE")];
-    assert_eq!(states(&switches(keys, &replies)), [("k1".to_owned(), Some(true)), ("k3".to_owned(), None)]);
+    assert_eq!(
+        states(&switches(keys, &replies)),
+        [("k1".to_owned(), Some(true)), ("k3".to_owned(), None)]
+    );
 }
 
 /// Both answer `GETRANGE` alike.
@@ -101,14 +126,19 @@ fn an_empty_value_is_a_switch_and_no_key_is_none() {
     assert_eq!(states(&switches(keys, &written_between)), [("k1".to_owned(), Some(true))]);
 }
 
-/// The slot is on its way, or the server cannot answer: nobody has written anything, so nothing that was lost is found again.
+/// The slot is on its way, or the server cannot answer: nobody has written anything, so nothing
+/// that was lost is found again.
 #[test]
 fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {
     let keys = || WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
     let on = [Reply::Int(1), text("1")];
     let cases = [("MOVED", Unknown::Moved), ("CLUSTERDOWN", Unknown::ClusterDown)];
     for (refusal, why) in cases.map(|(refusal, why)| ([error(refusal), error(refusal)], why)) {
-        for replies in [[on.clone(), refusal.clone()], [refusal.clone(), on.clone()], [refusal.clone(), refusal]] {
+        for replies in [
+            [on.clone(), refusal.clone()],
+            [refusal.clone(), on.clone()],
+            [refusal.clone(), refusal],
+        ] {
             assert_eq!(switches(keys(), &replies.concat()), SwitchesReading::Unknown(why));
         }
     }
@@ -120,7 +150,8 @@ fn an_error_that_is_no_ones_own_says_nothing_about_named_keys() {
     );
 }
 
-/// A right that is taken or given is nothing that a user wrote, and what may not be read is no sign that a flush left something.
+/// A right that is taken or given is nothing that a user wrote, and what may not be read is no sign
+/// that a flush left something.
 #[test]
 fn a_named_key_that_may_not_be_read_leaves_only_on_as_an_answer() {
     let keys = || WantedSource::Keys(vec![b"k1".to_vec(), b"k2".to_vec()]);
@@ -131,7 +162,10 @@ fn a_named_key_that_may_not_be_read_leaves_only_on_as_an_answer() {
         counted: None,
         whole: false,
     };
-    assert_eq!(switches(keys(), &[[Reply::Int(1), text("1")], denied.clone()].concat()), on_and_more);
+    assert_eq!(
+        switches(keys(), &[[Reply::Int(1), text("1")], denied.clone()].concat()),
+        on_and_more
+    );
     for other in [[Reply::Int(1), text("0")], [Reply::Int(0), text("")], denied.clone()] {
         let reading = switches(keys(), &[other, denied.clone()].concat());
         assert_eq!(reading, SwitchesReading::Unknown(Unknown::NoPermission));

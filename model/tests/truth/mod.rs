@@ -1,4 +1,5 @@
-//! The rules of truth, as docs/rules.md names them, so that a check that fails can say which of them is broken.
+//! The rules of truth, as docs/rules.md names them, so that a check that fails can say which of
+//! them is broken.
 #![allow(dead_code, reason = "shared by tests that each use a part of it")]
 
 use std::vec::Vec;
@@ -31,7 +32,8 @@ pub(crate) fn all() -> Vec<Rule> {
 /// A section is a line `6. confirmation`, an empty line, the sentence, and more.
 fn of_section(text: &'static str) -> Rule {
     let mut lines = text.lines();
-    let (number, name) = lines.next().and_then(|line| line.split_once(". ")).expect("docs/rules.md: `## 6. name`");
+    let (number, name) =
+        lines.next().and_then(|line| line.split_once(". ")).expect("docs/rules.md: `## 6. name`");
     let sentence = lines.nth(1).unwrap_or_default();
     Rule { number: number.parse().expect("docs/rules.md: a number"), name, sentence }
 }
@@ -41,7 +43,8 @@ pub(crate) fn named(call: &str) -> Option<Rule> {
     all().into_iter().find(|rule| call == format!("{} {}", rule.number, rule.name))
 }
 
-/// For a test that guards a rule: `let _rule = rule("6 confirmation");` as its first line. If it fails, it says so.
+/// For a test that guards a rule: `let _rule = rule("6 confirmation");` as its first line. If it
+/// fails, it says so.
 ///
 /// # Panics
 /// When the page has no such rule.

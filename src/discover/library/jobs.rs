@@ -1,4 +1,5 @@
-//! Locks that come and go with jobs and items, one of each: no singleton task, so they are named and left out.
+//! Locks that come and go with jobs and items, one of each: no singleton task, so they are named
+//! and left out.
 
 use super::{Content, Guess, Seen};
 use crate::discover::shape::Shape;
@@ -27,19 +28,27 @@ pub(super) fn sidekiq_unique_jobs(seen: &Seen) -> Option<Guess> {
         return None;
     }
     let is_lock = matches!(seen.content, Content::Text { .. }) || seen.key.ends_with(b":LOCKED");
-    Some(if is_lock { Guess::PerItem("sidekiq-unique-jobs: a lock for each unique job") } else { Guess::Nothing })
+    Some(if is_lock {
+        Guess::PerItem("sidekiq-unique-jobs: a lock for each unique job")
+    } else {
+        Guess::Nothing
+    })
 }
 
 /// `qo_<task>_<arguments>`, taken when the job is queued.
 pub(super) fn celery_once(seen: &Seen) -> Option<Guess> {
-    let is_it = seen.key.starts_with(b"qo_") && matches!(shape(seen)?, Shape::TimeUuidHex | Shape::Hex);
-    is_it.then_some(Guess::PerItem("celery-once: a lock for each task and its arguments, held from queueing on"))
+    let is_it =
+        seen.key.starts_with(b"qo_") && matches!(shape(seen)?, Shape::TimeUuidHex | Shape::Hex);
+    is_it.then_some(Guess::PerItem(
+        "celery-once: a lock for each task and its arguments, held from queueing on",
+    ))
 }
 
 /// Unique jobs, and jobs that must not overlap.
 pub(super) fn laravel_jobs(seen: &Seen) -> Option<Guess> {
     shape(seen)?;
-    let is_it = contains(&seen.key, b"laravel_unique_job:") || contains(&seen.key, b"laravel-queue-overlap:");
+    let is_it = contains(&seen.key, b"laravel_unique_job:")
+        || contains(&seen.key, b"laravel-queue-overlap:");
     is_it.then_some(Guess::PerItem("Laravel: a lock for each unique or overlapping job"))
 }
 

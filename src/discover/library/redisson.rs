@@ -37,7 +37,8 @@ pub(super) fn hash(seen: &Seen) -> Option<Guess> {
     let Content::Hash { names, scanned, .. } = &seen.content else { return None };
     if names.iter().any(|name| is_of_faster_multi_lock(name)) {
         return Some(Guess::Unreadable(
-            "Redisson's getMultiLock(group, values): several locks in one hash, which lockwatch does not read yet",
+            "Redisson's getMultiLock(group, values): several locks in one hash, which lockwatch \
+             does not read yet",
         ));
     }
     let value = scheme::of(SchemeKind::Redisson).decode(scanned.as_ref()?, true);
@@ -55,7 +56,8 @@ pub(super) fn hash(seen: &Seen) -> Option<Guess> {
     match mode {
         Mode::Exclusive if holders.len() > 1 => Some(Guess::Doubtful(
             laid,
-            "several holders in a lock that has room for one: data of another kind, or a lock that is split",
+            "several holders in a lock that has room for one: data of another kind, or a lock \
+             that is split",
         )),
         _ => Some(Guess::Lock(laid)),
     }
@@ -69,7 +71,9 @@ pub(super) fn companion(seen: &Seen) -> Option<Guess> {
         Content::Sorted { .. } => (Role::Timeouts, key.strip_prefix(TIMEOUTS)?),
         Content::Text { .. } => match (key.strip_prefix(TOKEN), key.strip_prefix(LATCH)) {
             (Some(inner), _) => (Role::Token, inner),
-            (None, Some(rest)) => (Role::Latch, split_last(rest, b':').filter(|(_, id)| id.len() == 32)?.0),
+            (None, Some(rest)) => {
+                (Role::Latch, split_last(rest, b':').filter(|(_, id)| id.len() == 32)?.0)
+            }
             (None, None) => (Role::Reader, read_by(key)?),
         },
         _ => return None,
@@ -80,7 +84,9 @@ pub(super) fn companion(seen: &Seen) -> Option<Guess> {
 /// The permits of an `RPermitExpirableSemaphore` that are given out.
 pub(super) fn permits(seen: &Seen) -> Option<Guess> {
     let inner = seen.key.strip_suffix(b":timeout")?;
-    let is_it = matches!(seen.content, Content::Sorted { .. }) && inner.starts_with(b"{") && inner.ends_with(b"}");
+    let is_it = matches!(seen.content, Content::Sorted { .. })
+        && inner.starts_with(b"{")
+        && inner.ends_with(b"}");
     is_it.then_some(Guess::Unreadable(
         "Redisson RPermitExpirableSemaphore: its permits name no holder that lockwatch reads",
     ))
@@ -94,7 +100,8 @@ fn read_by(key: &[u8]) -> Option<&[u8]> {
     (is_number(entry) && is_integer(thread) && is_uuid(client)).then_some(inner)
 }
 
-/// The names that a lock may have whose side keys are called so: braces are added where there are none.
+/// The names that a lock may have whose side keys are called so: braces are added where there are
+/// none.
 pub(in crate::discover) fn locks_of(inner: &[u8]) -> Vec<Vec<u8>> {
     let bare = inner.strip_prefix(b"{").and_then(|inner| inner.strip_suffix(b"}"));
     let bare = bare.filter(|bare| !bare.is_empty() && !bare.contains(&b'{'));

@@ -1,4 +1,5 @@
-//! Locks that are a token in a string key. Most libraries leave no other mark, so that name and value must speak together.
+//! Locks that are a token in a string key. Most libraries leave no other mark, so that name and
+//! value must speak together.
 
 use lockwatch_model::spec::SchemeKind;
 
@@ -7,7 +8,8 @@ use super::{Content, Guess, Laid, Seen};
 use crate::discover::shape::{Shape, ends_as_a_lock, names_a_lock};
 
 /// What many libraries do, and no mark tells which.
-pub(in crate::discover) const TOKEN: &str = "A token in a string (redis-py, redlock, redsync, Spring Integration, …)";
+pub(in crate::discover) const TOKEN: &str =
+    "A token in a string (redis-py, redlock, redsync, Spring Integration, …)";
 
 fn lock(what: &'static str) -> Guess {
     Guess::Lock(laid(what))
@@ -20,7 +22,8 @@ pub(in crate::discover) fn laid(what: &'static str) -> Laid {
 pub(super) fn shedlock(seen: &Seen) -> Option<Guess> {
     (shape(seen)? == Shape::ShedLock).then(|| {
         lock(
-            "ShedLock: held while a run lasts and at least for lockAtLeastFor, after which it counts as expired; a free lock is no fault of a \
+            "ShedLock: held while a run lasts and at least for lockAtLeastFor, after which it \
+             counts as expired; a free lock is no fault of a \
              periodic task",
         )
     })
@@ -61,7 +64,9 @@ pub(super) fn python_redis_lock(seen: &Seen) -> Option<Guess> {
 
 pub(super) fn symfony(seen: &Seen) -> Option<Guess> {
     let is_it = seen.ttl_ms.is_some() && seen.content == (Content::Sorted { has_writer: true });
-    is_it.then_some(Guess::Unreadable("symfony/lock: a sorted set of tokens, which lockwatch does not read yet"))
+    is_it.then_some(Guess::Unreadable(
+        "symfony/lock: a sorted set of tokens, which lockwatch does not read yet",
+    ))
 }
 
 /// The name says "lock".
@@ -71,16 +76,24 @@ pub(super) fn named(seen: &Seen) -> Option<Guess> {
         return None;
     }
     match shape {
-        _ if shape.is_token() && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) => Some(lock(TOKEN)),
-        _ if shape.is_token() => Some(Guess::Doubtful(laid(TOKEN), "no TTL, and `lock` is not what its name ends in")),
+        _ if shape.is_token() && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) => {
+            Some(lock(TOKEN))
+        }
+        _ if shape.is_token() => {
+            Some(Guess::Doubtful(laid(TOKEN), "no TTL, and `lock` is not what its name ends in"))
+        }
         Shape::Word if seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key) => Some(Guess::Doubtful(
             laid("A string"),
-            "its value is a word and no random token: a lock only if each holder writes its own name",
+            "its value is a word and no random token: a lock only if each holder writes its own \
+             name",
         )),
-        _ if is_short(seen) && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) => Some(Guess::Doubtful(
-            laid("A string"),
-            "its value does not tell one holder from another, so that no take-over could be seen",
-        )),
+        _ if is_short(seen) && (seen.ttl_ms.is_some() || ends_as_a_lock(&seen.key)) => {
+            Some(Guess::Doubtful(
+                laid("A string"),
+                "its value does not tell one holder from another, so that no take-over could be \
+                 seen",
+            ))
+        }
         _ => None,
     }
 }
@@ -97,7 +110,8 @@ pub(super) fn redis_py(seen: &Seen) -> Option<Guess> {
 
 pub(super) fn possible(seen: &Seen) -> Option<Guess> {
     let shape = shape(seen)?;
-    (shape.is_token() && seen.ttl_ms.is_some()).then_some(Guess::PossibleToken { number: shape == Shape::Number })
+    (shape.is_token() && seen.ttl_ms.is_some())
+        .then_some(Guess::PossibleToken { number: shape == Shape::Number })
 }
 
 fn is_short(seen: &Seen) -> bool {

@@ -4,7 +4,8 @@ use lockwatch_model::accept::{Caps, RoleCheck};
 use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reply::ServerError;
 use lockwatch_model::spec::{
-    ClaimsSpec, Codec, LockSpec, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
+    ClaimsSpec, Codec, LockSpec, ProgressSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource,
+    WantedSpec,
 };
 
 use super::*;
@@ -61,13 +62,18 @@ fn specs() -> Vec<Arc<TaskSpec>> {
     let mut specs = Vec::new();
     for scheme in SchemeKind::ALL {
         for source in &sources {
-            specs.extend(progresses.iter().map(|progress| Arc::new(spec(scheme, source.clone(), progress.clone()))));
+            specs.extend(
+                progresses
+                    .iter()
+                    .map(|progress| Arc::new(spec(scheme, source.clone(), progress.clone()))),
+            );
         }
     }
     specs
 }
 
-/// Every command that may be sent about `spec`, in the first round and, after these readers and this type, in the second.
+/// Every command that may be sent about `spec`, in the first round and, after these readers and
+/// this type, in the second.
 fn all_commands(spec: &Arc<TaskSpec>) -> Vec<Command> {
     let mut all = Vec::new();
     for (pexpiretime, sharded) in [(true, false), (false, true)] {
@@ -141,12 +147,15 @@ fn no_command_and_no_reply_shows_what_could_release_a_lock() {
             for reply in &replies {
                 let shown = said(&spec, &command, Some(reply));
                 let text = format!("{} {}", shown.command, shown.reply.join(" "));
-                // What users write into their own switches, pauses and host names is shown; and so is an instance that calls
-                // itself by some other lock's token.
+                // What users write into their own switches, pauses and host names is shown; and so
+                // is an instance that calls itself by some other lock's token.
                 let own_text = matches!(kind, Kind::Text | Kind::Texts | Kind::Hosts);
                 let instance = kind == Kind::Claims && spec.lock.scheme == SchemeKind::Redisson;
                 assert!(own_text || !text.contains(THREAD), "{command:?} {reply:?}: {text}");
-                assert!(own_text || instance || !text.contains(TOKEN), "{command:?} {reply:?}: {text}");
+                assert!(
+                    own_text || instance || !text.contains(TOKEN),
+                    "{command:?} {reply:?}: {text}"
+                );
             }
         }
     }
@@ -170,34 +179,53 @@ fn a_claim_or_host_by_a_secret_name_shows_no_secret() {
 fn a_redisson_lock_reads_like_redis_cli_without_its_threads() {
     let spec = plain_spec(SchemeKind::Redisson);
     let command = command!("HSCAN", "outbound:lock", "0", "COUNT", "128");
-    let shown = said(&spec, &command, Some(&scan(&["mode", "write", &format!("{CLIENT}:{THREAD}:write"), "1"])));
+    let shown = said(
+        &spec,
+        &command,
+        Some(&scan(&["mode", "write", &format!("{CLIENT}:{THREAD}:write"), "1"])),
+    );
     assert_eq!(shown.command, "HSCAN outbound:lock 0 COUNT 128");
     let field = format!("   3) \"{CLIENT}:…:write\"");
-    assert_eq!(shown.reply, ["1) \"0\"", "2) 1) \"mode\"", "   2) \"write\"", &field, "   4) \"1\""]);
+    assert_eq!(
+        shown.reply,
+        ["1) \"0\"", "2) 1) \"mode\"", "   2) \"write\"", &field, "   4) \"1\""]
+    );
     let strange = said(&spec, &command, Some(&scan(&["a lock of something else", "x"]))).reply;
     assert_eq!(
         strange[1..],
         ["2) 1) (24 bytes, digest 4b1e4b0a)", "   2) (1 byte, digest 2d711642)"]
             .map(|line| { line.replace("4b1e4b0a", &digest(b"a lock of something else")) })
     );
-    let readers = command!("EXISTS", format!("{{outbound:lock}}:{CLIENT}:{THREAD}:rwlock_timeout:1"), "odd");
+    let readers =
+        command!("EXISTS", format!("{{outbound:lock}}:{CLIENT}:{THREAD}:rwlock_timeout:1"), "odd");
     let shown = said(&spec, &readers, Some(&Reply::Int(1)));
-    assert_eq!(shown.command, format!("EXISTS {{outbound:lock}}:{CLIENT}:…:rwlock_timeout:1 \"(3 bytes)\""));
+    assert_eq!(
+        shown.command,
+        format!("EXISTS {{outbound:lock}}:{CLIENT}:…:rwlock_timeout:1 \"(3 bytes)\"")
+    );
     assert_eq!(shown.reply, ["(integer) 1"]);
 }
 
 #[test]
 fn a_token_is_its_digest_and_so_is_whatever_is_not_known() {
     let spec = plain_spec(SchemeKind::String);
-    let shown = said(&spec, &command!("GETRANGE", "outbound:lock", "0", "511"), Some(&bytes(TOKEN)));
+    let shown =
+        said(&spec, &command!("GETRANGE", "outbound:lock", "0", "511"), Some(&bytes(TOKEN)));
     assert_eq!(shown.command, "GETRANGE outbound:lock 0 511");
     assert_eq!(shown.reply, [format!("(20 bytes, digest {})", digest(TOKEN.as_bytes()))]);
     let new = command!("NEWCOMMAND", "secret argument");
-    let shown = said(&spec, &new, Some(&Reply::Array(vec![bytes("secret"), Reply::Int(7), Reply::Nil])));
-    assert_eq!(shown.command, format!("NEWCOMMAND (15 bytes, digest {})", digest(b"secret argument")));
+    let shown =
+        said(&spec, &new, Some(&Reply::Array(vec![bytes("secret"), Reply::Int(7), Reply::Nil])));
+    assert_eq!(
+        shown.command,
+        format!("NEWCOMMAND (15 bytes, digest {})", digest(b"secret argument"))
+    );
     let digested = format!("1) (6 bytes, digest {})", digest(b"secret"));
     assert_eq!(shown.reply, [&digested, "2) (an integer)", "3) (nil)"]);
-    let refused = Reply::Error(ServerError { code: b"ERR".to_vec(), detail: b"unknown command with secret".to_vec() });
+    let refused = Reply::Error(ServerError {
+        code: b"ERR".to_vec(),
+        detail: b"unknown command with secret".to_vec(),
+    });
     assert_eq!(said(&spec, &new, Some(&refused)).reply, ["(error) ERR"]);
     assert!(said(&spec, &new, None).reply.is_empty());
 }
@@ -205,9 +233,14 @@ fn a_token_is_its_digest_and_so_is_whatever_is_not_known() {
 #[test]
 fn progress_and_claims_show_their_length_and_digest_only() {
     let spec = plain_spec(SchemeKind::Redisson);
-    let progress = said(&spec, &command!("GETRANGE", "progress", "0", "255"), Some(&bytes("card 4929 1234")));
+    let progress =
+        said(&spec, &command!("GETRANGE", "progress", "0", "255"), Some(&bytes("card 4929 1234")));
     assert_eq!(progress.reply, [format!("(14 bytes, digest {})", digest(b"card 4929 1234"))]);
-    let claims = said(&spec, &command!("HSCAN", "claims", "0", "COUNT", "1000"), Some(&scan(&["srv-a", "private"])));
+    let claims = said(
+        &spec,
+        &command!("HSCAN", "claims", "0", "COUNT", "1000"),
+        Some(&scan(&["srv-a", "private"])),
+    );
     assert_eq!(
         claims.reply[1..],
         ["2) 1) \"srv-a\"".to_owned(), format!("   2) (7 bytes, digest {})", digest(b"private"))]
@@ -223,7 +256,11 @@ fn the_key_of_the_lock_is_a_secret_whatever_else_it_is_configured_for() {
     spec.paused_until = Some(b"outbound:lock".to_vec());
     spec.hosts = Some(b"outbound:lock".to_vec());
     let token = said(&spec, &command!("GETRANGE", "outbound:lock", "0", "63"), Some(&bytes(TOKEN)));
-    let pair = said(&spec, &command!("HSCAN", "outbound:lock", "0", "COUNT", "1000"), Some(&scan(&[TOKEN, TOKEN])));
+    let pair = said(
+        &spec,
+        &command!("HSCAN", "outbound:lock", "0", "COUNT", "1000"),
+        Some(&scan(&[TOKEN, TOKEN])),
+    );
     assert!(!format!("{token:?} {pair:?}").contains(TOKEN));
 }
 
@@ -238,7 +275,8 @@ fn switches_are_shown_escaped_and_cut() {
     assert!(shown[4].len() < 220, "{}", shown[4].len());
     let many: Vec<String> = (0..1000).map(|user| format!("user {user}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    let shown = said(&spec, &command!("HSCAN", "users", "0", "COUNT", "1000"), Some(&scan(&many))).reply;
+    let shown =
+        said(&spec, &command!("HSCAN", "users", "0", "COUNT", "1000"), Some(&scan(&many))).reply;
     assert_eq!(shown.len(), 1 + ITEMS_MAX + 1);
     assert_eq!(shown.last().unwrap(), "   … 960 more");
 }

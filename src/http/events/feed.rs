@@ -1,7 +1,8 @@
 //! One client's stream of events.
 //!
-//! Nothing is queued for a client but the frames under way: the history is the queue. A slow client is written to as fast as it
-//! reads, catches up from the history, and is told if that had to let go of events meanwhile.
+//! Nothing is queued for a client but the frames under way: the history is the queue. A slow client
+//! is written to as fast as it reads, catches up from the history, and is told if that had to let
+//! go of events meanwhile.
 
 use std::fmt::Write as _;
 
@@ -60,7 +61,12 @@ impl Feed {
     }
 
     /// Tells it until the client goes or the server stops.
-    pub(super) async fn run(mut self, frames: mpsc::Sender<Bytes>, stop: CancellationToken, limits: Limits) {
+    pub(super) async fn run(
+        mut self,
+        frames: mpsc::Sender<Bytes>,
+        stop: CancellationToken,
+        limits: Limits,
+    ) {
         tokio::select! {
             () = stop.cancelled() => {}
             () = frames.closed() => {}
@@ -85,7 +91,8 @@ impl Feed {
                     last_sent = Instant::now();
                     // An engine that has stopped has no heart.
                     if self.snapshots.newest().made.elapsed() <= limits.snapshot_age {
-                        // The number lets a client whose filter lets little through come back without a gap.
+                        // The number lets a client whose filter lets little through come back
+                        // without a gap.
                         send(frames, format!(":\nid: {}\n\n", self.id(self.told))).await?;
                     }
                 }
@@ -104,7 +111,8 @@ impl Feed {
     /// What was not told yet, as much as one frame takes; `None` if there is nothing.
     fn next_frame(&mut self) -> Option<String> {
         let fits = |kept: &_| self.asked.fits(kept);
-        let excerpt = self.history.excerpt(&self.asked.subjects, Some(self.told), EVENTS_PER_FRAME, fits);
+        let excerpt =
+            self.history.excerpt(&self.asked.subjects, Some(self.told), EVENTS_PER_FRAME, fits);
         let mut frame = String::new();
         if self.lost || excerpt.dropped > self.told.max(self.excused) {
             frame.push_str(&self.gap(&excerpt));
@@ -121,9 +129,13 @@ impl Feed {
 
     /// Says that events may be missing after what was told.
     fn gap(&self, excerpt: &Excerpt) -> String {
-        let message = "Events may be missing here: the agent was restarted, or had to let go of them.";
-        let gap =
-            Gap { message, oldest: excerpt.oldest.map(|number| self.id(number)), newest: self.id(excerpt.newest) };
+        let message =
+            "Events may be missing here: the agent was restarted, or had to let go of them.";
+        let gap = Gap {
+            message,
+            oldest: excerpt.oldest.map(|number| self.id(number)),
+            newest: self.id(excerpt.newest),
+        };
         format!("event: gap\nid: {}\ndata: {}\n\n", self.id(self.told), text(&gap))
     }
 

@@ -1,5 +1,6 @@
-//! Frames as they go over the wire: server-sent events whose data are one line of JSON, with nothing in it but letters,
-//! digits and plain ASCII. What else there is, is escaped: nobody's terminal or editor shall obey a task's name.
+//! Frames as they go over the wire: server-sent events whose data are one line of JSON, with
+//! nothing in it but letters, digits and plain ASCII. What else there is, is escaped: nobody's
+//! terminal or editor shall obey a task's name.
 
 use std::io;
 use std::sync::Arc;
@@ -86,7 +87,8 @@ impl Encoder {
         self.event("rows", &data)
     }
 
-    /// The worst tasks, whatever was told before. Others are gone, unless there are more by the counts.
+    /// The worst tasks, whatever was told before. Others are gone, unless there are more by the
+    /// counts.
     pub(super) fn worst(&self, table: &Table, most: usize) -> Bytes {
         let positions = table.worst(most);
         let data = Data {
@@ -173,8 +175,13 @@ fn written(mut text: Vec<u8>, data: &impl Serialize) -> Vec<u8> {
 struct Plain;
 
 impl Formatter for Plain {
-    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
-        let is_obeyed = |character: char| !matches!(character, ' '..='~') && !character.is_alphanumeric();
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
+        let is_obeyed =
+            |character: char| !matches!(character, ' '..='~') && !character.is_alphanumeric();
         let mut rest = fragment;
         while let Some(at) = rest.find(is_obeyed) {
             let (plain, from) = rest.split_at(at);
@@ -182,7 +189,10 @@ impl Formatter for Plain {
             let mut characters = from.chars();
             let mut units = [0; 2];
             if let Some(obeyed) = characters.next() {
-                obeyed.encode_utf16(&mut units).iter().try_for_each(|unit| write!(writer, "\\u{unit:04x}"))?;
+                obeyed
+                    .encode_utf16(&mut units)
+                    .iter()
+                    .try_for_each(|unit| write!(writer, "\\u{unit:04x}"))?;
             }
             rest = characters.as_str();
         }
@@ -224,9 +234,14 @@ mod tests {
 
     #[test]
     fn beats() {
-        let text = |stopped| String::from_utf8(beat(AgentWall(1_800_000_000_123), stopped).to_vec()).unwrap();
+        let text = |stopped| {
+            String::from_utf8(beat(AgentWall(1_800_000_000_123), stopped).to_vec()).unwrap()
+        };
         assert_eq!(text(None), "event: beat\ndata: {\"at\":1800000000123,\"stopped\":false}\n\n");
-        assert_eq!(text(Some("It has.")), "event: beat\ndata: {\"at\":1800000000123,\"stopped\":\"It has.\"}\n\n");
+        assert_eq!(
+            text(Some("It has.")),
+            "event: beat\ndata: {\"at\":1800000000123,\"stopped\":\"It has.\"}\n\n"
+        );
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The pages that listen. None may keep the others waiting: what does not fit into a page's channel is not sent to it, and it
-//! gets everything anew once it has read what it has.
+//! The pages that listen. None may keep the others waiting: what does not fit into a page's channel
+//! is not sent to it, and it gets everything anew once it has read what it has.
 
 use std::sync::Arc;
 
@@ -105,7 +105,8 @@ impl Pages {
     /// Those of these tasks (sorted) that have a page of their own, each once.
     pub(super) fn tasks_among(&self, names: &[Arc<str>]) -> Vec<Arc<str>> {
         let wanted = self.pages.iter().filter_map(|page| page.task.as_ref());
-        let mut found: Vec<Arc<str>> = wanted.filter(|task| names.binary_search(task).is_ok()).cloned().collect();
+        let mut found: Vec<Arc<str>> =
+            wanted.filter(|task| names.binary_search(task).is_ok()).cloned().collect();
         found.sort();
         found.dedup();
         found

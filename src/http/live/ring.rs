@@ -9,7 +9,8 @@ use bytes::Bytes;
 pub(super) struct Ring {
     bytes_max: usize,
     bytes: usize,
-    /// Whoever shows this snapshot, or a later one, misses nothing but what is kept; `None` before the first.
+    /// Whoever shows this snapshot, or a later one, misses nothing but what is kept; `None` before
+    /// the first.
     from: Option<u64>,
     kept: VecDeque<Kept>,
 }
@@ -72,7 +73,10 @@ mod tests {
         let mut ring = Ring::new(10);
         assert_eq!(since(&ring, 7), None);
         ring.restart(7);
-        assert_eq!((since(&ring, 6), since(&ring, 7), since(&ring, 8)), (None, Some(vec![]), Some(vec![])));
+        assert_eq!(
+            (since(&ring, 6), since(&ring, 7), since(&ring, 8)),
+            (None, Some(vec![]), Some(vec![]))
+        );
         for to in [9, 12, 13] {
             ring.push(to, Bytes::from_static(b"1234"), vec!["a".into(), "c".into()]);
         }

@@ -72,7 +72,9 @@ impl Table {
         let mut changes = Changes::default();
         let snapshot = &published.snapshot;
         let mut before =
-            std::mem::replace(&mut self.tasks, Vec::with_capacity(snapshot.tasks.len())).into_iter().peekable();
+            std::mem::replace(&mut self.tasks, Vec::with_capacity(snapshot.tasks.len()))
+                .into_iter()
+                .peekable();
         for view in &snapshot.tasks {
             while let Some(gone) = before.next_if(|told| *told.name() < view.spec.name) {
                 changes.gone.push(Arc::clone(gone.name()));
@@ -112,7 +114,11 @@ impl Table {
             }
             _ => false,
         };
-        self.tasks.iter().enumerate().filter_map(|(position, told)| is_taken(told).then_some(position)).collect()
+        self.tasks
+            .iter()
+            .enumerate()
+            .filter_map(|(position, told)| is_taken(told).then_some(position))
+            .collect()
     }
 
     /// How many tasks there are of each verdict, worst first.
@@ -129,11 +135,21 @@ impl Table {
 
 impl Told {
     fn of(published: &Published, view: &Arc<TaskView>) -> Told {
-        Told { view: Arc::clone(view), row: Row::of(published, view), pulse: Pulse::of(published, view) }
+        Told {
+            view: Arc::clone(view),
+            row: Row::of(published, view),
+            pulse: Pulse::of(published, view),
+        }
     }
 
     /// The same task with a new view.
-    fn changed(self, published: &Published, view: &Arc<TaskView>, position: usize, changes: &mut Changes) -> Told {
+    fn changed(
+        self,
+        published: &Published,
+        view: &Arc<TaskView>,
+        position: usize,
+        changes: &mut Changes,
+    ) -> Told {
         let now = Told::of(published, view);
         if now.row != self.row {
             changes.rows.push(position);
@@ -158,7 +174,8 @@ impl Changes {
 
     /// The tasks that they are about, sorted.
     pub(super) fn names(&self, table: &Table) -> Vec<Arc<str>> {
-        let present = self.rows.iter().chain(&self.pulses).filter_map(|position| table.get(*position));
+        let present =
+            self.rows.iter().chain(&self.pulses).filter_map(|position| table.get(*position));
         let mut names: Vec<Arc<str>> = present.map(Told::name).chain(&self.gone).cloned().collect();
         names.sort();
         names
@@ -167,7 +184,9 @@ impl Changes {
     /// Those that are about this task.
     pub(super) fn about(&self, table: &Table, name: &str) -> Changes {
         let its = |positions: &[usize]| match table.find(name) {
-            Some(position) => positions.binary_search(&position).map(|_| position).into_iter().collect(),
+            Some(position) => {
+                positions.binary_search(&position).map(|_| position).into_iter().collect()
+            }
             None => Vec::new(),
         };
         let gone = self.gone.iter().filter(|gone| ***gone == *name).cloned().collect();

@@ -65,7 +65,8 @@ impl Story {
 
 fn parse(frame: &[u8]) -> Heard {
     let text = std::str::from_utf8(frame).unwrap().strip_suffix("\n\n").expect("a whole event");
-    let fields: BTreeMap<&str, &str> = text.lines().map(|line| line.split_once(": ").unwrap()).collect();
+    let fields: BTreeMap<&str, &str> =
+        text.lines().map(|line| line.split_once(": ").unwrap()).collect();
     let data: Value = serde_json::from_str(fields["data"]).unwrap();
     match fields.get("id") {
         Some(id) => assert_eq!(*id, format!("{BOOT}-{}", data["seq"])),
@@ -92,7 +93,10 @@ struct Listener(mpsc::Receiver<Bytes>);
 impl Listener {
     fn join(teller: &mut Teller, since: Option<(&str, u64)>, task: Option<&str>) -> Listener {
         let (sender, frames) = mpsc::channel(pages::WAITING_MAX);
-        let asked = Asked { since: since.map(|(boot, since)| (boot.to_owned(), since)), task: task.map(str::to_owned) };
+        let asked = Asked {
+            since: since.map(|(boot, since)| (boot.to_owned(), since)),
+            task: task.map(str::to_owned),
+        };
         teller.welcome(asked, sender, &frame::beat(AgentWall(1), None));
         Listener(frames)
     }
@@ -124,16 +128,31 @@ async fn only_what_changed_is_told() {
     let mut story = Story::of(&["a", "b", "c"]);
     let (mut teller, mut page) = listening(&mut story);
     teller.tell(&story.snapshot());
-    teller
-        .tell(&story.change("a", |_| {}).change("b", |view| Arc::make_mut(&mut view.totals).renewals += 1).snapshot());
+    teller.tell(
+        &story
+            .change("a", |_| {})
+            .change("b", |view| Arc::make_mut(&mut view.totals).renewals += 1)
+            .snapshot(),
+    );
     assert!(page.heard().is_empty(), "a new reading that says the same");
 
     teller.tell(&story.turns("b", Verdict::Down).snapshot());
     let heard = page.one();
     assert_eq!(heard.told(), ("rows", vec!["b"], vec![], vec![]));
-    assert_eq!((&heard.data["seq"], &heard.data["at"]), (&14.into(), &1_800_000_014_000_i64.into()));
-    assert_eq!((&heard.data["counts"]["down"], &heard.data["counts"]["stopped"]), (&1.into(), &2.into()));
-    assert!(heard.data["rows"][0][1].as_str().unwrap().starts_with("<tr data-task=\"b\" data-verdict=\"down\""));
+    assert_eq!(
+        (&heard.data["seq"], &heard.data["at"]),
+        (&14.into(), &1_800_000_014_000_i64.into())
+    );
+    assert_eq!(
+        (&heard.data["counts"]["down"], &heard.data["counts"]["stopped"]),
+        (&1.into(), &2.into())
+    );
+    assert!(
+        heard.data["rows"][0][1]
+            .as_str()
+            .unwrap()
+            .starts_with("<tr data-task=\"b\" data-verdict=\"down\"")
+    );
 
     teller.tell(&story.works("a", 5_000).works("c", 5_000).turns("c", Verdict::Pending).snapshot());
     let heard = page.one();
@@ -170,7 +189,11 @@ async fn a_page_that_comes_back_hears_what_it_missed() {
     assert_eq!(told(Some((BOOT, first))), [rows.clone(), rows.clone(), beat.clone()]);
     assert_eq!(told(Some((BOOT, second))), [rows, beat.clone()]);
     assert_eq!(told(Some((BOOT, second + 1))), std::slice::from_ref(&beat));
-    assert_eq!(told(Some((BOOT, second + 2))), std::slice::from_ref(&beat), "a page of a newer snapshot");
+    assert_eq!(
+        told(Some((BOOT, second + 2))),
+        std::slice::from_ref(&beat),
+        "a page of a newer snapshot"
+    );
     for unknown in [None, Some(("0ther", second)), Some((BOOT, first - 1))] {
         assert_eq!(told(unknown), [all.clone(), beat.clone()], "{unknown:?}");
     }
@@ -211,8 +234,10 @@ async fn a_page_of_one_task_hears_of_that_task_only() {
     let mut story = Story::of(&["a", "b"]);
     let (mut teller, _page) = listening(&mut story);
     let since = Some((BOOT, story.sequence));
-    let (mut a, mut other_a) =
-        (Listener::join(&mut teller, since, Some("a")), Listener::join(&mut teller, since, Some("a")));
+    let (mut a, mut other_a) = (
+        Listener::join(&mut teller, since, Some("a")),
+        Listener::join(&mut teller, since, Some("a")),
+    );
     let mut none = Listener::join(&mut teller, None, Some("none"));
     assert_eq!((a.one().event, other_a.one().event), ("beat".to_owned(), "beat".to_owned()));
     assert_eq!(none.heard()[0].told(), ("all", vec![], vec![], vec![]), "there is no such task");
@@ -225,7 +250,10 @@ async fn a_page_of_one_task_hears_of_that_task_only() {
     }
     let heard = Listener::join(&mut teller, Some((BOOT, before)), Some("a")).heard();
     assert_eq!(heard[0].told(), ("all", vec!["a"], vec![], vec![]), "it has missed something");
-    assert_eq!(Listener::join(&mut teller, Some((BOOT, story.sequence)), Some("a")).one().event, "beat");
+    assert_eq!(
+        Listener::join(&mut teller, Some((BOOT, story.sequence)), Some("a")).one().event,
+        "beat"
+    );
     story.tasks.remove("a").unwrap();
     teller.tell(&story.snapshot());
     assert_eq!(a.one().told(), ("rows", vec![], vec![], vec!["a"]));
@@ -245,10 +273,18 @@ async fn more_than_a_page_shows_is_told_as_the_worst() {
     let heard = page.one();
     assert_eq!((heard.event.as_str(), heard.names("rows").len()), ("all", ROWS_MAX));
     let rows = heard.names("rows");
-    assert!(rows.contains(&"t00007") && !rows.contains(&"t00008") && !rows.contains(&"t02499"), "not the worst");
-    assert_eq!((&heard.data["counts"]["running"], &heard.data["counts"]["pending"]), (&499.into(), &2_000.into()));
+    assert!(
+        rows.contains(&"t00007") && !rows.contains(&"t00008") && !rows.contains(&"t02499"),
+        "not the worst"
+    );
+    assert_eq!(
+        (&heard.data["counts"]["running"], &heard.data["counts"]["pending"]),
+        (&499.into(), &2_000.into())
+    );
     assert_eq!(Listener::join(&mut teller, Some((BOOT, before)), None).heard()[0].event, "all");
-    teller.tell(&story.turns("t02499", Verdict::Running).turns("t00001", Verdict::Stopped).snapshot());
+    teller.tell(
+        &story.turns("t02499", Verdict::Running).turns("t00001", Verdict::Stopped).snapshot(),
+    );
     assert_eq!(page.one().names("rows"), ["t00001", "t02499"], "whatever changes");
 }
 
@@ -278,7 +314,10 @@ async fn beats_are_for_those_who_have_heard_nothing() {
     teller.tell(&story.turns("a", Verdict::Down).snapshot());
     assert_eq!(busy.one().event, "rows");
     teller.pages.beat(&frame::beat(AgentWall(2), Some("The engine has stopped.")));
-    assert_eq!(quiet.one().data, serde_json::json!({"at": 2, "stopped": "The engine has stopped."}));
+    assert_eq!(
+        quiet.one().data,
+        serde_json::json!({"at": 2, "stopped": "The engine has stopped."})
+    );
     assert!(busy.heard().is_empty() && quiet.heard().is_empty());
     drop(quiet);
     tokio::time::sleep_until(teller.pages.next_beat()).await;
@@ -301,7 +340,13 @@ fn what_a_page_asks_for() {
     let since = |boot: &str, since| Some((boot.to_owned(), since));
     assert_eq!(asked("", ""), Asked::default());
     assert_eq!(asked("since=7&boot=a1", ""), Asked { since: since("a1", 7), task: None });
-    for nothing in ["since=7", "boot=a1", "since=-7&boot=a1", "since=x&boot=a1", "since=99999999999999999999&boot=a"] {
+    for nothing in [
+        "since=7",
+        "boot=a1",
+        "since=-7&boot=a1",
+        "since=x&boot=a1",
+        "since=99999999999999999999&boot=a",
+    ] {
         assert_eq!(asked(nothing, "").since, None, "{nothing}");
     }
     assert_eq!(

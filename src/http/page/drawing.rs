@@ -1,6 +1,7 @@
 //! A timeline as a picture, true to scale, and the same as a table.
 //!
-//! Places along the axis are percentages, so that the picture is as wide as there is room while its text keeps its size.
+//! Places along the axis are percentages, so that the picture is as wide as there is room while its
+//! text keeps its size.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -26,8 +27,10 @@ const BAR_TOP: usize = 18;
 const BAR_HEIGHT: usize = 14;
 const AXIS_HEIGHT: usize = 22;
 /// Pauses between two ticks of the axis.
-const STEPS_MS: [i64; 11] =
-    [5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000];
+const STEPS_MS: [i64; 11] = [
+    5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000,
+    21_600_000,
+];
 /// Most ticks that a narrow screen has room for.
 const TICKS_MAX: i64 = 6;
 /// All of the width.
@@ -71,11 +74,16 @@ const LOOKS: [(&str, Option<&str>); HOLDERS_MAX] = [
 const OTHERS: &str = " and others";
 
 const PATTERNS: &str = "<defs>\
-    <pattern id=\"rising\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 6L6 0\"/></pattern>\
-    <pattern id=\"falling\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 0L6 6\"/></pattern>\
-    <pattern id=\"upright\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M3 0V6\"/></pattern>\
-    <pattern id=\"level\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 3H6\"/></pattern>\
-    <pattern id=\"grid\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 3H6M3 0V6\"/></pattern>\
+    <pattern id=\"rising\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 \
+    6L6 0\"/></pattern>\
+    <pattern id=\"falling\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 \
+    0L6 6\"/></pattern>\
+    <pattern id=\"upright\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M3 \
+    0V6\"/></pattern>\
+    <pattern id=\"level\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 \
+    3H6\"/></pattern>\
+    <pattern id=\"grid\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\"><path d=\"M0 \
+    3H6M3 0V6\"/></pattern>\
     </defs>";
 
 /// A place along the axis, or a length, in thousandths of a percent of the window.
@@ -102,9 +110,11 @@ pub(super) fn picture(timeline: &Timeline, scale: &Scale<'_>) -> String {
     let lanes = lanes(timeline, scale);
     let bottom = lanes.len() * LANE_HEIGHT;
     let mut svg = format!(
-        "<svg class=\"timeline\" width=\"100%\" height=\"{}\" role=\"img\" aria-labelledby=\"drawn described\">\
+        "<svg class=\"timeline\" width=\"100%\" height=\"{}\" role=\"img\" \
+         aria-labelledby=\"drawn described\">\
          <title id=\"drawn\">The last {}, drawn to scale.</title>\
-         <desc id=\"described\">Holds, gaps, splits and what could not be read; the table below says the same.</desc>",
+         <desc id=\"described\">Holds, gaps, splits and what could not be read; the table below \
+         says the same.</desc>",
         bottom + AXIS_HEIGHT,
         limit(length(window))
     );
@@ -153,11 +163,14 @@ fn lanes<'a>(timeline: &'a Timeline, scale: &Scale<'_>) -> Vec<Lane<'a>> {
     let mut lanes: Vec<Lane<'a>> = holders.into_iter().map(|(_, lane)| lane).collect();
     for lane in &mut lanes {
         let renewals = timeline.marks.iter().filter(|(_, mark)| *mark == Mark::Renewal);
-        let within = |(at, _): &&(Instant, Mark)| lane.stretches.iter().any(|stretch| stretch.span.contains(*at));
+        let within = |(at, _): &&(Instant, Mark)| {
+            lane.stretches.iter().any(|stretch| stretch.span.contains(*at))
+        };
         lane.marks = renewals.filter(within).copied().collect();
     }
-    let of_kind =
-        |is_its: fn(&What) -> bool| timeline.stretches.iter().filter(move |stretch| is_its(&stretch.what)).collect();
+    let of_kind = |is_its: fn(&What) -> bool| {
+        timeline.stretches.iter().filter(move |stretch| is_its(&stretch.what)).collect()
+    };
     let ends = timeline.marks.iter().filter(|(_, mark)| *mark != Mark::Renewal).copied().collect();
     lanes.push(Lane {
         title: String::from("Nobody, though wanted"),
@@ -189,18 +202,23 @@ fn same(one: &[Holder], other: &[Holder]) -> bool {
 
 /// Who holds: the instances, and their hosts where they are known.
 fn names(holders: &[Holder], scale: &Scale<'_>) -> String {
-    let name = |holder: &Holder| match scale.hosts.iter().find(|(client, _)| *client == holder.client) {
-        Some((_, host)) => Cow::Owned(format!("{} on {}", holder_label(holder), escape(host))),
-        None => Cow::Owned(holder_label(holder).into_owned()),
-    };
+    let name =
+        |holder: &Holder| match scale.hosts.iter().find(|(client, _)| *client == holder.client) {
+            Some((_, host)) => Cow::Owned(format!("{} on {}", holder_label(holder), escape(host))),
+            None => Cow::Owned(holder_label(holder).into_owned()),
+        };
     list(holders.iter().map(name), NAMED_MAX)
 }
 
 fn write_lane(svg: &mut String, window: Span, lane: &Lane<'_>, not_known: &[Span], top: usize) {
     let y = top + BAR_TOP;
     // Writing to a String cannot fail.
-    let _ = write!(svg, "<text class=\"lane\" x=\"0\" y=\"{}\">{}</text>", y - 4, Text(&lane.title));
-    let _ = write!(svg, "<rect class=\"ground\" x=\"0\" y=\"{y}\" width=\"100%\" height=\"{BAR_HEIGHT}\"/>");
+    let _ =
+        write!(svg, "<text class=\"lane\" x=\"0\" y=\"{}\">{}</text>", y - 4, Text(&lane.title));
+    let _ = write!(
+        svg,
+        "<rect class=\"ground\" x=\"0\" y=\"{y}\" width=\"100%\" height=\"{BAR_HEIGHT}\"/>"
+    );
     for span in not_known {
         write_bar(svg, window, *span, ("dark", Some("falling")), (y, BAR_HEIGHT));
     }
@@ -212,13 +230,23 @@ fn write_lane(svg: &mut String, window: Span, lane: &Lane<'_>, not_known: &[Span
         let x = Place::of(window, *at);
         let _ = match mark {
             Mark::Renewal => {
-                write!(svg, "<line class=\"renewal\" x1=\"{x}\" x2=\"{x}\" y1=\"{above}\" y2=\"{below}\"/>")
+                write!(
+                    svg,
+                    "<line class=\"renewal\" x1=\"{x}\" x2=\"{x}\" y1=\"{above}\" y2=\"{below}\"/>"
+                )
             }
             Mark::Outage(_) => {
-                write!(svg, "<line class=\"outage\" x1=\"{x}\" x2=\"{x}\" y1=\"{above}\" y2=\"{below}\"/>")
+                write!(
+                    svg,
+                    "<line class=\"outage\" x1=\"{x}\" x2=\"{x}\" y1=\"{above}\" y2=\"{below}\"/>"
+                )
             }
             Mark::Handover(_) => {
-                write!(svg, "<circle class=\"handover\" cx=\"{x}\" cy=\"{}\" r=\"4\"/>", y + BAR_HEIGHT / 2)
+                write!(
+                    svg,
+                    "<circle class=\"handover\" cx=\"{x}\" cy=\"{}\" r=\"4\"/>",
+                    y + BAR_HEIGHT / 2
+                )
             }
         };
     }
@@ -247,18 +275,32 @@ fn write_axis(svg: &mut String, window: Span, scale: &Scale<'_>, bottom: usize) 
     let step = STEPS_MS.into_iter().find(|step| length / step <= TICKS_MAX).unwrap_or(length);
     let end = scale.wall.0;
     let first = end.saturating_sub(length).div_euclid(step).saturating_add(1).saturating_mul(step);
-    let ticks = (0..=TICKS_MAX + 1).map(|tick| first.saturating_add(tick * step)).take_while(|tick| *tick <= end);
+    let ticks = (0..=TICKS_MAX + 1)
+        .map(|tick| first.saturating_add(tick * step))
+        .take_while(|tick| *tick <= end);
     for tick in ticks {
         let x = Place::of(window, window.to.saturating_sub(end.saturating_sub(tick)));
-        let _ = write!(svg, "<line class=\"tick\" x1=\"{x}\" x2=\"{x}\" y1=\"0\" y2=\"{}\"/>", bottom + 4);
+        let _ = write!(
+            svg,
+            "<line class=\"tick\" x1=\"{x}\" x2=\"{x}\" y1=\"0\" y2=\"{}\"/>",
+            bottom + 4
+        );
         if x >= EDGE && x.0 <= WHOLE.0 - EDGE.0 {
             let text = clock(AgentWall(tick));
             let shown = if step % 60_000 == 0 { text.get(..5) } else { Some(text.as_str()) };
             let y = bottom + AXIS_HEIGHT - 4;
-            let _ = write!(svg, "<text class=\"time\" x=\"{x}\" y=\"{y}\">{}</text>", shown.unwrap_or_default());
+            let _ = write!(
+                svg,
+                "<text class=\"time\" x=\"{x}\" y=\"{y}\">{}</text>",
+                shown.unwrap_or_default()
+            );
         }
     }
-    let _ = write!(svg, "<text class=\"zone\" x=\"100%\" y=\"{}\">UTC</text>", bottom + AXIS_HEIGHT - 4);
+    let _ = write!(
+        svg,
+        "<text class=\"zone\" x=\"100%\" y=\"{}\">UTC</text>",
+        bottom + AXIS_HEIGHT - 4
+    );
 }
 
 /// The time of the day, in UTC.
@@ -277,7 +319,11 @@ pub(super) fn table(timeline: &Timeline, scale: &Scale<'_>) -> String {
     for stretch in &timeline.stretches {
         let Span { from, to } = stretch.span;
         let until = if stretch.open { String::from("goes on") } else { time(timeline, scale, to) };
-        let from_text = if from == timeline.window.from { String::from("before") } else { time(timeline, scale, from) };
+        let from_text = if from == timeline.window.from {
+            String::from("before")
+        } else {
+            time(timeline, scale, from)
+        };
         let length = running(length(stretch.span));
         let what = Text(&words(&stretch.what, scale)).to_string();
         rows.push((from, row([what, from_text, until, length])));
@@ -293,7 +339,8 @@ pub(super) fn table(timeline: &Timeline, scale: &Scale<'_>) -> String {
     rows.sort_by_key(|(at, _)| std::cmp::Reverse(*at));
     let more = rows.len().saturating_sub(ROWS_MAX);
     let mut html = String::from(
-        "<table class=\"stretches\"><caption>The same as a table, newest first; times in UTC</caption><thead><tr>\
+        "<table class=\"stretches\"><caption>The same as a table, newest first; times in \
+         UTC</caption><thead><tr>\
          <th scope=\"col\">What</th><th scope=\"col\">From</th><th scope=\"col\">To</th>\
          <th scope=\"col\">In this window</th></tr></thead><tbody>",
     );
@@ -302,8 +349,12 @@ pub(super) fn table(timeline: &Timeline, scale: &Scale<'_>) -> String {
     if more > 0 {
         let _ = write!(html, "<p class=\"note\">{more} older ones are left out.</p>");
     }
-    let renewals: Vec<Instant> =
-        timeline.marks.iter().filter(|(_, mark)| *mark == Mark::Renewal).map(|(at, _)| *at).collect();
+    let renewals: Vec<Instant> = timeline
+        .marks
+        .iter()
+        .filter(|(_, mark)| *mark == Mark::Renewal)
+        .map(|(at, _)| *at)
+        .collect();
     if let Some(last) = renewals.last() {
         let last = time(timeline, scale, *last);
         let _ = write!(
@@ -317,7 +368,8 @@ pub(super) fn table(timeline: &Timeline, scale: &Scale<'_>) -> String {
 
 fn row([what, from, to, length]: [String; 4]) -> String {
     format!(
-        "<tr><th scope=\"row\">{what}</th><td data-label=\"From\">{from}</td><td data-label=\"To\">{to}</td>\
+        "<tr><th scope=\"row\">{what}</th><td data-label=\"From\">{from}</td><td \
+         data-label=\"To\">{to}</td>\
          <td data-label=\"In this window\">{length}</td></tr>"
     )
 }

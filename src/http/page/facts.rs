@@ -1,4 +1,5 @@
-//! What is known of one task: as a list of facts, and as tables of switches and of what each server shows.
+//! What is known of one task: as a list of facts, and as tables of switches and of what each server
+//! shows.
 
 use std::fmt::Write as _;
 
@@ -40,7 +41,9 @@ pub(super) fn section(published: &Published, view: &TaskView, pulse: &Pulse) -> 
         ("Newest reading", write_reading),
         ("Rule", write_rule),
     ];
-    let mut html = String::from("<section aria-labelledby=\"now\"><h2 id=\"now\">Now</h2><dl class=\"facts\">");
+    let mut html = String::from(
+        "<section aria-labelledby=\"now\"><h2 id=\"now\">Now</h2><dl class=\"facts\">",
+    );
     for (name, write) in facts {
         let mut markup = Markup::default();
         write(&mut markup, published, view);
@@ -59,8 +62,11 @@ fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
     match (present(view), view.held) {
         (Some(hold), _) => {
             markup.text(&list(hold.holders.iter().map(holder_and_host), NAMED_MAX));
-            let entered: u32 =
-                hold.holders.iter().filter_map(|(holder, _)| holder.entries).fold(0, u32::saturating_add);
+            let entered: u32 = hold
+                .holders
+                .iter()
+                .filter_map(|(holder, _)| holder.entries)
+                .fold(0, u32::saturating_add);
             if entered > 1 {
                 markup.format(format_args!(", entered {entered} times"));
             }
@@ -94,20 +100,26 @@ fn write_renewal(markup: &mut Markup, published: &Published, view: &TaskView) {
 
 fn write_handover(markup: &mut Markup, published: &Published, view: &TaskView) {
     if let Some(past) = view.last_handover {
-        markup.format(format_args!("took {}, ", lasted(past.ms))).ago(Moment::of(published, past.at));
+        markup
+            .format(format_args!("took {}, ", lasted(past.ms)))
+            .ago(Moment::of(published, past.at));
     }
 }
 
 fn write_outage(markup: &mut Markup, published: &Published, view: &TaskView) {
     if let Some(past) = view.last_outage {
-        markup.format(format_args!("took {}, ", lasted(past.ms))).ago(Moment::of(published, past.at));
+        markup
+            .format(format_args!("took {}, ", lasted(past.ms)))
+            .ago(Moment::of(published, past.at));
     }
 }
 
 fn write_splits(markup: &mut Markup, published: &Published, view: &TaskView) {
     for split in &view.splits {
         let name = |party: &lockwatch_model::event::Party| match &party.node {
-            Some(node) => format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())).into(),
+            Some(node) => {
+                format!("{} at {}", holder_label(&party.holder), escape(node.as_bytes())).into()
+            }
             None => holder_label(&party.holder).into_owned().into(),
         };
         markup.format(format_args!("<span>{}: ", split.kind.name()));
@@ -145,7 +157,8 @@ fn write_token(markup: &mut Markup, _published: &Published, view: &TaskView) {
     }
 }
 
-/// What lasts that should not. It goes on as long as readings come; else it stands as of the newest evidence.
+/// What lasts that should not. It goes on as long as readings come; else it stands as of the newest
+/// evidence.
 fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) {
     let durations = view.durations;
     let all = [
@@ -196,9 +209,15 @@ pub(super) fn switches(view: &TaskView) -> String {
     if view.switches.is_none() && view.lost_users.is_empty() && view.switches_unknown.is_none() {
         return String::new();
     }
-    let mut html = String::from("<section aria-labelledby=\"switches\"><h2 id=\"switches\">Switches</h2>");
+    let mut html =
+        String::from("<section aria-labelledby=\"switches\"><h2 id=\"switches\">Switches</h2>");
     if let Some(why) = view.switches_unknown {
-        let _ = write!(html, "<p class=\"note\">They cannot be read ({}). {}</p>", why.name(), Text(why.remedy()));
+        let _ = write!(
+            html,
+            "<p class=\"note\">They cannot be read ({}). {}</p>",
+            why.name(),
+            Text(why.remedy())
+        );
     }
     html.push_str(
         "<table><caption>Who wants the task</caption><thead><tr><th scope=\"col\">User</th>\
@@ -208,17 +227,24 @@ pub(super) fn switches(view: &TaskView) -> String {
         let state = match (switch.on, switch.fits) {
             (Some(true), _) => "on".into(),
             (Some(false), _) => "off".into(),
-            (None, Some(codec)) => format!("cannot be read; the codec {} would read it", codec.name()),
+            (None, Some(codec)) => {
+                format!("cannot be read; the codec {} would read it", codec.name())
+            }
             (None, None) => String::from("says neither on nor off"),
         };
         let user = escape(&switch.user);
-        let _ = write!(html, "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\">{state}</td></tr>", Text(&user));
+        let _ = write!(
+            html,
+            "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\">{state}</td></tr>",
+            Text(&user)
+        );
     }
     for user in &view.lost_users {
         let user = escape(user);
         let _ = write!(
             html,
-            "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\"><strong class=\"lost\">was on; lost by Redis</strong></td></tr>",
+            "<tr><th scope=\"row\">{}</th><td data-label=\"Switch\"><strong class=\"lost\">was \
+             on; lost by Redis</strong></td></tr>",
             Text(&user)
         );
     }
@@ -233,8 +259,10 @@ pub(super) fn servers(published: &Published, view: &TaskView) -> String {
     }
     let mut html = String::from(
         "<section aria-labelledby=\"servers\"><h2 id=\"servers\">Other servers</h2><table>\
-         <caption>What servers show that do not decide; times in UTC</caption><thead><tr><th scope=\"col\">Server</th>\
-         <th scope=\"col\">Role</th><th scope=\"col\">Holder there</th><th scope=\"col\">Behind</th>\
+         <caption>What servers show that do not decide; times in UTC</caption><thead><tr><th \
+         scope=\"col\">Server</th>\
+         <th scope=\"col\">Role</th><th scope=\"col\">Holder there</th><th \
+         scope=\"col\">Behind</th>\
          <th scope=\"col\">Asked</th></tr></thead><tbody>",
     );
     for witness in &view.witnesses {
@@ -245,8 +273,10 @@ pub(super) fn servers(published: &Published, view: &TaskView) -> String {
         let asked = rfc3339(published.wall_at(witness.at).0).unwrap_or_default();
         let _ = write!(
             html,
-            "<tr><th scope=\"row\">{}</th><td data-label=\"Role\">{}</td><td data-label=\"Holder there\">{}</td>\
-             <td data-label=\"Behind\">{}</td><td data-label=\"Asked\"><time datetime=\"{asked}\">{}</time></td></tr>",
+            "<tr><th scope=\"row\">{}</th><td data-label=\"Role\">{}</td><td data-label=\"Holder \
+             there\">{}</td>\
+             <td data-label=\"Behind\">{}</td><td data-label=\"Asked\"><time \
+             datetime=\"{asked}\">{}</time></td></tr>",
             Text(&escape(witness.node.as_bytes())),
             witness.role.name(),
             Text(&holders),
@@ -301,7 +331,8 @@ pub(super) fn totals(view: &TaskView) -> String {
         ("Learned lease", view.lease_ms.map_or(String::from("not yet"), limit)),
     ];
     let mut html = String::from(
-        "<section aria-labelledby=\"totals\"><h2 id=\"totals\">Since the agent watches it</h2><dl class=\"facts\">",
+        "<section aria-labelledby=\"totals\"><h2 id=\"totals\">Since the agent watches it</h2><dl \
+         class=\"facts\">",
     );
     for (name, value) in facts {
         let _ = write!(html, "<div><dt>{name}</dt><dd>{value}</dd></div>");

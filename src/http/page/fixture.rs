@@ -20,7 +20,8 @@ pub(super) fn holder(client: &str) -> Holder {
 
 /// What is published at an instant.
 pub(super) fn published(at: u64) -> Published {
-    let snapshot = Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), redises: Vec::new() };
+    let snapshot =
+        Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), redises: Vec::new() };
     let wall = AgentWall(WALL_AT_START + i64::try_from(at).unwrap());
     Published { snapshot, wall, made: Instant::now() }
 }
@@ -28,7 +29,11 @@ pub(super) fn published(at: u64) -> Published {
 /// A task that is free as of a reading at an instant.
 pub(in crate::http) fn free(read_at: u64) -> TaskView {
     TaskView {
-        spec: Arc::new(TaskSpec::new("task", RedisIndex(0), LockSpec::new(b"task:lock", SchemeKind::Redisson))),
+        spec: Arc::new(TaskSpec::new(
+            "task",
+            RedisIndex(0),
+            LockSpec::new(b"task:lock", SchemeKind::Redisson),
+        )),
         redis: "main".into(),
         verdict: Verdict::Stopped,
         rule: Rule::FreeUnset,

@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-/// Text that means nothing to an HTML parser, in an element or in a quoted attribute. It must be free of control characters.
+/// Text that means nothing to an HTML parser, in an element or in a quoted attribute. It must be
+/// free of control characters.
 pub(in crate::http) struct Text<'a>(pub(in crate::http) &'a str);
 
 impl fmt::Display for Text<'_> {
@@ -11,8 +12,8 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Any text in a quoted attribute, for the script and for forms: what the parser gives back is the same text, though the page
-/// holds none of the characters that a terminal or an editor would obey.
+/// Any text in a quoted attribute, for the script and for forms: what the parser gives back is the
+/// same text, though the page holds none of the characters that a terminal or an editor would obey.
 pub(super) struct Exact<'a>(pub(super) &'a str);
 
 impl fmt::Display for Exact<'_> {
@@ -36,28 +37,34 @@ fn write_character(out: &mut fmt::Formatter<'_>, character: char) -> fmt::Result
     }
 }
 
-/// The words in the cells of a row, which [`Text`] has escaped, without markup; cells are apart from each other by a blank.
+/// The words in the cells of a row, which [`Text`] has escaped, without markup; cells are apart
+/// from each other by a blank.
 pub(super) fn words(cells: &str) -> String {
     let mut words = String::new();
     for (index, part) in cells.split('<').enumerate() {
-        let (tag, text) = if index == 0 { ("", part) } else { part.split_once('>').unwrap_or_default() };
+        let (tag, text) =
+            if index == 0 { ("", part) } else { part.split_once('>').unwrap_or_default() };
         if tag.starts_with('t') {
             words.push(' ');
         }
         words.push_str(text);
     }
     let entities = [("&lt;", "<"), ("&gt;", ">"), ("&quot;", "\""), ("&#39;", "'"), ("&amp;", "&")];
-    let words = entities.iter().fold(words, |words, (entity, character)| words.replace(entity, character));
+    let words =
+        entities.iter().fold(words, |words, (entity, character)| words.replace(entity, character));
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Text as one segment of a path, or as a name or value of a query: only letters, digits and `-._~` stay.
+/// Text as one segment of a path, or as a name or value of a query: only letters, digits and `-._~`
+/// stay.
 pub(super) struct Encoded<'a>(pub(super) &'a str);
 
 impl fmt::Display for Encoded<'_> {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.bytes().try_for_each(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.write_char(char::from(byte)),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                out.write_char(char::from(byte))
+            }
             other => write!(out, "%{other:02X}"),
         })
     }
@@ -70,19 +77,28 @@ mod tests {
     #[test]
     fn markup_is_text() {
         let _rule = crate::truth::rule("14 hostile bytes");
-        assert_eq!(Text("<a href=\"x\">'&'</a>").to_string(), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;&lt;/a&gt;");
+        assert_eq!(
+            Text("<a href=\"x\">'&'</a>").to_string(),
+            "&lt;a href=&quot;x&quot;&gt;&#39;&amp;&#39;&lt;/a&gt;"
+        );
     }
 
     #[test]
     fn words_come_back() {
         let text = "<b> \"&lt;\" it's";
-        assert_eq!(words(&format!("<th>a<b>c</b> </th><td class=\"x\">{}</td>", Text(text))), format!("ac {text}"));
+        assert_eq!(
+            words(&format!("<th>a<b>c</b> </th><td class=\"x\">{}</td>", Text(text))),
+            format!("ac {text}")
+        );
     }
 
     #[test]
     fn an_attribute_gives_back_every_character_and_shows_none_that_is_obeyed() {
         let _rule = crate::truth::rule("14 hostile bytes");
-        assert_eq!(Exact("a b<\"出\u{202e}\r\n\u{301}").to_string(), "a b&lt;&quot;出&#8238;&#13;&#10;&#769;");
+        assert_eq!(
+            Exact("a b<\"出\u{202e}\r\n\u{301}").to_string(),
+            "a b&lt;&quot;出&#8238;&#13;&#10;&#769;"
+        );
     }
 
     #[test]

@@ -37,7 +37,14 @@ pub(super) fn pieces(
     boot: &str,
     stopped: Option<&str>,
 ) -> impl Iterator<Item = String> + Send + use<> {
-    let shell = Shell { published: &published, boot, stopped, task: None, title: "lockwatch", main: "main" };
+    let shell = Shell {
+        published: &published,
+        boot,
+        stopped,
+        task: None,
+        title: "lockwatch",
+        main: "main",
+    };
     let (parts, matching) = body(&published, query);
     let mut head = shell.before();
     write_before(&mut head, &published, query, matching);
@@ -46,7 +53,8 @@ pub(super) fn pieces(
     tail.push_str(&shell.after());
     let mut parts = parts.into_iter();
     let rows = iter::from_fn(move || {
-        let piece: String = parts.by_ref().take(ROWS_PER_PIECE).map(|part| part.html(&published)).collect();
+        let piece: String =
+            parts.by_ref().take(ROWS_PER_PIECE).map(|part| part.html(&published)).collect();
         (!piece.is_empty()).then_some(piece)
     });
     iter::once(head).chain(rows).chain(iter::once(tail))
@@ -57,15 +65,17 @@ impl Part {
         match self {
             Part::Html(html) => html,
             Part::Row { task, hidden } => {
-                let (row, pulse, now) = (Row::of(published, &task), Pulse::of(published, &task), Some(published.wall));
+                let (row, pulse, now) =
+                    (Row::of(published, &task), Pulse::of(published, &task), Some(published.wall));
                 if hidden { row.hidden(&pulse, now) } else { row.html(&pulse, now) }
             }
         }
     }
 }
 
-/// The parts of the table's body, and how many tasks match. Tasks that do not match are there as far as there is room, but
-/// hidden: with the script, a visitor may change the filter without asking again.
+/// The parts of the table's body, and how many tasks match. Tasks that do not match are there as
+/// far as there is room, but hidden: with the script, a visitor may change the filter without
+/// asking again.
 fn body(published: &Published, query: &ListQuery) -> (Vec<Part>, usize) {
     let mut matching: Vec<&Arc<TaskView>> = Vec::new();
     let mut others: Vec<&Arc<TaskView>> = Vec::new();
@@ -77,7 +87,10 @@ fn body(published: &Published, query: &ListQuery) -> (Vec<Part>, usize) {
     let worst_first = |task: &&Arc<TaskView>| (rank(task.verdict), Arc::clone(&task.spec.name));
     matching.sort_by_cached_key(worst_first);
     others.sort_by_cached_key(worst_first);
-    let shown = matching.into_iter().map(|task| (task, false)).chain(others.into_iter().map(|task| (task, true)));
+    let shown = matching
+        .into_iter()
+        .map(|task| (task, false))
+        .chain(others.into_iter().map(|task| (task, true)));
     // Tasks without the label come last.
     let mut groups: BTreeMap<(bool, &str), Vec<Shown<'_>>> = BTreeMap::new();
     for (task, hidden) in shown.take(ROWS_MAX) {
@@ -88,7 +101,9 @@ fn body(published: &Published, query: &ListQuery) -> (Vec<Part>, usize) {
     for ((_, group), mut tasks) in groups {
         tasks.sort_by_cached_key(|(task, _)| worst_first(task));
         parts.push(Part::Html(opening(&query.group, group, &tasks)));
-        parts.extend(tasks.into_iter().map(|(task, hidden)| Part::Row { task: Arc::clone(task), hidden }));
+        parts.extend(
+            tasks.into_iter().map(|(task, hidden)| Part::Row { task: Arc::clone(task), hidden }),
+        );
         parts.push(Part::Html(String::from("</tbody>")));
     }
     if parts.is_empty() {
@@ -106,7 +121,8 @@ fn opening(by: &Group, group: &str, tasks: &[Shown<'_>]) -> String {
         // Writing to a String cannot fail.
         let _ = write!(
             html,
-            "<tr data-heading{hidden}><th colspan=\"{}\" scope=\"rowgroup\">{}: {} <small>{}</small></th></tr>",
+            "<tr data-heading{hidden}><th colspan=\"{}\" scope=\"rowgroup\">{}: {} \
+             <small>{}</small></th></tr>",
             COLUMNS.len(),
             Text(&escape(by.title().as_bytes())),
             Text(&name),
@@ -128,7 +144,8 @@ fn write_before(html: &mut String, published: &Published, query: &ListQuery, mat
     if more > 0 {
         let _ = write!(
             html,
-            "<p id=\"more\" class=\"note\">These are the {ROWS_MAX} worst; {} more match. The filter finds them.</p>",
+            "<p id=\"more\" class=\"note\">These are the {ROWS_MAX} worst; {} more match. The \
+             filter finds them.</p>",
             counted(more)
         );
     }
@@ -140,12 +157,18 @@ fn write_before(html: &mut String, published: &Published, query: &ListQuery, mat
 }
 
 fn write_after(html: &mut String, published: &Published, matching: usize) {
-    let nothing = if published.snapshot.tasks.is_empty() { "No tasks are configured." } else { "No task matches." };
+    let nothing = if published.snapshot.tasks.is_empty() {
+        "No tasks are configured."
+    } else {
+        "No task matches."
+    };
     let hidden = if matching > 0 { " hidden" } else { "" };
     let _ = write!(html, "<p id=\"none\" class=\"note\"{hidden}>{nothing}</p>");
     html.push_str(
-        "<p id=\"lock-only\" class=\"note\"><span class=\"mark\">lock only</span> beside a task: a stuck worker would look \
-         healthy, because neither <code>progress</code> nor <code>claims</code> are configured for it.</p>",
+        "<p id=\"lock-only\" class=\"note\"><span class=\"mark\">lock only</span> beside a task: \
+         a stuck worker would look \
+         healthy, because neither <code>progress</code> nor <code>claims</code> are configured \
+         for it.</p>",
     );
     redises::write(html, &published.snapshot.redises);
     html.push_str("</main>");
@@ -156,20 +179,28 @@ fn write_counts(html: &mut String, published: &Published) {
     for verdict in Verdict::ALL {
         let count = published.snapshot.tasks.iter().filter(|task| task.verdict == verdict).count();
         let name = verdict.name();
-        let _ = write!(html, "<a data-count=\"{name}\" href=\"/?verdict={name}\">{count} {name}</a> ");
+        let _ =
+            write!(html, "<a data-count=\"{name}\" href=\"/?verdict={name}\">{count} {name}</a> ");
     }
     html.push_str("</p>");
 }
 
 fn write_filter(html: &mut String, published: &Published, query: &ListQuery) {
-    html.push_str("<form id=\"filter\" method=\"get\" action=\"/\" role=\"search\" aria-label=\"Tasks\">");
+    html.push_str(
+        "<form id=\"filter\" method=\"get\" action=\"/\" role=\"search\" aria-label=\"Tasks\">",
+    );
     let _ = write!(
         html,
         "<label>Text <input name=\"q\" type=\"search\" value=\"{}\" autocomplete=\"off\"></label>",
         Exact(&query.text)
     );
     let verdicts = Verdict::ALL.map(Verdict::name);
-    write_select(html, ("verdict", "Verdict", "any"), &plain(verdicts), query.verdict.map(Verdict::name));
+    write_select(
+        html,
+        ("verdict", "Verdict", "any"),
+        &plain(verdicts),
+        query.verdict.map(Verdict::name),
+    );
     let redises = published.snapshot.redises.iter().map(|redis| &*redis.spec.name);
     write_select(html, ("redis", "Redis", "any"), &plain(redises), query.redis.as_deref());
     let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -178,7 +209,12 @@ fn write_filter(html: &mut String, published: &Published, query: &ListQuery) {
     }
     for (name, values) in &labels {
         let values = values.iter().copied().filter(|value| !value.is_empty());
-        write_select(html, (&format!("label.{name}"), name, "any"), &plain(values), query.label(name));
+        write_select(
+            html,
+            (&format!("label.{name}"), name, "any"),
+            &plain(values),
+            query.label(name),
+        );
     }
     let group = match &query.group {
         Group::None => None,
@@ -196,7 +232,8 @@ fn plain<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<(String, &'a str)
     values.into_iter().map(|value| (value.to_owned(), value)).collect()
 }
 
-/// A choice among `options`, by value and text, or none of them. What is chosen but is no option (any more) is none.
+/// A choice among `options`, by value and text, or none of them. What is chosen but is no option
+/// (any more) is none.
 fn write_select(
     html: &mut String,
     (name, title, none): (&str, &str, &str),
@@ -204,11 +241,17 @@ fn write_select(
     chosen: Option<&str>,
 ) {
     let title = escape(title.as_bytes());
-    let _ = write!(html, "<label>{} <select name=\"{}\"><option value=\"\">{none}</option>", Text(&title), Exact(name));
+    let _ = write!(
+        html,
+        "<label>{} <select name=\"{}\"><option value=\"\">{none}</option>",
+        Text(&title),
+        Exact(name)
+    );
     for (value, text) in options {
         let selected = if chosen == Some(value) { " selected" } else { "" };
         let text = escape(text.as_bytes());
-        let _ = write!(html, "<option value=\"{}\"{selected}>{}</option>", Exact(value), Text(&text));
+        let _ =
+            write!(html, "<option value=\"{}\"{selected}>{}</option>", Exact(value), Text(&text));
     }
     html.push_str("</select></label>");
 }

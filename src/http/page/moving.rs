@@ -1,5 +1,6 @@
-//! Markup in which some texts run on with time. It is equal to another one as long as nothing but time has passed, so it need
-//! not be sent again: the browser counts on by itself from the instants in the data attributes.
+//! Markup in which some texts run on with time. It is equal to another one as long as nothing but
+//! time has passed, so it need not be sent again: the browser counts on by itself from the instants
+//! in the data attributes.
 
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
@@ -17,7 +18,8 @@ const LOW: u64 = 3;
 /// An instant is told again only when the agent's wall clock was set by so much.
 const CLOCK_SET_MS: u64 = 2_000;
 
-/// An instant for people. Equal to another one if it is the same on the agent's own clock: its wall clock drifts.
+/// An instant for people. Equal to another one if it is the same on the agent's own clock: its wall
+/// clock drifts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     mono: Mono,
@@ -137,7 +139,13 @@ fn write_moving(html: &mut String, moving: Moving, pulse: &Pulse, now: Option<Ag
     }
 }
 
-fn write_time(html: &mut String, attribute: &str, at: AgentWall, now: Option<AgentWall>, after: &str) {
+fn write_time(
+    html: &mut String,
+    attribute: &str,
+    at: AgentWall,
+    now: Option<AgentWall>,
+    after: &str,
+) {
     let datetime = rfc3339(at.0).unwrap_or_default();
     let passed = now.map(|now| format!("{}{after}", running(from_to(at, now)))).unwrap_or_default();
     let _ = write!(html, "<time {attribute}=\"{}\" datetime=\"{datetime}\">{passed}</time>", at.0);
@@ -150,7 +158,8 @@ fn write_lease(html: &mut String, pulse: &Pulse, now: Option<AgentWall>) {
     let value = left_ms.unwrap_or_default().min(lease_ms);
     let _ = write!(
         html,
-        "<meter data-deadline=\"{}\" min=\"0\" low=\"{}\" max=\"{lease_ms}\" value=\"{value}\" aria-label=\"Lease left\">\
+        "<meter data-deadline=\"{}\" min=\"0\" low=\"{}\" max=\"{lease_ms}\" value=\"{value}\" \
+         aria-label=\"Lease left\">\
          </meter> <span data-left>{text}</span>",
         deadline.0,
         lease_ms / LOW

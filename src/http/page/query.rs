@@ -1,4 +1,5 @@
-//! What a visitor asks of the list: which tasks, and how they are grouped. The script asks the same of the rows that it has.
+//! What a visitor asks of the list: which tasks, and how they are grouped. The script asks the same
+//! of the rows that it has.
 
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
@@ -33,14 +34,20 @@ impl ListQuery {
         for (name, value) in pairs(query).filter(|(_, value)| !value.is_empty()) {
             match name.as_str() {
                 "q" => asked.text = value,
-                "verdict" => asked.verdict = Verdict::ALL.into_iter().find(|verdict| verdict.name() == value),
+                "verdict" => {
+                    asked.verdict = Verdict::ALL.into_iter().find(|verdict| verdict.name() == value)
+                }
                 "redis" => asked.redis = Some(value),
                 "group" if value == "redis" => asked.group = Group::Redis,
                 "group" => {
-                    asked.group =
-                        value.strip_prefix("label.").map(|label| Group::Label(label.to_owned())).unwrap_or_default();
+                    asked.group = value
+                        .strip_prefix("label.")
+                        .map(|label| Group::Label(label.to_owned()))
+                        .unwrap_or_default();
                 }
-                _ => asked.labels.extend(name.strip_prefix("label.").map(|label| (label.to_owned(), value))),
+                _ => asked
+                    .labels
+                    .extend(name.strip_prefix("label.").map(|label| (label.to_owned(), value))),
             }
         }
         asked
@@ -85,7 +92,8 @@ pub(super) fn label<'a>(view: &'a TaskView, name: &str) -> &'a str {
     view.spec.labels.iter().find(|(label, _)| **label == *name).map_or("", |(_, value)| value)
 }
 
-/// The names and values of a query as a form sends them. What has a broken escape, or is no UTF-8, stays as it is.
+/// The names and values of a query as a form sends them. What has a broken escape, or is no UTF-8,
+/// stays as it is.
 pub(in crate::http) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
     let text = |text: &str| decoded(text, Blank::Plus).unwrap_or_else(|| text.to_owned());
     query.split('&').map(move |pair| {
@@ -103,7 +111,9 @@ mod tests {
         assert_eq!(ListQuery::read(""), ListQuery::default());
         assert_eq!(ListQuery::read("verdict=&redis=&group=&q=&label.team="), ListQuery::default());
         assert_eq!(ListQuery::read("verdict=gone&group=colour&page=7&=&&%"), ListQuery::default());
-        let asked = ListQuery::read("q=a+b%26%C3%A9&verdict=down&redis=m%zz&label.team=log&group=label.t%65am");
+        let asked = ListQuery::read(
+            "q=a+b%26%C3%A9&verdict=down&redis=m%zz&label.team=log&group=label.t%65am",
+        );
         let expected = ListQuery {
             text: "a b&é".to_owned(),
             verdict: Some(Verdict::Down),

@@ -31,7 +31,8 @@ pub(in crate::http) fn write(html: &mut String, redises: &[Arc<RedisView>]) {
     }
     html.push_str("</tr></thead><tbody>");
     for redis in redises {
-        // What no row of a server tells: there is no master, say, or nobody knows which server it is.
+        // What no row of a server tells: there is no master, say, or nobody knows which server it
+        // is.
         let is_told = redis.nodes.iter().any(|node| node.unknown == redis.unknown);
         if let Some(why) = redis.unknown.filter(|_| !is_told) {
             write_row(
@@ -84,7 +85,11 @@ fn write_row(html: &mut String, mark: Mark, name: &str, cells: [Cow<'_, str>; 5]
         Mark::Bad => "bad",
         Mark::NotKnown => "not-known",
     };
-    let _ = write!(html, "<tr data-state=\"{mark}\"><th scope=\"row\">{}</th>", Text(&escape(name.as_bytes())));
+    let _ = write!(
+        html,
+        "<tr data-state=\"{mark}\"><th scope=\"row\">{}</th>",
+        Text(&escape(name.as_bytes()))
+    );
     for (column, cell) in COLUMNS.iter().skip(1).zip(cells) {
         let _ = write!(html, "<td data-label=\"{column}\">{}</td>", Text(&cell));
     }

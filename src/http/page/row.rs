@@ -18,8 +18,17 @@ use crate::output::reason::{self, is_counted};
 use crate::published::Published;
 
 /// Columns of the table of tasks.
-pub(super) const COLUMNS: [&str; 9] =
-    ["Task", "Verdict", "Why", "Holder", "Held for", "Lease left", "Wanted by", "Progress", "Last handover, outage"];
+pub(super) const COLUMNS: [&str; 9] = [
+    "Task",
+    "Verdict",
+    "Why",
+    "Holder",
+    "Held for",
+    "Lease left",
+    "Wanted by",
+    "Progress",
+    "Last handover, outage",
+];
 
 /// Most holders or users named in a cell.
 const NAMED_MAX: usize = 4;
@@ -28,7 +37,8 @@ const JITTER_MS: u64 = 300;
 /// A renewal that is late by so much deserves a word.
 const OVERDUE_MS: u64 = 1_000;
 
-/// What a row shows that does not change with time. Equal to another one as long as nothing but time and renewals have passed.
+/// What a row shows that does not change with time. Equal to another one as long as nothing but
+/// time and renewals have passed.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(in crate::http) struct Row {
     markup: Markup,
@@ -80,10 +90,16 @@ fn later(instant: AgentWall, ms: u64) -> Option<AgentWall> {
 }
 
 /// An instant of the server's clock on the agent's, as far as their distance is known.
-pub(super) fn on_agents_clock(published: &Published, view: &TaskView, instant: ServerTime) -> AgentWall {
+pub(super) fn on_agents_clock(
+    published: &Published,
+    view: &TaskView,
+    instant: ServerTime,
+) -> AgentWall {
     let redis = published.snapshot.redises.iter().find(|redis| redis.spec.name == view.redis);
     let is_its = |node: &&NodeView| view.node.as_ref() == Some(&node.address);
-    let offset_ms = redis.and_then(|redis| redis.nodes.iter().find(is_its)?.clock_offset_ms).unwrap_or_default();
+    let offset_ms = redis
+        .and_then(|redis| redis.nodes.iter().find(is_its)?.clock_offset_ms)
+        .unwrap_or_default();
     AgentWall(instant.0.saturating_sub(offset_ms))
 }
 
@@ -146,7 +162,8 @@ pub(super) fn rank(verdict: Verdict) -> usize {
 fn write_head(markup: &mut Markup, view: &TaskView) {
     let (spec, verdict) = (&view.spec, view.verdict);
     markup.format(format_args!(
-        " data-task=\"{}\" data-verdict=\"{}\" data-rank=\"{}\" data-redis=\"{}\" data-labels=\"{}\">",
+        " data-task=\"{}\" data-verdict=\"{}\" data-rank=\"{}\" data-redis=\"{}\" \
+         data-labels=\"{}\">",
         Exact(&spec.name),
         verdict.name(),
         rank(verdict),
@@ -154,7 +171,10 @@ fn write_head(markup: &mut Markup, view: &TaskView) {
         Text(&encoded_labels(&spec.labels)),
     ));
     markup.format(format_args!("<th scope=\"row\"><a href=\"/tasks/{}\">", Encoded(&spec.name)));
-    markup.text(&escape(spec.name.as_bytes())).html("</a> <small>").text(&escape(view.redis.as_bytes()));
+    markup
+        .text(&escape(spec.name.as_bytes()))
+        .html("</a> <small>")
+        .text(&escape(view.redis.as_bytes()));
     for (_, value) in spec.labels.iter().filter(|(_, value)| !value.is_empty()) {
         markup.html(" · ").text(&escape(value.as_bytes()));
     }
@@ -163,14 +183,21 @@ fn write_head(markup: &mut Markup, view: &TaskView) {
 
 /// The labels as a form sends them.
 fn encoded_labels(labels: &[(Arc<str>, Arc<str>)]) -> String {
-    labels.iter().map(|(name, value)| format!("{}={}", Encoded(name), Encoded(value))).collect::<Vec<_>>().join("&")
+    labels
+        .iter()
+        .map(|(name, value)| format!("{}={}", Encoded(name), Encoded(value)))
+        .collect::<Vec<_>>()
+        .join("&")
 }
 
 pub(super) fn write_verdict(markup: &mut Markup, published: &Published, view: &TaskView) {
     markup.format(format_args!("<strong class=\"verdict\">{}</strong>", view.verdict.name()));
     // Before the first judgement there is nothing that could have lasted.
     if view.rule != Rule::NothingYet {
-        markup.html(" <small>for ").since(Moment::of(published, view.verdict_since)).html("</small>");
+        markup
+            .html(" <small>for ")
+            .since(Moment::of(published, view.verdict_since))
+            .html("</small>");
     }
     if view.paused == Some(true) {
         markup.html(" <small class=\"mark\">pages paused</small>");
@@ -184,10 +211,12 @@ fn write_why(markup: &mut Markup, _published: &Published, view: &TaskView) {
     }
 }
 
-/// Who holds the lock and where, and who does so at servers that say they are master though they do not decide.
+/// Who holds the lock and where, and who does so at servers that say they are master though they do
+/// not decide.
 fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
     let hold = present(view);
-    let own: Vec<&Holder> = hold.iter().flat_map(|hold| hold.holders.iter()).map(|(holder, _)| holder).collect();
+    let own: Vec<&Holder> =
+        hold.iter().flat_map(|hold| hold.holders.iter()).map(|(holder, _)| holder).collect();
     let mut parts = Vec::new();
     if let Some(hold) = hold {
         for (position, holder) in hold.holders.iter().take(NAMED_MAX).enumerate() {
@@ -198,15 +227,19 @@ fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
         parts.extend((unnamed > 0).then(|| format!("and {unnamed} more")));
         parts.push(mode(hold));
     }
-    parts.extend(view.witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(|witness| {
-        let WitnessView { node, holders, .. } = witness;
-        let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
-        let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
-        (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
-    }));
+    parts.extend(view.witnesses.iter().filter(|witness| witness.role == Role::Master).filter_map(
+        |witness| {
+            let WitnessView { node, holders, .. } = witness;
+            let shown: Vec<&Holder> = holders.as_ref()?.iter().collect();
+            let names = list(shown.iter().map(|holder| holder_label(holder)), NAMED_MAX);
+            (shown != own).then(|| format!("at {}: {names}", escape(node.as_bytes())))
+        },
+    ));
     parts.retain(|part| !part.is_empty());
     match (view.held, parts.is_empty() && own.is_empty()) {
-        (_, false) => markup.html(if own.is_empty() || parts.is_empty() { "" } else { " " }).text(&parts.join("; ")),
+        (_, false) => markup
+            .html(if own.is_empty() || parts.is_empty() { "" } else { " " })
+            .text(&parts.join("; ")),
         (Some(false), true) => markup.html("nobody"),
         (_, true) => markup.html("not known"),
     };
@@ -261,7 +294,9 @@ pub(super) fn write_held(markup: &mut Markup, published: &Published, view: &Task
             markup.since(Moment::of(published, at.minus_ms(hold.held_ms)));
         }
         (Some(_), Some(at), _) if view.durations.down_ms > 0 => {
-            markup.html("free for ").since(Moment::of(published, at.minus_ms(view.durations.down_ms)));
+            markup
+                .html("free for ")
+                .since(Moment::of(published, at.minus_ms(view.durations.down_ms)));
         }
         (Some(_), ..) => {}
     }
@@ -294,10 +329,17 @@ fn wanted(view: &TaskView) -> String {
         (Some(WantedSource::Always), ..) => String::from("always"),
         (Some(WantedSource::Never), ..) => String::from("never"),
         (_, _, Some(switches), _) if !switches.is_empty() && !is_counted(view) => {
-            let users = switches.iter().filter(|switch| switch.on == Some(true)).map(|switch| escape(&switch.user));
+            let users = switches
+                .iter()
+                .filter(|switch| switch.on == Some(true))
+                .map(|switch| escape(&switch.user));
             let users: Vec<_> = users.collect();
             let counts = format!("{} of {}", users.len(), switches.len());
-            if users.is_empty() { counts } else { format!("{counts}: {}", list(users.into_iter(), NAMED_MAX)) }
+            if users.is_empty() {
+                counts
+            } else {
+                format!("{counts}: {}", list(users.into_iter(), NAMED_MAX))
+            }
         }
         (_, _, _, Some(1)) => String::from("1 user"),
         (_, Wanted::No, ..) => String::from("nobody"),
@@ -348,7 +390,10 @@ mod tests {
             (TaskView { held: None, ..free(50_000) }, TaskView { held: None, ..free(50_000) }),
         ] {
             let past = Some(Past { at: Mono(40_000), ms: 700 });
-            let (first, again) = (TaskView { last_handover: past, ..first }, TaskView { last_handover: past, ..again });
+            let (first, again) = (
+                TaskView { last_handover: past, ..first },
+                TaskView { last_handover: past, ..again },
+            );
             assert_eq!(row(50_010, &first), row(51_017, &again));
             let mut drifted = published(51_017);
             drifted.wall.0 += 900;
@@ -364,14 +409,20 @@ mod tests {
         let counted = |wanted, users, on| {
             let mut view = free(50_000);
             let mut spec = TaskSpec::clone(&view.spec);
-            spec.wanted = Some(WantedSpec { source: WantedSource::Counter(b"count".to_vec()), codec: Codec::Raw });
+            spec.wanted = Some(WantedSpec {
+                source: WantedSource::Counter(b"count".to_vec()),
+                codec: Codec::Raw,
+            });
             (view.spec, view.wanted, view.wanting_users) = (Arc::new(spec), wanted, users);
             view.switches = Some(vec![SwitchView { user: b"count".to_vec(), on, fits: None }]);
             view.rule = Rule::HeldWanted;
             (super::wanted(&view), reason::sentence(&view))
         };
         let (users, why) = counted(Wanted::Yes, Some(3), Some(true));
-        assert_eq!((users.as_str(), why.as_str()), ("3 users", "The lock is held. Users want the task (3)."));
+        assert_eq!(
+            (users.as_str(), why.as_str()),
+            ("3 users", "The lock is held. Users want the task (3).")
+        );
         assert_eq!(counted(Wanted::Yes, Some(1), Some(true)).0, "1 user");
         assert_eq!(counted(Wanted::No, Some(0), Some(false)).0, "nobody");
         assert_eq!(counted(Wanted::Unknown, None, None).0, "not known");
@@ -390,9 +441,13 @@ mod tests {
         let pulse = |at: u64, view: &TaskView| Pulse::of(&published(at), view);
         let told = pulse(50_010, &held("a", 1_000, 50_000, 20_000));
         assert_eq!(told.deadline, Some(AgentWall(1_800_000_070_000)));
-        assert!(!pulse(51_500, &held("a", 1_000, 51_003, 19_100)).differs(&told), "within the precision of clocks");
+        assert!(
+            !pulse(51_500, &held("a", 1_000, 51_003, 19_100)).differs(&told),
+            "within the precision of clocks"
+        );
         // As long as the lease is not known, what is known of this hold serves.
-        let unknown_lease = |read_at, ttl_ms| TaskView { lease_ms: None, ..held("a", 1_000, read_at, ttl_ms) };
+        let unknown_lease =
+            |read_at, ttl_ms| TaskView { lease_ms: None, ..held("a", 1_000, read_at, ttl_ms) };
         let told = pulse(50_010, &unknown_lease(50_000, 20_000));
         assert_eq!(told.lease_ms, Some(69_000));
         assert!(!pulse(51_010, &unknown_lease(51_000, 19_000)).differs(&told));
@@ -400,7 +455,8 @@ mod tests {
 
     #[test]
     fn a_pulse_differs_where_something_comes_or_goes() {
-        let some = Pulse { deadline: Some(AgentWall(1)), lease_ms: Some(1), progress: Some(AgentWall(1)) };
+        let some =
+            Pulse { deadline: Some(AgentWall(1)), lease_ms: Some(1), progress: Some(AgentWall(1)) };
         for other in [
             Pulse { deadline: None, ..some },
             Pulse { lease_ms: None, ..some },
@@ -420,7 +476,10 @@ mod tests {
             |view| view.verdict_since = Mono(7),
             |view| view.lost_users = vec![b"anna".to_vec()],
             |view| view.paused = Some(true),
-            |view| view.hold.as_mut().unwrap().holders = [(holder("a"), None), (holder("b"), None)].into(),
+            |view| {
+                view.hold.as_mut().unwrap().holders =
+                    [(holder("a"), None), (holder("b"), None)].into()
+            },
             |view| view.hold.as_mut().unwrap().held_ms += 5_000,
             |view| view.hold.as_mut().unwrap().renewal_overdue_ms = 4_000,
             |view| view.last_outage = Some(Past { at: Mono(1), ms: 31_000 }),
@@ -438,12 +497,21 @@ mod tests {
         let (row, pulse) = (Row::of(&published, &view), Pulse::of(&published, &view));
         let since = "<time data-since=\"1800000001000\" datetime=\"2027-01-15T08:00:01.000Z\">";
         let live = row.html(&pulse, None);
-        assert!(live.starts_with("<tr data-task=\"task\" data-verdict=\"running\" data-rank=\"6\""), "{live}");
+        assert!(
+            live.starts_with("<tr data-task=\"task\" data-verdict=\"running\" data-rank=\"6\""),
+            "{live}"
+        );
         assert!(live.contains(&format!("at least {since}</time>")), "{live}");
-        assert!(live.contains("max=\"30000\" value=\"0\"") && live.contains("<span data-left></span>"), "{live}");
+        assert!(
+            live.contains("max=\"30000\" value=\"0\"") && live.contains("<span data-left></span>"),
+            "{live}"
+        );
         let page = row.html(&pulse, Some(published.wall));
         assert!(page.contains(&format!("at least {since}50 s</time>")), "{page}");
-        assert!(page.contains("value=\"19000\"") && page.contains("<span data-left>19 s</span>"), "{page}");
+        assert!(
+            page.contains("value=\"19000\"") && page.contains("<span data-left>19 s</span>"),
+            "{page}"
+        );
         assert!(row.hidden(&pulse, None).starts_with("<tr hidden data-task="));
     }
 }

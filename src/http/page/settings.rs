@@ -17,11 +17,17 @@ const NOT_SET: &str = "not set";
 /// The section.
 pub(super) fn section(view: &TaskView) -> String {
     let mut html = String::from(
-        "<section aria-labelledby=\"settings\"><h2 id=\"settings\">Configuration</h2><dl class=\"facts\">",
+        "<section aria-labelledby=\"settings\"><h2 id=\"settings\">Configuration</h2><dl \
+         class=\"facts\">",
     );
     for (field, value) in fields(view) {
         // Writing to a String cannot fail.
-        let _ = write!(html, "<div><dt><code>{}</code></dt><dd>{}</dd></div>", Text(&field), Text(&value));
+        let _ = write!(
+            html,
+            "<div><dt><code>{}</code></dt><dd>{}</dd></div>",
+            Text(&field),
+            Text(&value)
+        );
     }
     html.push_str("</dl></section>");
     html
@@ -56,7 +62,8 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     match wanted {
         None => fields.push(("wanted".into(), NOT_SET.into())),
         Some(wanted) => {
-            let keys = |keys: &[Vec<u8>]| list(keys.iter().map(|key| escape(key)), NAMED_MAX).into();
+            let keys =
+                |keys: &[Vec<u8>]| list(keys.iter().map(|key| escape(key)), NAMED_MAX).into();
             fields.push(match &wanted.source {
                 WantedSource::Hash(key) => ("wanted.hash".into(), escape(key)),
                 WantedSource::Set(key) => ("wanted.set".into(), escape(key)),
@@ -94,8 +101,12 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     };
     fields.push(key("hosts.hash", hosts.as_ref()));
     fields.push(key("paused_until.key", paused_until.as_ref()));
-    let limits =
-        [("grace", grace_ms), ("settle", settle_ms), ("wind_down", wind_down_ms), ("blind_after", blind_after_ms)];
+    let limits = [
+        ("grace", grace_ms),
+        ("settle", settle_ms),
+        ("wind_down", wind_down_ms),
+        ("blind_after", blind_after_ms),
+    ];
     fields.extend(limits.map(|(name, ms)| (name.into(), limit(*ms).into())));
     fields.push(("max_hold".into(), max_hold_ms.map_or(NOT_SET.into(), |ms| limit(ms).into())));
     for (name, value) in labels {

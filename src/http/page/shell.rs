@@ -25,9 +25,11 @@ impl Shell<'_> {
     /// Everything before `<main>`.
     pub(super) fn before(&self) -> String {
         let Published { snapshot, wall, .. } = self.published;
-        let task = self.task.map(|task| format!(" data-task=\"{}\"", Exact(task))).unwrap_or_default();
+        let task =
+            self.task.map(|task| format!(" data-task=\"{}\"", Exact(task))).unwrap_or_default();
         let mut html = format!(
-            "<!doctype html><html lang=\"en\" data-at=\"{}\" data-sequence=\"{}\" data-boot=\"{}\" data-live=\"/live\"{task}>",
+            "<!doctype html><html lang=\"en\" data-at=\"{}\" data-sequence=\"{}\" \
+             data-boot=\"{}\" data-live=\"/live\"{task}>",
             wall.0,
             snapshot.sequence,
             Text(self.boot)
@@ -36,7 +38,8 @@ impl Shell<'_> {
         let _ = write!(html, "<head><meta charset=\"utf-8\"><title>{}</title>", Text(self.title));
         html.push_str(
             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
-             <meta name=\"color-scheme\" content=\"light dark\"><link rel=\"stylesheet\" href=\"/style.css\">\
+             <meta name=\"color-scheme\" content=\"light dark\"><link rel=\"stylesheet\" \
+             href=\"/style.css\">\
              <link rel=\"icon\" type=\"image/svg+xml\" href=\"/icon.svg\">\
              <noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>\
              <script src=\"/app.js\" defer></script></head><body>",
@@ -48,13 +51,17 @@ impl Shell<'_> {
             env!("CARGO_PKG_VERSION")
         );
         html.push_str(
-            "<nav aria-label=\"Site\"><a href=\"/\">All tasks</a> <a href=\"/api/v1/tasks\">JSON</a> \
+            "<nav aria-label=\"Site\"><a href=\"/\">All tasks</a> <a \
+             href=\"/api/v1/tasks\">JSON</a> \
              <a href=\"/api/v1/events\">Events</a> <a href=\"/metrics\">Metrics</a> \
              <a href=\"/-/healthy\">Health</a></nav>",
         );
         let sentence = self.stopped.unwrap_or_default();
-        let _ =
-            write!(html, "<p id=\"connection\" role=\"status\" aria-live=\"polite\">{}</p></header>", Text(sentence));
+        let _ = write!(
+            html,
+            "<p id=\"connection\" role=\"status\" aria-live=\"polite\">{}</p></header>",
+            Text(sentence)
+        );
         html
     }
 

@@ -25,7 +25,8 @@ use crate::output::reason;
 use crate::published::Published;
 
 /// Windows that can be drawn, by the word in the query.
-const WINDOWS: [(&str, u64); 4] = [("2m", 120_000), ("10m", 600_000), ("1h", 3_600_000), ("6h", 21_600_000)];
+const WINDOWS: [(&str, u64); 4] =
+    [("2m", 120_000), ("10m", 600_000), ("1h", 3_600_000), ("6h", 21_600_000)];
 /// The one that is drawn unless another is asked for.
 const WINDOW_MS: u64 = 600_000;
 /// Most events on the page.
@@ -59,15 +60,22 @@ fn window(word: &str) -> Option<u64> {
 }
 
 /// The contents. `events`: those of the task and of its redis, oldest first.
-pub(super) fn main(published: &Published, view: &TaskView, events: &[Arc<Kept>], query: TaskQuery) -> String {
+pub(super) fn main(
+    published: &Published,
+    view: &TaskView,
+    events: &[Arc<Kept>],
+    query: TaskQuery,
+) -> String {
     let pulse = Pulse::of(published, view);
-    let still = [facts::switches(view), write_events(events), facts::totals(view), settings::section(view)];
+    let still =
+        [facts::switches(view), write_events(events), facts::totals(view), settings::section(view)];
     let version = version(published, view, &still);
     let [switches, events_section, totals, settings] = still;
     let name = escape(view.spec.name.as_bytes());
     // Writing to a String cannot fail.
     let mut html = format!(
-        "<main id=\"task\" tabindex=\"-1\" data-version=\"{version:016x}\" data-verdict=\"{}\" data-rank=\"{}\">",
+        "<main id=\"task\" tabindex=\"-1\" data-version=\"{version:016x}\" data-verdict=\"{}\" \
+         data-rank=\"{}\">",
         view.verdict.name(),
         row::rank(view.verdict)
     );
@@ -79,7 +87,8 @@ pub(super) fn main(published: &Published, view: &TaskView, events: &[Arc<Kept>],
     let _ = write!(html, "</p><p class=\"why\">{}</p>", Text(&reason::sentence(view)));
     if reason::lock_only(view) {
         html.push_str(
-            "<p class=\"note\" id=\"lock-only\"><span class=\"mark\">lock only</span>: a stuck worker would look healthy, \
+            "<p class=\"note\" id=\"lock-only\"><span class=\"mark\">lock only</span>: a stuck \
+             worker would look healthy, \
              because neither <code>progress</code> nor <code>claims</code> are configured.</p>",
         );
     }
@@ -103,19 +112,38 @@ fn version(published: &Published, view: &TaskView, still: &[String]) -> u64 {
     hasher.finish()
 }
 
-fn write_timeline(html: &mut String, published: &Published, view: &TaskView, events: &[Arc<Kept>], query: TaskQuery) {
-    let timeline = timeline(view, events.iter().map(|kept| &kept.event), published.snapshot.at, query.window_ms);
+fn write_timeline(
+    html: &mut String,
+    published: &Published,
+    view: &TaskView,
+    events: &[Arc<Kept>],
+    query: TaskQuery,
+) {
+    let timeline = timeline(
+        view,
+        events.iter().map(|kept| &kept.event),
+        published.snapshot.at,
+        query.window_ms,
+    );
     let holders = view.hold.iter().flat_map(|hold| hold.holders.iter());
-    let hosts = holders.filter_map(|(holder, host)| Some((holder.client.as_slice(), host.as_deref()?))).collect();
+    let hosts = holders
+        .filter_map(|(holder, host)| Some((holder.client.as_slice(), host.as_deref()?)))
+        .collect();
     let scale = Scale { wall: published.wall, hosts };
-    html.push_str("<section aria-labelledby=\"timeline\"><h2 id=\"timeline\">Timeline</h2><nav id=\"windows\" aria-label=\"Window of time\">");
+    html.push_str(
+        "<section aria-labelledby=\"timeline\"><h2 id=\"timeline\">Timeline</h2><nav \
+        id=\"windows\" aria-label=\"Window of time\">",
+    );
     for (word, ms) in WINDOWS {
         let current = if ms == query.window_ms { " aria-current=\"true\"" } else { "" };
         let _ = write!(html, "<a href=\"?window={word}\"{current}>{}</a> ", limit(ms));
     }
     html.push_str("</nav>");
     html.push_str(&picture(&timeline, &scale));
-    html.push_str("<p class=\"legend\">Thin lines: renewals. Dots: ends of gaps. Thick lines: ends of outages. Hatched in grey: not known.</p>");
+    html.push_str(
+        "<p class=\"legend\">Thin lines: renewals. Dots: ends of gaps. Thick lines: \
+        ends of outages. Hatched in grey: not known.</p>",
+    );
     html.push_str("<details><summary>The timeline as a table</summary>");
     html.push_str(&table(&timeline, &scale));
     html.push_str("</details></section>");
@@ -125,13 +153,15 @@ fn write_timeline(html: &mut String, published: &Published, view: &TaskView, eve
 fn write_events(events: &[Arc<Kept>]) -> String {
     let own = events.iter().rev().filter(|kept| matches!(kept.event.subject, Subject::Task(_)));
     let own: Vec<&Arc<Kept>> = own.take(EVENTS_MAX).collect();
-    let mut html = String::from("<section aria-labelledby=\"events\"><h2 id=\"events\">Events</h2>");
+    let mut html =
+        String::from("<section aria-labelledby=\"events\"><h2 id=\"events\">Events</h2>");
     if own.is_empty() {
         html.push_str("<p>None since the agent watches the task.</p></section>");
         return html;
     }
     html.push_str(
-        "<table class=\"events\"><caption>The newest events first; times in UTC</caption><thead><tr>\
+        "<table class=\"events\"><caption>The newest events first; times in \
+         UTC</caption><thead><tr>\
          <th scope=\"col\">When</th><th scope=\"col\">What</th><th scope=\"col\">Who</th>\
          <th scope=\"col\">Server</th></tr></thead><tbody>",
     );
@@ -140,7 +170,10 @@ fn write_events(events: &[Arc<Kept>]) -> String {
         let when = rfc3339(kept.at.0).unwrap_or_default();
         let shown = when.get(..19).map(|text| text.replace('T', " ")).unwrap_or_default();
         let took = line.seconds.map(|seconds| format!(" ({seconds} s)")).unwrap_or_default();
-        let remedy = line.remedy.map(|remedy| format!(" <small>{}</small>", Text(remedy))).unwrap_or_default();
+        let remedy = line
+            .remedy
+            .map(|remedy| format!(" <small>{}</small>", Text(remedy)))
+            .unwrap_or_default();
         let _ = write!(
             html,
             "<tr data-level=\"{}\"><th scope=\"row\"><time datetime=\"{when}\">{shown}</time></th>\
@@ -160,15 +193,18 @@ fn write_links(html: &mut String, name: &str) {
     let name = Encoded(name);
     let _ = write!(
         html,
-        "<nav class=\"links\" aria-label=\"This task elsewhere\"><a href=\"/api/v1/tasks/{name}\">As JSON</a> \
-         <a href=\"/api/v1/tasks/{name}/explain\">Why, step by step</a> <a href=\"/badge/{name}.svg\">Badge</a></nav>"
+        "<nav class=\"links\" aria-label=\"This task elsewhere\"><a \
+         href=\"/api/v1/tasks/{name}\">As JSON</a> \
+         <a href=\"/api/v1/tasks/{name}/explain\">Why, step by step</a> <a \
+         href=\"/badge/{name}.svg\">Badge</a></nav>"
     );
 }
 
 /// The contents of the page of a task that there is not.
 pub(super) fn missing(name: &str) -> String {
     format!(
-        "<main id=\"task\" tabindex=\"-1\"><h1>No such task</h1><p>There is no task called {}; it may have left the \
+        "<main id=\"task\" tabindex=\"-1\"><h1>No such task</h1><p>There is no task called {}; it \
+         may have left the \
          configuration. <a href=\"/\">All tasks</a></p></main>",
         Text(&escape(name.as_bytes()))
     )

@@ -1,8 +1,9 @@
-//! What happened to a task within a window of time, as stretches: derived from its events and its present state. All instants
-//! are milliseconds of the agent's own clock, and may lie before its start.
+//! What happened to a task within a window of time, as stretches: derived from its events and its
+//! present state. All instants are milliseconds of the agent's own clock, and may lie before its
+//! start.
 //!
-//! What was before the oldest evidence is not known, and is told as such: the agent may have been started then, or may have
-//! forgotten older events.
+//! What was before the oldest evidence is not known, and is told as such: the agent may have been
+//! started then, or may have forgotten older events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -176,7 +177,8 @@ impl<'a> Story<'a> {
                 self.end_hold(at, Some(*reason));
             }
             EventKind::GapBegan => {
-                let taken = self.acquired.filter(|taken| self.gap.is_some_and(|began| began <= *taken));
+                let taken =
+                    self.acquired.filter(|taken| self.gap.is_some_and(|began| began <= *taken));
                 self.end_gap(taken.unwrap_or(at));
                 self.gap = Some(at);
             }
@@ -190,7 +192,8 @@ impl<'a> Story<'a> {
                 self.splits.entry(*kind).or_insert(at);
             }
             EventKind::SplitEnded { kind, lasted_ms } => {
-                let began = self.splits.remove(kind).unwrap_or(at.saturating_sub(signed(*lasted_ms)));
+                let began =
+                    self.splits.remove(kind).unwrap_or(at.saturating_sub(signed(*lasted_ms)));
                 self.push(began, at, What::Split(*kind));
             }
             EventKind::Verdict { from, to, rule } => self.take_verdict(at, *from, *to, *rule),
@@ -201,11 +204,16 @@ impl<'a> Story<'a> {
                 self.unreadable.get_or_insert((at, Some(*why)));
             }
             EventKind::RedisUp if self.is_its_server(event) => self.end_unreadable(at),
-            EventKind::TaskReadable | EventKind::MastersChanged { to: Ok(_), .. } => self.end_unreadable(at),
+            EventKind::TaskReadable | EventKind::MastersChanged { to: Ok(_), .. } => {
+                self.end_unreadable(at)
+            }
             _ => {}
         }
         // Only a reading shows these.
-        if matches!(event.kind, EventKind::Acquired { .. } | EventKind::HoldEnded { .. } | EventKind::GapBegan) {
+        if matches!(
+            event.kind,
+            EventKind::Acquired { .. } | EventKind::HoldEnded { .. } | EventKind::GapBegan
+        ) {
             self.end_unreadable(at);
         }
     }
@@ -225,8 +233,8 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// A task of this name was seen for the first time: what had not ended before was of another lock, or of one that was not configured
-    /// for a while, and nobody tells of its end any more.
+    /// A task of this name was seen for the first time: what had not ended before was of another
+    /// lock, or of one that was not configured for a while, and nobody tells of its end any more.
     fn begin_anew(&mut self, at: Instant) {
         if self.hold.is_some_and(|(began, _)| began < at) {
             self.end_hold(at, None);
@@ -285,7 +293,8 @@ impl<'a> Story<'a> {
         match (view.held, present(view), self.hold.take()) {
             (Some(true), Some(hold), began) => {
                 let from = began.map(|(began, _)| began).or_else(|| held_from(view)).unwrap_or(now);
-                let holders: Vec<Holder> = hold.holders.iter().map(|(holder, _)| holder.clone()).collect();
+                let holders: Vec<Holder> =
+                    hold.holders.iter().map(|(holder, _)| holder.clone()).collect();
                 self.push_open(from, now, held(&holders, hold.acquired.is_some(), None));
             }
             // Not confirmed yet, or not known any more.
@@ -295,7 +304,9 @@ impl<'a> Story<'a> {
             (_, _, None) => {}
         }
         match self.gap.take() {
-            Some(began) if view.durations.down_ms > 0 => self.push_open(began, evidence_to.max(began), What::Gap),
+            Some(began) if view.durations.down_ms > 0 => {
+                self.push_open(began, evidence_to.max(began), What::Gap)
+            }
             // It ended when a hold had settled, after a blind stretch: that is no handover.
             Some(began) => self.push(began, self.acquired.unwrap_or(began).max(began), What::Gap),
             None => {}
@@ -307,10 +318,17 @@ impl<'a> Story<'a> {
             let (from, why) = self.unreadable.take().unwrap_or((evidence_to, None));
             self.push_open(from.min(evidence_to), now, What::Unreadable(view.unknown.or(why)));
         }
-        let known_from = self.stretches.iter().map(|stretch| stretch.span.from).fold(self.known_from, Instant::min);
+        let known_from = self
+            .stretches
+            .iter()
+            .map(|stretch| stretch.span.from)
+            .fold(self.known_from, Instant::min);
         let free_of_holds = self.without_held_parts_of_gaps();
-        let mut stretches =
-            vec![Stretch { span: Span { from: Instant::MIN, to: known_from }, what: What::NotKnown, open: false }];
+        let mut stretches = vec![Stretch {
+            span: Span { from: Instant::MIN, to: known_from },
+            what: What::NotKnown,
+            open: false,
+        }];
         stretches.extend(free_of_holds);
         stretches.sort_by_key(|stretch| (stretch.what.order(), stretch.span));
         (stretches, self.marks)
@@ -318,8 +336,9 @@ impl<'a> Story<'a> {
 
     /// A hold that was too short to end a gap suspends it.
     fn without_held_parts_of_gaps(&mut self) -> Vec<Stretch> {
-        let (gaps, others): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.stretches).into_iter().partition(|stretch| stretch.what == What::Gap);
+        let (gaps, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stretches)
+            .into_iter()
+            .partition(|stretch| stretch.what == What::Gap);
         let mut holds: Vec<Span> = others
             .iter()
             .filter(|stretch| matches!(stretch.what, What::Hold { .. }))
@@ -329,9 +348,15 @@ impl<'a> Story<'a> {
         let parts = gaps.into_iter().flat_map(|gap| {
             let mut parts = Vec::new();
             let mut from = gap.span.from;
-            for hold in holds.iter().filter(|hold| hold.to > gap.span.from && hold.from < gap.span.to) {
+            for hold in
+                holds.iter().filter(|hold| hold.to > gap.span.from && hold.from < gap.span.to)
+            {
                 if hold.from > from {
-                    parts.push(Stretch { span: Span { from, to: hold.from }, what: What::Gap, open: false });
+                    parts.push(Stretch {
+                        span: Span { from, to: hold.from },
+                        what: What::Gap,
+                        open: false,
+                    });
                 }
                 from = from.max(hold.to);
             }
@@ -380,7 +405,11 @@ mod tests {
 
     /// An event of the task, at a second, shown by server `a:1`.
     fn event(second: u64, kind: EventKind) -> Event {
-        Event { subject: Subject::Task(free(0).spec), node: Some("a:1".into()), ..of_redis(second, "", kind) }
+        Event {
+            subject: Subject::Task(free(0).spec),
+            node: Some("a:1".into()),
+            ..of_redis(second, "", kind)
+        }
     }
 
     /// An event of its redis.
@@ -390,7 +419,10 @@ mod tests {
     }
 
     fn born(second: u64) -> Event {
-        event(second, EventKind::Verdict { from: None, to: Verdict::Stopped, rule: Rule::FreeUnset })
+        event(
+            second,
+            EventKind::Verdict { from: None, to: Verdict::Stopped, rule: Rule::FreeUnset },
+        )
     }
 
     fn acquired(second: u64, who: &str) -> Event {
@@ -408,9 +440,14 @@ mod tests {
         assert_eq!(timeline.window, Span { from: 0, to: 600_000 });
         let name = |what: &What| match what {
             What::Hold { holders, start_seen, end } => {
-                let who: Vec<_> = holders.iter().map(|holder| String::from_utf8_lossy(&holder.client)).collect();
+                let who: Vec<_> =
+                    holders.iter().map(|holder| String::from_utf8_lossy(&holder.client)).collect();
                 let start = if *start_seen { "" } else { " at least" };
-                format!("{}{start}{}", who.join("+"), end.map(|end| format!(" {}", end.name())).unwrap_or_default())
+                format!(
+                    "{}{start}{}",
+                    who.join("+"),
+                    end.map(|end| format!(" {}", end.name())).unwrap_or_default()
+                )
             }
             What::Gap => "gap".to_owned(),
             What::Split(kind) => format!("split {}", kind.name()),
@@ -429,10 +466,14 @@ mod tests {
     #[test]
     fn what_was_before_the_first_evidence_is_not_known() {
         assert_eq!(told(&free(599_500), &[born(550)]), ["0-550 not known"]);
-        let never_read = TaskView { rule: Rule::NothingYet, held: None, last_reading: None, ..free(0) };
+        let never_read =
+            TaskView { rule: Rule::NothingYet, held: None, last_reading: None, ..free(0) };
         assert_eq!(told(&never_read, &[]), ["600-600+ unreadable ", "0-600 not known"]);
         // Its events are forgotten, but the hold tells since when.
-        assert_eq!(told(&held_view("a", 200_000, 600_000, 1), &[]), ["200-600+ a at least", "0-200 not known"]);
+        assert_eq!(
+            told(&held_view("a", 200_000, 600_000, 1), &[]),
+            ["200-600+ a at least", "0-200 not known"]
+        );
         assert_eq!(
             told(&held_view("a", 200_000, 600_000, 1), &[born(210)]),
             ["200-600+ a at least", "0-200 not known"]
@@ -469,12 +510,23 @@ mod tests {
 
     #[test]
     fn a_gap_goes_on_around_a_phantom_hold_and_ends_when_nobody_wants_the_task() {
-        let gap =
-            [born(0), event(100, EventKind::GapBegan), acquired(150, "a"), ended(152, "a", End::EndedEarly, Some(2))];
-        let down = TaskView { durations: Durations { down_ms: 400_000, ..Durations::default() }, ..free(600_000) };
+        let gap = [
+            born(0),
+            event(100, EventKind::GapBegan),
+            acquired(150, "a"),
+            ended(152, "a", End::EndedEarly, Some(2)),
+        ];
+        let down = TaskView {
+            durations: Durations { down_ms: 400_000, ..Durations::default() },
+            ..free(600_000)
+        };
         let expected = ["150-152 a ended_early", "100-150 gap", "152-600+ gap", "0-0 not known"];
         assert_eq!(told(&down, &gap), expected);
-        let stopped = EventKind::Verdict { from: Some(Verdict::Down), to: Verdict::Stopped, rule: Rule::FreeUnwanted };
+        let stopped = EventKind::Verdict {
+            from: Some(Verdict::Down),
+            to: Verdict::Stopped,
+            rule: Rule::FreeUnwanted,
+        };
         let mut events = gap.to_vec();
         events.push(event(200, stopped));
         let expected = ["150-152 a ended_early", "100-150 gap", "152-200 gap", "0-0 not known"];
@@ -484,7 +536,8 @@ mod tests {
     /// A reload gave the task another key, or another redis.
     #[test]
     fn what_another_lock_of_this_name_was_is_over() {
-        let split = EventKind::SplitBegan { kind: SplitKind::Holders, parties: Vec::new(), left_ms: None };
+        let split =
+            EventKind::SplitBegan { kind: SplitKind::Holders, parties: Vec::new(), left_ms: None };
         let before = [born(0), acquired(100, "a"), event(110, split)];
         let over = ["100-300 a", "110-300 split holders", "0-0 not known"];
         assert_eq!(told(&free(600_000), &[&before[..], &[born(300)]].concat()), over);
@@ -492,21 +545,34 @@ mod tests {
         let over = ["100-300 a", "300-600+ b at least", "110-300 split holders", "0-0 not known"];
         assert_eq!(told(&held, &[&before[..], &[born(300)]].concat()), over);
 
-        let down = TaskView { durations: Durations { down_ms: 300_000, ..Durations::default() }, ..free(600_000) };
-        let pending = EventKind::Verdict { from: None, to: Verdict::Pending, rule: Rule::GapWithinGrace };
+        let down = TaskView {
+            durations: Durations { down_ms: 300_000, ..Durations::default() },
+            ..free(600_000)
+        };
+        let pending =
+            EventKind::Verdict { from: None, to: Verdict::Pending, rule: Rule::GapWithinGrace };
         let anew = [event(300, EventKind::GapBegan), event(300, pending)];
         let over = ["100-300 a", "300-600+ gap", "110-300 split holders", "0-0 not known"];
         assert_eq!(told(&down, &[&before[..], &anew[..]].concat()), over);
-        let gap =
-            [born(0), acquired(100, "a"), ended(200, "a", End::Expired, Some(100)), event(200, EventKind::GapBegan)];
+        let gap = [
+            born(0),
+            acquired(100, "a"),
+            ended(200, "a", End::Expired, Some(100)),
+            event(200, EventKind::GapBegan),
+        ];
         let over = ["100-200 a expired", "200-300 gap", "300-600+ gap", "0-0 not known"];
         assert_eq!(told(&down, &[&gap[..], &anew[..]].concat()), over);
-        assert_eq!(told(&free(600_000), &[&gap[..], &[born(300)]].concat()), [over[0], over[1], over[3]]);
+        assert_eq!(
+            told(&free(600_000), &[&gap[..], &[born(300)]].concat()),
+            [over[0], over[1], over[3]]
+        );
     }
 
     #[test]
     fn splits_begin_and_end_by_kind() {
-        let began = |second, kind| event(second, EventKind::SplitBegan { kind, parties: Vec::new(), left_ms: None });
+        let began = |second, kind| {
+            event(second, EventKind::SplitBegan { kind, parties: Vec::new(), left_ms: None })
+        };
         let events = [
             born(0),
             event(90, EventKind::SplitEnded { kind: SplitKind::Overlap, lasted_ms: 40_000 }),
@@ -514,14 +580,20 @@ mod tests {
             began(110, SplitKind::Holders),
             event(120, EventKind::SplitEnded { kind: SplitKind::Claims, lasted_ms: 20_000 }),
         ];
-        let expected = ["50-90 split overlap", "100-120 split claims", "110-600+ split holders", "0-0 not known"];
+        let expected = [
+            "50-90 split overlap",
+            "100-120 split claims",
+            "110-600+ split holders",
+            "0-0 not known",
+        ];
         assert_eq!(told(&free(600_000), &events), expected);
     }
 
     #[test]
     fn what_could_not_be_read() {
-        let down =
-            |second, node: &str| of_redis(second, node, EventKind::RedisDown { why: Unknown::Timeout, decides: true });
+        let down = |second, node: &str| {
+            of_redis(second, node, EventKind::RedisDown { why: Unknown::Timeout, decides: true })
+        };
         let up = |second, node: &str| of_redis(second, node, EventKind::RedisUp);
         let not_known = "0-0 not known".to_owned();
         let check = |events: &[Event], expected: &[&str]| {
@@ -529,15 +601,26 @@ mod tests {
                 expected.iter().map(|&text| text.to_owned()).chain([not_known.clone()]).collect();
             assert_eq!(told(&free(600_000), events), expected);
         };
-        check(&[born(0), down(100, "a:1"), up(130, "b:1"), up(160, "a:1")], &["100-160 unreadable timeout"]);
+        check(
+            &[born(0), down(100, "a:1"), up(130, "b:1"), up(160, "a:1")],
+            &["100-160 unreadable timeout"],
+        );
         // Another shard's server is none of this task's business.
         check(&[born(0), down(100, "b:1"), up(130, "b:1")], &[]);
         // Another server decides now; the old one never comes back.
         let moved = EventKind::MastersChanged { from: Vec::new(), to: Ok(vec!["b:1".into()]) };
-        check(&[born(0), down(100, "a:1"), of_redis(120, "b:1", moved)], &["100-120 unreadable timeout"]);
+        check(
+            &[born(0), down(100, "a:1"), of_redis(120, "b:1", moved)],
+            &["100-120 unreadable timeout"],
+        );
         // A reading proves that it can be read again.
         check(
-            &[born(0), down(100, "a:1"), acquired(140, "a"), ended(150, "a", End::EndedEarly, Some(10))],
+            &[
+                born(0),
+                down(100, "a:1"),
+                acquired(140, "a"),
+                ended(150, "a", End::EndedEarly, Some(10)),
+            ],
             &["140-150 a ended_early", "100-140 unreadable timeout"],
         );
     }
@@ -549,9 +632,21 @@ mod tests {
             told(&blind, &[born(0), acquired(100, "a")]),
             ["100-400 a", "400-600+ unreadable connect", "0-0 not known"]
         );
-        let gone = EventKind::Verdict { from: Some(Verdict::Running), to: Verdict::Unknown, rule: Rule::LockBlind };
-        let back = EventKind::Verdict { from: Some(Verdict::Unknown), to: Verdict::Stopped, rule: Rule::FreeUnset };
+        let gone = EventKind::Verdict {
+            from: Some(Verdict::Running),
+            to: Verdict::Unknown,
+            rule: Rule::LockBlind,
+        };
+        let back = EventKind::Verdict {
+            from: Some(Verdict::Unknown),
+            to: Verdict::Stopped,
+            rule: Rule::FreeUnset,
+        };
         let events = [born(0), event(200, gone), event(250, back)];
-        assert_eq!(told(&free(600_000), &events), ["140-250 unreadable ", "0-0 not known"], "blind_after is 60 s");
+        assert_eq!(
+            told(&free(600_000), &events),
+            ["140-250 unreadable ", "0-0 not known"],
+            "blind_after is 60 s"
+        );
     }
 }

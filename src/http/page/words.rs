@@ -50,8 +50,14 @@ mod tests {
 
     #[test]
     fn limits() {
-        let cases =
-            [(0, "0 s"), (1, "1 ms"), (1_500, "1500 ms"), (90_000, "90 s"), (300_000, "5 min"), (172_800_000, "2 d")];
+        let cases = [
+            (0, "0 s"),
+            (1, "1 ms"),
+            (1_500, "1500 ms"),
+            (90_000, "90 s"),
+            (300_000, "5 min"),
+            (172_800_000, "2 d"),
+        ];
         for (ms, text) in cases {
             assert_eq!(limit(ms), text);
         }

@@ -1,5 +1,5 @@
-//! How many log lines are too many: a bound per kind and second, of which one subject gets only a part, so that one
-//! restless task cannot hide the others.
+//! How many log lines are too many: a bound per kind and second, of which one subject gets only a
+//! part, so that one restless task cannot hide the others.
 
 use std::collections::BTreeMap;
 
@@ -73,20 +73,30 @@ impl Limiter {
 mod tests {
     use super::*;
 
-    fn written(limiter: &mut Limiter, kind: &'static str, subjects: impl Iterator<Item = String>) -> usize {
+    fn written(
+        limiter: &mut Limiter,
+        kind: &'static str,
+        subjects: impl Iterator<Item = String>,
+    ) -> usize {
         subjects.filter(|subject| limiter.admit(kind, subject) == Admission::Write).count()
     }
 
     #[test]
     fn a_restless_subject_leaves_room_for_others() {
         let mut limiter = Limiter::default();
-        assert_eq!(written(&mut limiter, "acquired", (0..100).map(|_| String::from("restless"))), 5);
+        assert_eq!(
+            written(&mut limiter, "acquired", (0..100).map(|_| String::from("restless"))),
+            5
+        );
         assert_eq!(written(&mut limiter, "acquired", (0..100).map(|n| n.to_string())), 15);
         assert_eq!(written(&mut limiter, "verdict", (0..3).map(|n| n.to_string())), 3);
         assert_eq!(limiter.roll(Mono(999)), []);
         assert_eq!(limiter.roll(Mono(1000)), [Suppressed { kind: "acquired", count: 180 }]);
         assert_eq!(limiter.roll(Mono(3000)), []);
-        assert_eq!(written(&mut limiter, "acquired", (0..100).map(|_| String::from("restless"))), 5);
+        assert_eq!(
+            written(&mut limiter, "acquired", (0..100).map(|_| String::from("restless"))),
+            5
+        );
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! Pages that are being read. A page is big, there is a new one each second, and a reader may be slow: a thousand slow readers must
-//! not keep a thousand pages alive. So a page is lent: where old pages take too much memory, the one that was read from the longest
-//! time ago is taken back, and its readers get no more of it. The newest page of each form is never taken back.
+//! Pages that are being read. A page is big, there is a new one each second, and a reader may be
+//! slow: a thousand slow readers must not keep a thousand pages alive. So a page is lent: where old
+//! pages take too much memory, the one that was read from the longest time ago is taken back, and
+//! its readers get no more of it. The newest page of each form is never taken back.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,12 +13,13 @@ use super::Variant;
 use crate::output::metrics;
 use crate::output::negotiate::Format;
 
-/// A page is cut into pieces of so many bytes: as much of it stays in memory for a reader who stalls.
+/// A page is cut into pieces of so many bytes: as much of it stays in memory for a reader who
+/// stalls.
 const PIECE_BYTES: usize = 64 << 10;
 /// More than this is not copied to have fewer pieces.
 const SHARED_BYTES_MIN: usize = 4 << 10;
-/// Most bytes of pages that are not the newest of their form, or as many as the newest page has if that is more: then somebody who
-/// reads at an ordinary pace can finish.
+/// Most bytes of pages that are not the newest of their form, or as many as the newest page has if
+/// that is more: then somebody who reads at an ordinary pace can finish.
 const OLD_BYTES_MAX: usize = 4 << 20;
 
 /// About what a snapshot keeps in memory for each task.
@@ -65,7 +67,11 @@ impl Page {
     }
 
     fn of(pieces: Pieces, length: Option<usize>, weight: usize) -> Page {
-        Page { length, weight, body: Mutex::new(Body { pieces: Some(pieces), read: Instant::now() }) }
+        Page {
+            length,
+            weight,
+            body: Mutex::new(Body { pieces: Some(pieces), read: Instant::now() }),
+        }
     }
 
     /// Bytes of the whole page, where that is known.
@@ -88,7 +94,8 @@ impl Page {
             Pieces::Unmade(page, _) if at >= page.parts() => Ok(None),
             Pieces::Unmade(page, format) => {
                 let mut text = String::new();
-                // A string takes everything; of a page that is made while it is read nothing was written before.
+                // A string takes everything; of a page that is made while it is read nothing was
+                // written before.
                 let _written = page.write(at, format, &mut text);
                 Ok(Some(text.into()))
             }
@@ -127,10 +134,13 @@ impl Lent {
         let mut lent = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lent.push((variant, Arc::downgrade(page)));
         lent.retain(|(_, page)| page.strong_count() > 0);
-        let newest = |at: usize, of: Variant| !lent.iter().skip(at + 1).any(|(variant, _)| variant.has_place_of(of));
+        let newest = |at: usize, of: Variant| {
+            !lent.iter().skip(at + 1).any(|(variant, _)| variant.has_place_of(of))
+        };
         let old = lent.iter().enumerate().filter(|(at, (variant, _))| !newest(*at, *variant));
         let old = old.filter_map(|(_, (_, page))| page.upgrade());
-        let mut old: Vec<(Instant, Arc<Page>)> = old.filter_map(|page| Some((page.read()?, page))).collect();
+        let mut old: Vec<(Instant, Arc<Page>)> =
+            old.filter_map(|page| Some((page.read()?, page))).collect();
         old.sort_by_key(|(read, _)| *read);
         let mut bytes: usize = old.iter().map(|(_, page)| page.weight).sum();
         let most = OLD_BYTES_MAX.max(page.weight);
@@ -170,7 +180,8 @@ impl Cutter {
                 self.end_piece();
                 self.rest.reserve(PIECE_BYTES);
             }
-            let (now, then) = bytes.split_at(bytes.len().min(self.rest.capacity() - self.rest.len()));
+            let (now, then) =
+                bytes.split_at(bytes.len().min(self.rest.capacity() - self.rest.len()));
             self.rest.extend_from_slice(now);
             bytes = then;
         }
@@ -206,8 +217,10 @@ mod tests {
     use super::super::super::negotiate::{Coding, Format};
     use super::*;
 
-    const PLAIN: Variant = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
-    const PACKED: Variant = Variant { format: Format::Classic, coding: Coding::Gzip, metrics: Selection::ALL };
+    const PLAIN: Variant =
+        Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
+    const PACKED: Variant =
+        Variant { format: Format::Classic, coding: Coding::Gzip, metrics: Selection::ALL };
 
     fn page(bytes: usize) -> Arc<Page> {
         let mut cutter = Cutter::default();
@@ -256,11 +269,12 @@ mod tests {
         let of = |name| Variant { metrics: Selection::of([name]).unwrap(), ..PLAIN };
         let whole = big();
         lent.lend(PLAIN, &whole);
-        let pages = ["lockwatch_lock_held", "lockwatch_task_info", "lockwatch_task_state"].map(|name| {
-            let page = big();
-            lent.lend(of(name), &page);
-            page
-        });
+        let pages =
+            ["lockwatch_lock_held", "lockwatch_task_info", "lockwatch_task_state"].map(|name| {
+                let page = big();
+                lent.lend(of(name), &page);
+                page
+            });
         let there: Vec<bool> = pages.iter().map(|page| page.piece(0).is_ok()).collect();
         assert_eq!((there, whole.piece(0).is_ok()), (vec![false, true, true], true));
     }

@@ -20,11 +20,15 @@ pub(super) fn of(kept: &Kept) -> usize {
 fn of_kind(kind: &EventKind) -> usize {
     use EventKind as E;
     match kind {
-        E::Acquired { holders } | E::HoldEnded { holders, .. } | E::LockLost { holders, .. } => of_holders(holders),
+        E::Acquired { holders } | E::HoldEnded { holders, .. } | E::LockLost { holders, .. } => {
+            of_holders(holders)
+        }
         E::SplitBegan { parties, .. } => of_parties(parties),
         E::OverlapInDoubt { before, now, .. } => of_holders(before) + of_holders(now),
         E::RivalInDoubt { older, newer } => of_parties(older) + of_parties(newer),
-        E::SwitchesLost { users } => users.iter().map(|user| size_of::<Vec<u8>>() + user.capacity()).sum(),
+        E::SwitchesLost { users } => {
+            users.iter().map(|user| size_of::<Vec<u8>>() + user.capacity()).sum()
+        }
         E::SwitchUndecodable { user, .. } => user.capacity(),
         E::ClaimBesideFreeLock { instance } => of_holders(std::slice::from_ref(instance)),
         E::MastersChanged { from, to } => of_names(from) + to.as_ref().map_or(0, |to| of_names(to)),
@@ -61,7 +65,10 @@ fn of_holders(holders: &[Holder]) -> usize {
 }
 
 fn of_parties(parties: &[Party]) -> usize {
-    parties.iter().map(|party| size_of::<Party>() - size_of::<Holder>() + of_holder(&party.holder)).sum()
+    parties
+        .iter()
+        .map(|party| size_of::<Party>() - size_of::<Holder>() + of_holder(&party.holder))
+        .sum()
 }
 
 fn of_holder(holder: &Holder) -> usize {

@@ -57,7 +57,8 @@ pub fn event(boot: &str, kept: &Kept) -> String {
 /// Events of one piece: each client that does not read keeps one in memory.
 const EVENTS_PER_PIECE: usize = 16;
 
-/// What `/api/v1/events` answers, in pieces, so that a long list is never held whole; `gap`: events before these may be missing.
+/// What `/api/v1/events` answers, in pieces, so that a long list is never held whole; `gap`: events
+/// before these may be missing.
 pub fn events(boot: Arc<str>, excerpt: Excerpt, gap: bool) -> impl Iterator<Item = String> + Send {
     let id = |number| text(&event_id(&boot, number));
     let oldest = excerpt.oldest.map_or_else(|| String::from("null"), id);

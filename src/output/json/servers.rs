@@ -8,7 +8,9 @@ use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{NodeView, RedisView};
 use serde::Serialize;
 
-use super::part::{CountJson, HistogramJson, UnknownJson, counts, histogram_json, server, unknown_json};
+use super::part::{
+    CountJson, HistogramJson, UnknownJson, counts, histogram_json, server, unknown_json,
+};
 use crate::output::clock::{seconds, signed_seconds};
 use crate::output::identity::escape;
 

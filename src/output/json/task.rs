@@ -5,12 +5,16 @@ use std::sync::Arc;
 
 use lockwatch_model::event::{End, Party, SplitKind};
 use lockwatch_model::reading::{Holder, Mode};
-use lockwatch_model::snapshot::{HoldView, Judged, Past, SplitView, SwitchView, TaskView, WitnessView};
+use lockwatch_model::snapshot::{
+    HoldView, Judged, Past, SplitView, SwitchView, TaskView, WitnessView,
+};
 use lockwatch_model::spec::{Codec, TaskSpec};
 use lockwatch_model::verdict::Verdict;
 use serde::Serialize;
 
-use super::part::{CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json};
+use super::part::{
+    CountJson, HistogramJson, UnknownJson, agent, counts, histogram_json, server, unknown_json,
+};
 use crate::output::clock::seconds;
 use crate::output::identity::{escape, holder_label};
 use crate::output::reason::{is_counted, lock_only, sentence};
@@ -251,7 +255,9 @@ pub(super) fn task_json<'a>(published: &Published, view: &'a Arc<TaskView>) -> T
         splits: view.splits.iter().map(|split| split.kind.name()).collect(),
         split_evidence: view.splits.iter().map(|split| split_json(published, split)).collect(),
         paused: view.paused,
-        evidence_age_seconds: view.last_reading.map(|at| seconds(published.snapshot.at.since_ms(at))),
+        evidence_age_seconds: view
+            .last_reading
+            .map(|at| seconds(published.snapshot.at.since_ms(at))),
         last_handover: view.last_handover.as_ref().map(|past| past_json(published, past)),
         last_outage: view.last_outage.as_ref().map(|past| past_json(published, past)),
         durations: durations_json(view),
@@ -323,7 +329,11 @@ fn hold_json(hold: &HoldView) -> HoldJson<'_> {
             Mode::Write => "write",
             Mode::Read => "read",
         },
-        holders: hold.holders.iter().map(|(holder, host)| holder_json(holder, host.as_deref())).collect(),
+        holders: hold
+            .holders
+            .iter()
+            .map(|(holder, host)| holder_json(holder, host.as_deref()))
+            .collect(),
         ghosts: hold.ghosts,
         acquired: hold.acquired.and_then(server),
         held_seconds: seconds(hold.held_ms),
@@ -338,11 +348,17 @@ fn hold_json(hold: &HoldView) -> HoldJson<'_> {
 }
 
 fn holder_json<'a>(holder: &'a Holder, host: Option<&'a [u8]>) -> HolderJson<'a> {
-    HolderJson { holder: holder_label(holder), digest: holder.secret, host: host.map(escape), entries: holder.entries }
+    HolderJson {
+        holder: holder_label(holder),
+        digest: holder.secret,
+        host: host.map(escape),
+        entries: holder.entries,
+    }
 }
 
 fn witness_json<'a>(published: &Published, witness: &'a WitnessView) -> WitnessJson<'a> {
-    let holders = |holders: &'a Vec<Holder>| holders.iter().map(|holder| holder_json(holder, None)).collect();
+    let holders =
+        |holders: &'a Vec<Holder>| holders.iter().map(|holder| holder_json(holder, None)).collect();
     WitnessJson {
         node: escape(witness.node.as_bytes()),
         role: witness.role.name(),
@@ -378,7 +394,10 @@ fn thresholds_json(spec: &TaskSpec) -> ThresholdsJson {
         settle_seconds: seconds(spec.settle_ms),
         wind_down_seconds: seconds(spec.wind_down_ms),
         blind_after_seconds: seconds(spec.blind_after_ms),
-        stale_after_seconds: spec.progress.as_ref().map(|progress| seconds(progress.stale_after_ms)),
+        stale_after_seconds: spec
+            .progress
+            .as_ref()
+            .map(|progress| seconds(progress.stale_after_ms)),
         fresh_for_seconds: spec.claims.as_ref().map(|claims| seconds(claims.fresh_for_ms)),
         max_hold_seconds: spec.max_hold_ms.map(seconds),
     }

@@ -1,4 +1,5 @@
-//! How JSON is written: every text keeps its value, and whatever could fool a terminal or a reader of lines is escaped.
+//! How JSON is written: every text keeps its value, and whatever could fool a terminal or a reader
+//! of lines is escaped.
 
 use std::io;
 
@@ -15,11 +16,16 @@ pub fn text(value: &impl Serialize) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Compact, and with `\\uNNNN` for what [`is_plain`] is not: control, format and bidi characters, unusual spaces.
+/// Compact, and with `\\uNNNN` for what [`is_plain`] is not: control, format and bidi characters,
+/// unusual spaces.
 struct Harmless;
 
 impl Formatter for Harmless {
-    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+    fn write_string_fragment<W: ?Sized + io::Write>(
+        &mut self,
+        writer: &mut W,
+        fragment: &str,
+    ) -> io::Result<()> {
         if fragment.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
             return writer.write_all(fragment.as_bytes());
         }

@@ -11,7 +11,8 @@ use super::Agent;
 use super::part::{Content, Description, Page, Part};
 use crate::published::{Published, ReloadStatus};
 
-/// What the system tells of the process holds for so long: it takes longer to ask than to write the series of a few tasks.
+/// What the system tells of the process holds for so long: it takes longer to ask than to write the
+/// series of a few tasks.
 const PROCESS_HOLDS: Duration = Duration::from_secs(1);
 
 /// The series of a part.
@@ -27,17 +28,23 @@ pub(super) struct Written {
 enum Same {
     /// What it is called.
     Labels,
-    /// Also what has no form: the series of [`holder_series`](super::holder_series) and [`info_labels`](super::info_labels).
+    /// Also what has no form: the series of [`holder_series`](super::holder_series) and
+    /// [`info_labels`](super::info_labels).
     Names,
     Everything,
 }
 
 impl Page {
-    /// The same metrics of another snapshot, soon after this one. What is still as it was is not written anew.
+    /// The same metrics of another snapshot, soon after this one. What is still as it was is not
+    /// written anew.
     ///
     /// # Errors
     /// None that is known; the encoder's interface has one.
-    pub fn next(&self, published: Arc<Published>, reload: ReloadStatus) -> Result<Page, fmt::Error> {
+    pub fn next(
+        &self,
+        published: Arc<Published>,
+        reload: ReloadStatus,
+    ) -> Result<Page, fmt::Error> {
         let before = &self.content;
         let Some(same) = before.in_common(&published) else {
             return Page::new(published, reload, before.metrics);
@@ -55,7 +62,8 @@ impl Page {
         Ok(Page { written, ..page })
     }
 
-    /// The series of `part`, of which those of the page before are `known`; the very same if there is no difference.
+    /// The series of `part`, of which those of the page before are `known`; the very same if there
+    /// is no difference.
     fn written_after(
         &self,
         known: Option<&Arc<Written>>,
@@ -63,7 +71,8 @@ impl Page {
         same: &[Same],
     ) -> Result<Arc<Written>, fmt::Error> {
         let holds_if = if part.form.is_some() { Same::Everything } else { Same::Names };
-        let holds = |at: usize| known.filter(|_| same.get(at).is_some_and(|same| *same >= holds_if));
+        let holds =
+            |at: usize| known.filter(|_| same.get(at).is_some_and(|same| *same >= holds_if));
         let write = |at: usize, out: &mut String| {
             self.write_series((part.metric, part.form), at..at + 1, Description::Left, out)
         };
@@ -95,7 +104,8 @@ impl Page {
 }
 
 impl Content {
-    /// What each task has in common with the one of `published` at its position; `None` where others stand.
+    /// What each task has in common with the one of `published` at its position; `None` where
+    /// others stand.
     fn in_common(&self, published: &Published) -> Option<Vec<Same>> {
         let (now, then) = (&published.snapshot, &self.published.snapshot);
         if (now.redises.len(), now.tasks.len()) != (then.redises.len(), then.tasks.len()) {
@@ -114,7 +124,9 @@ impl Written {
     /// The series of the task at this position of the part.
     fn of(&self, position: usize) -> &str {
         let end_of = |position: usize| self.ends.get(position).copied().unwrap_or_default();
-        self.series.get(position.checked_sub(1).map_or(0, end_of)..end_of(position)).unwrap_or_default()
+        self.series
+            .get(position.checked_sub(1).map_or(0, end_of)..end_of(position))
+            .unwrap_or_default()
     }
 }
 

@@ -1,7 +1,9 @@
-//! What the series look like. The encoder says it once for each metric; the page is stamped from that.
+//! What the series look like. The encoder says it once for each metric; the page is stamped from
+//! that.
 //!
-//! There may be a million series, and nearly all of the text of each is known beforehand: the name, and the labels that are not
-//! the task's. An encoder that writes each name, brace and quote by itself takes three times as long.
+//! There may be a million series, and nearly all of the text of each is known beforehand: the name,
+//! and the labels that are not the task's. An encoder that writes each name, brace and quote by
+//! itself takes three times as long.
 
 use std::fmt;
 use std::sync::LazyLock;
@@ -18,11 +20,13 @@ use super::{Labels, describe, write_counter, write_gauge, write_histogram};
 use crate::output::clock::{seconds, signed_seconds};
 use crate::output::negotiate::Format;
 
-/// Stands in a form where a task's own labels will. No name and no value that is written there has it.
+/// Stands in a form where a task's own labels will. No name and no value that is written there has
+/// it.
 const MARK: &str = "\u{1}";
 
 /// For each metric of [`TABLE`]: how its series look, if that is known before there are any.
-pub(super) static FORMS: LazyLock<Vec<Option<Form>>> = LazyLock::new(|| TABLE.iter().map(Form::of).collect());
+pub(super) static FORMS: LazyLock<Vec<Option<Form>>> =
+    LazyLock::new(|| TABLE.iter().map(Form::of).collect());
 
 /// How the series of one metric look that each task, each redis or the agent has.
 #[derive(Debug)]
@@ -49,7 +53,11 @@ impl Form {
     }
 
     /// The form of series whose own labels are written as `labels`.
-    fn of_reading<T>(metric: &'static Metric, reading: &'static Reading<T>, labels: &'static str) -> Option<Form> {
+    fn of_reading<T>(
+        metric: &'static Metric,
+        reading: &'static Reading<T>,
+        labels: &'static str,
+    ) -> Option<Form> {
         if matches!(reading, Reading::Gauges(..) | Reading::Counters(..)) {
             return None;
         }
@@ -87,8 +95,12 @@ impl Form {
         };
         match reading {
             Reading::Gauge(get) => get(of).into_iter().for_each(write),
-            Reading::Counter(get) => get(of).into_iter().map(Number::never_negative).for_each(write),
-            Reading::GaugePer(label) => (0..self.lines.len()).for_each(|at| write((label.get)(of, at))),
+            Reading::Counter(get) => {
+                get(of).into_iter().map(Number::never_negative).for_each(write)
+            }
+            Reading::GaugePer(label) => {
+                (0..self.lines.len()).for_each(|at| write((label.get)(of, at)))
+            }
             Reading::CounterPer(label) => {
                 (0..self.lines.len()).for_each(|at| write((label.get)(of, at).never_negative()));
             }
@@ -109,11 +121,16 @@ impl Form {
 }
 
 impl Line {
-    /// Takes a line apart that has the mark where labels will be, if there will be any, and some number.
+    /// Takes a line apart that has the mark where labels will be, if there will be any, and some
+    /// number.
     fn of(line: &str) -> Option<Line> {
         let (before_number, _) = line.rsplit_once(' ')?;
-        let (before_labels, before_number) = before_number.split_once(MARK).unwrap_or(("", before_number));
-        Some(Line { before_labels: before_labels.to_owned(), before_number: format!("{before_number} ") })
+        let (before_labels, before_number) =
+            before_number.split_once(MARK).unwrap_or(("", before_number));
+        Some(Line {
+            before_labels: before_labels.to_owned(),
+            before_number: format!("{before_number} "),
+        })
     }
 
     fn stamp(&self, labels: &str, number: Number, out: &mut String) {
@@ -159,19 +176,23 @@ impl<T: 'static> Collector for Samples<T> {
     }
 }
 
-fn write_samples<T>(family: &mut MetricEncoder<'_>, reading: &Reading<T>, base: &str) -> fmt::Result {
+fn write_samples<T>(
+    family: &mut MetricEncoder<'_>,
+    reading: &Reading<T>,
+    base: &str,
+) -> fmt::Result {
     let labels = Labels { base, further: &[] };
     let number = Number::Count(0);
     match reading {
         Reading::Gauge(_) => write_gauge(family, &labels, number),
         Reading::Counter(_) => write_counter(family, &labels, number),
         Reading::Histogram(bounds, _) => write_histogram(family, &labels, &Histogram::new(bounds)),
-        Reading::GaugePer(label) => {
-            label.all().try_for_each(|further| write_gauge(family, &Labels { base, further: &[further] }, number))
-        }
-        Reading::CounterPer(label) => {
-            label.all().try_for_each(|further| write_counter(family, &Labels { base, further: &[further] }, number))
-        }
+        Reading::GaugePer(label) => label.all().try_for_each(|further| {
+            write_gauge(family, &Labels { base, further: &[further] }, number)
+        }),
+        Reading::CounterPer(label) => label.all().try_for_each(|further| {
+            write_counter(family, &Labels { base, further: &[further] }, number)
+        }),
         Reading::Gauges(..) | Reading::Counters(..) => Ok(()),
     }
 }
@@ -196,7 +217,9 @@ mod tests {
     const PER: Per<Item> = Per {
         label: &["reason"],
         value: |at| ["a", "b c", "d} 0"].get(at).copied(),
-        get: |item, at| if at == 1 { item.number.unwrap_or(Number::Count(7)) } else { Number::Count(at as u64) },
+        get: |item, at| {
+            if at == 1 { item.number.unwrap_or(Number::Count(7)) } else { Number::Count(at as u64) }
+        },
     };
     static READINGS: [Reading<Item>; 5] = [
         Reading::Gauge(|item| item.number),
@@ -226,12 +249,31 @@ mod tests {
 
     fn items() -> Vec<Item> {
         let mut histogram = Histogram::new(&BOUNDS);
-        [0, 1, 1, 26, 999, 5_000, 90_000, 4_000_000, 4_000_001].into_iter().for_each(|ms| histogram.observe(ms));
-        let amounts = [0, 1, 9, 10, 99, 100, 999, 1_000, 1_001, 12_345, 1_800_000_000_123, u64::MAX / 3, u64::MAX];
-        let unsigned = amounts.into_iter().flat_map(|amount| [Number::Count(amount), Number::Ms(amount)]);
+        [0, 1, 1, 26, 999, 5_000, 90_000, 4_000_000, 4_000_001]
+            .into_iter()
+            .for_each(|ms| histogram.observe(ms));
+        let amounts = [
+            0,
+            1,
+            9,
+            10,
+            99,
+            100,
+            999,
+            1_000,
+            1_001,
+            12_345,
+            1_800_000_000_123,
+            u64::MAX / 3,
+            u64::MAX,
+        ];
+        let unsigned =
+            amounts.into_iter().flat_map(|amount| [Number::Count(amount), Number::Ms(amount)]);
         let signed = amounts.into_iter().flat_map(|amount| {
             let amount = i64::try_from(amount).unwrap_or(i64::MAX);
-            [amount, -amount].into_iter().flat_map(|amount| [Number::Signed(amount), Number::SignedMs(amount)])
+            [amount, -amount]
+                .into_iter()
+                .flat_map(|amount| [Number::Signed(amount), Number::SignedMs(amount)])
         });
         let all = unsigned.chain(signed).map(Some).chain([None]);
         all.map(|number| Item { number, histogram }).collect()
@@ -241,12 +283,21 @@ mod tests {
     fn what_is_stamped_is_what_the_encoder_writes() {
         for (at, reading) in READINGS.iter().enumerate() {
             for (item, again) in items().into_iter().zip(items()) {
-                for labels in ["task=\"t\",redis=\"main\"", "task=\"} 1 \\\" \\n\",redis=\"\"", ""] {
-                    let form = Form::of_reading(&METRIC, reading, if labels.is_empty() { "" } else { MARK });
+                for labels in ["task=\"t\",redis=\"main\"", "task=\"} 1 \\\" \\n\",redis=\"\"", ""]
+                {
+                    let form = Form::of_reading(
+                        &METRIC,
+                        reading,
+                        if labels.is_empty() { "" } else { MARK },
+                    );
                     let form = form.expect("a form");
                     let mut registry = Registry::default();
                     let (number, histogram) = (item.number, item.histogram);
-                    registry.register_collector(Box::new(Encoded(reading, labels, Item { number, histogram })));
+                    registry.register_collector(Box::new(Encoded(
+                        reading,
+                        labels,
+                        Item { number, histogram },
+                    )));
                     let mut encoded = String::new();
                     encode_registry(&mut encoded, &registry).unwrap();
                     let mut stamped = form.describe(Format::OpenMetrics).to_owned();
@@ -261,9 +312,14 @@ mod tests {
     fn every_metric_has_a_form_unless_its_labels_are_free() {
         for (metric, form) in TABLE.iter().zip(FORMS.iter()) {
             let is_free = match &metric.source {
-                // The next page takes these from the one before, unless holders or configuration are others.
-                Source::Task(_) => ["lockwatch_task_info", "lockwatch_lock_holder"].contains(&metric.name),
-                Source::Redis(reading) => matches!(reading, Reading::Gauges(..) | Reading::Counters(..)),
+                // The next page takes these from the one before, unless holders or configuration
+                // are others.
+                Source::Task(_) => {
+                    ["lockwatch_task_info", "lockwatch_lock_holder"].contains(&metric.name)
+                }
+                Source::Redis(reading) => {
+                    matches!(reading, Reading::Gauges(..) | Reading::Counters(..))
+                }
                 Source::Agent(reading) => matches!(reading, Reading::Gauges(..)),
             };
             assert_eq!(form.is_some(), !is_free, "{}", metric.name);

@@ -1,4 +1,5 @@
-//! A page part by part: a metric of some tasks. Any part can be written at any time, so that a big page need not be held.
+//! A page part by part: a metric of some tasks. Any part can be written at any time, so that a big
+//! page need not be held.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,7 +11,9 @@ use bytes::Bytes;
 use lockwatch_model::snapshot::{RedisView, TaskView};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::{encode_eof, encode_registry};
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabel as _, EncodeLabelSet, LabelSetEncoder};
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeLabel as _, EncodeLabelSet, LabelSetEncoder,
+};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Registry;
 
@@ -62,7 +65,11 @@ impl Page {
     ///
     /// # Errors
     /// None that is known; the encoder's interface has one.
-    pub fn new(published: Arc<Published>, reload: ReloadStatus, metrics: Selection) -> Result<Page, fmt::Error> {
+    pub fn new(
+        published: Arc<Published>,
+        reload: ReloadStatus,
+        metrics: Selection,
+    ) -> Result<Page, fmt::Error> {
         let agent = Agent::now(reload);
         let tasks = match metrics.metrics().any(|(metric, _)| metric.is_of_tasks()) {
             true => bases(&published, each_task)?,
@@ -95,18 +102,25 @@ impl Page {
         self.parts.len() + 1
     }
 
-    /// Writes the part of this number, from 0, and gives what follows that in it and was written before; perhaps there is nothing in it.
+    /// Writes the part of this number, from 0, and gives what follows that in it and was written
+    /// before; perhaps there is nothing in it.
     ///
     /// # Errors
     /// None that is known; the encoder's interface has one.
-    pub fn write(&self, part: usize, format: Format, out: &mut String) -> Result<Bytes, fmt::Error> {
+    pub fn write(
+        &self,
+        part: usize,
+        format: Format,
+        out: &mut String,
+    ) -> Result<Bytes, fmt::Error> {
         let Some(Part { metric, form, positions }) = self.parts.get(part) else {
             if part == self.parts.len() && format == Format::OpenMetrics {
                 encode_eof(out)?;
             }
             return Ok(Bytes::new());
         };
-        let description = if positions.start == 0 { Description::Of(format) } else { Description::Left };
+        let description =
+            if positions.start == 0 { Description::Of(format) } else { Description::Left };
         let written = self.written.get(part).and_then(Option::as_ref);
         let positions = if written.is_some() { 0..0 } else { positions.clone() };
         self.write_series((metric, *form), positions, description, out)?;
@@ -123,10 +137,15 @@ impl Page {
     ) -> fmt::Result {
         let Some(form) = form else {
             let mut registry = Registry::default();
-            registry.register_collector(Box::new(Series { content: Arc::clone(&self.content), metric, positions }));
+            registry.register_collector(Box::new(Series {
+                content: Arc::clone(&self.content),
+                metric,
+                positions,
+            }));
             return encode_registry(&mut Described::new(description, out), &registry);
         };
-        if matches!(&metric.source, Source::Agent(reading) if reading.is_absent(&self.content.agent)) {
+        if matches!(&metric.source, Source::Agent(reading) if reading.is_absent(&self.content.agent))
+        {
             return Ok(());
         }
         if let Description::Of(format) = description {
@@ -161,7 +180,11 @@ fn parts(
         Source::Task(_) => tasks,
     };
     // Also a metric of nobody has a description.
-    (0..count.max(1)).step_by(PART_TASKS).map(move |start| Part { metric, form, positions: start..start + PART_TASKS })
+    (0..count.max(1)).step_by(PART_TASKS).map(move |start| Part {
+        metric,
+        form,
+        positions: start..start + PART_TASKS,
+    })
 }
 
 /// The series of a part.
@@ -179,19 +202,28 @@ impl Collector for Series {
                 let all = [Labelled { labels: "", of: &self.content.agent }];
                 write_family(&mut encoder, self.metric, reading, all.into_iter())
             }
-            Source::Redis(reading) => {
-                write_family(&mut encoder, self.metric, reading, self.content.redises_at(&self.positions))
-            }
-            Source::Task(reading) => {
-                write_family(&mut encoder, self.metric, reading, self.content.tasks_at(&self.positions))
-            }
+            Source::Redis(reading) => write_family(
+                &mut encoder,
+                self.metric,
+                reading,
+                self.content.redises_at(&self.positions),
+            ),
+            Source::Task(reading) => write_family(
+                &mut encoder,
+                self.metric,
+                reading,
+                self.content.tasks_at(&self.positions),
+            ),
         }
     }
 }
 
 impl Content {
     /// The redises at some positions, with their labels.
-    fn redises_at(&self, positions: &Range<usize>) -> impl Iterator<Item = Labelled<'_, RedisView>> {
+    fn redises_at(
+        &self,
+        positions: &Range<usize>,
+    ) -> impl Iterator<Item = Labelled<'_, RedisView>> {
         let (all, bases) = (&self.published.snapshot.redises, &self.redises);
         let present = positions.start..positions.end.min(all.len());
         present.filter_map(|at| Some(Labelled { labels: bases.get(at)?, of: &**all.get(at)? }))
@@ -205,7 +237,8 @@ impl Content {
     }
 }
 
-/// Takes what the encoder writes of a part, and hands it on with the description that the format wants.
+/// Takes what the encoder writes of a part, and hands it on with the description that the format
+/// wants.
 struct Described<'a, W> {
     description: Description,
     /// The description as far as it was written; `None` once it is complete.
@@ -252,13 +285,17 @@ impl<'a, W: fmt::Write> Described<'a, W> {
     }
 }
 
-/// The description of a metric in classic text: a counter is described under the name of its samples.
+/// The description of a metric in classic text: a counter is described under the name of its
+/// samples.
 pub(super) fn write_classic(open_metrics: &str, out: &mut impl fmt::Write) -> fmt::Result {
     let suffix = if open_metrics.ends_with(" counter\n") { "_total" } else { "" };
     for line in open_metrics.split_inclusive('\n') {
         let mut words = line.splitn(4, ' ');
         let (mark, kind, name) = (words.next(), words.next(), words.next());
-        let (Some(mark), Some(kind), Some(name), Some(rest)) = (mark, kind, name, words.next()) else { continue };
+        let (Some(mark), Some(kind), Some(name), Some(rest)) = (mark, kind, name, words.next())
+        else {
+            continue;
+        };
         write!(out, "{mark} {kind} {name}{suffix} {rest}")?;
     }
     Ok(())
@@ -268,13 +305,25 @@ type Pairs<'a> = [(&'static str, Cow<'a, str>)];
 /// Hands the labels of each one to what encodes them.
 type EachLabels = fn(&Published, &mut dyn FnMut(&Pairs<'_>) -> fmt::Result) -> fmt::Result;
 
-fn each_redis(published: &Published, encode: &mut dyn FnMut(&Pairs<'_>) -> fmt::Result) -> fmt::Result {
-    published.snapshot.redises.iter().try_for_each(|redis| encode(&[("redis", escaped(&redis.spec.name))]))
+fn each_redis(
+    published: &Published,
+    encode: &mut dyn FnMut(&Pairs<'_>) -> fmt::Result,
+) -> fmt::Result {
+    published
+        .snapshot
+        .redises
+        .iter()
+        .try_for_each(|redis| encode(&[("redis", escaped(&redis.spec.name))]))
 }
 
-fn each_task(published: &Published, encode: &mut dyn FnMut(&Pairs<'_>) -> fmt::Result) -> fmt::Result {
+fn each_task(
+    published: &Published,
+    encode: &mut dyn FnMut(&Pairs<'_>) -> fmt::Result,
+) -> fmt::Result {
     let mut tasks = published.snapshot.tasks.iter();
-    tasks.try_for_each(|task| encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))]))
+    tasks.try_for_each(|task| {
+        encode(&[("task", escaped(&task.spec.name)), ("redis", escaped(&task.redis))])
+    })
 }
 
 /// Has the encoder write the labels of each one.
@@ -302,7 +351,9 @@ impl fmt::Debug for OnlyLabels {
 impl Collector for OnlyLabels {
     fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
         let mut family = encoder.encode_descriptor("", "", None, MetricType::Gauge)?;
-        (self.each)(&self.published, &mut |pairs| family.encode_family(&OwnLabels(pairs))?.encode_gauge(&0_i64))
+        (self.each)(&self.published, &mut |pairs| {
+            family.encode_family(&OwnLabels(pairs))?.encode_gauge(&0_i64)
+        })
     }
 }
 
@@ -310,7 +361,9 @@ struct OwnLabels<'a>(&'a Pairs<'a>);
 
 impl EncodeLabelSet for OwnLabels<'_> {
     fn encode(&self, encoder: &mut LabelSetEncoder) -> fmt::Result {
-        self.0.iter().try_for_each(|(name, value)| (*name, value.as_ref()).encode(encoder.encode_label()))
+        self.0
+            .iter()
+            .try_for_each(|(name, value)| (*name, value.as_ref()).encode(encoder.encode_label()))
     }
 }
 
@@ -338,12 +391,17 @@ mod tests {
         let whole = "# HELP a A.\n# TYPE a counter\na_total{x=\"# HELP\"} 1\n";
         for (description, expected) in [
             (Description::Of(Format::OpenMetrics), whole),
-            (Description::Of(Format::Classic), "# HELP a_total A.\n# TYPE a_total counter\na_total{x=\"# HELP\"} 1\n"),
+            (
+                Description::Of(Format::Classic),
+                "# HELP a_total A.\n# TYPE a_total counter\na_total{x=\"# HELP\"} 1\n",
+            ),
             (Description::Left, "a_total{x=\"# HELP\"} 1\n"),
         ] {
             let mut text = String::new();
             let mut out = Described::new(description, &mut text);
-            whole.split_inclusive(['_', ' ', '\n']).for_each(|piece| fmt::Write::write_str(&mut out, piece).unwrap());
+            whole
+                .split_inclusive(['_', ' ', '\n'])
+                .for_each(|piece| fmt::Write::write_str(&mut out, piece).unwrap());
             assert_eq!(text, expected);
         }
     }
@@ -352,6 +410,9 @@ mod tests {
     fn labels_that_are_alike_are_found() {
         let series = "{a=\"1\",b=\"}\"} 0\n{a=\"2\"} 0\n{a=\"1\",b=\"}\"} 0\n";
         let bases = Bases::of_series(series.to_owned());
-        assert_eq!([0, 1, 2, 3].map(|at| bases.get(at)), [Some("a=\"1\",b=\"}\""), Some("a=\"2\""), None, None]);
+        assert_eq!(
+            [0, 1, 2, 3].map(|at| bases.get(at)),
+            [Some("a=\"1\",b=\"}\""), Some("a=\"2\""), None, None]
+        );
     }
 }

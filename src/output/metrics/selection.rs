@@ -1,5 +1,6 @@
-//! Which metrics a page has: all of them, or those alone that a scraper names. Of 10,000 tasks there are most of a million series, and
-//! whoever wants a few of each need not have the others made, sent and thrown away.
+//! Which metrics a page has: all of them, or those alone that a scraper names. Of 10,000 tasks
+//! there are most of a million series, and whoever wants a few of each need not have the others
+//! made, sent and thrown away.
 
 use super::form::{FORMS, Form};
 use super::table::{Metric, Source, TABLE};
@@ -17,7 +18,8 @@ impl Selection {
     /// Every metric.
     pub const ALL: Selection = Selection(None);
 
-    /// The metrics with these names, of which there is at least one; else every metric. The series of a histogram name it too.
+    /// The metrics with these names, of which there is at least one; else every metric. The series
+    /// of a histogram name it too.
     ///
     /// # Errors
     /// The first name that no metric has.
@@ -44,7 +46,13 @@ impl Selection {
 
     /// About how many series a task has of them.
     pub(super) fn series_per_task(self) -> usize {
-        self.metrics().map(|(metric, form)| if metric.is_of_tasks() { form.map_or(1, Form::series) } else { 0 }).sum()
+        self.metrics()
+            .map(
+                |(metric, form)| {
+                    if metric.is_of_tasks() { form.map_or(1, Form::series) } else { 0 }
+                },
+            )
+            .sum()
     }
 }
 
@@ -75,16 +83,29 @@ mod tests {
             of(&["lockwatch_lock_held", "lockwatch_build_info", "lockwatch_lock_held"]),
             Ok(vec!["lockwatch_build_info", "lockwatch_lock_held"])
         );
-        assert_eq!(of(&["process_threads"]), Ok(vec!["process_threads"]), "the last one of the table");
+        assert_eq!(
+            of(&["process_threads"]),
+            Ok(vec!["process_threads"]),
+            "the last one of the table"
+        );
         for series in ["", "_bucket", "_sum", "_count"] {
             let name = format!("lockwatch_task_handover_seconds{series}");
-            assert_eq!(Selection::of([name.as_str()]).map(names), Ok(vec!["lockwatch_task_handover_seconds"]));
+            assert_eq!(
+                Selection::of([name.as_str()]).map(names),
+                Ok(vec!["lockwatch_task_handover_seconds"])
+            );
         }
     }
 
     #[test]
     fn names_that_there_are_not_are_refused() {
-        for name in ["", "lockwatch_lock", "lockwatch_lock_held_", "lockwatch_lock_held_sum", "LOCKWATCH_LOCK_HELD"] {
+        for name in [
+            "",
+            "lockwatch_lock",
+            "lockwatch_lock_held_",
+            "lockwatch_lock_held_sum",
+            "LOCKWATCH_LOCK_HELD",
+        ] {
             assert_eq!(Selection::of(["lockwatch_lock_held", name, "other"]), Err(name));
         }
     }

@@ -7,8 +7,8 @@ use lockwatch_model::histogram::Histogram;
 use lockwatch_model::input::{Role, WakeUpState};
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{
-    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView, SAMPLE_BOUNDS_MS,
-    TaskView,
+    HANDOVER_BOUNDS_MS, HoldView, NodeView, OUTAGE_BOUNDS_MS, RENEWAL_LATENCY_BOUNDS_MS, RedisView,
+    SAMPLE_BOUNDS_MS, TaskView,
 };
 use lockwatch_model::spec::RedisKind;
 use lockwatch_model::time::ServerTime;
@@ -95,23 +95,43 @@ pub(super) enum Number {
 
 use Number::{Count, Ms, Signed, SignedMs};
 
-const fn agent(name: &'static str, help: &'static str, get: fn(&Agent) -> Option<Number>) -> Metric {
+const fn agent(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&Agent) -> Option<Number>,
+) -> Metric {
     Metric { name, help, source: Source::Agent(Reading::Gauge(get)) }
 }
 
-const fn redis(name: &'static str, help: &'static str, get: fn(&RedisView) -> Option<Number>) -> Metric {
+const fn redis(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&RedisView) -> Option<Number>,
+) -> Metric {
     Metric { name, help, source: Source::Redis(Reading::Gauge(get)) }
 }
 
-const fn redis_total(name: &'static str, help: &'static str, get: fn(&RedisView) -> Option<Number>) -> Metric {
+const fn redis_total(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&RedisView) -> Option<Number>,
+) -> Metric {
     Metric { name, help, source: Source::Redis(Reading::Counter(get)) }
 }
 
-const fn task(name: &'static str, help: &'static str, get: fn(&TaskView) -> Option<Number>) -> Metric {
+const fn task(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&TaskView) -> Option<Number>,
+) -> Metric {
     Metric { name, help, source: Source::Task(Reading::Gauge(get)) }
 }
 
-const fn total(name: &'static str, help: &'static str, get: fn(&TaskView) -> Option<Number>) -> Metric {
+const fn total(
+    name: &'static str,
+    help: &'static str,
+    get: fn(&TaskView) -> Option<Number>,
+) -> Metric {
     Metric { name, help, source: Source::Task(Reading::Counter(get)) }
 }
 
@@ -196,13 +216,18 @@ pub static TABLE: &[Metric] = &[
         help: "Always 1; the version of this agent.",
         source: Source::Agent(Reading::Gauges(&["version"], |_, emit| emit(&[("version", env!("CARGO_PKG_VERSION"))], Count(1)))),
     },
-    agent("lockwatch_config_last_reload_successful", "1 if the last attempt to load the configuration succeeded.", |a| Some(flag(a.reload.successful))),
-    agent("lockwatch_config_last_reload_success_timestamp_seconds", "When the configuration in force was loaded, agent's clock.", |a| Some(SignedMs(a.reload.success_at.0))),
-    Metric { name: "lockwatch_log_lines_lost_total", help: "Log lines that were lost because standard error could not be written, or not fast enough.", source: Source::Agent(Reading::Counter(|a| Some(Count(a.log_lines_lost)))) },
+    agent("lockwatch_config_last_reload_successful", "1 if the last attempt to load the \
+        configuration succeeded.", |a| Some(flag(a.reload.successful))),
+    agent("lockwatch_config_last_reload_success_timestamp_seconds", "When the configuration in \
+        force was loaded, agent's clock.", |a| Some(SignedMs(a.reload.success_at.0))),
+    Metric { name: "lockwatch_log_lines_lost_total", help: "Log lines that were lost because \
+        standard error could not be written, or not fast \
+        enough.", source: Source::Agent(Reading::Counter(|a| Some(Count(a.log_lines_lost)))) },
 
     Metric {
         name: "lockwatch_redis_up",
-        help: "1 if the newest batch of questions to this server was answered trustworthily; absent before the first try.",
+        help: "1 if the newest batch of questions to this server was answered trustworthily; \
+            absent before the first try.",
         source: Source::Redis(Reading::Gauges(&["address", "role"], |r, emit| {
             for node in &r.nodes {
                 if let Some(up) = node.up {
@@ -212,22 +237,42 @@ pub static TABLE: &[Metric] = &[
             }
         })),
     },
-    redis("lockwatch_redis_readable", "1 if the newest sweep of every server that decides was answered trustworthily; absent before the first try.", |r| r.readable.map(flag)),
-    redis("lockwatch_redis_blind_seconds", "How long a server that decides has not been read, or not been known; 0 while all are read.", |r| r.readable.map(|_| Ms(r.blind_ms))),
-    nodes("lockwatch_redis_decides", "1 if this server decides whether locks are held, 0 if its answers are evidence only.", |r, emit| each_node(r, emit, |n| n.up.map(|_| flag(n.decides)))),
-    nodes("lockwatch_redis_last_success_timestamp_seconds", "The server's clock at the newest trustworthy batch.", |r, emit| each_node(r, emit, |n| n.last_success.map(instant))),
-    redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; absent while none answers.", |r| r.masters.map(Count)),
-    redis("lockwatch_redis_sentinels", "Configured Sentinels; only with Sentinel.", |r| (r.spec.kind == RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
-    redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same master; only with Sentinel.", agreeing),
-    redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of a cluster.", |r| (r.spec.kind == RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
-    nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
-    nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if the configuration vouches for it.", |r, emit| each_node(r, emit, |n| n.role_verified.map(flag))),
-    nodes("lockwatch_redis_locks_behind", "Watched locks whose newest deadline a replica does not have yet; absent where nothing was compared.", |r, emit| each_node(r, emit, |n| n.locks_behind.map(Count))),
-    nodes("lockwatch_redis_deadline_lag_seconds", "How far a replica's deadline is behind, of the watched lock where it is farthest.", |r, emit| each_node(r, emit, |n| n.deadline_lag_ms.map(Ms))),
-    nodes("lockwatch_redis_wake_ups", "1 while this server tells of changed keys, 0 while it refuses or cannot, so that changes are seen by polling alone; absent where it is not asked to.", |r, emit| each_node(r, emit, |n| n.wake_ups.map(|it| flag(it.state == WakeUpState::On)))),
+    redis("lockwatch_redis_readable", "1 if the newest sweep of every server that decides was \
+        answered trustworthily; absent before the first try.", |r| r.readable.map(flag)),
+    redis("lockwatch_redis_blind_seconds", "How long a server that decides has not been read, or \
+        not been known; 0 while all are read.", |r| r.readable.map(|_| Ms(r.blind_ms))),
+    nodes("lockwatch_redis_decides", "1 if this server decides whether locks are held, 0 if its \
+        answers are evidence \
+        only.", |r, emit| each_node(r, emit, |n| n.up.map(|_| flag(n.decides)))),
+    nodes("lockwatch_redis_last_success_timestamp_seconds", "The server's clock at the newest \
+        trustworthy batch.", |r, emit| each_node(r, emit, |n| n.last_success.map(instant))),
+    redis("lockwatch_redis_masters", "Servers that said they are master in the newest batch; \
+        absent while none answers.", |r| r.masters.map(Count)),
+    redis("lockwatch_redis_sentinels", "Configured Sentinels; only with \
+        Sentinel.", |r| (r.spec.kind == RedisKind::Sentinel).then(|| length(&r.spec.addresses))),
+    redis("lockwatch_redis_sentinels_agreeing", "Configured Sentinels that name one and the same \
+        master; only with Sentinel.", agreeing),
+    redis("lockwatch_redis_uncovered_slots", "Slots that no master of the cluster serves; only of \
+        a cluster.", |r| (r.spec.kind == RedisKind::Cluster).then(|| Count(u64::from(r.uncovered_slots)))),
+    nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the \
+        agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
+    nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if \
+        the configuration vouches for \
+        it.", |r, emit| each_node(r, emit, |n| n.role_verified.map(flag))),
+    nodes("lockwatch_redis_locks_behind", "Watched locks whose newest deadline a replica does not \
+        have yet; absent where nothing was \
+        compared.", |r, emit| each_node(r, emit, |n| n.locks_behind.map(Count))),
+    nodes("lockwatch_redis_deadline_lag_seconds", "How far a replica's deadline is behind, of the \
+        watched lock where it is \
+        farthest.", |r, emit| each_node(r, emit, |n| n.deadline_lag_ms.map(Ms))),
+    nodes("lockwatch_redis_wake_ups", "1 while this server tells of changed keys, 0 while it \
+        refuses or cannot, so that changes are seen by polling alone; absent where it is not \
+        asked \
+        to.", |r, emit| each_node(r, emit, |n| n.wake_ups.map(|it| flag(it.state == WakeUpState::On)))),
     Metric {
         name: "lockwatch_redis_hints_total",
-        help: "Changed keys that a server told of, by what came of it: a read, none because the task was to be read already, none because the key is no task's.",
+        help: "Changed keys that a server told of, by what came of it: a read, none because the \
+            task was to be read already, none because the key is no task's.",
         source: Source::Redis(Reading::Counters(&["address", "outcome"], |r, emit| {
             for (node, hints) in r.nodes.iter().filter_map(|node| Some((node, node.wake_ups?))) {
                 let address = escape(node.address.as_bytes());
@@ -260,10 +305,16 @@ pub static TABLE: &[Metric] = &[
             }
         })),
     },
-    redis_total("lockwatch_redis_reconnects_total", "Connections made after the first.", |r| Some(Count(r.totals.reconnects))),
-    redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still under way.", |r| Some(Count(r.totals.skipped_ticks))),
-    redis_total("lockwatch_redis_generation_changes_total", "Changes of generation: a restart, another server that decides, a new replication history, a flush. The server may have lost data.", |r| Some(Count(r.totals.generation_changes))),
-    redis("lockwatch_redis_generation", "Fingerprint of what the data of the servers that decide live in (run, replication history, flushes); another value: data may have been lost, or another server decides. Absent until all have told.", generation),
+    redis_total("lockwatch_redis_reconnects_total", "Connections made after the \
+        first.", |r| Some(Count(r.totals.reconnects))),
+    redis_total("lockwatch_redis_skipped_ticks_total", "Ticks that found the previous sweep still \
+        under way.", |r| Some(Count(r.totals.skipped_ticks))),
+    redis_total("lockwatch_redis_generation_changes_total", "Changes of generation: a restart, \
+        another server that decides, a new replication history, a flush. The server may have lost \
+        data.", |r| Some(Count(r.totals.generation_changes))),
+    redis("lockwatch_redis_generation", "Fingerprint of what the data of the servers that decide \
+        live in (run, replication history, flushes); another value: data may have been lost, or \
+        another server decides. Absent until all have told.", generation),
     Metric {
         name: "lockwatch_redis_locks_after_change_total",
         help: "Locks that were held before the server may have lost data, by what became of them.",
@@ -274,88 +325,153 @@ pub static TABLE: &[Metric] = &[
         })),
     },
 
-    each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels for rules to join.", Reading::Gauges(&["key", "scheme", "(the configured labels)"], info_labels)),
-    each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, not for rules.", Reading::GaugePer(Per {
+    each("lockwatch_task_info", "Always 1; the lock's key and scheme, and the task's own labels \
+        for rules to \
+        join.", Reading::Gauges(&["key", "scheme", "(the configured \
+            labels)"], info_labels)),
+    each("lockwatch_task_state", "1 for the present verdict, 0 for the seven others; for people, \
+        not for rules.", Reading::GaugePer(Per {
         label: &["state"],
         value: |at| Verdict::ALL.get(at).copied().map(Verdict::name),
         get: |t, at| flag(Verdict::ALL.get(at) == Some(&t.verdict)),
     })),
-    task("lockwatch_task_wanted", "1 if any user wants the task to run, 0 if none does; absent when unknown or when no switches are configured.", |t| match t.wanted {
+    task("lockwatch_task_wanted", "1 if any user wants the task to run, 0 if none does; absent \
+        when unknown or when no switches are configured.", |t| match t.wanted {
         Wanted::Yes => Some(Count(1)),
         Wanted::No => Some(Count(0)),
         Wanted::Unknown | Wanted::Unset => None,
     }),
-    task("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown, or of a key with too many switches to read them all.", |t| {
+    task("lockwatch_task_wanting_users", "Users whose switch is on; absent when unknown, or of a \
+        key with too many switches to read them all.", |t| {
         t.wanting_users.map(Count)
     }),
-    task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown, or of a key with too many to read them all.", |t| t.switches.as_deref().map(length)),
-    task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag)),
+    task("lockwatch_task_switches", "Switches that exist, on or off; absent when unknown, or of a \
+        key with too many to read them all.", |t| t.switches.as_deref().map(length)),
+    task("lockwatch_task_switch_key_seen", "0 as long as the key of the switches was never seen \
+        to exist; absent when there is none to see.", |t| t.switch_key_seen.map(flag)),
 
-    task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms))),
-    task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms))),
-    task("lockwatch_task_stalled_seconds", "How long the holder has made no progress, once that is longer than stale_after; else 0, kept while blind.", |t| Some(Ms(t.durations.stalled_ms))),
-    task("lockwatch_task_unwanted_seconds", "How long the lock has been held though nobody wants the task; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.unwanted_ms))),
-    task("lockwatch_task_blind_seconds", "How long there has been no trustworthy reading of what matters; 0 when there is one.", |t| Some(Ms(t.durations.blind_ms))),
-    task("lockwatch_task_switches_lost_seconds", "How long switches that were on have been missing because Redis lost data; 0 when none are.", |t| Some(Ms(t.durations.switches_lost_ms))),
+    task("lockwatch_task_down_seconds", "How long the task has been wanted without a holder; 0 \
+        when it is not, kept while blind.", |t| Some(Ms(t.durations.down_ms))),
+    task("lockwatch_task_split_seconds", "How long there has been evidence of two holders; 0 when \
+        there is none, kept while blind.", |t| Some(Ms(t.durations.split_ms))),
+    task("lockwatch_task_stalled_seconds", "How long the holder has made no progress, once that \
+        is longer than stale_after; else 0, kept while \
+        blind.", |t| Some(Ms(t.durations.stalled_ms))),
+    task("lockwatch_task_unwanted_seconds", "How long the lock has been held though nobody wants \
+        the task; 0 when it is not, kept while blind.", |t| Some(Ms(t.durations.unwanted_ms))),
+    task("lockwatch_task_blind_seconds", "How long there has been no trustworthy reading of what \
+        matters; 0 when there is one.", |t| Some(Ms(t.durations.blind_ms))),
+    task("lockwatch_task_switches_lost_seconds", "How long switches that were on have been \
+        missing because Redis lost data; 0 when none \
+        are.", |t| Some(Ms(t.durations.switches_lost_ms))),
 
-    task("lockwatch_task_grace_seconds", "Configured: a gap shorter than this is a handover.", |t| Some(Ms(t.spec.grace_ms))),
-    task("lockwatch_task_settle_seconds", "Configured: a hold shorter than this does not end a gap.", |t| Some(Ms(t.spec.settle_ms))),
-    task("lockwatch_task_wind_down_seconds", "Configured: how long the task may go on after it was switched off.", |t| Some(Ms(t.spec.wind_down_ms))),
-    task("lockwatch_task_blind_after_seconds", "Configured: without a trustworthy reading for longer than this, the verdict is unknown.", |t| Some(Ms(t.spec.blind_after_ms))),
-    task("lockwatch_task_stale_after_seconds", "Configured: without progress for longer than this, the task is stalled; absent without progress.", |t| t.spec.progress.as_ref().map(|progress| Ms(progress.stale_after_ms))),
-    task("lockwatch_task_max_hold_seconds", "Configured: a hold longer than this deserves a warning; absent when not configured.", |t| t.spec.max_hold_ms.map(Ms)),
-    task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is configured or it cannot be read.", |t| t.paused.map(flag)),
-    task("lockwatch_task_held_seconds", "The present hold is at least so old; 0 when free, absent when unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.held_ms))),
+    task("lockwatch_task_grace_seconds", "Configured: a gap shorter than this is a \
+        handover.", |t| Some(Ms(t.spec.grace_ms))),
+    task("lockwatch_task_settle_seconds", "Configured: a hold shorter than this does not end a \
+        gap.", |t| Some(Ms(t.spec.settle_ms))),
+    task("lockwatch_task_wind_down_seconds", "Configured: how long the task may go on after it \
+        was switched off.", |t| Some(Ms(t.spec.wind_down_ms))),
+    task("lockwatch_task_blind_after_seconds", "Configured: without a trustworthy reading for \
+        longer than this, the verdict is unknown.", |t| Some(Ms(t.spec.blind_after_ms))),
+    task("lockwatch_task_stale_after_seconds", "Configured: without progress for longer than \
+        this, the task is stalled; absent without \
+        progress.", |t| t.spec.progress.as_ref().map(|progress| Ms(progress.stale_after_ms))),
+    task("lockwatch_task_max_hold_seconds", "Configured: a hold longer than this deserves a \
+        warning; absent when not configured.", |t| t.spec.max_hold_ms.map(Ms)),
+    task("lockwatch_task_paused", "1 while pages of this task shall wait; absent when no pause is \
+        configured or it cannot be read.", |t| t.paused.map(flag)),
+    task("lockwatch_task_held_seconds", "The present hold is at least so old; 0 when free, absent \
+        when unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.held_ms))),
 
-    total("lockwatch_task_wanted_time_seconds_total", "Time during which the task was wanted.", |t| Some(Ms(t.totals.wanted_ms))),
-    total("lockwatch_task_down_time_seconds_total", "Time wanted without a holder, in confirmed gaps.", |t| Some(Ms(t.totals.down_ms))),
-    total("lockwatch_task_outage_time_seconds_total", "What expired holds cost: from the holder's last sign of life to the take-over.", |t| Some(Ms(t.totals.outage_ms))),
-    total("lockwatch_task_split_time_seconds_total", "Time with evidence of two holders.", |t| Some(Ms(t.totals.split_ms))),
-    total("lockwatch_task_blind_time_seconds_total", "Time without a trustworthy reading of what matters.", |t| Some(Ms(t.totals.blind_ms))),
-    each("lockwatch_task_splits_total", "Times that evidence of two holders appeared, by kind.", Reading::CounterPer(Per {
+    total("lockwatch_task_wanted_time_seconds_total", "Time during which the task was \
+        wanted.", |t| Some(Ms(t.totals.wanted_ms))),
+    total("lockwatch_task_down_time_seconds_total", "Time wanted without a holder, in confirmed \
+        gaps.", |t| Some(Ms(t.totals.down_ms))),
+    total("lockwatch_task_outage_time_seconds_total", "What expired holds cost: from the holder's \
+        last sign of life to the take-over.", |t| Some(Ms(t.totals.outage_ms))),
+    total("lockwatch_task_split_time_seconds_total", "Time with evidence of two \
+        holders.", |t| Some(Ms(t.totals.split_ms))),
+    total("lockwatch_task_blind_time_seconds_total", "Time without a trustworthy reading of what \
+        matters.", |t| Some(Ms(t.totals.blind_ms))),
+    each("lockwatch_task_splits_total", "Times that evidence of two holders appeared, by \
+        kind.", Reading::CounterPer(Per {
         label: &["kind"],
         value: |at| SplitKind::ALL.get(at).copied().map(SplitKind::name),
         get: |t, at| Count(t.totals.splits.get(at).copied().unwrap_or(0)),
     })),
-    total("lockwatch_task_phantom_holds_total", "Holds too short to end a gap.", |t| Some(Count(t.totals.phantom_holds))),
-    histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release to a hold that settled.", &HANDOVER_BOUNDS_MS, |t| &t.totals.handovers),
-    histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of a holder that expired to the take-over.", &OUTAGE_BOUNDS_MS, |t| &t.totals.outages),
-    task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, server's clock.", |t| t.progress_moved.map(instant)),
+    total("lockwatch_task_phantom_holds_total", "Holds too short to end a \
+        gap.", |t| Some(Count(t.totals.phantom_holds))),
+    histogram("lockwatch_task_handover_seconds", "Gaps of a wanted task that ended, from release \
+        to a hold that settled.", &HANDOVER_BOUNDS_MS, |t| &t.totals.handovers),
+    histogram("lockwatch_task_outage_seconds", "Outages that ended: from the last sign of life of \
+        a holder that expired to the take-over.", &OUTAGE_BOUNDS_MS, |t| &t.totals.outages),
+    task("lockwatch_task_progress_timestamp_seconds", "When the progress was last seen to move, \
+        server's clock.", |t| t.progress_moved.map(instant)),
 
-    task("lockwatch_lock_held", "1 if the newest reading says held, 0 if free; absent when unknown.", |t| t.held.map(flag)),
-    each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret token shows as eight digits of its SHA-256.", Reading::Gauges(&["holder", "host"], holder_series)),
-    task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders))),
-    task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding it; absent where the scheme does not count.", |t| hold(t).and_then(reentries)),
-    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the scheme has none to count.", |t| t.waiters.map(Count)),
-    task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the scheme has none.", |t| t.fencing_token.map(Signed)),
-    task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant)),
-    task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last renewed, server's clock.", |t| hold(t)?.last_renewal.map(instant)),
-    task("lockwatch_lock_deadline_timestamp_seconds", "When the lease ends, server's clock; absent without one.", |t| hold(t)?.deadline.map(instant)),
-    task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; absent unless held with a deadline.", |t| hold(t)?.ttl_ms.map(Ms)),
-    task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or learned.", |t| t.lease_ms.map(Ms)),
-    task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the library's rule, or learned.", |t| t.renewal_period_ms.map(Ms)),
-    task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when not held.", |t| hold(t)?.persistent.map(flag)),
-    histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals landed.", &RENEWAL_LATENCY_BOUNDS_MS, |t| &t.totals.renewal_latency),
-    task("lockwatch_lock_last_renewal_latency_seconds", "How late the newest renewal of the present hold landed.", |t| hold(t)?.last_renewal_latency_ms.map(Ms)),
-    task("lockwatch_lock_last_renewal_margin_seconds", "TTL that was left when the newest renewal of the present hold landed.", |t| hold(t)?.last_renewal_margin_ms.map(Ms)),
-    task("lockwatch_lock_renewal_overdue_seconds", "How late the next renewal is by now; 0 when it is not, absent when unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.renewal_overdue_ms))),
+    task("lockwatch_lock_held", "1 if the newest reading says held, 0 if free; absent when \
+        unknown.", |t| t.held.map(flag)),
+    each("lockwatch_lock_holder", "Always 1; who holds the lock, only while it is held. A secret \
+        token shows as eight digits of its \
+        SHA-256.", Reading::Gauges(&["holder", "host"], holder_series)),
+    task("lockwatch_lock_holders", "Holders of the lock; 0 when free, absent when \
+        unknown.", |t| or_zero_when_free(t, |hold| length(&hold.holders))),
+    task("lockwatch_lock_reentries", "How often the holder entered the lock again while holding \
+        it; absent where the scheme does not count.", |t| hold(t).and_then(reentries)),
+    task("lockwatch_lock_waiters", "Waiters for the lock; absent where the scheme has none to \
+        count.", |t| t.waiters.map(Count)),
+    task("lockwatch_lock_fencing_token", "The fencing token last given out; absent where the \
+        scheme has none.", |t| t.fencing_token.map(Signed)),
+    task("lockwatch_lock_acquired_timestamp_seconds", "When the present hold began, server's \
+        clock; absent when that was not seen.", |t| hold(t)?.acquired.map(instant)),
+    task("lockwatch_lock_last_renewal_timestamp_seconds", "When the present hold was last \
+        renewed, server's clock.", |t| hold(t)?.last_renewal.map(instant)),
+    task("lockwatch_lock_deadline_timestamp_seconds", "When the lease ends, server's clock; \
+        absent without one.", |t| hold(t)?.deadline.map(instant)),
+    task("lockwatch_lock_ttl_seconds", "What was left of the lease at the newest reading; absent \
+        unless held with a deadline.", |t| hold(t)?.ttl_ms.map(Ms)),
+    task("lockwatch_lock_lease_seconds", "Full lifetime of a hold, configured or \
+        learned.", |t| t.lease_ms.map(Ms)),
+    task("lockwatch_lock_renewal_period_seconds", "Pause between two renewals: configured, the \
+        library's rule, or learned.", |t| t.renewal_period_ms.map(Ms)),
+    task("lockwatch_lock_persistent", "1 if held without any TTL, 0 if held with one; absent when \
+        not held.", |t| hold(t)?.persistent.map(flag)),
+    histogram("lockwatch_lock_renewal_latency_seconds", "How much later than scheduled renewals \
+        landed.", &RENEWAL_LATENCY_BOUNDS_MS, |t| &t.totals.renewal_latency),
+    task("lockwatch_lock_last_renewal_latency_seconds", "How late the newest renewal of the \
+        present hold landed.", |t| hold(t)?.last_renewal_latency_ms.map(Ms)),
+    task("lockwatch_lock_last_renewal_margin_seconds", "TTL that was left when the newest renewal \
+        of the present hold landed.", |t| hold(t)?.last_renewal_margin_ms.map(Ms)),
+    task("lockwatch_lock_renewal_overdue_seconds", "How late the next renewal is by now; 0 when \
+        it is not, absent when \
+        unknown.", |t| or_zero_when_free(t, |hold| Ms(hold.renewal_overdue_ms))),
     total("lockwatch_lock_renewals_total", "Renewals.", |t| Some(Count(t.totals.renewals))),
-    total("lockwatch_lock_shortened_total", "Times a deadline moved back while the holder stayed.", |t| Some(Count(t.totals.shortened))),
-    total("lockwatch_lock_acquisitions_total", "Times somebody got the lock.", |t| Some(Count(t.totals.acquisitions))),
+    total("lockwatch_lock_shortened_total", "Times a deadline moved back while the holder \
+        stayed.", |t| Some(Count(t.totals.shortened))),
+    total("lockwatch_lock_acquisitions_total", "Times somebody got the \
+        lock.", |t| Some(Count(t.totals.acquisitions))),
     each("lockwatch_lock_ends_total", "Ends of holds, by reason.", Reading::CounterPer(Per {
         label: &["reason"],
         value: |at| End::ALL.get(at).copied().map(End::name),
         get: |t, at| Count(t.totals.ends.get(at).copied().unwrap_or(0)),
     })),
-    total("lockwatch_lock_lost_total", "Holds that were lost although the holder lived: gone with the server's data, or expired while the holder's claim or progress went on.", |t| Some(Count(t.totals.holds_lost))),
-    total("lockwatch_lock_token_resets_total", "Times the fencing token went backwards.", |t| Some(Count(t.totals.token_resets))),
+    total("lockwatch_lock_lost_total", "Holds that were lost although the holder lived: gone with \
+        the server's data, or expired while the holder's claim or progress went \
+        on.", |t| Some(Count(t.totals.holds_lost))),
+    total("lockwatch_lock_token_resets_total", "Times the fencing token went \
+        backwards.", |t| Some(Count(t.totals.token_resets))),
 
-    Metric { name: "process_cpu_seconds_total", help: "User and system CPU time used by the agent.", source: Source::Agent(Reading::Counter(|a| a.process.cpu_ms.map(Ms))) },
-    agent("process_resident_memory_bytes", "Resident memory of the agent.", |a| a.process.resident_bytes.map(Count)),
-    agent("process_virtual_memory_bytes", "Virtual memory of the agent.", |a| a.process.virtual_bytes.map(Count)),
-    agent("process_open_fds", "Open file descriptors of the agent.", |a| a.process.open_fds.map(Count)),
-    agent("process_max_fds", "Most file descriptors that the agent may open.", |a| a.process.max_fds.map(Count)),
-    agent("process_start_time_seconds", "When the agent was started, seconds since the Unix epoch.", |a| a.process.started_ms.map(Ms)),
+    Metric { name: "process_cpu_seconds_total", help: "User and system CPU time used by the \
+        agent.", source: Source::Agent(Reading::Counter(|a| a.process.cpu_ms.map(Ms))) },
+    agent("process_resident_memory_bytes", "Resident memory of the \
+        agent.", |a| a.process.resident_bytes.map(Count)),
+    agent("process_virtual_memory_bytes", "Virtual memory of the \
+        agent.", |a| a.process.virtual_bytes.map(Count)),
+    agent("process_open_fds", "Open file descriptors of the \
+        agent.", |a| a.process.open_fds.map(Count)),
+    agent("process_max_fds", "Most file descriptors that the agent may \
+        open.", |a| a.process.max_fds.map(Count)),
+    agent("process_start_time_seconds", "When the agent was started, seconds since the Unix \
+        epoch.", |a| a.process.started_ms.map(Ms)),
     agent("process_threads", "Threads of the agent.", |a| a.process.threads.map(Count)),
 ];
 

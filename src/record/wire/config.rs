@@ -123,7 +123,8 @@ impl From<Config> for spec::WatchSpec {
 
 impl From<&spec::RedisSpec> for Redis {
     fn from(spec: &spec::RedisSpec) -> Redis {
-        let spec::RedisSpec { name, kind, addresses, db, interval_ms, timeout_ms, assume_master } = spec;
+        let spec::RedisSpec { name, kind, addresses, db, interval_ms, timeout_ms, assume_master } =
+            spec;
         Redis {
             name: name.to_string(),
             kind: Word(*kind),
@@ -189,7 +190,10 @@ impl From<&spec::TaskSpec> for Task {
             wind_down_ms: *wind_down_ms,
             blind_after_ms: *blind_after_ms,
             max_hold_ms: *max_hold_ms,
-            labels: labels.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect(),
+            labels: labels
+                .iter()
+                .map(|(name, value)| (name.to_string(), value.to_string()))
+                .collect(),
         }
     }
 }
@@ -221,7 +225,10 @@ impl From<Task> for spec::TaskSpec {
             lock: spec::LockSpec { key: key.0, scheme: scheme.0, lease_ms, renew_every_ms },
             wanted: wanted.map(spec::WantedSpec::from),
             progress: progress.map(spec::ProgressSpec::from),
-            claims: claims.map(|ClaimsSpec { hash, fresh_for_ms }| spec::ClaimsSpec { key: hash.0, fresh_for_ms }),
+            claims: claims.map(|ClaimsSpec { hash, fresh_for_ms }| spec::ClaimsSpec {
+                key: hash.0,
+                fresh_for_ms,
+            }),
             hosts: hosts.map(|key| key.0),
             paused_until: paused_until.map(|key| key.0),
             grace_ms,
@@ -241,7 +248,9 @@ impl From<&spec::WantedSpec> for Wanted {
             spec::WantedSource::Hash(key) => WantedSource::Hash(blob(key)),
             spec::WantedSource::Set(key) => WantedSource::Set(blob(key)),
             spec::WantedSource::Counter(key) => WantedSource::Counter(blob(key)),
-            spec::WantedSource::Keys(keys) => WantedSource::Keys(keys.iter().map(|key| blob(key)).collect()),
+            spec::WantedSource::Keys(keys) => {
+                WantedSource::Keys(keys.iter().map(|key| blob(key)).collect())
+            }
             spec::WantedSource::Always => WantedSource::Always,
             spec::WantedSource::Never => WantedSource::Never,
         };
@@ -256,7 +265,9 @@ impl From<Wanted> for spec::WantedSpec {
             WantedSource::Hash(key) => spec::WantedSource::Hash(key.0),
             WantedSource::Set(key) => spec::WantedSource::Set(key.0),
             WantedSource::Counter(key) => spec::WantedSource::Counter(key.0),
-            WantedSource::Keys(keys) => spec::WantedSource::Keys(keys.into_iter().map(|key| key.0).collect()),
+            WantedSource::Keys(keys) => {
+                spec::WantedSource::Keys(keys.into_iter().map(|key| key.0).collect())
+            }
             WantedSource::Always => spec::WantedSource::Always,
             WantedSource::Never => spec::WantedSource::Never,
         };
@@ -282,7 +293,9 @@ impl From<ProgressSpec> for spec::ProgressSpec {
     fn from(progress: ProgressSpec) -> spec::ProgressSpec {
         let ProgressSpec { source, stale_after_ms } = progress;
         let source = match source {
-            ProgressSource::Hash { key, field } => spec::ProgressSource::HashField { key: key.0, field: field.0 },
+            ProgressSource::Hash { key, field } => {
+                spec::ProgressSource::HashField { key: key.0, field: field.0 }
+            }
             ProgressSource::Key(key) => spec::ProgressSource::Key(key.0),
             ProgressSource::Length(key) => spec::ProgressSource::Length(key.0),
         };

@@ -1,4 +1,5 @@
-//! News of servers and topologies. Their epoch is that of the configuration in force: the state takes in no other.
+//! News of servers and topologies. Their epoch is that of the configuration in force: the state
+//! takes in no other.
 
 use std::sync::Arc;
 
@@ -51,11 +52,15 @@ impl From<&input::NodeNews> for News {
             },
             input::NodeNewsKind::Failed { why } => NewsKind::Failed { why: Word(*why) },
             input::NodeNewsKind::TickSkipped => NewsKind::TickSkipped,
-            input::NodeNewsKind::WakeUps(wake_ups) => {
-                NewsKind::WakeUps(wake_ups.map(|input::WakeUps { state, connects, read, coalesced, foreign }| {
-                    WakeUps { state: Word(state), connects, read, coalesced, foreign }
-                }))
-            }
+            input::NodeNewsKind::WakeUps(wake_ups) => NewsKind::WakeUps(wake_ups.map(
+                |input::WakeUps { state, connects, read, coalesced, foreign }| WakeUps {
+                    state: Word(state),
+                    connects,
+                    read,
+                    coalesced,
+                    foreign,
+                },
+            )),
         };
         News { redis: redis.0, node: node.to_string(), kind }
     }
@@ -65,16 +70,21 @@ impl News {
     pub(crate) fn into_model(self, epoch: u32) -> input::NodeNews {
         let News { redis, node, kind } = self;
         let kind = match kind {
-            NewsKind::Connected { version, role } => {
-                input::NodeNewsKind::Connected { version: version.map(Arc::from), role: role.map(|role| role.0) }
-            }
+            NewsKind::Connected { version, role } => input::NodeNewsKind::Connected {
+                version: version.map(Arc::from),
+                role: role.map(|role| role.0),
+            },
             NewsKind::Failed { why } => input::NodeNewsKind::Failed { why: why.0 },
             NewsKind::TickSkipped => input::NodeNewsKind::TickSkipped,
-            NewsKind::WakeUps(wake_ups) => {
-                input::NodeNewsKind::WakeUps(wake_ups.map(|WakeUps { state, connects, read, coalesced, foreign }| {
-                    input::WakeUps { state: state.0, connects, read, coalesced, foreign }
-                }))
-            }
+            NewsKind::WakeUps(wake_ups) => input::NodeNewsKind::WakeUps(wake_ups.map(
+                |WakeUps { state, connects, read, coalesced, foreign }| input::WakeUps {
+                    state: state.0,
+                    connects,
+                    read,
+                    coalesced,
+                    foreign,
+                },
+            )),
         };
         input::NodeNews { epoch, redis: RedisIndex(redis), node: node.into(), kind }
     }
@@ -124,7 +134,8 @@ struct Sentinel {
 
 impl From<&input::Topology> for Topology {
     fn from(topology: &input::Topology) -> Topology {
-        let input::Topology { epoch: _, redis, masters, nodes, sentinels, uncovered_slots } = topology;
+        let input::Topology { epoch: _, redis, masters, nodes, sentinels, uncovered_slots } =
+            topology;
         let sentinel = |input::SentinelWord { address, master }: &input::SentinelWord| Sentinel {
             address: address.to_string(),
             master: master.as_ref().map(|master| Told::new(master, |master| master.to_string())),

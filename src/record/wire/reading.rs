@@ -95,16 +95,18 @@ impl From<Lock> for reading::LockReading {
         match lock {
             Lock::Free => reading::LockReading::Free,
             Lock::Unknown(why) => reading::LockReading::Unknown(why.0),
-            Lock::Held(Held { mode, holders, ghosts, deadline }) => reading::LockReading::from(reading::Held {
-                mode: mode.0,
-                holders: holders.into_iter().map(reading::Holder::from).collect(),
-                ghosts,
-                deadline: match deadline {
-                    Deadline::At(at) => reading::Deadline::At(ServerTime(at)),
-                    Deadline::Never => reading::Deadline::Never,
-                    Deadline::Torn => reading::Deadline::Torn,
-                },
-            }),
+            Lock::Held(Held { mode, holders, ghosts, deadline }) => {
+                reading::LockReading::from(reading::Held {
+                    mode: mode.0,
+                    holders: holders.into_iter().map(reading::Holder::from).collect(),
+                    ghosts,
+                    deadline: match deadline {
+                        Deadline::At(at) => reading::Deadline::At(ServerTime(at)),
+                        Deadline::Never => reading::Deadline::Never,
+                        Deadline::Torn => reading::Deadline::Torn,
+                    },
+                })
+            }
         }
     }
 }
@@ -112,7 +114,12 @@ impl From<Lock> for reading::LockReading {
 impl From<&reading::Holder> for Holder {
     fn from(holder: &reading::Holder) -> Holder {
         let reading::Holder { client, thread, entries, secret } = holder;
-        Holder { client: blob(client), thread: thread.as_deref().map(blob), entries: *entries, secret: *secret }
+        Holder {
+            client: blob(client),
+            thread: thread.as_deref().map(blob),
+            entries: *entries,
+            secret: *secret,
+        }
     }
 }
 
@@ -167,12 +174,14 @@ impl From<&reading::SwitchesReading> for Switches {
         };
         match reading {
             reading::SwitchesReading::Unknown(why) => Switches::Unknown(Word(*why)),
-            reading::SwitchesReading::Read { switches, key_exists, counted, whole } => Switches::Read {
-                switches: switches.iter().map(switch).collect(),
-                key_exists: *key_exists,
-                counted: *counted,
-                whole: *whole,
-            },
+            reading::SwitchesReading::Read { switches, key_exists, counted, whole } => {
+                Switches::Read {
+                    switches: switches.iter().map(switch).collect(),
+                    key_exists: *key_exists,
+                    counted: *counted,
+                    whole: *whole,
+                }
+            }
         }
     }
 }
@@ -191,12 +200,14 @@ impl From<Switches> for reading::SwitchesReading {
         };
         match switches {
             Switches::Unknown(why) => reading::SwitchesReading::Unknown(why.0),
-            Switches::Read { switches, key_exists, counted, whole } => reading::SwitchesReading::Read {
-                switches: switches.into_iter().map(switch).collect(),
-                key_exists,
-                counted,
-                whole,
-            },
+            Switches::Read { switches, key_exists, counted, whole } => {
+                reading::SwitchesReading::Read {
+                    switches: switches.into_iter().map(switch).collect(),
+                    key_exists,
+                    counted,
+                    whole,
+                }
+            }
         }
     }
 }

@@ -132,7 +132,8 @@ impl Vouch {
             }
             _ => None,
         };
-        let generation = unless_same(&old.generation, generation, |new| new.as_ref().map(Generation::from));
+        let generation =
+            unless_same(&old.generation, generation, |new| new.as_ref().map(Generation::from));
         Vouch {
             first: first.0,
             last: last.0,
@@ -149,8 +150,18 @@ impl Vouch {
 
     /// What differs from `old` like this.
     pub(crate) fn after(self, old: &input::Vouch) -> input::Vouch {
-        let Vouch { first, last, clock, role, verified, offset, refuses_writes, replicas, generation, evictions } =
-            self;
+        let Vouch {
+            first,
+            last,
+            clock,
+            role,
+            verified,
+            offset,
+            refuses_writes,
+            replicas,
+            generation,
+            evictions,
+        } = self;
         let mut generation = match generation {
             Some(generation) => generation.map(input::Generation::from),
             None => old.generation.clone(),
@@ -174,8 +185,16 @@ impl Vouch {
 
 impl From<&input::Generation> for Generation {
     fn from(generation: &input::Generation) -> Generation {
-        let input::Generation { run_id, replication_id, forked_from, flushes, evictions, started_empty } = generation;
-        let fork = |input::Fork { replication_id, offset }: &input::Fork| (blob(replication_id), *offset);
+        let input::Generation {
+            run_id,
+            replication_id,
+            forked_from,
+            flushes,
+            evictions,
+            started_empty,
+        } = generation;
+        let fork =
+            |input::Fork { replication_id, offset }: &input::Fork| (blob(replication_id), *offset);
         Generation {
             run: blob(run_id),
             replication: blob(replication_id),
@@ -189,8 +208,12 @@ impl From<&input::Generation> for Generation {
 
 impl From<Generation> for input::Generation {
     fn from(generation: Generation) -> input::Generation {
-        let Generation { run, replication, forked_from, flushes, evictions, started_empty } = generation;
-        let fork = |(replication_id, offset): (Blob, u64)| input::Fork { replication_id: replication_id.0, offset };
+        let Generation { run, replication, forked_from, flushes, evictions, started_empty } =
+            generation;
+        let fork = |(replication_id, offset): (Blob, u64)| input::Fork {
+            replication_id: replication_id.0,
+            offset,
+        };
         input::Generation {
             run_id: run.0,
             replication_id: replication.0,

@@ -42,7 +42,9 @@ impl<'de> Deserialize<'de> for Blob {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Blob, A::Error> {
-                let (Some((name, hex)), None) = (map.next_entry::<String, String>()?, map.next_key::<String>()?) else {
+                let (Some((name, hex)), None) =
+                    (map.next_entry::<String, String>()?, map.next_key::<String>()?)
+                else {
                     return Err(de::Error::custom("bytes have one field, `hex`"));
                 };
                 if name != "hex" {
@@ -134,7 +136,8 @@ impl<'de, T: Named> Deserialize<'de> for Word<T> {
     }
 }
 
-/// A field that is absent (`None`) while it is as before, and `null` (`Some(None)`) when there is no value any more.
+/// A field that is absent (`None`) while it is as before, and `null` (`Some(None)`) when there is
+/// no value any more.
 pub(super) fn change<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<Option<T>>, D::Error> {

@@ -1,5 +1,6 @@
-//! A TCP stream that can be left alone for a while: what comes then wakes nobody. A stream that tokio knows wakes the thread that
-//! waits for all of them with each packet, whether or not anybody wants to read it now.
+//! A TCP stream that can be left alone for a while: what comes then wakes nobody. A stream that
+//! tokio knows wakes the thread that waits for all of them with each packet, whether or not anybody
+//! wants to read it now.
 
 use std::io::{self, Read};
 use std::pin::Pin;
@@ -68,7 +69,11 @@ impl AsyncRead for QuietStream {
 }
 
 impl AsyncWrite for QuietStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         self.watch()?.poll_write(context, bytes)
     }
 
@@ -99,7 +104,10 @@ mod tests {
 
     async fn read(stream: &mut QuietStream) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
-        tokio::time::timeout(Duration::from_secs(10), stream.read_buf(&mut bytes)).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(10), stream.read_buf(&mut bytes))
+            .await
+            .unwrap()
+            .unwrap();
         bytes
     }
 
@@ -120,8 +128,8 @@ mod tests {
         let (mut near, mut far) = pair().await;
         near.leave_alone().unwrap();
         let mut bytes = [0; 8];
-        let waits =
-            Pin::new(&mut near).poll_read(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut bytes));
+        let waits = Pin::new(&mut near)
+            .poll_read(&mut Context::from_waker(Waker::noop()), &mut ReadBuf::new(&mut bytes));
         assert!(waits.is_pending() && matches!(near.0, State::Watched(_)));
         let late = std::thread::spawn(move || {
             std::thread::sleep(Duration::from_millis(20));

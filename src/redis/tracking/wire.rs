@@ -1,4 +1,5 @@
-//! RESP3 as far as a tracking connection brings it, item by item, without copying and without keeping anything.
+//! RESP3 as far as a tracking connection brings it, item by item, without copying and without
+//! keeping anything.
 
 /// Bytes that are taken at once.
 pub(super) const BUFFER_BYTES: usize = 64 << 10;
@@ -54,7 +55,8 @@ enum Push {
 }
 
 impl Scanner {
-    /// Shows the whole items in `bytes` to `each`; gives how many bytes are done with, `None` if this is not RESP3.
+    /// Shows the whole items in `bytes` to `each`; gives how many bytes are done with, `None` if
+    /// this is not RESP3.
     pub(super) fn scan(&mut self, bytes: &[u8], mut each: impl FnMut(Item<'_>)) -> Option<usize> {
         let mut at = 0;
         loop {
@@ -84,7 +86,9 @@ impl Scanner {
                     Some(length) if length > STRING_BYTES => self.skip = Some(length),
                     Some(length) => {
                         let whole = usize::try_from(length).ok()?;
-                        let Some(string) = rest.get(used..used + whole + 2) else { return Some(at) };
+                        let Some(string) = rest.get(used..used + whole + 2) else {
+                            return Some(at);
+                        };
                         let string = string.strip_suffix(b"\r\n")?;
                         if *kind == b'!' {
                             self.error(string, &mut each)
@@ -174,14 +178,17 @@ fn length(text: &[u8]) -> Option<Option<u64>> {
         return Some(None);
     }
     let digits = (1..=18).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
-    digits.then(|| text.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0'))).map(Some)
+    digits
+        .then(|| text.iter().fold(0, |value, digit| value * 10 + u64::from(digit - b'0')))
+        .map(Some)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Feeds `bytes` in pieces of `cut`, as a connection does; gives what is seen, a word each. `None`: it is refused.
+    /// Feeds `bytes` in pieces of `cut`, as a connection does; gives what is seen, a word each.
+    /// `None`: it is refused.
     fn see(bytes: &[u8], cut: usize) -> Option<Vec<String>> {
         let (mut scanner, mut buffer, mut seen) = (Scanner::default(), Vec::new(), Vec::new());
         for piece in bytes.chunks(cut) {
@@ -251,7 +258,15 @@ mod tests {
     #[test]
     fn what_is_not_resp3_is_refused() {
         let deep = "*1\r\n".repeat(20);
-        for strange in ["HTTP/1.1 400 Bad Request\r\n", "$x\r\n", "*-2\r\n", "$3\r\nabcd\r\n", "\r\n", "+OK\n", &deep] {
+        for strange in [
+            "HTTP/1.1 400 Bad Request\r\n",
+            "$x\r\n",
+            "*-2\r\n",
+            "$3\r\nabcd\r\n",
+            "\r\n",
+            "+OK\n",
+            &deep,
+        ] {
             for cut in [1, 1_000] {
                 assert_eq!(see(strange.as_bytes(), cut), None, "{strange:?}");
             }
@@ -283,8 +298,9 @@ mod tests {
             b"*0\r\n",
         ];
         for _ in 0..20_000 {
-            let bytes: Vec<u8> =
-                (0..random.usize(1..12)).flat_map(|_| words[random.usize(..words.len())].to_vec()).collect();
+            let bytes: Vec<u8> = (0..random.usize(1..12))
+                .flat_map(|_| words[random.usize(..words.len())].to_vec())
+                .collect();
             assert_eq!(see(&bytes, 1), see(&bytes, 1_000), "{}", bytes.escape_ascii());
         }
     }

@@ -58,8 +58,8 @@ impl Cluster {
         }
     }
 
-    /// Takes in a layout; says whether it changes anything. One that is not told leaves the newest in force: each of its servers
-    /// still says what it is, and what it does not serve any more.
+    /// Takes in a layout; says whether it changes anything. One that is not told leaves the newest
+    /// in force: each of its servers still says what it is, and what it does not serve any more.
     pub(super) fn learn(&mut self, told: Result<SlotMap, Unknown>) -> bool {
         if self.map == told || (told.is_err() && self.map.is_ok()) {
             return false;
@@ -100,7 +100,12 @@ impl Cluster {
             Err(why) => {
                 let told = *why != Unknown::NotReadYet;
                 let orphans = if told { orphans(all, Some(*why)) } else { Vec::new() };
-                return Plan { orphans, is_told: told, masters: Some(Err(*why)), ..Plan::default() };
+                return Plan {
+                    orphans,
+                    is_told: told,
+                    masters: Some(Err(*why)),
+                    ..Plan::default()
+                };
             }
         };
         let servers = Servers { map, former: &self.former, reached: self.reached(map) };
@@ -109,7 +114,8 @@ impl Cluster {
             servers.sort(*task, spec, &mut sorting);
         }
         // A master without tasks is there, but decides nothing.
-        let masters: BTreeSet<&HostPort> = map.masters().iter().filter_map(|master| servers.resolve(master)).collect();
+        let masters: BTreeSet<&HostPort> =
+            map.masters().iter().filter_map(|master| servers.resolve(master)).collect();
         let deciding = sorting.deciding;
         let known: BTreeSet<&HostPort> = masters.iter().copied().chain(sorting.known).collect();
         let names: Vec<Arc<str>> = deciding.iter().map(|at| at.to_string().into()).collect();
@@ -121,7 +127,11 @@ impl Cluster {
                 let own = Arc::new(own.remove(at).unwrap_or_default());
                 Duty { scopes, ..Duty::new(Standing::Decides, &own, all) }
             }
-            false => Duty::new(Standing::Witness, &Arc::new(witnessed.remove(at).unwrap_or_default()), all),
+            false => Duty::new(
+                Standing::Witness,
+                &Arc::new(witnessed.remove(at).unwrap_or_default()),
+                all,
+            ),
         };
         let nodes = known.into_iter().map(|at| planned(at.clone(), duty(at))).collect();
         let unserved = sorting.unserved.into_iter().map(|(why, tasks)| (Arc::new(tasks), why));
@@ -164,7 +174,8 @@ fn moved(old: &SlotMap, new: &SlotMap) -> Vec<(u16, Shard)> {
     let owners = (0..SLOTS).filter_map(|slot| Some((slot, old.owner(slot)?)));
     let moved = owners.filter(|(slot, owner)| new.owner(*slot) != Some(owner));
     let shard = |(slot, owner)| {
-        let shard = shards.entry(owner).or_insert_with(|| Arc::new(old.servers(slot).cloned().collect()));
+        let shard =
+            shards.entry(owner).or_insert_with(|| Arc::new(old.servers(slot).cloned().collect()));
         (slot, Arc::clone(shard))
     };
     moved.map(shard).collect()
@@ -207,10 +218,15 @@ impl Servers<'_> {
         let own = (task, Arc::clone(spec));
         let number = slot(&spec.lock.key);
         let at = self.of(number);
-        // Who had the slot stays a witness also while nobody serves it: of a split, both sides must have been seen all the time.
+        // Who had the slot stays a witness also while nobody serves it: of a split, both sides must
+        // have been seen all the time.
         let former = self.former.get(&number).into_iter().flat_map(|(shard, _)| shard.iter());
-        let others: BTreeSet<&HostPort> =
-            self.map.servers(number).chain(former).filter_map(|other| self.resolve(other)).collect();
+        let others: BTreeSet<&HostPort> = self
+            .map
+            .servers(number)
+            .chain(former)
+            .filter_map(|other| self.resolve(other))
+            .collect();
         for other in others.into_iter().filter(|other| at != Ok(*other)) {
             sorting.witnessed.entry(other).or_default().push(own.clone());
             sorting.known.insert(other);
@@ -230,7 +246,9 @@ impl Servers<'_> {
             }
         }
         if !apart.is_empty() {
-            let named = apart.into_iter().map(|(server, scope)| (server.map(|at| at.to_string().into()), scope));
+            let named = apart
+                .into_iter()
+                .map(|(server, scope)| (server.map(|at| at.to_string().into()), scope));
             sorting.beside.insert(task, named.collect());
             sorting.scopes.entry(at).or_default().insert(task, here);
         }
@@ -242,7 +260,8 @@ impl Servers<'_> {
 
 type Part = fn(&mut Scope) -> &mut bool;
 
-/// The keys that a task has beside its lock, and which part of it each one is. Switches in keys of their own share a slot.
+/// The keys that a task has beside its lock, and which part of it each one is. Switches in keys of
+/// their own share a slot.
 fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, Part)> {
     let switches = spec.wanted.as_ref().and_then(|wanted| match &wanted.source {
         WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key) => Some(key),
@@ -250,7 +269,9 @@ fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, Part)> {
         WantedSource::Always | WantedSource::Never => None,
     });
     let progress = spec.progress.as_ref().map(|progress| match &progress.source {
-        ProgressSource::HashField { key, .. } | ProgressSource::Key(key) | ProgressSource::Length(key) => key,
+        ProgressSource::HashField { key, .. }
+        | ProgressSource::Key(key)
+        | ProgressSource::Length(key) => key,
     });
     let parts: [(Option<&Key>, Part); 5] = [
         (switches, |scope| &mut scope.switches),

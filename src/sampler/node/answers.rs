@@ -1,11 +1,13 @@
-//! What comes of what a server was asked: answers that may be believed, answers that may not, and connections that are lost.
+//! What comes of what a server was asked: answers that may be believed, answers that may not, and
+//! connections that are lost.
 
 use std::sync::Arc;
 
 use lockwatch_model::accept::Timing;
 use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_model::reading::{
-    ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+    ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading, TaskReading,
+    Unknown,
 };
 use lockwatch_model::reply::Reply;
 use lockwatch_model::spec::{TaskIndex, TaskSpec};
@@ -26,13 +28,20 @@ const ROUNDS: u8 = 4;
 
 impl Node {
     /// The oldest batch under way is over.
-    pub(super) async fn land(&mut self, landing: Result<Landing, JoinError>, out: &Out) -> Result<Heard, Gone> {
-        let Some(Flight { flying, .. }) = self.flights.pop_front() else { return Ok(Heard::default()) };
+    pub(super) async fn land(
+        &mut self,
+        landing: Result<Landing, JoinError>,
+        out: &Out,
+    ) -> Result<Heard, Gone> {
+        let Some(Flight { flying, .. }) = self.flights.pop_front() else {
+            return Ok(Heard::default());
+        };
         (self.unanswered_ms, self.is_silent) = (0, false);
         match landing {
             Ok(landing) => self.landed(flying, landing, out).await,
             Err(error) => {
-                tracing::error!(redis = &*self.redis, node = &*self.address, %error, "a batch was dropped");
+                tracing::error!(redis = &*self.redis, node = &*self.address, %error, "a batch was \
+                    dropped");
                 self.lose(Some(flying), Unknown::Closed, out).await
             }
         }
@@ -54,7 +63,13 @@ impl Node {
         let (tasks, kept) = (question.tasks(), question.take_kept());
         let decoded = question.decode(timing, &replies);
         let outcome = decoded.as_ref().map_err(|why| *why);
-        self.show(kept, (&what, round), (sent, received.since_ms(sent)), (&replies, outcome), &out.desk);
+        self.show(
+            kept,
+            (&what, round),
+            (sent, received.since_ms(sent)),
+            (&replies, outcome),
+            &out.desk,
+        );
         match decoded {
             Ok(answer) => self.believe(what, round, timing, answer, out).await,
             Err(why) => {
@@ -127,15 +142,21 @@ impl Node {
         let mut heard = Heard { role: Some(vouch.role), ..Heard::default() };
         let standing = self.standing(&what);
         // A witness may well be asked for what it never had.
-        heard.moved = standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
+        heard.moved =
+            standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         let outcome = match &what {
             What::Scheduled(batch) => {
                 if self.duty.standing == Standing::Decides {
                     heard.read = Some(self.observe(&done, timing.sent, vouch.first));
                     if round == 1 {
-                        let withheld = batch.withheld.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
-                        done.extend(withheld.map(|(task, spec)| (task, self.too_large(task, &spec))));
+                        let withheld = batch
+                            .withheld
+                            .iter()
+                            .filter_map(|task| Some((*task, self.spec(*task)?)));
+                        done.extend(
+                            withheld.map(|(task, spec)| (task, self.too_large(task, &spec))),
+                        );
                     }
                 }
                 Outcome::Read { vouch, readings: done }
@@ -144,9 +165,12 @@ impl Node {
             What::Beside(read) => {
                 for (task, reading) in &done {
                     let switches = reading.beside.switches.clone();
-                    heard.switches.extend(switches.map(|it| (Arc::clone(&read.of), timing.sent, *task, it)));
+                    heard
+                        .switches
+                        .extend(switches.map(|it| (Arc::clone(&read.of), timing.sent, *task, it)));
                 }
-                let readings = done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
+                let readings =
+                    done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
                 Outcome::Beside { vouch: Some(vouch), readings }
             }
         };
@@ -164,23 +188,38 @@ impl Node {
     }
 
     /// Plans what to read again soon; says whose locks were read.
-    fn observe(&mut self, done: &[(TaskIndex, TaskReading)], sent: Mono, server: ServerTime) -> Vec<TaskIndex> {
+    fn observe(
+        &mut self,
+        done: &[(TaskIndex, TaskReading)],
+        sent: Mono,
+        server: ServerTime,
+    ) -> Vec<TaskIndex> {
         for (task, reading) in done {
             self.schedule.observe(*task, sent, server, reading);
         }
         self.wake_ups.expect(done.iter().map(|(task, _)| (*task, self.schedule.expected(*task))));
-        let known = done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
+        let known =
+            done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
         known.map(|(task, _)| *task).collect()
     }
 
     /// The reading of a task whose replies are too large.
     fn too_large(&self, task: TaskIndex, spec: &TaskSpec) -> TaskReading {
         let beside = self.duty.scope(task).unreadable(spec, Unknown::TooLarge);
-        TaskReading { lock: LockReading::Unknown(Unknown::TooLarge), extras: Default::default(), beside }
+        TaskReading {
+            lock: LockReading::Unknown(Unknown::TooLarge),
+            extras: Default::default(),
+            beside,
+        }
     }
 
     /// Gives the connection up, and with it all that is under way.
-    pub(super) async fn lose(&mut self, flying: Option<Flying>, why: Unknown, out: &Out) -> Result<Heard, Gone> {
+    pub(super) async fn lose(
+        &mut self,
+        flying: Option<Flying>,
+        why: Unknown,
+        out: &Out,
+    ) -> Result<Heard, Gone> {
         self.lost = Some(why);
         self.schedule.forget_known();
         self.unanswered_ms = 0;
@@ -188,7 +227,9 @@ impl Node {
         self.link.give_up(out.clock.now());
         let others = self.flights.drain(..).map(|flight| flight.flying);
         let all: Vec<Flying> = flying.into_iter().chain(others).collect();
-        for (position, Flying { what, mut question, launched, round }) in all.into_iter().enumerate() {
+        for (position, Flying { what, mut question, launched, round }) in
+            all.into_iter().enumerate()
+        {
             let (now, tasks) = (out.clock.now(), question.tasks());
             let took = (launched, now.since_ms(launched));
             self.show(question.take_kept(), (&what, round), took, (&[], Err(why)), &out.desk);
@@ -224,8 +265,16 @@ impl Node {
                 out.news(&self.address, NodeNewsKind::Connected { version, role }).await?;
                 let as_before = self.caps.replace(caps) == Some(caps);
                 match (opening, opened) {
-                    (Some(flying), Some(redis::Opened { sent, sent_wall, received, replies })) if as_before => {
-                        let landing = Landing { sent, sent_wall, received, replies: Ok(replies), refused: None };
+                    (Some(flying), Some(redis::Opened { sent, sent_wall, received, replies }))
+                        if as_before =>
+                    {
+                        let landing = Landing {
+                            sent,
+                            sent_wall,
+                            received,
+                            replies: Ok(replies),
+                            refused: None,
+                        };
                         self.landed(flying, landing, out).await
                     }
                     // It was made for another server.
@@ -246,7 +295,8 @@ impl Node {
         }
     }
 
-    /// What the answers are good for: whatever lives beside a lock is read of a server that decides about it.
+    /// What the answers are good for: whatever lives beside a lock is read of a server that decides
+    /// about it.
     pub(super) fn standing(&self, what: &What) -> Standing {
         if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
     }
@@ -270,12 +320,16 @@ impl Node {
             let replies = all.get(replies).unwrap_or_default();
             let reply = |position| replies.get(position);
             let pairs = commands.iter().enumerate();
-            let said = pairs.map(|(position, command)| exchange::said(&spec, command, reply(position))).collect();
+            let said = pairs
+                .map(|(position, command)| exchange::said(&spec, command, reply(position)))
+                .collect();
             let outcome = outcome.map(|answer| Worth {
                 role: answer.vouch.role,
                 role_verified: answer.vouch.role_verified,
                 clock: answer.vouch.first,
-                reading: answer.reading(task).map(|reading| exchange::decoded(&spec, reading, asked)),
+                reading: answer
+                    .reading(task)
+                    .map(|reading| exchange::decoded(&spec, reading, asked)),
             });
             let node = Arc::clone(&self.address);
             desk.put(&spec.name, Exchange { node, asked, round, sent, took_ms, said, outcome });
@@ -304,7 +358,11 @@ mod tests {
 
     #[test]
     fn a_key_that_is_elsewhere_shows_whichever_it_is() {
-        let here = TaskReading { lock: LockReading::Free, extras: Default::default(), beside: Beside::default() };
+        let here = TaskReading {
+            lock: LockReading::Free,
+            extras: Default::default(),
+            beside: Beside::default(),
+        };
         assert!(!has_moved(&here));
         for why in [Unknown::Moved, Unknown::ClusterDown] {
             assert!(has_moved(&TaskReading { lock: LockReading::Unknown(why), ..here.clone() }));
@@ -314,7 +372,10 @@ mod tests {
                 Beside { claims: Some(ClaimsReading::Unknown(why)), ..Beside::default() },
                 Beside { pause: Some(PauseReading::Unknown(why)), ..Beside::default() },
             ] {
-                assert!(has_moved(&TaskReading { beside: beside.clone(), ..here.clone() }), "{beside:?}");
+                assert!(
+                    has_moved(&TaskReading { beside: beside.clone(), ..here.clone() }),
+                    "{beside:?}"
+                );
             }
         }
         assert!(!has_moved(&TaskReading { lock: LockReading::Unknown(Unknown::Timeout), ..here }));

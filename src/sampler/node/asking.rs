@@ -1,4 +1,5 @@
-//! What a server is asked, and when: batches of its schedule, what lives beside locks of other servers, and its role.
+//! What a server is asked, and when: batches of its schedule, what lives beside locks of other
+//! servers, and its role.
 
 use std::sync::Arc;
 
@@ -70,8 +71,8 @@ async fn ask(connection: Arc<redis::Connection>, commands: Vec<Command>, clock: 
     Landing { sent, sent_wall, received, replies, refused }
 }
 
-/// The first of `commands` that was answered with an error of no known kind. What the server says itself may repeat anything, and is not
-/// for the log.
+/// The first of `commands` that was answered with an error of no known kind. What the server says
+/// itself may repeat anything, and is not for the log.
 pub(super) fn refused(commands: &[Command], replies: &[Reply]) -> Option<String> {
     let is_odd = |reply: &Reply| matches!(reply, Reply::Error(error) if Unknown::from(error) == Unknown::ServerError);
     let (command, _) = commands.iter().zip(replies).find(|(_, reply)| is_odd(reply))?;
@@ -95,7 +96,9 @@ impl Node {
                 self.beside.push_back(read);
                 Ok(())
             }
-            (None, why) => self.report_beside(&read, now, why.unwrap_or(Unknown::NotReadYet), out).await,
+            (None, why) => {
+                self.report_beside(&read, now, why.unwrap_or(Unknown::NotReadYet), out).await
+            }
         }
     }
 
@@ -119,10 +122,9 @@ impl Node {
         desk: &Desk,
     ) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
         if let Some(read) = self.beside.pop_front() {
-            let reads = read
-                .parts
-                .iter()
-                .filter_map(|(task, scope)| Some((*task, TaskRead::new(self.spec(*task)?, caps, scope.hosts, *scope))));
+            let reads = read.parts.iter().filter_map(|(task, scope)| {
+                Some((*task, TaskRead::new(self.spec(*task)?, caps, scope.hosts, *scope)))
+            });
             let reads = reads.collect();
             return Some((What::Beside(read), reads));
         }
@@ -165,7 +167,12 @@ impl Node {
                 // Whoever wants to see a reading wants to see a whole one.
                 let is_shown = shown.as_ref().is_some_and(|shown| shown.contains(&spec.name));
                 let known = self.schedule.known(batch, task).filter(|_| !is_shown);
-                let read = TaskRead::new(spec, caps, self.schedule.asks_extras(batch, task), self.duty.scope(task));
+                let read = TaskRead::new(
+                    spec,
+                    caps,
+                    self.schedule.asks_extras(batch, task),
+                    self.duty.scope(task),
+                );
                 (task, if let Some(known) = known { read.glancing_at(known) } else { read })
             }
             Standing::Witness => (task, TaskRead::new(spec, caps, false, Scope::LOCK)),
@@ -184,28 +191,42 @@ impl Node {
         let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
         let (mut question, commands) = Question::new(reads, caps, standing, nonce);
         if let Some(wanted) = desk.wanted() {
-            question.keep(|task| self.spec(task).is_some_and(|spec| wanted.contains(&spec.name)), &commands);
+            question.keep(
+                |task| self.spec(task).is_some_and(|spec| wanted.contains(&spec.name)),
+                &commands,
+            );
         }
         (question, commands)
     }
 
-    /// The batch that shall go out with the next greeting: only after a reply was lost, see [`redis::Opening`].
+    /// The batch that shall go out with the next greeting: only after a reply was lost, see
+    /// [`redis::Opening`].
     pub(super) fn opening(&mut self, now: Mono, out: &Out) -> Option<redis::Opening> {
         let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
         let batch = self.due(now)?;
         let reads = self.reads(&batch, caps, &out.desk);
         let (question, commands) = self.question(reads, caps, self.duty.standing, &out.desk);
-        self.opening = Some(Flying { what: What::Scheduled(batch), question, round: 1, launched: now });
+        self.opening =
+            Some(Flying { what: What::Scheduled(batch), question, round: 1, launched: now });
         Some(redis::Opening { commands, clock: out.clock })
     }
 
     /// Sends a round of a batch.
-    pub(super) fn fly(&mut self, what: What, reads: Vec<(TaskIndex, TaskRead)>, round: u8, out: &Out) {
+    pub(super) fn fly(
+        &mut self,
+        what: What,
+        reads: Vec<(TaskIndex, TaskRead)>,
+        round: u8,
+        out: &Out,
+    ) {
         let Some(connection) = self.link.connection() else { return self.broken(&what) };
         let standing = self.standing(&what);
         let (question, commands) = self.question(reads, connection.caps(), standing, &out.desk);
         let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, out.clock)));
-        self.flights.push_back(Flight { flying: Flying { what, question, round, launched: out.clock.now() }, reply });
+        self.flights.push_back(Flight {
+            flying: Flying { what, question, round, launched: out.clock.now() },
+            reply,
+        });
     }
 
     pub(super) fn broken(&mut self, what: &What) {

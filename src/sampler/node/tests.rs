@@ -1,4 +1,5 @@
-//! One server without a network: what becomes of what is under way when its duty, its role or its connection changes.
+//! One server without a network: what becomes of what is under way when its duty, its role or its
+//! connection changes.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -67,7 +68,16 @@ fn node(standing: Standing, own: &Tasks) -> Node {
 
 fn out() -> (Out, mpsc::Receiver<Input>) {
     let (inputs, told) = mpsc::channel(16);
-    (Out { epoch: 0, redis: RedisIndex(0), inputs, clock: Clock::start(), desk: Desk::default() }, told)
+    (
+        Out {
+            epoch: 0,
+            redis: RedisIndex(0),
+            inputs,
+            clock: Clock::start(),
+            desk: Desk::default(),
+        },
+        told,
+    )
 }
 
 /// A connection to a server that says that it has this role.
@@ -81,15 +91,20 @@ async fn connection(node: &Node, role: &str) -> redis::Connection {
 
 /// A batch about these tasks that was sent.
 fn flying(what: What, about: &Tasks) -> Flying {
-    let read =
-        |(task, spec): &(TaskIndex, Arc<TaskSpec>)| (*task, TaskRead::new(Arc::clone(spec), CAPS, false, Scope::LOCK));
-    let (question, _) = Question::new(about.iter().map(read).collect(), CAPS, Standing::Decides, b"nonce".to_vec());
+    let read = |(task, spec): &(TaskIndex, Arc<TaskSpec>)| {
+        (*task, TaskRead::new(Arc::clone(spec), CAPS, false, Scope::LOCK))
+    };
+    let (question, _) =
+        Question::new(about.iter().map(read).collect(), CAPS, Standing::Decides, b"nonce".to_vec());
     Flying { what, question, round: 1, launched: Mono(0) }
 }
 
 /// Puts it under way; the server says nothing.
 fn fly(node: &mut Node, flying: Flying) {
-    node.flights.push_back(Flight { flying, reply: AbortOnDropHandle::new(tokio::spawn(std::future::pending())) });
+    node.flights.push_back(Flight {
+        flying,
+        reply: AbortOnDropHandle::new(tokio::spawn(std::future::pending())),
+    });
 }
 
 fn landing(replies: Result<Vec<Reply>, redis::Failure>) -> Landing {
@@ -105,11 +120,14 @@ async fn a_batch_that_fails_is_told_of_the_tasks_that_are_still_read_here() {
     node.assign(&duty(Standing::Decides, &tasks(1..2)), Mono(1));
     let lost = redis::Failure { why: Unknown::Timeout, detail: String::new() };
     assert!(node.land(Ok(landing(Err(lost))), &out).await.is_ok());
-    let Ok(Input::Sample(Sample { outcome, .. })) = told.try_recv() else { panic!("nothing was told") };
+    let Ok(Input::Sample(Sample { outcome, .. })) = told.try_recv() else {
+        panic!("nothing was told")
+    };
     assert_eq!(outcome, Outcome::Failed { tasks: vec![TaskIndex(1)], why: Unknown::Timeout });
 }
 
-/// Asks at `asked`; the server says nothing until a reload, two seconds later. Whether that was too long.
+/// Asks at `asked`; the server says nothing until a reload, two seconds later. Whether that was too
+/// long.
 async fn asked_in_vain(node: &mut Node, asked: u64) -> bool {
     let own = tasks(0..1);
     node.assign(&duty(Standing::Decides, &own), Mono(asked));
@@ -138,7 +156,11 @@ async fn a_server_that_hangs_is_given_up_however_often_the_configuration_is_read
         assert!(!asked_in_vain(&mut node, asked).await, "{asked}");
     }
     assert!(asked_in_vain(&mut node, 400_000).await);
-    assert!(node.take(News::Silent, &out).await.is_ok_and(|heard| heard.failed == Some(Unknown::Timeout)));
+    assert!(
+        node.take(News::Silent, &out)
+            .await
+            .is_ok_and(|heard| heard.failed == Some(Unknown::Timeout))
+    );
     assert!(node.link.connection().is_none());
     assert_eq!(node.lost, Some(Unknown::Timeout));
 }
@@ -187,7 +209,8 @@ async fn other_tasks_detach_what_is_under_way_from_its_slot() {
     let mut node = node(Standing::Decides, &tasks(0..2 * BATCH_TASKS));
     let first = flying(What::Scheduled(node.schedule.due(Mono(0)).unwrap()), &tasks(0..1));
     fly(&mut node, first);
-    node.opening = Some(flying(What::Scheduled(node.schedule.due(Mono(30_000)).unwrap()), &tasks(1..2)));
+    node.opening =
+        Some(flying(What::Scheduled(node.schedule.due(Mono(30_000)).unwrap()), &tasks(1..2)));
     node.assign(&duty(Standing::Decides, &tasks(0..BATCH_TASKS)), Mono(30_001));
     let all = node.flights.iter().map(|flight| &flight.flying).chain(&node.opening);
     for flying in all {
@@ -199,7 +222,8 @@ async fn other_tasks_detach_what_is_under_way_from_its_slot() {
 async fn another_standing_drops_what_waits_to_be_asked() {
     let own = tasks(0..1);
     let mut node = node(Standing::Decides, &own);
-    node.beside.push_back(BesideRead { parts: vec![(TaskIndex(0), Scope::ALL)], of: "two:6379".into() });
+    node.beside
+        .push_back(BesideRead { parts: vec![(TaskIndex(0), Scope::ALL)], of: "two:6379".into() });
     node.assign(&duty(Standing::Witness, &own), Mono(1));
     assert!(node.beside.is_empty());
 }
@@ -211,7 +235,11 @@ async fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
     let connection = connection(&node, "master").await;
     node.link.made(connection, 1_000, Mono(0));
     for (task, of) in [(0, "two:6379"), (0, "two:6379"), (1, "two:6379"), (0, "three:6379")] {
-        assert!(node.read_beside(vec![(TaskIndex(task), Scope::ALL)], &of.into(), Mono(0), &out).await.is_ok());
+        assert!(
+            node.read_beside(vec![(TaskIndex(task), Scope::ALL)], &of.into(), Mono(0), &out)
+                .await
+                .is_ok()
+        );
     }
     assert_eq!(node.beside.len(), 3);
 }
@@ -221,8 +249,12 @@ async fn of_what_waits_to_be_asked_beside_a_lock_only_the_newest_is() {
 async fn what_lives_beside_a_lock_is_read_of_a_server_that_decides() {
     let _rule = crate::truth::rule("1 evidence");
     let node = node(Standing::Witness, &tasks(0..1));
-    let beside = What::Beside(BesideRead { parts: vec![(TaskIndex(0), Scope::ALL)], of: "two:6379".into() });
-    assert_eq!([What::Pulse, beside].map(|what| node.standing(&what)), [Standing::Witness, Standing::Decides]);
+    let beside =
+        What::Beside(BesideRead { parts: vec![(TaskIndex(0), Scope::ALL)], of: "two:6379".into() });
+    assert_eq!(
+        [What::Pulse, beside].map(|what| node.standing(&what)),
+        [Standing::Witness, Standing::Decides]
+    );
 }
 
 #[tokio::test]
@@ -248,7 +280,9 @@ async fn whoever_decides_and_says_that_it_is_a_replica_is_heard_as_one() {
     let time = Reply::Array(vec![bytes("1800000000"), bytes("0")]);
     let role = [bytes("slave"), bytes("two"), Reply::Int(6379), bytes("connected"), Reply::Int(0)];
     let replies = vec![time.clone(), time, Reply::Array(role.to_vec()), bytes("nonce")];
-    let Ok(heard) = node.land(Ok(landing(Ok(replies))), &out).await else { panic!("somebody listens") };
+    let Ok(heard) = node.land(Ok(landing(Ok(replies))), &out).await else {
+        panic!("somebody listens")
+    };
     assert_eq!((heard.role, heard.failed), (Some(Role::Replica), Some(Unknown::NotMaster)));
 }
 
@@ -260,8 +294,12 @@ async fn what_went_out_with_the_greeting_of_another_server_is_asked_again() {
     let batch = node.schedule.due(Mono(0)).unwrap();
     node.opening = Some(flying(What::Scheduled(batch), &tasks(0..1)));
     node.caps = Some(Caps { pexpiretime: false, ..CAPS });
-    let opened =
-        redis::Opened { sent: Mono(0), sent_wall: AgentWall(0), received: Mono(1), replies: vec![Reply::Int(1)] };
+    let opened = redis::Opened {
+        sent: Mono(0),
+        sent_wall: AgentWall(0),
+        received: Mono(1),
+        replies: vec![Reply::Int(1)],
+    };
     let connection = connection(&node, "master").await;
     assert!(node.take(News::Dialled(Ok((connection, Some(opened)))), &out).await.is_ok());
     assert!(matches!(told.try_recv(), Ok(Input::Node(_))));
@@ -269,13 +307,20 @@ async fn what_went_out_with_the_greeting_of_another_server_is_asked_again() {
     assert!(node.link.connection().is_some() && node.schedule.due(Mono(1)).is_some());
 }
 
-/// Some servers have commands renamed or switched off. Where their answer can be seen is what `Unknown::ServerError` tells people.
+/// Some servers have commands renamed or switched off. Where their answer can be seen is what
+/// `Unknown::ServerError` tells people.
 #[test]
 fn a_command_that_is_answered_with_an_error_is_named() {
-    let error = |code: &str, detail: &str| Reply::Error(ServerError { code: code.into(), detail: detail.into() });
-    let commands = ["TIME", "HSCAN lock 0", "ECHO nonce"].map(|command| Command::new(command.split(' ')));
+    let error = |code: &str, detail: &str| {
+        Reply::Error(ServerError { code: code.into(), detail: detail.into() })
+    };
+    let commands =
+        ["TIME", "HSCAN lock 0", "ECHO nonce"].map(|command| Command::new(command.split(' ')));
     let named = |replies: [Reply; 3]| asking::refused(&commands, &replies);
-    let (fine, unknown) = (Reply::Int(1), error("ERR", "unknown command 'HSCAN', with args beginning with: 'hunter2'"));
+    let (fine, unknown) = (
+        Reply::Int(1),
+        error("ERR", "unknown command 'HSCAN', with args beginning with: 'hunter2'"),
+    );
     assert_eq!(named([fine.clone(), unknown.clone(), unknown.clone()]).as_deref(), Some("HSCAN"));
     assert_eq!(named([unknown, fine.clone(), fine.clone()]).as_deref(), Some("TIME"));
     assert_eq!(
@@ -286,13 +331,17 @@ fn a_command_that_is_answered_with_an_error_is_named() {
     assert_eq!(named([fine.clone(), fine.clone(), fine]), None);
 }
 
-/// Of two commands that are refused, one batch has the one, the next the other: that would be a line for each batch, for ever.
+/// Of two commands that are refused, one batch has the one, the next the other: that would be a
+/// line for each batch, for ever.
 #[test]
 fn each_command_that_is_answered_with_an_error_is_named_once() {
     let mut node = node(Standing::Decides, &tasks(0..1));
     let mut told = |command: Option<&str>| node.newly_refused(command.map(str::to_owned));
     let batches = [Some("HSCAN"), None, Some("INFO"), Some("HSCAN"), Some("INFO"), Some("HSCAN")];
-    assert_eq!(batches.map(&mut told).map(|told| told.is_some()), [true, false, true, false, false, false]);
+    assert_eq!(
+        batches.map(&mut told).map(|told| told.is_some()),
+        [true, false, true, false, false, false]
+    );
 }
 
 #[tokio::test]

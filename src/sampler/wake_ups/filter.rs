@@ -1,4 +1,5 @@
-//! Which tasks a key concerns: the exact names behind the prefixes under which a server tells of changes.
+//! Which tasks a key concerns: the exact names behind the prefixes under which a server tells of
+//! changes.
 
 use std::collections::hash_map::RandomState;
 use std::fmt;
@@ -17,8 +18,8 @@ pub(in crate::sampler) struct Filter {
     pub(super) interval_ms: u64,
     pub(super) prefixes: Vec<Vec<u8>>,
     hasher: RandomState,
-    /// Hashes of keys, sorted, each with the position of a task that has such a key. The keys themselves are in the tasks: of
-    /// 100,000 locks a copy would be most of what is kept.
+    /// Hashes of keys, sorted, each with the position of a task that has such a key. The keys
+    /// themselves are in the tasks: of 100,000 locks a copy would be most of what is kept.
     hashes: Vec<(u64, u32)>,
     /// Where those hashes are that begin with the same bits: from one of these to the next.
     starts: Vec<u32>,
@@ -31,7 +32,8 @@ impl Filter {
     pub(in crate::sampler) fn new(tasks: &Tasks, interval_ms: u64) -> Filter {
         let hasher = RandomState::new();
         let keys = || tasks.iter().flat_map(|(_, spec)| watched_keys(spec));
-        let prefixes = prefixes(keys().map(Vec::as_slice)).into_iter().map(<[u8]>::to_vec).collect();
+        let prefixes =
+            prefixes(keys().map(Vec::as_slice)).into_iter().map(<[u8]>::to_vec).collect();
         let mut hashes: Vec<(u64, u32)> = Vec::with_capacity(tasks.len());
         for ((_, spec), position) in tasks.iter().zip(0..) {
             hashes.extend(watched_keys(spec).map(|key| (hasher.hash_one::<&[u8]>(key), position)));
@@ -40,8 +42,10 @@ impl Filter {
         hashes.dedup();
         hashes.shrink_to_fit();
         let bits = hashes.len().next_power_of_two().trailing_zeros();
-        let start = |first: u64| hashes.partition_point(|(hash, _)| first_bits(*hash, bits) < first);
-        let starts = (0..=1 << bits).map(|first| u32::try_from(start(first)).unwrap_or(u32::MAX)).collect();
+        let start =
+            |first: u64| hashes.partition_point(|(hash, _)| first_bits(*hash, bits) < first);
+        let starts =
+            (0..=1 << bits).map(|first| u32::try_from(start(first)).unwrap_or(u32::MAX)).collect();
         Filter { tasks: Arc::clone(tasks), interval_ms, prefixes, hasher, hashes, starts, bits }
     }
 
@@ -104,13 +108,18 @@ impl fmt::Debug for Filter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::spec::{Codec, LockSpec, RedisIndex, SchemeKind, WantedSource, WantedSpec};
+    use lockwatch_model::spec::{
+        Codec, LockSpec, RedisIndex, SchemeKind, WantedSource, WantedSpec,
+    };
 
     fn tasks(keys: &[(&[u8], Option<&[u8]>)]) -> Tasks {
         let task = |(index, (lock, users)): (u32, &(&[u8], Option<&[u8]>))| {
             let lock = LockSpec::new(lock, SchemeKind::String);
             let mut spec = TaskSpec::new(&format!("t{index}"), RedisIndex(0), lock);
-            let wanted = |key: &[u8]| WantedSpec { source: WantedSource::Hash(key.to_vec()), codec: Codec::Raw };
+            let wanted = |key: &[u8]| WantedSpec {
+                source: WantedSource::Hash(key.to_vec()),
+                codec: Codec::Raw,
+            };
             spec.wanted = users.map(wanted);
             (TaskIndex(index * 10), Arc::new(spec))
         };
@@ -119,11 +128,19 @@ mod tests {
 
     #[test]
     fn a_key_concerns_exactly_the_tasks_that_have_it() {
-        let tasks = tasks(&[(b"a", Some(b"users")), (b"ab", Some(b"users")), (b"\xff\x00", None), (b"users:x", None)]);
+        let tasks = tasks(&[
+            (b"a", Some(b"users")),
+            (b"ab", Some(b"users")),
+            (b"\xff\x00", None),
+            (b"users:x", None),
+        ]);
         let filter = Filter::new(&tasks, 1_000);
         let concerned = |key: &[u8]| {
-            let mut found: Vec<u32> =
-                filter.concerned(key).filter_map(|position| filter.task(position)).map(|task| task.0).collect();
+            let mut found: Vec<u32> = filter
+                .concerned(key)
+                .filter_map(|position| filter.task(position))
+                .map(|task| task.0)
+                .collect();
             found.sort_unstable();
             found
         };
@@ -141,7 +158,8 @@ mod tests {
     fn however_many_there_are_each_key_is_found() {
         for count in [0, 1, 2, 3, 64, 1_000] {
             let names: Vec<String> = (0..count).map(|number| format!("lock:{number}")).collect();
-            let keys: Vec<(&[u8], Option<&[u8]>)> = names.iter().map(|name| (name.as_bytes(), None)).collect();
+            let keys: Vec<(&[u8], Option<&[u8]>)> =
+                names.iter().map(|name| (name.as_bytes(), None)).collect();
             let filter = Filter::new(&tasks(&keys), 1_000);
             for (position, name) in (0..).zip(&names) {
                 assert_eq!(filter.concerned(name.as_bytes()).collect::<Vec<_>>(), [position]);

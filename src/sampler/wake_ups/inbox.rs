@@ -1,9 +1,11 @@
-//! Between who listens and who reads: the tasks that are concerned, each once. It cannot grow beyond them, however often and
-//! however fast a server tells of changes, and whoever listens never waits for who reads.
+//! Between who listens and who reads: the tasks that are concerned, each once. It cannot grow
+//! beyond them, however often and however fast a server tells of changes, and whoever listens never
+//! waits for who reads.
 //!
-//! Where there are many locks, nearly all changes are renewals, and to wake who reads costs more than to read. So who reads says here
-//! when renewals are expected. Those are put aside until they are [handed on](Inbox::hand_on) together, or fill a batch; whatever else
-//! comes meanwhile does not wait for them to be read.
+//! Where there are many locks, nearly all changes are renewals, and to wake who reads costs more
+//! than to read. So who reads says here when renewals are expected. Those are put aside until they
+//! are [handed on](Inbox::hand_on) together, or fill a batch; whatever else comes meanwhile does
+//! not wait for them to be read.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -115,9 +117,14 @@ impl Inbox {
         });
     }
 
-    /// Takes in what came at `now`, through `keys`: it is handed a function to call with each key, or with none for all of
-    /// them. Whoever reads is woken unless all of that was expected, or concerns nobody. What fills a batch need not wait for more.
-    pub(super) fn mark<R>(&self, now: Mono, keys: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> R) -> R {
+    /// Takes in what came at `now`, through `keys`: it is handed a function to call with each key,
+    /// or with none for all of them. Whoever reads is woken unless all of that was expected, or
+    /// concerns nobody. What fills a batch need not wait for more.
+    pub(super) fn mark<R>(
+        &self,
+        now: Mono,
+        keys: impl FnOnce(&mut dyn FnMut(Option<&[u8]>)) -> R,
+    ) -> R {
         let mut contents = self.contents();
         let (mut is_told, mut is_expected) = (false, true);
         let result = keys(&mut |key| {
@@ -158,7 +165,9 @@ impl Inbox {
         let mut contents = self.contents();
         for (task, renewal) in renewals {
             let position = contents.filter.position(task);
-            if let Some(expected) = position.and_then(|position| contents.expected.get_mut(position)) {
+            if let Some(expected) =
+                position.and_then(|position| contents.expected.get_mut(position))
+            {
                 *expected = renewal;
             }
         }
@@ -167,7 +176,8 @@ impl Inbox {
     /// Takes everything out but what was put aside.
     pub(super) fn take(&self) -> Hints {
         let mut contents = self.contents();
-        let Contents { filter, marked, waits, all, state, connects, coalesced, foreign, .. } = &mut *contents;
+        let Contents { filter, marked, waits, all, state, connects, coalesced, foreign, .. } =
+            &mut *contents;
         *waits = false;
         Hints {
             tasks: marked.take().filter_map(|position| filter.task(position)).collect(),
@@ -191,7 +201,9 @@ impl Inbox {
 
 impl Contents {
     fn hand_on(&mut self) {
-        self.aside.take().for_each(|position| self.coalesced += u64::from(!self.marked.add(position)));
+        self.aside
+            .take()
+            .for_each(|position| self.coalesced += u64::from(!self.marked.add(position)));
     }
 
     /// Says whether that can wait.
@@ -203,8 +215,10 @@ impl Contents {
         let (mut is_foreign, mut is_expected) = (true, true);
         for position in self.filter.concerned(key) {
             is_foreign = false;
-            let renewal = usize::try_from(position).ok().and_then(|position| *self.expected.get(position)?);
-            let can_wait = renewal.is_some_and(|renewal| renewal.is_about(now)) && self.filter.is_lock(position, key);
+            let renewal =
+                usize::try_from(position).ok().and_then(|position| *self.expected.get(position)?);
+            let can_wait = renewal.is_some_and(|renewal| renewal.is_about(now))
+                && self.filter.is_lock(position, key);
             let marks = if can_wait { &mut self.aside } else { &mut self.marked };
             self.coalesced += u64::from(!marks.add(position));
             is_expected &= can_wait;
@@ -248,14 +262,19 @@ fn word(position: u32) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use lockwatch_model::spec::{Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec};
+    use lockwatch_model::spec::{
+        Codec, LockSpec, RedisIndex, SchemeKind, TaskSpec, WantedSource, WantedSpec,
+    };
 
     /// A filter for so many tasks with the locks `lock:0`, …, all switched by the same key.
     fn filter(count: u32) -> Arc<Filter> {
         let task = |number: u32| {
             let lock = LockSpec::new(format!("lock:{number}").as_bytes(), SchemeKind::String);
             let mut spec = TaskSpec::new(&format!("t{number}"), RedisIndex(0), lock);
-            spec.wanted = Some(WantedSpec { source: WantedSource::Hash(b"users".to_vec()), codec: Codec::Raw });
+            spec.wanted = Some(WantedSpec {
+                source: WantedSource::Hash(b"users".to_vec()),
+                codec: Codec::Raw,
+            });
             (TaskIndex(number), Arc::new(spec))
         };
         Arc::new(Filter::new(&Arc::new((0..count).map(task).collect()), 1_000))
@@ -304,11 +323,19 @@ mod tests {
         };
         assert_eq!(told(11_001, &["lock:1"]), (false, vec![], true, vec![1]));
         assert_eq!(told(11_001, &[]), (false, vec![], false, vec![]), "a sign of life");
-        assert_eq!(told(11_001, &["foreign"]), (false, vec![], false, vec![]), "counted, as somebody asked");
+        assert_eq!(
+            told(11_001, &["foreign"]),
+            (false, vec![], false, vec![]),
+            "counted, as somebody asked"
+        );
         let one_is_urgent = told(21_001, &["lock:1", "lock:2"]);
         assert_eq!(one_is_urgent, (true, vec![2], true, vec![1]), "of the other, none is expected");
         assert_eq!(told(25_001, &["lock:1"]), (true, vec![1], false, vec![]), "not now");
-        assert_eq!(told(31_001, &["users"]), (true, vec![0, 1, 2], false, vec![]), "a switch is no renewal");
+        assert_eq!(
+            told(31_001, &["users"]),
+            (true, vec![0, 1, 2], false, vec![]),
+            "a switch is no renewal"
+        );
         inbox.expect([(TaskIndex(1), None)].into_iter());
         assert_eq!(told(41_001, &["lock:1"]), (true, vec![1], false, vec![]), "not any more");
     }
@@ -324,7 +351,8 @@ mod tests {
             inbox.mark(Mono(11_001), |mark| mark(Some(format!("lock:{task}").as_bytes())));
             is_woken(&mut signal).then(|| inbox.take().tasks.len())
         };
-        let handed_on: Vec<_> = (0..2 * count).filter_map(|task| Some((task, told(task)?))).collect();
+        let handed_on: Vec<_> =
+            (0..2 * count).filter_map(|task| Some((task, told(task)?))).collect();
         assert_eq!(handed_on, [(count - 1, BATCH_TASKS), (2 * count - 1, BATCH_TASKS)]);
         assert!(!inbox.waits());
     }
@@ -392,7 +420,10 @@ mod tests {
         inbox.stands(WakeUpState::On);
         std::future::poll_fn(|context| signal.poll(context)).await;
         let hints = inbox.take();
-        assert_eq!((tasks(&hints), hints.all, hints.state, hints.connects), (vec![1], true, WakeUpState::On, 1));
+        assert_eq!(
+            (tasks(&hints), hints.all, hints.state, hints.connects),
+            (vec![1], true, WakeUpState::On, 1)
+        );
         assert!(!is_woken(&mut signal));
     }
 }

@@ -1,4 +1,5 @@
-//! Listens to one server for as long as that is wanted and possible, and begins again when it breaks.
+//! Listens to one server for as long as that is wanted and possible, and begins again when it
+//! breaks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +18,8 @@ use crate::config::Endpoint;
 use crate::redis::{Failure, Told, Tracking};
 use crate::sampler::pace::Pace;
 
-/// How often the server is asked for a sign of life. It tells nothing while nothing changes, and nothing when it is gone.
+/// How often the server is asked for a sign of life. It tells nothing while nothing changes, and
+/// nothing when it is gone.
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// A server that refuses is asked again so much later: somebody may have given the permission.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
@@ -27,12 +29,14 @@ const LOST_AGAIN: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 5;
 /// More bytes than the telling of one change has, unless its key is longer than any of ours.
 const CHANGE_BYTES: usize = 1_024;
-/// What is told is taken in so often at once, and then so often each second: each time costs as much as many changes.
+/// What is told is taken in so often at once, and then so often each second: each time costs as
+/// much as many changes.
 const TAKES_AT_ONCE: u32 = 16;
 const TAKES_PER_S: u64 = 1_000;
 /// Changes that were expected are handed on together, at multiples of this.
 const GATHER_MS: u64 = 250;
-/// When everything may have changed, that is so much work for us: one change more for so many tasks.
+/// When everything may have changed, that is so much work for us: one change more for so many
+/// tasks.
 const TASKS_PER_CHANGE: usize = 100;
 
 /// Whether to listen, and for what.
@@ -69,12 +73,19 @@ enum Said {
 }
 
 /// Listens until nobody wants it any more. What is told goes to `inbox`.
-pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>, inbox: Arc<Inbox>, clock: Clock) {
+pub(super) async fn listen(
+    endpoint: Endpoint,
+    mut gates: watch::Receiver<Gate>,
+    inbox: Arc<Inbox>,
+    clock: Clock,
+) {
     let mut pace = Pace::default();
     let (mut failures, mut said) = (0, Said::Nothing);
     let mut flood = Flood::new(0, 1);
     loop {
-        let Ok(gate) = gates.wait_for(|gate| gate.is_up).await.map(|gate| gate.clone()) else { return };
+        let Ok(gate) = gates.wait_for(|gate| gate.is_up).await.map(|gate| gate.clone()) else {
+            return;
+        };
         flood.change(gate.filter.len(), gate.filter.interval_ms);
         // However often the other connection comes and goes.
         sleep_until(clock.instant(pace.next_dial(clock.now(), 0.0))).await;
@@ -99,14 +110,16 @@ pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>,
                 if now.filter.prefixes == gate.filter.prefixes {
                     inbox.refilter(&now.filter);
                     inbox.stands(WakeUpState::On);
-                    follow(tracking, now.filter, &endpoint, &mut gates, &inbox, &mut flood, clock).await
+                    follow(tracking, now.filter, &endpoint, &mut gates, &inbox, &mut flood, clock)
+                        .await
                 } else {
                     End::Changed
                 }
             }
             Err(failure) => End::Failed(failure),
         };
-        // Whoever refuses is asked again at once when the other connection is made anew: it may be another server by now.
+        // Whoever refuses is asked again at once when the other connection is made anew: it may be
+        // another server by now.
         let (again, waits_for_gate) = match end {
             End::Over => return,
             End::Changed => {
@@ -115,7 +128,8 @@ pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>,
             }
             End::Flooded(pause) => {
                 let limit = flood.per_s();
-                tracing::warn!(node = %endpoint.at, limit, ?pause, "the server tells of so many changes that polling costs less");
+                tracing::warn!(node = %endpoint.at, limit, ?pause, "the server tells of so many \
+                    changes that polling costs less");
                 said = Said::Nothing;
                 inbox.stands(WakeUpState::Flooded);
                 (Instant::now() + pause, false)
@@ -125,7 +139,8 @@ pub(super) async fn listen(endpoint: Endpoint, mut gates: watch::Receiver<Gate>,
                 let refused = is_refusal(failure.why);
                 if said != Said::Off(failure.why) && (refused || said != Said::On || failures > 1) {
                     let remedy = remedy(failure.why);
-                    tracing::warn!(node = %endpoint.at, %failure, remedy, "the server does not tell of changes: polling goes on");
+                    tracing::warn!(node = %endpoint.at, %failure, remedy, "the server does not \
+                        tell of changes: polling goes on");
                     said = Said::Off(failure.why);
                 }
                 inbox.stands(if refused { WakeUpState::Refused } else { WakeUpState::Lost });
@@ -261,10 +276,12 @@ fn passes(why: Unknown) -> bool {
 fn remedy(why: Unknown) -> &'static str {
     match why {
         Unknown::NoPermission => {
-            "give the user the ACL line that `lockwatch acl` prints, or set `wake_ups: false` for this redis"
+            "give the user the ACL line that `lockwatch acl` prints, or set `wake_ups: false` for \
+             this redis"
         }
         Unknown::ServerError | Unknown::Protocol => {
-            "wake-ups need Redis 6.0 or later and no proxy that refuses RESP3; else set `wake_ups: false` for this redis"
+            "wake-ups need Redis 6.0 or later and no proxy that refuses RESP3; else set \
+             `wake_ups: false` for this redis"
         }
         other => other.remedy(),
     }

@@ -1,4 +1,5 @@
-//! What the rules promise to people, and what they need from the agent. Runbooks and dashboards hold the links to them to account.
+//! What the rules promise to people, and what they need from the agent. Runbooks and dashboards
+//! hold the links to them to account.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +18,8 @@ use crate::support::redis::RedisServer;
 
 const SOON: Duration = Duration::from_secs(20);
 /// Labels of a scrape target; the first is always there.
-const OF_TARGETS: [&str; 7] = ["job", "instance", "pod", "container", "endpoint", "address", "service"];
+const OF_TARGETS: [&str; 7] =
+    ["job", "instance", "pod", "container", "endpoint", "address", "service"];
 const OF_ALERTS: [&str; 3] = ["alertname", "alertstate", "severity"];
 /// Made by Prometheus.
 const OWN: [&str; 2] = ["up", "ALERTS"];
@@ -52,7 +54,10 @@ fn each_alert_says_what_people_need() {
         let severity = rule.labels.get("severity").map(String::as_str);
         // A page about a task has the task's own.
         let own = rule.expr.contains("task:lockwatch_task_info:");
-        assert!(matches!(severity, Some("critical" | "warning" | "none")) || own && severity.is_none(), "{name}");
+        assert!(
+            matches!(severity, Some("critical" | "warning" | "none")) || own && severity.is_none(),
+            "{name}"
+        );
         assert!(test_file(name).is_file(), "{name} has no unit test");
     }
 }
@@ -67,8 +72,12 @@ fn groups_are_small_and_records_are_named_by_the_convention_and_used() {
     for name in rules.all().filter_map(|rule| rule.record.as_deref()) {
         let parts: Vec<&str> = name.split(':').collect();
         let is_part = |part: &&str| !part.is_empty() && !part.ends_with("_total");
-        assert!(parts.len() == 3 && parts.iter().all(is_part), "{name} is not level:metric:operations");
-        let read = rules.all().any(|rule| rule.name() != name && promql::mentions(&rule.expr, name));
+        assert!(
+            parts.len() == 3 && parts.iter().all(is_part),
+            "{name} is not level:metric:operations"
+        );
+        let read =
+            rules.all().any(|rule| rule.name() != name && promql::mentions(&rule.expr, name));
         assert!(read || promql::mentions(&boards, name), "{name} is used nowhere");
     }
 }
@@ -84,13 +93,15 @@ fn read_all(folder: &str) -> String {
 
 #[test]
 fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
-    let Some(server) = RedisServer::start("alerts::every_series_and_label_that_a_rule_reads_is_on_the_real_page")
+    let Some(server) =
+        RedisServer::start("alerts::every_series_and_label_that_a_rule_reads_is_on_the_real_page")
     else {
         return;
     };
     let rules = Rules::load();
     let agent = Agent::start(&config(&server));
-    agent.until(SOON, "the free lock is seen", |page| page.of("outbound", "lock_held") == Some(0.0));
+    agent
+        .until(SOON, "the free lock is seen", |page| page.of("outbound", "lock_held") == Some(0.0));
     server.cli(&["hset", "outbound:lock", "6e1f3a52-90f4-4d0e-8d2a-0d4f3c1b2a00:57", "1"]);
     server.cli(&["pexpire", "outbound:lock", "30000"]);
     let mut round = 0;
@@ -105,7 +116,8 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
 
     // Whatever is renamed is missed.
     let catalogue = of_page(&agent.page());
-    for name in rules.all().flat_map(|rule| promql::reads(&rule.expr).series).map(|(name, _)| name) {
+    for name in rules.all().flat_map(|rule| promql::reads(&rule.expr).series).map(|(name, _)| name)
+    {
         let mut renamed = catalogue.clone();
         if !OWN.contains(&name.as_str()) && renamed.remove(&name).is_some() {
             assert!(!mistakes(&rules, &renamed).is_empty(), "{name}");
@@ -115,23 +127,32 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
 
 fn config(server: &RedisServer) -> String {
     format!(
-        "redis: {{main: {{url: 'redis://{}', interval: 100ms}}}}\nlabels: [severity, standby, team]\ntasks:\n  - name: outbound\n    \
-         lock: {{key: 'outbound:lock', scheme: redisson, lease: 30s}}\n    wanted: {{hash: 'outbound:users'}}\n    max_hold: 1h\n    \
+        "redis: {{main: {{url: 'redis://{}', interval: 100ms}}}}\n\
+         labels: [severity, standby, team]\ntasks:\n  - name: outbound\n    \
+         lock: {{key: 'outbound:lock', scheme: redisson, lease: 30s}}\n    wanted: {{hash: \
+         'outbound:users'}}\n    max_hold: 1h\n    \
          paused_until: {{key: 'outbound:pause'}}\n    \
-         progress: {{hash: 'outbound:stats', field: last_run, stale_after: 5m}}\n    labels: {{{OF_TASK}}}\n",
+         progress: {{hash: 'outbound:stats', field: last_run, stale_after: 5m}}\n    labels: \
+         {{{OF_TASK}}}\n",
         server.address()
     )
 }
 
-/// What can be read: the page of a real agent, what it would say of several servers, and what Prometheus adds.
+/// What can be read: the page of a real agent, what it would say of several servers, and what
+/// Prometheus adds.
 fn of_page(page: &Page) -> Catalogue {
     let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
-    let plain = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
-    let several = Page::parse(&String::from_utf8(make(several, RELOAD, plain).unwrap()).unwrap()).unwrap();
+    let plain =
+        Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
+    let several =
+        Page::parse(&String::from_utf8(make(several, RELOAD, plain).unwrap()).unwrap()).unwrap();
     let mut catalogue = Catalogue::new();
     let more = several.names().filter(|(name, _)| OF_SEVERAL_SERVERS.contains(name));
     for (name, labels) in page.names().chain(more) {
-        catalogue.entry(name.to_owned()).or_default().extend(labels.keys().cloned().chain(of_targets()));
+        catalogue
+            .entry(name.to_owned())
+            .or_default()
+            .extend(labels.keys().cloned().chain(of_targets()));
     }
     catalogue.extend(OWN.map(|name| (name.to_owned(), of_targets().collect())));
     catalogue
@@ -155,7 +176,8 @@ fn mistakes(rules: &Rules, page: &Catalogue) -> Vec<String> {
             catalogue.entry(record.name().to_owned()).or_default().extend(labels);
         }
     }
-    let alerts: BTreeSet<String> = catalogue.values().flatten().cloned().chain(OF_ALERTS.map(str::to_owned)).collect();
+    let alerts: BTreeSet<String> =
+        catalogue.values().flatten().cloned().chain(OF_ALERTS.map(str::to_owned)).collect();
     catalogue.insert("ALERTS".to_owned(), alerts);
     rules.all().flat_map(|rule| of_rule(rule, &catalogue)).collect()
 }
@@ -171,11 +193,16 @@ fn of_rule(rule: &Rule, catalogue: &Catalogue) -> Vec<String> {
                 continue;
             };
             let strange = matched.iter().filter(|label| !labels.contains(*label));
-            mistakes.extend(strange.map(|label| format!("{}: {series} has no label {label}", rule.name())));
+            mistakes.extend(
+                strange.map(|label| format!("{}: {series} has no label {label}", rule.name())),
+            );
         }
         let known = labels_of(&expr, catalogue);
         let strange = reads.labels.iter().filter(|label| !known.contains(*label));
-        mistakes.extend(strange.map(|label| format!("{}: nothing that it reads has a label {label}", rule.name())));
+        mistakes
+            .extend(strange.map(|label| {
+                format!("{}: nothing that it reads has a label {label}", rule.name())
+            }));
     }
     mistakes
 }

@@ -1,4 +1,5 @@
-//! Each place of the rules that decides something is changed, one at a time, and a unit test must notice.
+//! Each place of the rules that decides something is changed, one at a time, and a unit test must
+//! notice.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,19 +18,25 @@ use super::promql::{self, Kind};
 use super::{PROMTOOL, RULES, Rule, Rules, promtool, test_file, test_files};
 use crate::support::skip;
 
-const LET_GO: &str = "the page was let go in the first round; for how much longer that is known does not matter";
+const LET_GO: &str =
+    "the page was let go in the first round; for how much longer that is known does not matter";
 const YOUNG: &str = "counts only within 15 minutes of the start of its process";
 const FAR_END: &str = "wants the sample at the far end; the window is there for failed scrapes";
-const AMID: &str = "matters only when a scrape arrives amid an evaluation, which promtool does not play";
-const RECORDED: &str = "what is recorded of the counter grows an evaluation later, and is looked at for as long";
+const AMID: &str =
+    "matters only when a scrape arrives amid an evaluation, which promtool does not play";
+const RECORDED: &str =
+    "what is recorded of the counter grows an evaluation later, and is looked at for as long";
 const REMEMBERED: &str = "something else remembers for as long";
 
-/// Changes that no test can notice: rule, beginning of the change, a piece of what stands around it, and why.
+/// Changes that no test can notice: rule, beginning of the change, a piece of what stands around
+/// it, and why.
 #[rustfmt::skip] // one per line: a table
 const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("task:lockwatch_task_info:removed", "[1h] to [10h]", "labels»", LET_GO),
-    ("task:lockwatch_task_info:removed", "without and", "»and«on (job, instance) instance:lockwatch_build_info:answers", AMID),
-    ("task:lockwatch_task_info:removed", "without and", "»and«on (job, instance) lockwatch_build_info", AMID),
+    ("task:lockwatch_task_info:removed", "without and", "»and«on (job, instance) \
+        instance:lockwatch_build_info:answers", AMID),
+    ("task:lockwatch_task_info:removed", "without and", "»and«on (job, instance) \
+        lockwatch_build_info", AMID),
     ("LockwatchRedisUnreachable", "[1h] to ", "reconnects_total»", LET_GO),
     ("instance:process_start_time_seconds:started15m", "[5m] to [10h]", "process_start_time_seconds»", YOUNG),
     ("task:lockwatch_task_splits:event", "[5m] to [10h]", "splits_total»", YOUNG),
@@ -46,11 +53,14 @@ const EQUIVALENT: &[(&str, &str, &str, &str)] = &[
     ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_lock_holder»[5m]«offset 4m", FAR_END),
     ("LockwatchAgentsDisagree", "[5m] to ", "lockwatch_redis_readable»[5m]«offset 4m", FAR_END),
     ("LockwatchSwitchKeyMissing", "[10m] to ", "switch_key_seen»", REMEMBERED),
-    ("LockwatchSwitchKeyMissing", "[10m] to [10h]", "switches»", "that somebody looked at any time is enough"),
+    ("LockwatchSwitchKeyMissing", "[10m] to [10h]", "switches»", "that somebody looked at any \
+        time is enough"),
     ("LockwatchDown", "[1h] to [10h]", "«)) unless max", REMEMBERED),
-    ("LockwatchAgentDown", "[5m] to [1m]", "«)) >= 0.5", "keep_firing_for covers a short failure of the other agent"),
+    ("LockwatchAgentDown", "[5m] to [1m]", "«)) >= 0.5", "keep_firing_for covers a short failure \
+        of the other agent"),
     ("task:lockwatch_task_wanting_users:last", "[30m] to [10h]", "wanting_users:last»", "only tells for how long Prometheus may be away"),
-    ("task:lockwatch_task_wanting_users:last", "[5m] to [1m]", "switch_key_seen»", "a reload that was noticed once is remembered; the window is there for failed scrapes"),
+    ("task:lockwatch_task_wanting_users:last", "[5m] to [1m]", "switch_key_seen»", "a reload that \
+        was noticed once is remembered; the window is there for failed scrapes"),
     ("redis:lockwatch_redis_generation:changed6h", "[6h] to [10h]", "generation»", "only tells how old is too old; a test of seven hours takes too long"),
 ];
 
@@ -70,7 +80,8 @@ impl Mutant {
     }
 }
 
-/// One scene of a file of unit tests, with the rules that it needs and no others, which makes it much faster.
+/// One scene of a file of unit tests, with the rules that it needs and no others, which makes it
+/// much faster.
 struct Scene {
     file: PathBuf,
     text: String,
@@ -120,7 +131,8 @@ fn survives(mutant: &Mutant, scenes: &[Scene], folder: &Path) -> bool {
     fs::create_dir_all(folder.join("tests")).unwrap();
     let own = test_file(&mutant.rule);
     let of_alert = own.exists();
-    let sees = |scene: &&Scene| scene.needs.contains(&mutant.rule) && (!of_alert || scene.file == own);
+    let sees =
+        |scene: &&Scene| scene.needs.contains(&mutant.rule) && (!of_alert || scene.file == own);
     let mut concerned: Vec<&Scene> = scenes.iter().filter(sees).collect();
     concerned.sort_by_key(|scene| Reverse(scene.caught.load(Ordering::Relaxed)));
     let caught_by = concerned.into_iter().find(|scene| {
@@ -138,15 +150,19 @@ fn survives(mutant: &Mutant, scenes: &[Scene], folder: &Path) -> bool {
 
 /// All scenes of all files.
 fn scenes(rules: &Rules) -> Vec<Scene> {
-    let reads: BTreeMap<&str, BTreeSet<&str>> = rules.all().map(|rule| (rule.name(), rule.reads(rules))).collect();
+    let reads: BTreeMap<&str, BTreeSet<&str>> =
+        rules.all().map(|rule| (rule.name(), rule.reads(rules))).collect();
     let mut scenes = Vec::new();
     for file in test_files() {
         // Aliases are resolved by reading it.
-        let mut file_of_one: Value = serde_yaml::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        let mut file_of_one: Value =
+            serde_yaml::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
         for scene in file_of_one["tests"].as_sequence().unwrap().clone() {
             file_of_one["tests"] = vec![scene].into();
             let text = serde_yaml::to_string(&file_of_one).unwrap();
-            let named = reads.keys().filter(|name| promql::mentions(&text, name) || test_file(name) == file);
+            let named = reads
+                .keys()
+                .filter(|name| promql::mentions(&text, name) || test_file(name) == file);
             let needs = with_what_they_read(named.copied(), &reads);
             scenes.push(Scene { file: file.clone(), text, needs, caught: AtomicUsize::new(0) });
         }
@@ -183,14 +199,20 @@ fn check_syntax(mutants: &[Mutant], folder: &Path) {
     promtool(&["check", "rules"], &files).unwrap();
 }
 
-/// Takes out what is known to change nothing; panics if something is known of which there is no mutant.
+/// Takes out what is known to change nothing; panics if something is known of which there is no
+/// mutant.
 fn drop_equivalent(mutants: &mut Vec<Mutant>) {
     for (rule, change, place, why) in EQUIVALENT {
         let before = mutants.len();
         mutants.retain(|mutant| {
-            mutant.rule != *rule || !mutant.change.starts_with(change) || !mutant.place.contains(place)
+            mutant.rule != *rule
+                || !mutant.change.starts_with(change)
+                || !mutant.place.contains(place)
         });
-        assert!(mutants.len() < before, "no such change (any more): {rule}: {change} at: {place} ({why})");
+        assert!(
+            mutants.len() < before,
+            "no such change (any more): {rule}: {change} at: {place} ({why})"
+        );
     }
 }
 
@@ -219,7 +241,11 @@ fn mutants(rules: &Rules) -> Vec<Mutant> {
             }
         }
         for to in ["0s", "1h"].into_iter().filter(|_| rule.hold.is_some()) {
-            add(format!("for to {to}"), String::new(), Rule { hold: Some(to.to_owned()), ..rule.clone() });
+            add(
+                format!("for to {to}"),
+                String::new(),
+                Rule { hold: Some(to.to_owned()), ..rule.clone() },
+            );
         }
         for to in ["0s", "1h"].into_iter().filter(|_| rule.keep_firing_for.is_some()) {
             add(
@@ -233,7 +259,11 @@ fn mutants(rules: &Rules) -> Vec<Mutant> {
 }
 
 fn places(rules: &Rules) -> impl Iterator<Item = (usize, usize)> {
-    rules.groups.iter().enumerate().flat_map(|(group, of)| (0..of.rules.len()).map(move |index| (group, index)))
+    rules
+        .groups
+        .iter()
+        .enumerate()
+        .flat_map(|(group, of)| (0..of.rules.len()).map(move |index| (group, index)))
 }
 
 /// What a piece of an expression is changed into.
@@ -270,9 +300,16 @@ fn around(text: &str, at: &Range<usize>) -> String {
 fn each_file_of_tests_is_of_a_rule() {
     let rules = Rules::load();
     let alerts: BTreeSet<PathBuf> = rules.alerts().map(|(name, _)| test_file(name)).collect();
-    let groups: BTreeSet<PathBuf> =
-        rules.groups.iter().map(|group| test_file(group.name.trim_start_matches("lockwatch."))).collect();
+    let groups: BTreeSet<PathBuf> = rules
+        .groups
+        .iter()
+        .map(|group| test_file(group.name.trim_start_matches("lockwatch.")))
+        .collect();
     for file in test_files() {
-        assert!(alerts.contains(&file) || groups.contains(&file), "{} tests no rule of {RULES}", file.display());
+        assert!(
+            alerts.contains(&file) || groups.contains(&file),
+            "{} tests no rule of {RULES}",
+            file.display()
+        );
     }
 }

@@ -4,8 +4,20 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// Words that are neither metrics nor labels, besides functions.
-const KEYWORDS: [&str; 12] =
-    ["and", "bool", "by", "group_left", "group_right", "ignoring", "offset", "on", "or", "unless", "without", "inf"];
+const KEYWORDS: [&str; 12] = [
+    "and",
+    "bool",
+    "by",
+    "group_left",
+    "group_right",
+    "ignoring",
+    "offset",
+    "on",
+    "or",
+    "unless",
+    "without",
+    "inf",
+];
 /// Words before a list of labels.
 const LISTS: [&str; 6] = ["by", "group_left", "group_right", "ignoring", "on", "without"];
 
@@ -59,12 +71,14 @@ pub(super) fn tokens(expr: &str) -> Vec<Token> {
             '"' => (Some(Kind::Literal), string_length(rest)),
             '[' => (Some(Kind::Range), rest.find(']').expect(expr) + 1),
             '{' => (Some(Kind::Matchers), rest.find('}').expect(expr) + 1),
-            digit if digit.is_ascii_digit() => {
-                (Some(Kind::Literal), span(rest, |letter| letter.is_ascii_alphanumeric() || letter == '.'))
-            }
-            letter if letter.is_ascii_alphabetic() || letter == '_' => {
-                (Some(Kind::Word), span(rest, |letter| letter.is_ascii_alphanumeric() || "_:".contains(letter)))
-            }
+            digit if digit.is_ascii_digit() => (
+                Some(Kind::Literal),
+                span(rest, |letter| letter.is_ascii_alphanumeric() || letter == '.'),
+            ),
+            letter if letter.is_ascii_alphabetic() || letter == '_' => (
+                Some(Kind::Word),
+                span(rest, |letter| letter.is_ascii_alphanumeric() || "_:".contains(letter)),
+            ),
             _ => {
                 let two = ["==", "!=", ">=", "<="].iter().any(|sign| rest.starts_with(sign));
                 (Some(Kind::Sign), if two { 2 } else { first.len_utf8() })
@@ -86,7 +100,8 @@ fn string_length(text: &str) -> usize {
     text[1..].find('"').expect(text) + 2
 }
 
-/// What an expression reads. A word is a series unless it is a keyword, a function, or in a list of labels.
+/// What an expression reads. A word is a series unless it is a keyword, a function, or in a list of
+/// labels.
 pub(super) fn reads(expr: &str) -> Reads {
     let mut reads = Reads::default();
     let tokens = tokens(expr);
@@ -99,9 +114,12 @@ pub(super) fn reads(expr: &str) -> Reads {
                 reads.labels.insert(word.to_owned());
             }
             (Kind::Word, word) if LISTS.contains(&word) => labels = true,
-            (Kind::Word, word) if KEYWORDS.contains(&word) || next.is_some_and(|next| text(next) == "(") => {}
+            (Kind::Word, word)
+                if KEYWORDS.contains(&word) || next.is_some_and(|next| text(next) == "(") => {}
             // An aggregation with its labels first: `max by (…) (…)`.
-            (Kind::Word, _) if next.is_some_and(|next| LISTS.contains(&text(next)) && !is_joined(text(next))) => {}
+            (Kind::Word, _)
+                if next
+                    .is_some_and(|next| LISTS.contains(&text(next)) && !is_joined(text(next))) => {}
             (Kind::Word, series) => {
                 let matchers = next.filter(|next| next.kind == Kind::Matchers).map_or("", text);
                 reads.series.push((series.to_owned(), matched_labels(matchers)));
@@ -143,19 +161,26 @@ fn is_joined(list: &str) -> bool {
 fn matched_labels(matchers: &str) -> Vec<String> {
     let inside = matchers.trim_start_matches('{').trim_end_matches('}');
     let matchers = inside.split(',').filter(|matcher| !matcher.trim().is_empty());
-    matchers.map(|matcher| matcher[..matcher.find(['=', '!']).expect(inside)].trim().to_owned()).collect()
+    matchers
+        .map(|matcher| matcher[..matcher.find(['=', '!']).expect(inside)].trim().to_owned())
+        .collect()
 }
 
 #[test]
 fn an_expression_tells_what_it_reads() {
     let read = reads(
-        "max without (job) (a:b:c{x=\"(\", y!~\"z\"} > 2 * time()) # or d\n unless on (task) rate(e[5m] offset 4m) and f or vector(1)",
+        "max without (job) (a:b:c{x=\"(\", y!~\"z\"} > 2 * time()) # or d\n unless on (task) \
+         rate(e[5m] offset 4m) and f or vector(1)",
     );
     let series: Vec<&str> = read.series.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(series, ["a:b:c", "e", "f"]);
     assert_eq!(read.series[0].1, ["x", "y"]);
     assert_eq!(read.labels.iter().map(String::as_str).collect::<Vec<_>>(), ["job", "task"]);
-    assert!(mentions("max(a:b:c)", "a:b:c") && !mentions("max(a:b:c)", "a:b") && !mentions("max(a:b:c)", "b:c"));
+    assert!(
+        mentions("max(a:b:c)", "a:b:c")
+            && !mentions("max(a:b:c)", "a:b")
+            && !mentions("max(a:b:c)", "b:c")
+    );
 }
 
 #[test]
@@ -163,7 +188,9 @@ fn a_clause_ends_where_the_next_of_its_rank_begins() {
     let expr = "a and on (x) b unless (c or d) or e and f";
     let tokens = tokens(expr);
     let clauses: Vec<&str> = (0..tokens.len())
-        .filter_map(|index| Some(&expr[tokens[index].at.start..end_of_clause(expr, &tokens, index)?]))
+        .filter_map(|index| {
+            Some(&expr[tokens[index].at.start..end_of_clause(expr, &tokens, index)?])
+        })
         .collect();
     assert_eq!(clauses, ["and on (x) b ", "unless (c or d) ", "or d", "or e and f", "and f"]);
 }

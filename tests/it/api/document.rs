@@ -1,5 +1,5 @@
-//! docs/openapi.json is true: every answer of the real program fits it, everything that it names is there, and its closed lists
-//! are those of the code.
+//! docs/openapi.json is true: every answer of the real program fits it, everything that it names is
+//! there, and its closed lists are those of the code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,10 +73,13 @@ fn closed_lists_are_those_of_the_code() {
 #[test]
 fn every_path_is_documented() {
     let document = document();
-    let documented: BTreeSet<&str> = document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
+    let documented: BTreeSet<&str> =
+        document["paths"].as_object().unwrap().keys().map(String::as_str).collect();
     let routes = include_str!("../../../src/http/routes.rs");
-    let literals = routes.split('"').filter(|text| text.starts_with("/api/v1/") && !text.contains('\n'));
-    let fixed: BTreeSet<&str> = literals.filter(|path| !path.ends_with('/') && !path.contains("tasks/")).collect();
+    let literals =
+        routes.split('"').filter(|text| text.starts_with("/api/v1/") && !text.contains('\n'));
+    let fixed: BTreeSet<&str> =
+        literals.filter(|path| !path.ends_with('/') && !path.contains("tasks/")).collect();
     let named = ["/api/v1/tasks/{name}", "/api/v1/tasks/{name}/explain"];
     assert_eq!(documented, fixed.into_iter().chain(named).collect());
 }
@@ -87,11 +90,15 @@ fn parameters(document: &Value, path: &str) -> BTreeMap<String, String> {
     let in_query = parameters.iter().filter(|parameter| parameter["in"] == "query");
     let text = |value: &Value| match value {
         Value::String(text) => text.clone(),
-        Value::Array(values) => values.iter().map(|value| value.as_str().unwrap()).collect::<Vec<_>>().join(","),
+        Value::Array(values) => {
+            values.iter().map(|value| value.as_str().unwrap()).collect::<Vec<_>>().join(",")
+        }
         other => other.to_string(),
     };
     let examples = in_query.flat_map(|parameter| match &parameter["example"] {
-        Value::Object(fields) => fields.iter().map(|(name, value)| (name.clone(), text(value))).collect(),
+        Value::Object(fields) => {
+            fields.iter().map(|(name, value)| (name.clone(), text(value))).collect()
+        }
         value => vec![(parameter["name"].as_str().unwrap().to_owned(), text(value))],
     });
     examples.collect()
@@ -111,7 +118,8 @@ fn every_answer_of_the_real_program_fits() {
     for task in stage.agent.view().json["tasks"].as_array().unwrap() {
         let told = stage.json(&format!("/api/v1/tasks/{}", task["name"].as_str().unwrap()), 200);
         schemas.check(answer(&document, "/api/v1/tasks/{name}", 200), &told, "one task");
-        let explained = stage.json(&format!("/api/v1/tasks/{}/explain", task["name"].as_str().unwrap()), 200);
+        let explained =
+            stage.json(&format!("/api/v1/tasks/{}/explain", task["name"].as_str().unwrap()), 200);
         schemas.check(answer(&document, "/api/v1/tasks/{name}/explain", 200), &explained, "why");
     }
     // A stream's message has no answer of its own: it is read as what it is said to be.
@@ -120,9 +128,17 @@ fn every_answer_of_the_real_program_fits() {
     schemas.check(&gap_schema, &gap.json(), "gap");
 
     let view = stage.agent.view();
-    let verdicts: BTreeSet<&str> =
-        view.json["tasks"].as_array().unwrap().iter().map(|task| task["verdict"].as_str().unwrap()).collect();
-    assert_eq!(verdicts, Verdict::ALL.map(Verdict::name).into_iter().collect(), "each verdict was among the answers");
+    let verdicts: BTreeSet<&str> = view.json["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["verdict"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        verdicts,
+        Verdict::ALL.map(Verdict::name).into_iter().collect(),
+        "each verdict was among the answers"
+    );
 
     for (path, asked) in ASKED {
         let parameters = parameters(&document, path);
@@ -142,12 +158,12 @@ fn every_answer_of_the_real_program_fits() {
     assert_eq!(only_null, NEVER_HERE);
 }
 
-/// What was `null` in each answer of this stage, as it would take a server that is not believed, or two masters; other tests make
-/// it by hand.
+/// What was `null` in each answer of this stage, as it would take a server that is not believed, or
+/// two masters; other tests make it by hand.
 const NEVER_HERE: [&str; 2] = ["ExplainedExchange.refused", "Party.node"];
 
-/// A Redis, one with a replica behind three Sentinels of which one is dead, one that is not there, and an agent that has seen all
-/// kinds of things.
+/// A Redis, one with a replica behind three Sentinels of which one is dead, one that is not there,
+/// and an agent that has seen all kinds of things.
 struct Stage {
     agent: Agent,
     server: RedisServer,
@@ -159,7 +175,10 @@ impl Stage {
         let server = RedisServer::start(test)?;
         let master = RedisServer::start(test)?;
         let following = vec![format!("replicaof 127.0.0.1 {}", master.port)];
-        let replica = RedisServer::launch(|_port| Setup { lines: Some(following.clone()), ..Setup::default() });
+        let replica = RedisServer::launch(|_port| Setup {
+            lines: Some(following.clone()),
+            ..Setup::default()
+        });
         let watching = vec![format!("sentinel monitor shop 127.0.0.1 {} 1", master.port)];
         let sentinel = |_port| Setup {
             arguments: vec![String::from("--sentinel")],
@@ -182,7 +201,9 @@ impl Stage {
             self.agent.until_view(PATIENCE * 2, what, condition);
         };
         until("both are read", &mut |view| {
-            view.held("outbound") == Some(1.0) && view.held("relay") == Some(1.0) && view.held("till") == Some(1.0)
+            view.held("outbound") == Some(1.0)
+                && view.held("relay") == Some(1.0)
+                && view.held("till") == Some(1.0)
         });
         // A renewal; and a lease that runs out, after which somebody else takes over.
         server.cli(&["PEXPIRE", "outbound:lock", "60000"]);
@@ -191,12 +212,16 @@ impl Stage {
         until("the lease that runs out was read", &mut |view| {
             view.task("relay").pointer(ttl).and_then(Value::as_f64).is_some_and(|left| left < 4.0)
         });
-        until("a gap", &mut |view| view.held("relay") == Some(0.0) && view.verdict("relay") == "pending");
+        until("a gap", &mut |view| {
+            view.held("relay") == Some(0.0) && view.verdict("relay") == "pending"
+        });
         server.cli(&["HSET", "relay:lock", "second:1", "1"]);
         server.cli(&["PEXPIRE", "relay:lock", "60000"]);
         server.cli(&["HSET", "outbound:stats", "last_run", "2"]);
         let verdicts = ["stalled", "down", "unwanted", "split", "unknown", "stopped", "pending"];
-        until("every verdict", &mut |view| verdicts.iter().all(|verdict| view.verdict(verdict) == *verdict));
+        until("every verdict", &mut |view| {
+            verdicts.iter().all(|verdict| view.verdict(verdict) == *verdict)
+        });
         until("a handover and an outage", &mut |view| {
             let relay = view.task("relay");
             relay["last_handover"].is_object() && relay["last_outage"].is_object()
@@ -210,7 +235,9 @@ impl Stage {
             let redises = view.json["redises"].as_array().unwrap();
             redises.iter().any(|redis| redis["name"] == "gone" && redis["unknown"].is_object())
         });
-        until("a witness", &mut |view| view.task("till")["witnesses"].pointer("/0/holders/0").is_some());
+        until("a witness", &mut |view| {
+            view.task("till")["witnesses"].pointer("/0/holders/0").is_some()
+        });
         let mut beat = 0;
         until("a claim that lives", &mut |view| {
             beat += 1;

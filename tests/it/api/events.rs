@@ -1,4 +1,5 @@
-//! The history of events over HTTP: as JSON, and as a stream that loses nothing and tells nothing twice.
+//! The history of events over HTTP: as JSON, and as a stream that loses nothing and tells nothing
+//! twice.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -34,7 +35,13 @@ impl Server {
 
     fn keep(&self, subject: Subject, kind: EventKind) {
         let server_time = Some(ServerTime(1_800_000_000_000));
-        let event = Event { at: Mono(NOW.0 - 250), server_time, subject, node: Some("10.0.0.5:6379".into()), kind };
+        let event = Event {
+            at: Mono(NOW.0 - 250),
+            server_time,
+            subject,
+            node: Some("10.0.0.5:6379".into()),
+            kind,
+        };
         self.history.keep(NOW, WALL, &event);
     }
 
@@ -69,7 +76,12 @@ impl Server {
 }
 
 fn ids_of(list: &Value) -> Vec<String> {
-    list["events"].as_array().unwrap().iter().map(|event| event["id"].as_str().unwrap().to_owned()).collect()
+    list["events"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|event| event["id"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -86,14 +98,22 @@ async fn an_event_is_told_in_the_words_of_the_log() {
     let acquired = json!({
         "id": server.id(1), "at": "2027-01-15T07:59:59.873Z", "server_time": "2027-01-15T08:00:00.000Z",
         "kind": "acquired", "level": "info", "task": "in/bound", "redis": null, "node": "10.0.0.5:6379",
-        "message": "somebody got the lock", "who": r"3f2b\x0a9c1e", "reason": null, "seconds": null, "remedy": null,
+        "message": "somebody got the \
+            lock", "who": r"3f2b\x0a9c1e", "reason": null, "seconds": null, "remedy": null,
     });
     assert_eq!(list["events"][0], acquired);
     let down = &list["events"][1];
-    assert_eq!((&down["redis"], &down["task"], &down["level"]), (&json!("main"), &Value::Null, &json!("error")));
-    assert_eq!((&down["reason"], &down["remedy"]), (&json!("auth"), &json!(Unknown::Auth.remedy())));
+    assert_eq!(
+        (&down["redis"], &down["task"], &down["level"]),
+        (&json!("main"), &Value::Null, &json!("error"))
+    );
+    assert_eq!(
+        (&down["reason"], &down["remedy"]),
+        (&json!("auth"), &json!(Unknown::Auth.remedy()))
+    );
     assert_eq!(list["events"][2]["seconds"], 1.5);
-    let ends = [&list["next"], &list["newest"], &list["oldest"]].map(|id| id.as_str().unwrap().to_owned());
+    let ends =
+        [&list["next"], &list["newest"], &list["oldest"]].map(|id| id.as_str().unwrap().to_owned());
     assert_eq!(ends.to_vec(), server.ids([3, 3, 1]));
 }
 
@@ -156,7 +176,8 @@ async fn what_is_not_understood_is_refused() {
             assert_eq!((answer.status, answer.json()["error"].is_string()), (400, true), "{query}");
         }
     }
-    let unlimited = server.ask("GET", "/api/v1/events?limit=3", "Accept: text/event-stream\r\n").await;
+    let unlimited =
+        server.ask("GET", "/api/v1/events?limit=3", "Accept: text/event-stream\r\n").await;
     assert_eq!(unlimited.status, 400);
     let unknown = server.get("/api/v1/events?x=1").await.json();
     assert_eq!(unknown["allowed"], json!(["task", "redis", "kind", "level", "since", "limit"]));
@@ -211,14 +232,21 @@ async fn a_stream_begins_with_what_comes_next_and_comes_at_once() {
     server.happens("outbound", EventKind::GapBegan);
     let mut stream = server.stream("", "").await;
     let opening = stream.next().await.unwrap();
-    assert_eq!((opening.id, opening.data), (Some(server.id(1)), None), "whoever comes back before anything happened");
+    assert_eq!(
+        (opening.id, opening.data),
+        (Some(server.id(1)), None),
+        "whoever comes back before anything happened"
+    );
     assert!(opening.retry.is_some_and(|ms| ms.parse::<u32>().is_ok()));
     assert!(stream.is_silent().await);
     let began = Instant::now();
     server.happens("outbound", EventKind::GapEnded { gap_ms: 7 });
     let message = stream.message().await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
-    assert_eq!((message.event.as_deref(), message.id.as_deref()), (None, Some(server.id(2).as_str())));
+    assert_eq!(
+        (message.event.as_deref(), message.id.as_deref()),
+        (None, Some(server.id(2).as_str()))
+    );
     assert_eq!(message.json(), server.list("").await["events"][1]);
     let dropped = stream.head.to_ascii_lowercase();
     assert!(!dropped.contains("etag") && dropped.contains("no-store"), "{dropped}");
@@ -265,7 +293,11 @@ async fn a_client_of_another_process_is_told_that_events_may_be_missing() {
     for id in ["00000000-1", "what-is-this", "\u{e9}", "  7", &server.id(9)] {
         let mut stream = server.stream("", &format!("Last-Event-ID: {id}\r\n")).await;
         let gap = stream.message().await;
-        assert_eq!((gap.event.as_deref(), gap.id.as_ref()), (Some("gap"), Some(&server.id(0))), "{id}");
+        assert_eq!(
+            (gap.event.as_deref(), gap.id.as_ref()),
+            (Some("gap"), Some(&server.id(0))),
+            "{id}"
+        );
         assert_eq!(gap.json()["newest"], json!(server.id(0)));
         assert!(gap.json()["message"].is_string());
         assert!(stream.is_silent().await, "said once");
@@ -305,8 +337,10 @@ async fn a_slow_client_catches_up_and_holds_nothing_back() {
     let (mut count, mut seen) = (0, 0);
     while count < 12_000 {
         for _ in 0..100 {
-            server
-                .happens(&format!("task {}", count % 60), EventKind::Acquired { holders: vec![holder(&[b'x'; 190])] });
+            server.happens(
+                &format!("task {}", count % 60),
+                EventKind::Acquired { holders: vec![holder(&[b'x'; 190])] },
+            );
             count += 1;
         }
         seen += quick.ids(100).await.len() as u64;
@@ -340,7 +374,10 @@ async fn a_client_that_is_overtaken_by_the_history_is_told_so() {
                 gaps += 1;
             }
             _ => {
-                assert!(number > last && (number == last + 1 || gaps > 0), "{number} after {last} without a gap");
+                assert!(
+                    number > last && (number == last + 1 || gaps > 0),
+                    "{number} after {last} without a gap"
+                );
                 last = number;
             }
         }
@@ -386,7 +423,8 @@ async fn silence_has_a_heartbeat_while_the_engine_lives() {
         assert_eq!(beat.id, Some(server.id(1)), "what was left out is done, too");
     }
     server.published.send_modify(|published| {
-        std::sync::Arc::make_mut(published).made = Instant::now().checked_sub(Duration::from_secs(11)).unwrap();
+        std::sync::Arc::make_mut(published).made =
+            Instant::now().checked_sub(Duration::from_secs(11)).unwrap();
     });
     // One may be under way.
     let _ = timeout(Duration::from_millis(150), stream.next()).await;
@@ -398,7 +436,11 @@ async fn silence_has_a_heartbeat_while_the_engine_lives() {
 
 #[tokio::test]
 async fn a_stream_outlives_every_limit_of_an_answer() {
-    let limits = Limits { response: Duration::from_millis(200), idle: Duration::from_millis(200), ..Limits::default() };
+    let limits = Limits {
+        response: Duration::from_millis(200),
+        idle: Duration::from_millis(200),
+        ..Limits::default()
+    };
     let server = start_with(two_tasks(), limits, false).await;
     let mut stream = server.stream("", "").await;
     stream.next().await.unwrap();
@@ -440,7 +482,11 @@ async fn a_shutdown_ends_streams_at_once() {
         assert_eq!(stream.next().await, None);
     }
     server.ended().await;
-    assert!(began.elapsed() < Limits::default().drain, "{:?}: it waited for streams", began.elapsed());
+    assert!(
+        began.elapsed() < Limits::default().drain,
+        "{:?}: it waited for streams",
+        began.elapsed()
+    );
 }
 
 #[tokio::test]
@@ -461,7 +507,8 @@ async fn nothing_is_left_of_a_client_that_went() {
 
 #[test]
 fn every_kind_has_its_name_in_the_list() {
-    let told: BTreeSet<&str> = crate::outputs::every_kind().into_iter().map(|(.., name)| name).collect();
+    let told: BTreeSet<&str> =
+        crate::outputs::every_kind().into_iter().map(|(.., name)| name).collect();
     let listed: BTreeSet<&str> = lockwatch::output::events::KINDS.into_iter().collect();
     assert_eq!(told, listed);
     assert_eq!(listed.len(), lockwatch::output::events::KINDS.len(), "one is there twice");

@@ -21,7 +21,8 @@ fn every_command_works() {
     server.cli(&["HSET", "outbound:lock", "first:1", "1"]);
     server.cli(&["PEXPIRE", "outbound:lock", "600000"]);
     let agent = Agent::start(&format!(
-        "redis: {{main: {{url: \"redis://{}\", interval: 100ms}}}}\nlabels: [team]\ntasks:\n  - {{name: {TASK}, lock: {{key: \"outbound:lock\"}}}}\n",
+        "redis: {{main: {{url: \"redis://{}\", interval: 100ms}}}}\nlabels: [team]\n\
+         tasks:\n  - {{name: {TASK}, lock: {{key: \"outbound:lock\"}}}}\n",
         server.address()
     ));
     agent.until_view(PATIENCE, "held", |view| view.held(TASK) == Some(1.0));

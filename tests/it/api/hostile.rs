@@ -1,5 +1,5 @@
-//! A thousand hostile texts as names, keys, holders, hosts, users, nodes and queries: valid JSON on one line, one message per
-//! event, and nothing that a terminal or a reader of lines would obey.
+//! A thousand hostile texts as names, keys, holders, hosts, users, nodes and queries: valid JSON on
+//! one line, one message per event, and nothing that a terminal or a reader of lines would obey.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,8 @@ use crate::support::truth::rule;
 
 const COUNT: usize = 1_000;
 
-/// Pieces that mean something to somebody: JSON, HTML, terminals, readers of lines, server-sent events, readers of UTF-8.
+/// Pieces that mean something to somebody: JSON, HTML, terminals, readers of lines, server-sent
+/// events, readers of UTF-8.
 const PIECES: [&[u8]; 24] = [
     b"\n",
     b"\r\n",
@@ -52,7 +53,8 @@ fn texts() -> Vec<Vec<u8>> {
     let mut random = fastrand::Rng::with_seed(0x10c4);
     let text = |number: usize| {
         let pieces = if number.is_multiple_of(50) { 400 } else { random.usize(1..6) };
-        let mut text: Vec<u8> = (0..pieces).flat_map(|_| PIECES[random.usize(0..PIECES.len())]).copied().collect();
+        let mut text: Vec<u8> =
+            (0..pieces).flat_map(|_| PIECES[random.usize(0..PIECES.len())]).copied().collect();
         text.extend_from_slice(number.to_string().as_bytes());
         text
     };
@@ -72,7 +74,8 @@ fn hostile_task(bytes: &[u8]) -> TaskView {
     view.redis = name(bytes).into();
     view.node = Some(name(bytes).into());
     view.hold = Some(hold(vec![(holder(bytes), Some(bytes.to_vec()))]));
-    view.switches = Some(vec![SwitchView { user: bytes.to_vec(), on: None, fits: Some(Codec::Jdk) }]);
+    view.switches =
+        Some(vec![SwitchView { user: bytes.to_vec(), on: None, fits: Some(Codec::Jdk) }]);
     view.lost_users = vec![bytes.to_vec()];
     view.live_claims = vec![holder(bytes)];
     let parties = vec![Party { holder: holder(bytes), node: Some(name(bytes).into()) }];
@@ -109,7 +112,12 @@ fn assert_harmless(text: &str, may_break_lines: bool) {
             || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
     };
     let found = text.char_indices().find(|(_, c)| bad(*c));
-    assert_eq!(found, None, "after {:?}", found.map(|(at, _)| text[..at].chars().rev().take(80).collect::<String>()));
+    assert_eq!(
+        found,
+        None,
+        "after {:?}",
+        found.map(|(at, _)| text[..at].chars().rev().take(80).collect::<String>())
+    );
 }
 
 #[tokio::test]
@@ -125,14 +133,28 @@ async fn hostile_texts_stay_texts() {
     let answer = server.get("/api/v1/tasks").await;
     assert_harmless(answer.text(), false);
     let list: Value = answer.json();
-    let told: BTreeSet<String> =
-        list["tasks"].as_array().unwrap().iter().map(|task| task["name"].as_str().unwrap().to_owned()).collect();
+    let told: BTreeSet<String> = list["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["name"].as_str().unwrap().to_owned())
+        .collect();
     assert_eq!(told, names, "escaped on the way, and whole again");
-    let keys: BTreeSet<&str> =
-        list["tasks"].as_array().unwrap().iter().map(|task| task["lock"]["key"].as_str().unwrap()).collect();
+    let keys: BTreeSet<&str> = list["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["lock"]["key"].as_str().unwrap())
+        .collect();
     assert_eq!(keys.len(), COUNT, "no two look alike");
     keys.iter().for_each(|key| assert_harmless(key, false));
-    assert!(list["tasks"].as_array().unwrap().iter().all(|task| task["reason"].as_str().unwrap().len() < 1_000));
+    assert!(
+        list["tasks"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|task| task["reason"].as_str().unwrap().len() < 1_000)
+    );
 
     // All of them through the stream while they happen, each once and in order.
     let mut stream = Stream::open(server.address, "/api/v1/events", "").await;
@@ -152,7 +174,8 @@ async fn hostile_texts_stay_texts() {
         }
     }
     // On a busy machine that took so long that it would look as if the engine had stopped.
-    let refresh = || server.published.send_modify(|published| Arc::make_mut(published).made = Instant::now());
+    let refresh =
+        || server.published.send_modify(|published| Arc::make_mut(published).made = Instant::now());
     refresh();
     let events = server.get("/api/v1/events?limit=1000").await;
     assert_harmless(events.text(), false);

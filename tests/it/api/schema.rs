@@ -1,4 +1,5 @@
-//! As much of JSON Schema as the description of the API uses; a keyword that is not checked here is a mistake there.
+//! As much of JSON Schema as the description of the API uses; a keyword that is not checked here is
+//! a mistake there.
 
 use std::collections::BTreeSet;
 
@@ -40,21 +41,38 @@ impl<'a> Schemas<'a> {
     }
 
     /// `name`: the schema that it is part of; `at`: where it is in the whole.
-    fn fits(&mut self, schema: &'a Value, value: &Value, name: &str, at: &str) -> Result<(), String> {
+    fn fits(
+        &mut self,
+        schema: &'a Value,
+        value: &Value,
+        name: &str,
+        at: &str,
+    ) -> Result<(), String> {
         let keywords = schema.as_object().ok_or_else(|| format!("{at}: no schema: {schema}"))?;
         for (keyword, rule) in keywords {
             let fits = match keyword.as_str() {
                 "$ref" => {
                     let path = rule.as_str().unwrap().strip_prefix('#').unwrap();
-                    let target = self.document.pointer(path).ok_or_else(|| format!("{at}: {path} is not there"))?;
+                    let target = self
+                        .document
+                        .pointer(path)
+                        .ok_or_else(|| format!("{at}: {path} is not there"))?;
                     self.fits(target, value, path.rsplit('/').next().unwrap(), at)?;
                     true
                 }
                 "anyOf" => {
-                    let tried: Vec<_> =
-                        rule.as_array().unwrap().iter().map(|choice| self.fits(choice, value, name, at)).collect();
+                    let tried: Vec<_> = rule
+                        .as_array()
+                        .unwrap()
+                        .iter()
+                        .map(|choice| self.fits(choice, value, name, at))
+                        .collect();
                     if tried.iter().all(Result::is_err) {
-                        return Err(tried.into_iter().filter_map(Result::err).collect::<Vec<_>>().join("\nnor "));
+                        return Err(tried
+                            .into_iter()
+                            .filter_map(Result::err)
+                            .collect::<Vec<_>>()
+                            .join("\nnor "));
                     }
                     true
                 }
@@ -66,7 +84,11 @@ impl<'a> Schemas<'a> {
                 "const" => rule == value,
                 "properties" | "required" | "items" if value.is_null() => true,
                 "properties" => self.properties_fit(rule.as_object().unwrap(), value, name, at)?,
-                "required" => rule.as_array().unwrap().iter().all(|field| value.get(field.as_str().unwrap()).is_some()),
+                "required" => rule
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .all(|field| value.get(field.as_str().unwrap()).is_some()),
                 "additionalProperties" => {
                     assert_eq!(rule, &Value::Bool(false), "{at}: nothing else is checked");
                     let known = |field: &String| schema["properties"].get(field).is_some();
@@ -131,7 +153,8 @@ fn is_of(value: &Value, kind: &Value) -> bool {
 
 /// `2026-01-31T23:59:59.999Z`.
 fn is_instant(text: &str) -> bool {
-    let pattern = r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$";
+    let pattern =
+        r"^\d{4}-(0[1-9]|1[0-2])-(0[1-9]|[12]\d|3[01])T([01]\d|2[0-3]):[0-5]\d:[0-5]\d\.\d{3}Z$";
     regex_lite::Regex::new(pattern).unwrap().is_match(text)
 }
 
@@ -157,7 +180,8 @@ fn what_does_not_fit_is_found() {
         schemas.fits(schema(name), &value, name, "").map(|()| schemas)
     };
     let at = "2026-01-31T23:59:59.999Z";
-    let good = fits("Thing", json!({"word": null, "at": at, "list": [0, 7], "id": "12"})).ok().unwrap();
+    let good =
+        fits("Thing", json!({"word": null, "at": at, "list": [0, 7], "id": "12"})).ok().unwrap();
     assert_eq!(good.present.len(), 4);
     assert_eq!(good.present.difference(&good.told).collect::<Vec<_>>(), ["Thing.word"]);
     assert_eq!(good.properties(), good.present);

@@ -37,7 +37,8 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Opens it; `headers` are whole lines. Its receive buffer is small, so that a server soon notices that nobody reads.
+    /// Opens it; `headers` are whole lines. Its receive buffer is small, so that a server soon
+    /// notices that nobody reads.
     pub(super) async fn open(address: SocketAddr, path: &str, headers: &str) -> Stream {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(8 << 10).unwrap();
@@ -45,7 +46,8 @@ impl Stream {
         // HTTP/1.0: no chunks.
         let request = format!("GET {path} HTTP/1.0\r\nAccept: text/event-stream\r\n{headers}\r\n");
         socket.write_all(request.as_bytes()).await.unwrap();
-        let mut stream = Stream { socket, head: String::new(), bytes: Vec::new(), blocks: VecDeque::new() };
+        let mut stream =
+            Stream { socket, head: String::new(), bytes: Vec::new(), blocks: VecDeque::new() };
         loop {
             if let Some(end) = stream.bytes.windows(4).position(|window| window == b"\r\n\r\n") {
                 stream.head = String::from_utf8(stream.bytes.drain(..end + 4).collect()).unwrap();
@@ -84,7 +86,10 @@ impl Stream {
         let mut ids = Vec::new();
         for _ in 0..count {
             let message = self.message().await;
-            assert_eq!((message.event.as_deref(), message.json()["id"].as_str()), (None, message.id.as_deref()));
+            assert_eq!(
+                (message.event.as_deref(), message.json()["id"].as_str()),
+                (None, message.id.as_deref())
+            );
             ids.push(message.id.unwrap());
         }
         ids
@@ -117,7 +122,8 @@ fn parse_block(text: &str) -> Block {
     let mut block = Block::default();
     // A reader of events takes a carriage return for the end of a line, too.
     for line in text.split(['\n', '\r']) {
-        let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("no field: {line:?} in {text:?}"));
+        let (name, value) =
+            line.split_once(':').unwrap_or_else(|| panic!("no field: {line:?} in {text:?}"));
         let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
         let field = match name {
             "id" => &mut block.id,
@@ -138,5 +144,7 @@ fn parse_block(text: &str) -> Block {
 /// The first message of a stream of the real program.
 pub(super) fn first_message(port: u16, path: &str) -> Block {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(async { Stream::open(([127, 0, 0, 1], port).into(), path, "").await.message().await })
+    runtime.block_on(async {
+        Stream::open(([127, 0, 0, 1], port).into(), path, "").await.message().await
+    })
 }

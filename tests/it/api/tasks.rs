@@ -10,10 +10,13 @@ use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted};
 use serde_json::{Value, json};
 
 use crate::http::{Server, start};
-use crate::snapshots::{NOW, full_task, good_redis, hold, holder, new_task, published, stopped_task};
+use crate::snapshots::{
+    NOW, full_task, good_redis, hold, holder, new_task, published, stopped_task,
+};
 
 fn with_team(mut view: TaskView, team: &str) -> TaskView {
-    Arc::make_mut(&mut view.spec).labels = vec![("team".into(), team.into()), ("severity".into(), "critical".into())];
+    Arc::make_mut(&mut view.spec).labels =
+        vec![("team".into(), team.into()), ("severity".into(), "critical".into())];
     view
 }
 
@@ -36,7 +39,12 @@ async fn names(server: &Server, query: &str) -> Vec<String> {
     assert_eq!(answer.status, 200, "{query}: {}", answer.text());
     let list = answer.json();
     assert_eq!(list["redises"].as_array().map(Vec::len), Some(2), "{query}");
-    list["tasks"].as_array().unwrap().iter().map(|task| task["name"].as_str().unwrap().to_owned()).collect()
+    list["tasks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|task| task["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[tokio::test]
@@ -84,7 +92,9 @@ async fn a_filtered_list_of_any_length_is_one_document() {
         })
     };
     for count in [0, 1, 6, 343, 344, 350, 351, 400, 1_000] {
-        let server = start(published(tasks(count).collect(), vec![good_redis("main"), good_redis("spare")])).await;
+        let server =
+            start(published(tasks(count).collect(), vec![good_redis("main"), good_redis("spare")]))
+                .await;
         let expected: Vec<String> = (0..count).step_by(7).map(|n| format!("task-{n:03}")).collect();
         assert_eq!(names(&server, "?verdict=running").await, expected, "{count}");
     }
@@ -117,14 +127,21 @@ async fn what_is_not_understood_is_refused_with_what_would_be() {
         assert_eq!(answer.header("etag"), None);
     }
     for path in ["/api/v1/tasks?q=%ff", "/api/v1/tasks?q=%2", "/api/v1/tasks/outbound?x=%"] {
-        assert_eq!((server.get(path).await.status, server.get(path).await.json()["error"].is_string()), (400, true));
+        assert_eq!(
+            (server.get(path).await.status, server.get(path).await.json()["error"].is_string()),
+            (400, true)
+        );
     }
     for path in ["/api/v1/tasks/outbound?verdict=down", "/api/v1/openapi.json?x"] {
         let answer = server.get(path).await;
         assert_eq!((answer.status, &answer.json()["allowed"]), (400, &json!([])), "{path}");
     }
     let hostile = server.get("/api/v1/tasks?%E2%80%AE%1B%5B2J=1").await;
-    assert!(!hostile.text().contains(|c: char| c.is_control() || c == '\u{202e}'), "{}", hostile.text());
+    assert!(
+        !hostile.text().contains(|c: char| c.is_control() || c == '\u{202e}'),
+        "{}",
+        hostile.text()
+    );
 }
 
 const TAGGED: [&str; 5] = [
@@ -141,9 +158,13 @@ async fn a_client_that_has_the_answer_is_told_so() {
     for path in TAGGED {
         let first = server.get(path).await;
         let tag = first.header("etag").unwrap();
-        assert!(tag.starts_with(&format!("\"{}", server.history.boot())) && tag.ends_with('"'), "{path}: {tag}");
+        assert!(
+            tag.starts_with(&format!("\"{}", server.history.boot())) && tag.ends_with('"'),
+            "{path}: {tag}"
+        );
         assert_eq!(first.header("cache-control"), Some("no-cache"), "{path}");
-        let lists = [tag.to_owned(), format!("W/{tag}"), format!("\"x\", {tag}"), String::from("*")];
+        let lists =
+            [tag.to_owned(), format!("W/{tag}"), format!("\"x\", {tag}"), String::from("*")];
         for method in ["GET", "HEAD"] {
             for list in &lists {
                 let again = server.ask(method, path, &format!("If-None-Match: {list}\r\n")).await;
@@ -152,18 +173,26 @@ async fn a_client_that_has_the_answer_is_told_so() {
                 assert_eq!(again.header("content-type"), None);
             }
         }
-        let two = server.ask("GET", path, &format!("If-None-Match: \"x\"\r\nIf-None-Match: {tag}\r\n")).await;
+        let two = server
+            .ask("GET", path, &format!("If-None-Match: \"x\"\r\nIf-None-Match: {tag}\r\n"))
+            .await;
         assert_eq!(two.status, 304);
         let other = server.ask("GET", path, "If-None-Match: \"x\", W/\"y\"\r\n").await;
         assert_eq!((other.status, other.header("etag")), (200, Some(tag)), "{path}");
         let head = server.ask("HEAD", path, "").await;
-        assert_eq!((head.status, head.body.len(), head.header("etag")), (200, 0, Some(tag)), "{path}");
+        assert_eq!(
+            (head.status, head.body.len(), head.header("etag")),
+            (200, 0, Some(tag)),
+            "{path}"
+        );
     }
 }
 
 #[tokio::test]
 async fn a_new_snapshot_and_another_process_have_other_tags() {
-    let tag = async |server: &Server, path: &str| server.get(path).await.header("etag").unwrap().to_owned();
+    let tag = async |server: &Server, path: &str| {
+        server.get(path).await.header("etag").unwrap().to_owned()
+    };
     let (one, other) = (start(some()).await, start(some()).await);
     for path in TAGGED {
         assert_ne!(tag(&one, path).await, tag(&other, path).await, "{path}");
@@ -205,7 +234,12 @@ async fn one_task_tells_what_its_verdict_rests_on() {
         verdict: Verdict::Split,
         rule: Rule::SplitEvidence,
         judged: Some(Judged { facts, previous: Some(Verdict::Running) }),
-        splits: vec![SplitView { kind: SplitKind::Masters, parties, since: Mono(NOW.0 - 2_000), lasted_ms: 1_500 }],
+        splits: vec![SplitView {
+            kind: SplitKind::Masters,
+            parties,
+            since: Mono(NOW.0 - 2_000),
+            lasted_ms: 1_500,
+        }],
         renewals: [Mono(NOW.0 - 20_123), Mono(NOW.0 - 10_123)].into(),
         last_handover: Some(Past { at: Mono(NOW.0 - 61_123), ms: 400 }),
         last_outage: Some(Past { at: Mono(NOW.0 - 600_123), ms: 33_000 }),

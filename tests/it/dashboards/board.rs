@@ -79,8 +79,10 @@ impl Board {
     /// Every expression: of panels, of annotations, and the selectors of variables.
     pub(crate) fn expressions(&self) -> Vec<String> {
         let panels = self.queries().into_iter().map(|query| query.expr);
-        let annotations = self.annotations().map(|annotation| string(annotation, "expr").to_owned());
-        let variables = self.variables().filter_map(label_values).map(|(series, _)| series.to_owned());
+        let annotations =
+            self.annotations().map(|annotation| string(annotation, "expr").to_owned());
+        let variables =
+            self.variables().filter_map(label_values).map(|(series, _)| series.to_owned());
         panels.chain(annotations).chain(variables).collect()
     }
 }
@@ -100,17 +102,29 @@ pub(crate) fn queries_of(panel: &Value) -> Vec<Query> {
 /// The fields that a table shows, in the words of the data source: labels and `Value #A`.
 pub(crate) fn columns(panel: &Value) -> Vec<&str> {
     let transformations = list(panel, "/transformations");
-    let filter = transformations.into_iter().find(|transformation| transformation["id"] == "filterFieldsByName");
-    filter.into_iter().flat_map(|filter| list(filter, "/options/include/names")).filter_map(Value::as_str).collect()
+    let filter = transformations
+        .into_iter()
+        .find(|transformation| transformation["id"] == "filterFieldsByName");
+    filter
+        .into_iter()
+        .flat_map(|filter| list(filter, "/options/include/names"))
+        .filter_map(Value::as_str)
+        .collect()
 }
 
 /// The words for a query's values: of its column in a table, else of the whole panel.
 pub(crate) fn texts_of(panel: &Value, letter: &str) -> BTreeMap<String, String> {
-    let organize = list(panel, "/transformations").find(|transformation| transformation["id"] == "organize");
-    let column = organize.and_then(|organize| organize["options"]["renameByName"][format!("Value #{letter}")].as_str());
+    let organize =
+        list(panel, "/transformations").find(|transformation| transformation["id"] == "organize");
+    let column = organize.and_then(|organize| {
+        organize["options"]["renameByName"][format!("Value #{letter}")].as_str()
+    });
     let of_column = |name: &str| {
-        let item = list(panel, "/fieldConfig/overrides").find(|item| item["matcher"]["options"] == name);
-        let property = item.and_then(|item| list(item, "/properties").find(|property| property["id"] == "mappings"));
+        let item =
+            list(panel, "/fieldConfig/overrides").find(|item| item["matcher"]["options"] == name);
+        let property = item.and_then(|item| {
+            list(item, "/properties").find(|property| property["id"] == "mappings")
+        });
         property.map(|property| &property["value"])
     };
     let mappings = match column {

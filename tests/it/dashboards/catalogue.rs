@@ -1,4 +1,5 @@
-//! What a query can ask for: the agent's metrics, what the rules record, and what Prometheus makes itself.
+//! What a query can ask for: the agent's metrics, what the rules record, and what Prometheus makes
+//! itself.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,7 +12,8 @@ use super::board::{list, string};
 
 /// Labels that every target has.
 const OF_TARGETS: [&str; 2] = ["job", "instance"];
-const OF_ALERTS: [&str; 7] = ["alertname", "alertstate", "severity", "task", "redis", "job", "instance"];
+const OF_ALERTS: [&str; 7] =
+    ["alertname", "alertstate", "severity", "task", "redis", "job", "instance"];
 /// Prometheus' own series for each target.
 const OF_SCRAPES: [&str; 5] = [
     "up",
@@ -40,11 +42,17 @@ pub(super) fn catalogue() -> Catalogue {
     for metric in TABLE {
         let (name, labels) = (metric.name, metric.labels());
         if metric.kind() == "histogram" {
-            catalogue.insert(format!("{name}_bucket"), Known::new(true, &[&labels, &OF_TARGETS, &["le"]]));
+            catalogue.insert(
+                format!("{name}_bucket"),
+                Known::new(true, &[&labels, &OF_TARGETS, &["le"]]),
+            );
             catalogue.insert(format!("{name}_sum"), Known::new(true, &[&labels, &OF_TARGETS]));
             catalogue.insert(format!("{name}_count"), Known::new(true, &[&labels, &OF_TARGETS]));
         } else {
-            catalogue.insert(name.into(), Known::new(metric.kind() == "counter", &[&labels, &OF_TARGETS]));
+            catalogue.insert(
+                name.into(),
+                Known::new(metric.kind() == "counter", &[&labels, &OF_TARGETS]),
+            );
         }
     }
     for rule in rules() {
@@ -53,13 +61,16 @@ pub(super) fn catalogue() -> Catalogue {
         catalogue.insert(name.into(), Known::new(false, &[labels]));
     }
     catalogue.extend(OF_SCRAPES.map(|name| (name.into(), Known::new(false, &[&OF_TARGETS]))));
-    catalogue.extend(["ALERTS", "ALERTS_FOR_STATE"].map(|name| (name.into(), Known::new(false, &[&OF_ALERTS]))));
+    catalogue.extend(
+        ["ALERTS", "ALERTS_FOR_STATE"].map(|name| (name.into(), Known::new(false, &[&OF_ALERTS]))),
+    );
     catalogue
 }
 
 /// The alerting and recording rules.
 pub(super) fn rules() -> Vec<Value> {
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/lockwatch.rules.yml");
-    let rules: Value = serde_yaml::from_str(&fs::read_to_string(file).expect("rules")).expect("YAML");
+    let rules: Value =
+        serde_yaml::from_str(&fs::read_to_string(file).expect("rules")).expect("YAML");
     list(&rules, "/groups").flat_map(|group| list(group, "/rules")).cloned().collect()
 }

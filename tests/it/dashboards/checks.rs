@@ -5,18 +5,28 @@ use std::collections::BTreeSet;
 use lockwatch_model::verdict::Verdict;
 use serde_json::Value;
 
-use super::board::{self, Board, Query, columns, label_values, labels_in, list, queries_of, string, texts_of};
+use super::board::{
+    self, Board, Query, columns, label_values, labels_in, list, queries_of, string, texts_of,
+};
 use super::catalogue::{Catalogue, catalogue};
 use super::promql::{Selector, selectors};
 
 /// Units of Grafana that we use.
-const UNITS: [&str; 9] = ["none", "short", "s", "percentunit", "bytes", "cps", "ops", "dateTimeFromNow", "string"];
+const UNITS: [&str; 9] =
+    ["none", "short", "s", "percentunit", "bytes", "cps", "ops", "dateTimeFromNow", "string"];
 /// Panels that every Grafana from 10 on has; `graph`, `singlestat` and `table-old` are gone.
 const PANELS: [&str; 6] = ["stat", "timeseries", "state-timeline", "table", "bargauge", "heatmap"];
 /// What Grafana itself replaces.
-const BUILT_IN: [&str; 6] =
-    ["__rate_interval", "__range", "__interval", "__url_time_range", "__data.fields.*", "__field.labels.*"];
-/// Metrics that are states, to be shown as words. A state of a task is a number that the query makes.
+const BUILT_IN: [&str; 6] = [
+    "__rate_interval",
+    "__range",
+    "__interval",
+    "__url_time_range",
+    "__data.fields.*",
+    "__field.labels.*",
+];
+/// Metrics that are states, to be shown as words. A state of a task is a number that the query
+/// makes.
 const STATES: [&str; 10] = [
     "up",
     "lockwatch_task_state",
@@ -36,7 +46,8 @@ const RATES: [&str; 2] = ["rate", "increase"];
 pub(super) fn mistakes(boards: &[Board]) -> String {
     let catalogue = catalogue();
     let uids = boards.iter().zip(board::UIDS).filter(|(board, uid)| board.uid() != *uid);
-    let mut lines: Vec<String> = uids.map(|(_, uid)| format!("{uid}: uid is not that of its file")).collect();
+    let mut lines: Vec<String> =
+        uids.map(|(_, uid)| format!("{uid}: uid is not that of its file")).collect();
     lines.extend(of_each(boards, of_shape));
     lines.extend(of_each(boards, of_grid));
     lines.extend(of_each(boards, of_panels));
@@ -49,8 +60,9 @@ pub(super) fn mistakes(boards: &[Board]) -> String {
 }
 
 pub(super) fn of_each(boards: &[Board], check: impl Fn(&Board) -> Vec<String>) -> Vec<String> {
-    let lines =
-        |board: &Board| check(board).into_iter().map(|line| format!("{}: {line}", board.uid())).collect::<Vec<_>>();
+    let lines = |board: &Board| {
+        check(board).into_iter().map(|line| format!("{}: {line}", board.uid())).collect::<Vec<_>>()
+    };
     boards.iter().flat_map(lines).collect()
 }
 
@@ -90,13 +102,15 @@ fn of_grid(board: &Board) -> Vec<String> {
         if !titles.insert(title) {
             lines.push(format!("{title}: its title is not its own"));
         }
-        let place = ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap_or_default());
+        let place =
+            ["x", "y", "w", "h"].map(|side| panel["gridPos"][side].as_u64().unwrap_or_default());
         let [x, y, w, h] = place;
         if w == 0 || h == 0 || x + w > 24 {
             lines.push(format!("{title}: is outside the grid"));
         }
-        let overlap =
-            seen.iter().find(|(_, [x2, y2, w2, h2])| x < x2 + w2 && *x2 < x + w && y < y2 + h2 && *y2 < y + h);
+        let overlap = seen
+            .iter()
+            .find(|(_, [x2, y2, w2, h2])| x < x2 + w2 && *x2 < x + w && y < y2 + h2 && *y2 < y + h);
         if let Some((other, _)) = overlap {
             lines.push(format!("{title}: overlaps {other}"));
         }
@@ -119,22 +133,30 @@ fn of_panels(board: &Board) -> Vec<String> {
         if !PANELS.contains(&kind) {
             lines.push(format!("{title}: is of type {kind}"));
         }
-        let overrides = list(panel, "/fieldConfig/overrides").flat_map(|item| list(item, "/properties"));
-        let units =
-            overrides.filter(|property| property["id"] == "unit").filter_map(|property| property["value"].as_str());
+        let overrides =
+            list(panel, "/fieldConfig/overrides").flat_map(|item| list(item, "/properties"));
+        let units = overrides
+            .filter(|property| property["id"] == "unit")
+            .filter_map(|property| property["value"].as_str());
         let default = panel.pointer("/fieldConfig/defaults/unit").and_then(Value::as_str);
-        let unit =
-            if kind == "heatmap" { panel.pointer("/options/yAxis/unit").and_then(Value::as_str) } else { default };
+        let unit = if kind == "heatmap" {
+            panel.pointer("/options/yAxis/unit").and_then(Value::as_str)
+        } else {
+            default
+        };
         for unit in units.chain([unit.unwrap_or_default()]).filter(|unit| !UNITS.contains(unit)) {
             lines.push(format!("{title}: has the unit {unit}"));
         }
         if list(panel, "/targets").len() == 0 {
             lines.push(format!("{title}: asks nothing"));
         }
-        if panel["datasource"] != ours || list(panel, "/targets").any(|target| target["datasource"] != ours) {
+        if panel["datasource"] != ours
+            || list(panel, "/targets").any(|target| target["datasource"] != ours)
+        {
             lines.push(format!("{title}: its datasource is not the variable"));
         }
-        let legends: Vec<String> = queries_of(panel).into_iter().map(|query| query.legend).collect();
+        let legends: Vec<String> =
+            queries_of(panel).into_iter().map(|query| query.legend).collect();
         for item in list(panel, "/fieldConfig/overrides") {
             let name = item.pointer("/matcher/options").and_then(Value::as_str).unwrap_or_default();
             if kind == "timeseries" && !legends.iter().any(|legend| legend == name) {
@@ -175,7 +197,9 @@ fn of_query(query: &Query, by_itself: bool, catalogue: &Catalogue) -> Vec<String
     lines.extend(of_labels(&labels_in(&query.legend), &found, catalogue));
     for selector in found.iter().filter(|selector| selector.metric.starts_with("lockwatch_")) {
         match selector.aggregation().map(|call| call.name.as_str()) {
-            None if !by_itself => lines.push(format!("{} shows each agent by itself", selector.metric)),
+            None if !by_itself => {
+                lines.push(format!("{} shows each agent by itself", selector.metric))
+            }
             None | Some("max" | "min") => {}
             Some(name) => lines.push(format!("{name} over {} adds up agents", selector.metric)),
         }
@@ -193,14 +217,16 @@ fn of_annotation(annotation: &Value, catalogue: &Catalogue) -> Vec<String> {
 
 /// Labels that nothing has of what is asked for.
 fn of_labels(labels: &[&str], found: &[Selector], catalogue: &Catalogue) -> Vec<String> {
-    let known =
-        |label: &str| found.iter().any(|selector| labels_of(selector, catalogue).iter().any(|has| has == label));
+    let known = |label: &str| {
+        found.iter().any(|selector| labels_of(selector, catalogue).iter().any(|has| has == label))
+    };
     let unknown = labels.iter().filter(|label| !known(label));
     unknown.map(|label| format!("{label} is no label of what it asks for")).collect()
 }
 
 fn of_selectors(found: &[Selector], instant: bool, catalogue: &Catalogue) -> Vec<String> {
-    let lines = |selector| [of_selector(selector, catalogue), of_window(selector, instant)].concat();
+    let lines =
+        |selector| [of_selector(selector, catalogue), of_window(selector, instant)].concat();
     found.iter().flat_map(lines).collect()
 }
 
@@ -215,7 +241,8 @@ fn of_selector(selector: &Selector, catalogue: &Catalogue) -> Vec<String> {
     }
     let is_rated = selector.is_inside(&RATES);
     if known.is_counter != is_rated {
-        let what = if known.is_counter { "a counter without a rate" } else { "a gauge with a rate" };
+        let what =
+            if known.is_counter { "a counter without a rate" } else { "a gauge with a rate" };
         lines.push(format!("{metric} is {what}"));
     }
     lines
@@ -223,7 +250,8 @@ fn of_selector(selector: &Selector, catalogue: &Catalogue) -> Vec<String> {
 
 /// Over a time range the window follows Grafana's step, so that no sample is missed.
 fn of_window(selector: &Selector, instant: bool) -> Vec<String> {
-    let allowed: &[&str] = if instant { &["$__rate_interval", "$__range", "1d"] } else { &["$__rate_interval"] };
+    let allowed: &[&str] =
+        if instant { &["$__rate_interval", "$__range", "1d"] } else { &["$__rate_interval"] };
     let wrong = selector.window.iter().filter(|window| !allowed.contains(&window.as_str()));
     wrong.map(|window| format!("{} has the window {window}", selector.metric)).collect()
 }
@@ -260,8 +288,13 @@ fn of_variables(board: &Board) -> Vec<String> {
             lines.push(format!("{name}: is not used"));
         }
         // Many values are a pattern; of one value, signs of patterns must not count.
-        let (wrong, why) = if variable["multi"] == true { ("=", "has many values") } else { ("=~", "has one value") };
-        if board.expressions().iter().any(|expr| expr.contains(&format!("{name}{wrong}\"${name}"))) {
+        let (wrong, why) = if variable["multi"] == true {
+            ("=", "has many values")
+        } else {
+            ("=~", "has one value")
+        };
+        if board.expressions().iter().any(|expr| expr.contains(&format!("{name}{wrong}\"${name}")))
+        {
             lines.push(format!("{name}: is compared by {wrong} but {why}"));
         }
     }
@@ -312,7 +345,8 @@ pub(super) fn urls(value: &Value) -> Vec<&str> {
     }
 }
 
-/// A table's columns are labels of its queries or their values, and its overrides and links name them.
+/// A table's columns are labels of its queries or their values, and its overrides and links name
+/// them.
 fn of_columns(board: &Board) -> Vec<String> {
     let mut lines = Vec::new();
     for panel in board.panels().filter(|panel| panel["type"] == "table") {
@@ -326,25 +360,33 @@ fn of_columns(board: &Board) -> Vec<String> {
             .flat_map(|call| call.by)
             .collect();
         for column in &shown {
-            let is_value =
-                column.strip_prefix("Value #").map(|letter| queries.iter().any(|query| query.letter == letter));
+            let is_value = column
+                .strip_prefix("Value #")
+                .map(|letter| queries.iter().any(|query| query.letter == letter));
             if !is_value.unwrap_or_else(|| by.contains(*column)) {
                 lines.push(format!("{title}: there is no field {column}"));
             }
         }
-        let organize = list(panel, "/transformations").find(|transformation| transformation["id"] == "organize");
+        let organize = list(panel, "/transformations")
+            .find(|transformation| transformation["id"] == "organize");
         let renamed = |column: &str| {
-            let name = organize.and_then(|organize| organize["options"]["renameByName"][column].as_str());
+            let name =
+                organize.and_then(|organize| organize["options"]["renameByName"][column].as_str());
             name.unwrap_or(column).to_owned()
         };
         let titles: Vec<String> = shown.iter().map(|column| renamed(column)).collect();
-        let overridden = list(panel, "/fieldConfig/overrides").map(|item| string(&item["matcher"], "options"));
+        let overridden =
+            list(panel, "/fieldConfig/overrides").map(|item| string(&item["matcher"], "options"));
         let sorted = list(panel, "/options/sortBy").map(|sort| string(sort, "displayName"));
-        for name in overridden.chain(sorted).filter(|name| !titles.iter().any(|title| title == name)) {
+        for name in
+            overridden.chain(sorted).filter(|name| !titles.iter().any(|title| title == name))
+        {
             lines.push(format!("{title}: there is no column {name}"));
         }
         for url in urls(&panel["fieldConfig"]) {
-            let fields = variables_in(url).into_iter().filter_map(|name| name.strip_prefix("__data.fields."));
+            let fields = variables_in(url)
+                .into_iter()
+                .filter_map(|name| name.strip_prefix("__data.fields."));
             for field in fields.filter(|field| !shown.contains(field)) {
                 lines.push(format!("{title}: there is no column {field} to link with"));
             }
@@ -364,7 +406,9 @@ fn of_mappings(board: &Board) -> Vec<String> {
             if needs_words && (texts.is_empty() || different.len() < texts.len()) {
                 lines.push(format!("{}: has no mapping from states to words", query.panel));
             }
-            for verdict in Verdict::ALL.iter().map(|verdict| verdict.name()).filter(|_| is_verdict(&query)) {
+            for verdict in
+                Verdict::ALL.iter().map(|verdict| verdict.name()).filter(|_| is_verdict(&query))
+            {
                 let number = number_of(&query.expr, verdict);
                 if texts.get(&number).is_none_or(|text| text != verdict) {
                     lines.push(format!("{}: {number} is not shown as {verdict}", query.panel));
@@ -378,7 +422,8 @@ fn of_mappings(board: &Board) -> Vec<String> {
 /// Whether its values are states; a count of them is a number.
 fn is_state(query: &Query) -> bool {
     let is_count = query.expr.starts_with("sum(") || query.expr.starts_with("count(");
-    !is_count && selectors(&query.expr).iter().any(|selector| STATES.contains(&selector.metric.as_str()))
+    !is_count
+        && selectors(&query.expr).iter().any(|selector| STATES.contains(&selector.metric.as_str()))
 }
 
 fn is_verdict(query: &Query) -> bool {
@@ -388,6 +433,7 @@ fn is_verdict(query: &Query) -> bool {
 /// The number that an expression gives a verdict.
 fn number_of(expr: &str, verdict: &str) -> String {
     let state = expr.find(&format!("state=\"{verdict}\"")).unwrap_or_default();
-    let before = expr[..state].rsplit_once(" * lockwatch_task_state").map_or("", |(before, _)| before);
+    let before =
+        expr[..state].rsplit_once(" * lockwatch_task_state").map_or("", |(before, _)| before);
     before.chars().last().map(String::from).unwrap_or_default()
 }

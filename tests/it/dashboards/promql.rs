@@ -1,4 +1,5 @@
-//! As much of PromQL as tells which series an expression reads, and through which functions. promtool judges its grammar.
+//! As much of PromQL as tells which series an expression reads, and through which functions.
+//! promtool judges its grammar.
 
 /// One series that an expression reads.
 #[derive(Debug, PartialEq, Eq)]
@@ -37,7 +38,8 @@ impl Selector {
 pub(super) fn selectors(expr: &str) -> Vec<Selector> {
     let tokens = tokens(expr);
     let token = |index: usize| tokens.get(index).map_or("", String::as_str);
-    let (mut found, mut calls, mut named): (Vec<Selector>, Vec<Call>, Option<Call>) = Default::default();
+    let (mut found, mut calls, mut named): (Vec<Selector>, Vec<Call>, Option<Call>) =
+        Default::default();
     let mut at = 0;
     while at < tokens.len() {
         let (word, next) = (token(at), token(at + 1));
@@ -46,16 +48,30 @@ pub(super) fn selectors(expr: &str) -> Vec<Selector> {
             "(" => calls.push(named.take().unwrap_or_default()),
             ")" => drop(calls.pop()),
             "by" => {
-                let end = at + tokens.iter().skip(at).position(|token| token == ")").expect("end of by");
-                named.as_mut().expect("labels stand before the arguments").by = names(&tokens[at..end]);
+                let end =
+                    at + tokens.iter().skip(at).position(|token| token == ")").expect("end of by");
+                named.as_mut().expect("labels stand before the arguments").by =
+                    names(&tokens[at..end]);
                 at = end + 1;
             }
             _ if !is_name(word) || WORDS.contains(&word) => {}
-            _ if next == "(" || AGGREGATIONS.contains(&word) => named = Some(Call { name: word.into(), by: vec![] }),
+            _ if next == "(" || AGGREGATIONS.contains(&word) => {
+                named = Some(Call { name: word.into(), by: vec![] })
+            }
             _ => {
-                let mut selector = Selector { metric: word.into(), labels: vec![], window: None, calls: calls.clone() };
+                let mut selector = Selector {
+                    metric: word.into(),
+                    labels: vec![],
+                    window: None,
+                    calls: calls.clone(),
+                };
                 if next == "{" {
-                    let end = at + tokens.iter().skip(at).position(|token| token == "}").expect("end of matchers");
+                    let end = at
+                        + tokens
+                            .iter()
+                            .skip(at)
+                            .position(|token| token == "}")
+                            .expect("end of matchers");
                     selector.labels = names(&tokens[at..end]);
                     at = end + 1;
                 }
@@ -83,7 +99,8 @@ fn tokens(expr: &str) -> Vec<String> {
     let mut tokens = Vec::new();
     let mut rest = expr.trim_start();
     while let Some(first) = rest.chars().next() {
-        let in_word = |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | ':' | '$' | '.');
+        let in_word =
+            |sign: char| sign.is_ascii_alphanumeric() || matches!(sign, '_' | ':' | '$' | '.');
         let end = match first {
             '"' => 1 + rest[1..].find('"').expect("end of the text") + 1,
             _ if in_word(first) => rest.find(|sign| !in_word(sign)).unwrap_or(rest.len()),
@@ -98,13 +115,19 @@ fn tokens(expr: &str) -> Vec<String> {
 #[test]
 fn an_expression_is_taken_apart() {
     let expr = r#"topk by (task) (1, max by (task, redis) (increase(a_total{task=~"x|", reason!="(b"}[$__range]))) > 0 or 2 * b:c"#;
-    let call =
-        |name: &str, by: &[&str]| Call { name: name.into(), by: by.iter().map(|label| (*label).into()).collect() };
+    let call = |name: &str, by: &[&str]| Call {
+        name: name.into(),
+        by: by.iter().map(|label| (*label).into()).collect(),
+    };
     let a = Selector {
         metric: "a_total".into(),
         labels: vec!["task".into(), "reason".into()],
         window: Some("$__range".into()),
-        calls: vec![call("topk", &["task"]), call("max", &["task", "redis"]), call("increase", &[])],
+        calls: vec![
+            call("topk", &["task"]),
+            call("max", &["task", "redis"]),
+            call("increase", &[]),
+        ],
     };
     let b = Selector { metric: "b:c".into(), labels: vec![], window: None, calls: vec![] };
     assert_eq!(selectors(expr), [a, b]);

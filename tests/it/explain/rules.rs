@@ -10,7 +10,9 @@ use lockwatch_model::spec::RedisKind;
 use lockwatch_model::time::Mono;
 use lockwatch_model::verdict::{Facts, LockFact, Rule, Verdict, Wanted, judge};
 
-use crate::snapshots::{NOW, full_task, good_node, good_redis, hold, holder, published, stopped_task};
+use crate::snapshots::{
+    NOW, full_task, good_node, good_redis, hold, holder, published, stopped_task,
+};
 
 const NODE: &str = "10.0.0.5:6379";
 const CLIENT: &[u8] = b"3f2b9c1e-client";
@@ -46,13 +48,22 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
     let mut previous = None;
     let (facts, pieces) = match rule {
         Rule::SplitEvidence => {
-            let party =
-                |client: &[u8], node: Option<&str>| Party { holder: holder(client), node: node.map(Into::into) };
+            let party = |client: &[u8], node: Option<&str>| Party {
+                holder: holder(client),
+                node: node.map(Into::into),
+            };
             let parties = vec![party(CLIENT, None), party(b"other", Some("10.0.0.6:6379"))];
-            view.splits =
-                vec![SplitView { kind: SplitKind::Masters, parties, since: Mono(NOW.0 - 7_000), lasted_ms: 6_500 }];
-            let pieces =
-                vec!["kind masters", "since 2027-01-15T07:59:53.123Z, for 6.5 s", "other, shown by 10.0.0.6:6379"];
+            view.splits = vec![SplitView {
+                kind: SplitKind::Masters,
+                parties,
+                since: Mono(NOW.0 - 7_000),
+                lasted_ms: 6_500,
+            }];
+            let pieces = vec![
+                "kind masters",
+                "since 2027-01-15T07:59:53.123Z, for 6.5 s",
+                "other, shown by 10.0.0.6:6379",
+            ];
             (
                 Facts { split: true, ..facts },
                 [pieces, vec!["3f2b9c1e-client on srv-a, shown by 10.0.0.5:6379"]].concat(),
@@ -73,7 +84,8 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
         }
         Rule::WantedBlind => {
             (view.wanted, view.switches, view.wanting_users) = (Wanted::Unknown, None, None);
-            (view.held, view.hold, view.switches_unknown) = (Some(false), None, Some(Unknown::WrongType));
+            (view.held, view.hold, view.switches_unknown) =
+                (Some(false), None, Some(Unknown::WrongType));
             view.durations.blind_ms = 61_000;
             let pieces = vec![
                 "free, confirmed",
@@ -88,21 +100,35 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             view.durations.blind_ms = 3_000;
             (
                 unknown,
-                vec!["What was said before stays: running", "unknown (closed)", "3.0 s, within blind_after 60.0 s"],
+                vec![
+                    "What was said before stays: running",
+                    "unknown (closed)",
+                    "3.0 s, within blind_after 60.0 s",
+                ],
             )
         }
         Rule::NothingYet => {
-            (view.held, view.hold, view.last_reading, view.unknown) = (None, None, None, Some(Unknown::Auth));
+            (view.held, view.hold, view.last_reading, view.unknown) =
+                (None, None, None, Some(Unknown::Auth));
             (
                 unknown,
-                vec!["The lock is unknown (auth)", "no good reading yet", "The server 10.0.0.5:6379 is unknown (auth)"],
+                vec![
+                    "The lock is unknown (auth)",
+                    "no good reading yet",
+                    "The server 10.0.0.5:6379 is unknown (auth)",
+                ],
             )
         }
         Rule::NoProgress => {
             view.durations.stalled_ms = 301_000;
-            let pieces = vec!["the key outbound:last) moved last at 2027-01-15T07:59:50.500Z of the server's clock"];
-            let more =
-                vec!["for 5m1s while the lock was held, longer than stale_after 5m", "by 3f2b9c1e-client on srv-a"];
+            let pieces = vec![
+                "the key outbound:last) moved last at 2027-01-15T07:59:50.500Z of the server's \
+                 clock",
+            ];
+            let more = vec![
+                "for 5m1s while the lock was held, longer than stale_after 5m",
+                "by 3f2b9c1e-client on srv-a",
+            ];
             (Facts { stale: true, ..facts }, [pieces, more].concat())
         }
         Rule::HeldUnwanted | Rule::WindingDown => {
@@ -110,32 +136,50 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             view.switches.as_mut().unwrap().retain(|switch| switch.on == Some(false));
             let over = rule == Rule::HeldUnwanted;
             view.durations.unwanted_ms = if over { 31_000 } else { 29_000 };
-            let lasted =
-                if over { "for 31.0 s, longer than wind_down 30.0 s" } else { "for 29.0 s, within wind_down 30.0 s" };
-            let pieces = vec![lasted, "3f2b9c1e-client on srv-a", "Wanted by nobody: the switches of bert are off."];
+            let lasted = if over {
+                "for 31.0 s, longer than wind_down 30.0 s"
+            } else {
+                "for 29.0 s, within wind_down 30.0 s"
+            };
+            let pieces = vec![
+                lasted,
+                "3f2b9c1e-client on srv-a",
+                "Wanted by nobody: the switches of bert are off.",
+            ];
             (Facts { wanted: Wanted::No, over_wind_down: over, ..facts }, pieces)
         }
         Rule::HeldWanted => {
-            let pieces =
-                vec!["Held (exclusive) by 3f2b9c1e-client on srv-a for at least 61.1 s, 28.9 s of the lease left"];
+            let pieces = vec![
+                "Held (exclusive) by 3f2b9c1e-client on srv-a for at least 61.1 s, 28.9 s of the \
+                 lease left",
+            ];
             (facts, [pieces, vec!["250 ms ago from 10.0.0.5:6379", "Wanted by anna."]].concat())
         }
         Rule::HeldUnset => {
             view.wanted = Wanted::Unset;
-            (Facts { wanted: Wanted::Unset, ..facts }, vec!["Held (exclusive) by", "No switches are configured"])
+            (
+                Facts { wanted: Wanted::Unset, ..facts },
+                vec!["Held (exclusive) by", "No switches are configured"],
+            )
         }
         Rule::HeldWantedUnknown => {
             view.wanted = Wanted::Unknown;
             view.switches.as_mut().unwrap().retain(|switch| switch.on.is_none());
-            let pieces = vec!["Held (exclusive) by", r"those of c\xe2\x80\xaelaire say neither on nor off"];
+            let pieces =
+                vec!["Held (exclusive) by", r"those of c\xe2\x80\xaelaire say neither on nor off"];
             (Facts { wanted: Wanted::Unknown, ..facts }, pieces)
         }
         Rule::GapOverGrace | Rule::GapWithinGrace => {
             (view.held, view.hold, view.lock_fact) = (Some(false), None, LockFact::Free);
             let over = rule == Rule::GapOverGrace;
             view.durations.down_ms = if over { 34_000 } else { 12_000 };
-            let since = if over { "since 2027-01-15T07:59:25.873Z" } else { "since 2027-01-15T07:59:47.873Z" };
-            let gap = if over { "Gap 34.0 s > grace 20.0 s." } else { "Gap 12.0 s <= grace 20.0 s." };
+            let since = if over {
+                "since 2027-01-15T07:59:25.873Z"
+            } else {
+                "since 2027-01-15T07:59:47.873Z"
+            };
+            let gap =
+                if over { "Gap 34.0 s > grace 20.0 s." } else { "Gap 12.0 s <= grace 20.0 s." };
             let pieces = vec![since, gap, "250 ms ago from 10.0.0.5:6379", "Wanted by anna."];
             (Facts { gap_over_grace: over, ..free }, pieces)
         }
@@ -143,11 +187,17 @@ fn case(rule: Rule) -> (TaskView, Vec<&'static str>) {
             view.wanted = Wanted::No;
             (view.held, view.hold, view.lock_fact) = (Some(false), None, LockFact::Free);
             view.switches = Some(Vec::new());
-            (Facts { wanted: Wanted::No, ..free }, vec!["The lock is free, confirmed", "there is no switch"])
+            (
+                Facts { wanted: Wanted::No, ..free },
+                vec!["The lock is free, confirmed", "there is no switch"],
+            )
         }
         Rule::FreeUnset => {
             view = stopped_task("outbound");
-            (Facts { wanted: Wanted::Unset, ..free }, vec!["The lock is free, confirmed", "No switches are configured"])
+            (
+                Facts { wanted: Wanted::Unset, ..free },
+                vec!["The lock is free, confirmed", "No switches are configured"],
+            )
         }
     };
     let (verdict, gave) = judge(facts, previous);
@@ -174,12 +224,15 @@ fn every_rule_names_its_evidence() {
 #[test]
 fn a_rule_applies_exactly_when_all_its_conditions_hold() {
     let facts = |wanted, lock, bits: u8| {
-        let [split, gap_over_grace, stale, over_wind_down, blind] = [1, 2, 4, 8, 16].map(|bit| bits & bit != 0);
+        let [split, gap_over_grace, stale, over_wind_down, blind] =
+            [1, 2, 4, 8, 16].map(|bit| bits & bit != 0);
         Facts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind }
     };
     let mut considered = BTreeSet::new();
     for wanted in Wanted::ALL {
-        for (lock, bits) in LockFact::ALL.into_iter().flat_map(|lock| (0..32).map(move |bits| (lock, bits))) {
+        for (lock, bits) in
+            LockFact::ALL.into_iter().flat_map(|lock| (0..32).map(move |bits| (lock, bits)))
+        {
             for previous in [None, Some(Verdict::Running)] {
                 let judged = Judged { facts: facts(wanted, lock, bits), previous };
                 let view = TaskView { judged: Some(judged), ..full_task("outbound") };
@@ -190,7 +243,10 @@ fn a_rule_applies_exactly_when_all_its_conditions_hold() {
                     considered.insert(rule.rule.clone());
                 }
                 let (last, others) = rules.split_last().unwrap();
-                assert!(last.gave.is_some() && others.iter().all(|rule| rule.gave.is_none()), "{rules:?}");
+                assert!(
+                    last.gave.is_some() && others.iter().all(|rule| rule.gave.is_none()),
+                    "{rules:?}"
+                );
                 assert_eq!(last.gave.as_deref(), Some(judge(judged.facts, previous).0.name()));
             }
         }
@@ -207,7 +263,12 @@ fn one_look_claims_no_duration() {
             assert!(!told.contains(claim), "{rule:?}: {told}");
         }
         assert_eq!((explained.verdict_since, explained.verdict_age_seconds), (None, None));
-        assert!(explained.pages.iter().all(|page| page.value_seconds.is_none() && page.due_in_seconds.is_none()));
+        assert!(
+            explained
+                .pages
+                .iter()
+                .all(|page| page.value_seconds.is_none() && page.due_in_seconds.is_none())
+        );
     }
 }
 
@@ -220,7 +281,8 @@ async fn whoever_comes_when_too_many_wait_is_told_so_at_once() {
     let because = explanation(seen).trace.nothing_because.unwrap();
     assert_eq!(
         because,
-        "Too many tasks are being explained at this moment; ask again. The last good reading was 250 ms ago from 10.0.0.5:6379."
+        "Too many tasks are being explained at this moment; ask again. The last good reading was \
+         250 ms ago from 10.0.0.5:6379."
     );
 }
 
@@ -240,10 +302,18 @@ fn pages_tell_how_far_they_are() {
     let (mut view, _) = case(Rule::HeldWanted);
     view.durations.stalled_ms = 0;
     let (down, stalled) = (due(&view, "LockwatchTaskDown"), due(&view, "LockwatchTaskStalled"));
-    assert_eq!((down.due_in_seconds, stalled.due_in_seconds), (None, Some(290.5)), "it moved 9.5 s ago");
+    assert_eq!(
+        (down.due_in_seconds, stalled.due_in_seconds),
+        (None, Some(290.5)),
+        "it moved 9.5 s ago"
+    );
     view.hold = Some(hold(vec![]));
     view.hold.as_mut().unwrap().held_ms = 2_000;
-    assert_eq!(due(&view, "LockwatchTaskStalled").due_in_seconds, Some(298.0), "it is held for 2 s");
+    assert_eq!(
+        due(&view, "LockwatchTaskStalled").due_in_seconds,
+        Some(298.0),
+        "it is held for 2 s"
+    );
 }
 
 #[test]
@@ -274,7 +344,12 @@ fn the_text_fits_and_is_harmless() {
         explained.reason = "\x1b]0;x\x07 \u{9b}31m".to_owned();
         explained.deciding.push("a\rb\u{2066}".to_owned());
         let page = text(&explained);
-        assert!(!page.chars().any(|it| it != '\n' && it.is_control() || "\u{202e}\u{2066}".contains(it)), "{page:?}");
+        assert!(
+            !page
+                .chars()
+                .any(|it| it != '\n' && it.is_control() || "\u{202e}\u{2066}".contains(it)),
+            "{page:?}"
+        );
     }
 }
 
@@ -286,8 +361,10 @@ fn in_a_cluster_the_place_of_a_lock_is_not_that_of_what_lives_beside_it() {
         redis.spec.kind = kind;
         let published = published(vec![full_task("outbound")], vec![redis]);
         let view = published.snapshot.tasks.first().unwrap();
-        let seen = Seen { published: &published, view, trace: &Trace::default(), watched: Watched::Agent };
-        let evidence = explanation(seen).evidence.into_iter().find(|evidence| evidence.of == of).unwrap();
+        let seen =
+            Seen { published: &published, view, trace: &Trace::default(), watched: Watched::Agent };
+        let evidence =
+            explanation(seen).evidence.into_iter().find(|evidence| evidence.of == of).unwrap();
         assert_eq!(evidence.node.is_some(), evidence.age_seconds.is_some());
         evidence.node
     };

@@ -14,11 +14,13 @@ use super::whole;
 use crate::snapshots::{RELOAD, full_task, good_redis, published};
 use crate::support::truth::rule;
 
-const TEXT: Variant = Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
+const TEXT: Variant =
+    Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
 
 /// A snapshot, and the next one that was made so much later.
 fn snapshots(tasks: usize, later: Duration) -> [Arc<Published>; 2] {
-    let first = published((0..tasks).map(|at| full_task(&format!("job-{at:04}"))).collect(), vec![]);
+    let first =
+        published((0..tasks).map(|at| full_task(&format!("job-{at:04}"))).collect(), vec![]);
     let mut next = Published::clone(&first);
     next.snapshot.sequence += 1;
     next.made += later;
@@ -53,7 +55,11 @@ async fn a_large_page_that_is_read_goes_to_others_for_a_quarter_of_a_second() {
         let pages = Pages::default();
         let first = page(&pages, &snapshot, TEXT).await;
         let (address, reader) = (Arc::downgrade(&first), is_read.then_some(first));
-        assert_eq!(address.ptr_eq(&Arc::downgrade(&page(&pages, &next, TEXT).await)), joins, "{what}");
+        assert_eq!(
+            address.ptr_eq(&Arc::downgrade(&page(&pages, &next, TEXT).await)),
+            joins,
+            "{what}"
+        );
         drop(reader);
     }
 }
@@ -92,7 +98,8 @@ async fn a_page_of_some_metrics_is_kept_only_while_it_is_read() {
     assert!(whole.upgrade().is_some());
 }
 
-/// Most of it is taken from the page before: nothing must be left over from a task that has changed, moved or gone.
+/// Most of it is taken from the page before: nothing must be left over from a task that has
+/// changed, moved or gone.
 #[tokio::test]
 async fn a_page_after_another_is_as_if_it_were_the_first() {
     let _rule = rule("13 series");
@@ -109,7 +116,12 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
     let unknown = changed(|view| view.held = None);
     let taken = changed(|view| {
         let hold = view.hold.as_mut().unwrap();
-        hold.holders = hold.holders.iter().cloned().map(|(holder, _)| (holder, Some(b"elsewhere".to_vec()))).collect();
+        hold.holders = hold
+            .holders
+            .iter()
+            .cloned()
+            .map(|(holder, _)| (holder, Some(b"elsewhere".to_vec())))
+            .collect();
     });
     let configured = changed(|view| {
         let spec = Arc::make_mut(&mut view.spec);
@@ -144,16 +156,20 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
         vec![&c],
     ]) {
         // At last so many redises that what is of tasks stands elsewhere on the page.
-        let redises = (0..if sequence == 19 { 129 } else { 1 }).map(|at| good_redis(&format!("redis-{at}")));
+        let redises =
+            (0..if sequence == 19 { 129 } else { 1 }).map(|at| good_redis(&format!("redis-{at}")));
         let mut next = Published::clone(&published(vec![], redises.collect()));
         next.snapshot.sequence = sequence;
         let others = others.iter().filter(|_| !tasks.is_empty());
         next.snapshot.tasks = tasks.iter().copied().chain(others).cloned().collect();
         let next = Arc::new(next);
         let packed = Variant { coding: Coding::Gzip, ..TEXT };
-        for variant in [TEXT, whole(Format::OpenMetrics, Coding::Identity), packed, some, other, some] {
+        for variant in
+            [TEXT, whole(Format::OpenMetrics, Coding::Identity), packed, some, other, some]
+        {
             let page = page(&pages, &next, variant).await;
-            let shown: Vec<u8> = (0..).map_while(|at| page.piece(at).unwrap()).collect::<Vec<_>>().concat();
+            let shown: Vec<u8> =
+                (0..).map_while(|at| page.piece(at).unwrap()).collect::<Vec<_>>().concat();
             let alone = make(Arc::clone(&next), RELOAD, variant).unwrap();
             assert_eq!(page.length(), Some(shown.len()));
             let (lines, expected) = (of_tasks(&shown, variant), of_tasks(&alone, variant));
@@ -166,7 +182,8 @@ async fn a_page_after_another_is_as_if_it_were_the_first() {
 /// Else whoever asks again and again would have thousands of series written again for each change.
 #[tokio::test]
 async fn what_did_not_change_is_shared_by_pages_that_follow_each_other() {
-    let tasks: Vec<Arc<TaskView>> = (0..100).map(|at| Arc::new(full_task(&format!("job-{at:02}")))).collect();
+    let tasks: Vec<Arc<TaskView>> =
+        (0..100).map(|at| Arc::new(full_task(&format!("job-{at:02}")))).collect();
     let pages = Pages::default();
     let mut pieces: Vec<Vec<Bytes>> = Vec::new();
     for sequence in 1..=3 {
@@ -177,19 +194,26 @@ async fn what_did_not_change_is_shared_by_pages_that_follow_each_other() {
             view
         });
         next.snapshot.sequence = sequence;
-        next.snapshot.tasks =
-            tasks.iter().map(|task| if task.spec == changed.spec { &changed } else { task }).cloned().collect();
+        next.snapshot.tasks = tasks
+            .iter()
+            .map(|task| if task.spec == changed.spec { &changed } else { task })
+            .cloned()
+            .collect();
         let page = page(&pages, &Arc::new(next), TEXT).await;
         pieces.push((0..).map_while(|at| page.piece(at).unwrap()).collect());
     }
     let shared = |a: &[Bytes], b: &[Bytes]| -> usize {
-        let same =
-            |piece: &&Bytes| b.iter().any(|other| (other.as_ptr(), other.len()) == (piece.as_ptr(), piece.len()));
+        let same = |piece: &&Bytes| {
+            b.iter().any(|other| (other.as_ptr(), other.len()) == (piece.as_ptr(), piece.len()))
+        };
         a.iter().filter(same).map(Bytes::len).sum()
     };
     let length: usize = pieces[2].iter().map(Bytes::len).sum();
     assert_eq!(shared(&pieces[2], &pieces[0]), 0, "who asks once has nothing kept in pieces");
-    assert!(shared(&pieces[2], &pieces[1]) > length * 9 / 10, "only one metric of one task is another");
+    assert!(
+        shared(&pieces[2], &pieces[1]) > length * 9 / 10,
+        "only one metric of one task is another"
+    );
 }
 
 /// The lines of a page. What the system tells of the process goes on.

@@ -1,4 +1,5 @@
-//! Many failovers of each kind, and how well they were told. `FAILOVERS=20` says how many; without it there are none.
+//! Many failovers of each kind, and how well they were told. `FAILOVERS=20` says how many; without
+//! it there are none.
 
 use std::time::Instant;
 
@@ -6,7 +7,8 @@ use super::*;
 use crate::support::sentinels::SentinelOptions;
 use truth::Double;
 
-/// Two holders that are seen for less than this may be the two looks that were not at the same time.
+/// Two holders that are seen for less than this may be the two looks that were not at the same
+/// time.
 const VISIBLE: Duration = Duration::from_millis(100);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +21,8 @@ enum Kind {
 }
 
 impl Kind {
-    const ALL: [Kind; 5] = [Kind::Kill, Kind::FreezeAndThaw, Kind::LostWrite, Kind::Partition, Kind::Orderly];
+    const ALL: [Kind; 5] =
+        [Kind::Kill, Kind::FreezeAndThaw, Kind::LostWrite, Kind::Partition, Kind::Orderly];
 
     /// Whether the new master may lack a hold.
     fn loses(self) -> bool {
@@ -35,7 +38,8 @@ struct Run {
     followed: Duration,
     /// How long it could not be read in all.
     blind: Duration,
-    /// The longest time during which two masters showed two holders; without a loss, one of them is a leftover.
+    /// The longest time during which two masters showed two holders; without a loss, one of them is
+    /// a leftover.
     double: Option<Duration>,
     /// How much later that was told.
     delay: Option<Duration>,
@@ -45,17 +49,21 @@ struct Run {
 
 #[test]
 fn a_campaign() {
-    let runs = std::env::var("FAILOVERS").map_or(0, |text| text.parse::<usize>().expect("FAILOVERS is a number"));
+    let runs = std::env::var("FAILOVERS")
+        .map_or(0, |text| text.parse::<usize>().expect("FAILOVERS is a number"));
     for kind in Kind::ALL {
-        let Some(mut sentinels) =
-            (runs > 0).then(|| Sentinels::start("failover::campaign", &SentinelOptions::default())).flatten()
+        let Some(mut sentinels) = (runs > 0)
+            .then(|| Sentinels::start("failover::campaign", &SentinelOptions::default()))
+            .flatten()
         else {
             return;
         };
         switch_on(sentinels.server(0));
         // At the default pace.
         let config = sentinel_config(&sentinels, "", &one_task(", grace: 5m"));
-        let agent = Agent::start(&config.replace(&format!("interval: {}ms", INTERVAL.as_millis()), "interval: 1s"));
+        let agent = Agent::start(
+            &config.replace(&format!("interval: {}ms", INTERVAL.as_millis()), "interval: 1s"),
+        );
         let all: Vec<Run> = (0..runs).map(|_| run(kind, &mut sentinels, &agent)).collect();
         tell(kind, &all);
         let page = agent.page();
@@ -69,10 +77,14 @@ fn a_campaign() {
 fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
     let old = sentinels.master().unwrap();
     let port = |sentinels: &Sentinels, server: usize| sentinels.server(server).port;
-    let lease = if kind == Kind::Partition { Duration::from_secs(6) } else { Duration::from_secs(12) };
+    let lease =
+        if kind == Kind::Partition { Duration::from_secs(6) } else { Duration::from_secs(12) };
     if kind == Kind::LostWrite {
-        (0..3).filter(|other| *other != old).for_each(|other| sentinels.cut_replication(old, other));
-        // Whether a hold that began in the same interval was replicated nobody can tell until it is renewed.
+        (0..3)
+            .filter(|other| *other != old)
+            .for_each(|other| sentinels.cut_replication(old, other));
+        // Whether a hold that began in the same interval was replicated nobody can tell until it is
+        // renewed.
         std::thread::sleep(Duration::from_millis(1_500));
     }
     let a = Worker::take(port(sentinels, old), LOCK, A, lease);
@@ -132,20 +144,29 @@ fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
     b.release();
     sentinels.wait_settled();
     let new_at = sentinels.members[new].announced();
-    let followed = pages
+    let followed = pages.iter().find(|(_, page)| {
+        page.get("lockwatch_redis_decides", &[("address", &new_at)]) == Some(1.0) && readable(page)
+    });
+    let double = doubles
         .iter()
-        .find(|(_, page)| page.get("lockwatch_redis_decides", &[("address", &new_at)]) == Some(1.0) && readable(page));
-    let double = doubles.iter().filter(|double| double.lasted() > VISIBLE).max_by_key(|double| double.lasted());
+        .filter(|double| double.lasted() > VISIBLE)
+        .max_by_key(|double| double.lasted());
     let told = |double: &Double| {
-        let (at, _) = pages.iter().find(|(at, page)| *at >= double.from && page.verdict(TASK) == "split")?;
+        let (at, _) =
+            pages.iter().find(|(at, page)| *at >= double.from && page.verdict(TASK) == "split")?;
         Some(*at - double.from)
     };
-    let mut verdicts: Vec<String> = pages.iter().map(|(_, page)| page.verdict(TASK).to_owned()).collect();
+    let mut verdicts: Vec<String> =
+        pages.iter().map(|(_, page)| page.verdict(TASK).to_owned()).collect();
     verdicts.dedup();
     Run {
         switch,
         followed: followed.map_or(Duration::MAX, |(at, _)| *at - began),
-        blind: pages.windows(2).filter(|pair| !readable(&pair[0].1)).map(|pair| pair[1].0 - pair[0].0).sum(),
+        blind: pages
+            .windows(2)
+            .filter(|pair| !readable(&pair[0].1))
+            .map(|pair| pair[1].0 - pair[0].0)
+            .sum(),
         double: double.map(Double::lasted),
         delay: double.and_then(told),
         splits: all_splits(&agent.page()) - before,
@@ -164,13 +185,15 @@ fn tell(kind: Kind, runs: &[Run]) {
     let wrong = runs.iter().filter(|run| !kind.loses() && run.splits > 0.0).count();
     let what = if kind.loses() { "double holders" } else { "leftovers" };
     eprintln!(
-        "{kind:?}: {} failovers, {doubles} {what} visible, {reported} reported, the latest after {latest:?}, \
+        "{kind:?}: {} failovers, {doubles} {what} visible, {reported} reported, the latest after \
+         {latest:?}, \
          {wrong} false splits",
         runs.len()
     );
     for run in runs {
         eprintln!(
-            "  switched {:?} followed {:?} blind {:?} double {:?} told after {:?} splits {} verdicts {}",
+            "  switched {:?} followed {:?} blind {:?} double {:?} told after {:?} splits {} \
+             verdicts {}",
             run.switch,
             run.followed,
             run.blind,

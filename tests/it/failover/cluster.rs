@@ -1,4 +1,5 @@
-//! A real Redis Cluster: keys on different nodes, slots that move, masters that die or are cut off, layouts that lie.
+//! A real Redis Cluster: keys on different nodes, slots that move, masters that die or are cut off,
+//! layouts that lie.
 
 mod keys;
 mod layouts;
@@ -35,7 +36,8 @@ fn key_on(node: usize, beginning: &str) -> String {
     (0..).map(|number| format!("{beginning}:{number}")).find(|key| first_home(key) == node).unwrap()
 }
 
-/// A configuration that knows these nodes; `inner`: further fields of the cluster block, `more`: of the redis block.
+/// A configuration that knows these nodes; `inner`: further fields of the cluster block, `more`: of
+/// the redis block.
 fn config(nodes: &[String], inner: &str, more: &str, tasks: &str) -> String {
     config_every("200ms", nodes, inner, more, tasks)
 }
@@ -44,7 +46,8 @@ fn config(nodes: &[String], inner: &str, more: &str, tasks: &str) -> String {
 fn config_every(interval: &str, nodes: &[String], inner: &str, more: &str, tasks: &str) -> String {
     let nodes = nodes.iter().map(|at| format!("\"redis://{at}\"")).collect::<Vec<_>>().join(", ");
     format!(
-        "redis:\n  main: {{cluster: {{nodes: [{nodes}]{inner}}}, interval: {interval}, timeout: 1s{more}}}\ntasks:\n\
+        "redis:\n  main: {{cluster: {{nodes: [{nodes}]{inner}}}, interval: {interval}, timeout: \
+         1s{more}}}\ntasks:\n\
          {tasks}"
     )
 }
@@ -62,13 +65,15 @@ fn hold(cluster: &Cluster, key: &str, holder: &str) {
 /// The newest value of a metric of the redis.
 #[track_caller]
 fn of_redis(page: &Page, name: &str) -> f64 {
-    page.get(&format!("lockwatch_redis_{name}"), &[("redis", "main")]).unwrap_or_else(|| panic!("{name} is absent"))
+    page.get(&format!("lockwatch_redis_{name}"), &[("redis", "main")])
+        .unwrap_or_else(|| panic!("{name} is absent"))
 }
 
 /// Waits until these tasks are running.
 #[track_caller]
 fn until_running(agent: &Agent, tasks: &[&str]) -> Page {
-    agent.until(PATIENCE, "running", |page| tasks.iter().all(|task| page.verdict(task) == "running"))
+    agent
+        .until(PATIENCE, "running", |page| tasks.iter().all(|task| page.verdict(task) == "running"))
 }
 
 /// The task was running and its lock was read all the time.

@@ -1,4 +1,5 @@
-//! Sentinels that are gone, lie, want passwords, and name servers that must not or cannot be dialled.
+//! Sentinels that are gone, lie, want passwords, and name servers that must not or cannot be
+//! dialled.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::process::Command;
@@ -21,7 +22,8 @@ const WATCHER: &str = "sesame-of-the-watcher";
 const LOGIN: &str = ", username: watcher, password_env: WATCHER";
 
 fn readable(page: &Page) -> bool {
-    page.get("lockwatch_redis_readable", &[]) == Some(1.0) && page.of(TASK, "lock_held") == Some(1.0)
+    page.get("lockwatch_redis_readable", &[]) == Some(1.0)
+        && page.of(TASK, "lock_held") == Some(1.0)
 }
 
 /// A server that takes connections and counts those that do not come from a Sentinel.
@@ -38,7 +40,9 @@ impl Trap {
         // It lives as long as the test binary.
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let agents = stream.peer_addr().is_ok_and(|peer| peer.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST));
+                let agents = stream
+                    .peer_addr()
+                    .is_ok_and(|peer| peer.ip() == IpAddr::V4(Ipv4Addr::LOCALHOST));
                 counted.fetch_add(usize::from(agents), Ordering::SeqCst);
             }
         });
@@ -64,7 +68,9 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
     let watch = agent.watch();
     let expect_blind = |since: Instant| {
         agent.until_view(PATIENCE, "no majority", |view| {
-            view.reason(TASK) == Some("quorum") && !readable(&view.page) && view.held(TASK).is_none()
+            view.reason(TASK) == Some("quorum")
+                && !readable(&view.page)
+                && view.held(TASK).is_none()
         });
         let delay = standstills.ran_since(since);
         assert!(delay <= in_time, "blind after {delay:?}");
@@ -100,7 +106,11 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
     let pages = watch.stop();
     assert_calm(&agent, &pages, "running");
     let lost = told(&agent, "masters_changed", &["level=error", "reason=quorum"]);
-    agent.check(pages.last().unwrap(), "told twice, with a remedy", lost.len() == 2 && lost[0].contains("remedy="));
+    agent.check(
+        pages.last().unwrap(),
+        "told twice, with a remedy",
+        lost.len() == 2 && lost[0].contains("remedy="),
+    );
 
     // One that lies alone.
     let trap = Trap::set();
@@ -110,8 +120,12 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
         readable(&view.page) && view.verdict(TASK) == "running"
     });
     let view = agent.view();
-    let said: Vec<&serde_json::Value> =
-        view.json["redises"][0]["sentinels"].as_array().unwrap().iter().map(|it| &it["master"]).collect();
+    let said: Vec<&serde_json::Value> = view.json["redises"][0]["sentinels"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["master"])
+        .collect();
     agent.check(&view, "its word is shown", said[2] == &format!("127.0.0.1:{}", trap.port));
     assert_eq!(trap.caught.load(Ordering::SeqCst), 0, "the lie was dialled");
     // The trap works.
@@ -123,7 +137,8 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
 /// No secret is anywhere in what it shows.
 #[track_caller]
 fn assert_silent(agent: &Agent) {
-    let shown = [agent.log(), agent.text("/metrics"), agent.text("/api/v1/tasks"), agent.text("/")].concat();
+    let shown = [agent.log(), agent.text("/metrics"), agent.text("/api/v1/tasks"), agent.text("/")]
+        .concat();
     for secret in [RIGHT, WRONG, SERVERS, WATCHER] {
         assert!(!shown.contains(secret), "{secret} is shown:\n{shown}");
     }
@@ -132,9 +147,12 @@ fn assert_silent(agent: &Agent) {
 /// Waits until the log says this, and the tasks are unknown for this reason.
 #[track_caller]
 fn expect_trouble(agent: &Agent, reason: &str, pieces: &[&str]) -> View {
-    let view = agent
-        .until_view(PATIENCE, reason, |view| view.reason(TASK) == Some(reason) && !agent.log_lines(pieces).is_empty());
-    agent.throughout(INTERVAL * 3, reason, |view| view.held(TASK).is_none() && view.reason(TASK) == Some(reason));
+    let view = agent.until_view(PATIENCE, reason, |view| {
+        view.reason(TASK) == Some(reason) && !agent.log_lines(pieces).is_empty()
+    });
+    agent.throughout(INTERVAL * 3, reason, |view| {
+        view.held(TASK).is_none() && view.reason(TASK) == Some(reason)
+    });
     assert_silent(agent);
     view
 }
@@ -160,7 +178,8 @@ fn what_is_wrong_with_the_configuration_is_said() {
         }
     };
     let inner = ", password_env: SENTINEL";
-    let config = |inner: &str| sentinel_config_at(&sentinels.addresses(), inner, LOGIN, &one_task(""));
+    let config =
+        |inner: &str| sentinel_config_at(&sentinels.addresses(), inner, LOGIN, &one_task(""));
 
     let agent = Agent::start_with(&config(inner), with(Some(RIGHT)));
     let page = agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
@@ -174,7 +193,11 @@ fn what_is_wrong_with_the_configuration_is_said() {
     drop(agent);
 
     let agent = Agent::start_with(&config(inner), with(Some(WRONG)));
-    expect_trouble(&agent, "quorum", &["a Sentinel names no master", "WRONGPASS", "sentinel.password"]);
+    expect_trouble(
+        &agent,
+        "quorum",
+        &["a Sentinel names no master", "WRONGPASS", "sentinel.password"],
+    );
     drop(agent);
 
     let agent = Agent::start_with(&config(""), with(None));
@@ -183,16 +206,31 @@ fn what_is_wrong_with_the_configuration_is_said() {
 
     let unknown = config(inner).replace(&format!("master: {MASTER}"), "master: nobody");
     let agent = Agent::start_with(&unknown, with(Some(RIGHT)));
-    expect_trouble(&agent, "quorum", &["It does not know a master named", "nobody", "sentinel.master"]);
+    expect_trouble(
+        &agent,
+        "quorum",
+        &["It does not know a master named", "nobody", "sentinel.master"],
+    );
     drop(agent);
 
-    // The Sentinels by a name, so that the address of the servers is not one that the configuration names itself.
-    let by_name: Vec<String> = sentinels.addresses().iter().map(|at| at.replace("127.0.0.1", "localhost")).collect();
-    let forbidden = sentinel_config_at(&by_name, &format!("{inner}, allow_peers: [10.0.0.0/8]"), LOGIN, &one_task(""));
+    // The Sentinels by a name, so that the address of the servers is not one that the configuration
+    // names itself.
+    let by_name: Vec<String> =
+        sentinels.addresses().iter().map(|at| at.replace("127.0.0.1", "localhost")).collect();
+    let forbidden = sentinel_config_at(
+        &by_name,
+        &format!("{inner}, allow_peers: [10.0.0.0/8]"),
+        LOGIN,
+        &one_task(""),
+    );
     let agent = Agent::start_with(&forbidden, with(Some(RIGHT)));
     expect_trouble(&agent, "foreign_address", &[&announced, "not allowed", "allow_peers"]);
-    let clients: String = (0..3).map(|server| sentinels.server(server).cli(&["client", "list"])).collect();
-    assert!(!clients.contains("user=watcher") && !clients.contains("name=lockwatch"), "dialled: {clients}");
+    let clients: String =
+        (0..3).map(|server| sentinels.server(server).cli(&["client", "list"])).collect();
+    assert!(
+        !clients.contains("user=watcher") && !clients.contains("name=lockwatch"),
+        "dialled: {clients}"
+    );
     assert!(agent.log_lines(&["connected", "node="]).is_empty(), "{}", agent.log());
     assert_eq!(agent.log_lines(&["not allowed"]).len(), 1, "{}", agent.log());
     drop(agent);
@@ -211,7 +249,11 @@ fn what_is_wrong_with_the_configuration_is_said() {
     let map = format!("{inner}, announce_map: {{{}}}", pairs.collect::<Vec<_>>().join(", "));
     let agent = Agent::start_with(&config(&map), with(Some(RIGHT)));
     let view = agent.until_view(PATIENCE, "running", |view| view.verdict(TASK) == "running");
-    agent.check(&view, "the reachable address is shown", view.task(TASK)["node"] == *master.address());
+    agent.check(
+        &view,
+        "the reachable address is shown",
+        view.task(TASK)["node"] == *master.address(),
+    );
     assert_silent(&agent);
 }
 
@@ -232,7 +274,9 @@ fn a_reload_keeps_what_is_known() {
     let reload = |config: &str, loaded: usize| {
         agent.write_config(config);
         agent.signal("HUP");
-        agent.until(PATIENCE, "reloaded", |_| agent.log_lines(&["configuration reloaded"]).len() == loaded);
+        agent.until(PATIENCE, "reloaded", |_| {
+            agent.log_lines(&["configuration reloaded"]).len() == loaded
+        });
     };
     let config = sentinel_config(&sentinels, "", &one_task(""));
     // Other servers: the redis begins anew, but not what is known of the task.
@@ -248,7 +292,9 @@ fn a_reload_keeps_what_is_known() {
 
     let more = task("second", "second:lock", "");
     reload(&(config.clone() + &more), 2);
-    agent.until(PATIENCE, "the new task is read", |page| page.of("second", "lock_held") == Some(0.0));
+    agent.until(PATIENCE, "the new task is read", |page| {
+        page.of("second", "lock_held") == Some(0.0)
+    });
     reload(&(config.replace("interval: 300ms", "interval: 200ms") + &more), 3);
     agent.until(PATIENCE, "sampled faster", |page| {
         page.get("lockwatch_redis_sentinels_agreeing", &[]) == Some(3.0) && readable(page)

@@ -30,7 +30,9 @@ fn the_server_that_says_master_decides() {
     replicated.wait_in_sync(0);
     let standstills = Standstills::watch();
     let agent = Agent::start(&nodes_config(&addresses(&replicated), &one_task(", grace: 60s")));
-    agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && decides(page, &first.address()));
+    agent.until(PATIENCE, "running", |page| {
+        page.verdict(TASK) == "running" && decides(page, &first.address())
+    });
 
     // The same holder on both: for as long as the copy lasts.
     replicated.promote(1);
@@ -42,7 +44,8 @@ fn the_server_that_says_master_decides() {
     });
     assert!(promoted.elapsed() < Duration::from_secs(3), "the copy lasts");
     agent.throughout(Duration::from_secs(1), "held", |view| view.verdict(TASK) == "running");
-    let rival = told(&agent, "rival_master", &["level=warn", &format!("node={}", second.address())]);
+    let rival =
+        told(&agent, "rival_master", &["level=warn", &format!("node={}", second.address())]);
     let page = agent.page();
     agent.check(&page, "a rival and no split", rival.len() == 1 && all_splits(&page) == 0.0);
 
@@ -52,7 +55,8 @@ fn the_server_that_says_master_decides() {
     agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
     let delay = standstills.ran_since(visible);
     assert!(delay <= TOLD_WITHIN, "told after {delay:?}");
-    let at = |holder: &str, server: &RedisServer| format!("{} at {}", name(holder), server.address());
+    let at =
+        |holder: &str, server: &RedisServer| format!("{} at {}", name(holder), server.address());
     let began = told(&agent, "split_began", &["reason=masters", &at(A, first), &at(B, second)]);
     agent.check(&agent.page(), "both are named", began.len() == 1);
 
@@ -61,16 +65,23 @@ fn the_server_that_says_master_decides() {
     agent.until_view(PATIENCE, "unknown", |view| view.reason(TASK) == Some("two_masters"));
     agent.throughout(Duration::from_secs(1), "neither held nor free", |view| {
         // The verdict that was there before stays, the evidence does not.
-        let over = view.of_task(TASK, "split_seconds") == 0.0 && view.task(TASK)["splits"] == serde_json::json!([]);
+        let over = view.of_task(TASK, "split_seconds") == 0.0
+            && view.task(TASK)["splits"] == serde_json::json!([]);
         view.held(TASK).is_none() && view.verdict(TASK) == "split" && over
     });
-    agent.check(&agent.page(), "the split is over", told(&agent, "split_ended", &["reason=masters"]).len() == 1);
+    agent.check(
+        &agent.page(),
+        "the split is over",
+        told(&agent, "split_ended", &["reason=masters"]).len() == 1,
+    );
 
     // One of them gives in.
     replicated.follow(0, 1);
     let followed = Instant::now();
     agent.until(PATIENCE, "the other one decides", |page| {
-        decides(page, &second.address()) && page.of(TASK, "lock_held") == Some(1.0) && page.verdict(TASK) == "running"
+        decides(page, &second.address())
+            && page.of(TASK, "lock_held") == Some(1.0)
+            && page.verdict(TASK) == "running"
     });
     let delay = standstills.ran_since(followed);
     assert!(delay <= INTERVAL + Duration::from_secs(1), "followed after {delay:?}");
@@ -85,13 +96,18 @@ fn the_server_that_says_master_decides() {
         decides(page, &first.address()) && fared(page, "kept") == fared(&before, "kept") + 1.0
     });
     let page = agent.page();
-    agent.check(&page, "running on", page.verdict(TASK) == "running" && splits(&page, "masters") == 1.0);
+    agent.check(
+        &page,
+        "running on",
+        page.verdict(TASK) == "running" && splits(&page, "masters") == 1.0,
+    );
 
     // Nobody says master.
     replicated.follow(0, 1);
     agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
     let page = agent.page();
-    let unreadable = page.get("lockwatch_redis_readable", &[]) == Some(0.0) && page.of(TASK, "lock_held").is_none();
+    let unreadable = page.get("lockwatch_redis_readable", &[]) == Some(0.0)
+        && page.of(TASK, "lock_held").is_none();
     agent.check(&page, "not readable", unreadable);
     replicated.promote(1);
     agent.until(PATIENCE, "somebody decides", |page| {
@@ -112,7 +128,10 @@ fn a_replica_never_decides() {
     // Configured as if it were the only server.
     let config = |address: &str| {
         let tasks = one_task(", blind_after: 3s, settle: 1s");
-        format!("redis:\n  main: {{url: \"redis://{address}\", interval: 300ms, timeout: 500ms}}\ntasks:\n{tasks}")
+        format!(
+            "redis:\n  main: {{url: \"redis://{address}\", interval: 300ms, timeout: 500ms}}\n\
+             tasks:\n{tasks}"
+        )
     };
     let single = Agent::start(&config(&replica.address()));
     single.until_view(PATIENCE, "no master", |view| view.reason(TASK) == Some("not_master"));
@@ -128,7 +147,9 @@ fn a_replica_never_decides() {
     master.pause();
     drop(a);
     let frozen = Instant::now();
-    wait_until(PATIENCE, "the replica shows a lock that is over", || replica.cli(&["exists", LOCK]) == "0");
+    wait_until(PATIENCE, "the replica shows a lock that is over", || {
+        replica.cli(&["exists", LOCK]) == "0"
+    });
     agent.until_view(PATIENCE, "unknown", |view| {
         view.verdict(TASK) == "unknown" && view.reason(TASK) == Some("no_master")
     });
@@ -142,7 +163,11 @@ fn a_replica_never_decides() {
     master.go_on();
     agent.until(PATIENCE, "free", |page| page.of(TASK, "lock_held") == Some(0.0));
     let view = single.view();
-    single.check(&view, "still unknown", view.verdict(TASK) == "unknown" && view.held(TASK).is_none());
+    single.check(
+        &view,
+        "still unknown",
+        view.verdict(TASK) == "unknown" && view.held(TASK).is_none(),
+    );
 }
 
 #[test]
@@ -159,21 +184,33 @@ fn one_server_by_two_names_is_one() {
         view.verdict(TASK) == "running" && masters == Some(1.0)
     });
     let page = agent.page();
-    agent.check(&page, "no rival", told(&agent, "rival_master", &[]).is_empty() && all_splits(&page) == 0.0);
+    agent.check(
+        &page,
+        "no rival",
+        told(&agent, "rival_master", &[]).is_empty() && all_splits(&page) == 0.0,
+    );
 
     // It is gone for a while, and comes back with nothing.
     drop(a);
     server.kill();
     agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
     server.restart(Keep::Nothing);
-    let lost = |page: &Page| page.ends(TASK, "lost") == 1.0 && page.of(TASK, "lock_lost_total") == Some(1.0);
+    let lost = |page: &Page| {
+        page.ends(TASK, "lost") == 1.0 && page.of(TASK, "lock_lost_total") == Some(1.0)
+    };
     agent.until(PATIENCE, "lost", |page| lost(page) && fared(page, "lost") == 1.0);
     let page = agent.until(PATIENCE, "the switch as well", |page| {
-        page.of(TASK, "task_switches_lost_seconds").unwrap() > 0.0 && page.verdict(TASK) == "pending"
+        page.of(TASK, "task_switches_lost_seconds").unwrap() > 0.0
+            && page.verdict(TASK) == "pending"
     });
-    // Whichever name answers first decides: under its own name it has restarted, else another server took over.
+    // Whichever name answers first decides: under its own name it has restarted, else another
+    // server took over.
     let settled = told(&agent, "generation_settled", &["0 kept, 1 lost", "level=warn"]);
-    agent.check(&page, "one summary", settled.len() == 1 && told(&agent, "generation_settled", &[]).len() == 1);
+    agent.check(
+        &page,
+        "one summary",
+        settled.len() == 1 && told(&agent, "generation_settled", &[]).len() == 1,
+    );
     agent.check(&page, "no split", all_splits(&page) == 0.0);
     let down = told(&agent, "redis_down", &[&names[0]]);
     agent.check(&page, &format!("down once: {down:?}"), down.len() == 1);

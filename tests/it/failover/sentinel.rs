@@ -25,7 +25,8 @@ fn announced(sentinels: &Sentinels, server: usize) -> String {
     sentinels.members[server].announced()
 }
 
-/// Orderly with a change of hands in the middle, frozen and thawed, killed: the task runs all the time.
+/// Orderly with a change of hands in the middle, frozen and thawed, killed: the task runs all the
+/// time.
 #[test]
 fn failovers_that_lose_nothing_are_calm() {
     on_sentinels("failovers_that_lose_nothing_are_calm", &[], |sentinels| {
@@ -37,7 +38,8 @@ fn failovers_that_lose_nothing_are_calm() {
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
         let watch = agent.watch();
 
-        // The old master says master for seconds, and shows the hold that was given back on the new one.
+        // The old master says master for seconds, and shows the hold that was given back on the new
+        // one.
         let orderly = sentinels.failover();
         until_read_at(&agent, sentinels, orderly);
         worker.follow(port(sentinels, orderly));
@@ -45,7 +47,8 @@ fn failovers_that_lose_nothing_are_calm() {
         let worker = Worker::take(port(sentinels, orderly), LOCK, B, lease);
         assert_eq!(sentinels.server(0).cli(&["hkeys", LOCK]), A, "the leftover");
         let_it_read();
-        // Whoever decided before is a witness from then on, though no Sentinel lists it yet: it is not dialled anew.
+        // Whoever decided before is a witness from then on, though no Sentinel lists it yet: it is
+        // not dialled anew.
         let dials = agent.log_lines(&[" msg=connected ", &announced(sentinels, 0)]);
         assert_eq!(dials.len(), 1, "{dials:?}");
         wait_demoted(sentinels.server(0));
@@ -68,28 +71,45 @@ fn failovers_that_lose_nothing_are_calm() {
         let pages = watch.stop();
         assert_calm(&agent, &pages, "running");
         if sentinels.failovers() > 3 {
-            return eprintln!("the Sentinels began a failover of their own, so that these cannot be counted");
+            return eprintln!(
+                "the Sentinels began a failover of their own, so that these cannot be counted"
+            );
         }
         let last = pages.last().unwrap();
-        let settled =
-            told(&agent, "generation_settled", &["1 kept, 0 lost, 0 changed, 0 overlapped", "reason=failover"]);
+        let settled = told(
+            &agent,
+            "generation_settled",
+            &["1 kept, 0 lost, 0 changed, 0 overlapped", "reason=failover"],
+        );
         agent.check(
             last,
             "one summary of each",
             settled.len() == 3 && told(&agent, "generation_settled", &[]).len() == 3,
         );
-        for (line, (from, to)) in settled.iter().zip([(0, orderly), (orderly, frozen), (frozen, killed)]) {
+        for (line, (from, to)) in
+            settled.iter().zip([(0, orderly), (orderly, frozen), (frozen, killed)])
+        {
             let who = format!("{} -> {}", announced(sentinels, from), announced(sentinels, to));
             agent.check(last, &format!("{line} names {who}"), line.contains(&who));
-            agent.check(last, &format!("the change {who}"), !told(&agent, "masters_changed", &[&who]).is_empty());
+            agent.check(
+                last,
+                &format!("the change {who}"),
+                !told(&agent, "masters_changed", &[&who]).is_empty(),
+            );
         }
         let counted = last.get("lockwatch_redis_generation_changes_total", &[]) == Some(3.0);
         agent.check(last, "three changes", counted);
-        // What the old master wrote after the promotion, if only a ping to its replicas, is lost indeed.
+        // What the old master wrote after the promotion, if only a ping to its replicas, is lost
+        // indeed.
         let lossy = told(&agent, "generation_settled", &["never had the last"]).len();
-        agent.check(last, "Redis lost nothing", told(&agent, "generation_changed", &[]).len() == lossy);
+        agent.check(
+            last,
+            "Redis lost nothing",
+            told(&agent, "generation_changed", &[]).len() == lossy,
+        );
         let errors = agent.log_lines(&["level=error"]);
-        let expected = |line: &String| line.contains("event=redis_down") || line.contains("cannot connect");
+        let expected =
+            |line: &String| line.contains("event=redis_down") || line.contains("cannot connect");
         agent.check(last, &format!("errors: {errors:?}"), errors.iter().all(expected));
     });
 }
@@ -107,14 +127,19 @@ fn redisson_keeps_its_lock_through_a_failover() {
         sentinels.wait_settled();
         let agent = Agent::start(&sentinel_config(sentinels, "", &one_task("")));
         let renewals = |page: &Page| page.of(TASK, "lock_renewals_total").unwrap();
-        agent.until(PATIENCE, "it is renewed", |page| page.verdict(TASK) == "running" && renewals(page) > 0.0);
+        agent.until(PATIENCE, "it is renewed", |page| {
+            page.verdict(TASK) == "running" && renewals(page) > 0.0
+        });
         let watch = agent.watch();
-        // Not an orderly one: Redisson may go on at the old master until that is demoted, and lose its lock at the new one.
+        // Not an orderly one: Redisson may go on at the old master until that is demoted, and lose
+        // its lock at the new one.
         sentinels.server_mut(0).kill();
         let new = sentinels.wait_switched(0);
         until_read_at(&agent, sentinels, new);
         let before = renewals(&agent.page());
-        agent.until(PATIENCE, "it is renewed there", |page| renewals(page) > before && fared(page, "kept") == 1.0);
+        agent.until(PATIENCE, "it is renewed there", |page| {
+            renewals(page) > before && fared(page, "kept") == 1.0
+        });
         let pages = watch.stop();
         assert_calm(&agent, &pages, "running");
         assert_eq!(told(&agent, "generation_settled", &["1 kept"]).len(), 1, "{}", agent.log());
@@ -135,7 +160,8 @@ fn locks_that_a_failover_lost_are_split() {
         let_it_read();
         let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(3));
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-        let (truth, watch, standstills) = (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
+        let (truth, watch, standstills) =
+            (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
         let new = sentinels.failover();
         let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
         agent.until_view(PATIENCE, "split", |view| {
@@ -150,19 +176,25 @@ fn locks_that_a_failover_lost_are_split() {
         check_split(&agent, sentinels, &standstills, &doubles, &pages, [(A, 0), (B, new)]);
         let ended = told(&agent, "split_ended", &["reason=masters"]);
         let last = agent.page();
-        agent.check(&last, "the split ended, its counter stays", ended.len() == 1 && splits(&last, "masters") == 1.0);
+        agent.check(
+            &last,
+            "the split ended, its counter stays",
+            ended.len() == 1 && splits(&last, "masters") == 1.0,
+        );
         let changed = told(&agent, "generation_changed", &["reason=failover"]);
         agent.check(&last, "Redis has lost data", changed.len() == 1);
         b.release();
         sentinels.wait_settled();
 
-        // The second time the server dies that knew of the first holder: until its lease ends, it may go on.
+        // The second time the server dies that knew of the first holder: until its lease ends, it
+        // may go on.
         let others = (0..3).filter(|server| *server != new);
         others.for_each(|other| sentinels.cut_replication(new, other));
         let_it_read();
         let a = Worker::take(port(sentinels, new), LOCK, A, Duration::from_secs(15));
         agent.until_view(PATIENCE, "held there", |view| {
-            view.task(TASK)["lock"]["hold"]["holders"][0]["holder"] == name(A) && view.verdict(TASK) == "running"
+            view.task(TASK)["lock"]["hold"]["holders"][0]["holder"] == name(A)
+                && view.verdict(TASK) == "running"
         });
         let overlaps = splits(&agent.page(), "overlap");
         let_it_read();
@@ -176,9 +208,14 @@ fn locks_that_a_failover_lost_are_split() {
         });
         let (old_at, new_at) = (announced(sentinels, new), announced(sentinels, third));
         let at_old = format!("{} at {old_at}", name(A));
-        let began = told(&agent, "split_began", &["reason=overlap", &at_old, name(B), &format!("node={new_at}")]);
+        let began = told(
+            &agent,
+            "split_began",
+            &["reason=overlap", &at_old, name(B), &format!("node={new_at}")],
+        );
         agent.check(&agent.page(), "both holders and both servers", began.len() == 1);
-        // Sentinel may have failed over once more meanwhile, and the second holder lost its lock as well.
+        // Sentinel may have failed over once more meanwhile, and the second holder lost its lock as
+        // well.
         agent.until(PATIENCE, "the lost lease is over", |page| page.verdict(TASK) != "split");
         let over = Instant::now();
         assert!(
@@ -186,12 +223,17 @@ fn locks_that_a_failover_lost_are_split() {
             "at its deadline"
         );
         let page = agent.page();
-        agent.check(&page, "it was lost", page.ends(TASK, "lost") >= 1.0 && fared(&page, "overlapped") >= 1.0);
+        agent.check(
+            &page,
+            "it was lost",
+            page.ends(TASK, "lost") >= 1.0 && fared(&page, "overlapped") >= 1.0,
+        );
         drop(b);
     });
 }
 
-/// The split was told with all names, in time, and for at least as long as it was visible after that.
+/// The split was told with all names, in time, and for at least as long as it was visible after
+/// that.
 #[track_caller]
 fn check_split(
     agent: &Agent,
@@ -202,7 +244,10 @@ fn check_split(
     parties: [(&str, usize); 2],
 ) {
     let last = &pages.last().unwrap().1;
-    let visible = doubles.iter().max_by_key(|double| double.lasted()).expect("two masters showed two holders");
+    let visible = doubles
+        .iter()
+        .max_by_key(|double| double.lasted())
+        .expect("two masters showed two holders");
     let seen = pages.iter().find(|(_, page)| page.verdict(TASK) == "split").expect("a split").0;
     let delay = standstills.ran(visible.from, seen);
     eprintln!("two holders for {:?}, told after {delay:?}", visible.lasted());
@@ -232,16 +277,24 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
         sentinels.wait_settled();
         let agent = Agent::start(&sentinel_config(sentinels, "", &one_task("")));
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-        let (truth, watch, standstills) = (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
+        let (truth, watch, standstills) =
+            (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
         sentinels.isolate_server(0);
         let new = sentinels.wait_switched(0);
         let b = Worker::take(port(sentinels, new), LOCK, B, Duration::from_secs(3));
         agent.until(PATIENCE, "split", |page| page.verdict(TASK) == "split");
         // A while of it.
-        agent.throughout(Duration::from_secs(3), "it stays a split", |view| view.verdict(TASK) == "split");
+        agent.throughout(Duration::from_secs(3), "it stays a split", |view| {
+            view.verdict(TASK) == "split"
+        });
         let masters = agent.page().get("lockwatch_redis_masters", &[]);
         assert_eq!(masters, Some(2.0), "two masters");
-        assert_eq!(told(&agent, "rival_master", &[&announced(sentinels, 0)]).len(), 1, "{}", agent.log());
+        assert_eq!(
+            told(&agent, "rival_master", &[&announced(sentinels, 0)]).len(),
+            1,
+            "{}",
+            agent.log()
+        );
         sentinels.heal();
         wait_demoted(sentinels.server(0));
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
@@ -251,7 +304,8 @@ fn a_partition_that_doubles_the_holder_is_split_in_time() {
     });
 }
 
-/// The same with Redisson: one instance knows the old master only, as behind the partition, the other one asks Sentinel.
+/// The same with Redisson: one instance knows the old master only, as behind the partition, the
+/// other one asks Sentinel.
 #[test]
 fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
     let test = "a_partition_that_doubles_a_redisson_lock_is_split_in_time";
@@ -266,7 +320,8 @@ fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
         let agent = Agent::start(&sentinel_config(sentinels, "", &one_task(", grace: 60s")));
         let renewed = |page: &Page| page.of(TASK, "lock_renewals_total").unwrap() > 0.0;
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && renewed(page));
-        let (truth, watch, standstills) = (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
+        let (truth, watch, standstills) =
+            (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
         sentinels.isolate_server(0);
         let new = sentinels.wait_switched(0);
         redisson.run(&format!("lock-async c2 t1 {LOCK}"));
@@ -276,11 +331,19 @@ fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
         wait_demoted(sentinels.server(0));
         agent.until(PATIENCE, "one holder", |page| page.verdict(TASK) == "running");
         let (doubles, pages) = (truth.stop(), watch.stop_timed());
-        check_split(&agent, sentinels, &standstills, &doubles, &pages, [(&first, 0), (&second, new)]);
+        check_split(
+            &agent,
+            sentinels,
+            &standstills,
+            &doubles,
+            &pages,
+            [(&first, 0), (&second, new)],
+        );
     });
 }
 
-/// A hold that no client knows of: a second after a failover on the new master, three on the old one when it thaws.
+/// A hold that no client knows of: a second after a failover on the new master, three on the old
+/// one when it thaws.
 #[test]
 fn phantom_holds_after_a_failover_change_nothing() {
     const IDLE: &str = "idle:lock";
@@ -298,14 +361,18 @@ fn phantom_holds_after_a_failover_change_nothing() {
         a.follow(port(sentinels, new));
         a.release();
         let idle = Worker::take(port(sentinels, new), IDLE, B, Duration::from_secs(3));
-        agent.until(PATIENCE, "down", |page| page.verdict(TASK) == "down" && page.verdict("idle") == "running");
+        agent.until(PATIENCE, "down", |page| {
+            page.verdict(TASK) == "down" && page.verdict("idle") == "running"
+        });
         let down = |page: &Page| page.of(TASK, "task_down_seconds").unwrap();
         let (before, watch) = (down(&agent.page()), agent.watch());
 
         // The old master says master again, and shows the first holder for another minute.
         sentinels.server(0).go_on();
         let thawed = Instant::now();
-        wait_until(PATIENCE, "it does what it was asked for", || sentinels.server(0).cli(&["hkeys", IDLE]) == C);
+        wait_until(PATIENCE, "it does what it was asked for", || {
+            sentinels.server(0).cli(&["hkeys", IDLE]) == C
+        });
         for _ in 0..2 {
             let phantom = Worker::take(port(sentinels, new), LOCK, C, Duration::from_secs(60));
             std::thread::sleep(Duration::from_millis(1_050));
@@ -315,14 +382,27 @@ fn phantom_holds_after_a_failover_change_nothing() {
         std::thread::sleep(Duration::from_secs(3).saturating_sub(thawed.elapsed()));
         worker::give_back(port(sentinels, 0), IDLE, C);
         wait_demoted(sentinels.server(0));
-        agent
-            .until(PATIENCE, "the phantoms are counted", |page| page.of(TASK, "task_phantom_holds_total") == Some(2.0));
+        agent.until(PATIENCE, "the phantoms are counted", |page| {
+            page.of(TASK, "task_phantom_holds_total") == Some(2.0)
+        });
         let pages = watch.stop();
         let last = pages.last().unwrap();
-        agent.check(last, "no split", all_splits(last) == 0.0 && told(&agent, "split_began", &[]).is_empty());
+        agent.check(
+            last,
+            "no split",
+            all_splits(last) == 0.0 && told(&agent, "split_began", &[]).is_empty(),
+        );
         let open = pages.iter().all(|page| down(page) >= before) && down(last) > before;
-        agent.check(last, "the gap goes on", open && told(&agent, "gap_ended", &["task=outbound"]).is_empty());
-        agent.check(last, "the other task ran on", pages.iter().all(|page| page.verdict("idle") == "running"));
+        agent.check(
+            last,
+            "the gap goes on",
+            open && told(&agent, "gap_ended", &["task=outbound"]).is_empty(),
+        );
+        agent.check(
+            last,
+            "the other task ran on",
+            pages.iter().all(|page| page.verdict("idle") == "running"),
+        );
         drop(idle);
     });
 }
@@ -353,8 +433,10 @@ fn a_master_that_cannot_be_replaced() {
             sentinels.wait_in_sync();
         };
         lay_out(sentinels, Duration::from_secs(60));
-        let tasks: String =
-            names.iter().map(|name| task(name, name, ", blind_after: 3s, settle: 1s, grace: 1m")).collect();
+        let tasks: String = names
+            .iter()
+            .map(|name| task(name, name, ", blind_after: 3s, settle: 1s, grace: 1m"))
+            .collect();
         let agent = Agent::start(&sentinel_config(sentinels, "", &tasks));
         let verdicts = |page: &Page, verdict: &str| {
             let all = page.series("lockwatch_task_state", &[("state", verdict)]);
@@ -362,43 +444,67 @@ fn a_master_that_cannot_be_replaced() {
         };
         agent.until(PATIENCE, "all run", |page| verdicts(page, "running") == 200);
         sentinels.server_mut(0).restart(Keep::Nothing);
-        let lost =
-            |page: &Page| page.series("lockwatch_lock_ends_total", &[("reason", "lost")]).into_values().sum::<f64>();
-        let page = agent.until(PATIENCE, "all are lost", |page| lost(page) == 200.0 && fared(page, "lost") == 200.0);
+        let lost = |page: &Page| {
+            page.series("lockwatch_lock_ends_total", &[("reason", "lost")])
+                .into_values()
+                .sum::<f64>()
+        };
+        let page = agent.until(PATIENCE, "all are lost", |page| {
+            lost(page) == 200.0 && fared(page, "lost") == 200.0
+        });
         let switches = page.series("lockwatch_task_switches_lost_seconds", &[]);
         let page = agent.until(PATIENCE, "and the switches", |page| {
-            page.series("lockwatch_task_switches_lost_seconds", &[]).values().all(|seconds| *seconds > 0.0)
+            page.series("lockwatch_task_switches_lost_seconds", &[])
+                .values()
+                .all(|seconds| *seconds > 0.0)
         });
         assert_eq!(switches.len(), 200);
         agent.check(&page, "wanted still", verdicts(&page, "pending") == 200);
-        let settled = told(&agent, "generation_settled", &["0 kept, 200 lost", "level=warn", "reason=restarted"]);
-        agent.check(&page, "one summary", settled.len() == 1 && told(&agent, "generation_settled", &[]).len() == 1);
+        let settled = told(
+            &agent,
+            "generation_settled",
+            &["0 kept, 200 lost", "level=warn", "reason=restarted"],
+        );
+        agent.check(
+            &page,
+            "one summary",
+            settled.len() == 1 && told(&agent, "generation_settled", &[]).len() == 1,
+        );
         agent.check(&page, "no split", all_splits(&page) == 0.0);
 
-        // Before the leases begin: a Sentinel may ask for ten seconds before it calls a restarted server healthy.
+        // Before the leases begin: a Sentinel may ask for ten seconds before it calls a restarted
+        // server healthy.
         sentinels.wait_settled();
         lay_out(sentinels, LEASE);
         agent.until(PATIENCE, "all run again", |page| verdicts(page, "running") == 200);
         let lines_before = agent.log().lines().count();
-        let (down_before, held_before) = (told(&agent, "redis_down", &["level=error"]).len(), lost(&agent.page()));
+        let (down_before, held_before) =
+            (told(&agent, "redis_down", &["level=error"]).len(), lost(&agent.page()));
         let watch = agent.watch();
         sentinels.server(0).pause();
         let frozen = Instant::now();
         agent.until(PATIENCE, "blind", |page| verdicts(page, "unknown") == 200);
         let blind = frozen.elapsed();
-        assert!(blind > Duration::from_secs(3) && blind < Duration::from_secs(6), "unknown after {blind:?}");
+        assert!(
+            blind > Duration::from_secs(3) && blind < Duration::from_secs(6),
+            "unknown after {blind:?}"
+        );
         // Past the deadlines, of which the replicas know.
         let blind_for = |page: &Page| page.get("lockwatch_redis_blind_seconds", &[]).unwrap();
-        agent.until(PATIENCE, "blind for longer than any lease", |page| blind_for(page) > LEASE.as_secs_f64() + 1.0);
+        agent.until(PATIENCE, "blind for longer than any lease", |page| {
+            blind_for(page) > LEASE.as_secs_f64() + 1.0
+        });
         let (pages, frozen_s) = (watch.stop(), frozen.elapsed().as_secs_f64());
         for page in &pages {
-            let free = page.series("lockwatch_lock_held", &[]).into_values().any(|held| held == 0.0);
+            let free =
+                page.series("lockwatch_lock_held", &[]).into_values().any(|held| held == 0.0);
             agent.check(page, "never free", !free);
             let kept = verdicts(page, "running") + verdicts(page, "unknown") == 200;
             agent.check(page, "running or unknown", kept);
         }
         let last = pages.last().unwrap();
-        let readable: Vec<Option<f64>> = pages.iter().map(|page| page.get("lockwatch_redis_readable", &[])).collect();
+        let readable: Vec<Option<f64>> =
+            pages.iter().map(|page| page.get("lockwatch_redis_readable", &[])).collect();
         agent.check(last, "not readable", readable.last() == Some(&Some(0.0)));
         let as_long = frozen_s - 2.0..frozen_s + 1.5;
         agent.check(last, "blind for as long as it is", as_long.contains(&blind_for(last)));
@@ -412,13 +518,18 @@ fn a_master_that_cannot_be_replaced() {
         agent.until(PATIENCE, "read again", |page| {
             page.get("lockwatch_redis_readable", &[]) == Some(1.0)
                 && page.get("lockwatch_redis_blind_seconds", &[]) == Some(0.0)
-                && page.series("lockwatch_lock_held", &[]).into_values().filter(|held| *held == 0.0).count() == 200
+                && page
+                    .series("lockwatch_lock_held", &[])
+                    .into_values()
+                    .filter(|held| *held == 0.0)
+                    .count()
+                    == 200
         });
     });
 }
 
-/// A master that is cut off soon refuses writes: what it took before is a lease until its end, and only what it alone took
-/// doubles the holder.
+/// A master that is cut off soon refuses writes: what it took before is a lease until its end, and
+/// only what it alone took doubles the holder.
 #[test]
 fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
     const KEPT: &str = "kept:lock";
@@ -437,7 +548,9 @@ fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
         let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(12));
         let taken = Instant::now();
         let new = sentinels.wait_switched(0);
-        wait_until(PATIENCE, "it refuses", || sentinels.server(0).cli(&["set", "x", "1"]).starts_with("NOREPLICAS"));
+        wait_until(PATIENCE, "it refuses", || {
+            sentinels.server(0).cli(&["set", "x", "1"]).starts_with("NOREPLICAS")
+        });
         kept.follow(port(sentinels, new));
         kept.release();
         let successor = Worker::take(port(sentinels, new), KEPT, B, Duration::from_secs(3));
@@ -448,13 +561,21 @@ fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
         let over = Instant::now();
         let end = a.renewed() + Duration::from_secs(12);
         let page = agent.page();
-        let in_time = over > taken && over + Duration::from_secs(1) > end && over < end + Duration::from_secs(2);
+        let in_time = over > taken
+            && over + Duration::from_secs(1) > end
+            && over < end + Duration::from_secs(2);
         agent.check(&page, "it ends with the lease", in_time);
         let pages = watch.stop();
         let last = pages.last().unwrap();
-        let one = splits(last, "masters") == 1.0 && splits(last, "overlap") == 1.0 && all_splits(last) == 2.0;
+        let one = splits(last, "masters") == 1.0
+            && splits(last, "overlap") == 1.0
+            && all_splits(last) == 2.0;
         agent.check(last, "a split of the lock that it alone had, by both kinds of evidence", one);
-        agent.check(last, "the other task ran on", pages.iter().all(|page| page.verdict("kept") == "running"));
+        agent.check(
+            last,
+            "the other task ran on",
+            pages.iter().all(|page| page.verdict("kept") == "running"),
+        );
         drop((a, b, successor));
     });
 }

@@ -47,7 +47,8 @@ impl Truth {
         Truth { looking: looking.collect(), ended }
     }
 
-    /// Ends it. All times of two holders, in order; gaps shorter than what a look can tell are none.
+    /// Ends it. All times of two holders, in order; gaps shorter than what a look can tell are
+    /// none.
     pub(super) fn stop(self) -> Vec<Double> {
         self.ended.store(true, Ordering::SeqCst);
         let mut all: Vec<(usize, Look)> = Vec::new();
@@ -59,8 +60,12 @@ impl Truth {
         let mut doubles: Vec<Double> = Vec::new();
         for (server, look) in &all {
             newest[*server] = Some(look);
-            let holders = newest.iter().flatten().filter(|shown| shown.is_master && look.at - shown.at < STALE);
-            let mut holders: Vec<&String> = holders.filter_map(|shown| shown.holder.as_ref()).collect();
+            let holders = newest
+                .iter()
+                .flatten()
+                .filter(|shown| shown.is_master && look.at - shown.at < STALE);
+            let mut holders: Vec<&String> =
+                holders.filter_map(|shown| shown.holder.as_ref()).collect();
             holders.sort_unstable();
             holders.dedup();
             if holders.len() < 2 {
@@ -101,5 +106,8 @@ fn look(port: u16, lock: &str, ended: &AtomicBool) -> Vec<Look> {
 fn ask(connection: &mut Connection, lock: &str) -> RedisResult<(Option<String>, bool)> {
     let holders: Vec<String> = cmd("HKEYS").arg(lock).query(connection)?;
     let role: Vec<Value> = cmd("ROLE").query(connection)?;
-    Ok((holders.into_iter().next(), matches!(role.first(), Some(Value::BulkString(word)) if word == b"master")))
+    Ok((
+        holders.into_iter().next(),
+        matches!(role.first(), Some(Value::BulkString(word)) if word == b"master"),
+    ))
 }

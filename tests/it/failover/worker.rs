@@ -1,4 +1,5 @@
-//! A worker that holds a lock as Redisson lays it out, and that goes on believing so whatever happens to the servers.
+//! A worker that holds a lock as Redisson lays it out, and that goes on believing so whatever
+//! happens to the servers.
 
 use std::sync::atomic::{AtomicBool, AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,16 +14,18 @@ const ANSWER: Duration = Duration::from_millis(300);
 const LOOK: Duration = Duration::from_millis(10);
 /// Redisson renews three times per lease.
 const RENEWALS: u32 = 3;
-const TAKE: &str = "if redis.call('exists', KEYS[1]) == 0 then redis.call('hset', KEYS[1], ARGV[1], 1) \
+const TAKE: &str = "if redis.call('exists', KEYS[1]) == 0 then redis.call('hset', KEYS[1], \
+    ARGV[1], 1) \
                     redis.call('pexpire', KEYS[1], ARGV[2]) return 1 end return 0";
-const RENEW: &str =
-    "if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
-const RELEASE: &str =
-    "if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return redis.call('del', KEYS[1]) end return 0";
+const RENEW: &str = "if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return \
+    redis.call('pexpire', KEYS[1], ARGV[2]) end return 0";
+const RELEASE: &str = "if redis.call('hexists', KEYS[1], ARGV[1]) == 1 then return \
+    redis.call('del', KEYS[1]) end return 0";
 
 /// A connection to a server of the tests.
 pub(super) fn connect(port: u16) -> RedisResult<Connection> {
-    let connection = redis::Client::open(("127.0.0.1", port))?.get_connection_with_timeout(ANSWER)?;
+    let connection =
+        redis::Client::open(("127.0.0.1", port))?.get_connection_with_timeout(ANSWER)?;
     connection.set_read_timeout(Some(ANSWER))?;
     Ok(connection)
 }
@@ -49,12 +52,19 @@ impl Shared {
     }
 }
 
-fn run(connection: &mut Connection, script: &str, lock: &str, holder: &str, lease: Duration) -> RedisResult<i64> {
+fn run(
+    connection: &mut Connection,
+    script: &str,
+    lock: &str,
+    holder: &str,
+    lease: Duration,
+) -> RedisResult<i64> {
     let lease_ms = u64::try_from(lease.as_millis()).unwrap();
     cmd("EVAL").arg(script).arg(1).arg(lock).arg(holder).arg(lease_ms).query(connection)
 }
 
-/// Asks a frozen server for the lock: it does that when it thaws, while its client has long given up.
+/// Asks a frozen server for the lock: it does that when it thaws, while its client has long given
+/// up.
 pub(super) fn ask_in_vain(mut connection: Connection, lock: &str, holder: &str, lease: Duration) {
     assert!(run(&mut connection, TAKE, lock, holder, lease).is_err(), "a frozen server answers");
 }
@@ -62,7 +72,11 @@ pub(super) fn ask_in_vain(mut connection: Connection, lock: &str, holder: &str, 
 /// Gives back what a frozen server took late.
 pub(super) fn give_back(port: u16, lock: &str, holder: &str) {
     let mut connection = connect(port).unwrap();
-    assert_eq!(run(&mut connection, RELEASE, lock, holder, Duration::ZERO), Ok(1), "{holder} had the lock");
+    assert_eq!(
+        run(&mut connection, RELEASE, lock, holder, Duration::ZERO),
+        Ok(1),
+        "{holder} had the lock"
+    );
 }
 
 impl Worker {
@@ -76,9 +90,11 @@ impl Worker {
             ended: AtomicBool::new(false),
             renewed: Mutex::new(Instant::now()),
         });
-        crate::support::wait_until(Duration::from_secs(60), &format!("{holder} gets the lock"), || {
-            connect(port).and_then(|mut connection| shared.run(&mut connection, TAKE)) == Ok(1)
-        });
+        crate::support::wait_until(
+            Duration::from_secs(60),
+            &format!("{holder} gets the lock"),
+            || connect(port).and_then(|mut connection| shared.run(&mut connection, TAKE)) == Ok(1),
+        );
         *shared.renewed.lock().unwrap() = Instant::now();
         let renewing = std::thread::spawn({
             let shared = Arc::clone(&shared);
@@ -101,7 +117,12 @@ impl Worker {
     pub(super) fn release(mut self) {
         self.end();
         let mut connection = connect(self.shared.port.load(Ordering::SeqCst)).unwrap();
-        assert_eq!(self.shared.run(&mut connection, RELEASE), Ok(1), "{} had the lock", self.shared.holder);
+        assert_eq!(
+            self.shared.run(&mut connection, RELEASE),
+            Ok(1),
+            "{} had the lock",
+            self.shared.holder
+        );
     }
 
     fn end(&mut self) {
@@ -127,7 +148,10 @@ fn renew(shared: &Shared) {
             continue;
         }
         let port = shared.port.load(Ordering::SeqCst);
-        let connected = open.take().filter(|(at, _)| *at == port).map_or_else(|| connect(port), |(_, open)| Ok(open));
+        let connected = open
+            .take()
+            .filter(|(at, _)| *at == port)
+            .map_or_else(|| connect(port), |(_, open)| Ok(open));
         let Ok(mut connection) = connected else { continue };
         if shared.run(&mut connection, RENEW) == Ok(1) {
             *shared.renewed.lock().unwrap() = Instant::now();

@@ -1,5 +1,5 @@
-//! Servers that do harm on purpose: each blinds its own task, with the right reason, and nothing else; it is not dialled in
-//! a hurry, and costs neither memory nor time.
+//! Servers that do harm on purpose: each blinds its own task, with the right reason, and nothing
+//! else; it is not dialled in a hurry, and costs neither memory nor time.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -41,7 +41,9 @@ const PLOTS: [Plot; 27] = [
         client.say(b"$999999999999\r\n")?;
         client.flood(b"x")
     }),
-    ("endless_string_at_once", &["too_large"], |client| client.say(b"$999999999999\r\n").and_then(|()| client.hang())),
+    ("endless_string_at_once", &["too_large"], |client| {
+        client.say(b"$999999999999\r\n").and_then(|()| client.hang())
+    }),
     ("deep_nesting", &["too_large"], |client| {
         client.greet()?;
         client.next()?;
@@ -75,7 +77,9 @@ const PLOTS: [Plot; 27] = [
         client.next()?;
         client.drip(b"*2\r\n$10\r\n1800000000\r\n$6\r\n345678\r\n", Duration::from_secs(1))
     }),
-    ("slow_drip_at_once", &["timeout"], |client| client.drip(b"+OK\r\n+OK\r\n", Duration::from_secs(1))),
+    ("slow_drip_at_once", &["timeout"], |client| {
+        client.drip(b"+OK\r\n+OK\r\n", Duration::from_secs(1))
+    }),
     ("a_line_that_never_ends", &["timeout"], |client| {
         client.greet()?;
         client.next()?;
@@ -112,7 +116,9 @@ const PLOTS: [Plot; 27] = [
     }),
     ("nonce_of_another_batch", &["protocol"], |client| {
         client.greet()?;
-        client.answer_but(|words| words.first().is_some_and(|name| name == b"ECHO").then(|| b"$4\r\nlate\r\n".to_vec()))
+        client.answer_but(|words| {
+            words.first().is_some_and(|name| name == b"ECHO").then(|| b"$4\r\nlate\r\n".to_vec())
+        })
     }),
     ("negative_length", &["protocol"], |client| {
         client.greet()?;
@@ -123,7 +129,9 @@ const PLOTS: [Plot; 27] = [
         client.say(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")?;
         client.hang()
     }),
-    ("tls", &["protocol"], |client| client.say(b"\x15\x03\x03\x00\x02\x02\x46").and_then(|()| client.hang())),
+    ("tls", &["protocol"], |client| {
+        client.say(b"\x15\x03\x03\x00\x02\x02\x46").and_then(|()| client.hang())
+    }),
     ("moved", &["moved"], |client| redirect(client, "MOVED")),
     ("ask", &["moved"], |client| redirect(client, "ASK")),
     ("closes_within_a_batch", &["closed"], |client| {
@@ -142,12 +150,17 @@ const PLOTS: [Plot; 27] = [
         let login = client.answer()?;
         client.answer_but(move |words| {
             let spared = ["CLIENT", "ROLE", "INFO", "ECHO", "TIME"];
-            let name = words.first().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
+            let name = words
+                .first()
+                .map(|name| String::from_utf8_lossy(name).into_owned())
+                .unwrap_or_default();
             (!spared.contains(&name.as_str())).then(|| echo("ERR \x1b[31m\u{202e}what?", &login))
         })
     }),
     ("is_a_sentinel", &["not_master"], |client| {
-        client.answer_but(|words| (words == [&b"ROLE"[..]]).then(|| b"*2\r\n$8\r\nsentinel\r\n*0\r\n".to_vec()))
+        client.answer_but(|words| {
+            (words == [&b"ROLE"[..]]).then(|| b"*2\r\n$8\r\nsentinel\r\n*0\r\n".to_vec())
+        })
     }),
 ];
 
@@ -159,18 +172,24 @@ fn echo(error: &str, words: &[Vec<u8>]) -> Vec<u8> {
 /// Where redirections point. Nobody may ever come.
 static TRAP: AtomicUsize = AtomicUsize::new(0);
 
-/// Sends everybody who asks for the lock elsewhere: to an address at which clouds tell secrets, and to a trap.
+/// Sends everybody who asks for the lock elsewhere: to an address at which clouds tell secrets, and
+/// to a trap.
 fn redirect(client: &mut Client, word: &str) -> Result<(), Gone> {
     client.greet()?;
     let port = TRAP.load(Ordering::SeqCst);
     client.answer_but(move |words| {
         let about_the_lock = words.get(1).is_some_and(|key| key.ends_with(b"lock"));
-        let to = if words.first().is_some_and(|name| name == b"HSCAN") { "127.0.0.1" } else { "169.254.169.254" };
+        let to = if words.first().is_some_and(|name| name == b"HSCAN") {
+            "127.0.0.1"
+        } else {
+            "169.254.169.254"
+        };
         about_the_lock.then(|| format!("-{word} 3999 {to}:{port}\r\n").into_bytes())
     })
 }
 
-/// The configuration: a good server with a held and a free lock, and each of the others with a lock of its own.
+/// The configuration: a good server with a held and a free lock, and each of the others with a lock
+/// of its own.
 fn config(good: u16, impostors: &[Impostor]) -> String {
     let mut redises = redis_block("good", good, "");
     let mut tasks = "  - {name: fine, redis: good, lock: {key: fine}, wanted: {hash: users}}\n  \
@@ -178,7 +197,11 @@ fn config(good: u16, impostors: &[Impostor]) -> String {
         .to_owned();
     for ((name, ..), impostor) in PLOTS.iter().zip(impostors) {
         redises.push_str(&redis_block(name, impostor.port, ", password_env: LW_HOSTILE_PASSWORD"));
-        writeln!(tasks, "  - {{name: {name}, redis: {name}, lock: {{key: \"{name}:lock\"}}, wanted: always}}").unwrap();
+        writeln!(
+            tasks,
+            "  - {{name: {name}, redis: {name}, lock: {{key: \"{name}:lock\"}}, wanted: always}}"
+        )
+        .unwrap();
     }
     format!("redis:\n{redises}tasks:\n{tasks}")
 }
@@ -201,23 +224,31 @@ fn each_hostile_server_blinds_its_own_task_and_costs_little() {
     switch(&mut redis, "users", &[("anna", "1")]);
     let trap = Impostor::start(Client::hang);
     TRAP.store(usize::from(trap.port), Ordering::SeqCst);
-    let impostors: Vec<Impostor> = PLOTS.iter().map(|(_, _, plot)| Impostor::start(*plot)).collect();
-    let agent = Agent::start_logging(&config(good.port, &impostors), "trace", "logfmt", |command| {
-        command.env("LW_HOSTILE_PASSWORD", PASSWORD);
-    });
+    let impostors: Vec<Impostor> =
+        PLOTS.iter().map(|(_, _, plot)| Impostor::start(*plot)).collect();
+    let agent =
+        Agent::start_logging(&config(good.port, &impostors), "trace", "logfmt", |command| {
+            command.env("LW_HOSTILE_PASSWORD", PASSWORD);
+        });
     let mut last_left = Vec::new();
-    // On a machine under load a server is also slow now and then, so the right reason is looked for among all that there were.
-    let blind = |view: &View, (name, ..): &Plot| view.held(name).is_none() && view.reason(name).is_some();
-    let had_its_way = |view: &View, (name, reasons, _): &Plot| reasons.iter().any(|why| view.errors(name, why) > 0.0);
+    // On a machine under load a server is also slow now and then, so the right reason is looked for
+    // among all that there were.
+    let blind =
+        |view: &View, (name, ..): &Plot| view.held(name).is_none() && view.reason(name).is_some();
+    let had_its_way = |view: &View, (name, reasons, _): &Plot| {
+        reasons.iter().any(|why| view.errors(name, why) > 0.0)
+    };
     let first = agent.until_view(LONG, "each server has had its way", |view| {
-        let left: Vec<&str> = PLOTS.iter().filter(|plot| !had_its_way(view, plot)).map(|plot| plot.0).collect();
+        let left: Vec<&str> =
+            PLOTS.iter().filter(|plot| !had_its_way(view, plot)).map(|plot| plot.0).collect();
         if last_left.len() != left.len() {
             eprintln!("not yet: {left:?}");
             last_left = left;
         }
         fine(view) && last_left.is_empty() && PLOTS.iter().all(|plot| blind(view, plot))
     });
-    let (began, dials) = (Instant::now(), impostors.iter().map(Impostor::clients).collect::<Vec<_>>());
+    let (began, dials) =
+        (Instant::now(), impostors.iter().map(Impostor::clients).collect::<Vec<_>>());
     agent.throughout(WHILE, "each blinds its own task, and no other", |view| {
         assert!(agent.get("/-/healthy").status == 200);
         fine(view) && PLOTS.iter().all(|plot| blind(view, plot))
@@ -225,10 +256,14 @@ fn each_hostile_server_blinds_its_own_task_and_costs_little() {
     let (last, seconds) = (agent.view(), began.elapsed().as_secs_f64());
     for ((impostor, before), (name, ..)) in impostors.iter().zip(dials).zip(&PLOTS) {
         let made = impostor.clients() - before;
-        assert!(made as f64 <= DIALS_PER_SECOND * (seconds + 1.0), "{name} was dialled {made} times in {seconds} s");
+        assert!(
+            made as f64 <= DIALS_PER_SECOND * (seconds + 1.0),
+            "{name} was dialled {made} times in {seconds} s"
+        );
     }
     let grown = |name: &str| last.page.get(name, &[]).unwrap() - first.page.get(name, &[]).unwrap();
-    let (bytes, cpu) = (grown("process_resident_memory_bytes"), grown("process_cpu_seconds_total") / seconds);
+    let (bytes, cpu) =
+        (grown("process_resident_memory_bytes"), grown("process_cpu_seconds_total") / seconds);
     eprintln!(
         "{} hostile servers for {seconds:.1} s: {:.1} MB more, {:.0} % of a core",
         PLOTS.len(),
@@ -241,14 +276,17 @@ fn each_hostile_server_blinds_its_own_task_and_costs_little() {
     let log = agent.log();
     assert!(!log.contains(PASSWORD), "the password is in the log");
     assert!(!log.contains(UNRULY), "the log would move a cursor");
-    let pages = ["/api/v1/tasks", "/api/v1/events?limit=1000", "/metrics", "/"].map(|path| agent.text(path)).concat();
+    let pages = ["/api/v1/tasks", "/api/v1/events?limit=1000", "/metrics", "/"]
+        .map(|path| agent.text(path))
+        .concat();
     assert!(!pages.contains(PASSWORD), "the password is on a page");
 }
 
 /// How often Sentinels were asked for the master.
 static ASKED: AtomicUsize = AtomicUsize::new(0);
 
-/// A Sentinel that names an honest master, counts how often it is asked, and shouts of a new master all the time.
+/// A Sentinel that names an honest master, counts how often it is asked, and shouts of a new master
+/// all the time.
 fn shouting(client: &mut Client) -> Result<(), Gone> {
     loop {
         let words = client.next()?;
@@ -275,7 +313,8 @@ fn a_sentinel_that_shouts_is_not_asked_without_end() {
     let sentinels = [shouting; 3].map(|plot| Impostor::start(plot).port);
     let nodes = sentinels.map(|port| format!("\"127.0.0.1:{port}\"")).join(", ");
     let config = format!(
-        "redis:\n  main: {{sentinel: {{master: m, nodes: [{nodes}]}}, interval: 1s, timeout: 500ms}}\ntasks:\n  \
+        "redis:\n  main: {{sentinel: {{master: m, nodes: [{nodes}]}}, interval: 1s, timeout: \
+         500ms}}\ntasks:\n  \
          - {{name: sick, lock: {{key: \"sick:lock\"}}}}\n"
     );
     let _agent = Agent::start(&config);
@@ -298,5 +337,8 @@ fn the_honest_server_of_these_tests_is_believed() {
     );
     let agent = Agent::start(&config);
     agent.until_view(PATIENCE, "the lock is held", |view| view.held("held") == Some(1.0));
-    assert_eq!(wire::strict(b"*2\r\n:1\r\n$-1\r\n"), Some((Reply::Array(vec![Reply::Int(1), Reply::Nil]), &b""[..])));
+    assert_eq!(
+        wire::strict(b"*2\r\n:1\r\n$-1\r\n"),
+        Some((Reply::Array(vec![Reply::Int(1), Reply::Nil]), &b""[..]))
+    );
 }

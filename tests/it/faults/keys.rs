@@ -62,13 +62,18 @@ fn each_bad_key_blinds_exactly_its_own_task() {
         assert!(told.contains(remedy), "{task}: {told}");
         assert!(view.errors("main", reason) > 0.0, "{reason} is counted");
         let logged = agent.log().lines().any(|line| {
-            line.contains("event=task_unreadable") && line.contains(&format!("task={task} ")) && line.contains(reason)
+            line.contains("event=task_unreadable")
+                && line.contains(&format!("task={task} "))
+                && line.contains(reason)
         });
         assert!(logged, "{task}: {}", agent.log());
     }
     for (task, reason) in [("wanted-by-many", "too_large"), ("wanted-by-text", "wrong_type")] {
         let task = view.task(task);
-        assert_eq!((task["wanted"].as_str(), task["verdict"].as_str()), (Some("unknown"), Some("running")));
+        assert_eq!(
+            (task["wanted"].as_str(), task["verdict"].as_str()),
+            (Some("unknown"), Some("running"))
+        );
         assert_eq!(task["switches_unknown"]["reason"], reason, "{task}");
     }
     agent.throughout(std::time::Duration::from_secs(2), "only what is true", shows_only_the_truth);
@@ -78,23 +83,31 @@ fn each_bad_key_blinds_exactly_its_own_task() {
     let mut redis = connect(server.port);
     cmd("DEL").arg("text").exec(&mut redis).unwrap();
     take(&mut redis, b"faster", HOLDER.as_bytes());
-    agent.until_view(PATIENCE, "mended", |view| view.held("text") == Some(0.0) && view.held("faster") == Some(1.0));
+    agent.until_view(PATIENCE, "mended", |view| {
+        view.held("text") == Some(0.0) && view.held("faster") == Some(1.0)
+    });
 }
 
 fn shows_only_the_truth(view: &View) -> bool {
     let unreadable = UNREADABLE.iter().all(|(task, reason, _)| {
-        let absent = ["lock_held", "lock_holder", "lock_holders", "lock_ttl_seconds", "task_held_seconds"];
+        let absent =
+            ["lock_held", "lock_holder", "lock_holders", "lock_ttl_seconds", "task_held_seconds"];
         view.reason(task) == Some(reason)
-            && absent.iter().all(|name| view.page.series(&format!("lockwatch_{name}"), &[("task", task)]).is_empty())
+            && absent.iter().all(|name| {
+                view.page.series(&format!("lockwatch_{name}"), &[("task", task)]).is_empty()
+            })
     });
     let held = ["held", "forever", "far", "token", "wanted-by-many", "wanted-by-text"];
     let persistent = |task| view.page.get("lockwatch_lock_persistent", &[("task", task)]);
     unreadable
-        && held.iter().all(|task| view.held(task) == Some(1.0) && view.of_task(task, "blind_seconds") == 0.0)
+        && held
+            .iter()
+            .all(|task| view.held(task) == Some(1.0) && view.of_task(task, "blind_seconds") == 0.0)
         && view.held("free") == Some(0.0)
         && (persistent("forever"), persistent("far")) == (Some(1.0), Some(0.0))
         && view.page.get("lockwatch_lock_ttl_seconds", &[("task", "forever")]).is_none()
-        && view.page.get("lockwatch_lock_deadline_timestamp_seconds", &[("task", "far")]) == Some(1e12)
+        && view.page.get("lockwatch_lock_deadline_timestamp_seconds", &[("task", "far")])
+            == Some(1e12)
         && view.page.get("lockwatch_redis_up", &[("redis", "main")]) == Some(1.0)
 }
 
@@ -118,7 +131,8 @@ fn lay_out(server: &RedisServer) {
     assert_eq!(cmd("HLEN").arg(MANY_FIELDS).query::<u32>(&mut redis).unwrap(), MANY);
 }
 
-/// Creates the user of `lockwatch acl`, but without the right to read one key; gives the configuration with that user.
+/// Creates the user of `lockwatch acl`, but without the right to read one key; gives the
+/// configuration with that user.
 fn restricted(server: &RedisServer, config: &str) -> String {
     let config = config.replace("500ms", "500ms, username: lockwatch, password_env: PASSWORD");
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -147,7 +161,10 @@ fn restricted(server: &RedisServer, config: &str) -> String {
 /// What the log has of small keys says only that the machine stood still meanwhile.
 fn slow_commands_on(key: &str, server: &RedisServer) -> Vec<Vec<String>> {
     // The default threshold of the log.
-    assert_eq!(server.cli(&["CONFIG", "GET", "slowlog-log-slower-than"]).lines().nth(1), Some("10000"));
+    assert_eq!(
+        server.cli(&["CONFIG", "GET", "slowlog-log-slower-than"]).lines().nth(1),
+        Some("10000")
+    );
     let log: Vec<(u64, u64, u64, Vec<String>, String, String)> =
         cmd("SLOWLOG").arg("GET").arg(-1).query(&mut connect(server.port)).unwrap();
     let commands = log.into_iter().map(|(.., command, _, _)| command);

@@ -1,4 +1,5 @@
-//! The process itself: how it starts, how it ends, and that it does not look alive when its engine is dead.
+//! The process itself: how it starts, how it ends, and that it does not look alive when its engine
+//! is dead.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -24,7 +25,8 @@ fn nowhere() -> String {
 #[test]
 fn every_task_is_on_the_first_page() {
     let _rule = rule("13 series");
-    let tasks: Vec<String> = (0..500).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
+    let tasks: Vec<String> =
+        (0..500).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
     let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
     let agent = Agent::start(&config(free_port(), &tasks));
     let page = agent.page();
@@ -52,7 +54,9 @@ fn an_engine_that_stands_still_does_not_look_green() {
     if cfg!(not(debug_assertions)) {
         return; // A release has no fault points.
     }
-    let Some(server) = RedisServer::start("faults::lifecycle::an_engine_that_stands_still_does_not_look_green") else {
+    let Some(server) =
+        RedisServer::start("faults::lifecycle::an_engine_that_stands_still_does_not_look_green")
+    else {
         return;
     };
     take(&mut connect(server.port), b"a", HOLDER.as_bytes());
@@ -69,7 +73,10 @@ fn an_engine_that_stands_still_does_not_look_green() {
         assert!(begin.elapsed() < Duration::from_secs(15), "the page is still served");
         std::thread::sleep(Duration::from_millis(50));
     }
-    assert!(begin.elapsed() > Duration::from_secs(8), "a short stall is no reason to fail a scrape");
+    assert!(
+        begin.elapsed() > Duration::from_secs(8),
+        "a short stall is no reason to fail a scrape"
+    );
     for path in paths {
         let refused = agent.get(path);
         assert_eq!(refused.status, 503, "{path}");
@@ -92,7 +99,11 @@ fn a_stop_is_orderly_even_with_an_open_connection() {
         open.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut answer = [0; 1024];
         let count = open.read(&mut answer).unwrap();
-        assert!(answer[..count].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&answer[..count]));
+        assert!(
+            answer[..count].starts_with(b"HTTP/1.1 200"),
+            "{}",
+            String::from_utf8_lossy(&answer[..count])
+        );
         let mut half = TcpStream::connect(("127.0.0.1", agent.port)).unwrap();
         half.write_all(b"GET /metrics HTT").unwrap();
         agent.signal(signal);
@@ -105,10 +116,13 @@ fn a_stop_is_orderly_even_with_an_open_connection() {
 
 #[test]
 fn a_stop_does_not_wait_for_a_stopped_server() {
-    let Some(server) = RedisServer::start("faults::lifecycle::a_stop_does_not_wait_for_a_stopped_server") else {
+    let Some(server) =
+        RedisServer::start("faults::lifecycle::a_stop_does_not_wait_for_a_stopped_server")
+    else {
         return;
     };
-    let mut agent = Agent::start(&config(server.port, &["name: a, lock: {key: a}"]).replace("500ms", "30s"));
+    let mut agent =
+        Agent::start(&config(server.port, &["name: a, lock: {key: a}"]).replace("500ms", "30s"));
     agent.until_view(PATIENCE, "read", |view| view.held("a") == Some(0.0));
     server.pause();
     std::thread::sleep(Duration::from_millis(500));
@@ -153,12 +167,14 @@ fn a_thread_that_the_system_refuses_ends_nothing() {
 
 #[test]
 fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once() {
-    let test = "faults::lifecycle::a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once";
+    let test =
+        "faults::lifecycle::a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once";
     if !skip::has(test, &["prlimit"]) {
         return;
     }
     const LENGTH: u64 = 8 << 10;
-    let tasks: Vec<String> = (0..60).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
+    let tasks: Vec<String> =
+        (0..60).map(|number| format!("name: t{number}, lock: {{key: k{number}}}")).collect();
     let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
     let folder = tempfile::TempDir::new().unwrap();
     let agent = Agent::start_logging(&config(free_port(), &tasks), "info", "logfmt", |command| {
@@ -180,7 +196,8 @@ fn a_file_that_is_as_long_as_it_may_be_ends_nothing_and_is_told_once() {
     agent.until_view(PATIENCE, "it records again", |_| files() == 2);
 }
 
-/// Puts a file in the place of `name` whose readers wait for a writer that never comes, like those of a disk that hangs.
+/// Puts a file in the place of `name` whose readers wait for a writer that never comes, like those
+/// of a disk that hangs.
 fn hang(agent: &Agent, name: &str) {
     let _was_there = std::fs::remove_file(agent.path(name));
     assert!(Command::new("mkfifo").arg(agent.path(name)).status().unwrap().success());
@@ -248,12 +265,18 @@ fn exit_codes_tell_a_wrong_call_from_a_failure() {
     let path = file.to_str().unwrap();
     let (code, said) = run(&["--config.file", path]);
     assert!(code == Some(2) && said.contains(path), "no file: {code:?} {said}");
-    std::fs::write(&file, "redis:\n  main: {url: nonsense}\ntasks:\n  - {name: a, lock: {key: a}, grace: soon}\n")
-        .unwrap();
+    std::fs::write(
+        &file,
+        "redis:\n  main: {url: nonsense}\ntasks:\n  - {name: a, lock: {key: a}, grace: soon}\n",
+    )
+    .unwrap();
     for arguments in [vec!["--config.file", path], vec!["check-config", "--config.file", path]] {
         let (code, said) = run(&arguments);
         assert_eq!(code, Some(2), "{said}");
-        assert!(said.contains("redis.main.url") && said.contains("tasks.a.grace"), "all mistakes: {said}");
+        assert!(
+            said.contains("redis.main.url") && said.contains("tasks.a.grace"),
+            "all mistakes: {said}"
+        );
     }
 
     std::fs::write(&file, nowhere()).unwrap();
@@ -261,7 +284,10 @@ fn exit_codes_tell_a_wrong_call_from_a_failure() {
     let address = occupied.local_addr().unwrap().to_string();
     let (code, said) = run(&["--config.file", path, "--web.listen-address", &address]);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("cannot listen on") && said.contains(&address) && said.contains("in use"), "{said}");
+    assert!(
+        said.contains("cannot listen on") && said.contains(&address) && said.contains("in use"),
+        "{said}"
+    );
     assert!(!said.contains("panicked"));
 }
 
@@ -287,8 +313,10 @@ fn promtool_has_nothing_to_say_about_a_live_page() {
     switch(&mut redis, "stats", &[("last_run", "1")]);
     switch(&mut redis, "hosts", &[(HOLDER.split_once(':').unwrap().0, "host \"one\"\\")]);
     let tasks = [
-        "name: plain, lock: {key: plain, lease: 30s, renew_every: 10s}, wanted: {hash: users}, hosts: {hash: hosts}, \
-         progress: {hash: stats, field: last_run}, claims: {hash: claims}, max_hold: 1h, paused_until: {key: pause}",
+        "name: plain, lock: {key: plain, lease: 30s, renew_every: 10s}, wanted: {hash: users}, \
+         hosts: {hash: hosts}, \
+         progress: {hash: stats, field: last_run}, claims: {hash: claims}, max_hold: 1h, \
+         paused_until: {key: pause}",
         "name: read, lock: {key: read}, wanted: {set: set}",
         "name: split, lock: {key: split}, wanted: always, progress: {length: absent}",
         "name: token, lock: {key: token, scheme: string}, wanted: {counter: count}",
@@ -298,7 +326,9 @@ fn promtool_has_nothing_to_say_about_a_live_page() {
     ];
     let agent = Agent::start(&config(server.port, &tasks));
     let view = agent.until_view(PATIENCE, "everything was read", |view| {
-        view.verdict("split") == "split" && view.held("token") == Some(1.0) && view.reason("unreadable").is_some()
+        view.verdict("split") == "split"
+            && view.held("token") == Some(1.0)
+            && view.reason("unreadable").is_some()
     });
     assert!(
         !view.page.series("lockwatch_lock_holder", &[("host", "host \"one\"\\\\")]).is_empty(),
@@ -306,7 +336,11 @@ fn promtool_has_nothing_to_say_about_a_live_page() {
     );
     assert!(!agent.get("/metrics").text().contains("hunter2"), "a token is shown");
     let mut promtool = Command::new("promtool");
-    promtool.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    promtool
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     let mut checking = promtool.spawn().unwrap();
     checking.stdin.take().unwrap().write_all(&agent.get("/metrics").body).unwrap();
     let output = checking.wait_with_output().unwrap();

@@ -48,7 +48,12 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     /// Takes the lock and renews it as often as Redisson: three times per lease.
-    pub(crate) fn start(port: u16, key: &'static str, holder: &'static str, lease: Duration) -> Watchdog {
+    pub(crate) fn start(
+        port: u16,
+        key: &'static str,
+        holder: &'static str,
+        lease: Duration,
+    ) -> Watchdog {
         let stop = Arc::new(AtomicBool::new(false));
         let mut connection = connect(port);
         take_for(&mut connection, key.as_bytes(), holder.as_bytes(), lease);

@@ -40,7 +40,9 @@ fn lines_lost(agent: &Agent) -> f64 {
 
 #[test]
 fn a_log_that_nobody_reads_any_more_ends_nothing() {
-    let Some(server) = RedisServer::start("faults::logging::a_log_that_nobody_reads_any_more_ends_nothing") else {
+    let Some(server) =
+        RedisServer::start("faults::logging::a_log_that_nobody_reads_any_more_ends_nothing")
+    else {
         return;
     };
     let mut connection = connect(server.port);
@@ -53,12 +55,15 @@ fn a_log_that_nobody_reads_any_more_ends_nothing() {
     agent.until_view(PATIENCE, "given back", |view| view.held("a") == Some(0.0));
     take(&mut connection, b"a", OTHER.as_bytes());
     agent.until_view(PATIENCE, "taken", |view| view.held("a") == Some(1.0));
-    agent.until(PATIENCE, "the loss is counted", |page| page.get("lockwatch_log_lines_lost_total", &[]) >= Some(1.0));
+    agent.until(PATIENCE, "the loss is counted", |page| {
+        page.get("lockwatch_log_lines_lost_total", &[]) >= Some(1.0)
+    });
 }
 
 #[test]
 fn a_log_that_is_not_read_stops_nothing() {
-    let Some(server) = RedisServer::start("faults::logging::a_log_that_is_not_read_stops_nothing") else {
+    let Some(server) = RedisServer::start("faults::logging::a_log_that_is_not_read_stops_nothing")
+    else {
         return;
     };
     let mut connection = connect(server.port);
@@ -69,7 +74,8 @@ fn a_log_that_is_not_read_stops_nothing() {
     assert_eq!(lines_lost(&agent), 0.0);
     // A reload says in the log all that is wrong.
     let wrong: String = (0..300).fold(String::new(), |mut text, number| {
-        let _written = writeln!(text, "  - {{name: t{number}, lock: {{key: k{number}}}, mistaken: {number}}}");
+        let _written =
+            writeln!(text, "  - {{name: t{number}, lock: {{key: k{number}}}, mistaken: {number}}}");
         text
     });
     agent.write_config(&(right + &wrong));

@@ -1,5 +1,5 @@
-//! Hostile names: keys, holders, users, hosts and tasks of any bytes. Everything still parses, and nothing looks like
-//! something else.
+//! Hostile names: keys, holders, users, hosts and tasks of any bytes. Everything still parses, and
+//! nothing looks like something else.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -56,7 +56,10 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
     // What a name may hold, short of control characters.
     let names = [r#"quote " '"#, r"back\slash\n", "{}", "<script>alert(1)</script>", "出荷 ü"];
     for (number, name) in names.iter().enumerate() {
-        tasks.push(format!("name: {}, lock: {{key: named-{number}}}", serde_json::to_string(name).unwrap()));
+        tasks.push(format!(
+            "name: {}, lock: {{key: named-{number}}}",
+            serde_json::to_string(name).unwrap()
+        ));
     }
     let tasks: Vec<&str> = tasks.iter().map(String::as_str).collect();
     let agent = Agent::start(&config(server.port, &tasks));
@@ -75,10 +78,12 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
     for number in 0..all {
         let task = view.task(&format!("task {number:02}"));
         let holder = &task["lock"]["hold"]["holders"][0];
-        let (key, client) = (task["lock"]["key"].as_str().unwrap(), holder["holder"].as_str().unwrap());
+        let (key, client) =
+            (task["lock"]["key"].as_str().unwrap(), holder["holder"].as_str().unwrap());
         assert_eq!(key.strip_prefix("lock:"), Some(client), "one escape for all");
         let switches = task["switches"].as_array().unwrap();
-        let users: BTreeSet<&str> = switches.iter().map(|switch| switch["user"].as_str().unwrap()).collect();
+        let users: BTreeSet<&str> =
+            switches.iter().map(|switch| switch["user"].as_str().unwrap()).collect();
         assert_eq!(users.len(), all, "{users:?}");
         let undecodable = switches.iter().filter(|switch| switch["state"] == "undecodable").count();
         assert_eq!(undecodable, all / 2, "{switches:?}");
@@ -93,16 +98,27 @@ fn hostile_bytes_are_escaped_everywhere_and_stay_different() {
     assert_eq!(Element::parse(&landing).named("script").len(), 1, "only our own");
     for name in names {
         let page = agent.get(&format!("/tasks/{}", percent(name)));
-        assert_eq!((page.status, Element::parse(&page.text()).named("script").len()), (200, 1), "{name}");
+        assert_eq!(
+            (page.status, Element::parse(&page.text()).named("script").len()),
+            (200, 1),
+            "{name}"
+        );
     }
 
     // Their ends and beginnings are told in the log, too.
     for hostile in HOSTILE {
         cmd("DEL").arg([b"lock:", hostile].concat()).exec(&mut redis).unwrap();
     }
-    let free = |view: &View| (0..all).all(|number| view.held(&format!("task {number:02}")) == Some(0.0));
+    let free =
+        |view: &View| (0..all).all(|number| view.held(&format!("task {number:02}")) == Some(0.0));
     agent.until_view(PATIENCE, "all are free", free);
-    assert!(agent.get("/metrics").text().lines().all(|line| !line.starts_with("lockwatch_lock_holder{")));
+    assert!(
+        agent
+            .get("/metrics")
+            .text()
+            .lines()
+            .all(|line| !line.starts_with("lockwatch_lock_holder{"))
+    );
     std::thread::sleep(Duration::from_millis(300));
     let log = agent.log();
     assert!(log.contains("event=hold_ended"), "{log}");
@@ -114,7 +130,12 @@ fn assert_harmless(what: &str, text: &str) {
     let bad = |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
     let line = text.lines().find(|line| line.chars().any(bad));
     assert_eq!(line, None, "in {what}");
-    assert!(!text.lines().any(|line| line.starts_with("line") || line.starts_with("lockwatch_lock_held{task=\"x\"")));
+    assert!(
+        !text
+            .lines()
+            .any(|line| line.starts_with("line")
+                || line.starts_with("lockwatch_lock_held{task=\"x\""))
+    );
 }
 
 /// The values of a label.

@@ -1,4 +1,5 @@
-//! A network that loses replies: what is seen comes later, but not much later, and nothing false is seen.
+//! A network that loses replies: what is seen comes later, but not much later, and nothing false is
+//! seen.
 
 use std::time::{Duration, Instant};
 

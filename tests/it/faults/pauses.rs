@@ -1,4 +1,5 @@
-//! Processes that stand still for a while: a slow server, a stopped one, a stopped agent. Nothing false before or after.
+//! Processes that stand still for a while: a slow server, a stopped one, a stopped agent. Nothing
+//! false before or after.
 
 use std::time::Duration;
 
@@ -17,10 +18,13 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
     let mut redis = connect(server.port);
     take(&mut redis, b"held", HOLDER.as_bytes());
     switch(&mut redis, "users", &[("anna", "1")]);
-    let redis_yaml = redis_block("main", server.port, "").replace("200ms", "1s").replace("500ms", "3s");
-    let task =
-        |name: &str| format!("  - {{name: {name}, lock: {{key: {name}}}, wanted: {{hash: users}}, grace: 1m}}\n");
-    let agent = Agent::start(&format!("redis:\n{redis_yaml}tasks:\n{}{}", task("held"), task("free")));
+    let redis_yaml =
+        redis_block("main", server.port, "").replace("200ms", "1s").replace("500ms", "3s");
+    let task = |name: &str| {
+        format!("  - {{name: {name}, lock: {{key: {name}}}, wanted: {{hash: users}}, grace: 1m}}\n")
+    };
+    let agent =
+        Agent::start(&format!("redis:\n{redis_yaml}tasks:\n{}{}", task("held"), task("free")));
     let fine = |view: &View| view.verdict("held") == "running" && view.verdict("free") == "pending";
     let before = agent.until_view(PATIENCE, "both were read", fine);
     for _ in 0..2 {
@@ -33,7 +37,10 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
     let view = agent.view();
     let errors = view.page.series("lockwatch_redis_errors_total", &[]);
     assert!(errors.values().all(|count| *count == 0.0), "{errors:?}");
-    assert!(view.page.get("lockwatch_redis_skipped_ticks_total", &[]) >= Some(1.0), "a sweep took longer than a tick");
+    assert!(
+        view.page.get("lockwatch_redis_skipped_ticks_total", &[]) >= Some(1.0),
+        "a sweep took longer than a tick"
+    );
     let blind = |view: &View| view.of_task("held", "blind_time_seconds_total");
     assert_eq!(blind(&view), blind(&before));
 }
@@ -41,7 +48,9 @@ fn a_server_that_sleeps_for_less_than_the_timeout_is_never_unknown() {
 #[test]
 fn a_stopped_server_blinds_and_resolves_nothing() {
     let _rule = rule("7 gaps");
-    let Some(server) = RedisServer::start("faults::pauses::a_stopped_server_blinds_and_resolves_nothing") else {
+    let Some(server) =
+        RedisServer::start("faults::pauses::a_stopped_server_blinds_and_resolves_nothing")
+    else {
         return;
     };
     let mut redis = connect(server.port);
@@ -62,12 +71,16 @@ fn a_stopped_server_blinds_and_resolves_nothing() {
 
     server.pause();
     let blind = agent.until_view(PATIENCE, "held is absent", |view| view.held("running").is_none());
-    let kept = |view: &View| (view.of_task("down", "down_seconds"), view.of_task("unwanted", "unwanted_seconds"));
+    let kept = |view: &View| {
+        (view.of_task("down", "down_seconds"), view.of_task("unwanted", "unwanted_seconds"))
+    };
     let before = kept(&blind);
     assert!(before.0 > 1.0 && before.1 > 1.0, "{before:?}");
     assert_eq!(blind.verdict("running"), "running", "before blind_after the verdict stays");
     let view = agent.until_view(PATIENCE, "unknown", |view| {
-        assert!(view.held("running").is_none() && view.held("down").is_none() && kept(view) == before);
+        assert!(
+            view.held("running").is_none() && view.held("down").is_none() && kept(view) == before
+        );
         ["running", "down", "unwanted"].iter().all(|task| view.verdict(task) == "unknown")
     });
     assert!(view.of_task("running", "blind_seconds") > 5.0, "after blind_after, and not earlier");
@@ -79,15 +92,20 @@ fn a_stopped_server_blinds_and_resolves_nothing() {
     });
 
     server.go_on();
-    let view =
-        agent.until_view(PATIENCE, "back", |view| view.held("running") == Some(1.0) && view.held("down") == Some(0.0));
+    let view = agent.until_view(PATIENCE, "back", |view| {
+        view.held("running") == Some(1.0) && view.held("down") == Some(0.0)
+    });
     assert_eq!((view.verdict("running"), view.verdict("down")), ("running", "down"));
     assert_eq!(view.of_task("running", "blind_seconds"), 0.0);
     assert!(view.of_task("running", "blind_time_seconds_total") > 10.0);
-    // A blind stretch longer than `blind_after` counts for nothing, and what was counted before is kept.
+    // A blind stretch longer than `blind_after` counts for nothing, and what was counted before is
+    // kept.
     let down = view.of_task("down", "down_seconds");
     assert!(down >= before.0 && down < before.0 + 5.0, "{down} after {}", before.0);
-    assert_eq!((view.of_lock("running", "ends_total"), view.of_lock("running", "acquisitions_total")), (0.0, 0.0));
+    assert_eq!(
+        (view.of_lock("running", "ends_total"), view.of_lock("running", "acquisitions_total")),
+        (0.0, 0.0)
+    );
 }
 
 /// Longer and shorter than the agents stand still.
@@ -95,7 +113,8 @@ const BLIND_AFTER: [&str; 2] = ["60s", "4s"];
 
 /// An agent that has seen two renewals of the lock `a`.
 fn start(port: u16, blind_after: &str) -> Agent {
-    let task = "name: a, lock: {key: a}, wanted: {hash: users}, grace: 1s, settle: 1s, blind_after: ";
+    let task =
+        "name: a, lock: {key: a}, wanted: {hash: users}, grace: 1s, settle: 1s, blind_after: ";
     let agent = Agent::start(&config(port, &[&format!("{task}{blind_after}")]));
     agent.until_view(PATIENCE, "renewals", |view| view.of_lock("a", "renewals_total") >= 2.0);
     agent
@@ -105,8 +124,10 @@ fn start(port: u16, blind_after: &str) -> Agent {
 #[track_caller]
 fn expect_truth(agent: &Agent, blind_after: &str, truth: impl Fn(&View) -> bool) {
     agent.until_view(Duration::from_secs(2), "awake", |view| {
-        // Whoever has not looked for longer than `blind_after` may say so until it has looked again.
-        let honest = view.verdict("a") == "running" || (blind_after == "4s" && view.verdict("a") == "unknown");
+        // Whoever has not looked for longer than `blind_after` may say so until it has looked
+        // again.
+        let honest = view.verdict("a") == "running"
+            || (blind_after == "4s" && view.verdict("a") == "unknown");
         assert!(honest && nothing_alert_worthy(view), "{}", agent.log());
         view.held("a") == Some(1.0) && truth(view)
     });
@@ -118,7 +139,8 @@ fn expect_truth(agent: &Agent, blind_after: &str, truth: impl Fn(&View) -> bool)
 #[test]
 fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
     let _rule = rule("2 instants");
-    let test = "faults::pauses::a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile";
+    let test =
+        "faults::pauses::a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile";
     let Some(server) = RedisServer::start(test) else { return };
     let mut redis = connect(server.port);
     switch(&mut redis, "users", &[("anna", "1")]);
@@ -139,7 +161,9 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
             agent.check(page, "not overdue", overdue_seconds.is_none_or(|seconds| seconds == 0.0));
             overdue_seconds.is_some()
         });
-        let value = |name: &str, le: &[(&str, &str)]| page.get(&format!("lockwatch_lock_renewal_{name}"), le);
+        let value = |name: &str, le: &[(&str, &str)]| {
+            page.get(&format!("lockwatch_lock_renewal_{name}"), le)
+        };
         assert_eq!(
             value("latency_seconds_bucket", &[("le", "0.5")]),
             value("latency_seconds_count", &[]),
@@ -151,7 +175,8 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_was_renewed_meanwhile() {
 #[test]
 fn a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile() {
     let _rule = rule("11 blind handover");
-    let test = "faults::pauses::a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile";
+    let test =
+        "faults::pauses::a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile";
     let Some(server) = RedisServer::start(test) else { return };
     let mut redis = connect(server.port);
     switch(&mut redis, "users", &[("anna", "1")]);
@@ -168,7 +193,8 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile() {
     let other = OTHER.split_once(':').unwrap().0;
     let other_holds = |view: &View| {
         !view.page.series("lockwatch_lock_holder", &[("holder", other)]).is_empty()
-            && (view.of_lock("a", "ends_total"), view.of_lock("a", "acquisitions_total")) == (1.0, 1.0)
+            && (view.of_lock("a", "ends_total"), view.of_lock("a", "acquisitions_total"))
+                == (1.0, 1.0)
     };
     for (agent, blind_after) in agents.iter().zip(BLIND_AFTER) {
         expect_truth(agent, blind_after, other_holds);
@@ -190,8 +216,21 @@ fn a_stopped_agent_sees_nothing_false_in_a_lock_that_changed_hands_meanwhile() {
 /// No gap, no split, nobody lost anything, and no histogram knows of any of it.
 fn nothing_alert_worthy(view: &View) -> bool {
     let zero = |name: &str| view.of_task("a", name) == 0.0;
-    let durations = ["down_seconds", "split_seconds", "stalled_seconds", "unwanted_seconds", "switches_lost_seconds"];
-    let totals = ["down_time_seconds_total", "split_time_seconds_total", "outage_seconds_count", "phantom_holds_total"];
+    let durations = [
+        "down_seconds",
+        "split_seconds",
+        "stalled_seconds",
+        "unwanted_seconds",
+        "switches_lost_seconds",
+    ];
+    let totals = [
+        "down_time_seconds_total",
+        "split_time_seconds_total",
+        "outage_seconds_count",
+        "phantom_holds_total",
+    ];
     let splits = view.page.series("lockwatch_task_splits_total", &[("task", "a")]);
-    durations.iter().chain(&totals).all(|name| zero(name)) && splits.len() >= 3 && splits.values().all(|it| *it == 0.0)
+    durations.iter().chain(&totals).all(|name| zero(name))
+        && splits.len() >= 3
+        && splits.values().all(|it| *it == 0.0)
 }

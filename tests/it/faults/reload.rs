@@ -1,4 +1,5 @@
-//! Reloads: mistakes leave the old configuration in force; a good file keeps what is known of unchanged tasks.
+//! Reloads: mistakes leave the old configuration in force; a good file keeps what is known of
+//! unchanged tasks.
 
 use std::time::Duration;
 
@@ -9,7 +10,8 @@ use crate::support::redis::RedisServer;
 use crate::support::truth::rule;
 use crate::support::view::View;
 
-const BAD: &str = "redis:\n  main: {url: nonsense}\ntasks:\n  - {name: kept, lock: {key: a}, grace: soon}\n";
+const BAD: &str =
+    "redis:\n  main: {url: nonsense}\ntasks:\n  - {name: kept, lock: {key: a}, grace: soon}\n";
 
 fn with_lifecycle(config: &str) -> Agent {
     Agent::start_with(config, |command| {
@@ -23,12 +25,16 @@ fn successful(view: &View) -> bool {
 
 #[test]
 fn a_bad_file_leaves_everything_as_it_was() {
-    let Some(server) = RedisServer::start("faults::reload::a_bad_file_leaves_everything_as_it_was") else { return };
+    let Some(server) = RedisServer::start("faults::reload::a_bad_file_leaves_everything_as_it_was")
+    else {
+        return;
+    };
     take(&mut connect(server.port), b"kept", HOLDER.as_bytes());
     let good = config(server.port, &["name: kept, lock: {key: kept}"]);
     let agent = with_lifecycle(&good);
     let view = agent.until_view(PATIENCE, "read", |view| view.held("kept") == Some(1.0));
-    let loaded_at = |view: &View| view.page.get("lockwatch_config_last_reload_success_timestamp_seconds", &[]);
+    let loaded_at =
+        |view: &View| view.page.get("lockwatch_config_last_reload_success_timestamp_seconds", &[]);
     let first = loaded_at(&view).unwrap();
     assert!(successful(&view));
 
@@ -36,8 +42,13 @@ fn a_bad_file_leaves_everything_as_it_was() {
     let refused = agent.post("/-/reload");
     assert_eq!(refused.status, 500);
     let mistakes = refused.text();
-    assert!(mistakes.contains("redis.main.url") && mistakes.contains("tasks.kept.grace"), "all mistakes: {mistakes}");
-    let unharmed = |view: &View| !successful(view) && loaded_at(view) == Some(first) && view.held("kept") == Some(1.0);
+    assert!(
+        mistakes.contains("redis.main.url") && mistakes.contains("tasks.kept.grace"),
+        "all mistakes: {mistakes}"
+    );
+    let unharmed = |view: &View| {
+        !successful(view) && loaded_at(view) == Some(first) && view.held("kept") == Some(1.0)
+    };
     agent.throughout(Duration::from_secs(1), "the old one stays in force", unharmed);
     assert!(agent.log().contains("not reloaded"), "{}", agent.log());
 
@@ -57,7 +68,10 @@ fn a_bad_file_leaves_everything_as_it_was() {
 
 #[test]
 fn a_reload_over_http_must_be_allowed() {
-    let Some(server) = RedisServer::start("faults::reload::a_reload_over_http_must_be_allowed") else { return };
+    let Some(server) = RedisServer::start("faults::reload::a_reload_over_http_must_be_allowed")
+    else {
+        return;
+    };
     let agent = Agent::start(&config(server.port, &["name: a, lock: {key: a}"]));
     agent.write_config(&config(server.port, &["name: b, lock: {key: b}"]));
     let refused = agent.post("/-/reload");
@@ -65,7 +79,9 @@ fn a_reload_over_http_must_be_allowed() {
     assert!(refused.text().contains("--web.enable-lifecycle") && refused.text().contains("SIGHUP"));
     assert_eq!(agent.view().task("a")["name"], "a", "nothing was reloaded");
     agent.signal("HUP");
-    agent.until_view(PATIENCE, "the signal is always allowed", |view| view.page.count_of_task("b") > 0);
+    agent.until_view(PATIENCE, "the signal is always allowed", |view| {
+        view.page.count_of_task("b") > 0
+    });
 
     let agent = with_lifecycle(&config(server.port, &["name: a, lock: {key: a}"]));
     assert_eq!(agent.get("/-/reload").status, 405, "a link cannot reload");
@@ -75,7 +91,9 @@ fn a_reload_over_http_must_be_allowed() {
 #[test]
 fn unchanged_tasks_keep_everything() {
     let _rule = rule("13 series");
-    let Some(server) = RedisServer::start("faults::reload::unchanged_tasks_keep_everything") else { return };
+    let Some(server) = RedisServer::start("faults::reload::unchanged_tasks_keep_everything") else {
+        return;
+    };
     switch(&mut connect(server.port), "users", &[("anna", "1")]);
     switch(&mut connect(server.port), "others", &[("ben", "1")]);
     let kept = "name: kept, lock: {key: kept}, wanted: {hash: users}, settle: 1s";
@@ -100,11 +118,15 @@ fn unchanged_tasks_keep_everything() {
     let fresh = "name: fresh, lock: {key: fresh}, wanted: {hash: users}, grace: 1m";
     agent.write_config(&config(server.port, &[kept, fresh, &changed("down", "1m", "users")]));
     assert_eq!(agent.post("/-/reload").status, 200);
-    let after = agent.until_view(Duration::from_secs(2), "the new tasks", |view| view.page.count_of_task("fresh") > 0);
+    let after = agent.until_view(Duration::from_secs(2), "the new tasks", |view| {
+        view.page.count_of_task("fresh") > 0
+    });
     assert_eq!(after.page.count_of_task("gone"), 0, "a removed task's series are dropped at once");
     assert!(after.page.count_of_task("fresh") > 30, "and a new one's are there at once");
     // Some of them need a first sample, which may come after the first page.
-    let after = agent.until_view(Duration::from_secs(2), "the first sample", |view| view.held("fresh") == Some(0.0));
+    let after = agent.until_view(Duration::from_secs(2), "the first sample", |view| {
+        view.held("fresh") == Some(0.0)
+    });
     assert_eq!(after.page.count_of_task("fresh"), series, "all of them");
     assert!(after.of_lock("kept", "renewals_total") >= before.of_lock("kept", "renewals_total"));
     assert_eq!((after.of_lock("kept", "acquisitions_total"), lease(&after)), (1.0, Some(3.0)));
@@ -124,11 +146,17 @@ fn unchanged_tasks_keep_everything() {
     let down_before = agent.view().of_task("down", "down_seconds");
     agent.write_config(&config(server.port, &[kept, fresh, &changed("down", "1m", "others")]));
     assert_eq!(agent.post("/-/reload").status, 200);
-    agent.until_view(PATIENCE, "a new gap", |view| view.of_task("down", "down_seconds") < down_before - 1.0);
+    agent.until_view(PATIENCE, "a new gap", |view| {
+        view.of_task("down", "down_seconds") < down_before - 1.0
+    });
     agent.until_view(PATIENCE, "it grows", |view| view.of_task("down", "down_seconds") > 1.0);
     let view = agent.view();
     assert!(view.of_task("down", "down_time_seconds_total") >= down_before, "counters never fall");
-    assert_eq!(view.page.get("lockwatch_redis_reconnects_total", &[]), Some(0.0), "the connection was kept");
+    assert_eq!(
+        view.page.get("lockwatch_redis_reconnects_total", &[]),
+        Some(0.0),
+        "the connection was kept"
+    );
 
     // The same lock under another name is the same task.
     agent.write_config(&config(server.port, &[kept, &changed("renamed", "1s", "others")]));
@@ -140,8 +168,10 @@ fn unchanged_tasks_keep_everything() {
 
 #[test]
 fn a_rotated_password_is_picked_up() {
-    let Some(server) = RedisServer::start_with_password("faults::reload::a_rotated_password_is_picked_up", "first")
-    else {
+    let Some(server) = RedisServer::start_with_password(
+        "faults::reload::a_rotated_password_is_picked_up",
+        "first",
+    ) else {
         return;
     };
     assert_eq!(server.cli(&["HSET", "a", HOLDER, "1"]), "1");
@@ -157,7 +187,10 @@ fn a_rotated_password_is_picked_up() {
     agent.throughout(Duration::from_secs(1), "still read", |view| view.held("a") == Some(1.0));
     let authenticated = || {
         let mut cli = std::process::Command::new("redis-cli");
-        cli.arg("-s").arg(server.socket()).env("REDISCLI_AUTH", "second").args(["CLIENT", "KILL", "TYPE", "normal"]);
+        cli.arg("-s")
+            .arg(server.socket())
+            .env("REDISCLI_AUTH", "second")
+            .args(["CLIENT", "KILL", "TYPE", "normal"]);
         assert!(cli.output().unwrap().status.success());
     };
     authenticated();

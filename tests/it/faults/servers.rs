@@ -17,7 +17,8 @@ use crate::support::view::View;
 /// For so long a trouble is looked at.
 const WHILE: Duration = Duration::from_millis(1_200);
 
-/// An agent that watches a task `fine` on a server in good order, and the tasks `sick` and `idle` on another port.
+/// An agent that watches a task `fine` on a server in good order, and the tasks `sick` and `idle`
+/// on another port.
 struct Ward {
     agent: Agent,
     _good: RedisServer,
@@ -28,8 +29,10 @@ impl Ward {
         let good = RedisServer::start(test)?;
         lay_out(&mut connect(good.port), "fine");
         let config = format!(
-            "redis:\n{}{}tasks:\n  - {{name: fine, redis: good, lock: {{key: fine}}, wanted: {{hash: users}}}}\n  \
-             - {{name: sick, redis: bad, lock: {{key: sick}}, wanted: {{hash: users}}, blind_after: 2s, settle: 1s}}\n  \
+            "redis:\n{}{}tasks:\n  - {{name: fine, redis: good, lock: {{key: fine}}, wanted: \
+             {{hash: users}}}}\n  \
+             - {{name: sick, redis: bad, lock: {{key: sick}}, wanted: {{hash: users}}, \
+             blind_after: 2s, settle: 1s}}\n  \
              - {{name: idle, redis: bad, lock: {{key: idle}}, wanted: {{hash: users}}}}\n",
             redis_block("good", good.port, ""),
             redis_block("bad", port, more),
@@ -37,14 +40,18 @@ impl Ward {
         let agent = Agent::start_with(&config, |command| {
             command.env("PASSWORD", "right");
         });
-        agent.until_view(PATIENCE, "the good server was read", |view| view.held("fine") == Some(1.0));
+        agent.until_view(PATIENCE, "the good server was read", |view| {
+            view.held("fine") == Some(1.0)
+        });
         Some(Ward { agent, _good: good })
     }
 
-    /// Waits until the sick server's tasks are unknown for one of these reasons, and then looks on for a while.
+    /// Waits until the sick server's tasks are unknown for one of these reasons, and then looks on
+    /// for a while.
     #[track_caller]
     fn expect(&self, reasons: &[&str], remedy: &str) {
-        let concerned = |view: &View, task| view.reason(task).is_some_and(|reason| reasons.contains(&reason));
+        let concerned =
+            |view: &View, task| view.reason(task).is_some_and(|reason| reasons.contains(&reason));
         self.agent.until_view(PATIENCE, &format!("unknown: {reasons:?}"), |view| {
             concerned(view, "sick") && concerned(view, "idle")
         });
@@ -59,8 +66,14 @@ impl Ward {
         let view = self.agent.view();
         let told = view.task("sick")["lock"]["unknown"]["remedy"].as_str().unwrap();
         assert!(told.contains(remedy), "{told}");
-        assert!(reasons.iter().any(|reason| view.errors("bad", reason) > 0.0), "{reasons:?} are counted");
-        assert!(reasons.iter().all(|reason| view.errors("good", reason) == 0.0), "and not for the other server");
+        assert!(
+            reasons.iter().any(|reason| view.errors("bad", reason) > 0.0),
+            "{reasons:?} are counted"
+        );
+        assert!(
+            reasons.iter().all(|reason| view.errors("good", reason) == 0.0),
+            "and not for the other server"
+        );
         assert_eq!(view.page.get("lockwatch_redis_up", &[("redis", "bad")]), Some(0.0));
     }
 
@@ -98,15 +111,23 @@ fn assert_nothing_happened(view: &View) {
 
 #[test]
 fn a_wrong_password() {
-    let Some(server) = RedisServer::start_with_password("faults::servers::a_wrong_password", "other") else { return };
-    let Some(ward) = Ward::open("faults::servers::a_wrong_password", server.port, ", password_env: PASSWORD") else {
+    let Some(server) =
+        RedisServer::start_with_password("faults::servers::a_wrong_password", "other")
+    else {
+        return;
+    };
+    let Some(ward) =
+        Ward::open("faults::servers::a_wrong_password", server.port, ", password_env: PASSWORD")
+    else {
         return;
     };
     ward.expect(&["auth"], "password_file");
     assert!(!ward.agent.log().contains("right"), "the password is in the log");
     server.cli(&["CONFIG", "SET", "requirepass", "right"]);
-    let mut redis =
-        redis::Client::open(format!("redis://:right@127.0.0.1:{}", server.port)).unwrap().get_connection().unwrap();
+    let mut redis = redis::Client::open(format!("redis://:right@127.0.0.1:{}", server.port))
+        .unwrap()
+        .get_connection()
+        .unwrap();
     lay_out(&mut redis, "sick");
     ward.expect_health();
 }
@@ -141,7 +162,9 @@ fn a_server_that_is_down_at_the_start_and_later_and_loading() {
 #[test]
 fn a_busy_server() {
     let test = "faults::servers::a_busy_server";
-    let Some(server) = RedisServer::start_with(test, &["--busy-reply-threshold", "50"]) else { return };
+    let Some(server) = RedisServer::start_with(test, &["--busy-reply-threshold", "50"]) else {
+        return;
+    };
     lay_out(&mut connect(server.port), "sick");
     let Some(ward) = Ward::open(test, server.port, "") else { return };
     ward.expect_health();
@@ -157,7 +180,9 @@ fn a_paused_server() {
     let _rule = rule("1 evidence");
     let Some(server) = RedisServer::start("faults::servers::a_paused_server") else { return };
     lay_out(&mut connect(server.port), "sick");
-    let Some(ward) = Ward::open("faults::servers::a_paused_server", server.port, "") else { return };
+    let Some(ward) = Ward::open("faults::servers::a_paused_server", server.port, "") else {
+        return;
+    };
     ward.expect_health();
     server.cli(&["CLIENT", "PAUSE", "4000", "ALL"]);
     ward.expect(&["timeout"], "paused");
@@ -168,7 +193,9 @@ fn a_paused_server() {
 fn a_master_that_becomes_a_replica() {
     let _rule = rule("1 evidence");
     let test = "faults::servers::a_master_that_becomes_a_replica";
-    let (Some(server), Some(master)) = (RedisServer::start(test), RedisServer::start(test)) else { return };
+    let (Some(server), Some(master)) = (RedisServer::start(test), RedisServer::start(test)) else {
+        return;
+    };
     lay_out(&mut connect(server.port), "sick");
     let Some(ward) = Ward::open(test, server.port, "") else { return };
     ward.expect_health();
@@ -176,7 +203,10 @@ fn a_master_that_becomes_a_replica() {
     server.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]);
     ward.expect(&["not_master"], "replica");
     let view = ward.agent.view();
-    assert_eq!(view.page.get("lockwatch_redis_up", &[("redis", "bad"), ("role", "replica")]), Some(0.0));
+    assert_eq!(
+        view.page.get("lockwatch_redis_up", &[("redis", "bad"), ("role", "replica")]),
+        Some(0.0)
+    );
     assert_nothing_happened(&view);
     server.cli(&["REPLICAOF", "NO", "ONE"]);
     lay_out(&mut connect(server.port), "sick");
@@ -196,7 +226,11 @@ fn a_server_that_allows_less_after_a_reconnect() {
         view.page.get("lockwatch_redis_reconnects_total", &[("redis", "bad")]) == Some(1.0)
     });
     let view = ward.expect_health();
-    assert_eq!(view.errors("bad", "no_permission"), 0.0, "it was asked in the old way, and that was believed");
+    assert_eq!(
+        view.errors("bad", "no_permission"),
+        0.0,
+        "it was asked in the old way, and that was believed"
+    );
     assert_nothing_happened(&view);
 }
 

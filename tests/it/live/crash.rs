@@ -34,7 +34,9 @@ fn after_a_kill_the_hold_expires_and_the_task_is_pending_then_down_then_running_
     let held = Duration::from_millis(1500);
     let page = scene.agent.until(held, "running", |page| page.verdict(TASK) == "running");
     assert_eq!(page.label(TASK, "lock_holder", "holder"), Some(heir));
-    scene.agent.until(SOON, "handed over", |page| page.of(TASK, "task_handover_seconds_count") == Some(1.0));
+    scene.agent.until(SOON, "handed over", |page| {
+        page.of(TASK, "task_handover_seconds_count") == Some(1.0)
+    });
     let pages = watch.stop();
 
     assert_eq!(verdicts(&pages, TASK), ["running", "pending", "down", "running"]);
@@ -53,7 +55,9 @@ fn after_a_kill_the_hold_expires_and_the_task_is_pending_then_down_then_running_
 #[test]
 fn with_a_waiter_the_gap_of_a_crash_is_short_and_the_outage_is_the_lease() {
     let test = "live::crash: a waiter";
-    let (Some(mut first), Some(mut second)) = (Redisson::start(test), Redisson::start(test)) else { return };
+    let (Some(mut first), Some(mut second)) = (Redisson::start(test), Redisson::start(test)) else {
+        return;
+    };
     let Some(server) = RedisServer::start(test) else { return };
     let agent = Agent::start(&config(&server, "1s", &one_task("settle: 1500ms")));
     connect(&mut first, &server, "c1", 3_000);

@@ -1,4 +1,5 @@
-//! Every kind of Redisson lock, as its real clients lay it out, and people who meddle with keys by hand.
+//! Every kind of Redisson lock, as its real clients lay it out, and people who meddle with keys by
+//! hand.
 
 use super::{SOON, Scene, check_calm, check_never_late, config, connect, greatest};
 use crate::support::agent::Agent;
@@ -13,15 +14,17 @@ fn tasks(names: &[&str]) -> String {
     names.iter().map(|name| format!("  - {{name: {name}, lock: {{key: {name}}}}}\n")).collect()
 }
 
-/// A write lock adds the lease at each re-entry, and its next renewal takes that back; an explicit lease is never renewed;
-/// a spin lock and a lock that refuses re-entry look like any other.
+/// A write lock adds the lease at each re-entry, and its next renewal takes that back; an explicit
+/// lease is never renewed; a spin lock and a lock that refuses re-entry look like any other.
 #[test]
 fn deadlines_that_go_back_or_run_down_are_nothing_to_alert_about() {
     let test = "live::kinds: deadlines";
     let names = ["write", "explicit", "spin", "strict"];
     let Some(mut scene) = Scene::open(test, "200ms", &tasks(&names)) else { return };
     scene.connect("c1", 3_000);
-    scene.agent.until(SOON, "read", |page| names.iter().all(|name| page.of(name, "lock_held") == Some(0.0)));
+    scene.agent.until(SOON, "read", |page| {
+        names.iter().all(|name| page.of(name, "lock_held") == Some(0.0))
+    });
     let watch = scene.agent.watch();
     scene.redisson.run("lock c1 t1 write kind=write");
     scene.redisson.run("lock c1 t1 spin kind=spin");
@@ -76,7 +79,8 @@ fn fair_fenced_and_read_locks_show_their_waiters_token_and_readers() {
     for thread in ["t1", "t2"] {
         scene.redisson.run(&format!("lock-async c2 {thread} fair kind=fair"));
     }
-    let page = scene.agent.until(SOON, "two waiters", |page| page.of("fair", "lock_waiters") == Some(2.0));
+    let page =
+        scene.agent.until(SOON, "two waiters", |page| page.of("fair", "lock_waiters") == Some(2.0));
     assert_eq!(page.of("fair", "lock_holders"), Some(1.0));
     assert_eq!(page.label("fair", "lock_holder", "holder"), Some(first.clone()));
 
@@ -85,11 +89,15 @@ fn fair_fenced_and_read_locks_show_their_waiters_token_and_readers() {
     scene.redisson.run("unlock c1 t2 fenced kind=fenced");
     let token = scene.redisson.run("lock c1 t2 fenced kind=fenced")["token"].as_f64();
     assert_eq!(token, Some(2.0));
-    scene.agent.until(SOON, "the next token", |page| page.of("fenced", "lock_fencing_token") == token);
+    scene
+        .agent
+        .until(SOON, "the next token", |page| page.of("fenced", "lock_fencing_token") == token);
 
     scene.redisson.run("lock c1 t3 shared kind=read");
     mortal.run("lock c3 t1 shared kind=read");
-    let page = scene.agent.until(SOON, "two readers", |page| page.of("shared", "lock_holders") == Some(2.0));
+    let page = scene
+        .agent
+        .until(SOON, "two readers", |page| page.of("shared", "lock_holders") == Some(2.0));
     let holders: Vec<String> = page
         .series("lockwatch_lock_holder", &[("task", "shared")])
         .into_keys()
@@ -105,7 +113,8 @@ fn fair_fenced_and_read_locks_show_their_waiters_token_and_readers() {
 
     scene.redisson.run("unlock c1 t1 fair kind=fair");
     scene.redisson.event("acquired", "fair", SOON);
-    let page = scene.agent.until(SOON, "one waiter", |page| page.of("fair", "lock_waiters") == Some(1.0));
+    let page =
+        scene.agent.until(SOON, "one waiter", |page| page.of("fair", "lock_waiters") == Some(1.0));
     assert_eq!(page.of("fair", "lock_held"), Some(1.0));
     let pages = watch.stop();
     for name in names {
@@ -127,7 +136,9 @@ fn a_lock_without_ttl_is_persistent_until_a_renewal_gives_it_one() {
     let watch = scene.agent.watch();
     scene.redisson.run("lock c1 t1 forever lease=60000");
     scene.redisson.run("lock c1 t2 renewed");
-    scene.agent.until(SOON, "learned", |page| page.of("renewed", "lock_lease_seconds") == Some(3.0));
+    scene
+        .agent
+        .until(SOON, "learned", |page| page.of("renewed", "lock_lease_seconds") == Some(3.0));
     next_renewal(&scene.agent, "renewed");
     for name in names {
         assert_eq!(scene.server.cli(&["persist", name]), "1");
@@ -147,13 +158,16 @@ fn a_lock_without_ttl_is_persistent_until_a_renewal_gives_it_one() {
     }
 }
 
-/// `getMultiLock(name, values)` keeps several locks and their leases in one hash: that is not one lock, so nothing is said
-/// of it, and the others go on.
+/// `getMultiLock(name, values)` keeps several locks and their leases in one hash: that is not one
+/// lock, so nothing is said of it, and the others go on.
 #[test]
 fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_others_nothing() {
     let test = "live::kinds: faster";
     let names = ["group", "plain"];
-    let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test)) else { return };
+    let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test))
+    else {
+        return;
+    };
     connect(&mut redisson, &server, "c1", 3_000);
     redisson.run("lock c1 t1 group kind=faster values=one,two");
     redisson.run("lock c1 t2 plain");
@@ -172,10 +186,16 @@ fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_other
     assert_eq!(page.verdict("group"), "unknown");
     let lock = agent.task("group")["lock"].clone();
     assert_eq!(lock["unknown"]["reason"], "layout", "{lock}");
-    assert_eq!(agent.log_lines(&["event=task_unreadable", "task=group ", "reason=layout", "remedy="]).len(), 1);
+    assert_eq!(
+        agent
+            .log_lines(&["event=task_unreadable", "task=group ", "reason=layout", "remedy="])
+            .len(),
+        1
+    );
 }
 
-/// Names that end a label, a line or a string where they are not escaped, and bytes that are no text at all.
+/// Names that end a label, a line or a string where they are not escaped, and bytes that are no
+/// text at all.
 #[test]
 fn locks_with_hostile_names_are_watched_and_told_apart() {
     let _rule = rule("14 hostile bytes");
@@ -191,11 +211,15 @@ fn locks_with_hostile_names_are_watched_and_told_apart() {
         b"<script>alert(1)</script>%&+= ",
     ];
     let hex = |name: &[u8]| name.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    let task =
-        |(at, name): (usize, &&[u8])| format!("  - {{name: t{at}, lock: {{key: {{hex: \"{}\"}}}}}}\n", hex(name));
+    let task = |(at, name): (usize, &&[u8])| {
+        format!("  - {{name: t{at}, lock: {{key: {{hex: \"{}\"}}}}}}\n", hex(name))
+    };
     // Redisson's names are text; this one only redis-cli can write.
     let bytes = "  - {name: bytes, lock: {key: {hex: \"fffe22\"}}}\n";
-    let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test)) else { return };
+    let (Some(mut redisson), Some(server)) = (Redisson::start(test), RedisServer::start(test))
+    else {
+        return;
+    };
     let tasks: String = names.iter().enumerate().map(task).chain([bytes.to_owned()]).collect();
     let agent = Agent::start(&config(&server, "200ms", &tasks));
     connect(&mut redisson, &server, "c1", 30_000);
@@ -204,9 +228,13 @@ fn locks_with_hostile_names_are_watched_and_told_apart() {
         redisson.run(&format!("lock c1 t1 {}", word(std::str::from_utf8(name).unwrap())));
     }
     server.cli(&["eval", "redis.call('hset', '\\255\\254\"', 'a\\255\"\\n:7', '1')", "0"]);
-    let all: Vec<String> = (0..names.len()).map(|at| format!("t{at}")).chain(["bytes".to_owned()]).collect();
-    let page = agent.until(SOON, "all are held", |page| all.iter().all(|task| page.of(task, "lock_held") == Some(1.0)));
-    let mut keys: Vec<String> = all.iter().map(|task| page.label(task, "task_info", "key").unwrap()).collect();
+    let all: Vec<String> =
+        (0..names.len()).map(|at| format!("t{at}")).chain(["bytes".to_owned()]).collect();
+    let page = agent.until(SOON, "all are held", |page| {
+        all.iter().all(|task| page.of(task, "lock_held") == Some(1.0))
+    });
+    let mut keys: Vec<String> =
+        all.iter().map(|task| page.label(task, "task_info", "key").unwrap()).collect();
     assert!(keys.iter().all(|key| !key.contains(|letter: char| letter.is_control())), "{keys:?}");
     keys.sort();
     keys.dedup();

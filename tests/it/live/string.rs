@@ -35,14 +35,20 @@ struct RedisPy {
 impl RedisPy {
     /// `None`, with a message, on a machine without redis-py.
     fn start(test: &str, server: &RedisServer) -> Option<RedisPy> {
-        let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(|python| has_redis_py(python)) else {
+        let Some(python) =
+            ["python3", "/usr/bin/python3"].into_iter().find(|python| has_redis_py(python))
+        else {
             skip::say(test, "redis-py (python3-redis)");
             return None;
         };
         let mut command = Command::new(python);
-        command.args(["-c", PROGRAM, &server.port.to_string()]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+            .args(["-c", PROGRAM, &server.port.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+        let (stdin, stdout) =
+            (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
         Some(RedisPy { child, stdin, stdout })
     }
 
@@ -66,7 +72,8 @@ impl Drop for RedisPy {
 
 fn has_redis_py(python: &str) -> bool {
     let mut command = Command::new(python);
-    let command = command.args(["-c", "import redis.lock"]).stdout(Stdio::null()).stderr(Stdio::null());
+    let command =
+        command.args(["-c", "import redis.lock"]).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -77,9 +84,13 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
     let Some(server) = RedisServer::start(test) else { return };
     let Some(mut redis_py) = RedisPy::start(test, &server) else { return };
     let names = ["released", "expiring", "forever", "extended"];
-    let task = |name: &&str| format!("  - {{name: {name}, lock: {{key: {name}, scheme: string}}}}\n");
-    let agent = Agent::start(&config(&server, "200ms", &names.iter().map(task).collect::<String>()));
-    agent.until(SOON, "read", |page| names.iter().all(|name| page.of(name, "lock_held") == Some(0.0)));
+    let task =
+        |name: &&str| format!("  - {{name: {name}, lock: {{key: {name}, scheme: string}}}}\n");
+    let agent =
+        Agent::start(&config(&server, "200ms", &names.iter().map(task).collect::<String>()));
+    agent.until(SOON, "read", |page| {
+        names.iter().all(|name| page.of(name, "lock_held") == Some(0.0))
+    });
     let watch = agent.watch();
     let tokens = [
         redis_py.run("acquire released 20"),
@@ -87,11 +98,16 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
         redis_py.run("acquire forever"),
         redis_py.run("acquire extended 4"),
     ];
-    let page = agent.until(SOON, "held", |page| names.iter().all(|name| page.of(name, "lock_held") == Some(1.0)));
+    let page = agent.until(SOON, "held", |page| {
+        names.iter().all(|name| page.of(name, "lock_held") == Some(1.0))
+    });
     for (name, token) in names.iter().zip(&tokens) {
         assert_eq!(server.cli(&["get", name]), *token);
         let digest = page.label(name, "lock_holder", "holder").unwrap();
-        assert!(digest.len() == 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()), "{digest}");
+        assert!(
+            digest.len() == 8 && digest.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{digest}"
+        );
         assert!(!token.contains(&digest), "{digest}");
         let holder = agent.task(name)["lock"]["hold"]["holders"][0].clone();
         assert_eq!((&holder["holder"], &holder["digest"]), (&digest.as_str().into(), &true.into()));
@@ -105,7 +121,11 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
     redis_py.run("release released");
     agent.until(SOON, "released", |page| page.ends("released", "ended_early") == 1.0);
     let page = agent.until(SOON, "expired", |page| page.ends("expiring", "expired") == 1.0);
-    assert_eq!(page.of("extended", "lock_held"), Some(1.0), "the old deadline is not its own any more");
+    assert_eq!(
+        page.of("extended", "lock_held"),
+        Some(1.0),
+        "the old deadline is not its own any more"
+    );
     redis_py.run("release forever");
     agent.until(SOON, "released", |page| page.ends("forever", "ended_early") == 1.0);
 
@@ -113,6 +133,9 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
     let mut shown: Vec<String> = pages.iter().map(|page| page.text().to_owned()).collect();
     shown.extend([agent.text("/"), agent.text("/api/v1/tasks"), agent.log()]);
     for token in &tokens {
-        assert!(token.len() == 32 && shown.iter().all(|text| !text.contains(token.as_str())), "{token} is shown");
+        assert!(
+            token.len() == 32 && shown.iter().all(|text| !text.contains(token.as_str())),
+            "{token} is shown"
+        );
     }
 }

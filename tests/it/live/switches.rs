@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use super::{LOCK, SOON, Scene, TASK, USERS, check_calm, greatest, one_task, verdicts};
 use crate::support::truth::rule;
 
-/// It was off for longer than any threshold; its worker needs three seconds, within the grace of six.
+/// It was off for longer than any threshold; its worker needs three seconds, within the grace of
+/// six.
 #[test]
 fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_or_stalled() {
     let test = "live::switches: switched on";
@@ -15,7 +16,8 @@ fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_
     let Some(mut scene) = Scene::open(test, "500ms", &one_task(&more)) else { return };
     scene.connect("c1", 3_000);
     scene.switch("anna", "0");
-    let moves = |run: u32| scene.server.cli(&["hset", "outbound:stats", "last_run", &run.to_string()]);
+    let moves =
+        |run: u32| scene.server.cli(&["hset", "outbound:stats", "last_run", &run.to_string()]);
     moves(1);
     scene.agent.until(SOON, "stopped", |page| page.verdict(TASK) == "stopped");
     sleep(Duration::from_secs(3));
@@ -37,16 +39,22 @@ fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_
     assert!(scene.agent.log_lines(&["event=verdict", "down"]).is_empty(), "{}", scene.agent.log());
     assert_eq!(greatest(&pages, TASK, "task_stalled_seconds"), 0.0);
     let waited = greatest(&pages, TASK, "task_down_seconds");
-    assert!((2.0..4.5).contains(&waited), "it counts from the switch on, not from before: {waited}");
+    assert!(
+        (2.0..4.5).contains(&waited),
+        "it counts from the switch on, not from before: {waited}"
+    );
 }
 
-/// The order of events in a service: the switch goes off, the worker sees it and releases a little later.
+/// The order of events in a service: the switch goes off, the worker sees it and releases a little
+/// later.
 #[test]
 fn switch_offs_with_a_release_soon_after_leave_no_gap() {
     let _rule = rule("5 order");
     const ROUNDS: u32 = 30;
     let test = "live::switches: off";
-    let Some(mut scene) = Scene::open(test, "100ms", &one_task("grace: 1s, settle: 300ms")) else { return };
+    let Some(mut scene) = Scene::open(test, "100ms", &one_task("grace: 1s, settle: 300ms")) else {
+        return;
+    };
     for client in ["c1", "c2"] {
         scene.connect(client, 3_000);
     }
@@ -68,16 +76,23 @@ fn switch_offs_with_a_release_soon_after_leave_no_gap() {
     let pages = watch.stop();
 
     let last = pages.last().unwrap();
-    assert!(last.of(TASK, "lock_acquisitions_total") >= Some(f64::from(ROUNDS - 2)), "{}", last.text());
+    assert!(
+        last.of(TASK, "lock_acquisitions_total") >= Some(f64::from(ROUNDS - 2)),
+        "{}",
+        last.text()
+    );
     assert!(last.of(TASK, "task_wanted_time_seconds_total") > Some(3.0), "{}", last.text());
-    for never in ["task_handover_seconds_count", "task_down_time_seconds_total", "task_outage_seconds_count"] {
+    for never in
+        ["task_handover_seconds_count", "task_down_time_seconds_total", "task_outage_seconds_count"]
+    {
         assert_eq!(last.of(TASK, never), Some(0.0), "{never}\n{}", scene.agent.log());
     }
     check_calm(&scene.agent, &pages, TASK);
     assert!(scene.agent.log_lines(&["event=gap_began"]).is_empty(), "{}", scene.agent.log());
 }
 
-/// Every hold is too short to settle, so the gap goes on, grows past the grace and never begins anew.
+/// Every hold is too short to settle, so the gap goes on, grows past the grace and never begins
+/// anew.
 #[test]
 fn a_holder_that_takes_the_lock_for_a_second_at_a_time_does_not_end_being_down() {
     let _rule = rule("8 settling");
@@ -97,9 +112,14 @@ fn a_holder_that_takes_the_lock_for_a_second_at_a_time_does_not_end_being_down()
     scene.agent.until(SOON, "down", |page| page.verdict(TASK) == "down");
     let pages = watch.stop();
 
-    let down: Vec<f64> = pages.iter().map(|page| page.of(TASK, "task_down_seconds").unwrap()).collect();
+    let down: Vec<f64> =
+        pages.iter().map(|page| page.of(TASK, "task_down_seconds").unwrap()).collect();
     assert!(down.is_sorted(), "{down:?}");
-    assert!(down.last() > Some(&12.0) && down.last() < Some(&18.0), "four fifths of the time: {:?}", down.last());
+    assert!(
+        down.last() > Some(&12.0) && down.last() < Some(&18.0),
+        "four fifths of the time: {:?}",
+        down.last()
+    );
     let last = pages.last().unwrap();
     assert_eq!(last.of(TASK, "lock_acquisitions_total"), Some(4.0));
     assert_eq!(last.of(TASK, "task_handover_seconds_count"), Some(0.0));
@@ -112,7 +132,10 @@ fn a_holder_that_takes_the_lock_for_a_second_at_a_time_does_not_end_being_down()
 fn switches_written_by_kryo_and_by_jdk_serialization_are_read_with_their_codec_and_named_without() {
     let test = "live::switches: codecs";
     let task = |name: &str, hash: &str, codec: &str| {
-        format!("  - {{name: {name}, lock: {{key: \"{name}:lock\"}}, wanted: {{hash: \"{hash}\"{codec}}}}}\n")
+        format!(
+            "  - {{name: {name}, lock: {{key: \"{name}:lock\"}}, wanted: {{hash: \
+             \"{hash}\"{codec}}}}}\n"
+        )
     };
     let tasks = [
         task("kryo", "users:kryo5", ", codec: kryo5"),
@@ -125,8 +148,12 @@ fn switches_written_by_kryo_and_by_jdk_serialization_are_read_with_their_codec_a
     for codec in ["kryo5", "jdk"] {
         // As a map of Redisson is written by default: the user's name goes through the codec too.
         scene.redisson.run(&format!("map-put c1 users:{codec} anna bool true {codec}"));
-        scene.redisson.run(&format!("map-put c1 users:{codec} ben bool false {codec} field_codec=raw"));
-        scene.redisson.run(&format!("map-put c1 users:{codec} carl string off {codec} field_codec=raw"));
+        scene
+            .redisson
+            .run(&format!("map-put c1 users:{codec} ben bool false {codec} field_codec=raw"));
+        scene
+            .redisson
+            .run(&format!("map-put c1 users:{codec} carl string off {codec} field_codec=raw"));
     }
     for (task, codec) in [("kryo", "kryo5"), ("jdk", "jdk")] {
         let read = |page: &super::Page| page.of(task, "task_switches") == Some(3.0);
@@ -138,10 +165,22 @@ fn switches_written_by_kryo_and_by_jdk_serialization_are_read_with_their_codec_a
         let page = scene.agent.until(SOON, "three switches without the codec", unknown);
         assert_eq!(page.of(&raw, "task_wanted"), None, "neither on nor off");
         let switches = scene.agent.task(&raw)["switches"].clone();
-        let ben = switches.as_array().unwrap().iter().find(|switch| switch["user"] == "ben").unwrap();
-        assert_eq!((&ben["state"], &ben["fits"]), (&"undecodable".into(), &codec.into()), "{switches}");
-        let lines = scene.agent.log_lines(&["event=switch_undecodable", &format!("task={raw} "), "who=ben"]);
-        assert!(lines.len() == 1 && lines[0].contains(&format!("the codec {codec} would read it")), "{lines:?}");
+        let ben =
+            switches.as_array().unwrap().iter().find(|switch| switch["user"] == "ben").unwrap();
+        assert_eq!(
+            (&ben["state"], &ben["fits"]),
+            (&"undecodable".into(), &codec.into()),
+            "{switches}"
+        );
+        let lines = scene.agent.log_lines(&[
+            "event=switch_undecodable",
+            &format!("task={raw} "),
+            "who=ben",
+        ]);
+        assert!(
+            lines.len() == 1 && lines[0].contains(&format!("the codec {codec} would read it")),
+            "{lines:?}"
+        );
         assert!(lines[0].contains("remedy="), "{lines:?}");
     }
     assert!(scene.server.cli(&["hkeys", USERS]).is_empty());

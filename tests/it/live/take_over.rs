@@ -26,9 +26,15 @@ fn a_thousand_handovers_are_neither_a_split_nor_down() {
     let seen = last.of(TASK, "lock_acquisitions_total").unwrap();
     // A fast machine needs half a second for all of them.
     assert!(seen >= 3.0, "some of them were seen: {seen}");
-    assert_eq!(last.ends(TASK, "expired") + last.ends(TASK, "lost") + last.ends(TASK, "unknown"), 0.0);
+    assert_eq!(
+        last.ends(TASK, "expired") + last.ends(TASK, "lost") + last.ends(TASK, "unknown"),
+        0.0
+    );
     for kind in ["holders", "claims", "overlap"] {
-        assert_eq!(last.get("lockwatch_task_splits_total", &[("task", TASK), ("kind", kind)]), Some(0.0));
+        assert_eq!(
+            last.get("lockwatch_task_splits_total", &[("task", TASK), ("kind", kind)]),
+            Some(0.0)
+        );
     }
     // On a busy machine a reading may well find the lock between two holders.
     check_calm_but_for_gaps(&scene.agent, &pages, TASK, GRACE_SECONDS);

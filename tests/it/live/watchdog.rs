@@ -3,11 +3,14 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{LOCK, Monitor, SOON, Scene, TASK, check_calm, check_never_late, greatest, one_task, pexpires};
+use super::{
+    LOCK, Monitor, SOON, Scene, TASK, check_calm, check_never_late, greatest, one_task, pexpires,
+};
 use crate::support::page::Page;
 use crate::support::send_signal;
 
-/// With a lease of nine seconds and the default interval of one: the figures that the README promises.
+/// With a lease of nine seconds and the default interval of one: the figures that the README
+/// promises.
 #[test]
 fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_instant() {
     let test = "live::watchdog: holds and renewals";
@@ -19,19 +22,28 @@ fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_in
     scene.redisson.run(&format!("lock c1 t1 {LOCK}"));
     scene.switch("anna", "1");
     scene.server.cli(&["config", "resetstat"]);
-    let page = scene.agent.until(Duration::from_millis(1500), "held", |page| page.of(TASK, "lock_held") == Some(1.0));
+    let page = scene
+        .agent
+        .until(Duration::from_millis(1500), "held", |page| page.of(TASK, "lock_held") == Some(1.0));
     assert_eq!(page.label(TASK, "lock_holder", "holder"), Some(client));
 
     let watch = scene.agent.watch();
     let lease = Some(9.0);
-    scene.agent.until(SOON, "the lease is learned", |page| page.of(TASK, "lock_lease_seconds") == lease);
+    scene
+        .agent
+        .until(SOON, "the lease is learned", |page| page.of(TASK, "lock_lease_seconds") == lease);
     let renewals = pexpires(&scene.server);
     let enough = |page: &Page| page.of(TASK, "lock_renewals_total") >= Some(renewals as f64 + 3.0);
     scene.agent.until(2 * SOON, "three more renewals", enough);
     let pages = watch.stop();
 
     let last = pages.last().unwrap();
-    assert_eq!(last.of(TASK, "lock_renewals_total"), Some(pexpires(&scene.server) as f64), "{}", last.text());
+    assert_eq!(
+        last.of(TASK, "lock_renewals_total"),
+        Some(pexpires(&scene.server) as f64),
+        "{}",
+        last.text()
+    );
     assert_eq!(last.of(TASK, "lock_renewal_period_seconds"), Some(3.0));
     check_saw_tooth(&pages);
     check_instants(&pages, &monitor);
@@ -43,7 +55,12 @@ fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_in
 fn check_saw_tooth(pages: &[Page]) {
     let teeth: Vec<(f64, f64)> = pages
         .iter()
-        .map(|page| (page.of(TASK, "lock_ttl_seconds").unwrap(), page.of(TASK, "lock_renewals_total").unwrap()))
+        .map(|page| {
+            (
+                page.of(TASK, "lock_ttl_seconds").unwrap(),
+                page.of(TASK, "lock_renewals_total").unwrap(),
+            )
+        })
         .collect();
     for pair in teeth.windows(2) {
         let ((old, before), (new, after)) = (pair[0], pair[1]);
@@ -56,23 +73,32 @@ fn check_saw_tooth(pages: &[Page]) {
 
 /// Each instant on the pages is one at which Redis itself says that it ran the renewal.
 fn check_instants(pages: &[Page], monitor: &Monitor) {
-    let mut shown: Vec<f64> =
-        pages.iter().filter_map(|page| page.of(TASK, "lock_last_renewal_timestamp_seconds")).collect();
+    let mut shown: Vec<f64> = pages
+        .iter()
+        .filter_map(|page| page.of(TASK, "lock_last_renewal_timestamp_seconds"))
+        .collect();
     shown.dedup();
     assert!(shown.len() >= 3, "{shown:?}");
     let witnessed = monitor.pexpires_ms(LOCK);
-    let nearest =
-        |shown: f64| witnessed.iter().map(|at| (at - (shown * 1000.0).round()).abs()).fold(f64::MAX, f64::min);
+    let nearest = |shown: f64| {
+        witnessed.iter().map(|at| (at - (shown * 1000.0).round()).abs()).fold(f64::MAX, f64::min)
+    };
     let mut errors: Vec<f64> = shown.iter().map(|shown| nearest(*shown)).collect();
     errors.sort_by(f64::total_cmp);
     eprintln!("errors of renewal instants against MONITOR, in ms: {errors:.3?}");
-    // Redis writes the line after it has looked at the clock: a busy machine may let time pass in between, once.
-    assert!(errors[errors.len() / 2] <= 1.0 && errors.iter().all(|error| *error < 50.0), "{errors:?}\n{witnessed:?}");
+    // Redis writes the line after it has looked at the clock: a busy machine may let time pass in
+    // between, once.
+    assert!(
+        errors[errors.len() / 2] <= 1.0 && errors.iter().all(|error| *error < 50.0),
+        "{errors:?}\n{witnessed:?}"
+    );
 }
 
-/// Released and retaken within a period, Redisson renews with one more timer each time, at any phase.
+/// Released and retaken within a period, Redisson renews with one more timer each time, at any
+/// phase.
 #[test]
-fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_that_stops_then_is_overdue() {
+fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_that_stops_then_is_overdue()
+ {
     let test = "live::watchdog: piled up";
     let Some(mut scene) = Scene::open(test, "200ms", &one_task("grace: 4s")) else { return };
     scene.connect("c1", 3_000);
@@ -82,8 +108,11 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     let watch = scene.agent.watch();
     scene.server.cli(&["config", "resetstat"]);
     scene.agent.until(SOON, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(3.0));
-    scene.agent.until(SOON, "twelve renewals", |page| page.of(TASK, "lock_renewals_total") >= Some(12.0));
-    // More than one timer could make in that time: hints may show the first twelve as soon as they are made.
+    scene
+        .agent
+        .until(SOON, "twelve renewals", |page| page.of(TASK, "lock_renewals_total") >= Some(12.0));
+    // More than one timer could make in that time: hints may show the first twelve as soon as they
+    // are made.
     scene.agent.until(SOON, "piled up timers", |_| pexpires(&scene.server) > 15);
     let pages = watch.stop();
     let last = pages.last().unwrap();
@@ -94,7 +123,8 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     check_calm(&scene.agent, &pages, TASK);
     check_never_late(&scene.agent, &pages, TASK);
 
-    // The watchdog ends with the inner hold, though the outer one goes on. All that lies between two readings.
+    // The watchdog ends with the inner hold, though the outer one goes on. All that lies between
+    // two readings.
     scene.redisson.run(&format!("lock c1 t1 {LOCK} lease=20000"));
     scene.redisson.run(&format!("unlock c1 t1 {LOCK}"));
     let stopped = Instant::now();
@@ -105,7 +135,8 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     assert_eq!(scene.server.cli(&["hvals", LOCK]), "1");
 }
 
-/// The JVM is stopped as by a long pause: first overdue, then its lease runs out, and it does not get it back.
+/// The JVM is stopped as by a long pause: first overdue, then its lease runs out, and it does not
+/// get it back.
 #[test]
 fn a_holder_that_is_paused_is_overdue_and_then_expired() {
     let test = "live::watchdog: paused";

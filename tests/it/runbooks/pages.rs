@@ -20,15 +20,18 @@ impl Page {
     /// `path` is relative to the project.
     pub(crate) fn read(path: &str) -> Page {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-        let text = fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        let text =
+            fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
         Page { path, text }
     }
 
     /// All runbooks, by name.
     pub(crate) fn runbooks() -> Vec<Page> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/runbooks");
-        let mut names: Vec<String> =
-            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut names: Vec<String> = fs::read_dir(folder)
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         names.sort();
         names.iter().map(|name| Page::read(&format!("alerts/runbooks/{name}"))).collect()
     }
@@ -53,7 +56,12 @@ impl Page {
 
     /// What its links point to.
     pub(crate) fn links(&self) -> Vec<&str> {
-        self.text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(target, _)| target).collect()
+        self.text
+            .split("](")
+            .skip(1)
+            .filter_map(|rest| rest.split_once(')'))
+            .map(|(target, _)| target)
+            .collect()
     }
 
     /// The anchors of its headings, as GitHub makes them.
@@ -70,7 +78,10 @@ fn anchor(heading: &str) -> String {
 
 /// The texts of the `sh` blocks.
 pub(crate) fn sh_blocks(text: &str) -> Vec<&str> {
-    text.split("\n```sh\n").skip(1).map(|rest| rest.split_once("\n```").expect("an end of the block").0).collect()
+    text.split("\n```sh\n")
+        .skip(1)
+        .map(|rest| rest.split_once("\n```").expect("an end of the block").0)
+        .collect()
 }
 
 /// The commands of all `sh` blocks, in order: each is one line.
@@ -81,7 +92,8 @@ pub(crate) fn commands(text: &str) -> Vec<Command> {
         for line in block.lines() {
             match line.strip_prefix("# ") {
                 Some(said) => comment += said,
-                None => commands.push(Command { comment: std::mem::take(&mut comment), text: line.to_owned() }),
+                None => commands
+                    .push(Command { comment: std::mem::take(&mut comment), text: line.to_owned() }),
             }
         }
     }

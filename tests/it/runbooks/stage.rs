@@ -1,5 +1,5 @@
-//! What the commands of the runbooks are run on: a Redis with real holders, an agent under its read-only user, a Prometheus
-//! with the shipped rules and an Alertmanager.
+//! What the commands of the runbooks are run on: a Redis with real holders, an agent under its
+//! read-only user, a Prometheus with the shipped rules and an Alertmanager.
 
 use std::process::{Output, Stdio};
 use std::time::Duration;
@@ -62,7 +62,10 @@ impl Stage {
         acl.args(["acl", "--config.file"]).arg(agent.path("lockwatch.yml")).stdout(Stdio::piped());
         let acl = acl.output().unwrap();
         let printed = String::from_utf8_lossy(&acl.stdout).replace("PASSWORD", PASSWORD);
-        let rule = printed.lines().find(|line| line.starts_with("ACL")).unwrap_or_else(|| panic!("{acl:?}"));
+        let rule = printed
+            .lines()
+            .find(|line| line.starts_with("ACL"))
+            .unwrap_or_else(|| panic!("{acl:?}"));
         let words: Vec<&str> = rule.split(' ').map(|word| word.trim_matches('"')).collect();
         assert_eq!(server.cli(&words), "OK", "{rule}");
 
@@ -109,7 +112,8 @@ impl Stage {
         shell.args(["30", "sh", "-c", &script]).env("PATH", path).current_dir("/").output().unwrap()
     }
 
-    /// Brings about what the alert is for, as far as its commands ask; else a task that is wanted and held.
+    /// Brings about what the alert is for, as far as its commands ask; else a task that is wanted
+    /// and held.
     pub(super) fn arrange(&mut self, alert: &str) {
         self.clear();
         match alert {
@@ -132,19 +136,24 @@ impl Stage {
                 self.expect("lost", |page| lost(page) && page.ends(TASK, "lost") >= 1.0);
             }
             "LockwatchTaskBlind" => {
-                // A split that the pages before left lasts until the old lease is over, and is the worse verdict.
+                // A split that the pages before left lasts until the old lease is over, and is the
+                // worse verdict.
                 let over = |page: &Metrics| page.verdict(TASK) != "split";
                 self.agent.until(OLD_LEASE, "no split any more", over);
                 self.server.cli(&["SET", LOCK, "no hash"]);
                 self.expect("blind", |page| page.verdict(TASK) == "unknown");
             }
             "LockwatchRedisUnreachable" => {
-                let refused = |page: &Metrics| page.get("lockwatch_redis_errors_total", &[("reason", "auth")]);
+                let refused = |page: &Metrics| {
+                    page.get("lockwatch_redis_errors_total", &[("reason", "auth")])
+                };
                 // A dial and sweeps: these tell what the whole redis is blind for.
                 let enough = refused(&self.agent.page()).unwrap_or_default() + 3.0;
                 self.server.cli(&["ACL", "SETUSER", "lockwatch", "off"]);
                 self.server.cli(&["CLIENT", "KILL", "USER", "lockwatch"]);
-                self.expect("refused", |page| page.of(TASK, "lock_held").is_none() && refused(page) > Some(enough));
+                self.expect("refused", |page| {
+                    page.of(TASK, "lock_held").is_none() && refused(page) > Some(enough)
+                });
             }
             "LockwatchRivalMaster" => {
                 self.hold();
@@ -184,7 +193,9 @@ impl Stage {
                 self.expect("stopped", |page| page.verdict(TASK) == "stopped");
             }
             "LockwatchSwitchesLost" if command.contains("HSET") => {
-                self.expect("found", |page| page.of(TASK, "task_switches_lost_seconds") == Some(0.0));
+                self.expect("found", |page| {
+                    page.of(TASK, "task_switches_lost_seconds") == Some(0.0)
+                });
             }
             "alerting" if command.contains(" SET \"$PAUSE_KEY\"") => {
                 self.expect("paused", |page| page.of(TASK, "task_paused") == Some(1.0));
@@ -193,7 +204,9 @@ impl Stage {
                 self.expect("no pause", |page| page.of(TASK, "task_paused") == Some(0.0));
             }
             "alerting" if command.contains("pager-test:wanted 1") => {
-                wait_until(SOON, "Alertmanager has the page", || self.alertmanager.knows("pager test"));
+                wait_until(SOON, "Alertmanager has the page", || {
+                    self.alertmanager.knows("pager test")
+                });
             }
             "alerting" if command.contains("pager-test:wanted 0") => {
                 let firing = "ALERTS{alertname=\"LockwatchTaskDown\", task=\"pager test\"}";
@@ -213,7 +226,9 @@ impl Stage {
         self.server.cli(&["DEL", LOCK, CLAIMS]);
         self.server.cli(&["ACL", "SETUSER", "lockwatch", "on"]);
         self.server.cli(&["HSET", SWITCHES, "anna", "1", "ben", "0"]);
-        wait_until(SOON, "the replica follows", || self.other.info("master_link_status").as_deref() == Some("up"));
+        wait_until(SOON, "the replica follows", || {
+            self.other.info("master_link_status").as_deref() == Some("up")
+        });
         self.expect("free and wanted", |page| {
             page.of(TASK, "lock_held") == Some(0.0) && page.of(TASK, "task_wanted") == Some(1.0)
         });
@@ -224,14 +239,21 @@ impl Stage {
         self.lock("");
         self.wait_for_lock();
         for run in 1..3 {
-            self.server.cli(&["HSET", "outbound:stats", "last_run", &format!("{} {run}", self.clients)]);
+            self.server.cli(&[
+                "HSET",
+                "outbound:stats",
+                "last_run",
+                &format!("{} {run}", self.clients),
+            ]);
             let held = self.agent.page().of(TASK, "task_held_seconds").unwrap_or_default();
             self.expect("another look", |page| page.of(TASK, "task_held_seconds") > Some(held));
         }
         let seen = |page: &Metrics| page.of(TASK, "task_progress_timestamp_seconds").is_some();
         let renewed = |page: &Metrics| page.of(TASK, "lock_last_renewal_latency_seconds").is_some();
         self.expect("held and renewed", |page| seen(page) && renewed(page));
-        wait_until(SOON, "Prometheus knows", || self.prometheus.count("lockwatch_lock_holder") == 1);
+        wait_until(SOON, "Prometheus knows", || {
+            self.prometheus.count("lockwatch_lock_holder") == 1
+        });
     }
 
     fn lock(&mut self, options: &str) {
@@ -250,7 +272,8 @@ impl Stage {
     fn connect(&mut self) -> (String, String) {
         let client = format!("c{}", self.clients);
         self.clients += 1;
-        let id = self.redisson.connect(&client, &format!("port={} watchdog=3000", self.server.port));
+        let id =
+            self.redisson.connect(&client, &format!("port={} watchdog=3000", self.server.port));
         (client, id)
     }
 
@@ -263,7 +286,8 @@ impl Stage {
 /// A replica of the server, a Sentinel that watches it, and a cluster of one node.
 fn others(server: &RedisServer) -> (RedisServer, RedisServer, RedisServer) {
     let launch = |arguments: &[&str], lines: Vec<String>| {
-        let arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+        let arguments: Vec<String> =
+            arguments.iter().map(|argument| (*argument).to_owned()).collect();
         RedisServer::launch(|_port| Setup {
             arguments: arguments.clone(),
             lines: Some(lines.clone()),
@@ -271,10 +295,15 @@ fn others(server: &RedisServer) -> (RedisServer, RedisServer, RedisServer) {
         })
     };
     let replica = launch(&[], vec![format!("replicaof 127.0.0.1 {}", server.port)]);
-    let sentinel = launch(&["--sentinel"], vec![format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port)]);
+    let sentinel = launch(
+        &["--sentinel"],
+        vec![format!("sentinel monitor {MASTER} 127.0.0.1 {} 1", server.port)],
+    );
     let cluster = launch(&["--cluster-enabled", "yes"], vec![]);
     assert_eq!(cluster.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
-    wait_until(SOON, "the cluster is well", || cluster.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok"));
+    wait_until(SOON, "the cluster is well", || {
+        cluster.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
+    });
     (replica, sentinel, cluster)
 }
 

@@ -44,9 +44,16 @@ fn password_file(text: &str) -> (tempfile::NamedTempFile, Option<PasswordSource>
 async fn a_plain_server_allows_everything() {
     let Some(server) = RedisServer::start("a_plain_server_allows_everything") else { return };
     let connection = connect(&config(server.port)).await.unwrap();
-    assert_eq!(connection.caps(), Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false });
+    assert_eq!(
+        connection.caps(),
+        Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false }
+    );
     assert_eq!(connection.role(), Some(Role::Master));
-    assert!(connection.version().is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit())));
+    assert!(
+        connection
+            .version()
+            .is_some_and(|version| version.starts_with(|first: char| first.is_ascii_digit()))
+    );
     assert!(server.cli(&["CLIENT", "LIST"]).contains("name=lockwatch"));
     drop(connection);
     eventually(Duration::from_secs(5), "the connection is closed", || {
@@ -57,12 +64,16 @@ async fn a_plain_server_allows_everything() {
 
 #[tokio::test]
 async fn a_batch_is_answered_in_order_and_refusals_are_data() {
-    let Some(server) = RedisServer::start("a_batch_is_answered_in_order_and_refusals_are_data") else { return };
+    let Some(server) = RedisServer::start("a_batch_is_answered_in_order_and_refusals_are_data")
+    else {
+        return;
+    };
     let mut config = config(server.port);
     config.db = 3;
     server.cli(&["-n", "3", "SET", "k", "in db 3"]);
     let connection = connect(&config).await.unwrap();
-    let commands = [&["GET", "k"][..], &["LLEN", "k"], &["NO-SUCH-COMMAND"], &["GET", "none"], &["INCR", "n"]];
+    let commands =
+        [&["GET", "k"][..], &["LLEN", "k"], &["NO-SUCH-COMMAND"], &["GET", "none"], &["INCR", "n"]];
     let replies = connection.exec(&commands.map(Command::new)).await.unwrap();
     let code = |reply: &Reply| match reply {
         Reply::Error(error) => String::from_utf8(error.code.clone()).unwrap(),
@@ -76,17 +87,26 @@ async fn a_batch_is_answered_in_order_and_refusals_are_data() {
 #[tokio::test]
 async fn batches_under_way_together_get_their_own_replies() {
     let _rule = rule("3 connection");
-    let Some(server) = RedisServer::start("batches_under_way_together_get_their_own_replies") else { return };
+    let Some(server) = RedisServer::start("batches_under_way_together_get_their_own_replies")
+    else {
+        return;
+    };
     let connection = connect(&config(server.port)).await.unwrap();
     let ask = async |connection: &Connection, who: usize| {
         for round in 0..50 {
             let words: Vec<String> = (0..500).map(|item| format!("{who}-{round}-{item}")).collect();
-            let commands: Vec<Command> = words.iter().map(|word| Command::new(["ECHO", word])).collect();
+            let commands: Vec<Command> =
+                words.iter().map(|word| Command::new(["ECHO", word])).collect();
             let replies = connection.exec(&commands).await.unwrap();
             assert!(replies.iter().zip(&words).all(|(reply, word)| *reply == bytes(word)));
         }
     };
-    tokio::join!(ask(&connection, 1), ask(&connection, 2), ask(&connection, 3), ask(&connection, 4));
+    tokio::join!(
+        ask(&connection, 1),
+        ask(&connection, 2),
+        ask(&connection, 3),
+        ask(&connection, 4)
+    );
 }
 
 #[tokio::test]
@@ -110,10 +130,16 @@ async fn passwords() {
 
 #[tokio::test]
 async fn a_password_that_the_server_does_not_want_is_a_mistake() {
-    let Some(server) = RedisServer::start("a_password_that_the_server_does_not_want_is_a_mistake") else { return };
+    let Some(server) = RedisServer::start("a_password_that_the_server_does_not_want_is_a_mistake")
+    else {
+        return;
+    };
     let (_file, source) = password_file("hunter2");
-    let failure =
-        refused(&RedisConfig { login: Login { username: None, password: source }, ..config(server.port) }).await;
+    let failure = refused(&RedisConfig {
+        login: Login { username: None, password: source },
+        ..config(server.port)
+    })
+    .await;
     assert_eq!(failure.why, Unknown::Auth);
     assert!(!failure.detail.contains("hunter2"));
 }
@@ -122,24 +148,41 @@ async fn a_password_that_the_server_does_not_want_is_a_mistake() {
 async fn acl_users_get_what_they_may_do() {
     let Some(server) = RedisServer::start("acl_users_get_what_they_may_do") else { return };
     let caps = async |rules: &[&str], assume_master| {
-        server.cli(&[&["ACL", "SETUSER", "watch", "reset", "on", ">pw", "resetchannels", "~lock:*"], rules].concat());
+        server.cli(
+            &[
+                &["ACL", "SETUSER", "watch", "reset", "on", ">pw", "resetchannels", "~lock:*"],
+                rules,
+            ]
+            .concat(),
+        );
         let (_file, source) = password_file("pw");
         let username = Some("watch".to_owned());
-        let config = RedisConfig { login: Login { username, password: source }, assume_master, ..config(server.port) };
+        let config = RedisConfig {
+            login: Login { username, password: source },
+            assume_master,
+            ..config(server.port)
+        };
         connect(&config).await.map(|connection| connection.caps()).map_err(|failure| failure.why)
     };
     let full = Caps { pexpiretime: true, role: RoleCheck::Role, info: true, sharded: false };
     assert_eq!(caps(&["+role", "+info", "+pexpiretime", "+echo", "+time"], false).await, Ok(full));
     let old = Caps { pexpiretime: false, ..full };
-    assert_eq!(caps(&["+role", "+info", "+pttl"], false).await, Ok(old), "the command is refused, not only the key");
+    assert_eq!(
+        caps(&["+role", "+info", "+pttl"], false).await,
+        Ok(old),
+        "the command is refused, not only the key"
+    );
     let by_info = Caps { role: RoleCheck::Info, ..full };
     assert_eq!(caps(&["+info", "+pexpiretime"], false).await, Ok(by_info));
     assert_eq!(caps(&["+pexpiretime"], false).await, Err(Unknown::RoleRefused));
     let assumed = Caps { pexpiretime: true, role: RoleCheck::Assumed, info: false, sharded: false };
     assert_eq!(caps(&["+pexpiretime"], true).await, Ok(assumed));
     let (_file, source) = password_file("pw");
-    let other_db =
-        RedisConfig { login: Login { username: Some("watch".into()), password: source }, db: 1, ..config(server.port) };
+    let other_db = RedisConfig {
+        login: Login { username: Some("watch".into()), password: source },
+        db: 1,
+        ..config(server.port)
+    };
     assert_eq!(refused(&other_db).await.why, Unknown::NoPermission, "SELECT is refused");
 }
 
@@ -153,7 +196,10 @@ async fn a_database_that_does_not_exist() {
 
 #[tokio::test]
 async fn a_full_server_says_so() {
-    let Some(server) = RedisServer::start_with("a_full_server_says_so", &["--maxclients", "1"]) else { return };
+    let Some(server) = RedisServer::start_with("a_full_server_says_so", &["--maxclients", "1"])
+    else {
+        return;
+    };
     let config = config(server.port);
     let only = loop {
         // The test's own look at the server may still hold the only place.
@@ -178,11 +224,15 @@ async fn a_replica_says_so() {
 
 #[tokio::test]
 async fn a_busy_server_says_so() {
-    let Some(server) = RedisServer::start_with("a_busy_server_says_so", &["--busy-reply-threshold", "1"]) else {
+    let Some(server) =
+        RedisServer::start_with("a_busy_server_says_so", &["--busy-reply-threshold", "1"])
+    else {
         return;
     };
     let mut script = server.cli_in_background(&["EVAL", "while true do end", "0"]);
-    wait_until(Duration::from_secs(5), "the script blocks", || server.cli(&["GET", "k"]).contains("BUSY"));
+    wait_until(Duration::from_secs(5), "the script blocks", || {
+        server.cli(&["GET", "k"]).contains("BUSY")
+    });
     assert_eq!(refused(&config(server.port)).await.why, Unknown::Busy);
     assert_eq!(server.cli(&["SCRIPT", "KILL"]), "OK");
     script.wait().unwrap();
@@ -261,7 +311,11 @@ async fn what_is_not_redis_is_found_out() {
         })
     };
     let cases: [(&str, u16, Unknown); 6] = [
-        ("an HTTP server", says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"), Unknown::Protocol),
+        (
+            "an HTTP server",
+            says(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"),
+            Unknown::Protocol,
+        ),
         ("a TLS server", says(b"\x15\x03\x03\x00\x02\x02\x46"), Unknown::Protocol),
         ("an SSH server", says(b"SSH-2.0-OpenSSH_9.2p1\r\n"), Unknown::Protocol),
         ("a silent server", says(b""), Unknown::Timeout),
@@ -285,9 +339,11 @@ async fn endless_bytes_end_soon() {
             }
         })
     };
-    for (first, rest) in
-        [(&b"+"[..], &b"xxxxxxxx"[..]), (b"*60000\r\n", b"*60000\r\n"), (b"*60000\r\n", b"$4\r\nabcd\r\n")]
-    {
+    for (first, rest) in [
+        (&b"+"[..], &b"xxxxxxxx"[..]),
+        (b"*60000\r\n", b"*60000\r\n"),
+        (b"*60000\r\n", b"$4\r\nabcd\r\n"),
+    ] {
         let before = Instant::now();
         let failure = refused(&config(endless(first, rest))).await;
         let expected = [Unknown::TooLarge, Unknown::Protocol];

@@ -11,7 +11,9 @@ use lockwatch::sampler::{Assignment, run};
 use lockwatch_model::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_model::reading::{LockReading, Unknown};
 use lockwatch_model::schedule::BATCH_TASKS;
-use lockwatch_model::spec::{Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec};
+use lockwatch_model::spec::{
+    Codec, LockSpec, RedisIndex, SchemeKind, TaskIndex, TaskSpec, WantedSource, WantedSpec,
+};
 use lockwatch_model::time::Mono;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
@@ -30,7 +32,11 @@ const SOON: Duration = Duration::from_secs(10);
 /// The task `number`: its lock is the string key `lock:<number>`.
 fn task(number: u32) -> (TaskIndex, Arc<TaskSpec>) {
     let key = format!("lock:{number}").into_bytes();
-    let spec = TaskSpec::new(&format!("task {number}"), RedisIndex(0), LockSpec::new(&key, SchemeKind::String));
+    let spec = TaskSpec::new(
+        &format!("task {number}"),
+        RedisIndex(0),
+        LockSpec::new(&key, SchemeKind::String),
+    );
     (TaskIndex(number), Arc::new(spec))
 }
 
@@ -72,7 +78,9 @@ impl Bench {
     /// The next batch that was believed.
     async fn next_read(&mut self) -> Sample {
         loop {
-            if let Input::Sample(sample @ Sample { outcome: Outcome::Read { .. }, .. }) = self.next().await {
+            if let Input::Sample(sample @ Sample { outcome: Outcome::Read { .. }, .. }) =
+                self.next().await
+            {
                 return sample;
             }
         }
@@ -81,7 +89,9 @@ impl Bench {
     /// The next failure, of a batch or a tick: the tasks and the reason.
     async fn next_failure(&mut self) -> (Vec<TaskIndex>, Unknown) {
         loop {
-            if let Input::Sample(Sample { outcome: Outcome::Failed { tasks, why }, .. }) = self.next().await {
+            if let Input::Sample(Sample { outcome: Outcome::Failed { tasks, why }, .. }) =
+                self.next().await
+            {
                 return (tasks, why);
             }
         }
@@ -103,7 +113,9 @@ impl Bench {
 
 fn readings(sample: &Sample) -> Vec<(u32, &LockReading)> {
     match &sample.outcome {
-        Outcome::Read { readings, .. } => readings.iter().map(|(task, reading)| (task.0, &reading.lock)).collect(),
+        Outcome::Read { readings, .. } => {
+            readings.iter().map(|(task, reading)| (task.0, &reading.lock)).collect()
+        }
         Outcome::Beside { .. } | Outcome::Failed { .. } => Vec::new(),
     }
 }
@@ -130,10 +142,15 @@ async fn every_task_is_read_once_per_interval() {
     hold_all(&server, 3);
     let config = RedisConfig { interval: Duration::from_millis(200), ..config(server.port) };
     let mut bench = Bench::start(config, 4);
-    assert!(matches!(bench.next().await, Input::Node(news) if matches!(news.kind, NodeNewsKind::Connected { .. })));
+    assert!(
+        matches!(bench.next().await, Input::Node(news) if matches!(news.kind, NodeNewsKind::Connected { .. }))
+    );
     let first = bench.next_read().await;
     for (number, lock) in readings(&first) {
-        assert!(if number < 3 { is_own(number, lock) } else { *lock == LockReading::Free }, "{number}: {lock:?}");
+        assert!(
+            if number < 3 { is_own(number, lock) } else { *lock == LockReading::Free },
+            "{number}: {lock:?}"
+        );
     }
     let mut reads: BTreeMap<u32, Vec<Mono>> = BTreeMap::new();
     for input in bench.all_within(Duration::from_millis(1_050)).await {
@@ -145,7 +162,10 @@ async fn every_task_is_read_once_per_interval() {
     for number in 0..3 {
         assert!((4..=6).contains(&reads[&number].len()), "{number}: {reads:?}");
     }
-    assert!((5..=7).contains(&reads[&3].len()), "the free one is read once more, to confirm: {reads:?}");
+    assert!(
+        (5..=7).contains(&reads[&3].len()),
+        "the free one is read once more, to confirm: {reads:?}"
+    );
 }
 
 #[tokio::test]
@@ -159,7 +179,9 @@ async fn an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long() 
     let mut bench = Bench::start(config, 1);
     let held = bench.next_read().await;
     let LockReading::Held(lock) = readings(&held)[0].1 else { panic!("{held:?}") };
-    let lockwatch_model::reading::Deadline::At(deadline) = lock.deadline else { panic!("{lock:?}") };
+    let lockwatch_model::reading::Deadline::At(deadline) = lock.deadline else {
+        panic!("{lock:?}")
+    };
     let free = bench.next_read().await;
     assert_eq!(readings(&free), [(0, &LockReading::Free)]);
     let Outcome::Read { vouch, .. } = &free.outcome else { unreachable!() };
@@ -177,13 +199,18 @@ async fn an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long() 
 #[tokio::test]
 async fn replies_are_never_attributed_to_another_question() {
     let _rule = rule("3 connection");
-    let Some(server) = RedisServer::start("replies_are_never_attributed_to_another_question") else { return };
+    let Some(server) = RedisServer::start("replies_are_never_attributed_to_another_question")
+    else {
+        return;
+    };
     const TASKS: u32 = 40;
     hold_all(&server, TASKS);
     let proxy = Proxy::start(server.port);
     let quick = Duration::from_millis(150);
-    let mut bench =
-        Bench::start(RedisConfig { interval: Duration::from_millis(20), timeout: quick, ..config(proxy.port) }, TASKS);
+    let mut bench = Bench::start(
+        RedisConfig { interval: Duration::from_millis(20), timeout: quick, ..config(proxy.port) },
+        TASKS,
+    );
     let faults = [
         Fault::DropEverySecondReply,
         Fault::Delay(Duration::from_millis(145)),
@@ -213,7 +240,8 @@ async fn replies_are_never_attributed_to_another_question() {
     bench.next_read().await;
     assert!(read > TASKS * 50, "only {read} readings");
     assert!(failed.contains(&Unknown::Timeout) && failed.contains(&Unknown::Closed), "{failed:?}");
-    // On a busy machine a reply that was not quite too slow is handled too late: said of this very reply, not of another.
+    // On a busy machine a reply that was not quite too slow is handled too late: said of this very
+    // reply, not of another.
     let network = [Unknown::Timeout, Unknown::Closed, Unknown::Late];
     assert!(failed.iter().all(|why| network.contains(why)), "{failed:?}");
 }
@@ -221,12 +249,16 @@ async fn replies_are_never_attributed_to_another_question() {
 #[tokio::test]
 async fn each_fault_has_its_reason_and_is_got_over() {
     let _rule = rule("3 connection");
-    let Some(mut server) = RedisServer::start("each_fault_has_its_reason_and_is_got_over") else { return };
+    let Some(mut server) = RedisServer::start("each_fault_has_its_reason_and_is_got_over") else {
+        return;
+    };
     hold_all(&server, 2);
     let proxy = Proxy::start(server.port);
     let mut bench = Bench::start(config(proxy.port), 2);
     bench.next_read().await;
-    for fault in [Fault::SwallowReplies, Fault::SwallowRequests, Fault::Delay(Duration::from_secs(1))] {
+    for fault in
+        [Fault::SwallowReplies, Fault::SwallowRequests, Fault::Delay(Duration::from_secs(1))]
+    {
         proxy.set(fault);
         assert_eq!(bench.failure(Unknown::Timeout).await.len(), 2, "{fault:?}");
         proxy.set(Fault::None);
@@ -253,7 +285,11 @@ async fn each_fault_has_its_reason_and_is_got_over() {
 
 #[tokio::test]
 async fn where_every_second_reply_is_lost_the_others_still_count() {
-    let Some(server) = RedisServer::start("where_every_second_reply_is_lost_the_others_still_count") else { return };
+    let Some(server) =
+        RedisServer::start("where_every_second_reply_is_lost_the_others_still_count")
+    else {
+        return;
+    };
     hold_all(&server, 2);
     let proxy = Proxy::start(server.port);
     let mut bench = Bench::start(config(proxy.port), 2);
@@ -261,7 +297,8 @@ async fn where_every_second_reply_is_lost_the_others_still_count() {
     where_half_is_lost(&proxy, &mut bench, Fault::DropEverySecondReply).await;
 }
 
-/// Where each greeting passes and the first batch after it is lost, sending them apart would read nothing for ever.
+/// Where each greeting passes and the first batch after it is lost, sending them apart would read
+/// nothing for ever.
 #[tokio::test]
 async fn where_every_second_answer_is_lost_greetings_included_the_others_still_count() {
     let test = "where_every_second_answer_is_lost_greetings_included_the_others_still_count";
@@ -294,7 +331,8 @@ async fn where_half_is_lost(proxy: &Proxy, bench: &mut Bench, fault: Fault) {
 
 #[tokio::test]
 async fn without_a_server_each_tick_fails_for_all_tasks_and_dials_are_few() {
-    let Some(mut server) = RedisServer::start("without_a_server_each_tick_fails_for_all_tasks_and_dials_are_few")
+    let Some(mut server) =
+        RedisServer::start("without_a_server_each_tick_fails_for_all_tasks_and_dials_are_few")
     else {
         return;
     };
@@ -329,7 +367,9 @@ async fn without_a_server_each_tick_fails_for_all_tasks_and_dials_are_few() {
 async fn a_replica_is_not_believed_and_the_connection_stays() {
     let _rule = rule("1 evidence");
     let test = "a_replica_is_not_believed_and_the_connection_stays";
-    let (Some(master), Some(replica)) = (RedisServer::start(test), RedisServer::start(test)) else { return };
+    let (Some(master), Some(replica)) = (RedisServer::start(test), RedisServer::start(test)) else {
+        return;
+    };
     replica.cli(&["REPLICAOF", "127.0.0.1", &master.port.to_string()]);
     let proxy = Proxy::start(replica.port);
     let mut bench = Bench::start(config(proxy.port), 2);
@@ -344,14 +384,21 @@ async fn a_replica_is_not_believed_and_the_connection_stays() {
 
 #[tokio::test]
 async fn a_new_assignment_keeps_the_connection_if_it_can() {
-    let Some(server) = RedisServer::start("a_new_assignment_keeps_the_connection_if_it_can") else { return };
+    let Some(server) = RedisServer::start("a_new_assignment_keeps_the_connection_if_it_can") else {
+        return;
+    };
     hold_all(&server, 3);
     let proxy = Proxy::start(server.port);
     let mut bench = Bench::start(config(proxy.port), 1);
     bench.next_read().await;
     let assign = |epoch, config, tasks: u32| {
         let tasks = (0..tasks).map(task).collect();
-        bench.assignments.send_replace(Arc::new(Assignment { epoch, redis: RedisIndex(0), config, tasks }));
+        bench.assignments.send_replace(Arc::new(Assignment {
+            epoch,
+            redis: RedisIndex(0),
+            config,
+            tasks,
+        }));
     };
     let slower = RedisConfig { interval: Duration::from_millis(150), ..config(proxy.port) };
     assign(2, slower.clone(), 3);
@@ -370,7 +417,10 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
             break sample;
         }
     };
-    assert!(readings(&sample).iter().all(|(_, lock)| **lock == LockReading::Free), "the other database is empty");
+    assert!(
+        readings(&sample).iter().all(|(_, lock)| **lock == LockReading::Free),
+        "the other database is empty"
+    );
     assert_eq!(proxy.connections(), 2);
     drop(bench.assignments);
     timeout(SOON, bench.sampler).await.expect("the sampler ends with its assignments").unwrap();
@@ -386,18 +436,24 @@ async fn a_server_that_closes_idle_connections_closes_none_however_long_the_inte
     let config = RedisConfig { interval: Duration::from_secs(5), ..config(server.port) };
     let mut bench = Bench::start(config, 1);
     let inputs = bench.all_within(Duration::from_secs(12)).await;
-    let is_read = |input: &&Input| matches!(input, Input::Sample(Sample { outcome: Outcome::Read { .. }, .. }));
-    let is_news =
-        |input: &&Input| matches!(input, Input::Node(news) if matches!(news.kind, NodeNewsKind::Connected { .. }));
+    let is_read = |input: &&Input| {
+        matches!(input, Input::Sample(Sample { outcome: Outcome::Read { .. }, .. }))
+    };
+    let is_news = |input: &&Input| matches!(input, Input::Node(news) if matches!(news.kind, NodeNewsKind::Connected { .. }));
     assert!(inputs.iter().filter(is_read).count() >= 3, "{inputs:?}");
     assert_eq!(inputs.iter().filter(is_news).count(), 1, "{inputs:?}");
-    let failed = |input: &&Input| matches!(input, Input::Sample(Sample { outcome: Outcome::Failed { .. }, .. }));
+    let failed = |input: &&Input| {
+        matches!(input, Input::Sample(Sample { outcome: Outcome::Failed { .. }, .. }))
+    };
     assert_eq!(inputs.iter().find(failed), None);
 }
 
 #[tokio::test]
 async fn a_reply_that_is_too_large_blinds_only_its_own_task() {
-    let Some(server) = RedisServer::start("a_reply_that_is_too_large_blinds_only_its_own_task") else { return };
+    let Some(server) = RedisServer::start("a_reply_that_is_too_large_blinds_only_its_own_task")
+    else {
+        return;
+    };
     hold_all(&server, 8);
     server.cli(&["EVAL", "redis.call('HSET', 'users', 'ann', string.rep('x', 2000000))", "0"]);
     let mut tasks: Vec<(TaskIndex, Arc<TaskSpec>)> = (0..8).map(task).collect();
@@ -431,16 +487,26 @@ async fn an_engine_that_is_gone_ends_the_sampler() {
 async fn thousands_of_locks_are_read_in_slots_spread_over_the_interval() {
     let test = "thousands_of_locks_are_read_in_slots_spread_over_the_interval";
     let Some(server) = RedisServer::start(test) else { return };
-    server.cli(&["EVAL", "for n = 0, 4999 do redis.call('SET', 'lock:' .. n, 'owner of ' .. n) end", "0"]);
-    let config =
-        RedisConfig { interval: Duration::from_secs(1), timeout: Duration::from_secs(3), ..config(server.port) };
+    server.cli(&[
+        "EVAL",
+        "for n = 0, 4999 do redis.call('SET', 'lock:' .. n, 'owner of ' .. n) end",
+        "0",
+    ]);
+    let config = RedisConfig {
+        interval: Duration::from_secs(1),
+        timeout: Duration::from_secs(3),
+        ..config(server.port)
+    };
     let mut bench = Bench::start(config, 5_000);
     let mut reads: BTreeMap<u32, u32> = BTreeMap::new();
     let mut batches = 0;
     for input in bench.all_within(Duration::from_millis(2_950)).await {
         let Input::Sample(sample) = input else { continue };
         let readings = readings(&sample);
-        assert!(readings.len() <= BATCH_TASKS && readings.iter().all(|(number, lock)| is_own(*number, lock)));
+        assert!(
+            readings.len() <= BATCH_TASKS
+                && readings.iter().all(|(number, lock)| is_own(*number, lock))
+        );
         readings.iter().for_each(|(number, _)| *reads.entry(*number).or_default() += 1);
         batches += 1;
     }

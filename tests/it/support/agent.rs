@@ -72,12 +72,24 @@ impl Agent {
 
     /// The same with this level and format of its log.
     #[track_caller]
-    pub(crate) fn start_logging(config: &str, level: &str, format: &str, adjust: impl FnOnce(&mut Command)) -> Agent {
+    pub(crate) fn start_logging(
+        config: &str,
+        level: &str,
+        format: &str,
+        adjust: impl FnOnce(&mut Command),
+    ) -> Agent {
         let folder = TempDir::new().unwrap();
         fs::write(folder.path().join("lockwatch.yml"), config).unwrap();
         let mut command = program();
         command.arg("--config.file").arg(folder.path().join("lockwatch.yml"));
-        command.args(["--web.listen-address", "127.0.0.1:0", "--log.level", level, "--log.format", format]);
+        command.args([
+            "--web.listen-address",
+            "127.0.0.1:0",
+            "--log.level",
+            level,
+            "--log.format",
+            format,
+        ]);
         command.stderr(File::create(folder.path().join("log")).unwrap());
         adjust(&mut command);
         let mut agent = Agent { child: command.spawn().unwrap(), port: 0, folder };
@@ -87,7 +99,8 @@ impl Agent {
             assert!(ended.is_none(), "the agent ended with {ended:?}:\n{log}");
             let listens = ["listen=127.0.0.1:", "\"listen\":\"127.0.0.1:"];
             let told = listens.iter().find_map(|listens| Some(log.split_once(listens)?.1));
-            let port = told.and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
+            let port =
+                told.and_then(|rest| rest.split(|letter: char| !letter.is_ascii_digit()).next());
             // Its digits may be on their way.
             let whole = told.is_some_and(|rest| rest.contains('\n'));
             agent.port = port.filter(|_| whole).map_or(0, |port| port.parse().unwrap());
@@ -118,34 +131,59 @@ impl Agent {
         View::look(self)
     }
 
-    /// Waits until a page fulfils the condition and returns it; panics with the page and the log if none does in time.
+    /// Waits until a page fulfils the condition and returns it; panics with the page and the log if
+    /// none does in time.
     #[track_caller]
-    pub(crate) fn until(&self, within: Duration, what: &str, condition: impl FnMut(&Page) -> bool) -> Page {
+    pub(crate) fn until(
+        &self,
+        within: Duration,
+        what: &str,
+        condition: impl FnMut(&Page) -> bool,
+    ) -> Page {
         self.until_shown(within, what, condition)
     }
 
     /// The same for page and JSON.
     #[track_caller]
-    pub(crate) fn until_view(&self, within: Duration, what: &str, condition: impl FnMut(&View) -> bool) -> View {
+    pub(crate) fn until_view(
+        &self,
+        within: Duration,
+        what: &str,
+        condition: impl FnMut(&View) -> bool,
+    ) -> View {
         self.until_shown(within, what, condition)
     }
 
     #[track_caller]
-    fn until_shown<S: Shown>(&self, within: Duration, what: &str, mut condition: impl FnMut(&S) -> bool) -> S {
+    fn until_shown<S: Shown>(
+        &self,
+        within: Duration,
+        what: &str,
+        mut condition: impl FnMut(&S) -> bool,
+    ) -> S {
         let deadline = Instant::now() + within;
         loop {
             let shown = S::look(self);
             if condition(&shown) {
                 return shown;
             }
-            self.check(&shown, &format!("not within {within:?}: {what}"), Instant::now() < deadline);
+            self.check(
+                &shown,
+                &format!("not within {within:?}: {what}"),
+                Instant::now() < deadline,
+            );
             thread::sleep(LOOK);
         }
     }
 
     /// Looks again and again for `time`; panics unless everything it shows fits.
     #[track_caller]
-    pub(crate) fn throughout(&self, time: Duration, what: &str, mut fits: impl FnMut(&View) -> bool) {
+    pub(crate) fn throughout(
+        &self,
+        time: Duration,
+        what: &str,
+        mut fits: impl FnMut(&View) -> bool,
+    ) {
         let end = Instant::now() + time;
         while Instant::now() < end {
             let view = self.view();
@@ -171,7 +209,8 @@ impl Agent {
     /// One task as the API tells it.
     #[track_caller]
     pub(crate) fn task(&self, name: &str) -> Value {
-        let mut answer: Value = serde_json::from_str(&self.text(&format!("/api/v1/tasks/{name}"))).unwrap();
+        let mut answer: Value =
+            serde_json::from_str(&self.text(&format!("/api/v1/tasks/{name}"))).unwrap();
         answer["task"].take()
     }
 
@@ -200,7 +239,10 @@ impl Agent {
     /// The lines of the log that have all these pieces.
     pub(crate) fn log_lines(&self, pieces: &[&str]) -> Vec<String> {
         let log = self.log();
-        log.lines().filter(|line| pieces.iter().all(|piece| line.contains(piece))).map(str::to_owned).collect()
+        log.lines()
+            .filter(|line| pieces.iter().all(|piece| line.contains(piece)))
+            .map(str::to_owned)
+            .collect()
     }
 
     /// The id of its process.
@@ -234,7 +276,8 @@ impl Agent {
                 let last = told.load(Ordering::SeqCst);
                 let page = scrape(port);
                 let mut pages = kept.lock().unwrap();
-                if let Some(fallen) = pages.last().and_then(|(_, before)| page.fallen_since(before)) {
+                if let Some(fallen) = pages.last().and_then(|(_, before)| page.fallen_since(before))
+                {
                     panic!("{fallen}\n{}", page.text());
                 }
                 pages.push((Instant::now(), page));
@@ -306,7 +349,11 @@ impl Watch {
 /// The program, with nothing of the tests' environment that could change it.
 pub(crate) fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lockwatch"));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).current_dir(Path::new("/"));
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .current_dir(Path::new("/"));
     command
 }
 
@@ -329,6 +376,12 @@ pub(crate) fn try_request(port: u16, method: &str, path: &str) -> io::Result<Res
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes)?;
     let head_end = bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a whole head");
-    let status = std::str::from_utf8(&bytes[..head_end]).unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+    let status = std::str::from_utf8(&bytes[..head_end])
+        .unwrap()
+        .split(' ')
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap();
     Ok(Response { status, body: bytes.split_off(head_end + 4) })
 }

@@ -27,17 +27,24 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Three masters with `replicas` (0 or 1) each, all agreeing; `None`, with a message, on a machine without Redis.
+    /// Three masters with `replicas` (0 or 1) each, all agreeing; `None`, with a message, on a
+    /// machine without Redis.
     pub(crate) fn start(test: &str, replicas: usize, options: &Options) -> Option<Cluster> {
         if !RedisServer::can_start(test) {
             return None;
         }
         let count = MASTERS * (1 + replicas);
-        let start = |index| Member::start(index, options.wiring, |place| node_setup(place, options));
-        let cluster = Cluster { members: (0..count).map(start).collect(), password: options.password };
+        let start =
+            |index| Member::start(index, options.wiring, |place| node_setup(place, options));
+        let cluster =
+            Cluster { members: (0..count).map(start).collect(), password: options.password };
         let mut arguments = vec!["create".to_owned()];
         arguments.extend(cluster.members.iter().map(Member::announced));
-        arguments.extend(["--cluster-replicas".to_owned(), replicas.to_string(), "--cluster-yes".to_owned()]);
+        arguments.extend([
+            "--cluster-replicas".to_owned(),
+            replicas.to_string(),
+            "--cluster-yes".to_owned(),
+        ]);
         cluster.command(&arguments);
         cluster.wait_agreed();
         Some(cluster)
@@ -67,7 +74,8 @@ impl Cluster {
         node.server.cli(&["cluster", "keyslot", key]).parse().unwrap()
     }
 
-    /// The master that says it owns this slot; of two, as in a partition, the one with the newer claim.
+    /// The master that says it owns this slot; of two, as in a partition, the one with the newer
+    /// claim.
     pub(crate) fn owner_of_slot(&self, slot: u16) -> Option<usize> {
         let claims = (0..self.members.len()).filter_map(|index| {
             let own = Own::of(self.node(index))?;
@@ -79,7 +87,8 @@ impl Cluster {
 
     /// The master that owns the slot of this key.
     pub(crate) fn owner(&self, key: &str) -> usize {
-        self.owner_of_slot(self.slot(key)).unwrap_or_else(|| panic!("nobody owns the slot of {key}"))
+        self.owner_of_slot(self.slot(key))
+            .unwrap_or_else(|| panic!("nobody owns the slot of {key}"))
     }
 
     /// Runs a command at the master that owns this key.
@@ -90,7 +99,8 @@ impl Cluster {
     /// The replicas of this master.
     pub(crate) fn replicas_of(&self, master: usize) -> Vec<usize> {
         let id = self.id(master);
-        let follows = |index: &usize| Own::of(self.node(*index)).is_some_and(|own| own.master == id);
+        let follows =
+            |index: &usize| Own::of(self.node(*index)).is_some_and(|own| own.master == id);
         (0..self.members.len()).filter(follows).collect()
     }
 
@@ -101,12 +111,19 @@ impl Cluster {
         self.end_move(slot, to);
     }
 
-    /// The slot is about to move: from now on its owner answers `ASK` for keys that are not there any more.
+    /// The slot is about to move: from now on its owner answers `ASK` for keys that are not there
+    /// any more.
     pub(crate) fn begin_move(&self, slot: u16, to: usize) {
         let from = self.owner_of_slot(slot).unwrap();
         let number = slot.to_string();
-        assert_eq!(self.node(to).cli(&["cluster", "setslot", &number, "importing", &self.id(from)]), "OK");
-        assert_eq!(self.node(from).cli(&["cluster", "setslot", &number, "migrating", &self.id(to)]), "OK");
+        assert_eq!(
+            self.node(to).cli(&["cluster", "setslot", &number, "importing", &self.id(from)]),
+            "OK"
+        );
+        assert_eq!(
+            self.node(from).cli(&["cluster", "setslot", &number, "migrating", &self.id(to)]),
+            "OK"
+        );
     }
 
     /// Moves some keys of a slot that is about to move, and returns how many.
@@ -133,18 +150,30 @@ impl Cluster {
         let masters: Vec<usize> = (0..self.members.len()).filter(is_master).collect();
         // The new owner first: else its old owner sends clients there and it sends them back.
         for index in std::iter::once(to).chain(masters.into_iter().filter(|index| *index != to)) {
-            assert_eq!(self.node(index).cli(&["cluster", "setslot", &slot.to_string(), "node", &id]), "OK");
+            assert_eq!(
+                self.node(index).cli(&["cluster", "setslot", &slot.to_string(), "node", &id]),
+                "OK"
+            );
         }
     }
 
     /// Moves so many slots with their keys by `redis-cli --cluster reshard`.
     pub(crate) fn reshard(&self, from: usize, to: usize, slots: usize) {
-        let arguments = ["reshard", &self.members[to].announced(), "--cluster-from", &self.id(from), "--cluster-to"];
+        let arguments = [
+            "reshard",
+            &self.members[to].announced(),
+            "--cluster-from",
+            &self.id(from),
+            "--cluster-to",
+        ];
         let more = [&self.id(to), "--cluster-slots", &slots.to_string(), "--cluster-yes"];
-        self.command(&arguments.iter().chain(&more).map(|word| (*word).to_owned()).collect::<Vec<_>>());
+        self.command(
+            &arguments.iter().chain(&more).map(|word| (*word).to_owned()).collect::<Vec<_>>(),
+        );
     }
 
-    /// The failover that loses nothing: `CLUSTER FAILOVER` at a replica, for which its master pauses writes.
+    /// The failover that loses nothing: `CLUSTER FAILOVER` at a replica, for which its master
+    /// pauses writes.
     pub(crate) fn fail_over(&self, replica: usize) {
         let mut begun: Option<Instant> = None;
         wait_until(AGREE, "the replica takes over", || {
@@ -161,7 +190,8 @@ impl Cluster {
     pub(crate) fn wait_taken_over(&self, replicas: &[usize]) -> usize {
         let mut new = None;
         wait_until(AGREE, "a replica takes over", || {
-            let is_master = |index: &usize| Own::of(self.node(*index)).is_some_and(|own| own.is_master);
+            let is_master =
+                |index: &usize| Own::of(self.node(*index)).is_some_and(|own| own.is_master);
             new = replicas.iter().copied().find(is_master);
             new.is_some()
         });
@@ -207,12 +237,14 @@ impl Cluster {
         network::heal_all(&self.members);
     }
 
-    /// Makes the announced ports dead for clients until `heal`: they must map them to the real ones.
+    /// Makes the announced ports dead for clients until `heal`: they must map them to the real
+    /// ones.
     pub(crate) fn hide_announced(&self) {
         network::hide_announced(&self.members);
     }
 
-    /// Waits until every running node says that all slots are covered and all nodes are known, and every replica follows.
+    /// Waits until every running node says that all slots are covered and all nodes are known, and
+    /// every replica follows.
     pub(crate) fn wait_agreed(&self) {
         let count = self.members.len().to_string();
         let agrees = |node: &RedisServer| {
@@ -221,11 +253,15 @@ impl Cluster {
             has("cluster_state:ok")
                 && has(&format!("cluster_known_nodes:{count}"))
                 && match node.info("role").as_deref() {
-                    Some("master") => fed_replicas(node).iter().all(|replica| replica.contains("state=online")),
+                    Some("master") => {
+                        fed_replicas(node).iter().all(|replica| replica.contains("state=online"))
+                    }
                     _ => node.info("master_link_status").as_deref() == Some("up"),
                 }
         };
-        for (index, member) in self.members.iter().enumerate().filter(|(_, member)| member.server.runs()) {
+        for (index, member) in
+            self.members.iter().enumerate().filter(|(_, member)| member.server.runs())
+        {
             wait_until(AGREE, &format!("node {index} agrees"), || agrees(&member.server));
         }
     }
@@ -238,7 +274,11 @@ impl Cluster {
             command.env("REDISCLI_AUTH", password);
         }
         let output = command.output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stdout));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            String::from_utf8_lossy(&output.stdout)
+        );
     }
 }
 
@@ -257,7 +297,9 @@ impl Own {
         let answer = node.runs().then(|| node.try_cli(&["cluster", "nodes"], ANSWER)).flatten()?;
         let line = answer.lines().find(|line| line.contains("myself"))?;
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [_id, _address, flags, master, _ping, _pong, epoch, _link, slots @ ..] = words.as_slice() else {
+        let [_id, _address, flags, master, _ping, _pong, epoch, _link, slots @ ..] =
+            words.as_slice()
+        else {
             return None;
         };
         Some(Own {

@@ -1,11 +1,13 @@
-//! A strict reader of HTML and SVG as this program writes them: what it accepts means to any parser what it means here.
+//! A strict reader of HTML and SVG as this program writes them: what it accepts means to any parser
+//! what it means here.
 
 use std::collections::HashSet;
 
 /// Elements without contents.
 const VOID: [&str; 4] = ["meta", "link", "input", "br"];
 /// References to characters that text may have.
-const REFERENCES: [(&str, char); 5] = [("amp", '&'), ("lt", '<'), ("gt", '>'), ("quot", '"'), ("#39", '\'')];
+const REFERENCES: [(&str, char); 5] =
+    [("amp", '&'), ("lt", '<'), ("gt", '>'), ("quot", '"'), ("#39", '\'')];
 
 /// An element.
 #[derive(Clone, Debug, Default)]
@@ -80,7 +82,8 @@ impl Element {
 
     /// Its elements and the names of their attributes, without any value or text.
     pub(crate) fn skeleton(&self) -> String {
-        let attributes: Vec<_> = self.attributes.iter().map(|(name, _)| format!(" {name}")).collect();
+        let attributes: Vec<_> =
+            self.attributes.iter().map(|(name, _)| format!(" {name}")).collect();
         let children = self.children.iter().map(|child| match child {
             Node::Element(element) => element.skeleton(),
             Node::Text(_) => String::new(),
@@ -129,8 +132,11 @@ impl Parser<'_> {
                 self.expect(">")?;
                 return Ok(element);
             }
-            let child =
-                if self.rest.starts_with('<') { Node::Element(self.element()?) } else { Node::Text(self.text('<')?) };
+            let child = if self.rest.starts_with('<') {
+                Node::Element(self.element()?)
+            } else {
+                Node::Text(self.text('<')?)
+            };
             element.children.push(child);
         }
     }
@@ -165,12 +171,21 @@ impl Parser<'_> {
         let mut text = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             let (reference, after) = part.split_once(';').ok_or("an & that is no reference")?;
-            let known = REFERENCES.iter().find(|(name, _)| *name == reference).map(|(_, character)| *character);
-            let number = || reference.strip_prefix('#').and_then(|digits| char::from_u32(digits.parse().ok()?));
-            text.push(known.or_else(number).ok_or_else(|| format!("an unknown reference {reference}"))?);
+            let known = REFERENCES
+                .iter()
+                .find(|(name, _)| *name == reference)
+                .map(|(_, character)| *character);
+            let number = || {
+                reference.strip_prefix('#').and_then(|digits| char::from_u32(digits.parse().ok()?))
+            };
+            text.push(
+                known.or_else(number).ok_or_else(|| format!("an unknown reference {reference}"))?,
+            );
             text.push_str(after);
         }
-        let obeyed = |letter: &char| letter.is_control() || "\u{202e}\u{2066}\u{200b}\u{feff}".contains(*letter);
+        let obeyed = |letter: &char| {
+            letter.is_control() || "\u{202e}\u{2066}\u{200b}\u{feff}".contains(*letter)
+        };
         match raw.chars().find(|letter| obeyed(letter) || ['<', '>', '"'].contains(letter)) {
             Some(letter) => Err(format!("a {letter:?} in text")),
             None => Ok(text),
@@ -181,7 +196,10 @@ impl Parser<'_> {
 #[test]
 fn what_a_browser_could_take_otherwise_is_refused() {
     let root = Element::parse("<!doctype html><a b=\"&quot;&#65;&amp;\" c>x&lt;y<br><d/></a>");
-    assert_eq!((root.attribute("b"), root.attribute("c"), root.text()), (Some("\"A&"), Some(""), "x<y".to_owned()));
+    assert_eq!(
+        (root.attribute("b"), root.attribute("c"), root.text()),
+        (Some("\"A&"), Some(""), "x<y".to_owned())
+    );
     assert_eq!(root.skeleton(), "<a b c><br></><d></></>");
     for bad in [
         "<a>",

@@ -1,4 +1,5 @@
-//! A server that answers like an honest Redis until it does not: for tests of what the program makes of the lie.
+//! A server that answers like an honest Redis until it does not: for tests of what the program
+//! makes of the lie.
 
 use std::collections::VecDeque;
 use std::io::{Read, Write};
@@ -21,7 +22,8 @@ pub(crate) struct Client {
 /// The client has gone: there is nobody to lie to.
 pub(crate) struct Gone;
 
-/// A server on a port of its own, which does to each client what it is told; it lives as long as the tests.
+/// A server on a port of its own, which does to each client what it is told; it lives as long as
+/// the tests.
 pub(crate) struct Impostor {
     pub(crate) port: u16,
     clients: Arc<AtomicUsize>,
@@ -39,7 +41,8 @@ impl Impostor {
                 thread::spawn(move || {
                     // Answers are written one by one.
                     stream.set_nodelay(true).unwrap();
-                    let mut client = Client { stream, received: Vec::new(), asked: VecDeque::new() };
+                    let mut client =
+                        Client { stream, received: Vec::new(), asked: VecDeque::new() };
                     let _gone = plot(&mut client);
                 });
             }
@@ -113,7 +116,10 @@ impl Client {
     }
 
     /// Answers everything, but with `lie` in the place of each answer that it is given for.
-    pub(crate) fn answer_but(&mut self, lie: impl Fn(&[Vec<u8>]) -> Option<Vec<u8>>) -> Result<(), Gone> {
+    pub(crate) fn answer_but(
+        &mut self,
+        lie: impl Fn(&[Vec<u8>]) -> Option<Vec<u8>>,
+    ) -> Result<(), Gone> {
         loop {
             let words = self.next()?;
             let mut bytes = Vec::new();

@@ -54,9 +54,12 @@ pub(crate) async fn eventually(timeout: Duration, what: &str, mut condition: imp
     }
 }
 
-/// Sends a signal (`STOP`, `CONT`, `TERM`, …) to exactly this process. By the shell's own `kill`: a small Debian has no
-/// other.
+/// Sends a signal (`STOP`, `CONT`, `TERM`, …) to exactly this process. By the shell's own `kill`: a
+/// small Debian has no other.
 pub(crate) fn send_signal(process: u32, name: &str) {
-    let sent = Command::new("sh").args(["-c", r#"kill -s "$0" "$1""#, name, &process.to_string()]).status().unwrap();
+    let sent = Command::new("sh")
+        .args(["-c", r#"kill -s "$0" "$1""#, name, &process.to_string()])
+        .status()
+        .unwrap();
     assert!(sent.success(), "kill -s {name} {process}");
 }

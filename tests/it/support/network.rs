@@ -1,8 +1,10 @@
-//! Servers that reach each other only over links that a test can cut, while its clients reach them all.
+//! Servers that reach each other only over links that a test can cut, while its clients reach them
+//! all.
 //!
-//! Each member announces a port of its own at which a proxy listens, and calls the others from a source address of its
-//! own, by which the proxies know who calls. Clients call from 127.0.0.1 and are let through, on announced and on real
-//! ports alike; so a member that is cut off from all others still serves the clients that know it.
+//! Each member announces a port of its own at which a proxy listens, and calls the others from a
+//! source address of its own, by which the proxies know who calls. Clients call from 127.0.0.1 and
+//! are let through, on announced and on real ports alike; so a member that is cut off from all
+//! others still serves the clients that know it.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,7 +17,8 @@ const CLIENTS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// How members reach each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wiring {
-    /// Through proxies: links can be cut, and the announced ports differ from the real ones as behind NAT.
+    /// Through proxies: links can be cut, and the announced ports differ from the real ones as
+    /// behind NAT.
     #[default]
     Proxied,
     /// Directly, for tests of speed.
@@ -28,7 +31,8 @@ pub(crate) struct Options {
     pub(crate) wiring: Wiring,
     /// Of the default user, for clients and replicas.
     pub(crate) password: Option<&'static str>,
-    /// More lines of each server's configuration file, such as `min-replicas-to-write 1` or `user …`.
+    /// More lines of each server's configuration file, such as `min-replicas-to-write 1` or `user
+    /// …`.
     pub(crate) lines: Vec<&'static str>,
 }
 
@@ -62,7 +66,11 @@ impl Place {
 
 impl Member {
     /// Starts the member number `index` of its topology, set up for its place.
-    pub(crate) fn start(index: usize, wiring: Wiring, mut setup: impl FnMut(Place) -> Setup) -> Member {
+    pub(crate) fn start(
+        index: usize,
+        wiring: Wiring,
+        mut setup: impl FnMut(Place) -> Setup,
+    ) -> Member {
         let source = IpAddr::V4(Ipv4Addr::new(127, 0, 1, u8::try_from(index + 1).unwrap()));
         let (mut gates, mut announced) = (Vec::new(), 0);
         let server = RedisServer::launch(|port| {
@@ -96,8 +104,8 @@ impl Member {
     }
 }
 
-/// Cuts the link between two members, both ways: bytes neither pass nor get lost, connections stay open, as when a
-/// network has lost the route.
+/// Cuts the link between two members, both ways: bytes neither pass nor get lost, connections stay
+/// open, as when a network has lost the route.
 pub(crate) fn cut(one: &Member, other: &Member) {
     one.hold(other.source);
     other.hold(one.source);
@@ -122,7 +130,8 @@ pub(crate) fn heal_all(members: &[Member]) {
     }
 }
 
-/// Makes the announced ports dead for clients, as addresses inside a NAT are: they must map them to the real ones.
+/// Makes the announced ports dead for clients, as addresses inside a NAT are: they must map them to
+/// the real ones.
 pub(crate) fn hide_announced(members: &[Member]) {
     members.iter().for_each(|member| member.hold(CLIENTS));
 }

@@ -20,8 +20,8 @@ impl Page {
     /// Reads a whole page.
     ///
     /// # Errors
-    /// The first line that breaks a rule of the format, and which; so does a control character or a value that is not
-    /// finite, which no page of this program has.
+    /// The first line that breaks a rule of the format, and which; so does a control character or a
+    /// value that is not finite, which no page of this program has.
     pub(crate) fn parse(text: &str) -> Result<Page, String> {
         let mut page = Page { text: text.to_owned(), ..Page::default() };
         let body = text.strip_suffix('\n').ok_or("the last line does not end")?;
@@ -34,14 +34,18 @@ impl Page {
     }
 
     /// All series with this name whose labels include these.
-    pub(crate) fn series<'a>(&'a self, name: &str, labels: &[(&str, &str)]) -> BTreeMap<&'a Labels, f64> {
+    pub(crate) fn series<'a>(
+        &'a self,
+        name: &str,
+        labels: &[(&str, &str)],
+    ) -> BTreeMap<&'a Labels, f64> {
         let fits = |own: &Labels| labels.iter().all(|label| has(own, *label));
         let all = self.series.get(name).into_iter().flatten();
         all.filter(|(own, _)| fits(own)).map(|(own, value)| (own, *value)).collect()
     }
 
-    /// The value of the series with this name whose labels include these; `None` if there is none. Panics if there are
-    /// several: then the question was not precise.
+    /// The value of the series with this name whose labels include these; `None` if there is none.
+    /// Panics if there are several: then the question was not precise.
     #[track_caller]
     pub(crate) fn get(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         self.only(name, labels).map(|(_, value)| value)
@@ -74,30 +78,41 @@ impl Page {
         assert_eq!(states.len(), VERDICTS, "not every verdict on {task} is there:\n{}", self.text);
         states.retain(|_, value| *value != 0.0);
         let present: Vec<(&Labels, f64)> = states.into_iter().collect();
-        let [(labels, 1.0)] = present.as_slice() else { panic!("{task} has not exactly one verdict:\n{}", self.text) };
+        let [(labels, 1.0)] = present.as_slice() else {
+            panic!("{task} has not exactly one verdict:\n{}", self.text)
+        };
         labels["state"].as_str()
     }
 
     /// How many holds of a task ended so.
     #[track_caller]
     pub(crate) fn ends(&self, task: &str, reason: &str) -> f64 {
-        self.get("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)]).expect("it is always there")
+        self.get("lockwatch_lock_ends_total", &[("task", task), ("reason", reason)])
+            .expect("it is always there")
     }
 
     /// All series, by name and labels.
     pub(crate) fn names(&self) -> impl Iterator<Item = (&str, &Labels)> {
-        self.series.iter().flat_map(|(name, all)| all.keys().map(move |labels| (name.as_str(), labels)))
+        self.series
+            .iter()
+            .flat_map(|(name, all)| all.keys().map(move |labels| (name.as_str(), labels)))
     }
 
     /// How many series name this task.
     pub(crate) fn count_of_task(&self, task: &str) -> usize {
-        self.series.values().flat_map(BTreeMap::keys).filter(|labels| has(labels, ("task", task))).count()
+        self.series
+            .values()
+            .flat_map(BTreeMap::keys)
+            .filter(|labels| has(labels, ("task", task)))
+            .count()
     }
 
     /// The first series that must only grow and is smaller than in `before`.
     pub(crate) fn fallen_since(&self, before: &Page) -> Option<String> {
         let only_grows = |name: &str| {
-            let of = |suffix: &str| name.strip_suffix(suffix).is_some_and(|family| self.kind(family) == "histogram");
+            let of = |suffix: &str| {
+                name.strip_suffix(suffix).is_some_and(|family| self.kind(family) == "histogram")
+            };
             self.kind(name) == "counter" || of("_sum") || of("_count") || of("_bucket")
         };
         let fallen = |name: &String, labels: &Labels, value: f64| {
@@ -144,7 +159,9 @@ impl Page {
         }
         let (name, labels, value) = sample(line)?;
         let of_family = match self.kind(family) {
-            "histogram" => ["_bucket", "_sum", "_count"].iter().any(|suffix| name.strip_suffix(suffix) == Some(family)),
+            "histogram" => ["_bucket", "_sum", "_count"]
+                .iter()
+                .any(|suffix| name.strip_suffix(suffix) == Some(family)),
             _ => name == *family,
         };
         if !of_family {
@@ -166,10 +183,16 @@ impl Page {
             }
             for (labels, mut buckets) in histograms {
                 buckets.sort_by(|a, b| a.0.total_cmp(&b.0));
-                let count = self.series.get(&format!("{family}_count")).and_then(|all| all.get(&labels)).copied();
+                let count = self
+                    .series
+                    .get(&format!("{family}_count"))
+                    .and_then(|all| all.get(&labels))
+                    .copied();
                 let grows = buckets.is_sorted_by(|a, b| a.1 <= b.1);
                 if !grows || buckets.last().copied() != count.map(|count| (f64::INFINITY, count)) {
-                    return Err(format!("the buckets of {family}{labels:?} are {buckets:?}, its count {count:?}"));
+                    return Err(format!(
+                        "the buckets of {family}{labels:?} are {buckets:?}, its count {count:?}"
+                    ));
                 }
             }
         }
@@ -247,18 +270,22 @@ fn number(text: &str) -> Result<f64, String> {
 }
 
 fn is_name(name: &str) -> bool {
-    let starts = name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_' || first == ':');
+    let starts =
+        name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_' || first == ':');
     starts && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':')
 }
 
 #[test]
 fn pages_that_break_a_rule_are_refused() {
-    let page =
-        Page::parse("# HELP a b\n# TYPE a gauge\na{x=\"\\\\ \\\" \\n\",b=\"}\"} 1\na 2.5\na{x=\"1\"} 1e3\n").unwrap();
+    let page = Page::parse(
+        "# HELP a b\n# TYPE a gauge\na{x=\"\\\\ \\\" \\n\",b=\"}\"} 1\na 2.5\na{x=\"1\"} 1e3\n",
+    )
+    .unwrap();
     assert_eq!(page.get("a", &[("x", "\\ \" \n"), ("b", "}")]), Some(1.0));
     assert_eq!(page.get("a", &[("x", "1")]), Some(1000.0));
     assert_eq!(page.series("a", &[]).len(), 3);
-    let histogram = "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_bucket{le=\"+Inf\"} 2\na_sum 9\na_count 2\n";
+    let histogram =
+        "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_bucket{le=\"+Inf\"} 2\na_sum 9\na_count 2\n";
     assert_eq!(Page::parse(histogram).unwrap().get("a_count", &[]), Some(2.0));
     for bad in [
         "a 1\n",

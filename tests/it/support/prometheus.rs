@@ -1,4 +1,5 @@
-//! A real Prometheus with the shipped rules, and a real Alertmanager, for one test. Dropping one kills it.
+//! A real Prometheus with the shipped rules, and a real Alertmanager, for one test. Dropping one
+//! kills it.
 
 use std::fs;
 use std::path::Path;
@@ -45,14 +46,17 @@ impl Prometheus {
     pub(crate) fn start(agent: u16, alertmanager: &Alertmanager) -> Prometheus {
         let rules = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/lockwatch.rules.yml");
         let config = format!(
-            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{rules:?}]\nscrape_configs:\n  \
-             - job_name: lockwatch\n    static_configs: [{{targets: ['127.0.0.1:{agent}']}}]\nalerting:\n  \
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [{rules:?}]\n\
+             scrape_configs:\n  \
+             - job_name: lockwatch\n    static_configs: [{{targets: ['127.0.0.1:{agent}']}}]\n\
+             alerting:\n  \
              alertmanagers: [{{static_configs: [{{targets: ['127.0.0.1:{}']}}]}}]\n",
             alertmanager.0.port
         );
         Prometheus(Server::start("prometheus", &config, |command, folder| {
             command.arg(format!("--storage.tsdb.path={}", folder.join("data").display()));
-            // What fires before it knows the Alertmanager is dropped, and would be sent again after a minute.
+            // What fires before it knows the Alertmanager is dropped, and would be sent again after
+            // a minute.
             command.arg("--rules.alert.resend-delay=1s");
         }))
     }
@@ -65,8 +69,12 @@ impl Prometheus {
     pub(crate) fn count(&self, expression: &str) -> usize {
         let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
         let answer = request(self.0.port, "GET", &format!("/api/v1/query?query={encoded}")).text();
-        let answer: Value = serde_json::from_str(&answer).unwrap_or_else(|why| panic!("{why}: {answer}"));
-        answer["data"]["result"].as_array().unwrap_or_else(|| panic!("{expression}: {answer}")).len()
+        let answer: Value =
+            serde_json::from_str(&answer).unwrap_or_else(|why| panic!("{why}: {answer}"));
+        answer["data"]["result"]
+            .as_array()
+            .unwrap_or_else(|| panic!("{expression}: {answer}"))
+            .len()
     }
 }
 
@@ -75,7 +83,9 @@ impl Alertmanager {
     pub(crate) fn start() -> Alertmanager {
         let config = "route: {receiver: nobody, group_wait: 1s}\nreceivers: [{name: nobody}]\n";
         Alertmanager(Server::start(alertmanager(), config, |command, folder| {
-            command.arg("--cluster.listen-address=").arg(format!("--storage.path={}", folder.join("data").display()));
+            command
+                .arg("--cluster.listen-address=")
+                .arg(format!("--storage.path={}", folder.join("data").display()));
         }))
     }
 
@@ -99,7 +109,8 @@ impl Server {
             command.arg(format!("--web.listen-address=127.0.0.1:{port}"));
             adjust(&mut command, folder.path());
             let log = fs::File::create(folder.path().join("log")).unwrap();
-            let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
+            let child =
+                command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn().unwrap();
             let mut server = Server { child, port, folder };
             if server.becomes_ready(program) {
                 return server;
@@ -111,10 +122,16 @@ impl Server {
     /// `false` if it ends instead.
     fn becomes_ready(&mut self, program: &str) -> bool {
         let mut ended = false;
-        wait_until(START, &format!("{program} is ready, its log is in {:?}", self.folder.path()), || {
-            ended = self.child.try_wait().unwrap().is_some();
-            ended || super::agent::try_request(self.port, "GET", "/-/ready").is_ok_and(|answer| answer.status == 200)
-        });
+        wait_until(
+            START,
+            &format!("{program} is ready, its log is in {:?}", self.folder.path()),
+            || {
+                ended = self.child.try_wait().unwrap().is_some();
+                ended
+                    || super::agent::try_request(self.port, "GET", "/-/ready")
+                        .is_ok_and(|answer| answer.status == 200)
+            },
+        );
         !ended
     }
 

@@ -18,17 +18,20 @@ pub(crate) enum Fault {
     Delay(Duration),
     /// Replies come byte by byte, with this pause after each.
     Dribble(Duration),
-    /// The reply to every second batch is swallowed. A batch is what asks for an `ECHO`, as greetings do not.
+    /// The reply to every second batch is swallowed. A batch is what asks for an `ECHO`, as
+    /// greetings do not.
     DropEverySecondReply,
     /// What answers every second request is swallowed, greetings included.
     DropEverySecondAnswer,
-    /// Replies are cut off after this many bytes (of each connection), and the connection is closed.
+    /// Replies are cut off after this many bytes (of each connection), and the connection is
+    /// closed.
     Truncate(usize),
     /// Requests pass, replies do not.
     SwallowReplies,
     /// Replies pass, requests do not.
     SwallowRequests,
-    /// Nothing passes on connections on which the server was asked to tell of changes; everything on the others.
+    /// Nothing passes on connections on which the server was asked to tell of changes; everything
+    /// on the others.
     SwallowTracking,
 }
 
@@ -84,8 +87,8 @@ impl Proxy {
         *self.shared.fault.lock().unwrap() = fault;
     }
 
-    /// Lets no byte pass between this source address and the server, in either direction, as a network does that has lost
-    /// the route: nothing is closed, and what is on its way waits.
+    /// Lets no byte pass between this source address and the server, in either direction, as a
+    /// network does that has lost the route: nothing is closed, and what is on its way waits.
     pub(crate) fn hold(&self, source: IpAddr) {
         self.shared.held.lock().unwrap().insert(source);
     }
@@ -149,10 +152,14 @@ fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         let even = Arc::new(AtomicBool::new(false));
         // Whether the server was asked to tell of changes.
         let tracks = Arc::new(AtomicBool::new(false));
-        let pairs = [(client.try_clone(), server.try_clone(), Way::Requests), (Ok(server), Ok(client), Way::Replies)];
+        let pairs = [
+            (client.try_clone(), server.try_clone(), Way::Requests),
+            (Ok(server), Ok(client), Way::Replies),
+        ];
         for (from, to, way) in pairs {
             let (from, to) = (from.unwrap(), to.unwrap());
-            let (shared, even, tracks) = (Arc::clone(shared), Arc::clone(&even), Arc::clone(&tracks));
+            let (shared, even, tracks) =
+                (Arc::clone(shared), Arc::clone(&even), Arc::clone(&tracks));
             std::thread::spawn(move || {
                 let _closed = pump(&from, &to, way, source.ip(), &shared, (&even, &tracks));
                 let _closed_before = (from.shutdown(Shutdown::Both), to.shutdown(Shutdown::Both));
@@ -188,7 +195,9 @@ fn pump(
         if way == Way::Requests {
             let is_batch = bytes.windows(4).any(|word| word == b"ECHO");
             let is_even = match fault {
-                Fault::DropEverySecondAnswer => shared.requests.fetch_add(1, Ordering::SeqCst) % 2 == 1,
+                Fault::DropEverySecondAnswer => {
+                    shared.requests.fetch_add(1, Ordering::SeqCst) % 2 == 1
+                }
                 _ => is_batch && shared.batches.fetch_add(1, Ordering::SeqCst) % 2 == 1,
             };
             even.store(is_even, Ordering::SeqCst);
@@ -205,7 +214,8 @@ fn pump(
             Fault::SwallowTracking if tracks.load(Ordering::SeqCst) => {}
             Fault::None | Fault::SwallowRequests | Fault::SwallowTracking => to.write_all(bytes)?,
             Fault::SwallowReplies => {}
-            Fault::DropEverySecondReply | Fault::DropEverySecondAnswer if even.load(Ordering::SeqCst) => {}
+            Fault::DropEverySecondReply | Fault::DropEverySecondAnswer
+                if even.load(Ordering::SeqCst) => {}
             Fault::DropEverySecondReply | Fault::DropEverySecondAnswer => to.write_all(bytes)?,
             Fault::Delay(pause) => {
                 std::thread::sleep(pause);

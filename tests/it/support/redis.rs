@@ -1,4 +1,5 @@
-//! A real redis-server for one test: its own port, its own directory, nothing kept unless asked for.
+//! A real redis-server for one test: its own port, its own directory, nothing kept unless asked
+//! for.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -39,7 +40,8 @@ pub(crate) struct RedisServer {
 pub(crate) struct Setup {
     /// More arguments, such as `["--maxclients", "1"]`.
     pub(crate) arguments: Vec<String>,
-    /// The lines of its configuration file, if it is to have one: what it rewrites itself holds after a restart.
+    /// The lines of its configuration file, if it is to have one: what it rewrites itself holds
+    /// after a restart.
     pub(crate) lines: Option<Vec<String>>,
     /// What `cli` logs in with.
     pub(crate) password: Option<String>,
@@ -60,7 +62,8 @@ impl RedisServer {
 
     /// The same with more arguments, such as `["--maxclients", "1"]`.
     pub(crate) fn start_with(test: &str, arguments: &[&str]) -> Option<RedisServer> {
-        RedisServer::can_start(test).then(|| RedisServer::launch(|_port| Setup::of(arguments, None)))
+        RedisServer::can_start(test)
+            .then(|| RedisServer::launch(|_port| Setup::of(arguments, None)))
     }
 
     /// The same with a password, which `cli` knows.
@@ -74,7 +77,8 @@ impl RedisServer {
         skip::has(test, &[PROGRAM, CLIENT])
     }
 
-    /// A server that is set up for the port it gets; `setup` is asked again if somebody takes that port first.
+    /// A server that is set up for the port it gets; `setup` is asked again if somebody takes that
+    /// port first.
     pub(crate) fn launch(mut setup: impl FnMut(u16) -> Setup) -> RedisServer {
         for _ in 0..ATTEMPTS {
             let port = free_port_with_bus();
@@ -97,10 +101,16 @@ impl RedisServer {
             }
             command.arg(file);
         }
-        command.args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"]).arg(self.directory.path());
+        command
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
+            .arg(self.directory.path());
         command.args(["--save", "", "--appendonly", "no", "--unixsocket"]).arg(self.socket());
         command.args(["--enable-debug-command", "yes"]).args(&self.setup.arguments);
-        let log = File::options().create(true).append(true).open(self.directory.path().join(LOG)).unwrap();
+        let log = File::options()
+            .create(true)
+            .append(true)
+            .open(self.directory.path().join(LOG))
+            .unwrap();
         let mut child = command.stdout(log).stderr(Stdio::null()).spawn().unwrap();
         let (mut ended, port) = (false, self.port);
         wait_until(START, "the server answers", || {
@@ -138,7 +148,8 @@ impl RedisServer {
         String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned()
     }
 
-    /// The same for a server that may not answer, such as a frozen one: `None` if it does not in time.
+    /// The same for a server that may not answer, such as a frozen one: `None` if it does not in
+    /// time.
     pub(crate) fn try_cli(&self, arguments: &[&str], timeout: Duration) -> Option<String> {
         let mut client = self.cli_in_background(arguments);
         let deadline = Instant::now() + timeout;
@@ -151,13 +162,17 @@ impl RedisServer {
             std::thread::sleep(LOOK);
         }
         let output = client.wait_with_output().unwrap();
-        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).trim_end_matches('\n').to_owned())
     }
 
     /// One field of `INFO`, such as `master_repl_offset`; `None` if there is none or no answer.
     pub(crate) fn info(&self, field: &str) -> Option<String> {
         let text = self.try_cli(&["info", "everything"], ANSWER)?;
-        let value = |line: &str| Some(line.trim_end().strip_prefix(field)?.strip_prefix(':')?.to_owned());
+        let value =
+            |line: &str| Some(line.trim_end().strip_prefix(field)?.strip_prefix(':')?.to_owned());
         text.lines().find_map(value)
     }
 
@@ -174,7 +189,8 @@ impl RedisServer {
 
     /// Makes it a replica of this address, or with `None` a master, and keeps that for a restart.
     pub(crate) fn replicate(&self, master: Option<&str>) {
-        let (host, port) = master.map_or(("no", "one"), |address| address.rsplit_once(':').unwrap());
+        let (host, port) =
+            master.map_or(("no", "one"), |address| address.rsplit_once(':').unwrap());
         assert_eq!(self.cli(&["replicaof", host, port]), "OK");
         assert_eq!(self.cli(&["config", "rewrite"]), "OK");
     }
@@ -207,7 +223,8 @@ impl RedisServer {
         }
     }
 
-    /// Starts a killed or running server again on the same port; without its data unless `keep` says so.
+    /// Starts a killed or running server again on the same port; without its data unless `keep`
+    /// says so.
     pub(crate) fn restart(&mut self, keep: Keep) {
         self.kill();
         if keep == Keep::Nothing {
@@ -216,7 +233,11 @@ impl RedisServer {
                 if path.ends_with(FILE) {
                     continue;
                 }
-                let removed = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+                let removed = if path.is_dir() {
+                    std::fs::remove_dir_all(&path)
+                } else {
+                    std::fs::remove_file(&path)
+                };
                 removed.unwrap();
             }
         }
@@ -256,5 +277,7 @@ pub(crate) fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
     let mut first = [0];
-    stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut first).is_ok() && b"+-".contains(&first[0])
+    stream.write_all(b"PING\r\n").is_ok()
+        && stream.read_exact(&mut first).is_ok()
+        && b"+-".contains(&first[0])
 }

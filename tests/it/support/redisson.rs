@@ -1,5 +1,5 @@
-//! Real Redisson clients on command: starts the program below `tests/redisson` (its README has the commands), talks to it
-//! in lines, and ends it. All calls block.
+//! Real Redisson clients on command: starts the program below `tests/redisson` (its README has the
+//! commands), talks to it in lines, and ends it. All calls block.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -36,7 +36,8 @@ pub(crate) struct Redisson {
 type Log = Arc<Mutex<VecDeque<String>>>;
 
 impl Redisson {
-    /// Builds the program if it is stale and starts it. Without Java or Maven: says that `test` is skipped, and `None`.
+    /// Builds the program if it is stale and starts it. Without Java or Maven: says that `test` is
+    /// skipped, and `None`.
     pub(crate) fn start(test: &str) -> Option<Redisson> {
         static BUILT: OnceLock<()> = OnceLock::new();
         if !skip::has(test, &["java", "mvn"]) {
@@ -93,10 +94,13 @@ impl Redisson {
         }
     }
 
-    /// The next event of this name about this lock, which may have come already; panics unless it comes in time.
+    /// The next event of this name about this lock, which may have come already; panics unless it
+    /// comes in time.
     pub(crate) fn event(&mut self, name: &str, lock: &str, timeout: Duration) -> Value {
         let is_it = |line: &Value| line["event"] == name && line["lock"] == lock;
-        if let Some(event) = self.events.iter().position(is_it).and_then(|at| self.events.remove(at)) {
+        if let Some(event) =
+            self.events.iter().position(is_it).and_then(|at| self.events.remove(at))
+        {
             return event;
         }
         let deadline = Instant::now() + timeout;
@@ -127,15 +131,20 @@ impl Redisson {
     }
 
     fn line_until(&mut self, deadline: Instant) -> Result<Value, String> {
-        self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|e| match e {
-            RecvTimeoutError::Timeout => "no answer in time".to_owned(),
-            RecvTimeoutError::Disconnected => "the program has ended".to_owned(),
+        self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())).map_err(|e| {
+            match e {
+                RecvTimeoutError::Timeout => "no answer in time".to_owned(),
+                RecvTimeoutError::Disconnected => "the program has ended".to_owned(),
+            }
         })
     }
 
     fn fail(&self, what: &str) -> ! {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        panic!("{what}\nits log:\n{}", log.iter().fold(String::new(), |text, line| text + line + "\n"));
+        panic!(
+            "{what}\nits log:\n{}",
+            log.iter().fold(String::new(), |text, line| text + line + "\n")
+        );
     }
 }
 
@@ -167,11 +176,19 @@ fn project() -> PathBuf {
 /// Whether the program is there; builds it if its sources are newer. Panics when the build fails.
 fn build() {
     let stamp = project().join("target/built");
-    if fs::metadata(&stamp).and_then(|built| built.modified()).is_ok_and(|built| built > newest_source()) {
+    if fs::metadata(&stamp)
+        .and_then(|built| built.modified())
+        .is_ok_and(|built| built > newest_source())
+    {
         return;
     }
-    let build = Command::new("mvn").args(["-q", "-B", "package"]).current_dir(project()).output().unwrap();
-    assert!(build.status.success(), "mvn package in tests/redisson:\n{}", String::from_utf8_lossy(&build.stdout));
+    let build =
+        Command::new("mvn").args(["-q", "-B", "package"]).current_dir(project()).output().unwrap();
+    assert!(
+        build.status.success(),
+        "mvn package in tests/redisson:\n{}",
+        String::from_utf8_lossy(&build.stdout)
+    );
     fs::write(stamp, "").unwrap();
 }
 

@@ -17,7 +17,8 @@ pub(crate) struct Replicated {
 }
 
 impl Replicated {
-    /// A master and this many replicas, in sync; `None`, with a message, on a machine without Redis.
+    /// A master and this many replicas, in sync; `None`, with a message, on a machine without
+    /// Redis.
     pub(crate) fn start(test: &str, replicas: usize, options: &Options) -> Option<Replicated> {
         if !RedisServer::can_start(test) {
             return None;
@@ -36,12 +37,14 @@ impl Replicated {
         self.server(index).replicate(None);
     }
 
-    /// The failover that loses nothing: the master pauses writes (`FAILOVER`), and the two change places. Other replicas
-    /// follow the new one.
+    /// The failover that loses nothing: the master pauses writes (`FAILOVER`), and the two change
+    /// places. Other replicas follow the new one.
     pub(crate) fn hand_over(&self, master: usize, replica: usize) {
         let port = self.members[replica].port.to_string();
         assert_eq!(self.server(master).cli(&["failover", "to", "127.0.0.1", &port]), "OK");
-        wait_until(FOLLOW, "they change places", || follows(&self.members[master], &self.members[replica]));
+        wait_until(FOLLOW, "they change places", || {
+            follows(&self.members[master], &self.members[replica])
+        });
         let others = (0..self.members.len()).filter(|index| ![master, replica].contains(index));
         others.for_each(|other| self.follow(other, replica));
         self.wait_in_sync(replica);
@@ -73,7 +76,9 @@ pub(crate) fn start_servers(count: usize, options: &Options) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
     for index in 0..count {
         let master = members.first().map(|master| master.port);
-        members.push(Member::start(index, options.wiring, |place| server_setup(place, master, options)));
+        members.push(Member::start(index, options.wiring, |place| {
+            server_setup(place, master, options)
+        }));
     }
     members
 }
@@ -93,7 +98,8 @@ fn server_setup(place: Place, master: Option<u16>, options: &Options) -> Setup {
 
 /// What makes servers ask for the password and give it to each other.
 pub(crate) fn password_lines(options: &Options) -> Vec<String> {
-    let lines = |password| vec![format!("requirepass {password}"), format!("masterauth {password}")];
+    let lines =
+        |password| vec![format!("requirepass {password}"), format!("masterauth {password}")];
     options.password.map(lines).unwrap_or_default()
 }
 
@@ -101,25 +107,32 @@ pub(crate) fn password_lines(options: &Options) -> Vec<String> {
 pub(crate) fn wait_in_sync(members: &[Member], master: usize) {
     let others = members.iter().enumerate().filter(|(index, _)| *index != master);
     for (index, replica) in others.filter(|(_, member)| member.server.runs()) {
-        wait_until(FOLLOW, &format!("server {index} follows server {master}"), || follows(replica, &members[master]));
+        wait_until(FOLLOW, &format!("server {index} follows server {master}"), || {
+            follows(replica, &members[master])
+        });
     }
 }
 
 /// Whether this server follows that master and has all that it wrote.
 pub(crate) fn follows(replica: &Member, master: &Member) -> bool {
-    let is_at = |server: &RedisServer, field: &str, value: &str| server.info(field).as_deref() == Some(value);
+    let is_at = |server: &RedisServer, field: &str, value: &str| {
+        server.info(field).as_deref() == Some(value)
+    };
     is_at(&replica.server, "master_port", &master.port.to_string())
         && is_at(&replica.server, "master_link_status", "up")
         && is_at(&master.server, "role", "master")
         && is_fed(replica.port, &master.server)
-        && offset(&master.server, "master_repl_offset") <= offset(&replica.server, "slave_repl_offset")
+        && offset(&master.server, "master_repl_offset")
+            <= offset(&replica.server, "slave_repl_offset")
 }
 
-/// Whether the master sends its writes to the replica with this port: it waits with that until the replica has
-/// acknowledged the first state.
+/// Whether the master sends its writes to the replica with this port: it waits with that until the
+/// replica has acknowledged the first state.
 fn is_fed(replica_port: u16, master: &RedisServer) -> bool {
     let port = format!("port={replica_port},");
-    fed_replicas(master).iter().any(|replica| replica.contains(&port) && replica.contains("state=online"))
+    fed_replicas(master)
+        .iter()
+        .any(|replica| replica.contains(&port) && replica.contains("state=online"))
 }
 
 /// What a master says of its replicas, one line each.

@@ -19,7 +19,8 @@ const SENTINELS: usize = 3;
 const QUORUM: usize = 2;
 /// How long Sentinels may take to know each other.
 const MEET: Duration = Duration::from_secs(30);
-/// How long a failover may take, a failed attempt and a Sentinel's 30 s of `TILT` on a busy machine included.
+/// How long a failover may take, a failed attempt and a Sentinel's 30 s of `TILT` on a busy machine
+/// included.
 const SWITCH: Duration = Duration::from_secs(60);
 /// How often a test is tried on a machine that stands still now and then.
 const ATTEMPTS: usize = 3;
@@ -42,7 +43,8 @@ pub(crate) struct Sentinels {
 }
 
 impl Sentinels {
-    /// All of them, in sync and knowing each other; `None`, with a message, on a machine without Redis.
+    /// All of them, in sync and knowing each other; `None`, with a message, on a machine without
+    /// Redis.
     pub(crate) fn start(test: &str, options: &SentinelOptions) -> Option<Sentinels> {
         if !RedisServer::can_start(test) {
             return None;
@@ -51,7 +53,9 @@ impl Sentinels {
         wait_in_sync(&members, 0);
         let master = members[0].port;
         for index in SERVERS..SERVERS + SENTINELS {
-            let sentinel = Member::start(index, options.servers.wiring, |place| sentinel_setup(place, master, options));
+            let sentinel = Member::start(index, options.servers.wiring, |place| {
+                sentinel_setup(place, master, options)
+            });
             members.push(sentinel);
         }
         let sentinels = Sentinels { members };
@@ -59,12 +63,18 @@ impl Sentinels {
         Some(sentinels)
     }
 
-    /// Runs `body` on a fresh set; again if it fails while the Sentinels themselves say that the machine stood still: a
-    /// failover then takes longer than any lease that a test can wait for.
-    pub(crate) fn undisturbed(test: &str, options: &SentinelOptions, body: impl Fn(&mut Sentinels)) {
+    /// Runs `body` on a fresh set; again if it fails while the Sentinels themselves say that the
+    /// machine stood still: a failover then takes longer than any lease that a test can wait for.
+    pub(crate) fn undisturbed(
+        test: &str,
+        options: &SentinelOptions,
+        body: impl Fn(&mut Sentinels),
+    ) {
         for attempt in 1.. {
             let Some(mut sentinels) = Sentinels::start(test, options) else { return };
-            let Err(failure) = catch_unwind(AssertUnwindSafe(|| body(&mut sentinels))) else { return };
+            let Err(failure) = catch_unwind(AssertUnwindSafe(|| body(&mut sentinels))) else {
+                return;
+            };
             let disturbances = sentinels.disturbances();
             if disturbances.is_empty() || attempt == ATTEMPTS {
                 resume_unwind(failure);
@@ -73,11 +83,17 @@ impl Sentinels {
         }
     }
 
-    /// The lines in which Sentinels say that they did not get to run, or that an election came to nothing.
+    /// The lines in which Sentinels say that they did not get to run, or that an election came to
+    /// nothing.
     fn disturbances(&self) -> String {
         let logs = self.members[SERVERS..].iter().map(|member| member.server.log());
-        let disturbed = |line: &&str| ["+tilt", "-failover-abort-not-elected"].iter().any(|what| line.contains(what));
-        logs.flat_map(|log| log.lines().filter(disturbed).map(|line| format!("{line}\n")).collect::<Vec<_>>()).collect()
+        let disturbed = |line: &&str| {
+            ["+tilt", "-failover-abort-not-elected"].iter().any(|what| line.contains(what))
+        };
+        logs.flat_map(|log| {
+            log.lines().filter(disturbed).map(|line| format!("{line}\n")).collect::<Vec<_>>()
+        })
+        .collect()
     }
 
     /// One of the three servers.
@@ -117,22 +133,26 @@ impl Sentinels {
 
     /// The port at which one Sentinel says the master is.
     pub(crate) fn master_port_at(&self, sentinel: usize) -> Option<u16> {
-        let answer = self.sentinel(sentinel).try_cli(&["sentinel", "get-master-addr-by-name", MASTER], ANSWER)?;
+        let answer = self
+            .sentinel(sentinel)
+            .try_cli(&["sentinel", "get-master-addr-by-name", MASTER], ANSWER)?;
         answer.lines().nth(1)?.parse().ok()
     }
 
-    /// Says `SENTINEL FAILOVER` and waits for the new master. The old one, which nobody told, goes on as a master for about
-    /// ten seconds: what is written there is lost.
+    /// Says `SENTINEL FAILOVER` and waits for the new master. The old one, which nobody told, goes
+    /// on as a master for about ten seconds: what is written there is lost.
     pub(crate) fn failover(&self) -> usize {
         let old = self.master().unwrap();
         self.wait(SWITCH, "a Sentinel begins a failover", || {
-            let begin = |index| self.sentinel(index).try_cli(&["sentinel", "failover", MASTER], ANSWER);
+            let begin =
+                |index| self.sentinel(index).try_cli(&["sentinel", "failover", MASTER], ANSWER);
             begin(0).as_deref() == Some("OK")
         });
         self.wait_switched(old)
     }
 
-    /// Waits until a majority of the Sentinels and the server itself say that another one than `old` is the master.
+    /// Waits until a majority of the Sentinels and the server itself say that another one than
+    /// `old` is the master.
     pub(crate) fn wait_switched(&self, old: usize) -> usize {
         let mut new = None;
         self.wait(SWITCH, "another server is the master", || {
@@ -142,8 +162,8 @@ impl Sentinels {
         new.unwrap()
     }
 
-    /// Waits until all running servers follow the master, and all Sentinels know it and each other: ready for the next
-    /// failover.
+    /// Waits until all running servers follow the master, and all Sentinels know it and each other:
+    /// ready for the next failover.
     pub(crate) fn wait_settled(&self) {
         self.wait_acquainted();
         self.wait_in_sync();
@@ -175,21 +195,26 @@ impl Sentinels {
         network::heal_all(&self.members);
     }
 
-    /// Makes the announced ports dead for clients until `heal`: they must map them to the real ones.
+    /// Makes the announced ports dead for clients until `heal`: they must map them to the real
+    /// ones.
     pub(crate) fn hide_announced(&self) {
         network::hide_announced(&self.members);
     }
 
-    /// Makes one Sentinel, alone, say that the master is at this port, where some Redis must run. It is cut off from the
-    /// others, which would correct it.
+    /// Makes one Sentinel, alone, say that the master is at this port, where some Redis must run.
+    /// It is cut off from the others, which would correct it.
     pub(crate) fn lie(&self, sentinel: usize, port: u16) {
         self.isolate_sentinel(sentinel);
         let liar = self.sentinel(sentinel);
         assert_eq!(liar.cli(&["sentinel", "remove", MASTER]), "OK");
-        assert_eq!(liar.cli(&["sentinel", "monitor", MASTER, "127.0.0.1", &port.to_string(), "1"]), "OK");
+        assert_eq!(
+            liar.cli(&["sentinel", "monitor", MASTER, "127.0.0.1", &port.to_string(), "1"]),
+            "OK"
+        );
     }
 
-    /// How many failovers there have been. A machine that is very busy makes Sentinels begin one by themselves.
+    /// How many failovers there have been. A machine that is very busy makes Sentinels begin one by
+    /// themselves.
     pub(crate) fn failovers(&self) -> usize {
         let answer = self.sentinel(0).cli(&["sentinel", "master", MASTER]);
         let lines: Vec<&str> = answer.lines().collect();
@@ -197,11 +222,12 @@ impl Sentinels {
         epoch.and_then(|pair| pair[1].parse().ok()).unwrap()
     }
 
-    /// Waits until the old master follows the new one, which Sentinel sees to some ten seconds after it is back. On a busy
-    /// machine there may have been another failover by then.
+    /// Waits until the old master follows the new one, which Sentinel sees to some ten seconds
+    /// after it is back. On a busy machine there may have been another failover by then.
     pub(crate) fn wait_follows(&self, old: usize) {
         self.wait(SWITCH, "the old master follows the new one", || {
-            self.master().is_some_and(|new| new != old && follows(&self.members[old], &self.members[new]))
+            self.master()
+                .is_some_and(|new| new != old && follows(&self.members[old], &self.members[new]))
         });
     }
 
@@ -209,7 +235,11 @@ impl Sentinels {
     fn wait(&self, timeout: Duration, what: &str, mut condition: impl FnMut() -> bool) {
         let deadline = Instant::now() + timeout;
         while !condition() {
-            assert!(Instant::now() < deadline, "not within {timeout:?}: {what}\n{}", self.describe());
+            assert!(
+                Instant::now() < deadline,
+                "not within {timeout:?}: {what}\n{}",
+                self.describe()
+            );
             std::thread::sleep(LOOK);
         }
     }
@@ -217,20 +247,26 @@ impl Sentinels {
     /// What each party says, one line each.
     fn describe(&self) -> String {
         let ask = |member: &Member, question: &[&str]| match member.server.runs() {
-            true => member.server.try_cli(question, ANSWER).unwrap_or_else(|| "no answer".to_owned()),
+            true => {
+                member.server.try_cli(question, ANSWER).unwrap_or_else(|| "no answer".to_owned())
+            }
             false => "ended".to_owned(),
         };
-        let answers = self.members.iter().enumerate().flat_map(|(index, member)| match index < SERVERS {
-            true => vec![ask(member, &["role"])],
-            false => ["master", "replicas"].map(|what| ask(member, &["sentinel", what, MASTER])).to_vec(),
-        });
+        let answers =
+            self.members.iter().enumerate().flat_map(|(index, member)| match index < SERVERS {
+                true => vec![ask(member, &["role"])],
+                false => ["master", "replicas"]
+                    .map(|what| ask(member, &["sentinel", what, MASTER]))
+                    .to_vec(),
+            });
         answers.map(|answer| answer.replace('\n', " ") + "\n").collect()
     }
 
     fn wait_acquainted(&self) {
         let running = (0..SENTINELS).filter(|index| self.sentinel(*index).runs());
         let running: Vec<usize> = running.collect();
-        let replicas = self.members[..SERVERS].iter().filter(|member| member.server.runs()).count() - 1;
+        let replicas =
+            self.members[..SERVERS].iter().filter(|member| member.server.runs()).count() - 1;
         for index in &running {
             self.wait(MEET, &format!("Sentinel {index} knows all others"), || {
                 knows(self.sentinel(*index), replicas, running.len() - 1)
@@ -239,7 +275,8 @@ impl Sentinels {
     }
 }
 
-/// Whether this Sentinel sees a healthy master, at least so many healthy replicas, and at least so many other Sentinels.
+/// Whether this Sentinel sees a healthy master, at least so many healthy replicas, and at least so
+/// many other Sentinels.
 fn knows(sentinel: &RedisServer, replicas: usize, sentinels: usize) -> bool {
     let healthy = |command: &str, flag: &str| {
         let answer = sentinel.try_cli(&["sentinel", command, MASTER], ANSWER).unwrap_or_default();
@@ -266,9 +303,14 @@ fn sentinel_setup(place: Place, master: u16, options: &SentinelOptions) -> Setup
         format!("sentinel failover-timeout {MASTER} {FAILOVER_TIMEOUT_MS}"),
         format!("sentinel parallel-syncs {MASTER} {SERVERS}"),
     ];
-    lines.extend(options.servers.password.map(|password| format!("sentinel auth-pass {MASTER} {password}")));
+    lines.extend(
+        options.servers.password.map(|password| format!("sentinel auth-pass {MASTER} {password}")),
+    );
     if let Some(password) = options.password {
-        lines.extend([format!("requirepass {password}"), format!("sentinel sentinel-pass {password}")]);
+        lines.extend([
+            format!("requirepass {password}"),
+            format!("sentinel sentinel-pass {password}"),
+        ]);
     }
     lines.extend(options.lines.iter().map(|line| (*line).to_owned()));
     Setup {

@@ -2,11 +2,13 @@
 
 use std::io::Write;
 
-/// Whether all of `programs` are on `PATH`. If not, says that `test` is skipped, past the harness that would keep the
-/// line to itself.
+/// Whether all of `programs` are on `PATH`. If not, says that `test` is skipped, past the harness
+/// that would keep the line to itself.
 pub(crate) fn has(test: &str, programs: &[&str]) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &&&str| !std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    let is_there = |program: &&&str| {
+        !std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+    };
     let missing: Vec<&str> = programs.iter().filter(is_there).copied().collect();
     if !missing.is_empty() {
         say(test, &missing.join(", "));

@@ -1,5 +1,5 @@
-//! What the machine took from a test: the time in which nothing of it could run. A limit for how soon something must happen is a
-//! limit for the time in which it could.
+//! What the machine took from a test: the time in which nothing of it could run. A limit for how
+//! soon something must happen is a limit for the time in which it could.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -70,7 +70,9 @@ impl Beats {
     }
 
     fn stood_still(&self, from: Instant, to: Instant) -> Duration {
-        let within = |(start, end): &(Instant, Instant)| (*end).min(to).saturating_duration_since((*start).max(from));
+        let within = |(start, end): &(Instant, Instant)| {
+            (*end).min(to).saturating_duration_since((*start).max(from))
+        };
         self.stood_still.iter().map(within).sum()
     }
 }

@@ -8,7 +8,8 @@ use super::page::Page;
 /// How often page and JSON are asked for until no event falls between them.
 const LOOKS: usize = 5;
 
-/// Page and JSON; the page is a little newer, but knows of no event of which the JSON does not know, unless events never pause.
+/// Page and JSON; the page is a little newer, but knows of no event of which the JSON does not
+/// know, unless events never pause.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) page: Page,
@@ -40,7 +41,10 @@ impl View {
     #[track_caller]
     pub(crate) fn task(&self, name: &str) -> &Value {
         let tasks = self.json["tasks"].as_array().unwrap();
-        tasks.iter().find(|task| task["name"] == name).unwrap_or_else(|| panic!("no task {name}: {}", self.json))
+        tasks
+            .iter()
+            .find(|task| task["name"] == name)
+            .unwrap_or_else(|| panic!("no task {name}: {}", self.json))
     }
 
     /// `lockwatch_lock_held`; `None` when it is absent.
@@ -79,6 +83,8 @@ impl View {
     #[track_caller]
     pub(crate) fn errors(&self, redis: &str, reason: &str) -> f64 {
         let labels = [("redis", redis), ("reason", reason)];
-        self.page.get("lockwatch_redis_errors_total", &labels).expect("every reason has its counter")
+        self.page
+            .get("lockwatch_redis_errors_total", &labels)
+            .expect("every reason has its counter")
     }
 }

@@ -64,7 +64,8 @@ fn redis_cli_reshards() {
     let options = Options { wiring: Wiring::Direct, ..Options::default() };
     let Some(cluster) = start("redis_cli_reshards", 0, &options) else { return };
     // Slot 0 is the first of node 0's, and the first to be moved.
-    let key = (0..).map(|number| format!("lock:{number}")).find(|key| cluster.slot(key) < 100).unwrap();
+    let key =
+        (0..).map(|number| format!("lock:{number}")).find(|key| cluster.slot(key) < 100).unwrap();
     let from = cluster.owner(&key);
     cluster.cli(&key, &["set", &key, "one", "px", "60000"]);
     let before_ms = deadline_ms(&cluster, &key);
@@ -77,14 +78,19 @@ fn redis_cli_reshards() {
 
 #[test]
 fn a_replica_takes_over_from_a_killed_master() {
-    let Some(mut cluster) = start("a_replica_takes_over_from_a_killed_master", 1, &Options::default()) else { return };
+    let Some(mut cluster) =
+        start("a_replica_takes_over_from_a_killed_master", 1, &Options::default())
+    else {
+        return;
+    };
     let old = cluster.owner(LOCK);
     let replicas = cluster.replicas_of(old);
     assert_eq!(replicas.len(), 1);
     assert_eq!(lock(&cluster, old, "one"), "OK");
     wait_until(PATIENCE, "it is replicated", || {
         cluster.node(replicas[0]).cli(&["readonly"]);
-        cluster.node(replicas[0]).info("slave_repl_offset") == cluster.node(old).info("master_repl_offset")
+        cluster.node(replicas[0]).info("slave_repl_offset")
+            == cluster.node(old).info("master_repl_offset")
     });
     cluster.node_mut(old).kill();
     let new = cluster.wait_taken_over(&replicas);
@@ -97,7 +103,9 @@ fn a_replica_takes_over_from_a_killed_master() {
 
 #[test]
 fn a_manual_failover_loses_nothing() {
-    let Some(cluster) = start("a_manual_failover_loses_nothing", 1, &Options::default()) else { return };
+    let Some(cluster) = start("a_manual_failover_loses_nothing", 1, &Options::default()) else {
+        return;
+    };
     let old = cluster.owner(LOCK);
     let new = cluster.replicas_of(old)[0];
     assert_eq!(lock(&cluster, old, "one"), "OK");
@@ -133,7 +141,9 @@ fn a_master_in_the_minority_loses_what_it_acknowledged() {
 
 #[test]
 fn slots_and_nodes_can_be_lost() {
-    let Some(cluster) = start("slots_and_nodes_can_be_lost", 0, &Options::default()) else { return };
+    let Some(cluster) = start("slots_and_nodes_can_be_lost", 0, &Options::default()) else {
+        return;
+    };
     let (owner, slot) = (cluster.owner(LOCK), cluster.slot(LOCK));
     cluster.uncover(slot);
     assert_eq!(cluster.owner_of_slot(slot), None);

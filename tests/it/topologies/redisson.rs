@@ -43,7 +43,10 @@ fn a_lock_lives_through_a_failover_of_sentinel() {
     let options = SentinelOptions { servers, password: Some("two"), ..SentinelOptions::default() };
     let Some(mut sentinels) = Sentinels::start(test, &options) else { return };
     let nodes = sentinels.addresses().join(",");
-    let holder = take(&mut redisson, &format!("mode=sentinel nodes={nodes} password=one sentinel_password=two"));
+    let holder = take(
+        &mut redisson,
+        &format!("mode=sentinel nodes={nodes} password=one sentinel_password=two"),
+    );
     wait_renewed(sentinels.server(0), &holder);
     sentinels.server_mut(0).kill();
     let new = sentinels.wait_switched(0);
@@ -59,11 +62,14 @@ fn a_lock_lives_through_a_failover_of_a_cluster_behind_nat() {
     let options = Options { password: Some("one"), ..Options::default() };
     let Some(mut cluster) = Cluster::start(test, 1, &options) else { return };
     let (owner, pairs) = (cluster.owner(LOCK), &cluster.members);
-    let pairs: Vec<String> =
-        pairs.iter().map(|member| format!("{}>{}", member.announced(), member.server.address())).collect();
+    let pairs: Vec<String> = pairs
+        .iter()
+        .map(|member| format!("{}>{}", member.announced(), member.server.address()))
+        .collect();
     cluster.hide_announced();
     let (nodes, nat) = (cluster.node(0).address(), pairs.join(","));
-    let holder = take(&mut redisson, &format!("mode=cluster nodes={nodes} nat={nat} password=one scan=500"));
+    let holder =
+        take(&mut redisson, &format!("mode=cluster nodes={nodes} nat={nat} password=one scan=500"));
     wait_renewed(cluster.node(owner), &holder);
     let replicas = cluster.replicas_of(owner);
     cluster.node_mut(owner).kill();
@@ -78,8 +84,10 @@ fn a_lock_lives_through_a_promotion_by_hand() {
     let test = "topologies::redisson::a_lock_lives_through_a_promotion_by_hand";
     let Some(mut redisson) = Redisson::start(test) else { return };
     let Some(replicated) = Replicated::start(test, 1, &Options::default()) else { return };
-    let nodes: Vec<String> = replicated.members.iter().map(|member| member.server.address()).collect();
-    let holder = take(&mut redisson, &format!("mode=replicated nodes={} scan=200", nodes.join(",")));
+    let nodes: Vec<String> =
+        replicated.members.iter().map(|member| member.server.address()).collect();
+    let holder =
+        take(&mut redisson, &format!("mode=replicated nodes={} scan=200", nodes.join(",")));
     wait_renewed(replicated.server(0), &holder);
     replicated.promote(1);
     replicated.follow(0, 1);
@@ -94,7 +102,8 @@ fn a_lock_that_no_replica_has_is_refused_unless_told_otherwise() {
     let test = "topologies::redisson::a_lock_that_no_replica_has_is_refused_unless_told_otherwise";
     let Some(mut redisson) = Redisson::start(test) else { return };
     let Some(replicated) = Replicated::start(test, 1, &Options::default()) else { return };
-    let nodes: Vec<String> = replicated.members.iter().map(|member| member.server.address()).collect();
+    let nodes: Vec<String> =
+        replicated.members.iter().map(|member| member.server.address()).collect();
     let options = format!("mode=replicated nodes={}", nodes.join(","));
     redisson.connect("strict", &options);
     redisson.connect("lax", &format!("{options} check_synced=no"));

@@ -72,11 +72,14 @@ impl Writer {
     }
 }
 
-/// The rule by which lost is told from kept: a key that was seen in a batch at offset `o`, and not yet in the one before
-/// at `p`, was written in (p, o]. A promoted replica has exactly the bytes before its `second_repl_offset`.
+/// The rule by which lost is told from kept: a key that was seen in a batch at offset `o`, and not
+/// yet in the one before at `p`, was written in (p, o]. A promoted replica has exactly the bytes
+/// before its `second_repl_offset`.
 #[test]
 fn offsets_tell_which_writes_a_promoted_replica_has() {
-    let Some(replicated) = start("offsets_tell_which_writes_a_promoted_replica_has", 1) else { return };
+    let Some(replicated) = start("offsets_tell_which_writes_a_promoted_replica_has", 1) else {
+        return;
+    };
     let keys: Vec<String> = (0..400).map(|number| format!("lock:{number}")).collect();
     let (early, late) = keys.split_at(keys.len() / 2);
     let begin = offset(replicated.server(1), "slave_repl_offset");
@@ -93,7 +96,9 @@ fn offsets_tell_which_writes_a_promoted_replica_has() {
         });
         while written.len() < keys.len() {
             // In the middle of the early ones: some were applied, some may be on their way.
-            if !is_cut.load(Ordering::SeqCst) && offset(replicated.server(1), "slave_repl_offset") > begin + 200 {
+            if !is_cut.load(Ordering::SeqCst)
+                && offset(replicated.server(1), "slave_repl_offset") > begin + 200
+            {
                 replicated.cut(0, 1);
                 is_cut.store(true, Ordering::SeqCst);
             }
@@ -124,7 +129,9 @@ fn offsets_tell_which_writes_a_promoted_replica_has() {
 
 #[test]
 fn a_promoted_replica_has_exactly_what_it_applied() {
-    let Some(replicated) = start("a_promoted_replica_has_exactly_what_it_applied", 1) else { return };
+    let Some(replicated) = start("a_promoted_replica_has_exactly_what_it_applied", 1) else {
+        return;
+    };
     let (master, replica) = (replicated.server(0), replicated.server(1));
     master.cli(&["set", "a", "1"]);
     replicated.wait_in_sync(0);
@@ -138,7 +145,10 @@ fn a_promoted_replica_has_exactly_what_it_applied() {
     assert_eq!(replica.info("master_replid2"), old_id);
     assert_ne!(replica.info("master_replid"), old_id);
     assert!(says_master(master) && says_master(replica));
-    assert_eq!((master.cli(&["exists", "lock"]), replica.cli(&["exists", "lock"])), ("1".into(), "0".into()));
+    assert_eq!(
+        (master.cli(&["exists", "lock"]), replica.cli(&["exists", "lock"])),
+        ("1".into(), "0".into())
+    );
 
     replicated.heal();
     replicated.follow(0, 1);
@@ -161,7 +171,10 @@ fn a_hand_over_loses_nothing() {
 /// A restart with a dump looks like a promotion at the offset of the dump.
 #[test]
 fn a_restart_keeps_what_was_saved_and_says_up_to_where() {
-    let Some(mut replicated) = start("a_restart_keeps_what_was_saved_and_says_up_to_where", 1) else { return };
+    let Some(mut replicated) = start("a_restart_keeps_what_was_saved_and_says_up_to_where", 1)
+    else {
+        return;
+    };
     let master = replicated.server(0);
     master.cli(&["set", "saved", "1"]);
     master.save();
@@ -170,18 +183,26 @@ fn a_restart_keeps_what_was_saved_and_says_up_to_where() {
     replicated.members[0].server.restart(Keep::Files);
     let master = replicated.server(0);
     assert_eq!(master.cli(&["exists", "saved", "not-saved"]), "1");
-    assert_eq!((offset(master, "second_repl_offset"), master.info("master_replid2")), (saved + 1, id));
+    assert_eq!(
+        (offset(master, "second_repl_offset"), master.info("master_replid2")),
+        (saved + 1, id)
+    );
 
     replicated.members[0].server.restart(Keep::Nothing);
     let master = replicated.server(0);
-    assert_eq!((offset(master, "master_repl_offset"), master.info("second_repl_offset")), (0, Some("-1".to_owned())));
+    assert_eq!(
+        (offset(master, "master_repl_offset"), master.info("second_repl_offset")),
+        (0, Some("-1".to_owned()))
+    );
     assert_eq!(master.cli(&["dbsize"]), "0");
 }
 
 /// Without replicas there is no replication stream: offsets say nothing there.
 #[test]
 fn the_offset_of_a_single_server_stands_still() {
-    let Some(server) = RedisServer::start("topologies::replicas::the_offset_of_a_single_server_stands_still") else {
+    let Some(server) =
+        RedisServer::start("topologies::replicas::the_offset_of_a_single_server_stands_still")
+    else {
         return;
     };
     server.cli(&["set", "lock", "one"]);

@@ -8,7 +8,8 @@ use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels, says_master}
 use crate::support::wait_until;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long two masters must be seen at least: Sentinel leaves one that comes back alone for so long.
+/// How long two masters must be seen at least: Sentinel leaves one that comes back alone for so
+/// long.
 const BOTH: Duration = Duration::from_secs(3);
 const LOCK: &str = "outbound:lock";
 
@@ -20,7 +21,8 @@ fn lock(server: &RedisServer, holder: &str) -> String {
     server.cli(&["set", LOCK, holder, "px", "60000"])
 }
 
-/// The old master is told to follow only seconds later: until then its clients write to a master that is none.
+/// The old master is told to follow only seconds later: until then its clients write to a master
+/// that is none.
 #[test]
 fn an_orderly_failover_leaves_two_masters_for_seconds() {
     let test = "an_orderly_failover_leaves_two_masters_for_seconds";
@@ -88,7 +90,10 @@ fn a_frozen_master_is_replaced_and_says_master_when_it_thaws() {
 /// An acknowledged lock is not there after the failover, and the offsets say so.
 #[test]
 fn a_lossy_failover_loses_the_lock() {
-    let Some(mut sentinels) = start("a_lossy_failover_loses_the_lock", &SentinelOptions::default()) else { return };
+    let Some(mut sentinels) = start("a_lossy_failover_loses_the_lock", &SentinelOptions::default())
+    else {
+        return;
+    };
     sentinels.isolate_server(0);
     assert_eq!(lock(sentinels.server(0), "one"), "OK");
     let acknowledged = offset(sentinels.server(0), "master_repl_offset");
@@ -109,7 +114,10 @@ fn a_partition_leaves_two_masters_with_different_holders() {
     let new = sentinels.wait_switched(0);
     let switched = Instant::now();
     while switched.elapsed() < BOTH {
-        assert_eq!((lock(sentinels.server(0), "one"), lock(sentinels.server(new), "two")), ("OK".into(), "OK".into()));
+        assert_eq!(
+            (lock(sentinels.server(0), "one"), lock(sentinels.server(new), "two")),
+            ("OK".into(), "OK".into())
+        );
         let holder = |index| sentinels.server(index).cli(&["get", LOCK]);
         assert_eq!((holder(0), holder(new)), ("one".into(), "two".into()));
         assert!(says_master(sentinels.server(0)) && says_master(sentinels.server(new)));
@@ -126,16 +134,23 @@ fn a_master_that_needs_replicas_refuses_writes_in_a_partition() {
     let test = "a_master_that_needs_replicas_refuses_writes_in_a_partition";
     let lines = vec!["min-replicas-to-write 1", "min-replicas-max-lag 2"];
     let servers = Options { lines, ..Options::default() };
-    let Some(sentinels) = start(test, &SentinelOptions { servers, ..SentinelOptions::default() }) else { return };
+    let Some(sentinels) = start(test, &SentinelOptions { servers, ..SentinelOptions::default() })
+    else {
+        return;
+    };
     assert_eq!(lock(sentinels.server(0), "one"), "OK");
     sentinels.isolate_server(0);
-    wait_until(PATIENCE, "it refuses", || lock(sentinels.server(0), "one").starts_with("NOREPLICAS"));
+    wait_until(PATIENCE, "it refuses", || {
+        lock(sentinels.server(0), "one").starts_with("NOREPLICAS")
+    });
     assert!(says_master(sentinels.server(0)));
 }
 
 #[test]
 fn replication_alone_can_be_cut() {
-    let Some(sentinels) = start("replication_alone_can_be_cut", &SentinelOptions::default()) else { return };
+    let Some(sentinels) = start("replication_alone_can_be_cut", &SentinelOptions::default()) else {
+        return;
+    };
     sentinels.cut_replication(0, 1);
     sentinels.cut_replication(0, 2);
     lock(sentinels.server(0), "one");
@@ -152,24 +167,35 @@ fn replication_alone_can_be_cut() {
 #[test]
 fn sentinels_and_servers_may_want_passwords_and_users() {
     let test = "sentinels_and_servers_may_want_passwords_and_users";
-    let servers =
-        Options { password: Some("one"), lines: vec!["user watcher on >three ~* +@read +role"], ..Options::default() };
+    let servers = Options {
+        password: Some("one"),
+        lines: vec!["user watcher on >three ~* +@read +role"],
+        ..Options::default()
+    };
     let lines = vec!["user watcher on >four +sentinel|get-master-addr-by-name +ping"];
-    let Some(sentinels) = start(test, &SentinelOptions { servers, password: Some("two"), lines }) else { return };
+    let Some(sentinels) = start(test, &SentinelOptions { servers, password: Some("two"), lines })
+    else {
+        return;
+    };
     let as_watcher = |server: &RedisServer, password: &str, rest: &[&str]| {
-        server.cli(&[&["--no-auth-warning", "--user", "watcher", "--pass", password], rest].concat())
+        server
+            .cli(&[&["--no-auth-warning", "--user", "watcher", "--pass", password], rest].concat())
     };
     assert!(as_watcher(sentinels.server(0), "three", &["role"]).starts_with("master"));
     let ask = ["sentinel", "get-master-addr-by-name", MASTER];
     assert!(as_watcher(sentinels.sentinel(0), "four", &ask).starts_with("127.0.0.1"));
-    assert!(as_watcher(sentinels.sentinel(0), "four", &["sentinel", "failover", MASTER]).starts_with("NOPERM"));
+    assert!(
+        as_watcher(sentinels.sentinel(0), "four", &["sentinel", "failover", MASTER])
+            .starts_with("NOPERM")
+    );
     assert_ne!(sentinels.failover(), 0);
 }
 
 #[test]
 fn a_sentinel_may_lie_or_be_gone() {
     let test = "topologies::sentinels::a_sentinel_may_lie_or_be_gone";
-    let (Some(mut sentinels), Some(other)) = (start("lie", &SentinelOptions::default()), RedisServer::start(test))
+    let (Some(mut sentinels), Some(other)) =
+        (start("lie", &SentinelOptions::default()), RedisServer::start(test))
     else {
         return;
     };
@@ -192,7 +218,11 @@ fn a_sentinel_may_lie_or_be_gone() {
 
 #[test]
 fn announced_ports_can_be_dead_for_clients() {
-    let Some(sentinels) = start("announced_ports_can_be_dead_for_clients", &SentinelOptions::default()) else { return };
+    let Some(sentinels) =
+        start("announced_ports_can_be_dead_for_clients", &SentinelOptions::default())
+    else {
+        return;
+    };
     let member = &sentinels.members[0];
     assert_eq!(sentinels.master_port_at(0), Some(member.port));
     assert_ne!(member.port, member.server.port);

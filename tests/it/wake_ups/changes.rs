@@ -8,8 +8,11 @@ use crate::support::wait_until;
 
 #[test]
 fn a_change_is_seen_long_before_the_next_sweep() {
-    let Some(server) = RedisServer::start("a_change_is_seen_long_before_the_next_sweep") else { return };
-    let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one"), ("two", "lock:two")]));
+    let Some(server) = RedisServer::start("a_change_is_seen_long_before_the_next_sweep") else {
+        return;
+    };
+    let agent =
+        Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one"), ("two", "lock:two")]));
     until_listening(&agent);
     until_held(&agent, "one", false);
     let began = Instant::now();
@@ -36,17 +39,23 @@ fn short_holds_are_counted() {
     for round in 1..=5 {
         let count = f64::from(round);
         server.cli(&["set", "lock:one", &format!("token {round}"), "px", "60000"]);
-        agent.until(PATIENCE, "the hold", |page| page.of("one", "lock_acquisitions_total") == Some(count));
+        agent.until(PATIENCE, "the hold", |page| {
+            page.of("one", "lock_acquisitions_total") == Some(count)
+        });
         server.cli(&["del", "lock:one"]);
         agent.until(PATIENCE, "its end", |page| page.ends("one", "ended_early") == count);
     }
 }
 
-/// Renewals at an even pace are read a moment later, together, and a change of hands between two of them at once.
+/// Renewals at an even pace are read a moment later, together, and a change of hands between two of
+/// them at once.
 #[test]
 fn no_renewal_that_was_expected_is_forgotten() {
-    let Some(server) = RedisServer::start("no_renewal_that_was_expected_is_forgotten") else { return };
-    let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one"), ("two", "lock:two")]));
+    let Some(server) = RedisServer::start("no_renewal_that_was_expected_is_forgotten") else {
+        return;
+    };
+    let agent =
+        Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one"), ("two", "lock:two")]));
     until_listening(&agent);
     server.cli(&["set", "lock:one", "token", "px", "60000"]);
     server.cli(&["set", "lock:two", "token", "px", "60000"]);
@@ -56,7 +65,9 @@ fn no_renewal_that_was_expected_is_forgotten() {
         let at = Duration::from_millis(1_100) * turn;
         std::thread::sleep(at.saturating_sub(began.elapsed()));
         server.cli(&["pexpire", "lock:one", "60000"]);
-        agent.until(PATIENCE, "the renewal", |page| page.of("one", "lock_renewals_total") == Some(f64::from(turn)));
+        agent.until(PATIENCE, "the renewal", |page| {
+            page.of("one", "lock_renewals_total") == Some(f64::from(turn))
+        });
         let took = began.elapsed().saturating_sub(at);
         assert!(took < Duration::from_millis(1_000), "renewal {turn} shows after {took:?}");
     }
@@ -78,7 +89,8 @@ fn an_expiry_is_seen_when_it_is_told() {
 fn the_keys_beside_a_lock_wake_too() {
     let Some(server) = RedisServer::start("the_keys_beside_a_lock_wake_too") else { return };
     let tasks = format!(
-        "  - {{name: one, lock: {{key: lock, scheme: string}}, wanted: {{hash: users}}, paused_until: {{key: pause}}, \
+        "  - {{name: one, lock: {{key: lock, scheme: string}}, wanted: {{hash: users}}, \
+         paused_until: {{key: pause}}, \
          progress: {{key: progress, stale_after: 1h}}, {BLIND}}}\n"
     );
     let agent = Agent::start(&format!("{}{tasks}", config(server.port, NEVER, "", &[])));
@@ -100,9 +112,13 @@ fn the_keys_beside_a_lock_wake_too() {
 
 #[test]
 fn when_everything_is_deleted_everything_is_read() {
-    let Some(server) = RedisServer::start("when_everything_is_deleted_everything_is_read") else { return };
+    let Some(server) = RedisServer::start("when_everything_is_deleted_everything_is_read") else {
+        return;
+    };
     let names = ["one", "two", "three"];
-    names.iter().for_each(|name| drop(server.cli(&["set", &format!("lock:{name}"), "token", "px", "600000"])));
+    names.iter().for_each(|name| {
+        drop(server.cli(&["set", &format!("lock:{name}"), "token", "px", "600000"]))
+    });
     let tasks = names.map(|name| (name, format!("lock:{name}")));
     let tasks: Vec<(&str, &str)> = tasks.iter().map(|(name, key)| (*name, key.as_str())).collect();
     let agent = Agent::start(&config(server.port, NEVER, "", &tasks));
@@ -112,14 +128,21 @@ fn when_everything_is_deleted_everything_is_read() {
     names.iter().for_each(|name| drop(until_held(&agent, name, false)));
 }
 
-/// Keys that begin with each other, bytes that are no text, hash tags: the server takes the prefixes, and each key wakes its task
-/// and no other.
+/// Keys that begin with each other, bytes that are no text, hash tags: the server takes the
+/// prefixes, and each key wakes its task and no other.
 #[test]
 fn any_keys_can_be_told_of() {
     let Some(server) = RedisServer::start("any_keys_can_be_told_of") else { return };
-    let tasks =
-        [("t1", "a"), ("t2", "ab"), ("t3", "abc"), ("t4", "{shop}:lock"), ("t5", "{shop"), ("t6", "ü \\\" key")];
-    let binary = format!("  - {{name: t7, lock: {{key: {{hex: \"ff00fe\"}}, scheme: string}}, {BLIND}}}\n");
+    let tasks = [
+        ("t1", "a"),
+        ("t2", "ab"),
+        ("t3", "abc"),
+        ("t4", "{shop}:lock"),
+        ("t5", "{shop"),
+        ("t6", "ü \\\" key"),
+    ];
+    let binary =
+        format!("  - {{name: t7, lock: {{key: {{hex: \"ff00fe\"}}, scheme: string}}, {BLIND}}}\n");
     let agent = Agent::start(&format!("{}{binary}", config(server.port, NEVER, "", &tasks)));
     until_listening(&agent);
     server.cli(&["eval", "return redis.call('set', '\\255\\0\\254', 'x')", "0"]);
@@ -138,13 +161,19 @@ fn any_keys_can_be_told_of() {
 #[test]
 fn thousands_of_tasks_need_one_prefix() {
     let Some(server) = RedisServer::start("thousands_of_tasks_need_one_prefix") else { return };
-    let tasks: Vec<(String, String)> = (0..5_000).map(|n| (format!("t{n}"), format!("lock:{n}"))).collect();
-    let tasks: Vec<(&str, &str)> = tasks.iter().map(|(name, key)| (name.as_str(), key.as_str())).collect();
+    let tasks: Vec<(String, String)> =
+        (0..5_000).map(|n| (format!("t{n}"), format!("lock:{n}"))).collect();
+    let tasks: Vec<(&str, &str)> =
+        tasks.iter().map(|(name, key)| (name.as_str(), key.as_str())).collect();
     let agent = Agent::start(&config(server.port, NEVER, "", &tasks));
-    wait_until(PATIENCE, "it is told", || !agent.log_lines(&["tells of changes", "prefixes=1"]).is_empty());
+    wait_until(PATIENCE, "it is told", || {
+        !agent.log_lines(&["tells of changes", "prefixes=1"]).is_empty()
+    });
     for task in [0, 1_234, 4_999] {
         server.cli(&["set", &format!("lock:{task}"), "token", "px", "600000"]);
-        wait_until(PATIENCE, "it is held", || agent.task(&format!("t{task}"))["lock"]["held"] == true);
+        wait_until(PATIENCE, "it is held", || {
+            agent.task(&format!("t{task}"))["lock"]["held"] == true
+        });
     }
 }
 
@@ -153,7 +182,12 @@ fn a_reload_adds_a_task_and_wakes_it() {
     let Some(server) = RedisServer::start("a_reload_adds_a_task_and_wakes_it") else { return };
     let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one")]));
     until_listening(&agent);
-    agent.write_config(&config(server.port, NEVER, "", &[("zero", "other:zero"), ("one", "lock:one")]));
+    agent.write_config(&config(
+        server.port,
+        NEVER,
+        "",
+        &[("zero", "other:zero"), ("one", "lock:one")],
+    ));
     agent.signal("HUP");
     until_held(&agent, "zero", false);
     until_listening(&agent);
@@ -172,7 +206,9 @@ fn a_reload_adds_a_task_and_wakes_it() {
 /// A replay of what was recorded needs no server and says the same.
 #[test]
 fn what_was_seen_by_hints_is_recorded_and_replayed() {
-    let Some(server) = RedisServer::start("what_was_seen_by_hints_is_recorded_and_replayed") else { return };
+    let Some(server) = RedisServer::start("what_was_seen_by_hints_is_recorded_and_replayed") else {
+        return;
+    };
     let folder = tempfile::TempDir::new().unwrap();
     let config = config(server.port, NEVER, "", &[("one", "lock:one")]);
     let mut agent = Agent::start_with(&config, |command| {

@@ -40,16 +40,20 @@ fn a_hot_key_is_read_now_and_then() {
     let seconds = began.elapsed().as_secs();
     let batches = calls(&server, "echo") - before;
     eprintln!("{changes} changes, {batches} batches in {seconds} s");
-    // What was left of the sweep when it began to listen, four at once, four a second, and the confirmation of the end.
+    // What was left of the sweep when it began to listen, four at once, four a second, and the
+    // confirmation of the end.
     assert!(
         changes > 100 && batches <= 4 + 4 * (seconds + 1) + 4,
         "{changes} changes, {batches} batches in {seconds} s"
     );
     agent.check(&page, "it goes on", wakes(&page) == Some(1.0));
-    agent.until(PATIENCE, "the others are counted", |page| hints(page, "coalesced") + hints(page, "read") >= 50.0);
+    agent.until(PATIENCE, "the others are counted", |page| {
+        hints(page, "coalesced") + hints(page, "read") >= 50.0
+    });
 }
 
-/// Telling of a change costs the server more than reading does: if there are too many, it is asked to stop.
+/// Telling of a change costs the server more than reading does: if there are too many, it is asked
+/// to stop.
 #[test]
 fn a_flood_ends_in_polling() {
     let Some(server) = RedisServer::start("a_flood_ends_in_polling") else { return };
@@ -71,12 +75,18 @@ fn a_flood_ends_in_polling() {
     assert_eq!(listener(&server), None, "it is left alone for a minute");
 }
 
-/// An agent that stands still must not cost the server memory: it is cut off, and listens again when it goes on.
+/// An agent that stands still must not cost the server memory: it is cut off, and listens again
+/// when it goes on.
 #[test]
 fn an_agent_that_stands_still_is_cut_off() {
     let Some(server) = RedisServer::start("an_agent_that_stands_still_is_cut_off") else { return };
     server.cli(&["config", "set", "client-output-buffer-limit", "pubsub 1mb 512kb 2"]);
-    let agent = Agent::start(&config(server.port, "200ms", "", &[("one", "lock:one"), ("two", "lock:two")]));
+    let agent = Agent::start(&config(
+        server.port,
+        "200ms",
+        "",
+        &[("one", "lock:one"), ("two", "lock:two")],
+    ));
     until_listening(&agent);
     agent.signal("STOP");
     // As long as any key of ours, so that the network's buffers are soon full.
@@ -84,12 +94,17 @@ fn an_agent_that_stands_still_is_cut_off() {
     let mut stream = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
     let began = Instant::now();
     while listener(&server).is_some() {
-        assert!(began.elapsed() < Duration::from_secs(120), "it is never cut off: {:?}", listener(&server));
+        assert!(
+            began.elapsed() < Duration::from_secs(120),
+            "it is never cut off: {:?}",
+            listener(&server)
+        );
         (0..20).for_each(|_| send(&mut stream, request.repeat(100).as_bytes(), 100));
     }
     agent.signal("CONT");
     let page = agent.until(PATIENCE * 2, "it listens again", |page| {
-        wakes(page) == Some(1.0) && page.get("lockwatch_redis_wake_up_reconnects_total", &[]) >= Some(1.0)
+        wakes(page) == Some(1.0)
+            && page.get("lockwatch_redis_wake_up_reconnects_total", &[]) >= Some(1.0)
     });
     agent.check(&page, "it is polled", page.of("two", "lock_held") == Some(0.0));
 }

@@ -1,4 +1,5 @@
-//! Where there are many locks, and the server tells of changes, most sweeps only look at the deadlines.
+//! Where there are many locks, and the server tells of changes, most sweeps only look at the
+//! deadlines.
 
 use super::*;
 use crate::support::wait_until;
@@ -9,10 +10,13 @@ const WHOLE_EVERY: u64 = 3;
 
 /// All locks are held.
 fn many(server: &RedisServer, more: &str) -> Agent {
-    let lock_all = "for n = 1, ARGV[1] do redis.call('set', 'lock:' .. n - 1, 'token', 'px', 600000) end";
+    let lock_all =
+        "for n = 1, ARGV[1] do redis.call('set', 'lock:' .. n - 1, 'token', 'px', 600000) end";
     server.cli(&["eval", lock_all, "0", &TASKS.to_string()]);
-    let tasks: Vec<(String, String)> = (0..TASKS).map(|n| (format!("t{n}"), format!("lock:{n}"))).collect();
-    let tasks: Vec<(&str, &str)> = tasks.iter().map(|(name, key)| (name.as_str(), key.as_str())).collect();
+    let tasks: Vec<(String, String)> =
+        (0..TASKS).map(|n| (format!("t{n}"), format!("lock:{n}"))).collect();
+    let tasks: Vec<(&str, &str)> =
+        tasks.iter().map(|(name, key)| (name.as_str(), key.as_str())).collect();
     let agent = Agent::start(&config(server.port, "200ms", more, &tasks));
     agent.until(PATIENCE, "all are held", all_are_held);
     agent
@@ -39,7 +43,10 @@ fn reads(server: &RedisServer, sweeps: u64) -> (u64, u64) {
 
 #[test]
 fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
-    let Some(server) = RedisServer::start("most_sweeps_over_many_locks_only_look_at_the_deadlines") else { return };
+    let Some(server) = RedisServer::start("most_sweeps_over_many_locks_only_look_at_the_deadlines")
+    else {
+        return;
+    };
     let agent = many(&server, "");
     until_listening(&agent);
     reads(&server, 2 * WHOLE_EVERY);
@@ -49,7 +56,8 @@ fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
     let page = agent.page();
     agent.check(&page, "all are held", all_are_held(&page));
     agent.check(&page, "nobody else", page.of("t300", "lock_acquisitions_total") == Some(0.0));
-    // Whoever asks why is shown a whole reading. Where the machine stands still, nothing is read meanwhile.
+    // Whoever asks why is shown a whole reading. Where the machine stands still, nothing is read
+    // meanwhile.
     let mut shown = 0;
     wait_until(PATIENCE, "it was read meanwhile", || {
         let said = agent.text("/api/v1/tasks/t300/explain");
@@ -62,7 +70,8 @@ fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
     server.cli(&["set", "lock:300", "another", "keepttl"]);
     agent.until(PATIENCE, "the change of hands", |page| page.ends("t300", "replaced") == 1.0);
     server.cli(&["pexpire", "lock:301", "700000"]);
-    agent.until(PATIENCE, "the renewal", |page| page.of("t301", "lock_renewals_total") == Some(1.0));
+    agent
+        .until(PATIENCE, "the renewal", |page| page.of("t301", "lock_renewals_total") == Some(1.0));
     server.cli(&["del", "lock:302"]);
     until_held(&agent, "t302", false);
 }
@@ -70,7 +79,9 @@ fn most_sweeps_over_many_locks_only_look_at_the_deadlines() {
 /// Without being told, a value that changes while its deadline stays would be seen late.
 #[test]
 fn where_nothing_is_told_every_lock_is_read_whole() {
-    let Some(server) = RedisServer::start("where_nothing_is_told_every_lock_is_read_whole") else { return };
+    let Some(server) = RedisServer::start("where_nothing_is_told_every_lock_is_read_whole") else {
+        return;
+    };
     let agent = many(&server, ", wake_ups: false");
     let (whole, glances) = reads(&server, 2 * WHOLE_EVERY);
     // A batch may be under way.

@@ -1,4 +1,5 @@
-//! Servers that tell without end: they cost neither memory nor time, and the locks of others are read as ever.
+//! Servers that tell without end: they cost neither memory nor time, and the locks of others are
+//! read as ever.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,12 +19,17 @@ const CPU_SHARE: f64 = 0.5;
 /// What the servers are told to log in with.
 const PASSWORD: &str = "right-PASSWORD-of-nobody";
 
-/// A server: its name, and what it says on the connection on which it shall tell of changes, once that is asked for.
+/// A server: its name, and what it says on the connection on which it shall tell of changes, once
+/// that is asked for.
 type Plot = (&'static str, fn(&mut Client) -> Result<(), Gone>);
 
 const PLOTS: [Plot; 10] = [
-    ("changes", |client| listened(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$12\r\nchanges:lock\r\n")),
-    ("foreign_changes", |client| listened(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nxx\r\n")),
+    ("changes", |client| {
+        listened(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$12\r\nchanges:lock\r\n")
+    }),
+    ("foreign_changes", |client| {
+        listened(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nxx\r\n")
+    }),
     ("everything", |client| listened(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n_\r\n")),
     ("signs_of_life", |client| listened(client)?.flood(b"+PONG\r\n")),
     ("replies", |client| listened(client)?.flood(b":1\r\n")),
@@ -37,16 +43,20 @@ const PLOTS: [Plot; 10] = [
         client.say(b">2\r\n$10\r\ninvalidate\r\n*999999999999\r\n")?;
         client.flood(b"$1\r\nx\r\n")
     }),
-    ("before_it_answers", |client| asked_to_track(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nxx\r\n")),
+    ("before_it_answers", |client| {
+        asked_to_track(client)?.flood(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$2\r\nxx\r\n")
+    }),
     ("repeats_the_password", |client| {
         let client = asked_to_track(client)?;
-        client.instead(format!("-ERR unknown command, beginning with: {PASSWORD}\r\n").as_bytes())?;
+        client
+            .instead(format!("-ERR unknown command, beginning with: {PASSWORD}\r\n").as_bytes())?;
         client.answer_but(|_| None)
     }),
     ("no_resp3", |client| listened(client)?.flood(b"HTTP/1.1 200 OK\r\n")),
 ];
 
-/// Answers honestly whoever asks for anything else; gives the client who asks to be told, once it is answered.
+/// Answers honestly whoever asks for anything else; gives the client who asks to be told, once it
+/// is answered.
 fn listened(client: &mut Client) -> Result<&mut Client, Gone> {
     asked_to_track(client)?.say(b"+OK\r\n+PONG\r\n")?;
     Ok(client)
@@ -68,12 +78,18 @@ fn asked_to_track(client: &mut Client) -> Result<&mut Client, Gone> {
 
 fn configuration(good: u16, impostors: &[Impostor]) -> String {
     let mut redises = format!("  good: {{url: \"redis://127.0.0.1:{good}\", interval: {NEVER}}}\n");
-    let mut tasks = format!("  - {{name: fine, redis: good, lock: {{key: \"lock:one\", scheme: string}}, {BLIND}}}\n");
+    let mut tasks = format!(
+        "  - {{name: fine, redis: good, lock: {{key: \"lock:one\", scheme: string}}, {BLIND}}}\n"
+    );
     for ((name, _), impostor) in PLOTS.iter().zip(impostors) {
         let (port, login) = (impostor.port, "password_env: LW_TELLING_PASSWORD");
-        writeln!(redises, "  {name}: {{url: \"redis://127.0.0.1:{port}\", interval: 300ms, timeout: 1s, {login}}}")
+        writeln!(
+            redises,
+            "  {name}: {{url: \"redis://127.0.0.1:{port}\", interval: 300ms, timeout: 1s, {login}}}"
+        )
+        .unwrap();
+        writeln!(tasks, "  - {{name: {name}, redis: {name}, lock: {{key: \"{name}:lock\"}}}}")
             .unwrap();
-        writeln!(tasks, "  - {{name: {name}, redis: {name}, lock: {{key: \"{name}:lock\"}}}}").unwrap();
     }
     format!("redis:\n{redises}tasks:\n{tasks}")
 }
@@ -83,20 +99,26 @@ fn whoever_tells_without_end_is_not_listened_to() {
     let test = "wake_ups::hostile::whoever_tells_without_end_is_not_listened_to";
     let Some(good) = RedisServer::start(test) else { return };
     let impostors: Vec<Impostor> = PLOTS.iter().map(|(_, plot)| Impostor::start(*plot)).collect();
-    let agent = Agent::start_logging(&configuration(good.port, &impostors), "trace", "logfmt", |command| {
-        command.env("LW_TELLING_PASSWORD", PASSWORD);
-    });
-    let gave_up = |page: &Page, name: &str| page.get("lockwatch_redis_wake_ups", &[("redis", name)]) == Some(0.0);
+    let agent =
+        Agent::start_logging(&configuration(good.port, &impostors), "trace", "logfmt", |command| {
+            command.env("LW_TELLING_PASSWORD", PASSWORD);
+        });
+    let gave_up = |page: &Page, name: &str| {
+        page.get("lockwatch_redis_wake_ups", &[("redis", name)]) == Some(0.0)
+    };
     let first = agent.until(LONG, "each is given up, and polled", |page| {
         PLOTS.iter().all(|(name, _)| gave_up(page, name) && page.of(name, "lock_held") == Some(1.0))
             && page.of("fine", "lock_held") == Some(0.0)
     });
-    agent.throughout(WHILE, "all are polled", |view| PLOTS.iter().all(|(name, _)| view.held(name) == Some(1.0)));
+    agent.throughout(WHILE, "all are polled", |view| {
+        PLOTS.iter().all(|(name, _)| view.held(name) == Some(1.0))
+    });
     good.cli(&["set", "lock:one", "token", "px", "600000"]);
     let last = until_held(&agent, "fine", true);
     let seconds = WHILE.as_secs_f64();
     let grown = |name: &str| last.get(name, &[]).unwrap() - first.get(name, &[]).unwrap();
-    let (bytes, cpu) = (grown("process_resident_memory_bytes"), grown("process_cpu_seconds_total") / seconds);
+    let (bytes, cpu) =
+        (grown("process_resident_memory_bytes"), grown("process_cpu_seconds_total") / seconds);
     eprintln!("{:.1} MB more, {:.0} % of a core", bytes / 1e6, cpu * 100.0);
     assert!(bytes <= GROWTH_BYTES, "resident memory grew by {bytes} bytes");
     assert!(cpu <= CPU_SHARE, "{cpu} of a processor");

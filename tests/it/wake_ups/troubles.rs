@@ -18,7 +18,11 @@ const SAID: &str = "does not tell of changes";
 /// What changed while nobody listened is read when somebody listens again.
 #[test]
 fn a_killed_connection_is_made_anew_and_everything_is_read() {
-    let Some(server) = RedisServer::start("a_killed_connection_is_made_anew_and_everything_is_read") else { return };
+    let Some(server) =
+        RedisServer::start("a_killed_connection_is_made_anew_and_everything_is_read")
+    else {
+        return;
+    };
     server.cli(&["set", "lock:one", "token", "px", "600000"]);
     let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one")]));
     until_listening(&agent);
@@ -32,7 +36,8 @@ fn a_killed_connection_is_made_anew_and_everything_is_read() {
         until_held(&agent, "one", false);
         agent.until(PATIENCE, "it listens again", |page| {
             wakes(page) == Some(1.0)
-                && page.get("lockwatch_redis_wake_up_reconnects_total", &[]) >= Some(f64::from(round))
+                && page.get("lockwatch_redis_wake_up_reconnects_total", &[])
+                    >= Some(f64::from(round))
         });
         server.cli(&["set", "lock:one", "token", "px", "600000"]);
         until_held(&agent, "one", true);
@@ -57,7 +62,8 @@ fn a_silent_connection_is_given_up() {
     until_held(&agent, "one", true);
 }
 
-/// Polling does not lean on being told: a listening connection that dies without a word costs nothing but the earliness.
+/// Polling does not lean on being told: a listening connection that dies without a word costs
+/// nothing but the earliness.
 #[test]
 fn while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_polling() {
     let test = "while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_polling";
@@ -65,7 +71,8 @@ fn while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_pollin
     let proxy = Proxy::start(server.port);
     let interval = Duration::from_millis(500);
     // Nobody finds out within this test that the connection is dead.
-    let config = config(proxy.port, "500ms", "", &[("one", "lock:one")]).replace("timeout: 2s", "timeout: 60s");
+    let config = config(proxy.port, "500ms", "", &[("one", "lock:one")])
+        .replace("timeout: 2s", "timeout: 60s");
     let agent = Agent::start(&config);
     until_listening(&agent);
     until_held(&agent, "one", false);
@@ -78,13 +85,19 @@ fn while_a_listening_connection_is_silent_changes_are_seen_at_the_pace_of_pollin
         let began = Instant::now();
         let count = f64::from(round);
         server.cli(&["set", "lock:one", "token", "px", "600000"]);
-        agent.until(PATIENCE, "the hold", |page| page.of("one", "lock_acquisitions_total") == Some(count));
+        agent.until(PATIENCE, "the hold", |page| {
+            page.of("one", "lock_acquisitions_total") == Some(count)
+        });
         slowest = slowest.max(began.elapsed());
         server.cli(&["del", "lock:one"]);
         agent.until(PATIENCE, "its end", |page| page.ends("one", "ended_early") == count);
     }
     let page = agent.page();
-    agent.check(&page, "nothing was told", hints(&page, "read") == told && wakes(&page) == Some(1.0));
+    agent.check(
+        &page,
+        "nothing was told",
+        hints(&page, "read") == told && wakes(&page) == Some(1.0),
+    );
     eprintln!("seen after {slowest:?} at most");
     // Looking takes its time too, on a machine under load above all.
     assert!(slowest <= interval + Duration::from_millis(50) + LOOKING, "seen after {slowest:?}");
@@ -100,18 +113,28 @@ fn a_user_without_the_right_is_polled() {
         ("subscribing", "+@all -subscribe ~* &*", "SUBSCRIBE was refused"),
     ];
     for (user, rights, refusal) in rights {
-        let words: Vec<&str> =
-            ["acl", "setuser", user, "reset", "on", "nopass"].into_iter().chain(rights.split(' ')).collect();
+        let words: Vec<&str> = ["acl", "setuser", user, "reset", "on", "nopass"]
+            .into_iter()
+            .chain(rights.split(' '))
+            .collect();
         assert_eq!(server.cli(&words), "OK");
         server.cli(&["del", "lock:one"]);
-        let agent = Agent::start(&config(server.port, "200ms", &format!(", username: {user}"), &[("one", "lock:one")]));
+        let agent = Agent::start(&config(
+            server.port,
+            "200ms",
+            &format!(", username: {user}"),
+            &[("one", "lock:one")],
+        ));
         wait_until(PATIENCE, "it is refused", || !agent.log_lines(&[SAID]).is_empty());
         until_held(&agent, "one", false);
         server.cli(&["set", "lock:one", "token", "px", "600000"]);
         let page = until_held(&agent, "one", true);
         agent.check(&page, "it is shown", wakes(&page) == Some(0.0));
         let said = agent.log_lines(&[SAID]);
-        assert!(said.len() == 1 && said[0].contains(refusal) && said[0].contains("lockwatch acl"), "{said:?}");
+        assert!(
+            said.len() == 1 && said[0].contains(refusal) && said[0].contains("lockwatch acl"),
+            "{said:?}"
+        );
         assert_eq!(agent.log_lines(&["level=error"]).len(), 0, "{user}");
     }
 }
@@ -119,10 +142,15 @@ fn a_user_without_the_right_is_polled() {
 /// Somebody may have given the right; and behind the same name there may be another server by now.
 #[test]
 fn who_refused_is_asked_again_after_a_reconnect() {
-    let Some(server) = RedisServer::start("who_refused_is_asked_again_after_a_reconnect") else { return };
-    let rights = |more: &[&str]| assert_eq!(server.cli(&[&["acl", "setuser", "watcher"], more].concat()), "OK");
+    let Some(server) = RedisServer::start("who_refused_is_asked_again_after_a_reconnect") else {
+        return;
+    };
+    let rights = |more: &[&str]| {
+        assert_eq!(server.cli(&[&["acl", "setuser", "watcher"], more].concat()), "OK")
+    };
     rights(&["reset", "on", "nopass", "+@all", "-client|tracking", "~*", "&*"]);
-    let agent = Agent::start(&config(server.port, "200ms", ", username: watcher", &[("one", "lock:one")]));
+    let agent =
+        Agent::start(&config(server.port, "200ms", ", username: watcher", &[("one", "lock:one")]));
     wait_until(PATIENCE, "it is refused", || !agent.log_lines(&[SAID]).is_empty());
     until_held(&agent, "one", false);
     rights(&["+@all"]);
@@ -130,11 +158,14 @@ fn who_refused_is_asked_again_after_a_reconnect() {
     until_listening(&agent);
 }
 
-/// It answers, and says that it cannot serve at present: that passes, however often it was asked meanwhile.
+/// It answers, and says that it cannot serve at present: that passes, however often it was asked
+/// meanwhile.
 #[test]
 fn a_server_that_was_busy_is_listened_to_soon_again() {
     let test = "a_server_that_was_busy_is_listened_to_soon_again";
-    let Some(server) = RedisServer::start_with(test, &["--busy-reply-threshold", "50"]) else { return };
+    let Some(server) = RedisServer::start_with(test, &["--busy-reply-threshold", "50"]) else {
+        return;
+    };
     let agent = Agent::start(&config(server.port, "200ms", "", &[("one", "lock:one")]));
     until_listening(&agent);
     let mut looping = server.cli_in_background(&["EVAL", "while true do end", "0"]);
@@ -156,10 +187,15 @@ fn the_printed_rule_lets_it_listen() {
     let file = folder.path().join("lockwatch.yml");
     std::fs::write(&file, &config).unwrap();
     let mut acl = crate::support::agent::program();
-    let acl = acl.arg("acl").arg("--config.file").arg(&file).stdout(Stdio::piped()).output().unwrap();
+    let acl =
+        acl.arg("acl").arg("--config.file").arg(&file).stdout(Stdio::piped()).output().unwrap();
     let rule = String::from_utf8(acl.stdout).unwrap();
-    let rule =
-        rule.lines().find(|line| line.starts_with("ACL")).unwrap().replace(">PASSWORD", "nopass").replace('"', "");
+    let rule = rule
+        .lines()
+        .find(|line| line.starts_with("ACL"))
+        .unwrap()
+        .replace(">PASSWORD", "nopass")
+        .replace('"', "");
     let words: Vec<&str> = rule.split(' ').collect();
     assert_eq!(server.cli(&words), "OK", "{rule}");
     let agent = Agent::start(&config);
@@ -177,7 +213,8 @@ fn a_server_without_resp3_is_polled() {
         return;
     }
     let arguments = ["--rename-command", "HELLO", ""].map(str::to_owned).to_vec();
-    let server = RedisServer::launch(|_| Setup { arguments: arguments.clone(), ..Setup::default() });
+    let server =
+        RedisServer::launch(|_| Setup { arguments: arguments.clone(), ..Setup::default() });
     let agent = Agent::start(&config(server.port, "200ms", "", &[("one", "lock:one")]));
     agent.until(PATIENCE, "it is refused", |page| wakes(page) == Some(0.0));
     server.cli(&["set", "lock:one", "token", "px", "600000"]);
@@ -190,7 +227,9 @@ fn a_server_without_resp3_is_polled() {
 /// A hint is a reason to ask, not an answer: what a demoted master tells of changes nothing.
 #[test]
 fn a_hint_of_a_demoted_master_proves_nothing() {
-    let Some(server) = RedisServer::start("a_hint_of_a_demoted_master_proves_nothing") else { return };
+    let Some(server) = RedisServer::start("a_hint_of_a_demoted_master_proves_nothing") else {
+        return;
+    };
     server.cli(&["set", "lock:one", "token", "px", "600000"]);
     let agent = Agent::start(&config(server.port, NEVER, "", &[("one", "lock:one")]));
     until_listening(&agent);
@@ -198,8 +237,9 @@ fn a_hint_of_a_demoted_master_proves_nothing() {
     server.cli(&["config", "set", "replica-read-only", "no"]);
     server.cli(&["replicaof", "127.0.0.1", "1"]);
     server.cli(&["del", "lock:one"]);
-    let view =
-        agent.until_view(PATIENCE, "it says that it is a replica", |view| view.reason("one") == Some("not_master"));
+    let view = agent.until_view(PATIENCE, "it says that it is a replica", |view| {
+        view.reason("one") == Some("not_master")
+    });
     agent.check(&view, "the lock is unknown", view.held("one").is_none());
     agent.check(&view, "no end", view.of_lock("one", "ends_total") == 0.0);
     agent.check(&view, "the verdict stays", view.verdict("one") == before.verdict("one"));

@@ -1,10 +1,11 @@
-//! Bounds of a duration that an agent measures: how long it can be at most, as it counts, given what was true and what it could see.
+//! Bounds of a duration that an agent measures: how long it can be at most, as it counts, given
+//! what was true and what it could see.
 
 use super::spans::Spans;
 use crate::campaign::clock::Micros;
 
-/// An upper bound over time. It grows while what it measures may be so, keeps its value while it is not, and is nothing once the agent
-/// surely saw the opposite.
+/// An upper bound over time. It grows while what it measures may be so, keeps its value while it is
+/// not, and is nothing once the agent surely saw the opposite.
 #[derive(Clone, Debug)]
 pub(super) struct Bound {
     grows: Spans,
@@ -49,8 +50,14 @@ mod tests {
     #[test]
     fn it_grows_keeps_its_value_and_is_nothing_again() {
         let bound = Bound::new(Spans::new([(10, 20), (30, 40)]), Spans::new([(0, 5), (50, 60)]));
-        assert_eq!([3, 10, 15, 25, 35, 45, 50, 70].map(|at| bound.at(at)), [0, 0, 5, 10, 15, 20, 0, 0]);
-        assert_eq!([3, 10, 15, 25, 35, 45, 50, 70].map(|at| bound.since(at)), [0, 0, 5, 15, 25, 35, 0, 0]);
+        assert_eq!(
+            [3, 10, 15, 25, 35, 45, 50, 70].map(|at| bound.at(at)),
+            [0, 0, 5, 10, 15, 20, 0, 0]
+        );
+        assert_eq!(
+            [3, 10, 15, 25, 35, 45, 50, 70].map(|at| bound.since(at)),
+            [0, 0, 5, 15, 25, 35, 0, 0]
+        );
         assert_eq!(bound.peaks((0, 70)), [((5, 50), 20)]);
     }
 }

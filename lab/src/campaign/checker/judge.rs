@@ -1,4 +1,5 @@
-//! The judgement: what an agent had to say and did not, and what it said though it could not be true.
+//! The judgement: what an agent had to say and did not, and what it said though it could not be
+//! true.
 
 use super::bound::Bound;
 use super::read::Logs;
@@ -111,7 +112,8 @@ impl Tolerance {
         let times = logs.header.times;
         let ms = |ms: u64| ms * 1_000;
         let reading = ms(times.interval);
-        // A confirmation, a snapshot and a scrape, and a second for a machine that is busy but not too busy.
+        // A confirmation, a snapshot and a scrape, and a second for a machine that is busy but not
+        // too busy.
         let shown = ms(260 + times.scrape) + SECOND;
         Tolerance {
             delay: reading + shown,
@@ -136,15 +138,19 @@ pub(super) struct Case<'a> {
 
 pub(super) fn judge(logs: &Logs, truths: &Truths) -> Judgement {
     let mut judgement = Judgement::default();
-    let mut counts: Vec<(Measure, Count)> = Measure::ALL.iter().map(|measure| (*measure, Count::default())).collect();
+    let mut counts: Vec<(Measure, Count)> =
+        Measure::ALL.iter().map(|measure| (*measure, Count::default())).collect();
     let whole = (logs.begin, logs.end);
     let sights: Vec<Vec<Sight>> = (0..logs.header.agents)
-        .map(|agent| (0..logs.header.redises.len()).map(|redis| sight(logs, truths, agent, redis)).collect())
+        .map(|agent| {
+            (0..logs.header.redises.len()).map(|redis| sight(logs, truths, agent, redis)).collect()
+        })
         .collect();
     for (agent, sights) in sights.iter().enumerate() {
         for (task, (entry, truth)) in logs.header.tasks.iter().zip(&truths.tasks).enumerate() {
             let Some(sight) = sights.get(entry.redis) else { continue };
-            let case = Case { logs, truth, sight, tolerance: Tolerance::of(logs), whole, agent, task };
+            let case =
+                Case { logs, truth, sight, tolerance: Tolerance::of(logs), whole, agent, task };
             for (measure, count) in &mut counts {
                 let found = match measure {
                     Measure::Down => case.down(count),
@@ -159,15 +165,22 @@ pub(super) fn judge(logs: &Logs, truths: &Truths) -> Judgement {
                 judgement.violations.extend(found);
             }
             judgement.time += whole.1 - whole.0;
-            let unknown =
-                truth.held.or(&truth.free).within(whole).longer_than(SECOND / 5).minus(&excused(logs, entry.redis));
-            for (why, when) in sight.reasons.iter().chain([&("what its lock was is not known", unknown.clone())]) {
+            let unknown = truth
+                .held
+                .or(&truth.free)
+                .within(whole)
+                .longer_than(SECOND / 5)
+                .minus(&excused(logs, entry.redis));
+            for (why, when) in
+                sight.reasons.iter().chain([&("what its lock was is not known", unknown.clone())])
+            {
                 match judgement.unjudged.iter_mut().find(|(of, _)| of == why) {
                     Some((_, sum)) => *sum += when.total(),
                     None => judgement.unjudged.push((why, when.total())),
                 }
             }
-            judgement.judged += (whole.1 - whole.0).saturating_sub(unknown.or(&sight.unjudged).total());
+            judgement.judged +=
+                (whole.1 - whole.0).saturating_sub(unknown.or(&sight.unjudged).total());
         }
     }
     judgement.counts = counts;
@@ -178,7 +191,10 @@ pub(super) fn judge(logs: &Logs, truths: &Truths) -> Judgement {
 
 /// While a server is stopped or away, what its locks are is no question.
 fn excused(logs: &Logs, redis: usize) -> Spans {
-    let of = logs.faults.iter().filter(|fault| fault.redis == Some(redis) && effect(fault.kind) != Effect::None);
+    let of = logs
+        .faults
+        .iter()
+        .filter(|fault| fault.redis == Some(redis) && effect(fault.kind) != Effect::None);
     Spans::new(of.map(|fault| (fault.meant, fault.healed)))
 }
 
@@ -187,15 +203,23 @@ fn unjudged_faults(logs: &Logs, sights: &[Vec<Sight>]) -> Vec<(u64, String)> {
     let mut found = Vec::new();
     for fault in &logs.faults {
         if fault.verified.is_none() {
-            let why = fault.why_not.clone().unwrap_or_else(|| "its effect was never seen".to_owned());
+            let why =
+                fault.why_not.clone().unwrap_or_else(|| "its effect was never seen".to_owned());
             found.push((fault.id, why));
             continue;
         }
         let window = (fault.meant, (fault.healed + 2 * SECOND).min(logs.end));
         let struck = sights.iter().enumerate().flat_map(|(agent, redises)| {
-            redises.iter().enumerate().filter(move |(redis, _)| strikes(fault, agent, *redis)).map(|(_, sight)| sight)
+            redises
+                .iter()
+                .enumerate()
+                .filter(move |(redis, _)| strikes(fault, agent, *redis))
+                .map(|(_, sight)| sight)
         });
-        let most = struck.map(|sight| sight.unjudged.within_of(window.0, window.1)).max().unwrap_or_default();
+        let most = struck
+            .map(|sight| sight.unjudged.within_of(window.0, window.1))
+            .max()
+            .unwrap_or_default();
         // Who decides is in doubt for a moment in each failover.
         let budget = ((window.1 - window.0) / 2).max(10 * SECOND).min(window.1 - window.0);
         if most >= budget {
@@ -223,10 +247,19 @@ impl Case<'_> {
     /// From each answer that showed it to the first one that did not any more.
     pub(super) fn said(&self, measure: Measure) -> Spans {
         let agent = self.logs.agents.get(self.agent);
-        agent.map(|agent| agent.when(measure.letter(), self.task, '1', self.whole.1)).unwrap_or_default()
+        agent
+            .map(|agent| agent.when(measure.letter(), self.task, '1', self.whole.1))
+            .unwrap_or_default()
     }
 
-    pub(super) fn violation(&self, measure: Measure, missed: bool, from: Micros, to: Micros, why: String) -> Violation {
+    pub(super) fn violation(
+        &self,
+        measure: Measure,
+        missed: bool,
+        from: Micros,
+        to: Micros,
+        why: String,
+    ) -> Violation {
         Violation { measure, missed, agent: self.agent, task: self.task, from, to, why }
     }
 
@@ -235,15 +268,23 @@ impl Case<'_> {
         what.and(&self.sight.clear).without_beginnings(after)
     }
 
-    /// How long the agent waited for a core in this time, and the collector for its answers: so much later it may say something.
+    /// How long the agent waited for a core in this time, and the collector for its answers: so
+    /// much later it may say something.
     fn waited(&self, from: Micros, to: Micros) -> Micros {
-        let scrapes = self.logs.agents.get(self.agent).map(|agent| agent.scrapes.as_slice()).unwrap_or_default();
+        let scrapes = self
+            .logs
+            .agents
+            .get(self.agent)
+            .map(|agent| agent.scrapes.as_slice())
+            .unwrap_or_default();
         let first = scrapes.partition_point(|scrape| scrape.received < from);
-        let these = scrapes.get(first..).unwrap_or_default().iter().take_while(|scrape| scrape.sent < to);
+        let these =
+            scrapes.get(first..).unwrap_or_default().iter().take_while(|scrape| scrape.sent < to);
         these.map(|scrape| scrape.waited.max(scrape.received - scrape.sent)).sum()
     }
 
-    /// What must be shown at the latest so long after each of these stretches has lasted for `threshold`.
+    /// What must be shown at the latest so long after each of these stretches has lasted for
+    /// `threshold`.
     pub(super) fn must(
         &self,
         measure: Measure,
@@ -255,7 +296,9 @@ impl Case<'_> {
         let mut found = Vec::new();
         for (from, to) in stretches {
             let due = from + threshold;
-            let by = due + self.tolerance.delay + self.waited(due.saturating_sub(SECOND), due + self.tolerance.delay);
+            let by = due
+                + self.tolerance.delay
+                + self.waited(due.saturating_sub(SECOND), due + self.tolerance.delay);
             if by > *to {
                 continue;
             }
@@ -271,7 +314,8 @@ impl Case<'_> {
         found
     }
 
-    /// What must not be shown: at its beginning more than `bound` allows, or still when it surely is over.
+    /// What must not be shown: at its beginning more than `bound` allows, or still when it surely
+    /// is over.
     pub(super) fn must_not(
         &self,
         measure: Measure,
@@ -283,12 +327,22 @@ impl Case<'_> {
         for (from, to) in self.shown(measure).iter() {
             let most = bound(from);
             if most + self.tolerance.slack < threshold {
-                let why =
-                    format!("it pages above {:.2} s, but could be {:.2} s at most", seconds(threshold), seconds(most));
-                found.push(self.violation(measure, false, from.saturating_sub(threshold), from, why));
+                let why = format!(
+                    "it pages above {:.2} s, but could be {:.2} s at most",
+                    seconds(threshold),
+                    seconds(most)
+                );
+                found.push(self.violation(
+                    measure,
+                    false,
+                    from.saturating_sub(threshold),
+                    from,
+                    why,
+                ));
             } else if let Some(at) = over.first_from(from).filter(|at| *at < to) {
                 let why = format!(
-                    "it was over and could be seen to be for long enough, and was still shown for {:.2} s",
+                    "it was over and could be seen to be for long enough, and was still shown for \
+                     {:.2} s",
                     seconds(to - at)
                 );
                 found.push(self.violation(measure, false, at, to, why));
@@ -297,13 +351,20 @@ impl Case<'_> {
         found
     }
 
-    /// Counts the episodes of a bound: those that must not page, and those of which it is not certain.
-    pub(super) fn tally(&self, bound: &Bound, threshold: Micros, musts: &[(Micros, Micros)], count: &mut Count) {
+    /// Counts the episodes of a bound: those that must not page, and those of which it is not
+    /// certain.
+    pub(super) fn tally(
+        &self,
+        bound: &Bound,
+        threshold: Micros,
+        musts: &[(Micros, Micros)],
+        count: &mut Count,
+    ) {
         for ((from, to), most) in bound.peaks(self.whole) {
             if most < SECOND / 5
-                || musts
-                    .iter()
-                    .any(|(begin, end)| *begin < to && from < *end && end - begin >= threshold + self.tolerance.delay)
+                || musts.iter().any(|(begin, end)| {
+                    *begin < to && from < *end && end - begin >= threshold + self.tolerance.delay
+                })
             {
                 continue;
             }

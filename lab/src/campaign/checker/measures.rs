@@ -19,7 +19,8 @@ impl Case<'_> {
     pub(super) fn down(&self, count: &mut Count) -> Vec<Violation> {
         let times = self.logs.header.times;
         let grace = Self::ms(times.grace);
-        let sure: Vec<_> = self.truth.free.and(&self.truth.wanted).and(&self.sight.clear).iter().collect();
+        let sure: Vec<_> =
+            self.truth.free.and(&self.truth.wanted).and(&self.sight.clear).iter().collect();
         let mut found = self.must(Measure::Down, &sure, grace, count);
         let possible = self.truth.held.or(&self.truth.unwanted).within(self.whole);
         // A hold or a switch that nobody saw counts as if it had not been.
@@ -34,7 +35,8 @@ impl Case<'_> {
         let early = possible.padded(Self::ms(times.timeout), 0).and(&dark);
         let grows = possible.or(&unseen).or(&Spans::new(bridges)).or(&early);
         let settled = self.seen(&self.truth.held, Self::ms(times.settle) + self.tolerance.sees);
-        let nothing = settled.or(&self.seen(&self.truth.unwanted, self.tolerance.sees)).or(&self.restarts());
+        let nothing =
+            settled.or(&self.seen(&self.truth.unwanted, self.tolerance.sees)).or(&self.restarts());
         let bound = Bound::new(grows, nothing);
         self.tally(&bound, grace, &sure, count);
         found.extend(self.must_not(Measure::Down, grace, |at| bound.at(at), bound.nothing()));
@@ -43,19 +45,30 @@ impl Case<'_> {
 
     pub(super) fn unwanted(&self, count: &mut Count) -> Vec<Violation> {
         let threshold = Self::ms(self.logs.header.times.wind_down);
-        let sure: Vec<_> = self.truth.held.and(&self.truth.unwanted).and(&self.sight.clear).iter().collect();
+        let sure: Vec<_> =
+            self.truth.held.and(&self.truth.unwanted).and(&self.sight.clear).iter().collect();
         let mut found = self.must(Measure::Unwanted, &sure, threshold, count);
         let not = self.truth.free.or(&self.truth.wanted);
         let nothing = self.seen(&not, self.tolerance.sees).or(&self.restarts());
         let bound = Bound::new(not.within(self.whole), nothing);
         self.tally(&bound, threshold, &sure, count);
-        found.extend(self.must_not(Measure::Unwanted, threshold, |at| bound.since(at), bound.nothing()));
+        found.extend(self.must_not(
+            Measure::Unwanted,
+            threshold,
+            |at| bound.since(at),
+            bound.nothing(),
+        ));
         found
     }
 
     pub(super) fn stalled(&self, count: &mut Count) -> Vec<Violation> {
         let threshold = Self::ms(self.logs.header.times.stale_after);
-        let still = self.truth.held.and(&self.truth.wanted).and(&self.truth.has_progress).and(&self.sight.clear);
+        let still = self
+            .truth
+            .held
+            .and(&self.truth.wanted)
+            .and(&self.truth.has_progress)
+            .and(&self.sight.clear);
         let sure = still.cut_at(&self.truth.moved);
         let mut found = self.must(Measure::Stalled, &sure, threshold, count);
         let seen = Spans::new(self.truth.moved.iter().filter_map(|at| {
@@ -65,7 +78,12 @@ impl Case<'_> {
         let last = |at: Micros| {
             let moves = self.truth.moved.partition_point(|moved| moved + self.tolerance.sees <= at);
             let before = self.truth.moved.get(..moves).unwrap_or_default();
-            before.iter().rev().find(|moved| seen.contains(**moved)).copied().unwrap_or(self.whole.0)
+            before
+                .iter()
+                .rev()
+                .find(|moved| seen.contains(**moved))
+                .copied()
+                .unwrap_or(self.whole.0)
         };
         let over = Spans::new(seen.iter().map(|(_, by)| (by, by + 1)));
         let quiet = self
@@ -75,7 +93,12 @@ impl Case<'_> {
             .filter(|pair| matches!(pair, [a, b] if b - a < threshold && b - a > SECOND))
             .count();
         count.must_not += quiet;
-        found.extend(self.must_not(Measure::Stalled, threshold, |at| at.saturating_sub(last(at)), &over));
+        found.extend(self.must_not(
+            Measure::Stalled,
+            threshold,
+            |at| at.saturating_sub(last(at)),
+            &over,
+        ));
         found
     }
 
@@ -87,7 +110,8 @@ impl Case<'_> {
         let clear = self.sight.clear.longer_than(self.tolerance.sees);
         let nothing = clear.or(&self.restarts());
         let reading = Self::ms(self.logs.header.times.interval + self.logs.header.times.timeout);
-        let bound = |at: Micros| clear.last_before(at).map_or(Micros::MAX / 2, |end| at - end + reading);
+        let bound =
+            |at: Micros| clear.last_before(at).map_or(Micros::MAX / 2, |end| at - end + reading);
         let tallied = Bound::new(nothing.within(self.whole), nothing);
         self.tally(&tallied, threshold.saturating_sub(reading), &sure, count);
         let over = clear.without_beginnings(self.tolerance.sees);
@@ -101,18 +125,26 @@ impl Case<'_> {
         let twice = self.twice().padded(0, Self::ms(self.logs.header.times.lease) + 20 * SECOND);
         let said = self.said(Measure::Split);
         for (from, to) in self.shown(Measure::Split).iter() {
-            // An agent that was stopped goes on with what it said, or would have said if it had been asked, before.
+            // An agent that was stopped goes on with what it said, or would have said if it had
+            // been asked, before.
             let goes_on = said.iter().find(|(begin, end)| *begin <= from && from < *end);
             let began = self.answered_before(goes_on.map_or(from, |(begin, _)| begin));
             if twice.touches(began.saturating_sub(self.tolerance.age), from) {
                 continue;
             }
             if self.truth.rival.padded(0, self.tolerance.age).touches(began, from + 1) {
-                // Two masters do show two holders, and only its client knows that it has given up what one of them did late.
+                // Two masters do show two holders, and only its client knows that it has given up
+                // what one of them did late.
                 count.grey += 1;
             } else {
                 let why = "no two candidates can have believed that they hold it".to_owned();
-                found.push(self.violation(Measure::Split, false, from.saturating_sub(20 * SECOND), to, why));
+                found.push(self.violation(
+                    Measure::Split,
+                    false,
+                    from.saturating_sub(20 * SECOND),
+                    to,
+                    why,
+                ));
             }
         }
         count.must_not += self.twice().within(self.whole).iter().count();
@@ -121,20 +153,29 @@ impl Case<'_> {
 
     /// The newest answer of the agent before `at`.
     fn answered_before(&self, at: Micros) -> Micros {
-        let scrapes = self.logs.agents.get(self.agent).map(|agent| agent.scrapes.as_slice()).unwrap_or_default();
+        let scrapes = self
+            .logs
+            .agents
+            .get(self.agent)
+            .map(|agent| agent.scrapes.as_slice())
+            .unwrap_or_default();
         let before = scrapes.partition_point(|scrape| scrape.received < at).checked_sub(1);
         before.and_then(|before| scrapes.get(before)).map_or(at, |scrape| scrape.received)
     }
 
-    /// When two candidates may have believed that they hold the lock, each from its first word to the end of its lease.
+    /// When two candidates may have believed that they hold the lock, each from its first word to
+    /// the end of its lease.
     fn twice(&self) -> Spans {
         let lease = Self::ms(self.logs.header.times.lease);
-        // A process that was started again is another candidate; that the one before it was killed, nobody can see who only sees Redis.
+        // A process that was started again is another candidate; that the one before it was killed,
+        // nobody can see who only sees Redis.
         let mut beliefs: BTreeMap<(&str, usize), Vec<(Micros, Micros)>> = BTreeMap::new();
         let mut open: BTreeMap<(&str, usize), Micros> = BTreeMap::new();
         for line in self.logs.holds.iter().filter(|line| line.task == self.task) {
             let killed = |fault: &&FaultLog| {
-                fault.kind == Kind::HostKill && fault.target.as_deref() == Some(&line.worker) && fault.meant < line.sent
+                fault.kind == Kind::HostKill
+                    && fault.target.as_deref() == Some(&line.worker)
+                    && fault.meant < line.sent
             };
             let worker = (line.worker.as_str(), self.logs.faults.iter().filter(killed).count());
             match line.event.as_str() {
@@ -171,19 +212,25 @@ impl Case<'_> {
     pub(super) fn lost(&self, count: &mut Count) -> Vec<Violation> {
         let measure = Measure::SwitchesLost;
         let (shown, delay) = (self.shown(measure), self.tolerance.delay);
-        let writes: Vec<Micros> =
-            self.logs.switches.iter().filter(|line| line.task == self.task).map(|line| line.sent).collect();
+        let writes: Vec<Micros> = self
+            .logs
+            .switches
+            .iter()
+            .filter(|line| line.task == self.task)
+            .map(|line| line.sent)
+            .collect();
         let mut found = Vec::new();
         for at in &self.truth.lost {
             let known = self.truth.wanted.and(&self.sight.clear).longer_than(self.tolerance.sees);
-            // It knew of the switch, nothing kept it from that until the loss, and it did not begin anew until it had to say so.
+            // It knew of the switch, nothing kept it from that until the loss, and it did not begin
+            // anew until it had to say so.
             let since = known.last_before(*at).unwrap_or(0);
             // From when on it can see for as long as it may take to tell.
             let later = self.sight.clear.and(&Spans::one(*at, self.whole.1));
             let Some(sees) = later.longer_than(delay).first_from(*at) else { continue };
             let by = sees + delay;
-            let remembers =
-                since + 20 * SECOND > *at && self.sight.runs.iter().any(|(from, to)| from < since && by < to);
+            let remembers = since + 20 * SECOND > *at
+                && self.sight.runs.iter().any(|(from, to)| from < since && by < to);
             let written = writes.iter().any(|write| since < *write && *write < by);
             if since == 0 || !remembers || written || by > self.whole.1 {
                 count.grey += 1;
@@ -191,7 +238,10 @@ impl Case<'_> {
             }
             count.must += 1;
             if !shown.touches(*at, by) {
-                let why = format!("a switch that was on was gone, and nothing was shown for {:.2} s", seconds(by - at));
+                let why = format!(
+                    "a switch that was on was gone, and nothing was shown for {:.2} s",
+                    seconds(by - at)
+                );
                 found.push(self.violation(measure, true, *at, by, why));
             }
         }
@@ -205,17 +255,34 @@ impl Case<'_> {
             });
             let gone = self.truth.gone.iter().rev().find(|at| **at <= from).is_some_and(|at| {
                 // That it was switched off just before may not have been seen.
-                let seen = self.sight.clear.last_before(*at).unwrap_or(0).saturating_sub(self.tolerance.age);
-                let rewritten = writes.iter().find(|write| *write > at).map(|write| write + self.tolerance.sees);
-                // What was switched on just before, the witness may have seen too late or only once.
-                let written =
-                    |line: &SwitchLine| line.task == self.task && line.on && seen <= line.at && line.sent <= *at;
-                let on = self.truth.wanted.touches(seen, *at) || self.logs.switches.iter().any(written);
+                let seen = self
+                    .sight
+                    .clear
+                    .last_before(*at)
+                    .unwrap_or(0)
+                    .saturating_sub(self.tolerance.age);
+                let rewritten = writes
+                    .iter()
+                    .find(|write| *write > at)
+                    .map(|write| write + self.tolerance.sees);
+                // What was switched on just before, the witness may have seen too late or only
+                // once.
+                let written = |line: &SwitchLine| {
+                    line.task == self.task && line.on && seen <= line.at && line.sent <= *at
+                };
+                let on =
+                    self.truth.wanted.touches(seen, *at) || self.logs.switches.iter().any(written);
                 on && rewritten.is_none_or(|seen| from < seen || !self.sight.clear.contains(seen))
             });
             if !gone && !failed_over {
                 let why = "no switch that was on was gone".to_owned();
-                found.push(self.violation(measure, false, from.saturating_sub(10 * SECOND), to, why));
+                found.push(self.violation(
+                    measure,
+                    false,
+                    from.saturating_sub(10 * SECOND),
+                    to,
+                    why,
+                ));
             }
         }
         found
@@ -225,10 +292,14 @@ impl Case<'_> {
     pub(super) fn held(&self, count: &mut Count) -> Vec<Violation> {
         let agent = self.logs.agents.get(self.agent);
         let shown = |what: char| {
-            agent.map(|agent| agent.when('h', self.task, what, self.whole.1)).unwrap_or_default().and(&self.sight.asked)
+            agent
+                .map(|agent| agent.when('h', self.task, what, self.whole.1))
+                .unwrap_or_default()
+                .and(&self.sight.asked)
         };
         let late = self.sight.unjudged.padded(0, self.tolerance.age);
-        // Between two looks it may have been lost and taken again, as by a flush: only the worker knows.
+        // Between two looks it may have been lost and taken again, as by a flush: only the worker
+        // knows.
         let taken = |line: &&HostLine| line.task == self.task && line.event == "acquired";
         let taken = self.logs.holds.iter().filter(taken).map(|line| (line.sent, line.at + 1));
         let held = self.truth.held.minus(&Spans::new(taken));
@@ -238,8 +309,17 @@ impl Case<'_> {
             count.must_not += shown.iter().count();
             let wrong = shown.and(&opposite.without_beginnings(self.tolerance.age)).minus(&late);
             for (from, to) in wrong.iter() {
-                let why = format!("shown as {word}, though for {:.2} s before it was not", seconds(self.tolerance.age));
-                found.push(self.violation(Measure::Held, false, from.saturating_sub(self.tolerance.age), to, why));
+                let why = format!(
+                    "shown as {word}, though for {:.2} s before it was not",
+                    seconds(self.tolerance.age)
+                );
+                found.push(self.violation(
+                    Measure::Held,
+                    false,
+                    from.saturating_sub(self.tolerance.age),
+                    to,
+                    why,
+                ));
             }
         }
         found

@@ -150,7 +150,9 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Logs> {
         each_line(folder, &format!("look-{name}.log"), |words| server.line(words))?;
         logs.servers.push(server);
     }
-    for (index, redis) in logs.header.redises.iter().enumerate().filter(|(_, redis)| !redis.sentinels.is_empty()) {
+    for (index, redis) in
+        logs.header.redises.iter().enumerate().filter(|(_, redis)| !redis.sentinels.is_empty())
+    {
         let mut named = Vec::new();
         each_line(folder, &format!("sentinels-{}.log", redis.name), |words| {
             let [at, name] = words else { bail!("two words are expected") };
@@ -174,17 +176,28 @@ pub(super) fn read(folder: &Path) -> anyhow::Result<Logs> {
     logs.holds.sort_by_key(|line| line.at);
     each_line(folder, "users.log", |words| {
         let [at, task, on, sent] = words else { bail!("four words are expected") };
-        logs.switches.push(SwitchLine { at: at.parse()?, task: task.parse()?, on: *on == "on", sent: sent.parse()? });
+        logs.switches.push(SwitchLine {
+            at: at.parse()?,
+            task: task.parse()?,
+            on: *on == "on",
+            sent: sent.parse()?,
+        });
         Ok(())
     })?;
     logs.faults = faults(folder, logs.end)?;
     Ok(logs)
 }
 
-/// Calls `take` with the words of each line. The last line may be cut off: a process was killed while it wrote.
-fn each_line(folder: &Path, name: &str, mut take: impl FnMut(&[&str]) -> anyhow::Result<()>) -> anyhow::Result<()> {
+/// Calls `take` with the words of each line. The last line may be cut off: a process was killed
+/// while it wrote.
+fn each_line(
+    folder: &Path,
+    name: &str,
+    mut take: impl FnMut(&[&str]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
     let file = folder.join(name);
-    let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let text = std::fs::read_to_string(&file)
+        .with_context(|| format!("cannot read {}", file.display()))?;
     for (number, line) in text.lines().enumerate() {
         let words: Vec<&str> = line.split(' ').collect();
         take(&words).with_context(|| format!("{name}, line {}: {line}", number + 1))?;
@@ -227,8 +240,10 @@ impl ServerLog {
             ["+", sent, received, role] => self.look(sent, received, true, role, false)?,
             ["+", sent, received, role, "w"] => self.look(sent, received, true, role, true)?,
             ["l", task, holder, deadline] => {
-                let seen =
-                    LockSeen { holder: (*holder != "-").then(|| (*holder).to_owned()), deadline_ms: deadline.parse()? };
+                let seen = LockSeen {
+                    holder: (*holder != "-").then(|| (*holder).to_owned()),
+                    deadline_ms: deadline.parse()?,
+                };
                 self.locks.entry(task.parse()?).or_default().push((look, seen));
             }
             ["w", task, word] => {
@@ -239,13 +254,22 @@ impl ServerLog {
                 };
                 self.switches.entry(task.parse()?).or_default().push((look, seen));
             }
-            ["p", task, word] => self.progress.entry(task.parse()?).or_default().push((look, *word != "-")),
+            ["p", task, word] => {
+                self.progress.entry(task.parse()?).or_default().push((look, *word != "-"))
+            }
             _ => bail!("not a line of a witness"),
         }
         Ok(())
     }
 
-    fn look(&mut self, sent: &str, received: &str, ok: bool, role: &str, slow: bool) -> anyhow::Result<()> {
+    fn look(
+        &mut self,
+        sent: &str,
+        received: &str,
+        ok: bool,
+        role: &str,
+        slow: bool,
+    ) -> anyhow::Result<()> {
         let (sent, received) = (sent.parse()?, received.parse()?);
         self.looks.push(Look { sent, received, ok, master: role == "m", slow });
         Ok(())
@@ -256,15 +280,24 @@ impl AgentLog {
     fn line(&mut self, words: &[&str]) -> anyhow::Result<()> {
         match words {
             ["s", sent, received, waited] => {
-                self.scrapes.push(Scrape { sent: sent.parse()?, received: received.parse()?, waited: waited.parse()? });
+                self.scrapes.push(Scrape {
+                    sent: sent.parse()?,
+                    received: received.parse()?,
+                    waited: waited.parse()?,
+                });
             }
             ["f", ..] => {}
             [measure, task, shown, value] => {
-                let (Some(measure), Some(shown)) = (measure.chars().next(), shown.chars().next()) else {
+                let (Some(measure), Some(shown)) = (measure.chars().next(), shown.chars().next())
+                else {
                     bail!("an empty word")
                 };
                 let at = self.scrapes.last().context("a value before the first scrape")?.received;
-                self.shown.entry((measure, task.parse()?)).or_default().push((at, shown, (*value).to_owned()));
+                self.shown.entry((measure, task.parse()?)).or_default().push((
+                    at,
+                    shown,
+                    (*value).to_owned(),
+                ));
             }
             _ => bail!("not a line of a collector"),
         }
@@ -275,7 +308,13 @@ impl AgentLog {
     pub(super) fn when(&self, measure: char, task: usize, shown: char, end: Micros) -> Spans {
         let changes = self.shown.get(&(measure, task)).map(Vec::as_slice).unwrap_or_default();
         let ends = changes.iter().skip(1).map(|(at, ..)| *at).chain([end]);
-        Spans::new(changes.iter().zip(ends).filter(|((_, of, _), _)| *of == shown).map(|((at, ..), to)| (*at, to)))
+        Spans::new(
+            changes
+                .iter()
+                .zip(ends)
+                .filter(|((_, of, _), _)| *of == shown)
+                .map(|((at, ..), to)| (*at, to)),
+        )
     }
 }
 
@@ -284,7 +323,8 @@ fn faults(folder: &Path, end: Micros) -> anyhow::Result<Vec<FaultLog>> {
     let text = std::fs::read_to_string(&file).unwrap_or_default();
     let mut all: BTreeMap<u64, FaultLog> = BTreeMap::new();
     for (number, line) in text.lines().enumerate() {
-        let line: Line = serde_json::from_str(line).with_context(|| format!("faults.log, line {}", number + 1))?;
+        let line: Line = serde_json::from_str(line)
+            .with_context(|| format!("faults.log, line {}", number + 1))?;
         if let Word::Meant { kind, redis, agent, target, lasts_ms } = line.word {
             let fault = FaultLog {
                 id: line.id,

@@ -1,4 +1,5 @@
-//! What a run showed: how much was injected and judged, what was missed and what was false, and how the first of it came about.
+//! What a run showed: how much was injected and judged, what was missed and what was false, and how
+//! the first of it came about.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
@@ -55,28 +56,39 @@ impl Report {
             logs.header.times.look
         ));
         line(format!(
-            "faults: {faults} injected, {verified} with a verified effect, {judged_faults} judged ({:.1} %)",
+            "faults: {faults} injected, {verified} with a verified effect, {judged_faults} judged \
+             ({:.1} %)",
             of_faults * 100.0
         ));
         let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
         logs.faults.iter().for_each(|fault| *kinds.entry(fault.kind.name()).or_default() += 1);
-        let kinds: Vec<String> = kinds.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect();
+        let kinds: Vec<String> =
+            kinds.into_iter().map(|(kind, count)| format!("{kind} {count}")).collect();
         line(format!("  {}", kinds.join(", ")));
         for (id, why) in &judgement.unjudged_faults {
-            let kind = logs.faults.iter().find(|fault| fault.id == *id).map(|fault| fault.kind.name());
+            let kind =
+                logs.faults.iter().find(|fault| fault.id == *id).map(|fault| fault.kind.name());
             line(format!("  not judged: fault {id}, {}: {why}", kind.unwrap_or_default()));
         }
-        line(format!("task-time judged: {:.2} % of {:.1} hours", of_time * 100.0, seconds(judgement.time) / 3_600.0));
+        line(format!(
+            "task-time judged: {:.2} % of {:.1} hours",
+            of_time * 100.0,
+            seconds(judgement.time) / 3_600.0
+        ));
         for (why, of) in judgement.unjudged.iter().filter(|(_, of)| *of > 0) {
-            line(format!("  not judged: {:.2} %, because {why}", share(*of, judgement.time) * 100.0));
+            line(format!(
+                "  not judged: {:.2} %, because {why}",
+                share(*of, judgement.time) * 100.0
+            ));
         }
         line(format!(
             "{:<14} {:>10} {:>10} {:>10} {:>8} {:>8}",
             "episodes", "must page", "must not", "grey", "missed", "false"
         ));
         for (measure, count) in &judgement.counts {
-            let of =
-                |violations: &[&Violation]| violations.iter().filter(|violation| violation.measure == *measure).count();
+            let of = |violations: &[&Violation]| {
+                violations.iter().filter(|violation| violation.measure == *measure).count()
+            };
             line(format!(
                 "{:<14} {:>10} {:>10} {:>10} {:>8} {:>8}",
                 measure.name(),
@@ -95,10 +107,14 @@ impl Report {
             refused.push(format!("only {:.1} % of the faults could be judged", of_faults * 100.0));
         }
         if logs.wall_drift > WALL_DRIFT {
-            refused.push(format!("the wall clock of this machine stepped by {:.2} s", seconds(logs.wall_drift)));
+            refused.push(format!(
+                "the wall clock of this machine stepped by {:.2} s",
+                seconds(logs.wall_drift)
+            ));
         }
-        for (list, measure) in
-            [&missed, &wrong].into_iter().flat_map(|list| Measure::ALL.map(|measure| (list, measure)))
+        for (list, measure) in [&missed, &wrong]
+            .into_iter()
+            .flat_map(|list| Measure::ALL.map(|measure| (list, measure)))
         {
             let of: Vec<_> = list.iter().filter(|violation| violation.measure == measure).collect();
             of.iter().take(LISTED).for_each(|violation| line(one(logs, violation)));
@@ -107,16 +123,22 @@ impl Report {
             }
         }
         if let Some(first) = judgement.violations.first() {
-            line(format!("how the first one came about (seconds of the run):\n{}", timeline(logs, truths, first)));
+            line(format!(
+                "how the first one came about (seconds of the run):\n{}",
+                timeline(logs, truths, first)
+            ));
         }
         for why in &refused {
-            line(format!("NOT JUDGED: {why}. The run proves nothing; run it on a machine with less to do."));
+            line(format!(
+                "NOT JUDGED: {why}. The run proves nothing; run it on a machine with less to do."
+            ));
         }
         line(format!("{} missed, {} false", missed.len(), wrong.len()));
         Report { missed: missed.len(), false_pages: wrong.len(), refused, text }
     }
 
-    /// 0: all is right. 2: something was missed or false. 3: nothing was, but too little could be judged. (1: it could not be run.)
+    /// 0: all is right. 2: something was missed or false. 3: nothing was, but too little could be
+    /// judged. (1: it could not be run.)
     pub(in crate::campaign) fn exit_code(&self) -> u8 {
         if self.missed + self.false_pages > 0 {
             MISSED_OR_FALSE
@@ -159,7 +181,8 @@ fn one(logs: &Logs, violation: &Violation) -> String {
     )
 }
 
-/// Everything that was written down about the task of a violation, from a while before it until after.
+/// Everything that was written down about the task of a violation, from a while before it until
+/// after.
 fn timeline(logs: &Logs, truths: &Truths, violation: &Violation) -> String {
     let (from, to) = (violation.from.saturating_sub(BEFORE), violation.to + AFTER);
     let mut lines: Vec<(Micros, String)> = Vec::new();
@@ -172,32 +195,50 @@ fn timeline(logs: &Logs, truths: &Truths, violation: &Violation) -> String {
         lines.extend(fault.verified.map(|at| (at, format!("{name}: its effect is seen"))));
         lines.push((fault.healed, format!("{name}: all is well again")));
     }
-    for line in logs.holds.iter().filter(|line| line.task == violation.task && line.event != "renewed") {
+    for line in
+        logs.holds.iter().filter(|line| line.task == violation.task && line.event != "renewed")
+    {
         lines.push((line.at, format!("candidate {} {}", line.worker, line.event)));
     }
     for line in logs.switches.iter().filter(|line| line.task == violation.task) {
         lines.push((line.at, format!("switched {}", if line.on { "on" } else { "off" })));
     }
     if let Some(truth) = truths.tasks.get(violation.task) {
-        for (set, word) in
-            [(&truth.held, "held"), (&truth.free, "free"), (&truth.wanted, "wanted"), (&truth.unwanted, "unwanted")]
-        {
+        for (set, word) in [
+            (&truth.held, "held"),
+            (&truth.free, "free"),
+            (&truth.wanted, "wanted"),
+            (&truth.unwanted, "unwanted"),
+        ] {
             for (begin, end) in set.iter() {
                 lines.push((begin, format!("witness: surely {word} from here")));
                 lines.push((end, format!("witness: surely {word} until here")));
             }
         }
-        lines.extend(truth.lost.iter().map(|at| (*at, "witness: a switch that was on is gone".to_owned())));
+        lines.extend(
+            truth.lost.iter().map(|at| (*at, "witness: a switch that was on is gone".to_owned())),
+        );
     }
     if let Some(agent) = logs.agents.get(violation.agent) {
         for measure in Measure::ALL {
-            for (at, shown, value) in agent.shown.get(&(measure.letter(), violation.task)).into_iter().flatten() {
-                lines.push((*at, format!("agent {} shows {}: {shown} ({value})", violation.agent, measure.name())));
+            for (at, shown, value) in
+                agent.shown.get(&(measure.letter(), violation.task)).into_iter().flatten()
+            {
+                lines.push((
+                    *at,
+                    format!(
+                        "agent {} shows {}: {shown} ({value})",
+                        violation.agent,
+                        measure.name()
+                    ),
+                ));
             }
         }
     }
     lines.extend(
-        logs.late.iter().map(|(from, to)| (from, format!("the machine was late by {:.2} s", seconds(to - from)))),
+        logs.late.iter().map(|(from, to)| {
+            (from, format!("the machine was late by {:.2} s", seconds(to - from)))
+        }),
     );
     lines.retain(|(at, _)| from <= *at && *at <= to);
     lines.sort();

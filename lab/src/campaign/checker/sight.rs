@@ -1,5 +1,5 @@
-//! When an agent can surely see a redis, and when it surely cannot, from the faults that were injected and from how late everything
-//! was. Nothing that the agent says counts here.
+//! When an agent can surely see a redis, and when it surely cannot, from the faults that were
+//! injected and from how late everything was. Nothing that the agent says counts here.
 
 use super::read::{FaultLog, Logs};
 use super::spans::Spans;
@@ -9,7 +9,8 @@ use crate::campaign::fault::Kind;
 
 /// Later than this, this process itself had no core.
 const LATE: Micros = 300_000;
-/// A thread of an agent that waited longer than this in all between two scrapes had none; and a scrape that took longer.
+/// A thread of an agent that waited longer than this in all between two scrapes had none; and a
+/// scrape that took longer.
 const WAITED: Micros = 800_000;
 const SLOW: Micros = SECOND;
 /// After something was late, it has to catch up; the tolerances have a second for the rest.
@@ -24,7 +25,8 @@ pub(super) struct Sight {
     pub(super) clear: Spans,
     /// It surely gets none.
     pub(super) blind: Spans,
-    /// Nobody can judge: the machine was too slow, the witness or the collector did not look, or nobody knows who decides.
+    /// Nobody can judge: the machine was too slow, the witness or the collector did not look, or
+    /// nobody knows who decides.
     pub(super) unjudged: Spans,
     /// Why, in words.
     pub(super) reasons: [(&'static str, Spans); 4],
@@ -115,8 +117,9 @@ pub(super) fn strikes(fault: &FaultLog, agent: usize, redis: usize) -> bool {
     fault.redis.is_none_or(|of| of == redis) && fault.agent.is_none_or(|of| of == agent)
 }
 
-/// How long after a fault of this length an agent may still wait before it dials again: pauses double with each attempt in vain, of
-/// which there are at most two a second, up to 5 s; a dial that hangs takes a timeout, and then the first sweep comes.
+/// How long after a fault of this length an agent may still wait before it dials again: pauses
+/// double with each attempt in vain, of which there are at most two a second, up to 5 s; a dial
+/// that hangs takes a timeout, and then the first sweep comes.
 pub(super) fn recovery(logs: &Logs, lasted: Micros) -> Micros {
     let attempts = lasted * 2 / SECOND + 2;
     let pause_ms = 100_u64.saturating_mul(1 << attempts.saturating_sub(2).min(16)).min(5_000);
@@ -141,7 +144,11 @@ pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) ->
         disturbed.push((fault.meant, fault.healed + recovery(logs, fault.healed - fault.meant)));
         if let (Effect::Blind, Some(verified)) = (effect(fault.kind), fault.verified) {
             // Sentinels' answers count for two intervals.
-            let later = if fault.kind == Kind::KillSentinels { 2 * logs.header.times.interval * 1_000 } else { 0 };
+            let later = if fault.kind == Kind::KillSentinels {
+                2 * logs.header.times.interval * 1_000
+            } else {
+                0
+            };
             blind.push((verified + later, fault.meant + fault.lasts));
         }
     }
@@ -156,7 +163,8 @@ pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) ->
     let (froms, tos) = (ends.clone(), ends.skip(1).chain([logs.end]));
     let (gone, frozen) = (Spans::new(gone), Spans::new(frozen));
     // What one process said is nothing that the next one says, before that was asked.
-    let asked = froms.zip(tos).filter(|(from, to)| to - from <= UNASKED && !gone.touches(*from, *to));
+    let asked =
+        froms.zip(tos).filter(|(from, to)| to - from <= UNASKED && !gone.touches(*from, *to));
     let asked = Spans::new(asked);
     let unasked = asked.within(whole).minus(&gone).minus(&frozen.padded(0, CATCH_UP));
     let of = |sets: &[Spans]| sets.get(redis).cloned().unwrap_or_default();
@@ -164,7 +172,10 @@ pub(super) fn sight(logs: &Logs, truths: &Truths, agent: usize, redis: usize) ->
         ("the campaign itself was late", logs.late.longer_than(LATE).padded(0, CATCH_UP)),
         ("an agent had no core", Spans::new(slow)),
         ("an agent was not asked", unasked),
-        ("who decides was in doubt, or nobody looked", of(&truths.undecided).or(&of(&truths.unseen))),
+        (
+            "who decides was in doubt, or nobody looked",
+            of(&truths.undecided).or(&of(&truths.unseen)),
+        ),
     ];
     let run = Spans::one(whole.0, whole.1);
     let reasons = reasons.map(|(why, when)| (why, when.and(&run)));

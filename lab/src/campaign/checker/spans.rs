@@ -122,7 +122,8 @@ impl Spans {
     /// How much of `from..to` is in it.
     pub(super) fn within_of(&self, from: Micros, to: Micros) -> Micros {
         let first = self.0.partition_point(|(_, end)| *end <= from);
-        let rest = self.0.get(first..).unwrap_or_default().iter().take_while(|(begin, _)| *begin < to);
+        let rest =
+            self.0.get(first..).unwrap_or_default().iter().take_while(|(begin, _)| *begin < to);
         rest.map(|(begin, end)| (*end).min(to).saturating_sub((*begin).max(from))).sum()
     }
 
@@ -167,7 +168,9 @@ mod tests {
     #[test]
     fn instants_are_found() {
         let a = spans(&[(1, 4), (5, 10)]);
-        assert!(a.contains(1) && !a.contains(4) && a.contains(9) && !a.contains(0) && !a.contains(10));
+        assert!(
+            a.contains(1) && !a.contains(4) && a.contains(9) && !a.contains(0) && !a.contains(10)
+        );
         assert!(a.touches(0, 2) && !a.touches(4, 5) && a.touches(9, 20) && !a.touches(10, 20));
         assert_eq!(a.within_of(2, 7), 4);
         assert_eq!(

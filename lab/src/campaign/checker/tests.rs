@@ -1,10 +1,13 @@
-//! The checker against runs that are made up: what it must find, what it must let pass, and what it must refuse to judge.
+//! The checker against runs that are made up: what it must find, what it must let pass, and what it
+//! must refuse to judge.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use super::judged;
-use super::read::{AgentLog, FaultLog, HostLine, LockSeen, Logs, Look, Scrape, ServerLog, SwitchLine, SwitchSeen};
+use super::read::{
+    AgentLog, FaultLog, HostLine, LockSeen, Logs, Look, Scrape, ServerLog, SwitchLine, SwitchSeen,
+};
 use super::report::Report;
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
@@ -40,8 +43,13 @@ impl Story {
             address: SocketAddr::from(([127, 0, 0, 1], 1)),
             socket: "/nowhere".into(),
         };
-        let task =
-            TaskEntry { name: "t".to_owned(), redis: 0, scheme: Scheme::Redisson, progress: true, redisson: false };
+        let task = TaskEntry {
+            name: "t".to_owned(),
+            redis: 0,
+            scheme: Scheme::Redisson,
+            progress: true,
+            redisson: false,
+        };
         let header = Header {
             seed: 1,
             began_us: 0,
@@ -118,13 +126,21 @@ impl Story {
                 assert!(slow.is_some());
             } else if !self.unseen.contains(at) {
                 let look = server.looks.len();
-                server.looks.push(Look { sent: at, received: at + 500, ok: true, master: true, slow: look % 5 == 0 });
+                server.looks.push(Look {
+                    sent: at,
+                    received: at + 500,
+                    ok: true,
+                    master: true,
+                    slow: look % 5 == 0,
+                });
                 note(server.locks.entry(0).or_default(), look, at, &self.lock, |holder| LockSeen {
                     holder: holder.map(str::to_owned),
                     deadline_ms: holder.map_or(-2, |_| 1_000_000),
                 });
                 if look % 5 == 0 {
-                    note(server.switches.entry(0).or_default(), look, at, &self.switch, |seen| seen);
+                    note(server.switches.entry(0).or_default(), look, at, &self.switch, |seen| {
+                        seen
+                    });
                     server.progress.entry(0).or_default().push((look, true));
                 }
             }
@@ -145,7 +161,10 @@ impl Story {
                     .is_some_and(|(_, who)| who.is_none());
                 let held = if free && !self.shown_held.contains(at) { '0' } else { '1' };
                 let pages = ['d', 'u', 't', 'b', 'x', 'o'].map(|measure| {
-                    let on = self.shown.iter().any(|(of, from, to)| *of == measure && *from <= at && at < *to);
+                    let on = self
+                        .shown
+                        .iter()
+                        .any(|(of, from, to)| *of == measure && *from <= at && at < *to);
                     (measure, if on { '1' } else { '0' })
                 });
                 for (measure, now) in pages.into_iter().chain([('h', held)]) {
@@ -193,7 +212,10 @@ fn a_calm_run_is_right() {
 
 #[test]
 fn a_gap_that_pages_in_time_is_right() {
-    assert_eq!(found(Story::new().free(20 * S, 32 * S).pages('d', 26 * S + 200_000, 33 * S)), (0, 0));
+    assert_eq!(
+        found(Story::new().free(20 * S, 32 * S).pages('d', 26 * S + 200_000, 33 * S)),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -213,12 +235,18 @@ fn a_false_page_is_found() {
 #[test]
 fn a_gap_near_the_threshold_may_page_or_not() {
     assert_eq!(found(Story::new().free(20 * S, 27 * S)), (0, 0));
-    assert_eq!(found(Story::new().free(20 * S, 27 * S).pages('d', 26 * S + 300_000, 27 * S)), (0, 0));
+    assert_eq!(
+        found(Story::new().free(20 * S, 27 * S).pages('d', 26 * S + 300_000, 27 * S)),
+        (0, 0)
+    );
 }
 
 #[test]
 fn a_page_that_stays_is_found() {
-    assert_eq!(found(Story::new().free(20 * S, 32 * S).pages('d', 26 * S + 200_000, 50 * S)), (0, 1));
+    assert_eq!(
+        found(Story::new().free(20 * S, 32 * S).pages('d', 26 * S + 200_000, 50 * S)),
+        (0, 1)
+    );
 }
 
 #[test]
@@ -243,14 +271,20 @@ fn nobody_pages_for_what_nobody_wants() {
     assert_eq!(found(gone), (0, 1));
 }
 
-/// As where a failover lost the write: the new master shows how it was before, and who saw the "on" may go on to call it wanted.
+/// As where a failover lost the write: the new master shows how it was before, and who saw the "on"
+/// may go on to call it wanted.
 #[test]
 fn what_reads_off_though_nobody_switched_it_off_may_be_called_wanted() {
     let undone = |on_at: u64, off_at: Option<u64>| {
         let mut story = Story::new();
         story.switch = vec![(0, SwitchSeen::On), (30 * S, SwitchSeen::Off)];
         story.logs.switches.push(SwitchLine { at: on_at, task: 0, on: true, sent: on_at });
-        story.logs.switches.extend(off_at.map(|at| SwitchLine { at, task: 0, on: false, sent: at }));
+        story.logs.switches.extend(off_at.map(|at| SwitchLine {
+            at,
+            task: 0,
+            on: false,
+            sent: at,
+        }));
         story
     };
     assert_eq!(found(undone(29 * S, None)), (0, 0));
@@ -298,10 +332,15 @@ fn blindness_must_page_and_only_if_it_lasts() {
     assert_eq!(found(short()), (0, 0));
     assert_eq!(found(short().pages('b', 22 * S, 23 * S)), (0, 1));
     assert_eq!(found(Story::new().pages('b', 22 * S, 23 * S)), (0, 1));
-    assert_eq!(found(long().pages('b', 26 * S + 200_000, 58 * S)), (0, 1), "it stays though all is well");
+    assert_eq!(
+        found(long().pages('b', 26 * S + 200_000, 58 * S)),
+        (0, 1),
+        "it stays though all is well"
+    );
 }
 
-/// The witness' last look was just before somebody took the lock, and when it can look again the lease is over.
+/// The witness' last look was just before somebody took the lock, and when it can look again the
+/// lease is over.
 #[test]
 fn a_lock_may_be_taken_just_before_a_server_stops_for_longer_than_its_lease() {
     let stopped = |lasts: Micros| {
@@ -348,8 +387,11 @@ fn a_split_needs_two_who_believe_it() {
     two.logs.holds = vec![line(28 * S, "0", "acquired"), line(29 * S, "1", "acquired")];
     assert_eq!(found(two), (0, 0));
     let mut handover = Story::new().pages('x', 55 * S, 56 * S);
-    handover.logs.holds =
-        vec![line(28 * S, "0", "acquired"), line(29 * S, "0", "released"), line(30 * S, "1", "acquired")];
+    handover.logs.holds = vec![
+        line(28 * S, "0", "acquired"),
+        line(29 * S, "0", "released"),
+        line(30 * S, "1", "acquired"),
+    ];
     assert_eq!(found(handover), (0, 1));
     // A new process of a worker is not the one that was killed while it held the lock.
     let mut again = Story::new().fault(Kind::HostKill, 29 * S, S).pages('x', 30 * S, 31 * S);
@@ -371,7 +413,11 @@ fn found_again(story: &mut Story, killed: &str) -> (usize, usize) {
 #[test]
 fn an_agent_that_was_stopped_meanwhile_tells_of_lost_switches_later() {
     let stopped = |told: Micros| {
-        let mut story = Story::new().fault(Kind::Flush, 20 * S, 10_000).fault(Kind::AgentFreeze, 20 * S + S / 5, 5 * S);
+        let mut story = Story::new().fault(Kind::Flush, 20 * S, 10_000).fault(
+            Kind::AgentFreeze,
+            20 * S + S / 5,
+            5 * S,
+        );
         story.switch.push((20 * S, SwitchSeen::Absent));
         story.unasked = Spans::one(20 * S + S / 5, 25 * S);
         story.pages('o', told, MINUTE)
@@ -393,9 +439,18 @@ fn lost_switches_are_told_and_nothing_else_is() {
     // Switched on a moment before: the agent may have seen that, or not.
     let just = |told: bool| {
         let mut story = Story::new().fault(Kind::Flush, 20 * S, 10_000);
-        story.switch = vec![(0, SwitchSeen::Off), (20 * S - 30_000, SwitchSeen::On), (20 * S, SwitchSeen::Absent)];
+        story.switch = vec![
+            (0, SwitchSeen::Off),
+            (20 * S - 30_000, SwitchSeen::On),
+            (20 * S, SwitchSeen::Absent),
+        ];
         story.lock = vec![(0, None)];
-        story.logs.switches.push(SwitchLine { at: 20 * S - 30_000, task: 0, on: true, sent: 20 * S - 31_000 });
+        story.logs.switches.push(SwitchLine {
+            at: 20 * S - 30_000,
+            task: 0,
+            on: true,
+            sent: 20 * S - 31_000,
+        });
         if told { story.pages('o', 21 * S, MINUTE) } else { story }
     };
     assert_eq!((found(just(false)), found(just(true))), ((0, 0), (0, 0)));
@@ -411,8 +466,11 @@ fn a_new_process_owes_nothing_of_what_the_one_before_knew() {
     let mut lost = killed(20 * S + 700_000, 3 * S).fault(Kind::KillEmpty, 20 * S - 10_000, 5_000);
     lost.switch.push((20 * S, SwitchSeen::Absent));
     assert_eq!(found(lost), (0, 0), "killed before it had to say that switches are lost");
-    // It is there again before it was missed: what was shown last is what the old process said, until the new one is asked.
-    let back = |until| killed(30 * S + 20_000, S / 2).free(20 * S, 40 * S).pages('d', 26 * S + 200_000, until);
+    // It is there again before it was missed: what was shown last is what the old process said,
+    // until the new one is asked.
+    let back = |until| {
+        killed(30 * S + 20_000, S / 2).free(20 * S, 40 * S).pages('d', 26 * S + 200_000, until)
+    };
     assert_eq!(found(back(30 * S + 600_000)), (0, 0));
     assert_eq!(found(back(32 * S)), (0, 1), "the new one cannot know for how long");
 }
@@ -438,8 +496,11 @@ fn a_run_that_nobody_could_judge_is_refused() {
 
 #[test]
 fn the_first_violation_is_told_with_the_seed_and_what_led_to_it() {
-    let report = Story::new().free(20 * S, 32 * S).fault(Kind::Flush, 19 * S, 10_000).report().to_string();
-    for word in ["seed 1", "MISSED down: t of redis alpha", "flush", "witness: surely free from here"] {
+    let report =
+        Story::new().free(20 * S, 32 * S).fault(Kind::Flush, 19 * S, 10_000).report().to_string();
+    for word in
+        ["seed 1", "MISSED down: t of redis alpha", "flush", "witness: surely free from here"]
+    {
         assert!(report.contains(word), "{word}:\n{report}");
     }
 }

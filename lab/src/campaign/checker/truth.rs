@@ -1,12 +1,13 @@
-//! What was true of each task, from what the second witness saw. Only what is beyond doubt is in a set: what is in neither of two
-//! opposite sets may have been either.
+//! What was true of each task, from what the second witness saw. Only what is beyond doubt is in a
+//! set: what is in neither of two opposite sets may have been either.
 
 use super::read::{LockSeen, Logs, Look, ServerLog, SwitchSeen};
 use super::spans::Spans;
 use crate::campaign::clock::{Micros, SECOND};
 use crate::campaign::header::Header;
 
-/// Looks further apart, or longer, than this say nothing of what was between them unless the server was stopped.
+/// Looks further apart, or longer, than this say nothing of what was between them unless the server
+/// was stopped.
 const LONG: Micros = SECOND / 2;
 /// An agent may take a server for the master for so long before and after most Sentinels name it.
 const NAMED_FOR: Micros = 3 * SECOND / 2;
@@ -45,9 +46,11 @@ pub(super) fn truths(logs: &Logs) -> Truths {
     let mut tasks = vec![Truth::default(); logs.header.tasks.len()];
     let (mut undecided, mut unseen) = (Vec::new(), Vec::new());
     for (redis, _) in logs.header.redises.iter().enumerate() {
-        let servers: Vec<&ServerLog> = logs.servers.iter().filter(|server| server.redis == redis).collect();
+        let servers: Vec<&ServerLog> =
+            logs.servers.iter().filter(|server| server.redis == redis).collect();
         let deciding = deciding(logs, redis, servers.len());
-        let doubt = twice(&deciding).or(&union(&deciding).within(whole)).and(&Spans::one(whole.0, whole.1));
+        let doubt =
+            twice(&deciding).or(&union(&deciding).within(whole)).and(&Spans::one(whole.0, whole.1));
         let mut not_looked = Spans::default();
         let looked: Vec<Looked> = servers.iter().map(|server| Looked::new(server)).collect();
         for (looked, deciding) in looked.iter().zip(&deciding) {
@@ -62,7 +65,8 @@ pub(super) fn truths(logs: &Logs) -> Truths {
                 .zip(&looked)
                 .map(|(server, looked)| of_server(server, looked, index, &logs.header))
                 .collect();
-            let all = |part: fn(&Truth) -> &Spans| everywhere(each.iter().map(part), &deciding, whole);
+            let all =
+                |part: fn(&Truth) -> &Spans| everywhere(each.iter().map(part), &deciding, whole);
             truth.held = all(|truth| &truth.held);
             truth.free = all(|truth| &truth.free);
             truth.doubled = all(|truth| &truth.doubled);
@@ -72,7 +76,9 @@ pub(super) fn truths(logs: &Logs) -> Truths {
             let any = |part: fn(&Truth) -> &Vec<Micros>| {
                 let parts = each.iter().zip(&deciding);
                 let mut instants: Vec<Micros> = parts
-                    .flat_map(|(truth, deciding)| part(truth).iter().copied().filter(|at| deciding.contains(*at)))
+                    .flat_map(|(truth, deciding)| {
+                        part(truth).iter().copied().filter(|at| deciding.contains(*at))
+                    })
                     .collect();
                 instants.sort_unstable();
                 instants
@@ -88,12 +94,14 @@ pub(super) fn truths(logs: &Logs) -> Truths {
     Truths { tasks, undecided, unseen }
 }
 
-/// From each "on" that somebody wrote to the next write. A server that reads off meanwhile has lost that: nobody switched it off, and
-/// who watches may know so.
+/// From each "on" that somebody wrote to the next write. A server that reads off meanwhile has lost
+/// that: nobody switched it off, and who watches may know so.
 fn switched_on(logs: &Logs, task: usize) -> Spans {
     let writes: Vec<_> = logs.switches.iter().filter(|line| line.task == task).collect();
     let ends = writes.iter().skip(1).map(|next| next.at).chain([logs.end]);
-    Spans::new(writes.iter().zip(ends).filter(|(line, _)| line.on).map(|(line, end)| (line.sent, end)))
+    Spans::new(
+        writes.iter().zip(ends).filter(|(line, _)| line.on).map(|(line, end)| (line.sent, end)),
+    )
 }
 
 /// When two of these servers, both masters by their own words, showed different holders of a lock.
@@ -104,19 +112,25 @@ fn rivals(servers: &[&ServerLog], looked: &[Looked], task: usize) -> Spans {
         let mut holds: Vec<(Micros, Micros, String)> = Vec::new();
         for pair in between(server, &locks).filter(|pair| pair.before.master) {
             let Some(holder) = pair.was.holder.clone() else { continue };
-            match holds.last_mut().filter(|(_, to, last)| *to == pair.before.sent && *last == holder) {
+            match holds
+                .last_mut()
+                .filter(|(_, to, last)| *to == pair.before.sent && *last == holder)
+            {
                 Some((_, to, _)) => *to = pair.after.sent,
                 None => holds.push((pair.before.sent, pair.after.sent, holder)),
             }
         }
         holds
     };
-    let all: Vec<_> = servers.iter().zip(looked).map(|(server, looked)| shown(server, looked)).collect();
+    let all: Vec<_> =
+        servers.iter().zip(looked).map(|(server, looked)| shown(server, looked)).collect();
     let mut both = Vec::new();
     for (at, one) in all.iter().enumerate() {
         for other in all.iter().skip(at + 1) {
             for (from, to, holder) in one {
-                let beside = other.iter().filter(|(begin, end, who)| who != holder && begin < to && from < end);
+                let beside = other
+                    .iter()
+                    .filter(|(begin, end, who)| who != holder && begin < to && from < end);
                 both.extend(beside.map(|(begin, end, _)| (*from.max(begin), *to.min(end))));
             }
         }
@@ -159,7 +173,11 @@ fn twice(sets: &[Spans]) -> Spans {
 }
 
 /// Instants at which all servers that may decide show it, and one may.
-fn everywhere<'a>(parts: impl Iterator<Item = &'a Spans>, deciding: &[Spans], whole: (Micros, Micros)) -> Spans {
+fn everywhere<'a>(
+    parts: impl Iterator<Item = &'a Spans>,
+    deciding: &[Spans],
+    whole: (Micros, Micros),
+) -> Spans {
     let mut all = union(deciding).and(&Spans::one(whole.0, whole.1));
     for (part, deciding) in parts.zip(deciding) {
         all = all.and(&part.or(&deciding.within(whole)));
@@ -178,14 +196,26 @@ struct Looked {
 impl Looked {
     fn new(server: &ServerLog) -> Looked {
         let indices = |wanted: fn(&Look) -> bool| -> Vec<usize> {
-            server.looks.iter().enumerate().filter(|(_, look)| wanted(look)).map(|(at, _)| at).collect()
+            server
+                .looks
+                .iter()
+                .enumerate()
+                .filter(|(_, look)| wanted(look))
+                .map(|(at, _)| at)
+                .collect()
         };
         let pairs = server.looks.windows(2);
         let pauses = pairs.filter_map(|pair| match pair {
-            [before, after] if after.sent > before.received + LONG => Some((before.received, after.sent)),
+            [before, after] if after.sent > before.received + LONG => {
+                Some((before.received, after.sent))
+            }
             _ => None,
         });
-        Looked { ok: indices(|look| look.ok), slow: indices(|look| look.ok && look.slow), starved: Spans::new(pauses) }
+        Looked {
+            ok: indices(|look| look.ok),
+            slow: indices(|look| look.ok && look.slow),
+            starved: Spans::new(pauses),
+        }
     }
 }
 
@@ -202,14 +232,20 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
         let (from, to, long) = (pair.before.received, pair.after.sent, pair.is_unseen());
         let (was, is) = (pair.was, pair.is);
         if was.holder != is.holder {
-            let looks = [pair.before, pair.after].into_iter().filter(|look| look.received <= look.sent + LONG);
+            let looks = [pair.before, pair.after]
+                .into_iter()
+                .filter(|look| look.received <= look.sent + LONG);
             blurred.extend(looks.map(|look| (look.sent, look.received)));
         }
-        // What was taken just before the server stopped, and ran out before it went on, was seen by nobody.
+        // What was taken just before the server stopped, and ran out before it went on, was seen by
+        // nobody.
         let outlasts = |since: Micros, until: Micros| until >= since + lease_ms * 1_000;
-        let free_from = if outlasts(pair.before.sent, pair.before.received) { from } else { pair.before.sent };
+        let free_from =
+            if outlasts(pair.before.sent, pair.before.received) { from } else { pair.before.sent };
         match (was.holder.as_ref(), is.holder.as_ref()) {
-            (Some(one), Some(other)) if one == other && renewed_in_time(pair.was, pair.is, lease_ms) => {
+            (Some(one), Some(other))
+                if one == other && renewed_in_time(pair.was, pair.is, lease_ms) =>
+            {
                 held.push((pair.before.sent, pair.after.received));
                 if one.contains(',') {
                     doubled.push((pair.before.sent, pair.after.received));
@@ -217,12 +253,17 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
             }
             // It may have been given back at once, also just before the server stopped.
             (Some(_), _) => held.push((pair.before.sent, from)),
-            // What was taken just before the server refused everybody ran out meanwhile, or is gone with its data.
+            // What was taken just before the server refused everybody ran out meanwhile, or is gone
+            // with its data.
             (None, None) if pair.refused.is_some() => {
                 let over = pair.refused.unwrap_or_default() + lease_ms * 1_000;
                 free.extend([(free_from, from), (over, pair.after.received)]);
             }
-            (None, None) if !long || (pair.is_stopped() && !outlasts(pair.before.received, pair.after.received)) => {
+            (None, None)
+                if !long
+                    || (pair.is_stopped()
+                        && !outlasts(pair.before.received, pair.after.received)) =>
+            {
                 free.push((free_from, pair.after.received));
             }
             (None, _) => free.push((free_from, if long { from } else { from.min(to) })),
@@ -252,14 +293,16 @@ fn of_server(server: &ServerLog, looked: &Looked, task: usize, header: &Header) 
 
     let none = Vec::new();
     let changes = server.progress.get(&task).unwrap_or(&none);
-    truth.moved = changes.iter().filter_map(|(look, _)| Some(server.looks.get(*look)?.sent)).collect();
+    truth.moved =
+        changes.iter().filter_map(|(look, _)| Some(server.looks.get(*look)?.sent)).collect();
     let progress = timeline(&looked.slow, changes);
     let present = between(server, &progress).filter(|pair| *pair.was && *pair.is);
     truth.has_progress = Spans::new(present.map(|pair| (pair.before.sent, pair.after.received)));
     truth
 }
 
-/// Whether the same holder had it from one look to the other: its lease began anew before it was over.
+/// Whether the same holder had it from one look to the other: its lease began anew before it was
+/// over.
 fn renewed_in_time(was: &LockSeen, is: &LockSeen, lease_ms: u64) -> bool {
     let Ok(lease_ms) = i64::try_from(lease_ms) else { return false };
     was.deadline_ms == is.deadline_ms || is.deadline_ms - lease_ms <= was.deadline_ms
@@ -285,7 +328,8 @@ struct Pair<'a, T> {
     after: Look,
     was: &'a T,
     is: &'a T,
-    /// When the first look between them was sent that was refused: from then on nothing could be changed by anybody.
+    /// When the first look between them was sent that was refused: from then on nothing could be
+    /// changed by anybody.
     refused: Option<Micros>,
 }
 
@@ -301,11 +345,15 @@ impl<T> Pair<'_, T> {
     }
 }
 
-fn between<'a, T>(server: &'a ServerLog, states: &'a [(usize, &'a T)]) -> impl Iterator<Item = Pair<'a, T>> {
+fn between<'a, T>(
+    server: &'a ServerLog,
+    states: &'a [(usize, &'a T)],
+) -> impl Iterator<Item = Pair<'a, T>> {
     states.windows(2).filter_map(|two| match two {
         &[(a, was), (b, is)] => {
             let (before, after) = (*server.looks.get(a)?, *server.looks.get(b)?);
-            let refused = server.looks.get(a + 1..b)?.iter().find(|look| !look.ok).map(|look| look.sent);
+            let refused =
+                server.looks.get(a + 1..b)?.iter().find(|look| !look.ok).map(|look| look.sent);
             Some(Pair { before, after, was, is, refused })
         }
         _ => None,

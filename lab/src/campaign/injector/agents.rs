@@ -9,15 +9,29 @@ use crate::campaign::clock::{self, now};
 use crate::campaign::fault::Kind;
 use crate::stack::Signal;
 
-pub(super) const KINDS: [Kind; 6] =
-    [Kind::AgentKill, Kind::AgentFreeze, Kind::AgentKill, Kind::AgentFreeze, Kind::HostKill, Kind::HostFreeze];
+pub(super) const KINDS: [Kind; 6] = [
+    Kind::AgentKill,
+    Kind::AgentFreeze,
+    Kind::AgentKill,
+    Kind::AgentFreeze,
+    Kind::HostKill,
+    Kind::HostFreeze,
+];
 
-pub(super) async fn inject(injector: &Injector, fault: &Fault, random: &mut fastrand::Rng) -> anyhow::Result<()> {
+pub(super) async fn inject(
+    injector: &Injector,
+    fault: &Fault,
+    random: &mut fastrand::Rng,
+) -> anyhow::Result<()> {
     match (fault.kind, fault.agent) {
         (Kind::AgentKill, Some(agent)) => kill_agent(injector, fault, agent).await,
         (Kind::AgentFreeze, Some(agent)) => freeze_agent(injector, fault, agent).await,
-        (Kind::HostKill, _) => kill_host(injector, fault, random.usize(0..injector.stage.hosts.len())).await,
-        (Kind::HostFreeze, _) => freeze_host(injector, fault, random.usize(0..injector.stage.hosts.len())).await,
+        (Kind::HostKill, _) => {
+            kill_host(injector, fault, random.usize(0..injector.stage.hosts.len())).await
+        }
+        (Kind::HostFreeze, _) => {
+            freeze_host(injector, fault, random.usize(0..injector.stage.hosts.len())).await
+        }
         _ => bail!("not a fault of a process"),
     }
 }
@@ -50,7 +64,8 @@ async fn freeze_agent(injector: &Injector, fault: &Fault, agent: usize) -> anyho
 
 async fn kill_host(injector: &Injector, fault: &Fault, host: usize) -> anyhow::Result<()> {
     injector.mean(fault, Some(&host.to_string()));
-    let mut process = injector.stage.hosts.get(host).context("no such worker process")?.lock().await;
+    let mut process =
+        injector.stage.hosts.get(host).context("no such worker process")?.lock().await;
     process.kill().await?;
     injector.verify(fault, "the process is gone");
     clock::sleep_until(now() + fault.lasts).await;

@@ -52,7 +52,9 @@ fn weather(kind: Kind) -> Weather {
 
 /// Bad weather on all cables between the agent and the redis, the Sentinels' too.
 pub(super) async fn inject(injector: &Injector, fault: &Fault) -> anyhow::Result<()> {
-    let (Some(agent), Some(redis)) = (fault.agent, fault.redis) else { bail!("a cable between nobody") };
+    let (Some(agent), Some(redis)) = (fault.agent, fault.redis) else {
+        bail!("a cable between nobody")
+    };
     injector.mean(fault, None);
     let cables = injector.stage.cables_of(agent, injector.stage.redis(redis)?);
     let touched = || cables.iter().map(|cable| cable.touched()).sum::<u64>();
@@ -66,7 +68,10 @@ pub(super) async fn inject(injector: &Injector, fault: &Fault) -> anyhow::Result
         clock::sleep_until(end.min(now() + 20_000)).await;
         if !verified && touched() > before {
             verified = true;
-            injector.verify(fault, format!("{} pieces or connections within the first moment", touched() - before));
+            injector.verify(
+                fault,
+                format!("{} pieces or connections within the first moment", touched() - before),
+            );
         }
     }
     for cable in &cables {

@@ -1,5 +1,5 @@
-//! The network of a machine is cut: of its server and its Sentinel, to everybody or to the other machines only, in one direction or both.
-//! Nobody is told; packets are lost.
+//! The network of a machine is cut: of its server and its Sentinel, to everybody or to the other
+//! machines only, in one direction or both. Nobody is told; packets are lost.
 
 use anyhow::{Context, bail};
 
@@ -17,13 +17,19 @@ pub(super) const KINDS: [Kind; 5] = [
     Kind::PartitionReplica,
 ];
 
-pub(super) async fn inject(injector: &Injector, fault: &Fault, random: &mut fastrand::Rng) -> anyhow::Result<()> {
+pub(super) async fn inject(
+    injector: &Injector,
+    fault: &Fault,
+    random: &mut fastrand::Rng,
+) -> anyhow::Result<()> {
     let entry = injector.stage.redis(fault.redis.context("a machine of no redis")?)?;
     let machines = injector.stage.machines.as_ref().context("there are no machines")?;
     let master = master_of(injector, entry).await?;
-    let is_master = |at: &usize| entry.servers.get(*at).is_some_and(|server| server.name == master.name);
-    let victims: Vec<usize> =
-        (0..entry.servers.len()).filter(|at| is_master(at) != (fault.kind == Kind::PartitionReplica)).collect();
+    let is_master =
+        |at: &usize| entry.servers.get(*at).is_some_and(|server| server.name == master.name);
+    let victims: Vec<usize> = (0..entry.servers.len())
+        .filter(|at| is_master(at) != (fault.kind == Kind::PartitionReplica))
+        .collect();
     let victim = *random.choice(&victims).context("there is no such server")?;
     let partition = match fault.kind {
         Kind::PartitionMasterIn => Partition::Inwards,
@@ -40,7 +46,10 @@ pub(super) async fn inject(injector: &Injector, fault: &Fault, random: &mut fast
         if dropped == 0 {
             dropped = machines.get(victim).context("there is no such machine")?.dropped().await?;
             if dropped > 0 {
-                injector.verify(fault, format!("{dropped} packets were dropped within the first moment"));
+                injector.verify(
+                    fault,
+                    format!("{dropped} packets were dropped within the first moment"),
+                );
             }
         }
     }
@@ -50,7 +59,8 @@ pub(super) async fn inject(injector: &Injector, fault: &Fault, random: &mut fast
 /// Drops nothing any more on any machine of a redis.
 pub(super) async fn heal(injector: &Injector, redis: usize) -> anyhow::Result<()> {
     let has_machines = !injector.stage.redis(redis)?.sentinels.is_empty();
-    for machine in injector.stage.machines.iter().filter(|_| has_machines).flat_map(Machines::iter) {
+    for machine in injector.stage.machines.iter().filter(|_| has_machines).flat_map(Machines::iter)
+    {
         machine.mend().await?;
     }
     Ok(())

@@ -59,13 +59,20 @@ const SWITCHES_WITHIN: Micros = 40 * SECOND;
 const HELD_BACK: Duration = Duration::from_millis(300);
 const ENDLESS: &str = "while true do end";
 
-pub(super) async fn inject(injector: &Injector, fault: &Fault, random: &mut fastrand::Rng) -> anyhow::Result<()> {
+pub(super) async fn inject(
+    injector: &Injector,
+    fault: &Fault,
+    random: &mut fastrand::Rng,
+) -> anyhow::Result<()> {
     let entry = injector.stage.redis(fault.redis.context("a server of no redis")?)?;
     match fault.kind {
-        Kind::Failover | Kind::KillMaster | Kind::FreezeMaster => fail_over(injector, fault, entry).await,
+        Kind::Failover | Kind::KillMaster | Kind::FreezeMaster => {
+            fail_over(injector, fault, entry).await
+        }
         Kind::FreezeReplica | Kind::KillReplica => {
             let master = master_of(injector, entry).await?;
-            let others: Vec<&ServerEntry> = entry.servers.iter().filter(|server| server.name != master.name).collect();
+            let others: Vec<&ServerEntry> =
+                entry.servers.iter().filter(|server| server.name != master.name).collect();
             let one = *random.choice(&others).context("a redis without replicas")?;
             stop_for(injector, fault, &[one]).await
         }
@@ -99,7 +106,17 @@ pub(super) async fn heal(injector: &Injector, redis: usize) -> anyhow::Result<()
             &["CONFIG", "SET", "maxmemory", "0"],
             &["CONFIG", "SET", "maxmemory-policy", "noeviction"],
             &["CONFIG", "SET", "save", ""],
-            &["ACL", "SETUSER", USER, "resetpass", &format!(">{PASSWORD}"), "+@all", "-@write", "-@admin", "+role"],
+            &[
+                "ACL",
+                "SETUSER",
+                USER,
+                "resetpass",
+                &format!(">{PASSWORD}"),
+                "+@all",
+                "-@write",
+                "-@admin",
+                "+role",
+            ],
         ];
         for command in commands {
             // A server that cannot be asked yet has none of it.
@@ -110,13 +127,17 @@ pub(super) async fn heal(injector: &Injector, redis: usize) -> anyhow::Result<()
 }
 
 /// The server that most Sentinels name, or the only one.
-pub(super) async fn master_of<'a>(injector: &Injector, entry: &'a RedisEntry) -> anyhow::Result<&'a ServerEntry> {
+pub(super) async fn master_of<'a>(
+    injector: &Injector,
+    entry: &'a RedisEntry,
+) -> anyhow::Result<&'a ServerEntry> {
     if entry.sentinels.is_empty() {
         return entry.servers.first().context("a redis without servers");
     }
     let sentinels: Vec<_> = entry.sentinels.iter().map(|sentinel| sentinel.address).collect();
     let named = master::majority(&sentinels).await.context("the Sentinels name no master")?;
-    let found = entry.servers.iter().find(|server| server.address == named).context("an unknown master")?;
+    let found =
+        entry.servers.iter().find(|server| server.address == named).context("an unknown master")?;
     let role = injector.stage.server(&found.name)?.lock().await.ask(&["ROLE"]).await?;
     if role.list().first().and_then(Value::text) != Some(b"master") {
         bail!("{} is no master though it is named", found.name);
@@ -124,7 +145,11 @@ pub(super) async fn master_of<'a>(injector: &Injector, entry: &'a RedisEntry) ->
     Ok(found)
 }
 
-async fn of_server(injector: &Injector, fault: &Fault, server: &mut MutexGuard<'_, Server>) -> anyhow::Result<()> {
+async fn of_server(
+    injector: &Injector,
+    fault: &Fault,
+    server: &mut MutexGuard<'_, Server>,
+) -> anyhow::Result<()> {
     let pause = clock::sleep_until(now() + fault.lasts);
     match fault.kind {
         Kind::Freeze => freeze(injector, fault, server).await,
@@ -225,7 +250,10 @@ async fn restart(injector: &Injector, fault: &Fault, server: &mut Server) -> any
     if after == before {
         bail!("its run id is the same");
     }
-    injector.verify(fault, format!("another run id; loaded {}", if empty { "nothing" } else { "its data" }));
+    injector.verify(
+        fault,
+        format!("another run id; loaded {}", if empty { "nothing" } else { "its data" }),
+    );
     Ok(())
 }
 
@@ -291,7 +319,11 @@ async fn max_clients(injector: &Injector, fault: &Fault, server: &Server) -> any
         other => Ok(other?),
     };
     let before = tell(&["CONFIG", "GET", "maxclients"])?;
-    let before = before.list().get(1).and_then(Value::text).map(|text| String::from_utf8_lossy(text).into_owned());
+    let before = before
+        .list()
+        .get(1)
+        .and_then(Value::text)
+        .map(|text| String::from_utf8_lossy(text).into_owned());
     let before = before.context("no maxclients")?;
     tell(&["CONFIG", "SET", "maxclients", "1"])?;
     tell(&["CLIENT", "KILL", "USER", USER])?;
@@ -331,7 +363,11 @@ async fn evict(injector: &Injector, fault: &Fault, server: &Server) -> anyhow::R
 }
 
 /// Stops servers that decide nothing, for a while.
-async fn stop_for(injector: &Injector, fault: &Fault, victims: &[&ServerEntry]) -> anyhow::Result<()> {
+async fn stop_for(
+    injector: &Injector,
+    fault: &Fault,
+    victims: &[&ServerEntry],
+) -> anyhow::Result<()> {
     let names: Vec<&str> = victims.iter().map(|one| one.name.as_str()).collect();
     injector.mean(fault, Some(&names.join(",")));
     let freezes = matches!(fault.kind, Kind::FreezeReplica | Kind::FreezeSentinel);
@@ -378,7 +414,8 @@ async fn fail_over(injector: &Injector, fault: &Fault, entry: &RedisEntry) -> an
     let give_up = now() + SWITCHES_WITHIN;
     let new = loop {
         let named = master::majority(&sentinels).await;
-        let new = entry.servers.iter().find(|one| Some(one.address) == named && one.name != old.name);
+        let new =
+            entry.servers.iter().find(|one| Some(one.address) == named && one.name != old.name);
         if let Some(new) = new {
             let role = injector.stage.server(&new.name)?.lock().await.ask(&["ROLE"]).await?;
             if role.list().first().and_then(Value::text) == Some(b"master") {

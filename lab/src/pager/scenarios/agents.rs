@@ -33,25 +33,38 @@ pub(super) fn all() -> Vec<Scenario> {
             |scene| Box::pin(agent_restart_in_gap(scene)),
         )
         .agents(1),
-        Scenario::new("agent-frozen", "the only agent stands still for 40 s while down fires: it stays", |scene| {
-            Box::pin(agent_frozen(scene))
+        Scenario::new(
+            "agent-frozen",
+            "the only agent stands still for 40 s while down fires: it stays",
+            |scene| Box::pin(agent_frozen(scene)),
+        )
+        .agents(1),
+        Scenario::new("agent-dead", "the only agent dies: one page", |scene| {
+            Box::pin(agent_dead(scene))
         })
         .agents(1),
-        Scenario::new("agent-dead", "the only agent dies: one page", |scene| Box::pin(agent_dead(scene))).agents(1),
-        Scenario::new("all-agents-dead", "two of two agents die: one page", |scene| Box::pin(agent_dead(scene)))
-            .agents(2),
-        Scenario::new("agent-crash-loop", "the only agent crashes every 15 s: one page, down stays", |scene| {
-            Box::pin(agent_crash_loop(scene))
+        Scenario::new("all-agents-dead", "two of two agents die: one page", |scene| {
+            Box::pin(agent_dead(scene))
         })
+        .agents(2),
+        Scenario::new(
+            "agent-crash-loop",
+            "the only agent crashes every 15 s: one page, down stays",
+            |scene| Box::pin(agent_crash_loop(scene)),
+        )
         .agents(1),
-        Scenario::new("agent-and-data-lost", "Redis loses its data while the agent restarts: switches lost", |scene| {
-            Box::pin(agent_and_data_lost(scene))
-        })
+        Scenario::new(
+            "agent-and-data-lost",
+            "Redis loses its data while the agent restarts: switches lost",
+            |scene| Box::pin(agent_and_data_lost(scene)),
+        )
         .agents(1)
         .short(),
-        Scenario::new("two-agents", "two agents see a crash: one page", |scene| Box::pin(two_agents(scene)))
-            .agents(2)
-            .short(),
+        Scenario::new("two-agents", "two agents see a crash: one page", |scene| {
+            Box::pin(two_agents(scene))
+        })
+        .agents(2)
+        .short(),
         Scenario::new("one-agent-dead", "one of two agents dies: told, no page", |scene| {
             Box::pin(one_agent_dead(scene))
         })
@@ -70,9 +83,11 @@ pub(super) fn all() -> Vec<Scenario> {
         )
         .agents(2)
         .wiring(Wiring { last_agent_by_links: true, ..Wiring::default() }),
-        Scenario::new("one-agent-elsewhere", "one of two agents watches another server: told, no page", |scene| {
-            Box::pin(one_agent_elsewhere(scene))
-        })
+        Scenario::new(
+            "one-agent-elsewhere",
+            "one of two agents watches another server: told, no page",
+            |scene| Box::pin(one_agent_elsewhere(scene)),
+        )
         .agents(2)
         .wiring(Wiring { last_agent_elsewhere: true, ..Wiring::default() }),
     ]
@@ -195,10 +210,14 @@ async fn one_agent_dead(scene: Scene) -> anyhow::Result<()> {
     scene.pass(60).await;
     let lived = scene.stage.scraped_since.elapsed();
     scene.agent(1).await?.kill().await?;
-    // Less than half of the scrapes of five minutes succeed: the sooner, the shorter it lived; but a target is not judged before
-    // it is four minutes old.
+    // Less than half of the scrapes of five minutes succeed: the sooner, the shorter it lived; but
+    // a target is not judged before it is four minutes old.
     let due = lived.max(OLD_ENOUGH.saturating_sub(lived));
-    let down = scene.expect_of_agent("LockwatchAgentDown", 1, Instant::now() + due - 2 * scene.stage.timing.scrape)?;
+    let down = scene.expect_of_agent(
+        "LockwatchAgentDown",
+        1,
+        Instant::now() + due - 2 * scene.stage.timing.scrape,
+    )?;
     down.later_by(3 * scene.stage.timing.scrape);
     scene.until_told(&down).await?;
     scene.pass(120).await;
@@ -231,7 +250,8 @@ async fn one_agent_cut_off(scene: Scene) -> anyhow::Result<()> {
     let mut holder = task.holder().await?;
     scene.pass(15).await;
     scene.link(MAIN)?.set(Traffic::Cut);
-    let disagree = scene.expect_of_redis("LockwatchAgentsDisagree", MAIN, Instant::now() + DISAGREE_AFTER)?;
+    let disagree =
+        scene.expect_of_redis("LockwatchAgentsDisagree", MAIN, Instant::now() + DISAGREE_AFTER)?;
     disagree.later_by(scene.stage.timing.scrape);
     scene.pass(60).await;
     let free = holder.release().await?;
@@ -258,7 +278,8 @@ async fn one_agent_elsewhere(scene: Scene) -> anyhow::Result<()> {
     let _holder = task.holder().await?;
     task.switch_on("anna").await?;
     // Of 5 minutes at least 4 must be known.
-    let disagree = task.expect("LockwatchAgentsDisagree", Instant::now() + Duration::from_secs(240))?;
+    let disagree =
+        task.expect("LockwatchAgentsDisagree", Instant::now() + Duration::from_secs(240))?;
     disagree.later_by(Duration::from_secs(90));
     scene.until_told(&disagree).await
 }

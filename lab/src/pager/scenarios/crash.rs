@@ -9,9 +9,11 @@ use crate::stack::Worker;
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("crash-alone", "the only holder crashes: down until the next one holds", |scene| {
-            Box::pin(crash_alone(scene))
-        })
+        Scenario::new(
+            "crash-alone",
+            "the only holder crashes: down until the next one holds",
+            |scene| Box::pin(crash_alone(scene)),
+        )
         .short(),
         Scenario::new(
             "crash-with-waiter",
@@ -19,18 +21,24 @@ pub(super) fn all() -> Vec<Scenario> {
             |scene| Box::pin(crash_with_waiter(scene)),
         )
         .short(),
-        Scenario::new("handover", "release and take-over within the grace: nothing", |scene| Box::pin(handover(scene)))
-            .short(),
-        Scenario::new("rolling-deploy", "four handovers in a row: nothing", |scene| Box::pin(rolling_deploy(scene)))
-            .short(),
+        Scenario::new("handover", "release and take-over within the grace: nothing", |scene| {
+            Box::pin(handover(scene))
+        })
+        .short(),
+        Scenario::new("rolling-deploy", "four handovers in a row: nothing", |scene| {
+            Box::pin(rolling_deploy(scene))
+        })
+        .short(),
         Scenario::new("restless", "eight handovers: flapping", |scene| Box::pin(restless(scene))),
         Scenario::new("phantom-holds", "held for 1 s of every 5 s: down and staying so", |scene| {
             Box::pin(phantom_holds(scene))
         })
         .short(),
-        Scenario::new("own-severity", "the task's own severity replaces critical", |scene| Box::pin(never_held(scene)))
-            .task(|task| task.labelled("severity", "warning"))
-            .short(),
+        Scenario::new("own-severity", "the task's own severity replaces critical", |scene| {
+            Box::pin(never_held(scene))
+        })
+        .task(|task| task.labelled("severity", "warning"))
+        .short(),
     ]
 }
 
@@ -130,7 +138,8 @@ async fn phantom_holds(scene: Scene) -> anyhow::Result<()> {
         scene.pass(1).await;
         let released = worker.release().await?;
         if hold == 5 {
-            task.expect("LockwatchTaskFlapping", released)?.stays_until(released + Duration::from_secs(600));
+            task.expect("LockwatchTaskFlapping", released)?
+                .stays_until(released + Duration::from_secs(600));
         }
     }
     scene.until_told(&down).await?;

@@ -1,4 +1,5 @@
-//! A master and its replica change places, or both take writes, or neither does. Each on a redis of its own.
+//! A master and its replica change places, or both take writes, or neither does. Each on a redis of
+//! its own.
 
 use std::time::{Duration, Instant};
 
@@ -18,27 +19,31 @@ pub(super) fn all() -> Vec<Scenario> {
     vec![
         Scenario::new(
             "failover-orderly",
-            "the replica is promoted, and the worker's place is taken there after its lease: nothing",
+            "the replica is promoted, and the worker's place is taken there after its lease: \
+             nothing",
             |scene| Box::pin(orderly(scene)),
         )
         .task(|task| task.on_replicated("orderly").with_lease(SHORT_LEASE))
         .short(),
         Scenario::new(
             "failover-leftover",
-            "released on the new master and taken by another, while the old one still shows the first: nothing",
+            "released on the new master and taken by another, while the old one still shows the \
+             first: nothing",
             |scene| Box::pin(leftover(scene)),
         )
         .task(|task| task.on_replicated("leftover").with_lease(LONG_LEASE)),
         Scenario::new(
             "two-masters",
-            "a hold and a switch that the promoted replica never had, and another holder there: split, switches lost",
+            "a hold and a switch that the promoted replica never had, and another holder there: \
+             split, switches lost",
             |scene| Box::pin(two_masters(scene)),
         )
         .task(|task| task.on_replicated("doubled").with_lease(LONG_LEASE))
         .short(),
         Scenario::new(
             "no-master",
-            "the master dies and nobody promotes the replica for 45 s: one page, until somebody does",
+            "the master dies and nobody promotes the replica for 45 s: one page, until somebody \
+             does",
             |scene| Box::pin(no_master(scene)),
         )
         .task(|task| task.on_replicated("headless").with_lease(OUTLIVING_LEASE))
@@ -81,7 +86,8 @@ async fn leftover(scene: Scene) -> anyhow::Result<()> {
     redis::cmd("DEL").arg(&lock).exec_async(&mut new).await?;
     let _heir = task.holder_at_replica().await?;
     scene.pass(20).await;
-    // Only now the agents learn who counts: until then both are masters, of which the first one decides.
+    // Only now the agents learn who counts: until then both are masters, of which the first one
+    // decides.
     let (old, new) = (scene.redis("leftover").await?, scene.replica("leftover").await?);
     old.follow(Some(&*new)).await?;
     drop((old, new));
@@ -93,8 +99,8 @@ async fn two_masters(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     scene.pass(5).await;
     scene.replica("doubled").await?.follow(None).await?;
-    // The agents read both masters before: of a hold that was taken since the reading before the promotion nobody can tell
-    // whether the replica had it.
+    // The agents read both masters before: of a hold that was taken since the reading before the
+    // promotion nobody can tell whether the replica had it.
     scene.pass(3).await;
     let _one = task.holder().await?;
     task.switch_on("anna").await?;
@@ -123,7 +129,11 @@ async fn no_master(scene: Scene) -> anyhow::Result<()> {
     let _holder = task.holder().await?;
     scene.pass(10).await;
     scene.redis("headless").await?.kill().await?;
-    let page = scene.expect_of_redis("LockwatchRedisUnreachable", "headless", Instant::now() + BLIND_AFTER)?;
+    let page = scene.expect_of_redis(
+        "LockwatchRedisUnreachable",
+        "headless",
+        Instant::now() + BLIND_AFTER,
+    )?;
     task.may("LockwatchRenewalOverdue");
     scene.may_of_redis("LockwatchReplicaBehind", "headless");
     scene.pass(45).await;

@@ -8,18 +8,22 @@ use crate::pager::scene::Scene;
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("wrong-type", "the lock's key is no hash: this task is blind, its redis is not", |scene| {
-            Box::pin(wrong_type(scene))
-        })
+        Scenario::new(
+            "wrong-type",
+            "the lock's key is no hash: this task is blind, its redis is not",
+            |scene| Box::pin(wrong_type(scene)),
+        )
         .short(),
         Scenario::new(
             "wrong-type-while-down",
             "down, then unreadable: both, and down stays until there is evidence",
             |scene| Box::pin(wrong_type_while_down(scene)),
         ),
-        Scenario::new("unreadable-briefly", "unreadable for less than blind_after: nothing", |scene| {
-            Box::pin(unreadable_briefly(scene))
-        })
+        Scenario::new(
+            "unreadable-briefly",
+            "unreadable for less than blind_after: nothing",
+            |scene| Box::pin(unreadable_briefly(scene)),
+        )
         .short(),
     ]
 }

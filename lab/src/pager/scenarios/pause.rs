@@ -8,9 +8,11 @@ use crate::pager::scene::Scene;
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("paused", "down in a pause: pages when the pause ends", |scene| Box::pin(paused(scene)))
-            .task(|task| task.pausable())
-            .short(),
+        Scenario::new("paused", "down in a pause: pages when the pause ends", |scene| {
+            Box::pin(paused(scene))
+        })
+        .task(|task| task.pausable())
+        .short(),
         Scenario::new("paused-and-mended", "down and mended in a pause: nothing", |scene| {
             Box::pin(paused_and_mended(scene))
         })

@@ -7,7 +7,8 @@ use crate::pager::scenario::{Scenario, Wiring};
 use crate::pager::scene::Scene;
 use crate::stack::Data;
 
-/// A renewal that finds the connection broken is tried again a period later; so that this too is within the grace.
+/// A renewal that finds the connection broken is tried again a period later; so that this too is
+/// within the grace.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
 const LONG_LEASE: Duration = Duration::from_secs(90);
 /// Tasks of the redis that dies.
@@ -33,21 +34,29 @@ pub(super) fn all() -> Vec<Scenario> {
             |scene| Box::pin(restart_empty_taken(scene)),
         )
         .task(|task| task.on("taken").with_lease(LONG_LEASE).with_claims()),
-        Scenario::new("restart-empty-idle", "the same while nobody wants it and nobody holds it: nothing", |scene| {
-            Box::pin(restart_empty_idle(scene))
-        })
+        Scenario::new(
+            "restart-empty-idle",
+            "the same while nobody wants it and nobody holds it: nothing",
+            |scene| Box::pin(restart_empty_idle(scene)),
+        )
         .task(|task| task.on("idle"))
         .short(),
-        Scenario::new("flushed", "all keys are flushed: switches lost, lost lock", |scene| Box::pin(flushed(scene)))
-            .task(|task| task.on("flushed").with_claims()),
-        Scenario::new("frozen", "Redis does not answer for 45 s: one page for it, until it answers", |scene| {
-            Box::pin(frozen(scene))
+        Scenario::new("flushed", "all keys are flushed: switches lost, lost lock", |scene| {
+            Box::pin(flushed(scene))
         })
+        .task(|task| task.on("flushed").with_claims()),
+        Scenario::new(
+            "frozen",
+            "Redis does not answer for 45 s: one page for it, until it answers",
+            |scene| Box::pin(frozen(scene)),
+        )
         .task(|task| task.on("frozen"))
         .short(),
-        Scenario::new("blip", "Redis does not answer for 8 s: nothing", |scene| Box::pin(blip(scene)))
-            .task(|task| task.on("blip").with_lease(LONG_LEASE))
-            .short(),
+        Scenario::new("blip", "Redis does not answer for 8 s: nothing", |scene| {
+            Box::pin(blip(scene))
+        })
+        .task(|task| task.on("blip").with_lease(LONG_LEASE))
+        .short(),
         Scenario::new(
             "away-while-down",
             "Redis is away for 10 minutes (short: 60 s) while down fires: it stays",
@@ -58,11 +67,17 @@ pub(super) fn all() -> Vec<Scenario> {
         Scenario::new("many-tasks", "a redis with 200 tasks dies: exactly one page", |scene| {
             Box::pin(many_tasks(scene))
         })
-        .tasks((1..=MANY).map(|at| TaskPlan::new(format!("many-{at}")).on("many").never_wanted()).collect())
+        .tasks(
+            (1..=MANY)
+                .map(|at| TaskPlan::new(format!("many-{at}")).on("many").never_wanted())
+                .collect(),
+        )
         .alone(),
-        Scenario::new("clock-step", "the server's clock steps by two minutes: told, no page", |scene| {
-            Box::pin(clock_step(scene))
-        })
+        Scenario::new(
+            "clock-step",
+            "the server's clock steps by two minutes: told, no page",
+            |scene| Box::pin(clock_step(scene)),
+        )
         .wiring(Wiring { clocks: true, ..Wiring::default() }),
     ]
 }
@@ -152,7 +167,11 @@ async fn frozen(scene: Scene) -> anyhow::Result<()> {
     task.switch_off("anna").await?;
     scene.pass(8).await;
     scene.redis("frozen").await?.freeze().await?;
-    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "frozen", Instant::now() + BLIND_AFTER)?;
+    let unreachable = scene.expect_of_redis(
+        "LockwatchRedisUnreachable",
+        "frozen",
+        Instant::now() + BLIND_AFTER,
+    )?;
     scene.pass(45).await;
     scene.redis("frozen").await?.thaw().await?;
     scene.mended(&unreachable, Instant::now(), Duration::ZERO).await
@@ -179,7 +198,8 @@ async fn away_while_down(scene: Scene) -> anyhow::Result<()> {
     scene.until_told(&down).await?;
     scene.redis("away").await?.save().await?;
     scene.redis("away").await?.kill().await?;
-    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "away", Instant::now() + BLIND_AFTER)?;
+    let unreachable =
+        scene.expect_of_redis("LockwatchRedisUnreachable", "away", Instant::now() + BLIND_AFTER)?;
     scene.pass(if scene.is_short() { 60 } else { 600 }).await;
     let back = Instant::now();
     scene.redis("away").await?.start_again(Data::Kept).await?;
@@ -192,7 +212,8 @@ async fn away_while_down(scene: Scene) -> anyhow::Result<()> {
 async fn many_tasks(scene: Scene) -> anyhow::Result<()> {
     scene.pass(10).await;
     scene.redis("many").await?.kill().await?;
-    let unreachable = scene.expect_of_redis("LockwatchRedisUnreachable", "many", Instant::now() + BLIND_AFTER)?;
+    let unreachable =
+        scene.expect_of_redis("LockwatchRedisUnreachable", "many", Instant::now() + BLIND_AFTER)?;
     scene.until_told(&unreachable).await?;
     scene.pass(60).await;
     let back = Instant::now();

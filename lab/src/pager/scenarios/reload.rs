@@ -13,13 +13,17 @@ const KEPT: Duration = Duration::from_secs(120);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("reload-in-gap", "another task is added in the middle of a gap: down comes in time", |scene| {
-            Box::pin(reload_in_gap(scene))
-        })
+        Scenario::new(
+            "reload-in-gap",
+            "another task is added in the middle of a gap: down comes in time",
+            |scene| Box::pin(reload_in_gap(scene)),
+        )
         .alone(),
-        Scenario::new("task-removed", "a task leaves the configuration while down fires: it resolves", |scene| {
-            Box::pin(task_removed(scene))
-        })
+        Scenario::new(
+            "task-removed",
+            "a task leaves the configuration while down fires: it resolves",
+            |scene| Box::pin(task_removed(scene)),
+        )
         .alone()
         .short(),
         Scenario::new(
@@ -69,7 +73,8 @@ async fn task_removed(scene: Scene) -> anyhow::Result<()> {
     let wanted = task.switch_on("anna").await?;
     let down = task.expect_down(wanted)?;
     scene.until_told(&down).await?;
-    let removed = reload(&scene, scene.stage.tasks.iter().filter(|plan| plan.name != task.plan.name)).await?;
+    let removed =
+        reload(&scene, scene.stage.tasks.iter().filter(|plan| plan.name != task.plan.name)).await?;
     scene.mended(&down, removed, Duration::ZERO).await
 }
 

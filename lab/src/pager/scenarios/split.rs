@@ -16,17 +16,26 @@ pub(super) fn all() -> Vec<Scenario> {
             |scene| Box::pin(split_briefly(scene)),
         )
         .short(),
-        Scenario::new("split-by-claims", "the old holder works on beside the new one: split, lost lock", |scene| {
-            Box::pin(split_by_claims(scene))
-        })
+        Scenario::new(
+            "split-by-claims",
+            "the old holder works on beside the new one: split, lost lock",
+            |scene| Box::pin(split_by_claims(scene)),
+        )
         .task(|task| task.with_claims())
         .short(),
-        Scenario::new("readers", "two readers of a read lock: nothing", |scene| Box::pin(readers(scene))).short(),
-        Scenario::new("re-entered", "the same holder enters three times: nothing", |scene| Box::pin(re_entered(scene)))
-            .short(),
-        Scenario::new("orderly-claims", "claims follow each other in a handover: nothing", |scene| {
-            Box::pin(orderly_claims(scene))
+        Scenario::new("readers", "two readers of a read lock: nothing", |scene| {
+            Box::pin(readers(scene))
         })
+        .short(),
+        Scenario::new("re-entered", "the same holder enters three times: nothing", |scene| {
+            Box::pin(re_entered(scene))
+        })
+        .short(),
+        Scenario::new(
+            "orderly-claims",
+            "claims follow each other in a handover: nothing",
+            |scene| Box::pin(orderly_claims(scene)),
+        )
         .task(|task| task.with_claims())
         .short(),
     ]
@@ -86,7 +95,8 @@ async fn split_by_claims(scene: Scene) -> anyhow::Result<()> {
 async fn readers(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     task.switch_on("anna").await?;
-    hold(&scene, &[("mode", "read"), (&format!("{ONE}:1"), "1"), (&format!("{OTHER}:1"), "1")]).await?;
+    hold(&scene, &[("mode", "read"), (&format!("{ONE}:1"), "1"), (&format!("{OTHER}:1"), "1")])
+        .await?;
     scene.pass(50).await;
     task.switch_off("anna").await?;
     task.command(redis::cmd("DEL").arg(task.plan.lock())).await?;

@@ -17,27 +17,37 @@ pub(super) fn all() -> Vec<Scenario> {
             |scene| Box::pin(restless_users(scene)),
         )
         .short(),
-        Scenario::new("switched-off", "switched off and released: nothing", |scene| Box::pin(switched_off(scene)))
-            .short(),
-        Scenario::new("unwanted", "switched off and held on: unwanted, until it is released", |scene| {
-            Box::pin(unwanted(scene))
+        Scenario::new("switched-off", "switched off and released: nothing", |scene| {
+            Box::pin(switched_off(scene))
         })
         .short(),
-        Scenario::new("several-users", "one of three users goes on wanting it: still down", |scene| {
-            Box::pin(several_users(scene))
-        }),
+        Scenario::new(
+            "unwanted",
+            "switched off and held on: unwanted, until it is released",
+            |scene| Box::pin(unwanted(scene)),
+        )
+        .short(),
+        Scenario::new(
+            "several-users",
+            "one of three users goes on wanting it: still down",
+            |scene| Box::pin(several_users(scene)),
+        ),
         Scenario::new(
             "unreadable-switch",
             "a switch that means nothing while the lock is free: blind, until it is written",
             |scene| Box::pin(unreadable_switch(scene)),
         )
         .short(),
-        Scenario::new("missing-switches", "the key of the switches never existed: told after 10 minutes", |scene| {
-            Box::pin(missing_switches(scene))
-        }),
-        Scenario::new("late-switches", "the key of the switches appears after some minutes: nothing", |scene| {
-            Box::pin(late_switches(scene))
-        }),
+        Scenario::new(
+            "missing-switches",
+            "the key of the switches never existed: told after 10 minutes",
+            |scene| Box::pin(missing_switches(scene)),
+        ),
+        Scenario::new(
+            "late-switches",
+            "the key of the switches appears after some minutes: nothing",
+            |scene| Box::pin(late_switches(scene)),
+        ),
     ]
 }
 
@@ -109,7 +119,8 @@ async fn unreadable_switch(scene: Scene) -> anyhow::Result<()> {
 async fn missing_switches(scene: Scene) -> anyhow::Result<()> {
     let task = scene.task()?;
     // Prometheus must have known it for so long, and it did not when this began.
-    let missing = task.expect("LockwatchSwitchKeyMissing", Instant::now() + Duration::from_secs(585))?;
+    let missing =
+        task.expect("LockwatchSwitchKeyMissing", Instant::now() + Duration::from_secs(585))?;
     missing.later_by(Duration::from_secs(60));
     scene.until_told(&missing).await?;
     let mended = task.switch_off("anna").await?;

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::pager::scenario::{Scenario, Wiring};
 use crate::pager::scene::Scene;
 
-/// Prometheus forgets alerts that fire before it knows its Alertmanager, and sends them again a minute later.
+/// Prometheus forgets alerts that fire before it knows its Alertmanager, and sends them again a
+/// minute later.
 const SENT_AGAIN_WITHIN: Duration = Duration::from_secs(75);
 
 pub(super) fn all() -> Vec<Scenario> {
@@ -17,9 +18,11 @@ pub(super) fn all() -> Vec<Scenario> {
         )
         .alone()
         .short(),
-        Scenario::new("prometheus-away-in-gap", "Prometheus is away when down is due: it comes afterwards", |scene| {
-            Box::pin(prometheus_away_in_gap(scene))
-        })
+        Scenario::new(
+            "prometheus-away-in-gap",
+            "Prometheus is away when down is due: it comes afterwards",
+            |scene| Box::pin(prometheus_away_in_gap(scene)),
+        )
         .alone(),
         Scenario::new(
             "alertmanager-restart",

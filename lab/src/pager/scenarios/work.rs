@@ -12,14 +12,18 @@ const KEPT: Duration = Duration::from_secs(120);
 
 pub(super) fn all() -> Vec<Scenario> {
     vec![
-        Scenario::new("hung-work", "renewed, but the work stands still: stalled, until it moves", |scene| {
-            Box::pin(hung_work(scene))
+        Scenario::new(
+            "hung-work",
+            "renewed, but the work stands still: stalled, until it moves",
+            |scene| Box::pin(hung_work(scene)),
+        )
+        .task(|task| task.with_progress())
+        .short(),
+        Scenario::new("slow-work", "the work moves now and then: nothing", |scene| {
+            Box::pin(slow_work(scene))
         })
         .task(|task| task.with_progress())
         .short(),
-        Scenario::new("slow-work", "the work moves now and then: nothing", |scene| Box::pin(slow_work(scene)))
-            .task(|task| task.with_progress())
-            .short(),
         Scenario::new(
             "dead-watchdog",
             "no renewals any more: overdue, expired; the living holder lost its lock; down",
@@ -31,22 +35,32 @@ pub(super) fn all() -> Vec<Scenario> {
             Box::pin(overdue_and_back(scene))
         })
         .short(),
-        Scenario::new("held-too-long", "held longer than max_hold: told, until released", |scene| {
-            Box::pin(held_too_long(scene))
-        })
+        Scenario::new(
+            "held-too-long",
+            "held longer than max_hold: told, until released",
+            |scene| Box::pin(held_too_long(scene)),
+        )
         .task(|task| task.held_at_most(MAX_HOLD))
         .short(),
-        Scenario::new("no-ttl", "held without a TTL for 5 minutes: told, until it has one", |scene| {
-            Box::pin(no_ttl(scene))
+        Scenario::new(
+            "no-ttl",
+            "held without a TTL for 5 minutes: told, until it has one",
+            |scene| Box::pin(no_ttl(scene)),
+        ),
+        Scenario::new("no-ttl-briefly", "without a TTL for a minute: nothing", |scene| {
+            Box::pin(no_ttl_briefly(scene))
         }),
-        Scenario::new("no-ttl-briefly", "without a TTL for a minute: nothing", |scene| Box::pin(no_ttl_briefly(scene))),
-        Scenario::new("no-candidate", "standby is required, and for 10 minutes nobody waits: told", |scene| {
-            Box::pin(no_candidate(scene))
-        })
+        Scenario::new(
+            "no-candidate",
+            "standby is required, and for 10 minutes nobody waits: told",
+            |scene| Box::pin(no_candidate(scene)),
+        )
         .task(|task| task.labelled("standby", "required")),
-        Scenario::new("with-candidate", "standby is required, and somebody waits: nothing", |scene| {
-            Box::pin(with_candidate(scene))
-        })
+        Scenario::new(
+            "with-candidate",
+            "standby is required, and somebody waits: nothing",
+            |scene| Box::pin(with_candidate(scene)),
+        )
         .task(|task| task.labelled("standby", "required")),
     ]
 }

@@ -1,4 +1,5 @@
-//! axe-core, which finds what keeps people with a screen reader, a keyboard or weak eyes from using a page.
+//! axe-core, which finds what keeps people with a screen reader, a keyboard or weak eyes from using
+//! a page.
 
 use std::path::Path;
 
@@ -14,7 +15,8 @@ const TAGS: [&str; 6] = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa",
 /// Runs it in the page and hands over what it found.
 const RUN: &str = "const [tags, done] = arguments; \
     axe.run(document, {runOnly: {type: 'tag', values: tags}, resultTypes: ['violations']}) \
-        .then(found => done({violations: found.violations}), error => done({error: String(error)}))";
+        .then(found => done({violations: found.violations}), error => done({error: \
+    String(error)}))";
 
 /// axe-core's program.
 #[derive(Clone, Debug)]
@@ -30,7 +32,10 @@ impl Axe {
     pub fn load() -> anyhow::Result<Axe> {
         let path = Path::new(SCRIPT);
         let script = std::fs::read_to_string(path);
-        Ok(Axe { script: script.with_context(|| format!("no {}: run scripts/setup test", path.display()))? })
+        Ok(Axe {
+            script: script
+                .with_context(|| format!("no {}: run scripts/setup test", path.display()))?,
+        })
     }
 
     /// Each with its rule, its sentence, and where it is.
@@ -47,9 +52,12 @@ impl Axe {
 }
 
 fn sentence(violation: &Value) -> String {
-    let part = |object: &Value, name: &str| object.get(name).map(Value::to_string).unwrap_or_default();
+    let part =
+        |object: &Value, name: &str| object.get(name).map(Value::to_string).unwrap_or_default();
     let places = violation.get("nodes").and_then(Value::as_array).into_iter().flatten();
-    let places: Vec<String> =
-        places.take(5).map(|node| format!("{} ({})", part(node, "html"), part(node, "failureSummary"))).collect();
+    let places: Vec<String> = places
+        .take(5)
+        .map(|node| format!("{} ({})", part(node, "html"), part(node, "failureSummary")))
+        .collect();
     format!("{}: {}: {}", part(violation, "id"), part(violation, "help"), places.join("; "))
 }

@@ -27,7 +27,8 @@ impl ConsoleLine {
 
 impl From<&Value> for ConsoleLine {
     fn from(line: &Value) -> ConsoleLine {
-        let text = |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let text =
+            |name: &str| line.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
         ConsoleLine { level: text("level"), source: text("source"), message: text("message") }
     }
 }

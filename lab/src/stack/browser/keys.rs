@@ -28,7 +28,9 @@ impl Key {
 
 /// Pressed and released in turn.
 pub(super) fn actions(keys: &[Key]) -> Value {
-    let both = |key: &Key| ["keyDown", "keyUp"].map(|kind| json!({"type": kind, "value": key.code().to_string()}));
+    let both = |key: &Key| {
+        ["keyDown", "keyUp"].map(|kind| json!({"type": kind, "value": key.code().to_string()}))
+    };
     let strokes: Vec<Value> = keys.iter().flat_map(both).collect();
     json!({"actions": [{"type": "key", "id": "keyboard", "actions": strokes}]})
 }

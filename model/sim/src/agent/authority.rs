@@ -1,4 +1,5 @@
-//! Who decides, from what Sentinels or the servers themselves say. Mirrors `src/sampler/authority.rs`, `sentinel.rs` and `urgency.rs`.
+//! Who decides, from what Sentinels or the servers themselves say. Mirrors
+//! `src/sampler/authority.rs`, `sentinel.rs` and `urgency.rs`.
 
 mod cluster;
 
@@ -60,7 +61,8 @@ pub(super) struct Authority {
     kind: Kind,
     changed: bool,
     all: Arc<[TaskIndex]>,
-    /// When each Sentinel, or the cluster, is asked next: what was planned for an earlier instant is void.
+    /// When each Sentinel, or the cluster, is asked next: what was planned for an earlier instant
+    /// is void.
     due: Vec<u64>,
     asking: Vec<bool>,
     hurried: Vec<bool>,
@@ -84,8 +86,11 @@ fn orphans(all: &[TaskIndex], why: Option<Unknown>) -> Vec<(Vec<TaskIndex>, Unkn
 
 impl Authority {
     pub(super) fn new(story: &Story, agent: usize, life: u32, world: &mut World) -> Authority {
-        let (interval_ms, timeout_ms) =
-            story.spec.redises.first().map_or((1_000, 3_000), |redis| (redis.interval_ms, redis.timeout_ms));
+        let (interval_ms, timeout_ms) = story
+            .spec
+            .redises
+            .first()
+            .map_or((1_000, 3_000), |redis| (redis.interval_ms, redis.timeout_ms));
         let kind = match story.kind() {
             RedisKind::Standalone => Kind::Standalone,
             RedisKind::Cluster => Kind::Cluster(Cluster::new(interval_ms, timeout_ms, world)),
@@ -136,7 +141,9 @@ impl Authority {
         match &mut self.kind {
             Kind::Standalone => {}
             Kind::Cluster(cluster) => cluster.heard(server, role, failed, moved),
-            Kind::Replicated(replicated) => self.changed |= replicated.heard(server, role, failed, now),
+            Kind::Replicated(replicated) => {
+                self.changed |= replicated.heard(server, role, failed, now)
+            }
             Kind::Sentinel(sentinels) => {
                 let decides = sentinels.master == Ok(server);
                 if decides && (failed.is_some() || role == Some(Role::Replica)) {
@@ -169,7 +176,14 @@ impl Authority {
     }
 
     /// A Sentinel, or the cluster, is to be asked, or has answered.
-    pub(super) fn asked(&mut self, position: usize, answer: Option<Asked>, agent: usize, life: u32, world: &mut World) {
+    pub(super) fn asked(
+        &mut self,
+        position: usize,
+        answer: Option<Asked>,
+        agent: usize,
+        life: u32,
+        world: &mut World,
+    ) {
         let now = world.now;
         let at = match (&mut self.kind, answer) {
             (Kind::Standalone | Kind::Replicated(_), _) => return,
@@ -187,7 +201,9 @@ impl Authority {
                     },
                 };
                 let answer = Some(Asked { asked: now, replies });
-                world.queue.push(now + after, Event::Sentinel { agent, life, sentinel: position, answer });
+                world
+                    .queue
+                    .push(now + after, Event::Sentinel { agent, life, sentinel: position, answer });
                 return;
             }
             (Kind::Sentinel(sentinels), Some(Asked { asked, replies })) => {
@@ -251,7 +267,16 @@ fn replies(names: usize, world: &World) -> Vec<Reply> {
     let others = (0..world.servers.len()).filter(|server| *server != names);
     let replicas = others.map(|server| {
         let (ip, port) = of(server);
-        Reply::Array(vec![text("name"), text("x"), text("ip"), ip, text("port"), port, text("flags"), text("slave")])
+        Reply::Array(vec![
+            text("name"),
+            text("x"),
+            text("ip"),
+            ip,
+            text("port"),
+            port,
+            text("flags"),
+            text("slave"),
+        ])
     });
     vec![Reply::Array(vec![host, port]), Reply::Array(replicas.collect())]
 }
@@ -266,7 +291,13 @@ struct Replicated {
 }
 
 impl Replicated {
-    fn heard(&mut self, node: usize, role: Option<Role>, failed: Option<Unknown>, now: Mono) -> bool {
+    fn heard(
+        &mut self,
+        node: usize,
+        role: Option<Role>,
+        failed: Option<Unknown>,
+        now: Mono,
+    ) -> bool {
         let before = self.lead.master();
         if let Some(role) = role {
             if let Some(answered) = self.answered.get_mut(node) {
@@ -293,7 +324,8 @@ impl Replicated {
             self.lead.heard(lead, now, None);
         }
         let lead = self.lead.master();
-        let nodes = (0..self.answered.len()).map(|node| (node, duty(lead == Ok(node), all))).collect();
+        let nodes =
+            (0..self.answered.len()).map(|node| (node, duty(lead == Ok(node), all))).collect();
         Plan {
             nodes,
             orphans: orphans(all, lead.err()),
@@ -319,10 +351,17 @@ struct Sentinels {
 
 impl Sentinels {
     fn plan(&mut self, now: Mono, all: &Arc<[TaskIndex]>) -> Plan {
-        let number = |host: &str| host.rsplit('.').next().and_then(|last| last.parse::<usize>().ok()?.checked_sub(1));
-        let master = self.quorum.master(now).and_then(|named| number(&named.host).ok_or(Unknown::ForeignAddress));
+        let number = |host: &str| {
+            host.rsplit('.').next().and_then(|last| last.parse::<usize>().ok()?.checked_sub(1))
+        };
+        let master = self
+            .quorum
+            .master(now)
+            .and_then(|named| number(&named.host).ok_or(Unknown::ForeignAddress));
         let unheard = (0..self.count).any(|sentinel| self.quorum.word(sentinel).is_none());
-        let early = matches!(self.master, Err(Unknown::NotReadYet)) && unheard && master == Err(Unknown::Quorum);
+        let early = matches!(self.master, Err(Unknown::NotReadYet))
+            && unheard
+            && master == Err(Unknown::Quorum);
         let mut known: Vec<usize> = master.iter().copied().collect();
         known.extend(self.quorum.peers(now).iter().filter_map(|peer| number(&peer.host)));
         if let Ok(master) = master {
@@ -342,7 +381,8 @@ impl Sentinels {
                 true
             }
         });
-        let nodes = known.iter().map(|server| (*server, duty(master == Ok(*server), all))).collect();
+        let nodes =
+            known.iter().map(|server| (*server, duty(master == Ok(*server), all))).collect();
         self.master = match master {
             Err(_) if early => Err(Unknown::NotReadYet),
             other => other,

@@ -1,4 +1,5 @@
-//! The one connection to a server: there, being dialled, or waiting to be dialled. Mirrors `src/sampler/link.rs` and `pace.rs`.
+//! The one connection to a server: there, being dialled, or waiting to be dialled. Mirrors
+//! `src/sampler/link.rs` and `pace.rs`.
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::time::Mono;
@@ -97,7 +98,8 @@ impl Link {
 
     pub(super) fn survives(&self, why: Unknown, now: Mono) -> bool {
         let State::Up { useful_at, .. } = self.state else { return false };
-        matches!(why, Unknown::Loading | Unknown::Busy | Unknown::NotMaster) && now.since_ms(useful_at) < PATIENCE_MS
+        matches!(why, Unknown::Loading | Unknown::Busy | Unknown::NotMaster)
+            && now.since_ms(useful_at) < PATIENCE_MS
     }
 
     pub(super) fn give_up(&mut self, now: Mono, rng: &mut Rng) {

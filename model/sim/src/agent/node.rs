@@ -1,5 +1,5 @@
-//! One server of a redis: its connection, when it is asked what, and what comes of that. Mirrors `src/sampler/node.rs` and the files
-//! below it.
+//! One server of a redis: its connection, when it is asked what, and what comes of that. Mirrors
+//! `src/sampler/node.rs` and the files below it.
 
 mod greeting;
 
@@ -9,7 +9,9 @@ use std::sync::Arc;
 use lockwatch_model::accept::{Caps, Timing};
 use lockwatch_model::input::{NodeNewsKind, Outcome, Role, Standing};
 use lockwatch_model::read::{Scope, TaskRead};
-use lockwatch_model::reading::{ClaimsReading, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown};
+use lockwatch_model::reading::{
+    ClaimsReading, LockReading, ProgressReading, SwitchesReading, TaskReading, Unknown,
+};
 use lockwatch_model::reply::Reply;
 use lockwatch_model::schedule::{Batch, BatchKind, Schedule, Sizes, Watched};
 use lockwatch_model::spec::{RedisKind, RedisSpec, TaskIndex, TaskSpec};
@@ -61,7 +63,8 @@ pub(super) struct Node {
     flights: VecDeque<Flight>,
     /// What is to be read beside locks of other servers.
     besides: VecDeque<BesideRead>,
-    /// What has come over the connection and was not taken yet: the batch that it answers, and the reply.
+    /// What has come over the connection and was not taken yet: the batch that it answers, and the
+    /// reply.
     inbound: VecDeque<(u64, Reply)>,
     /// Batches that were dropped while they were under way.
     stale: Vec<u64>,
@@ -175,7 +178,8 @@ impl Node {
         true
     }
 
-    /// The configuration was loaded again: what is under way was asked for under the old one and is dropped.
+    /// The configuration was loaded again: what is under way was asked for under the old one and is
+    /// dropped.
     pub(super) fn configure(&mut self, specs: &Specs, now: Mono) {
         self.specs = Arc::clone(specs);
         self.duty = Duty::new(Standing::Witness, Arc::default());
@@ -184,7 +188,8 @@ impl Node {
 
     fn begin_anew(&mut self, now: Mono) {
         self.besides.clear();
-        // What still comes of these is nobody's answer any more: the real sampler drops the waiting tasks, not the replies.
+        // What still comes of these is nobody's answer any more: the real sampler drops the waiting
+        // tasks, not the replies.
         self.stale.extend(self.flights.drain(..).map(|flight| flight.number));
         let stale = &self.stale;
         self.inbound.retain(|(of, _)| !stale.contains(of));
@@ -238,7 +243,10 @@ impl Node {
 
     /// The oldest batch has waited too long.
     fn time_out(&mut self, world: &mut World, out: &mut Out) {
-        let late = self.flights.front().is_some_and(|flight| out.now.since_ms(flight.sent) >= self.timeout_ms);
+        let late = self
+            .flights
+            .front()
+            .is_some_and(|flight| out.now.since_ms(flight.sent) >= self.timeout_ms);
         if late {
             let flight = self.flights.pop_front();
             self.lose(flight, Unknown::Timeout, world, out);
@@ -254,7 +262,13 @@ impl Node {
         if tasks.is_empty() || self.duty.standing == Standing::Witness {
             return;
         }
-        out.failed(Some((self.server, &self.address)), self.duty.standing, (out.now, 0), tasks, why);
+        out.failed(
+            Some((self.server, &self.address)),
+            self.duty.standing,
+            (out.now, 0),
+            tasks,
+            why,
+        );
     }
 
     /// Reads what is beside locks on `of`, as soon as possible.
@@ -265,7 +279,9 @@ impl Node {
                 self.besides.retain(|waiting| waiting.of != read.of || waiting.tasks != read.tasks);
                 self.besides.push_back(read);
             }
-            (None, why) => self.report_beside(&read, out.now, why.unwrap_or(Unknown::NotReadYet), out),
+            (None, why) => {
+                self.report_beside(&read, out.now, why.unwrap_or(Unknown::NotReadYet), out)
+            }
         }
     }
 
@@ -274,14 +290,21 @@ impl Node {
     }
 
     /// Takes in switches of one of its locks that are on another server.
-    pub(super) fn observe_switches(&mut self, task: TaskIndex, sent: Mono, switches: &SwitchesReading) {
+    pub(super) fn observe_switches(
+        &mut self,
+        task: TaskIndex,
+        sent: Mono,
+        switches: &SwitchesReading,
+    ) {
         self.schedule.observe_switches(task, sent, Some(switches));
     }
 
     fn next_batch(&mut self, now: Mono, caps: Caps) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
         if let Some(read) = self.besides.pop_front() {
             let specs = read.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
-            let reads = specs.map(|(task, spec)| (task, TaskRead::new(spec, caps, true, Scope::BESIDE))).collect();
+            let reads = specs
+                .map(|(task, spec)| (task, TaskRead::new(spec, caps, true, Scope::BESIDE)))
+                .collect();
             return Some((What::Beside(read), reads));
         }
         self.schedule.allow_glances(self.listens);
@@ -303,10 +326,11 @@ impl Node {
         self.flights.len() < HINTED_FLIGHTS
     }
 
-    /// A server that decides, and is believed, tells of changes; anything may have changed before it began to. Mirrors
-    /// `src/sampler/wake_ups.rs`.
+    /// A server that decides, and is believed, tells of changes; anything may have changed before
+    /// it began to. Mirrors `src/sampler/wake_ups.rs`.
     fn listen(&mut self, world: &mut World, out: &Out) {
-        self.listens = world.plan.wakes && self.duty.standing == Standing::Decides && self.link.is_believed();
+        self.listens =
+            world.plan.wakes && self.duty.standing == Standing::Decides && self.link.is_believed();
         let listener = self.listens.then_some(out.life);
         let before = std::mem::replace(&mut world.listeners[out.agent][self.server], listener);
         if self.listens && before != listener {
@@ -314,18 +338,31 @@ impl Node {
         }
     }
 
-    /// The server says that a key of a task has changed. Says whether that waits for others, as what comes when a renewal is expected
-    /// does, or is nothing to follow.
-    pub(super) fn gathers(&mut self, task: usize, gathered: bool, world: &mut World, out: &Out) -> bool {
+    /// The server says that a key of a task has changed. Says whether that waits for others, as
+    /// what comes when a renewal is expected does, or is nothing to follow.
+    pub(super) fn gathers(
+        &mut self,
+        task: usize,
+        gathered: bool,
+        world: &mut World,
+        out: &Out,
+    ) -> bool {
         let Some(index) = self.specs.get(task).map(|(index, _)| *index) else { return true };
         if self.duty.standing != Standing::Decides {
             return true;
         }
-        let expected = self.schedule.expected(index).is_some_and(|renewal| renewal.is_about(out.now));
+        let expected =
+            self.schedule.expected(index).is_some_and(|renewal| renewal.is_about(out.now));
         if gathered || !expected || !self.owns(index) {
             return false;
         }
-        let later = Event::Told { agent: out.agent, life: out.life, server: self.server, task, gathered: true };
+        let later = Event::Told {
+            agent: out.agent,
+            life: out.life,
+            server: self.server,
+            task,
+            gathered: true,
+        };
         world.queue.push(world.now + GATHER_MS - out.now.0 % GATHER_MS, later);
         true
     }
@@ -387,8 +424,17 @@ impl Node {
         let number = world.id();
         let nonce = format!("{number:016x}").into_bytes();
         let (question, commands) = Question::new(reads, caps, self.standing(&what), nonce);
-        let request = Request::new(out.agent, out.life, self.server, number, commands, question.places());
-        let flight = Flight { number, what, question, round, sent: out.now, sent_wall: out.wall, truth: Vec::new() };
+        let request =
+            Request::new(out.agent, out.life, self.server, number, commands, question.places());
+        let flight = Flight {
+            number,
+            what,
+            question,
+            round,
+            sent: out.now,
+            sent_wall: out.wall,
+            truth: Vec::new(),
+        };
         (flight, Box::new(request))
     }
 
@@ -401,7 +447,9 @@ impl Node {
         world: &mut World,
         out: &mut Out,
     ) {
-        let (Some(connection), Some(caps)) = (self.link.connection(), self.caps) else { return self.broken(&what) };
+        let (Some(connection), Some(caps)) = (self.link.connection(), self.caps) else {
+            return self.broken(&what);
+        };
         let (mut flight, mut request) = self.flight(what, reads, caps, round, world, out);
         flight.truth = truth;
         self.flights.push_back(flight);
@@ -449,7 +497,14 @@ impl Node {
         }
     }
 
-    fn landed(&mut self, flight: Flight, replies: Vec<Reply>, own: bool, world: &mut World, out: &mut Out) -> Heard {
+    fn landed(
+        &mut self,
+        flight: Flight,
+        replies: Vec<Reply>,
+        own: bool,
+        world: &mut World,
+        out: &mut Out,
+    ) -> Heard {
         let Flight { number, what, question, round, sent, sent_wall, truth } = flight;
         let timing = Timing { sent, received: out.now, sent_wall, timeout_ms: self.timeout_ms };
         let told = out.take_truth(number, own);
@@ -458,7 +513,14 @@ impl Node {
             Ok(answer) => self.believe(what, round, timing, answer, truth, told, world, out),
             Err(why) => {
                 let instants = (sent, out.now.since_ms(sent));
-                self.report_failure(&what, tasks, instants, why, told.map(|told| (told, truth)), out);
+                self.report_failure(
+                    &what,
+                    tasks,
+                    instants,
+                    why,
+                    told.map(|told| (told, truth)),
+                    out,
+                );
                 let role = (why == Unknown::NotMaster).then_some(Role::Replica);
                 if self.link.survives(why, out.now) {
                     self.schedule.forget_known();
@@ -471,7 +533,10 @@ impl Node {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "a private step of landed, which has taken its arguments apart")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "a private step of landed, which has taken its arguments apart"
+    )]
     fn believe(
         &mut self,
         what: What,
@@ -492,14 +557,16 @@ impl Node {
             again.retain(|(task, _)| self.owns(*task));
         }
         let standing = self.standing(&what);
-        let moved = standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
+        let moved =
+            standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
         let mut heard = Heard { role: Some(vouch.role), moved, ..Heard::default() };
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         if beside.is_none() && standing == Standing::Decides {
             for (task, reading) in &done {
                 self.schedule.observe(*task, timing.sent, vouch.first, reading);
             }
-            let known = done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
+            let known =
+                done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
             heard.read = known.map(|(task, _)| *task).collect();
         }
         if let Some(of) = beside {
@@ -511,9 +578,12 @@ impl Node {
         // What the next round builds on.
         let open: Vec<usize> = again.iter().map(|(task, _)| task.0 as usize).collect();
         let kept: Vec<PartTruth> = match &told {
-            Some(told) => {
-                told.parts.iter().filter(|part| open.contains(&part.task)).map(|part| part.at(timing.sent)).collect()
-            }
+            Some(told) => told
+                .parts
+                .iter()
+                .filter(|part| open.contains(&part.task))
+                .map(|part| part.at(timing.sent))
+                .collect(),
             None => Vec::new(),
         };
         let tasks: Vec<TaskIndex> = done.iter().map(|(task, _)| *task).collect();
@@ -521,7 +591,8 @@ impl Node {
         out.attempt(self.server, (standing, beside.is_some()), instants, &tasks, told, before);
         let outcome = match beside {
             Some(_) => {
-                let readings = done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
+                let readings =
+                    done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
                 Outcome::Beside { vouch: Some(vouch), readings }
             }
             None => Outcome::Read { vouch, readings: done },
@@ -554,19 +625,33 @@ impl Node {
                 let tasks = self.own_of(tasks);
                 let (told, before) = told.unzip();
                 let standing = self.duty.standing;
-                out.attempt(self.server, (standing, false), instants, &tasks, told, before.unwrap_or_default());
+                out.attempt(
+                    self.server,
+                    (standing, false),
+                    instants,
+                    &tasks,
+                    told,
+                    before.unwrap_or_default(),
+                );
                 out.failed(Some((self.server, &self.address)), standing, instants, tasks, why);
             }
             What::Beside(read) => self.report_beside(read, instants.0, why, out),
         }
     }
 
-    /// What the answers are good for: what is beside a lock is read of a server that decides about it.
+    /// What the answers are good for: what is beside a lock is read of a server that decides about
+    /// it.
     fn standing(&self, what: &What) -> Standing {
         if matches!(what, What::Beside(_)) { Standing::Decides } else { self.duty.standing }
     }
 
-    fn lose(&mut self, flight: Option<Flight>, why: Unknown, world: &mut World, out: &mut Out) -> Heard {
+    fn lose(
+        &mut self,
+        flight: Option<Flight>,
+        why: Unknown,
+        world: &mut World,
+        out: &mut Out,
+    ) -> Heard {
         self.lost = Some(why);
         self.schedule.forget_known();
         self.link.give_up(out.now, &mut world.rng);
@@ -574,7 +659,14 @@ impl Node {
         let all: Vec<Flight> = flight.into_iter().chain(self.flights.drain(..)).collect();
         for Flight { what, question, sent, .. } in all {
             self.broken(&what);
-            self.report_failure(&what, question.tasks(), (sent, out.now.since_ms(sent)), why, None, out);
+            self.report_failure(
+                &what,
+                question.tasks(),
+                (sent, out.now.since_ms(sent)),
+                why,
+                None,
+                out,
+            );
         }
         Heard { failed: Some(why), ..Heard::default() }
     }

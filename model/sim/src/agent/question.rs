@@ -1,4 +1,5 @@
-//! One batch: what frames it, whose commands it holds, and what the replies say. Mirrors `src/sampler/question.rs`.
+//! One batch: what frames it, whose commands it holds, and what the replies say. Mirrors
+//! `src/sampler/question.rs`.
 
 use lockwatch_model::accept::{self, Caps, Timing};
 use lockwatch_model::input::{Standing, Vouch};
@@ -78,7 +79,8 @@ impl Question {
             Standing::Witness => accept::witness,
         };
         let vouch = judge(self.caps, timing, &self.nonce, header, footer)?;
-        let mut answer = Answer { vouch, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
+        let mut answer =
+            Answer { vouch, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
         for part in self.parts {
             let (own, others) = body.split_at_checked(part.commands).ok_or(Unknown::Protocol)?;
             body = others;

@@ -1,5 +1,5 @@
-//! A batch on its way: through the network to its server, there command by command, and back. What the server really had at each
-//! command is written down for the oracle.
+//! A batch on its way: through the network to its server, there command by command, and back. What
+//! the server really had at each command is written down for the oracle.
 
 use std::sync::Arc;
 
@@ -46,7 +46,8 @@ pub(crate) struct BatchTruth {
     pub(crate) whole: bool,
     /// How often its clock had stepped, and by how much it is ahead of true time, when it began.
     pub(crate) clock_ahead_ms: i64,
-    /// What its clock showed when it was last asked for it, and by how much it was ahead of true time then.
+    /// What its clock showed when it was last asked for it, and by how much it was ahead of true
+    /// time then.
     pub(crate) clock_after: i64,
     pub(crate) clock_ahead_after_ms: i64,
     pub(crate) offset: u64,
@@ -127,7 +128,12 @@ impl Request {
     }
 
     fn breaks(&self) -> Event {
-        Event::Break { agent: self.agent, life: self.life, server: self.server, connection: self.connection }
+        Event::Break {
+            agent: self.agent,
+            life: self.life,
+            server: self.server,
+            connection: self.connection,
+        }
     }
 }
 
@@ -156,7 +162,8 @@ fn delay(each_way_ms: u64, rng: &mut Rng) -> u64 {
 
 /// A batch is at its server. Gives back what the server did with it once it has done all.
 pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, BatchTruth)> {
-    let (agent, server, own) = (request.agent, request.server, (request.connection, request.number));
+    let (agent, server, own) =
+        (request.agent, request.server, (request.connection, request.number));
     let serving = world.links[agent][server].serving;
     if serving.is_some_and(|(connection, number)| connection == own.0 && number != own.1) {
         world.behind[agent][server].push_back(request);
@@ -181,7 +188,8 @@ pub(crate) fn serve(request: Box<Request>, world: &mut World) -> Option<(usize, 
     if world.links[agent][server].serving == Some(own) {
         let next = world.behind[agent][server].pop_front();
         // Nothing that arrives at this very instant comes before it.
-        world.links[agent][server].serving = next.as_ref().map(|next| (next.connection, next.number));
+        world.links[agent][server].serving =
+            next.as_ref().map(|next| (next.connection, next.number));
         if let Some(next) = next {
             world.queue.push(world.now, Event::Request(next));
         }
@@ -211,15 +219,26 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
             return None;
         }
         let (cursor, now) = (request.cursor, world.now);
-        if let Some((task, from, to)) = request.places.iter().copied().find(|(_, from, _)| *from == cursor) {
+        if let Some((task, from, to)) =
+            request.places.iter().copied().find(|(_, from, _)| *from == cursor)
+        {
             let keys = &world.tasks[task].keys;
             let has_lock = command.args.get(1).is_some_and(|key| *key == *keys.lock)
                 || command.args.first().is_some_and(|name| name == b"TIME");
-            let is_beside = |command: &Command| keys.beside().any(|key| command.args.iter().any(|arg| *arg == **key));
-            let has_beside = !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_beside);
-            let of_lock = |command: &&Command| command.args.get(1).is_some_and(|key| *key == *keys.lock);
+            let is_beside = |command: &Command| {
+                keys.beside().any(|key| command.args.iter().any(|arg| *arg == **key))
+            };
+            let has_beside =
+                !world.plan.tasks[task].apart || request.commands[from..to].iter().any(is_beside);
+            let of_lock =
+                |command: &&Command| command.args.get(1).is_some_and(|key| *key == *keys.lock);
             let glance = has_lock && request.commands[from..to].iter().filter(of_lock).count() == 1;
-            request.truth.parts.push(PartTruth { has_lock, glance, has_beside, ..capture(world, server, task) });
+            request.truth.parts.push(PartTruth {
+                has_lock,
+                glance,
+                has_beside,
+                ..capture(world, server, task)
+            });
         }
         let framing = !request.places.iter().any(|(_, from, to)| (*from..*to).contains(&cursor));
         let reply = world.servers[server].execute(command, now);
@@ -237,7 +256,9 @@ fn go_on(mut request: Box<Request>, world: &mut World) -> Option<(usize, BatchTr
         let number = request.number;
         request.replies.push((number, reply));
         request.cursor += 1;
-        if let Some((task, ..)) = request.places.iter().copied().find(|(_, _, to)| *to == cursor + 1) {
+        if let Some((task, ..)) =
+            request.places.iter().copied().find(|(_, _, to)| *to == cursor + 1)
+        {
             finish(world, server, task, &mut request.truth);
         }
         if slow_ms > 0 {
@@ -264,9 +285,12 @@ fn capture(world: &mut World, server: usize, task: usize) -> PartTruth {
     world.tasks[task].past[server].settle(&world.servers[server].clock, now);
     let state = &world.servers[server];
     let moved = |key: &[u8]| state.alone || state.away.iter().any(|tag| key.starts_with(tag));
-    let allowed = |key: &[u8]| state.forbids.as_deref().is_none_or(|ending| !key.ends_with(ending)) && !moved(key);
+    let allowed = |key: &[u8]| {
+        state.forbids.as_deref().is_none_or(|ending| !key.ends_with(ending)) && !moved(key)
+    };
     let keys = &world.tasks[task].keys;
-    let lock = allowed(&keys.lock).then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].redisson)]);
+    let lock = allowed(&keys.lock)
+        .then(|| vec![LockState::of(state.get(&keys.lock, now), world.tasks[task].redisson)]);
     let readable = keys.switches.iter().all(|key| allowed(key));
     let progress = keys.progress.as_ref().filter(|key| allowed(key)).map(|key| {
         state.get(key, now).map(|entry| match &entry.value {
@@ -311,8 +335,10 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
     }
     let moved = world.moved_at[task] > began_at;
     let now = capture(world, server, task);
-    let states: Vec<LockState> =
-        world.tasks[task].past[server].between(began_at, world.now).map(|since| since.state.clone()).collect();
+    let states: Vec<LockState> = world.tasks[task].past[server]
+        .between(began_at, world.now)
+        .map(|since| since.state.clone())
+        .collect();
     let part = &mut truth.parts[position];
     part.ended_at = world.now;
     part.clock = now.clock;
@@ -325,7 +351,8 @@ fn finish(world: &mut World, server: usize, task: usize, truth: &mut BatchTruth)
     } else {
         part.lock = None;
     }
-    part.mixed = part.switches != now.switches || part.progress != now.progress || part.claims != now.claims;
+    part.mixed =
+        part.switches != now.switches || part.progress != now.progress || part.claims != now.claims;
 }
 
 /// The replies go back.
@@ -347,7 +374,8 @@ fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
             world.queue.push(at, event);
         } else {
             let outcome = Err(lockwatch_model::reading::Unknown::Timeout);
-            let timeout_ms = world.plan.spec.redises.first().map_or(3_000, |redis| redis.timeout_ms);
+            let timeout_ms =
+                world.plan.spec.redises.first().map_or(3_000, |redis| redis.timeout_ms);
             world.queue.push(
                 world.now + timeout_ms,
                 Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() },
@@ -357,7 +385,9 @@ fn answer(request: Box<Request>, world: &mut World) -> (usize, BatchTruth) {
     }
     match cut {
         Some(Cut::Silently) => {}
-        Some(Cut::Loudly) => world.queue.push(world.now, Event::Break { agent, life, server, connection }),
+        Some(Cut::Loudly) => {
+            world.queue.push(world.now, Event::Break { agent, life, server, connection })
+        }
         None if lost => {}
         None if tears && world.rng.percent(50) => {
             replies.truncate(usize::try_from(world.rng.below(replies.len() as u64)).unwrap_or(0));

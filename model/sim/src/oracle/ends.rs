@@ -1,4 +1,5 @@
-//! How holds and gaps end, which holds were lost although their holder lived, and who may be believed.
+//! How holds and gaps end, which holds were lost although their holder lived, and who may be
+//! believed.
 
 use std::ops::RangeInclusive;
 
@@ -19,18 +20,27 @@ fn data_changed(world: &World, server: usize, within: RangeInclusive<u64>) -> bo
     world.generations.iter().any(|it| it.server == server && within.contains(&it.at))
 }
 
-/// Whether a server evicted something at an instant; what happened to its data before that may be proven to have cost nothing.
+/// Whether a server evicted something at an instant; what happened to its data before that may be
+/// proven to have cost nothing.
 fn evicted(world: &World, server: usize, at: u64) -> bool {
-    world.generations.iter().any(|it| it.server == server && it.at == at && it.what == What::Eviction)
+    world
+        .generations
+        .iter()
+        .any(|it| it.server == server && it.at == at && it.what == What::Eviction)
 }
 
 /// How often the clock of a server stepped within a range of instants.
 fn clock_steps(world: &World, server: usize, within: RangeInclusive<u64>) -> usize {
     let steps = world.plan.steps.iter().filter(|step| within.contains(&step.at));
-    steps.filter(|step| matches!(step.act, Act::StepClock { server: stepped, .. } if stepped == server)).count()
+    steps
+        .filter(
+            |step| matches!(step.act, Act::StepClock { server: stepped, .. } if stepped == server),
+        )
+        .count()
 }
 
-/// The data went after the lock was read, but before the same batch told what became of them: the next one tells nothing new.
+/// The data went after the lock was read, but before the same batch told what became of them: the
+/// next one tells nothing new.
 fn told_early(before: &Answer, world: &World) -> bool {
     data_changed(world, before.server, before.from..=before.whole)
 }
@@ -42,34 +52,49 @@ impl Oracle {
         if facts.contradicted || facts.newest == Newest::Open {
             return None;
         }
-        facts.before.as_ref().zip(facts.last.as_ref()).filter(|(before, last)| before.server == last.server)
+        facts
+            .before
+            .as_ref()
+            .zip(facts.last.as_ref())
+            .filter(|(before, last)| before.server == last.server)
     }
 
     /// A hold ended, as the agent says; is it so, and for that reason?
-    pub(super) fn check_end(&mut self, task: usize, holders: &[Holder], reason: End, world: &World) {
+    pub(super) fn check_end(
+        &mut self,
+        task: usize,
+        holders: &[Holder],
+        reason: End,
+        world: &World,
+    ) {
         let Some((before, last)) = self.window(task) else { return };
         let [holder] = holders else { return };
         let who = &holder.client;
-        let past: Vec<_> = world.tasks[task].past[last.server].between(before.from, last.to).collect();
+        let past: Vec<_> =
+            world.tasks[task].past[last.server].between(before.from, last.to).collect();
         let causes = past.windows(2).filter_map(|pair| match pair {
-            [one, next] => (one.state.held_by(who) && !next.state.held_by(who)).then_some((next.at, next.cause)),
+            [one, next] => (one.state.held_by(who) && !next.state.held_by(who))
+                .then_some((next.at, next.cause)),
             _ => None,
         });
         // It was over in the millisecond in which it was read.
-        let at_once = past
-            .first()
-            .filter(|since| !since.state.held_by(who) && before.states.iter().any(|read| read.held_by(who)));
+        let at_once = past.first().filter(|since| {
+            !since.state.held_by(who) && before.states.iter().any(|read| read.held_by(who))
+        });
         let mut causes = at_once.map(|since| (since.at, since.cause)).into_iter().chain(causes);
         let (first, more) = (causes.next(), causes.next());
-        let mut deadlines = past.iter().filter(|since| since.state.held_by(who)).map(|since| since.state.deadline());
+        let mut deadlines = past
+            .iter()
+            .filter(|since| since.state.held_by(who))
+            .map(|since| since.state.deadline());
         let shortened = deadlines.next_back() != before.states.last().map(LockState::deadline);
         // A batch tells of its data at its end.
         let (generation, told) = (
             data_changed(world, last.server, before.from..=last.to),
             data_changed(world, last.server, before.from..=last.whole),
         );
-        // What somebody took over within the noise of the deadline counts as expired; what is only told as what is left may be taken to
-        // end a little earlier.
+        // What somebody took over within the noise of the deadline counts as expired; what is only
+        // told as what is left may be taken to end a little earlier.
         let noise_ms = if self.exact { NOISE_MS } else { 3 * NOISE_MS };
         let held = before.states.iter().filter(|state| state.held_by(who));
         let deadline = held.filter_map(|state| state.deadline()).min();
@@ -87,18 +112,24 @@ impl Oracle {
             (Some((at, cause)), None) => match (cause, reason) {
                 (_, End::Unknown) | (Cause::Odd, _) => true,
                 (Cause::Expired, End::Lost) if (stepped || shortened) && generation => true,
-                // The clock that decides stepped: the round after it is not believed, so the deadline has passed by then.
+                // The clock that decides stepped: the round after it is not believed, so the
+                // deadline has passed by then.
                 (Cause::Expired, End::Expired) => true,
-                // It was given less time after it was read; or the clock stepped forward and back, which nobody saw.
+                // It was given less time after it was read; or the clock stepped forward and back,
+                // which nobody saw.
                 (Cause::Expired, End::EndedEarly | End::Replaced)
                     if !passed && (shortened || !stepped || to_and_fro) =>
                 {
                     true
                 }
-                // Where it took time to tell what is left, or each lease is another one, the next hold seems to have begun earlier; and
-                // one that was given less time may have been over before the end that was seen of it.
+                // Where it took time to tell what is left, or each lease is another one, the next
+                // hold seems to have begun earlier; and one that was given less time may have been
+                // over before the end that was seen of it.
                 (Cause::Expired, End::Replaced) => {
-                    shortened || (!self.exact && last.from != last.to) || shape.churns || shape.fixed
+                    shortened
+                        || (!self.exact && last.from != last.to)
+                        || shape.churns
+                        || shape.fixed
                 }
                 (Cause::Expired, _) => false,
                 (Cause::Worker | Cause::Deleted, End::EndedEarly | End::Replaced) => true,
@@ -119,7 +150,8 @@ impl Oracle {
         if !fits {
             let name = &world.plan.spec.tasks[task].name;
             let what = format!(
-                "{name}: the hold of {} is said to have ended as {}, but on server {} it ended {:?} (readings {} ms apart, deadline passed: {passed})",
+                "{name}: the hold of {} is said to have ended as {}, but on server {} it ended \
+                 {:?} (readings {} ms apart, deadline passed: {passed})",
                 String::from_utf8_lossy(who),
                 reason.name(),
                 last.server,
@@ -132,35 +164,47 @@ impl Oracle {
 
     /// A switch was written after the data had gone, as if nothing had been flushed.
     fn rewritten(&self, task: usize, before: &Answer, last: &Answer, world: &World) -> bool {
-        let within = |it: &&Generation| it.server == last.server && (before.from..=last.to).contains(&it.at);
+        let within =
+            |it: &&Generation| it.server == last.server && (before.from..=last.to).contains(&it.at);
         let lost = world.generations.iter().rfind(within);
         lost.is_some_and(|lost| world.tasks[task].wanting[last.server].written >= lost.at)
     }
 
-    /// Nothing happened that could have lost a lock but evictions, and flushes of which the switches prove that they were another
-    /// database's.
+    /// Nothing happened that could have lost a lock but evictions, and flushes of which the
+    /// switches prove that they were another database's.
     fn unproven(&self, before: &Answer, last: &Answer, world: &World) -> bool {
-        let mut others =
-            world.generations.iter().filter(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
+        let mut others = world
+            .generations
+            .iter()
+            .filter(|it| it.server == last.server && (before.from..=last.to).contains(&it.at));
         !others.any(|it| !matches!(it.what, What::Eviction | What::OtherFlush))
     }
 
     /// A lock was lost although its holder lived, as the agent says.
-    pub(super) fn check_lost(&mut self, task: usize, holders: &[Holder], sign: LossSign, world: &World) {
+    pub(super) fn check_lost(
+        &mut self,
+        task: usize,
+        holders: &[Holder],
+        sign: LossSign,
+        world: &World,
+    ) {
         let Some((before, last)) = self.window(task) else { return };
         let [holder] = holders else { return };
         let who = &holder.client;
         let facts = &world.tasks[task];
-        // Whether its time was over before this, at any time: its newest hold was perhaps never seen.
+        // Whether its time was over before this, at any time: its newest hold was perhaps never
+        // seen.
         let was_over = |instant: u64| {
             let past: Vec<_> = facts.past[last.server].between(0, last.to).collect();
             let mut ends = past.windows(2).filter_map(|pair| match pair {
-                [one, next] => (one.state.held_by(who) && next.cause == Cause::Expired).then_some(next.at),
+                [one, next] => {
+                    (one.state.held_by(who) && next.cause == Cause::Expired).then_some(next.at)
+                }
                 _ => None,
             });
             let first = ends.next();
-            // Where workers take turns within an interval, the hold that was seen may have been given back after its deadline, and the
-            // sign be one of a hold that was not seen.
+            // Where workers take turns within an interval, the hold that was seen may have been
+            // given back after its deadline, and the sign be one of a hold that was not seen.
             world.plan.tasks[task].churns || first.is_none_or(|first| first <= instant)
         };
         let fits = match sign {
@@ -183,8 +227,9 @@ impl Oracle {
         }
     }
 
-    /// Only a server that the majority of the Sentinels named lately may be believed. An answer of a Sentinel counts for two
-    /// intervals, and a batch may be under way for as long as the timeout; a word that was delayed adds a second.
+    /// Only a server that the majority of the Sentinels named lately may be believed. An answer of
+    /// a Sentinel counts for two intervals, and a batch may be under way for as long as the
+    /// timeout; a word that was delayed adds a second.
     pub(super) fn check_ruler(&mut self, server: usize, world: &World) {
         if self.kind != RedisKind::Sentinel {
             return;
@@ -196,18 +241,25 @@ impl Oracle {
             *ruler == server && until.saturating_add(grace) >= world.now
         });
         if !reigns {
-            self.blame(world, "ruler", format!("believed server {server}, which no majority has named lately"));
+            self.blame(
+                world,
+                "ruler",
+                format!("believed server {server}, which no majority has named lately"),
+            );
         }
     }
 
-    /// A handover is over, as the agent says: it was as long as its gap, and nobody was blind when it ended.
+    /// A handover is over, as the agent says: it was as long as its gap, and nobody was blind when
+    /// it ended.
     pub(super) fn check_handover(&mut self, task: usize, gap_ms: u64, world: &World) {
         let facts = &self.tasks[task];
         let open = facts.mixed || facts.newest != Newest::Answered;
         let Some(handover) = facts.reference.ended().filter(|_| !open) else { return };
         if handover.unseen || handover.ms != gap_ms {
             let name = &world.plan.spec.tasks[task].name;
-            let what = format!("{name}: a handover of {gap_ms} ms is said, the readings prove {handover:?}");
+            let what = format!(
+                "{name}: a handover of {gap_ms} ms is said, the readings prove {handover:?}"
+            );
             self.blame(world, "handover", what);
         }
     }

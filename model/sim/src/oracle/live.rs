@@ -1,4 +1,5 @@
-//! Liveness: what is really so, and can be seen, must be said in time. Here the truth itself counts, not what was read.
+//! Liveness: what is really so, and can be seen, must be said in time. Here the truth itself
+//! counts, not what was read.
 
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::spec::RedisKind;
@@ -9,16 +10,19 @@ use crate::agent::{LONGEST_MS, MONO_MS};
 use crate::truth::LockState;
 use crate::world::{Says, World};
 
-/// The first free reading is confirmed 260 ms later; the rhythm of the engine adds a second, an answer some milliseconds.
+/// The first free reading is confirmed 260 ms later; the rhythm of the engine adds a second, an
+/// answer some milliseconds.
 const CONFIRM_MS: u64 = 260 + 1_000 + ANSWER_MS;
 /// A lock is looked at once more 20 ms after its grace is over, and the answer takes some.
 const LOOK_MS: u64 = 20 + ANSWER_MS;
-/// An answer takes a few milliseconds, and in each of two rounds another client may have its turn for 60 ms.
+/// An answer takes a few milliseconds, and in each of two rounds another client may have its turn
+/// for 60 ms.
 const ANSWER_MS: u64 = 150;
 
 impl Oracle {
-    /// How long the way to a server must have been good before everything counts as visible: a dial that began while it was
-    /// not may run into its timeout, the next one may wait for the longest pause, and then comes the first tick, and another.
+    /// How long the way to a server must have been good before everything counts as visible: a dial
+    /// that began while it was not may run into its timeout, the next one may wait for the longest
+    /// pause, and then comes the first tick, and another.
     pub(super) fn recovery_ms(&self) -> u64 {
         self.timeout_ms + LONGEST_MS + 2 * self.interval_ms + 1_100
     }
@@ -27,7 +31,8 @@ impl Oracle {
     pub(super) fn visible_since(&self, task: usize, world: &World) -> Option<u64> {
         let server = world.homes[task];
         let (since, _) = world.rulers.last().copied().unwrap_or_default();
-        // After a failover there are two masters for a while, and Sentinels are asked: only a long calm counts.
+        // After a failover there are two masters for a while, and Sentinels are asked: only a long
+        // calm counts.
         let quiet = if world.servers.len() > world.plan.masters { 20_000 } else { 0 };
         if self.kind == RedisKind::Cluster {
             let mut servers = 0..world.servers.len();
@@ -35,15 +40,26 @@ impl Oracle {
             if servers.clone().any(|other| master(other) != world.master_of(other)) {
                 return None;
             }
-            // Whoever asks in vain asks for the layout at once; who was not asked hears of it at the next turn.
+            // Whoever asks in vain asks for the layout at once; who was not asked hears of it at
+            // the next turn.
             let laid_out = world.moved_at[task] + 6 * self.interval_ms + self.timeout_ms;
-            let clean =
-                servers.try_fold(0, |clean: u64, other| Some(clean.max(world.clean_since(self.agent, other)?)))?;
-            return Some(clean.max(laid_out).max(since + quiet).max(world.settled_at).max(self.tasks[task].began));
+            let clean = servers.try_fold(0, |clean: u64, other| {
+                Some(clean.max(world.clean_since(self.agent, other)?))
+            })?;
+            return Some(
+                clean
+                    .max(laid_out)
+                    .max(since + quiet)
+                    .max(world.settled_at)
+                    .max(self.tasks[task].began),
+            );
         }
         let others = (0..world.servers.len()).filter(|other| *other != server);
         let alone = others.clone().all(|other| world.servers[other].follows == Some(server))
-            && world.sentinels.iter().all(|sentinel| sentinel.reachable && sentinel.names == server);
+            && world
+                .sentinels
+                .iter()
+                .all(|sentinel| sentinel.reachable && sentinel.names == server);
         let clean = world.clean_since(self.agent, server).filter(|_| alone)?;
         Some(clean.max(since + quiet).max(world.settled_at).max(self.tasks[task].began))
     }
@@ -55,9 +71,13 @@ impl Oracle {
         let server = world.homes[task];
         let real = &world.tasks[task];
         let Some(lock) = real.past[server].newest() else { return };
-        let expired = lock.state.deadline().is_some_and(|deadline| world.servers[server].clock.at(now) >= deadline);
+        let expired = lock
+            .state
+            .deadline()
+            .is_some_and(|deadline| world.servers[server].clock.at(now) >= deadline);
         let odd = lock.state == LockState::Other;
-        let known_by = (visible + self.recovery_ms()).max(real.odd_at + 2 * self.interval_ms + 1_100);
+        let known_by =
+            (visible + self.recovery_ms()).max(real.odd_at + 2 * self.interval_ms + 1_100);
         if now < known_by || odd {
             return;
         }
@@ -75,7 +95,8 @@ impl Oracle {
             missing.push(("known", what));
         }
         let read = view.last_reading.map_or(u64::MAX, |read| at.since_ms(read));
-        // Where slots are read apart, each has its instant, counted from when the rhythm began; one that shared a batch was early.
+        // Where slots are read apart, each has its instant, counted from when the rhythm began; one
+        // that shared a batch was early.
         let sizes = &world.plan.sizes;
         let slots_apart = sizes.slot_tasks < world.plan.tasks.len();
         let early_ms = match slots_apart {
@@ -87,7 +108,8 @@ impl Oracle {
             missing.push((
                 "known",
                 format!(
-                    "{name}: all has been in order for {} ms, and the newest reading is {read} ms old",
+                    "{name}: all has been in order for {} ms, and the newest reading is {read} ms \
+                     old",
                     now - visible
                 ),
             ));
@@ -95,16 +117,23 @@ impl Oracle {
         let spec = &view.spec;
         // A threshold that was changed counts with the next reading.
         let reloaded_ms = self.tasks[task].configured_at + 2 * self.interval_ms + LOOK_MS;
-        // Free and wanted, without any hold between: shown as down once the first free reading (within an interval), its
-        // confirmation and the grace are over.
+        // Free and wanted, without any hold between: shown as down once the first free reading
+        // (within an interval), its confirmation and the grace are over.
         let free_since = match lock.state {
             LockState::Free => Some(lock.at),
-            _ if expired => Some(world.servers[server].clock.when(lock.state.deadline().unwrap_or_default())),
+            _ if expired => {
+                Some(world.servers[server].clock.when(lock.state.deadline().unwrap_or_default()))
+            }
             _ => None,
         };
         if let (Some(free), Says::Yes) = (free_since, says.says) {
             let since = free.max(says.since).max(known_by);
-            let due = since + later_ms + self.interval_ms + spec.grace_ms.max(CONFIRM_MS) + CONFIRM_MS + LOOK_MS;
+            let due = since
+                + later_ms
+                + self.interval_ms
+                + spec.grace_ms.max(CONFIRM_MS)
+                + CONFIRM_MS
+                + LOOK_MS;
             if now > due.max(reloaded_ms) && view.durations.down_ms <= spec.grace_ms {
                 missing.push((
                     "missed down",
@@ -116,9 +145,11 @@ impl Oracle {
                 ));
             }
         }
-        // Held though nobody wants it: each reading counts, so an interval more than the threshold, and the engine's second.
+        // Held though nobody wants it: each reading counts, so an interval more than the threshold,
+        // and the engine's second.
         if let (LockState::Held { .. }, false, Says::No) = (&lock.state, expired, says.says) {
-            // A switch that was on and went with a failover may be in force: what proves that is judged elsewhere.
+            // A switch that was on and went with a failover may be in force: what proves that is
+            // judged elsewhere.
             let lost = &self.tasks[task].lost;
             let in_force = lost.over().map_or(0, |over| over.0.saturating_sub(MONO_MS));
             let held = real.past[server].held_since().max(says.since).max(known_by).max(in_force);
@@ -139,8 +170,11 @@ impl Oracle {
             }
         }
         // Held without progress: the same.
-        if let (Some(progress), LockState::Held { .. }, false) = (&spec.progress, &lock.state, expired) {
-            let held = real.past[server].held_since().max(real.progress_at).max(says.since).max(known_by);
+        if let (Some(progress), LockState::Held { .. }, false) =
+            (&spec.progress, &lock.state, expired)
+        {
+            let held =
+                real.past[server].held_since().max(real.progress_at).max(says.since).max(known_by);
             let due = held + later_ms + 2 * self.interval_ms + progress.stale_after_ms + CONFIRM_MS;
             let there = real
                 .keys
@@ -148,7 +182,8 @@ impl Oracle {
                 .as_ref()
                 .is_some_and(|key| world.servers[world.besides[task]].get(key, now).is_some());
             let counts = matches!(says.says, Says::Yes | Says::Unset);
-            if now > due && there && counts && view.durations.stalled_ms <= progress.stale_after_ms {
+            if now > due && there && counts && view.durations.stalled_ms <= progress.stale_after_ms
+            {
                 missing.push((
                     "missed stalled",
                     format!(

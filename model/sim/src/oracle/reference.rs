@@ -1,5 +1,6 @@
-//! What an agent may say of the durations of one task, counted from what its readings really found: the rules of
-//! `docs/how-it-decides.md` once more, from the other side. Nothing of the model is used but its instants.
+//! What an agent may say of the durations of one task, counted from what its readings really found:
+//! the rules of `docs/how-it-decides.md` once more, from the other side. Nothing of the model is
+//! used but its instants.
 
 use lockwatch_model::spec::TaskSpec;
 use lockwatch_model::time::Mono;
@@ -51,7 +52,9 @@ impl Found {
     pub(super) fn of(state: &LockState) -> Found {
         match state {
             LockState::Free => Found::Free,
-            LockState::Held { holders, deadline } => Found::Held { holders: holders.clone(), deadline: *deadline },
+            LockState::Held { holders, deadline } => {
+                Found::Held { holders: holders.clone(), deadline: *deadline }
+            }
             LockState::Other => Found::Nothing,
         }
     }
@@ -147,16 +150,28 @@ impl Reference {
 
     /// Whether that is so too without a reading that may have found something else.
     pub(super) fn surely_free(&self) -> bool {
-        self.surely_free.zip(self.newest).is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
+        self.surely_free
+            .zip(self.newest)
+            .is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
     }
 
     /// Whether it may be so for the agent.
     pub(super) fn perhaps_free(&self) -> bool {
-        self.perhaps_free.zip(self.newest).is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
+        self.perhaps_free
+            .zip(self.newest)
+            .is_some_and(|(first, newest)| newest.since_ms(first) >= CONFIRM_MS)
     }
 
-    /// A reading of lock and switches that was asked for at `at`; not `sure`: it may have found something else.
-    pub(super) fn read(&mut self, at: Mono, found: &Found, wanted: Says, sure: bool, limits: Limits) {
+    /// A reading of lock and switches that was asked for at `at`; not `sure`: it may have found
+    /// something else.
+    pub(super) fn read(
+        &mut self,
+        at: Mono,
+        found: &Found,
+        wanted: Says,
+        sure: bool,
+        limits: Limits,
+    ) {
         self.unwanted_unsure |= !sure;
         self.ended = None;
         self.read_wanted(at, wanted, limits);
@@ -167,7 +182,9 @@ impl Reference {
         }
         match found {
             Found::Nothing => return,
-            Found::Held { holders, deadline } => self.read_held(at, holders, *deadline, sure, limits),
+            Found::Held { holders, deadline } => {
+                self.read_held(at, holders, *deadline, sure, limits)
+            }
             Found::Free => self.read_free(at, sure, limits),
         }
         if wanted != Says::No {
@@ -178,7 +195,8 @@ impl Reference {
             (true, Says::No) => {
                 let (ms, newest) = self.unwanted.unwrap_or((0, at));
                 let stretch = at.since_ms(newest);
-                self.unwanted = Some((ms + if stretch <= limits.blind_after_ms { stretch } else { 0 }, at));
+                self.unwanted =
+                    Some((ms + if stretch <= limits.blind_after_ms { stretch } else { 0 }, at));
             }
             (true, Says::Unclear) => {}
             _ => {
@@ -201,7 +219,9 @@ impl Reference {
     fn read_wanted(&mut self, at: Mono, wanted: Says, limits: Limits) {
         match wanted {
             Says::Yes => {
-                let unbroken = self.wanted_newest.is_none_or(|newest| at.since_ms(newest) <= limits.blind_after_ms);
+                let unbroken = self
+                    .wanted_newest
+                    .is_none_or(|newest| at.since_ms(newest) <= limits.blind_after_ms);
                 if !unbroken || self.unbroken.is_none() {
                     self.unbroken = Some(at);
                 }
@@ -209,23 +229,37 @@ impl Reference {
                 self.wanted_since.get_or_insert(at);
             }
             Says::No => {
-                (self.gap, self.wanted_since, self.wanted_newest, self.unbroken) = (None, None, None, None);
+                (self.gap, self.wanted_since, self.wanted_newest, self.unbroken) =
+                    (None, None, None, None);
                 self.unsure &= self.progress.unsure;
             }
             Says::Unclear | Says::Unset => {}
         }
     }
 
-    fn read_held(&mut self, at: Mono, holders: &[(Vec<u8>, u32)], deadline: Option<i64>, sure: bool, limits: Limits) {
+    fn read_held(
+        &mut self,
+        at: Mono,
+        holders: &[(Vec<u8>, u32)],
+        deadline: Option<i64>,
+        sure: bool,
+        limits: Limits,
+    ) {
         (self.free_first, self.confirmed) = (None, false);
-        let stays = |hold: &Hold| hold.holders.iter().any(|(who, _)| holders.iter().any(|(other, _)| who == other));
+        let stays = |hold: &Hold| {
+            hold.holders.iter().any(|(who, _)| holders.iter().any(|(other, _)| who == other))
+        };
         match &mut self.hold {
             Some(hold) if stays(hold) => {
-                let entries = |holders: &[(Vec<u8>, u32)]| holders.iter().map(|(_, count)| count).sum::<u32>();
+                let entries = |holders: &[(Vec<u8>, u32)]| {
+                    holders.iter().map(|(_, count)| count).sum::<u32>()
+                };
                 let re_entered = entries(&hold.holders) != entries(holders);
-                let forward = hold.deadline.zip(deadline).is_some_and(|(old, new)| new - old > NOISE_MS);
+                let forward =
+                    hold.deadline.zip(deadline).is_some_and(|(old, new)| new - old > NOISE_MS);
                 let forward = forward && hold.server == self.server;
-                // What the other server has may be an earlier hold of the same client, as old as that one.
+                // What the other server has may be an earlier hold of the same client, as old as
+                // that one.
                 self.progress.unsure |= hold.server != self.server;
                 hold.server = self.server;
                 // By a clock that stepped meanwhile, a later deadline is perhaps none.
@@ -237,9 +271,19 @@ impl Reference {
             _ => {
                 // So it may here, where another server was read before.
                 self.progress.unsure |= self.read_of.is_some_and(|server| server != self.server);
-                let unseen = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
-                let (holders, server, deadline) = (holders.to_vec(), self.server, deadline.filter(|_| sure));
-                self.hold = Some(Hold { holders, deadline, server, first: at, surely: None, renewed: false, unseen });
+                let unseen =
+                    self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
+                let (holders, server, deadline) =
+                    (holders.to_vec(), self.server, deadline.filter(|_| sure));
+                self.hold = Some(Hold {
+                    holders,
+                    deadline,
+                    server,
+                    first: at,
+                    surely: None,
+                    renewed: false,
+                    unseen,
+                });
             }
         }
         if let Some(hold) = self.hold.as_mut().filter(|_| sure) {
@@ -247,21 +291,28 @@ impl Reference {
         }
     }
 
-    /// The lock changed while it was read: it was in one of these states, and the hold may have been over then.
+    /// The lock changed while it was read: it was in one of these states, and the hold may have
+    /// been over then.
     pub(super) fn perhaps_over(&mut self, states: &[LockState]) {
         self.unsure = true;
-        let goes_on = |hold: &Hold| states.iter().all(|state| hold.holders.iter().any(|(who, _)| state.held_by(who)));
+        let goes_on = |hold: &Hold| {
+            states.iter().all(|state| hold.holders.iter().any(|(who, _)| state.held_by(who)))
+        };
         if let Some(hold) = self.hold.as_mut().filter(|hold| !goes_on(hold)) {
             (hold.surely, hold.renewed) = (None, false);
             self.progress.unsure = true;
         }
     }
 
-    /// The server's clock has stepped, to `clock`. Past its deadline a hold was over in that moment: what the same client holds now is
-    /// perhaps another one.
+    /// The server's clock has stepped, to `clock`. Past its deadline a hold was over in that
+    /// moment: what the same client holds now is perhaps another one.
     pub(super) fn clock_stepped(&mut self, clock: i64) {
         self.stepped = true;
-        if let Some(hold) = self.hold.as_mut().filter(|hold| hold.deadline.is_some_and(|deadline| deadline <= clock)) {
+        if let Some(hold) = self
+            .hold
+            .as_mut()
+            .filter(|hold| hold.deadline.is_some_and(|deadline| deadline <= clock))
+        {
             (hold.surely, hold.renewed, hold.deadline) = (None, false, None);
             self.unsure = true;
         }
@@ -272,7 +323,8 @@ impl Reference {
         // It may have been held when it was read, and was perhaps not free before.
         let unbroken = sure && self.free_first.is_some();
         self.surely_free = self.surely_free.filter(|_| unbroken).or(sure.then_some(at));
-        let across_blind = self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
+        let across_blind =
+            self.newest.is_some_and(|newest| at.since_ms(newest) > limits.blind_after_ms);
         match self.free_first {
             None => (self.free_first, self.confirmed) = (Some(at), false),
             Some(_) if !self.confirmed && across_blind => self.free_first = Some(at),
@@ -282,10 +334,13 @@ impl Reference {
 
     fn read_gap(&mut self, at: Mono, found: &Found, wanted: Says, limits: Limits) {
         if let Found::Held { .. } = found {
-            let lasted = |hold: &Hold| hold.surely.is_some_and(|first| at.since_ms(first) >= limits.settle_ms);
+            let lasted = |hold: &Hold| {
+                hold.surely.is_some_and(|first| at.since_ms(first) >= limits.settle_ms)
+            };
             let settled = self.hold.as_ref().is_some_and(|hold| hold.renewed || lasted(hold));
             if settled {
-                let (unseen, ms) = (self.hold.as_ref().is_some_and(|hold| hold.unseen), self.gap_ms());
+                let (unseen, ms) =
+                    (self.hold.as_ref().is_some_and(|hold| hold.unseen), self.gap_ms());
                 self.ended = (!self.unsure).then_some(Handover { ms, unseen });
                 self.gap = None;
                 self.unsure = false;
@@ -294,7 +349,9 @@ impl Reference {
             }
             return;
         }
-        let (Some(first), true, Says::Yes) = (self.free_first, self.confirmed, wanted) else { return };
+        let (Some(first), true, Says::Yes) = (self.free_first, self.confirmed, wanted) else {
+            return;
+        };
         let (ms, newest) = self.gap.unwrap_or((0, None));
         let from = newest.unwrap_or(first).max(self.unbroken.unwrap_or(at));
         let stretch = at.since_ms(from);
@@ -388,7 +445,9 @@ impl Changed {
     /// What may have happened to the data from one reading to another.
     pub(super) fn between(before: Asked, now: Asked, world: &World) -> Changed {
         let mut changed = Changed::default();
-        if before.server != now.server || world.rulers.iter().any(|(at, _)| (before.from..=now.to).contains(at)) {
+        if before.server != now.server
+            || world.rulers.iter().any(|(at, _)| (before.from..=now.to).contains(at))
+        {
             // What a failover proves is a matter of offsets: judged elsewhere.
             return Changed { unsure: true, ..changed };
         }
@@ -402,8 +461,8 @@ impl Changed {
                 What::Flush | What::OtherFlush | What::Eviction => changed.emptied = true,
                 What::Promotion => changed.unsure = true,
             }
-            // Where it happened while it was read, before or after matters; and a batch that tells of it at its end may have
-            // read the switches before it.
+            // Where it happened while it was read, before or after matters; and a batch that tells
+            // of it at its end may have read the switches before it.
             changed.unsure |= generation.at <= before.whole || generation.at >= now.from;
         }
         changed
@@ -425,8 +484,8 @@ impl Lost {
         self.over
     }
 
-    /// A reading that was asked for at `at`; `mixed`: it may have found something else. `lost`: whose "on" the server has really lost
-    /// since the one before.
+    /// A reading that was asked for at `at`; `mixed`: it may have found something else. `lost`:
+    /// whose "on" the server has really lost since the one before.
     pub(super) fn read(
         &mut self,
         at: Mono,
@@ -441,12 +500,14 @@ impl Lost {
         let was_on = old.iter().filter(|(_, on)| *on == Some(true)).map(|(user, _)| user);
         let gone_users: Vec<_> = was_on.filter(|user| is_gone(user)).collect();
         let gone = !gone_users.is_empty();
-        // What somebody took away while the server was gone looks lost, unless it can be proved that the data were whole.
+        // What somebody took away while the server was gone looks lost, unless it can be proved
+        // that the data were whole.
         self.unsure |= changed.loaded && !gone_users.iter().all(|user| lost(user));
         let key_gone = switches.is_empty();
         // A new master that never had it shows what was there before.
-        let turned =
-            |(user, on): &(Vec<u8>, Option<bool>)| *on == Some(true) && !switches.contains(&(user.clone(), *on));
+        let turned = |(user, on): &(Vec<u8>, Option<bool>)| {
+            *on == Some(true) && !switches.contains(&(user.clone(), *on))
+        };
         let perhaps = changed.unsure && old.iter().any(turned);
         if perhaps {
             self.unsure = true;
@@ -458,11 +519,13 @@ impl Lost {
             return;
         }
         // Somebody wrote a switch, or removed one.
-        let written = switches.iter().any(|entry| !old.contains(entry)) || (old != *switches && !may_be_lost);
+        let written =
+            switches.iter().any(|entry| !old.contains(entry)) || (old != *switches && !may_be_lost);
         if self.since.is_some() {
             if written {
                 // What seems to be written now may have been found before.
-                (self.since, self.confirmed, self.unsure, self.over) = (None, false, was_mixed, Some(at));
+                (self.since, self.confirmed, self.unsure, self.over) =
+                    (None, false, was_mixed, Some(at));
             } else {
                 self.newest = at;
                 self.confirmed |= self.since.is_some_and(|since| at.since_ms(since) >= CONFIRM_MS);

@@ -1,5 +1,5 @@
-//! What is said of renewals: the newest one really was then, was as late as that, and nobody owes one who renews in time; who does not
-//! is told in time.
+//! What is said of renewals: the newest one really was then, was as late as that, and nobody owes
+//! one who renews in time; who does not is told in time.
 
 use std::ops::RangeInclusive;
 
@@ -12,7 +12,8 @@ use crate::agent::MONO_MS;
 use crate::truth::{Cause, LockState, Since};
 use crate::world::World;
 
-/// An instant is as exact as a deadline, which is in whole milliseconds; a server that only tells what is left tells it less exactly.
+/// An instant is as exact as a deadline, which is in whole milliseconds; a server that only tells
+/// what is left tells it less exactly.
 const EXACT_MS: u64 = 3;
 const INEXACT_MS: u64 = 8;
 /// Healthy timers may be so late; and an answer takes its time.
@@ -43,7 +44,9 @@ impl Oracle {
         let before = std::mem::replace(&mut self.tasks[task].renewal_said, said);
         let (facts, shape) = (&self.tasks[task], &world.plan.tasks[task]);
         let (Some(last), Newest::Answered) = (&facts.last, &facts.newest) else { return };
-        let [LockState::Held { holders, deadline: Some(_) }] = last.states.as_slice() else { return };
+        let [LockState::Held { holders, deadline: Some(_) }] = last.states.as_slice() else {
+            return;
+        };
         let [(who, _)] = holders.as_slice() else { return };
         // Who gives the lock back and takes it again between two readings looks like who renews it.
         if shape.churns || shape.fixed {
@@ -82,27 +85,42 @@ impl Oracle {
         let near = |set: &u64| {
             let mut shown = world.servers.iter().map(|server| server.clock.shown_at(*set));
             // A clock that has stepped since tells nothing of what it showed then.
-            shown.any(|shown| shown.is_none_or(|shown| (shown - said.0).unsigned_abs() <= self.exact_ms()))
+            shown.any(|shown| {
+                shown.is_none_or(|shown| (shown - said.0).unsigned_abs() <= self.exact_ms())
+            })
         };
-        (!sets.iter().any(near))
-            .then(|| format!("its newest renewal is said to have been at {}, when there was none", said.0))
+        (!sets.iter().any(near)).then(|| {
+            format!("its newest renewal is said to have been at {}, when there was none", said.0)
+        })
     }
 
     /// It was as late as it is said to have been, by the library's own period.
-    fn wrong_latency(&self, task: usize, view: &TaskView, sets: &[u64], world: &World) -> Option<String> {
+    fn wrong_latency(
+        &self,
+        task: usize,
+        view: &TaskView,
+        sets: &[u64],
+        world: &World,
+    ) -> Option<String> {
         let said_ms = view.hold.as_ref()?.last_renewal_latency_ms.filter(|late_ms| *late_ms > 0)?;
-        let period_ms = view.renewal_period_ms.filter(|_| view.spec.lock.scheme == SchemeKind::Redisson)?;
-        // Nobody sees a clock step by little; nor, who began after a failover, that another clock set what he found.
+        let period_ms =
+            view.renewal_period_ms.filter(|_| view.spec.lock.scheme == SchemeKind::Redisson)?;
+        // Nobody sees a clock step by little; nor, who began after a failover, that another clock
+        // set what he found.
         let first = sets.first()?;
         let stepped = world.servers.iter().any(|server| server.clock.shown_at(*first).is_none());
-        if stepped || (self.tasks[task].began >= *first && self.clock_changed_at(task, world) >= *first) {
+        if stepped
+            || (self.tasks[task].began >= *first && self.clock_changed_at(task, world) >= *first)
+        {
             return None;
         }
         // Of timers that are piled up, not each renewal is seen.
         let until = |from: u64| from + period_ms + said_ms;
         let mut pairs = sets.iter().flat_map(|from| sets.iter().map(move |to| (*from, *to)));
         let fits = pairs.any(|(from, to)| to.abs_diff(until(from)) <= 2 * self.exact_ms());
-        (!fits).then(|| format!("its newest renewal is said to have been {said_ms} ms late, and none was"))
+        (!fits).then(|| {
+            format!("its newest renewal is said to have been {said_ms} ms late, and none was")
+        })
     }
 
     /// Nobody owes a renewal whose deadline was set lately, by the period that is shown.
@@ -119,11 +137,13 @@ impl Oracle {
         let said_ms = hold.renewal_overdue_ms;
         let period_ms = view.renewal_period_ms.unwrap_or(0);
         let deadline = last.states.first()?.deadline();
-        let until_then = world.tasks[task].past[last.server].latest().skip_while(|since| since.at > last.to);
+        let until_then =
+            world.tasks[task].past[last.server].latest().skip_while(|since| since.at > last.to);
         let set = until_then.take_while(|since| since.state.deadline() == deadline).last();
         let set = set.filter(|since| since.cause == Cause::Worker)?;
-        // Where two clocks differ by as much as renewals move the deadline, the first one by another clock is not seen; and what was
-        // set by the one before is only known by the distance between two readings.
+        // Where two clocks differ by as much as renewals move the deadline, the first one by
+        // another clock is not seen; and what was set by the one before is only known by the
+        // distance between two readings.
         let clock_changed_at = self.clock_changed_at(task, world);
         if clock_changed_at > 0 && clock_changed_at + LATELY_MS > set.at {
             return None;
@@ -132,20 +152,29 @@ impl Oracle {
         let least_ms = (last.to - set.at).saturating_sub(period_ms) + LATE_MS;
         (said_ms > least_ms && !stepped).then(|| {
             format!(
-                "its renewal is said to be {said_ms} ms overdue, but its deadline was set {} ms ago",
+                "its renewal is said to be {said_ms} ms overdue, but its deadline was set {} ms \
+                 ago",
                 last.to - set.at
             )
         })
     }
 
-    /// Of who renews in sight of this agent each renewal is counted, and it is said when the next one is owed.
-    fn unseen_renewal(&self, task: usize, view: &TaskView, hold: &HoldView, world: &World) -> Option<String> {
+    /// Of who renews in sight of this agent each renewal is counted, and it is said when the next
+    /// one is owed.
+    fn unseen_renewal(
+        &self,
+        task: usize,
+        view: &TaskView,
+        hold: &HoldView,
+        world: &World,
+    ) -> Option<String> {
         let server = world.homes[task];
         let period_ms = world.plan.tasks[task].lease_ms / 3;
         let own: Vec<&Since> = world.tasks[task].past[server].latest().take(SEEN + 1).collect();
         let steady = own.windows(2).all(|pair| {
             let [later, earlier] = [pair[0], pair[1]];
-            let stays = entries(&later.state) == entries(&earlier.state) && earlier.state.deadline().is_some();
+            let stays = entries(&later.state) == entries(&earlier.state)
+                && earlier.state.deadline().is_some();
             let is_renewal = later.cause == Cause::Worker && stays;
             is_renewal && (period_ms * 3 / 4..=period_ms + 100).contains(&(later.at - earlier.at))
         });
@@ -161,16 +190,24 @@ impl Oracle {
         // A renewal between two readings is seen with the second one; of two, the first one is not.
         if period_ms > 2 * seen_ms {
             let is_due = |since: &&&Since| since.at > oldest.at && since.at + seen_ms < world.now;
-            let is_told =
-                |since: &Since| view.renewals.iter().any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms);
+            let is_told = |since: &Since| {
+                view.renewals.iter().any(|told| told.0.abs_diff(MONO_MS + since.at) <= seen_ms)
+            };
             if let Some(missed) = own.iter().filter(is_due).find(|since| !is_told(since)) {
-                return Some(format!("it was renewed {} ms ago, and that is not counted", world.now - missed.at));
+                return Some(format!(
+                    "it was renewed {} ms ago, and that is not counted",
+                    world.now - missed.at
+                ));
             }
         }
         let ends = world.servers[server].clock.at(world.now) >= deadline;
         let overdue = world.now > newest.at + period_ms + seen_ms;
-        (!ends && overdue && hold.renewal_overdue_ms == 0)
-            .then(|| format!("it has not been renewed for {} ms, and nothing is overdue", world.now - newest.at))
+        (!ends && overdue && hold.renewal_overdue_ms == 0).then(|| {
+            format!(
+                "it has not been renewed for {} ms, and nothing is overdue",
+                world.now - newest.at
+            )
+        })
     }
 }
 
@@ -182,14 +219,16 @@ fn entries(state: &LockState) -> Option<&[(Vec<u8>, u32)]> {
     }
 }
 
-/// When the deadlines of a holder were set, oldest first; replication sets each of them once more on the other servers.
+/// When the deadlines of a holder were set, oldest first; replication sets each of them once more
+/// on the other servers.
 fn sets(task: usize, who: &[u8], within: RangeInclusive<u64>, world: &World) -> Vec<u64> {
     let mut all: Vec<u64> = Vec::new();
     for past in &world.tasks[task].past {
         let mut before = None;
         for since in past.between(*within.start(), *within.end()) {
             let deadline = since.state.deadline();
-            // What was in force before is of long ago where a server is dead; and who leaves another one alone sets none.
+            // What was in force before is of long ago where a server is dead; and who leaves
+            // another one alone sets none.
             let is_set = deadline.is_some_and(|deadline| before != Some(deadline))
                 && within.contains(&since.at)
                 && since.state.held_by(who);

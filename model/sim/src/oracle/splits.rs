@@ -1,4 +1,5 @@
-//! Two holders: whoever is said to be one of them must really have lived with the lock beside the other.
+//! Two holders: whoever is said to be one of them must really have lived with the lock beside the
+//! other.
 
 use lockwatch_model::event::{Party, SplitKind};
 use lockwatch_model::spec::RedisKind;
@@ -9,7 +10,8 @@ use crate::plan::Keeps;
 use crate::truth::{Cause, Generation, LockState, What};
 use crate::world::{Claiming, World};
 
-/// How old the evidence for a split may be when it is told: some intervals, and a batch that took its time.
+/// How old the evidence for a split may be when it is told: some intervals, and a batch that took
+/// its time.
 const MET_MS: u64 = 15_000;
 /// No lease is longer.
 const LEASE_MS_MAX: u64 = 600_000;
@@ -28,7 +30,8 @@ pub(super) struct Overlap {
 }
 
 impl Oracle {
-    /// Notes that a hold was lost beyond doubt between the two newest answers, and that somebody else took the lock after it.
+    /// Notes that a hold was lost beyond doubt between the two newest answers, and that somebody
+    /// else took the lock after it.
     pub(super) fn follow_overlap(&mut self, task: usize, world: &World) {
         let append_only = world.plan.append_only;
         let facts = &mut self.tasks[task];
@@ -41,7 +44,8 @@ impl Oracle {
             return;
         }
         if let Some(before) = &facts.before
-            && let [LockState::Held { holders, deadline: Some(deadline) }] = before.states.as_slice()
+            && let [LockState::Held { holders, deadline: Some(deadline) }] =
+                before.states.as_slice()
             && let [(who, _)] = holders.as_slice()
             && !state.held_by(who)
         {
@@ -57,27 +61,34 @@ impl Oracle {
             });
             // A process that began after a flush does not tell of it any more.
             let begun = |it: &Generation| {
-                matches!(it.what, What::Restart(keeps) if keeps != Keeps::Nothing) && it.at > before.to
+                matches!(it.what, What::Restart(keeps) if keeps != Keeps::Nothing)
+                    && it.at > before.to
             };
             let emptied = emptied && !world.generations.iter().any(begun);
             let past = world.tasks[task].past[last.server].between(before.from, last.to);
-            let only: Vec<Cause> =
-                past.filter(|it| it.cause != Cause::Worker && it.at > before.to).map(|it| it.cause).collect();
+            let only: Vec<Cause> = past
+                .filter(|it| it.cause != Cause::Worker && it.at > before.to)
+                .map(|it| it.cause)
+                .collect();
             let lost = only == [Cause::Lost];
-            // After a long time the switches may be back, as if nothing had been flushed; and a renewal may be missed.
+            // After a long time the switches may be back, as if nothing had been flushed; and a
+            // renewal may be missed.
             let prompt = last.to - before.from < 15_000;
             // A short one may have been given back just before, for all that anybody has seen.
             let long_ms = facts.limits.settle_ms + 3 * self.interval_ms + self.timeout_ms;
             let long_ago = before.from.saturating_sub(long_ms);
             let mut lately = world.tasks[task].past[last.server].between(long_ago, before.from);
-            // Or had seen: an agent that has just begun, or was blind until then, saw no more of it.
-            let settled = lately.all(|since| since.state == before.states[0] && since.at <= long_ago)
+            // Or had seen: an agent that has just begun, or was blind until then, saw no more of
+            // it.
+            let settled = lately
+                .all(|since| since.state == before.states[0] && since.at <= long_ago)
                 && facts.sees_since + long_ms < before.from;
             if emptied && lost && prompt && settled {
                 // Its clock may have stepped since.
                 let left_ms = u64::try_from(deadline - before.clock).unwrap_or(0);
                 // The agent counts it from when it asked.
-                facts.overlap.lost = Some((who.clone(), before.sent.0.saturating_sub(MONO_MS) + left_ms));
+                facts.overlap.lost =
+                    Some((who.clone(), before.sent.0.saturating_sub(MONO_MS) + left_ms));
             }
         }
         let Some((who, until)) = &facts.overlap.lost else { return };
@@ -90,27 +101,41 @@ impl Oracle {
     }
 
     /// A split began, as the agent says.
-    pub(super) fn check_split(&mut self, task: usize, kind: SplitKind, parties: &[Party], world: &World) {
+    pub(super) fn check_split(
+        &mut self,
+        task: usize,
+        kind: SplitKind,
+        parties: &[Party],
+        world: &World,
+    ) {
         let facts = &self.tasks[task];
         let Some(last) = facts.last.as_ref() else { return };
         let real = &world.tasks[task];
         let witnessed = match kind {
-            SplitKind::Holders => {
-                last.states.iter().any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1))
-            }
+            SplitKind::Holders => last
+                .states
+                .iter()
+                .any(|state| matches!(state, LockState::Held { holders, .. } if holders.len() > 1)),
             // Both claim it, and one of them did while the other one worked.
             SplitKind::Claims => {
-                let claims: Vec<_> = parties.iter().map(|party| real.claims.get(&party.holder.client)).collect();
-                let beside = |claim: &Claiming| claim.beside.is_some_and(|at| at + 2 * MET_MS > world.now);
-                claims.iter().all(Option::is_some) && claims.iter().flatten().any(|claim| beside(claim))
+                let claims: Vec<_> =
+                    parties.iter().map(|party| real.claims.get(&party.holder.client)).collect();
+                let beside =
+                    |claim: &Claiming| claim.beside.is_some_and(|at| at + 2 * MET_MS > world.now);
+                claims.iter().all(Option::is_some)
+                    && claims.iter().flatten().any(|claim| beside(claim))
             }
             SplitKind::Masters => self.lived_beside(task, parties, world),
-            SplitKind::Overlap => self.lived_beside(task, parties, world) || self.looked_lost(task, parties, world),
+            SplitKind::Overlap => {
+                self.lived_beside(task, parties, world) || self.looked_lost(task, parties, world)
+            }
         };
         if !witnessed {
             let who: Vec<_> = parties
                 .iter()
-                .map(|party| format!("{} on {:?}", String::from_utf8_lossy(&party.holder.client), party.node))
+                .map(|party| {
+                    format!("{} on {:?}", String::from_utf8_lossy(&party.holder.client), party.node)
+                })
                 .collect();
             let name = &world.plan.spec.tasks[task].name;
             self.blame(
@@ -125,7 +150,8 @@ impl Oracle {
         }
     }
 
-    /// Nobody of the parties but the last has given its lock back since it held it; or it held it beside the last one, or works on.
+    /// Nobody of the parties but the last has given its lock back since it held it; or it held it
+    /// beside the last one, or works on.
     fn lived_beside(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let real = &world.tasks[task];
         let Some((newest, older)) = parties.split_last() else { return false };
@@ -134,52 +160,76 @@ impl Oracle {
             if *who == newest.holder.client {
                 return false;
             }
-            let given_back = real.releases.iter().rev().find(|release| release.who == *who).map(|release| release.at);
+            let given_back = real
+                .releases
+                .iter()
+                .rev()
+                .find(|release| release.who == *who)
+                .map(|release| release.at);
             // It has taken the lock again since, perhaps in the same millisecond.
             let holds_since = |given: u64| {
                 real.past.iter().any(|past| {
                     let states: Vec<_> = past.between(0, world.now).collect();
                     let ends = states.iter().skip(1).map(|since| since.at).chain([u64::MAX]);
-                    let mut held = states.iter().zip(ends).filter(|(since, _)| since.state.held_by(who));
+                    let mut held =
+                        states.iter().zip(ends).filter(|(since, _)| since.state.held_by(who));
                     held.any(|(since, end)| since.at > given || (since.at == given && end > given))
                 })
             };
             let works = real.claims.get(who).is_some_and(|claim| claim.newest + 30_000 > world.now);
-            works || given_back.is_none_or(holds_since) || self.met(who, &newest.holder.client, task, world)
+            works
+                || given_back.is_none_or(holds_since)
+                || self.met(who, &newest.holder.client, task, world)
         })
     }
 
-    /// Whether the readings of one server cannot tell it from a loss: another database was flushed in the moment of a handover; or the
-    /// release was lost in a failover, and what was left of the hold was lost later; or it was followed by a flush at once.
+    /// Whether the readings of one server cannot tell it from a loss: another database was flushed
+    /// in the moment of a handover; or the release was lost in a failover, and what was left of the
+    /// hold was lost later; or it was followed by a flush at once.
     fn looked_lost(&self, task: usize, parties: &[Party], world: &World) -> bool {
         let Some(last) = &self.tasks[task].last else { return false };
         let server = last.server;
         let lately = |it: &&Generation| it.server == server && it.at + MET_MS > world.now;
-        let elsewhere = world.generations.iter().filter(lately).any(|it| it.what == What::OtherFlush);
-        let promoted = |since: u64| world.generations.iter().any(|it| it.what == What::Promotion && it.at > since);
+        let elsewhere =
+            world.generations.iter().filter(lately).any(|it| it.what == What::OtherFlush);
+        let promoted = |since: u64| {
+            world.generations.iter().any(|it| it.what == What::Promotion && it.at > since)
+        };
         let copied = parties.iter().any(|party| {
             world.tasks[task].past.iter().any(|past| {
                 let states: Vec<_> = past.between(0, world.now).collect();
-                let held = states.iter().enumerate().filter(|(_, since)| since.state.held_by(&party.holder.client));
-                let lost = |position: usize| states.get(position + 1).is_none_or(|next| next.cause == Cause::Lost);
+                let held = states
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, since)| since.state.held_by(&party.holder.client));
+                let lost = |position: usize| {
+                    states.get(position + 1).is_none_or(|next| next.cause == Cause::Lost)
+                };
                 held.filter(|(position, _)| lost(*position)).any(|(_, since)| promoted(since.at))
             })
         });
-        // What was given back between the last reading and a flush is gone with it, for all that anybody has seen.
+        // What was given back between the last reading and a flush is gone with it, for all that
+        // anybody has seen.
         let unseen_ms = 2 * self.interval_ms + self.timeout_ms;
         let unseen = parties.iter().any(|party| {
-            let given = world.tasks[task].releases.iter().filter(|release| release.who == party.holder.client);
+            let given = world.tasks[task]
+                .releases
+                .iter()
+                .filter(|release| release.who == party.holder.client);
             given.map(|release| release.at).any(|given| {
-                // Somebody else may take the lock at any time until the lease runs out that looks lost.
+                // Somebody else may take the lock at any time until the lease runs out that looks
+                // lost.
                 let mut here = world.generations.iter().filter(|it| it.server == server);
-                here.any(|it| (given..=given + unseen_ms).contains(&it.at) && it.at + LEASE_MS_MAX > world.now)
+                here.any(|it| {
+                    (given..=given + unseen_ms).contains(&it.at) && it.at + LEASE_MS_MAX > world.now
+                })
             })
         });
         elsewhere || copied || unseen
     }
 
-    /// Whether two have held the lock at one time, on whichever servers, shortly before now; what was given back somewhere is held
-    /// nowhere any more.
+    /// Whether two have held the lock at one time, on whichever servers, shortly before now; what
+    /// was given back somewhere is held nowhere any more.
     fn met(&self, one: &[u8], other: &[u8], task: usize, world: &World) -> bool {
         let from = world.now.saturating_sub(MET_MS);
         let spans = |who: &[u8]| -> Vec<(u64, u64)> {
@@ -187,15 +237,25 @@ impl Oracle {
             let spans = pasts.flat_map(|past| {
                 let states: Vec<_> = past.between(from, world.now).collect();
                 let ends = states.iter().skip(1).map(|since| since.at).chain([world.now]);
-                let spans: Vec<_> =
-                    states.iter().zip(ends).map(|(since, end)| (since.at, end, since.state.held_by(who))).collect();
+                let spans: Vec<_> = states
+                    .iter()
+                    .zip(ends)
+                    .map(|(since, end)| (since.at, end, since.state.held_by(who)))
+                    .collect();
                 spans
             });
             let releases = &world.tasks[task].releases;
-            let given = |at: u64| releases.iter().find(|it| it.who == who && it.at > at).map_or(u64::MAX, |it| it.at);
-            spans.filter(|(.., held)| *held).map(|(begin, end, _)| (begin, end.min(given(begin)))).collect()
+            let given = |at: u64| {
+                releases.iter().find(|it| it.who == who && it.at > at).map_or(u64::MAX, |it| it.at)
+            };
+            spans
+                .filter(|(.., held)| *held)
+                .map(|(begin, end, _)| (begin, end.min(given(begin))))
+                .collect()
         };
         let others = spans(other);
-        spans(one).iter().any(|(from, to)| others.iter().any(|(begin, end)| from.max(begin) < to.min(end)))
+        spans(one)
+            .iter()
+            .any(|(from, to)| others.iter().any(|(begin, end)| from.max(begin) < to.min(end)))
     }
 }

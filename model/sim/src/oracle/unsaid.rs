@@ -8,8 +8,8 @@ use super::{Answer, Oracle};
 use crate::truth::LockState;
 use crate::world::World;
 
-/// Claims are written each 2 s. Both must be seen alive, and change twice after that: four of them, an interval each to be seen,
-/// and some time for the answers.
+/// Claims are written each 2 s. Both must be seen alive, and change twice after that: four of them,
+/// an interval each to be seen, and some time for the answers.
 const CLAIMS_MS: u64 = 8_000 + ANSWER_MS;
 /// Two rounds in which others may have their turn.
 const ANSWER_MS: u64 = 300;
@@ -21,8 +21,7 @@ impl Oracle {
     pub(super) fn check_split_due(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &self.tasks[task];
         let says = |kind| view.splits.iter().any(|split| split.kind == kind);
-        let several =
-            |last: &Answer| matches!(last.states.as_slice(), [LockState::Held { holders, .. }] if holders.len() > 1);
+        let several = |last: &Answer| matches!(last.states.as_slice(), [LockState::Held { holders, .. }] if holders.len() > 1);
         let name = &view.spec.name;
         let known = view.held.is_some();
         let mut unsaid = Vec::new();
@@ -30,39 +29,55 @@ impl Oracle {
             unsaid.push(format!("{name}: two holders are in the lock, and it is not said"));
         }
         if facts.overlap.due && known && !says(SplitKind::Overlap) {
-            let who = facts.overlap.lost.as_ref().map(|(who, ..)| String::from_utf8_lossy(who).into_owned());
+            let who = facts
+                .overlap
+                .lost
+                .as_ref()
+                .map(|(who, ..)| String::from_utf8_lossy(who).into_owned());
             unsaid.push(format!(
-                "{name}: the hold of {who:?} was lost, somebody else holds the lock, and no overlap is said"
+                "{name}: the hold of {who:?} was lost, somebody else holds the lock, and no \
+                 overlap is said"
             ));
         }
-        if let Some((one, other)) = self.masters_due(task, world).filter(|_| !says(SplitKind::Masters)) {
+        if let Some((one, other)) =
+            self.masters_due(task, world).filter(|_| !says(SplitKind::Masters))
+        {
             unsaid.push(format!(
-                "{name}: {one} and {other} both live with the lock, each on a master of its own, and no split of masters is said"
+                "{name}: {one} and {other} both live with the lock, each on a master of its own, \
+                 and no split of masters is said"
             ));
         }
-        if let Some((one, other)) = self.claims_due(task, world).filter(|_| !says(SplitKind::Claims)) {
-            unsaid.push(format!("{name}: {one} and {other} both claim to run it, and no split of claims is said"));
+        if let Some((one, other)) =
+            self.claims_due(task, world).filter(|_| !says(SplitKind::Claims))
+        {
+            unsaid.push(format!(
+                "{name}: {one} and {other} both claim to run it, and no split of claims is said"
+            ));
         }
         for what in unsaid {
             self.blame(world, "missed split", what);
         }
     }
 
-    /// Two masters show two holders, and the older of them has been renewed while the younger one held it, all of it in plain
-    /// sight of this agent.
+    /// Two masters show two holders, and the older of them has been renewed while the younger one
+    /// held it, all of it in plain sight of this agent.
     fn masters_due(&self, task: usize, world: &World) -> Option<(String, String)> {
         let shard = world.shard_of(world.homes[task]);
-        let is_one = |server: &usize| world.shard_of(*server) == shard && world.servers[*server].writable();
+        let is_one =
+            |server: &usize| world.shard_of(*server) == shard && world.servers[*server].writable();
         let masters: Vec<usize> = (0..world.servers.len()).filter(is_one).collect();
         let [a, b] = masters.as_slice() else { return None };
-        // What is left of a lease must last from one reading to the next: a hold that has run out for all that is known ends the split.
+        // What is left of a lease must last from one reading to the next: a hold that has run out
+        // for all that is known ends the split.
         if world.plan.tasks[task].lease_ms * 2 / 3 < self.interval_ms + 500 {
             return None;
         }
         let (last_ruler_at, _) = world.rulers.last().copied().unwrap_or_default();
         // An agent that began later may not know of the one that ruled before.
         let is_told = matches!(self.kind, RedisKind::Sentinel | RedisKind::Cluster);
-        if self.kind == RedisKind::Standalone || (is_told && self.tasks[task].began >= last_ruler_at) {
+        if self.kind == RedisKind::Standalone
+            || (is_told && self.tasks[task].began >= last_ruler_at)
+        {
             return None;
         }
         let seen = [a, b].map(|server| world.clean_since(self.agent, *server));
@@ -70,10 +85,12 @@ impl Oracle {
         // The layout of a cluster is asked for each fifth interval.
         let laid_out = world.moved_at[task] + 6 * self.interval_ms;
         let seen =
-            seen_a.max(seen_b).max(laid_out).max(world.settled_at).max(self.tasks[task].began) + self.recovery_ms();
+            seen_a.max(seen_b).max(laid_out).max(world.settled_at).max(self.tasks[task].began)
+                + self.recovery_ms();
         let real = &world.tasks[task];
         let name = |server: usize| match real.past[server].newest().map(|since| &since.state) {
-            Some(LockState::Held { holders, deadline: Some(deadline) }) => match holders.as_slice() {
+            Some(LockState::Held { holders, deadline: Some(deadline) }) => match holders.as_slice()
+            {
                 [(who, _)] if world.servers[server].clock.at(world.now) < *deadline => Some(who),
                 _ => None,
             },
@@ -84,10 +101,13 @@ impl Oracle {
         let [since_a, since_b] = since;
         let (older, younger_since) = if since_a <= since_b { (*a, since_b) } else { (*b, since_a) };
         let interval_ms = self.interval_ms;
-        // The readings before and after the renewal must both lie behind the beginning of the younger hold, and in sight.
+        // The readings before and after the renewal must both lie behind the beginning of the
+        // younger hold, and in sight.
         let from = younger_since.max(seen) + 2 * interval_ms + ANSWER_MS;
-        let renewed = real.past[older].between(from, world.now).skip(1).map(|renewal| renewal.at).min()?;
-        let due = (renewed + 2 * interval_ms + ANSWER_MS).max(younger_since + PROVEN_MS + 2 * interval_ms);
+        let renewed =
+            real.past[older].between(from, world.now).skip(1).map(|renewal| renewal.at).min()?;
+        let due = (renewed + 2 * interval_ms + ANSWER_MS)
+            .max(younger_since + PROVEN_MS + 2 * interval_ms);
         let told = |who: &Vec<u8>| String::from_utf8_lossy(who).into_owned();
         (one != other && world.now > due + 1_000).then(|| (told(one), told(other)))
     }
@@ -103,14 +123,19 @@ impl Oracle {
             return None;
         }
         let entry = world.servers[server].get(key, world.now)?;
-        // They prove it beside one and the same hold: beside a free lock each of them is told, and it is down.
+        // They prove it beside one and the same hold: beside a free lock each of them is told, and
+        // it is down.
         let past = &world.tasks[task].past[server];
         past.newest().filter(|since| matches!(since.state, LockState::Held { .. }))?;
         let held_since = past.held_since();
-        let seen = world.clean_since(self.agent, server)?.max(world.settled_at).max(self.tasks[task].began)
+        let seen = world
+            .clean_since(self.agent, server)?
+            .max(world.settled_at)
+            .max(self.tasks[task].began)
             + self.recovery_ms();
         let quiet = world.generations.back().map_or(0, |generation| generation.at);
-        // Where the lock is renewed as often as claims are written, its rhythm must be recognised first.
+        // Where the lock is renewed as often as claims are written, its rhythm must be recognised
+        // first.
         let period_ms = shape.lease_ms / 3;
         let is_quick = period_ms < 4_000 + 3 * self.interval_ms;
         // With timers piled up it has none, and looks like holds that follow each other.

@@ -1,5 +1,5 @@
-//! The verdict that follows from what the readings found, by the table of `docs/how-it-decides.md`; where that says that the verdict
-//! stays, it must stay.
+//! The verdict that follows from what the readings found, by the table of `docs/how-it-decides.md`;
+//! where that says that the verdict stays, it must stay.
 
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::{Verdict, Wanted};
@@ -35,7 +35,8 @@ impl TaskFacts {
         if self.lost.any() { Says::Yes } else { self.says }
     }
 
-    /// Nothing at all is known now of what is beside the lock, where that is on another server, until it is asked again.
+    /// Nothing at all is known now of what is beside the lock, where that is on another server,
+    /// until it is asked again.
     pub(super) fn unasked(&mut self) {
         if self.apart && matches!(self.says, Says::Yes | Says::No) && self.switches_at.is_some() {
             self.says = Says::Unclear;
@@ -46,7 +47,9 @@ impl TaskFacts {
         if self.newest == Newest::Open {
             return Leads::Open;
         }
-        let Some(last) = self.last.as_ref().filter(|_| self.newest == Newest::Answered) else { return Leads::Nowhere };
+        let Some(last) = self.last.as_ref().filter(|_| self.newest == Newest::Answered) else {
+            return Leads::Nowhere;
+        };
         let [state] = last.states.as_slice() else { return Leads::Open };
         if self.reference.unsure
             || self.reference.progress.unsure
@@ -57,16 +60,28 @@ impl TaskFacts {
             return Leads::Open;
         }
         let verdict = match (state, self.wanted()) {
-            (LockState::Held { .. }, Says::No) if self.reference.unwanted_unsure => return Leads::Open,
-            (LockState::Held { .. }, Says::Yes | Says::Unset) if self.reference.stalled_ms() > 0 => Verdict::Stalled,
-            (LockState::Held { .. }, Says::No) if self.reference.unwanted_ms() > self.limits.wind_down_ms => {
+            (LockState::Held { .. }, Says::No) if self.reference.unwanted_unsure => {
+                return Leads::Open;
+            }
+            (LockState::Held { .. }, Says::Yes | Says::Unset)
+                if self.reference.stalled_ms() > 0 =>
+            {
+                Verdict::Stalled
+            }
+            (LockState::Held { .. }, Says::No)
+                if self.reference.unwanted_ms() > self.limits.wind_down_ms =>
+            {
                 Verdict::Unwanted
             }
             (LockState::Held { .. }, _) => Verdict::Running,
-            (LockState::Free, _) if !self.reference.free() && self.reference.perhaps_free() => return Leads::Open,
+            (LockState::Free, _) if !self.reference.free() && self.reference.perhaps_free() => {
+                return Leads::Open;
+            }
             (LockState::Free, _) if !self.reference.free() => return Leads::Nowhere,
             (LockState::Free, _) if !self.reference.surely_free() => return Leads::Open,
-            (LockState::Free, Says::Yes) if self.reference.gap_ms() > self.limits.grace_ms => Verdict::Down,
+            (LockState::Free, Says::Yes) if self.reference.gap_ms() > self.limits.grace_ms => {
+                Verdict::Down
+            }
             (LockState::Free, Says::Yes) => Verdict::Pending,
             (LockState::Free, Says::No | Says::Unset) => Verdict::Stopped,
             (LockState::Free, Says::Unclear) | (LockState::Other, _) => return Leads::Nowhere,
@@ -90,7 +105,8 @@ impl Oracle {
     pub(super) fn check_verdict(&mut self, task: usize, view: &TaskView, world: &World) {
         let facts = &mut self.tasks[task];
         facts.is_split = !view.splits.is_empty();
-        // By thresholds that were changed it is judged with the next reading or tick. One of the same instant may have come before or after.
+        // By thresholds that were changed it is judged with the next reading or tick. One of the
+        // same instant may have come before or after.
         if facts.tried.max(self.ticked) <= mono(facts.configured_at) {
             facts.said = Said::Open;
             return;
@@ -119,7 +135,12 @@ impl Oracle {
         if let Some(expected) = expected.filter(|expected| *expected != view.verdict) {
             wrong.push((
                 "verdict",
-                format!("{}: {} is said, the readings prove {}", view.spec.name, view.verdict.name(), expected.name()),
+                format!(
+                    "{}: {} is said, the readings prove {}",
+                    view.spec.name,
+                    view.verdict.name(),
+                    expected.name()
+                ),
             ));
         }
         if sure && view.wanted != wanted {

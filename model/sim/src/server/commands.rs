@@ -17,7 +17,10 @@ impl Server {
         match name {
             b"TIME" => {
                 let shown = self.clock.at(now);
-                Reply::Array(vec![number(shown.div_euclid(1_000)), number(shown.rem_euclid(1_000) * 1_000 + 417)])
+                Reply::Array(vec![
+                    number(shown.div_euclid(1_000)),
+                    number(shown.rem_euclid(1_000) * 1_000 + 417),
+                ])
             }
             b"ECHO" => Reply::Bytes(key.to_vec()),
             b"INFO" => self.info(key),
@@ -38,28 +41,34 @@ impl Server {
             }
             b"HSCAN" => match self.get(key, now).map(|entry| &entry.value) {
                 None => scanned(Vec::new()),
-                Some(Value::Hash(fields)) => {
-                    scanned(fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect())
-                }
+                Some(Value::Hash(fields)) => scanned(
+                    fields.iter().flat_map(|(field, value)| [bytes(field), bytes(value)]).collect(),
+                ),
                 Some(_) => wrong_type(),
             },
             b"SSCAN" => match self.get(key, now).map(|entry| &entry.value) {
                 None => scanned(Vec::new()),
-                Some(Value::Set(members)) => scanned(members.iter().map(|member| bytes(member)).collect()),
+                Some(Value::Set(members)) => {
+                    scanned(members.iter().map(|member| bytes(member)).collect())
+                }
                 Some(_) => wrong_type(),
             },
             b"HGET" => match self.get(key, now).map(|entry| &entry.value) {
                 None => Reply::Nil,
                 Some(Value::Hash(fields)) => {
                     let field = words.get(2).map(Vec::as_slice).unwrap_or_default();
-                    fields.iter().find(|(name, _)| name == field).map_or(Reply::Nil, |(_, value)| bytes(value))
+                    fields
+                        .iter()
+                        .find(|(name, _)| name == field)
+                        .map_or(Reply::Nil, |(_, value)| bytes(value))
                 }
                 Some(_) => wrong_type(),
             },
             b"GETRANGE" => match entry(self).map(|entry| entry.value) {
                 None => Reply::Bytes(Vec::new()),
                 Some(Value::Text(mut text)) => {
-                    let last = words.get(3).and_then(|last| std::str::from_utf8(last).ok()?.parse().ok());
+                    let last =
+                        words.get(3).and_then(|last| std::str::from_utf8(last).ok()?.parse().ok());
                     text.truncate(last.map_or(usize::MAX, |last: usize| last.saturating_add(1)));
                     Reply::Bytes(text)
                 }
@@ -67,7 +76,9 @@ impl Server {
             },
             b"STRLEN" => match entry(self).map(|entry| entry.value) {
                 None => Reply::Int(0),
-                Some(Value::Text(text)) => Reply::Int(i64::try_from(text.len()).unwrap_or(i64::MAX)),
+                Some(Value::Text(text)) => {
+                    Reply::Int(i64::try_from(text.len()).unwrap_or(i64::MAX))
+                }
                 Some(_) => wrong_type(),
             },
             b"TYPE" => Reply::Bytes(
@@ -86,7 +97,8 @@ impl Server {
                 Some(_) => wrong_type(),
             },
             b"PUBSUB" => {
-                let channels = words.iter().skip(2).flat_map(|channel| [bytes(channel), Reply::Int(0)]);
+                let channels =
+                    words.iter().skip(2).flat_map(|channel| [bytes(channel), Reply::Int(0)]);
                 Reply::Array(channels.collect())
             }
             _ => error("ERR", "unknown command"),
@@ -98,7 +110,9 @@ impl Server {
         // What Redis answers while it loads, or while a script runs.
         let always = [&b"INFO"[..], b"ROLE", b"TIME"].contains(&name);
         match self.health {
-            Health::Loading if !always => return Some(error("LOADING", "Redis is loading the dataset in memory")),
+            Health::Loading if !always => {
+                return Some(error("LOADING", "Redis is loading the dataset in memory"));
+            }
             Health::Busy => return Some(error("BUSY", "Redis is busy running a script.")),
             _ => {}
         }

@@ -110,7 +110,8 @@ impl World {
             Act::EvictLock { task } => {
                 let (server, now) = (self.homes[task], self.now);
                 let key = Arc::clone(&self.tasks[task].keys.lock);
-                if self.servers[server].writable() && self.servers[server].get(&key, now).is_some() {
+                if self.servers[server].writable() && self.servers[server].get(&key, now).is_some()
+                {
                     self.cause = Cause::Lost;
                     self.note_generation(server, What::Eviction);
                     self.servers[server].evict(&key, now);
@@ -120,8 +121,9 @@ impl World {
             Act::EvictSwitches { task } => {
                 let (server, now) = (self.besides[task], self.now);
                 let key = self.tasks[task].keys.switches.first().cloned();
-                let kept =
-                    key.filter(|key| self.servers[server].writable() && self.servers[server].get(key, now).is_some());
+                let kept = key.filter(|key| {
+                    self.servers[server].writable() && self.servers[server].get(key, now).is_some()
+                });
                 if let Some(key) = kept {
                     self.note_generation(server, What::Eviction);
                     self.servers[server].evict(&key, now);
@@ -177,7 +179,8 @@ impl World {
                 }
             }
             Act::Cut { agent, server, silently, ms } => {
-                self.links[agent][server].cut = Some(if silently { Cut::Silently } else { Cut::Loudly });
+                self.links[agent][server].cut =
+                    Some(if silently { Cut::Silently } else { Cut::Loudly });
                 if !silently {
                     self.reset_link(agent, server);
                 }
@@ -224,7 +227,10 @@ impl World {
     /// The agent sees its connection break, unless nothing reaches it.
     pub(super) fn reset_link(&mut self, agent: usize, server: usize) {
         if self.links[agent][server].cut != Some(Cut::Silently) {
-            self.queue.push(self.now, Event::Break { agent, life: u32::MAX, server, connection: u64::MAX });
+            self.queue.push(
+                self.now,
+                Event::Break { agent, life: u32::MAX, server, connection: u64::MAX },
+            );
         }
     }
 
@@ -234,7 +240,9 @@ impl World {
             Heal::Switch { task, user } => self.write_switch(task, user),
             Heal::Look { task } => self.poll(task),
             Heal::Odd { task, fault } => self.odd_gone(task, fault),
-            Heal::Start { server, keeps, loading_ms } => self.start_server(server, keeps, loading_ms),
+            Heal::Start { server, keeps, loading_ms } => {
+                self.start_server(server, keeps, loading_ms)
+            }
             Heal::Loaded { server } => {
                 if self.servers[server].health == Health::Loading {
                     self.servers[server].health = Health::Up;
@@ -297,7 +305,9 @@ impl World {
                 }
             }
             Heal::Layout { server } => self.hear_layout(server),
-            Heal::Alone { server } => self.servers[server].alone = self.servers[server].follows.is_none(),
+            Heal::Alone { server } => {
+                self.servers[server].alone = self.servers[server].follows.is_none()
+            }
             Heal::Together { server } => self.servers[server].alone = false,
             Heal::Lag { server, lag_ms } => self.servers[server].lag_ms = lag_ms,
         }

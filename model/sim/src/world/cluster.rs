@@ -1,4 +1,5 @@
-//! A cluster: which server has the keys of a task, what each server tells of that, and how they move.
+//! A cluster: which server has the keys of a task, what each server tells of that, and how they
+//! move.
 
 use std::sync::Arc;
 
@@ -44,7 +45,8 @@ impl World {
     /// Every task's keys are where their slot is.
     pub(super) fn lay_out(&mut self) {
         if self.is_cluster() {
-            self.homes = self.tasks.iter().map(|task| self.first_shard(slot(&task.keys.lock))).collect();
+            self.homes =
+                self.tasks.iter().map(|task| self.first_shard(slot(&task.keys.lock))).collect();
             let first = |(task, home): (&Task, &usize)| {
                 task.keys.beside().next().map_or(*home, |key| self.first_shard(slot(key)))
             };
@@ -55,11 +57,15 @@ impl World {
     }
 
     fn layout(&self) -> Layout {
-        Layout { shards: self.shards.clone(), homes: self.homes.clone(), besides: self.besides.clone() }
+        Layout {
+            shards: self.shards.clone(),
+            homes: self.homes.clone(),
+            besides: self.besides.clone(),
+        }
     }
 
-    /// The keys of a task go to another master, with what is left of their time; the other servers hear of it `ms` later. Where they are
-    /// in two slots, one of these does.
+    /// The keys of a task go to another master, with what is left of their time; the other servers
+    /// hear of it `ms` later. Where they are in two slots, one of these does.
     pub(super) fn move_slot(&mut self, task: usize, to: usize, ms: u64) {
         let apart = self.plan.tasks[task].apart;
         let lock = !apart || self.rng.percent(50);
@@ -119,7 +125,8 @@ impl World {
         }
     }
 
-    /// A server hears where everything is, unless nobody has told it yet that it is no master any more.
+    /// A server hears where everything is, unless nobody has told it yet that it is no master any
+    /// more.
     pub(super) fn hear_layout(&mut self, server: usize) {
         let deposed = self.servers[server].follows.is_none() && self.master_of(server) != server;
         if !deposed {
@@ -133,7 +140,11 @@ impl World {
         let serves = self.servers[server].follows.unwrap_or(server);
         let Layout { homes, besides, .. } = &self.layouts[server];
         let locks = self.tasks.iter().zip(homes).map(|(task, home)| (&task.keys.lock, home));
-        let others = self.tasks.iter().zip(besides).filter_map(|(task, at)| Some((task.keys.beside().next()?, at)));
+        let others = self
+            .tasks
+            .iter()
+            .zip(besides)
+            .filter_map(|(task, at)| Some((task.keys.beside().next()?, at)));
         let elsewhere = locks.chain(others).filter(|(_, at)| **at != serves);
         self.servers[server].away = elsewhere.map(|(key, _)| tag(key).to_vec()).collect();
     }

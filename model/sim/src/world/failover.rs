@@ -12,7 +12,8 @@ impl World {
             Act::Failover { of, lose_ms, old, ms } => {
                 let master = self.master_of(of);
                 let fit = |server: &usize| {
-                    self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up
+                    self.servers[*server].follows == Some(master)
+                        && self.servers[*server].health == Health::Up
                 };
                 let Some(to) = (0..self.servers.len()).find(fit) else { return };
                 if self.servers[master].health != Health::Up {
@@ -31,16 +32,19 @@ impl World {
                     OldMaster::Frozen => self.after(lose_ms, Heal::Freeze { server: master }),
                     OldMaster::Alive => {}
                 }
-                let detect = if old == OldMaster::Alive { 5 } else { 1_500 + self.rng.below(2_000) };
+                let detect =
+                    if old == OldMaster::Alive { 5 } else { 1_500 + self.rng.below(2_000) };
                 // In a cluster, whoever can be reached hears of it soon.
                 let ms = if self.is_cluster() && old == OldMaster::Alive { 0 } else { ms };
                 self.after(lose_ms + detect, Heal::Promote { to, old, ms });
             }
             Act::Partition { of, ms } => {
                 let master = self.master_of(of);
-                // The master and the workers that hold are on one side, everybody else on the other.
+                // The master and the workers that hold are on one side, everybody else on the
+                // other.
                 let fit = |server: &usize| {
-                    self.servers[*server].follows == Some(master) && self.servers[*server].health == Health::Up
+                    self.servers[*server].follows == Some(master)
+                        && self.servers[*server].health == Health::Up
                 };
                 let Some(to) = (0..self.servers.len()).find(fit) else { return };
                 for task in 0..self.tasks.len() {
@@ -59,10 +63,14 @@ impl World {
                 }
                 self.after(1_500, Heal::Promote { to, old: OldMaster::Alive, ms });
                 if self.is_cluster() {
-                    // Who is left alone notices about when the others elect; but somebody may have made a master by hand.
+                    // Who is left alone notices about when the others elect; but somebody may have
+                    // made a master by hand.
                     let by_hand = self.rng.percent(40);
-                    let notices_ms =
-                        if by_hand { self.rng.within(3_000, 30_000) } else { 1_200 + self.rng.below(1_500) };
+                    let notices_ms = if by_hand {
+                        self.rng.within(3_000, 30_000)
+                    } else {
+                        1_200 + self.rng.below(1_500)
+                    };
                     self.after(notices_ms, Heal::Alone { server: master });
                     self.after(ms + 4_000, Heal::Together { server: master });
                 }
@@ -112,7 +120,8 @@ impl World {
         let run_id = self.rng.next();
         let now = self.now;
         self.settle(server);
-        let before: Vec<_> = self.tasks.iter().map(|task| task.wanting[server].switches.clone()).collect();
+        let before: Vec<_> =
+            self.tasks.iter().map(|task| task.wanting[server].switches.clone()).collect();
         self.cause = if keeps == Keeps::All { Cause::Worker } else { Cause::Lost };
         self.servers[server].restart(run_id, keeps, now);
         self.note_generation(server, What::Restart(keeps));
@@ -157,13 +166,16 @@ impl World {
     pub(super) fn follow_now(&mut self, server: usize) {
         let Some(master) = self.servers[server].follows else { return };
         self.servers[server].link_cut = false;
-        if self.servers[master].health == Health::Down || self.servers[server].health != Health::Up {
+        if self.servers[master].health == Health::Down || self.servers[server].health != Health::Up
+        {
             return;
         }
         let now = self.now;
         self.settle(server);
-        let [own, other] =
-            self.servers.get_disjoint_mut([server, master]).unwrap_or_else(|_| unreachable!("nobody follows itself"));
+        let [own, other] = self
+            .servers
+            .get_disjoint_mut([server, master])
+            .unwrap_or_else(|_| unreachable!("nobody follows itself"));
         if own.history.replication_id != other.history.replication_id {
             own.full_sync(other, now);
         }
@@ -173,8 +185,15 @@ impl World {
     }
 
     pub(super) fn promote(&mut self, to: usize, old: OldMaster, ms: u64) {
-        let Some(before) = self.servers[to].follows.filter(|_| self.servers[to].health == Health::Up) else { return };
-        if self.servers[before].health != Health::Down && !self.servers[to].link_cut && old == OldMaster::Alive {
+        let Some(before) =
+            self.servers[to].follows.filter(|_| self.servers[to].health == Health::Up)
+        else {
+            return;
+        };
+        if self.servers[before].health != Health::Down
+            && !self.servers[to].link_cut
+            && old == OldMaster::Alive
+        {
             // An orderly one waits until everything has arrived.
             let lag_ms = std::mem::replace(&mut self.servers[to].lag_ms, 0);
             self.catch_up(to);
@@ -200,18 +219,23 @@ impl World {
             self.after(ms, Heal::Names { sentinel, server: to });
         }
         for server in 0..self.servers.len() {
-            if server != to && server != before && (!self.is_cluster() || self.servers[server].follows == Some(before))
+            if server != to
+                && server != before
+                && (!self.is_cluster() || self.servers[server].follows == Some(before))
             {
                 self.servers[server].follows = Some(to);
                 self.after(700, Heal::Follow { server });
             }
         }
         match old {
-            OldMaster::Killed => self.after(ms, Heal::Start { server: before, keeps: Keeps::All, loading_ms: 0 }),
+            OldMaster::Killed => {
+                self.after(ms, Heal::Start { server: before, keeps: Keeps::All, loading_ms: 0 })
+            }
             OldMaster::Frozen => self.after(ms, Heal::Thaw { server: before }),
             OldMaster::Alive => {}
         }
-        let hears_ms = if self.is_cluster() { 20 + self.fault % 1_500 } else { 800 + self.fault % 9_000 };
+        let hears_ms =
+            if self.is_cluster() { 20 + self.fault % 1_500 } else { 800 + self.fault % 9_000 };
         self.after(ms + hears_ms, Heal::Follow { server: before });
         for task in 0..self.tasks.len() {
             self.contend(task, 100);

@@ -45,8 +45,15 @@ impl World {
                 if let Some(worker) = self.holder(task) {
                     let hold = self.tasks[task].workers[worker].hold;
                     for _ in 0..timers {
-                        let ms = self.tasks[task].rng.within(1, 1_000 + hold.map_or(0, |hold| hold.lease_ms / 3));
-                        self.later(task, worker, ms, Job::Renew(hold.map_or(0, |hold| hold.number)));
+                        let ms = self.tasks[task]
+                            .rng
+                            .within(1, 1_000 + hold.map_or(0, |hold| hold.lease_ms / 3));
+                        self.later(
+                            task,
+                            worker,
+                            ms,
+                            Job::Renew(hold.map_or(0, |hold| hold.number)),
+                        );
                     }
                 }
             }
@@ -112,7 +119,9 @@ impl World {
     }
 
     pub(super) fn re_enter(&mut self, task: usize, lease: bool, ms: u64) {
-        let (Some(worker), true, server) = (self.holder(task), self.tasks[task].redisson, self.homes[task]) else {
+        let (Some(worker), true, server) =
+            (self.holder(task), self.tasks[task].redisson, self.homes[task])
+        else {
             return;
         };
         if !self.servers[server].writable()
@@ -121,7 +130,9 @@ impl World {
         {
             return;
         }
-        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.renews && hold.entries < 3) else {
+        let Some(hold) =
+            self.tasks[task].workers[worker].hold.filter(|hold| hold.renews && hold.entries < 3)
+        else {
             return;
         };
         let lease_ms = if lease { hold.lease_ms * 2 } else { hold.lease_ms };
@@ -136,7 +147,11 @@ impl World {
         let (server, now) = (self.homes[task], self.now);
         let key = Arc::clone(&self.tasks[task].keys.lock);
         let held = self.servers[server].get(&key, now).is_some();
-        if !self.tasks[task].redisson || !held || !self.servers[server].writable() || self.tasks[task].odd.is_some() {
+        if !self.tasks[task].redisson
+            || !held
+            || !self.servers[server].writable()
+            || self.tasks[task].odd.is_some()
+        {
             return;
         }
         self.cause = Cause::Odd;
@@ -213,7 +228,8 @@ impl World {
             self.tasks[task].odd = None;
             let server = self.homes[task];
             let key = Arc::clone(&self.tasks[task].keys.lock);
-            let still = self.servers[server].get(&key, now).is_some_and(|entry| entry.deadline.is_none());
+            let still =
+                self.servers[server].get(&key, now).is_some_and(|entry| entry.deadline.is_none());
             if still {
                 self.cause = Cause::Odd;
                 self.servers[server].put(&key, None, now);
@@ -229,7 +245,9 @@ impl World {
         let server = self.homes[task];
         let phantom = phantom_name(number);
         let own = match self.servers[server].get(&key, now).map(|entry| &entry.value) {
-            Some(Value::Hash(fields)) => fields.iter().any(|(field, _)| field.starts_with(&phantom)),
+            Some(Value::Hash(fields)) => {
+                fields.iter().any(|(field, _)| field.starts_with(&phantom))
+            }
             Some(Value::Text(token)) => *token == phantom,
             _ => false,
         };

@@ -32,13 +32,15 @@ impl Keys {
             Some(WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key)) => {
                 vec![key.as_slice().into()]
             }
-            Some(WantedSource::Keys(keys)) => keys.iter().map(|key| key.as_slice().into()).collect(),
+            Some(WantedSource::Keys(keys)) => {
+                keys.iter().map(|key| key.as_slice().into()).collect()
+            }
             Some(WantedSource::Always | WantedSource::Never) | None => Vec::new(),
         };
         let progress = spec.progress.as_ref().map(|progress| match &progress.source {
-            ProgressSource::HashField { key, .. } | ProgressSource::Key(key) | ProgressSource::Length(key) => {
-                key.as_slice().into()
-            }
+            ProgressSource::HashField { key, .. }
+            | ProgressSource::Key(key)
+            | ProgressSource::Length(key) => key.as_slice().into(),
         });
         Keys {
             lock: spec.lock.key.as_slice().into(),

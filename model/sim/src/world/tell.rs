@@ -13,19 +13,34 @@ impl World {
         let mut told: Vec<(u64, String)> = Vec::new();
         let steps = self.plan.steps.iter().filter(|step| (from..=self.now).contains(&step.at));
         told.extend(steps.map(|step| (step.at, format!("{:?}", step.act))));
-        told.extend(self.generations.iter().map(|it| (it.at, format!("server {}: {:?}", it.server, it.what))));
-        told.extend(self.rulers.iter().map(|(at, server)| (*at, format!("server {server} decides"))));
+        told.extend(
+            self.generations
+                .iter()
+                .map(|it| (it.at, format!("server {}: {:?}", it.server, it.what))),
+        );
+        told.extend(
+            self.rulers.iter().map(|(at, server)| (*at, format!("server {server} decides"))),
+        );
         if let Some(task) = task.and_then(|task| self.tasks.get(task)) {
             for (server, past) in task.past.iter().enumerate() {
-                let line =
-                    |since: &Since| (since.at, format!("server {server}: {}, {:?}", shown(&since.state), since.cause));
+                let line = |since: &Since| {
+                    (
+                        since.at,
+                        format!("server {server}: {}, {:?}", shown(&since.state), since.cause),
+                    )
+                };
                 told.extend(past.between(from, self.now).map(line));
             }
-            let released = |at: u64, who: &[u8]| (at, format!("{} gives it back", String::from_utf8_lossy(who)));
+            let released = |at: u64, who: &[u8]| {
+                (at, format!("{} gives it back", String::from_utf8_lossy(who)))
+            };
             told.extend(task.releases.iter().map(|release| released(release.at, &release.who)));
             for (who, claim) in &task.claims {
                 let who = String::from_utf8_lossy(who);
-                told.push((claim.newest, format!("{who} claims, as it has done since {}", claim.first)));
+                told.push((
+                    claim.newest,
+                    format!("{who} claims, as it has done since {}", claim.first),
+                ));
             }
         }
         told.retain(|(at, _)| (from..=self.now).contains(at));
@@ -39,9 +54,15 @@ fn shown(state: &LockState) -> String {
         LockState::Free => "free".to_owned(),
         LockState::Other => "something else".to_owned(),
         LockState::Held { holders, deadline } => {
-            let who: Vec<_> =
-                holders.iter().map(|(who, count)| format!("{} x{count}", String::from_utf8_lossy(who))).collect();
-            format!("held by {} until {}", who.join(" and "), deadline.map_or("ever".to_owned(), |it| it.to_string()))
+            let who: Vec<_> = holders
+                .iter()
+                .map(|(who, count)| format!("{} x{count}", String::from_utf8_lossy(who)))
+                .collect();
+            format!(
+                "held by {} until {}",
+                who.join(" and "),
+                deadline.map_or("ever".to_owned(), |it| it.to_string())
+            )
         }
     }
 }

@@ -63,7 +63,9 @@ impl World {
         match &wanted.source {
             WantedSource::Hash(key) => {
                 if let Some(Value::Hash(fields)) = get(key) {
-                    found.extend(fields.iter().map(|(user, text)| (user.clone(), reads(wanted.codec, text))));
+                    found.extend(
+                        fields.iter().map(|(user, text)| (user.clone(), reads(wanted.codec, text))),
+                    );
                 }
             }
             WantedSource::Set(key) => {
@@ -73,7 +75,8 @@ impl World {
             }
             WantedSource::Counter(key) => {
                 if let Some(Value::Text(text)) = get(key) {
-                    let count: Option<i64> = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+                    let count: Option<i64> =
+                        std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
                     found.push((key.clone(), count.map(|count| count > 0)));
                 }
             }
@@ -109,12 +112,21 @@ impl World {
         *wanting = Wanting { says, switches, since, written: now };
     }
 
-    /// Notes whose "on" a server has lost when it started again; `before`: what it had when it stopped.
-    pub(super) fn note_lost_switches(&mut self, server: usize, task: usize, before: Option<&Switches>) {
+    /// Notes whose "on" a server has lost when it started again; `before`: what it had when it
+    /// stopped.
+    pub(super) fn note_lost_switches(
+        &mut self,
+        server: usize,
+        task: usize,
+        before: Option<&Switches>,
+    ) {
         let after = self.tasks[task].wanting[server].switches.as_deref();
-        let is_there = |user: &Vec<u8>| after.is_some_and(|after| after.iter().any(|(other, _)| other == user));
+        let is_there = |user: &Vec<u8>| {
+            after.is_some_and(|after| after.iter().any(|(other, _)| other == user))
+        };
         let was_on = before.into_iter().flatten().filter(|(_, on)| *on == Some(true));
-        let users: Vec<_> = was_on.map(|(user, _)| user.clone()).filter(|user| !is_there(user)).collect();
+        let users: Vec<_> =
+            was_on.map(|(user, _)| user.clone()).filter(|user| !is_there(user)).collect();
         if !users.is_empty() {
             let lost = LostSwitches { at: self.now, server, users };
             self.tasks[task].lost_switches.push(lost);
@@ -178,11 +190,13 @@ impl World {
         let keys = self.tasks[task].keys.switches.clone();
         let Some(key) = keys.get(number).or(keys.first()) else { return };
         match &wanted.source {
-            WantedSource::Hash(_) => self.servers[server].edit(key, now, Value::Hash(Vec::new()), |value| {
-                if let Value::Hash(fields) = value {
-                    fields.retain(|(field, _)| *field != user(number));
-                }
-            }),
+            WantedSource::Hash(_) => {
+                self.servers[server].edit(key, now, Value::Hash(Vec::new()), |value| {
+                    if let Value::Hash(fields) = value {
+                        fields.retain(|(field, _)| *field != user(number));
+                    }
+                })
+            }
             WantedSource::Keys(_) => self.servers[server].put(key, None, now),
             _ => self.write_switch(task, number),
         }
@@ -200,12 +214,14 @@ impl World {
         let keys = self.tasks[task].keys.switches.clone();
         let Some(key) = keys.get(number).or(keys.first()) else { return };
         match &wanted.source {
-            WantedSource::Hash(_) => self.servers[server].edit(key, now, Value::Hash(Vec::new()), |value| {
-                if let Value::Hash(fields) = value {
-                    fields.retain(|(field, _)| *field != user(number));
-                    fields.push((user(number), b"perhaps".to_vec()));
-                }
-            }),
+            WantedSource::Hash(_) => {
+                self.servers[server].edit(key, now, Value::Hash(Vec::new()), |value| {
+                    if let Value::Hash(fields) = value {
+                        fields.retain(|(field, _)| *field != user(number));
+                        fields.push((user(number), b"perhaps".to_vec()));
+                    }
+                })
+            }
             WantedSource::Counter(_) | WantedSource::Keys(_) => {
                 self.servers[server].put(key, Some(text(b"perhaps".to_vec())), now);
             }
@@ -226,7 +242,8 @@ impl World {
     }
 }
 
-/// What switches say together: one that is on is enough; without one, one that is unclear leaves it open.
+/// What switches say together: one that is on is enough; without one, one that is unclear leaves it
+/// open.
 pub(crate) fn says(switches: &[(Vec<u8>, Option<bool>)]) -> Says {
     if switches.iter().any(|(_, on)| *on == Some(true)) {
         Says::Yes

@@ -1,4 +1,5 @@
-//! Workers: they take a lock, renew it, work, and come to harm. What they do follows Redisson where the lock is one of its.
+//! Workers: they take a lock, renew it, work, and come to harm. What they do follows Redisson where
+//! the lock is one of its.
 
 use std::sync::Arc;
 
@@ -124,7 +125,8 @@ impl World {
         }
     }
 
-    /// Whether workers shall run, by what the server says that they talk to, or where the switches are.
+    /// Whether workers shall run, by what the server says that they talk to, or where the switches
+    /// are.
     fn wanted_at(&self, server: usize, task: usize) -> bool {
         let server = if self.plan.tasks[task].apart { self.besides[task] } else { server };
         match self.plan.spec.tasks[task].wanted.as_ref().map(|wanted| &wanted.source) {
@@ -198,13 +200,21 @@ impl World {
     }
 
     /// Writes the lock as its holder has it.
-    pub(super) fn write_lock(&mut self, task: usize, worker: usize, server: usize, lease_ms: u64, entries: u32) {
+    pub(super) fn write_lock(
+        &mut self,
+        task: usize,
+        worker: usize,
+        server: usize,
+        lease_ms: u64,
+        entries: u32,
+    ) {
         let who = &self.tasks[task].workers[worker];
         let value = match self.tasks[task].redisson {
             true => Value::Hash(vec![(who.field(), entries.to_string().into_bytes())]),
             false => Value::Text(who.token()),
         };
-        let deadline = self.servers[server].clock.at(self.now) + i64::try_from(lease_ms).unwrap_or(0);
+        let deadline =
+            self.servers[server].clock.at(self.now) + i64::try_from(lease_ms).unwrap_or(0);
         let key = Arc::clone(&self.tasks[task].keys.lock);
         self.servers[server].put(&key, Some(Entry { value, deadline: Some(deadline) }), self.now);
         self.note_changes();
@@ -213,7 +223,10 @@ impl World {
     /// Whether the lock on that server is this worker's.
     pub(super) fn owns(&self, task: usize, worker: usize, server: usize) -> bool {
         let who = &self.tasks[task].workers[worker];
-        match self.servers[server].get(&self.tasks[task].keys.lock, self.now).map(|entry| &entry.value) {
+        match self.servers[server]
+            .get(&self.tasks[task].keys.lock, self.now)
+            .map(|entry| &entry.value)
+        {
             Some(Value::Hash(fields)) => fields.iter().any(|(field, _)| *field == who.field()),
             Some(Value::Text(token)) => *token == who.token(),
             _ => false,
@@ -272,14 +285,17 @@ impl World {
     }
 
     fn renew(&mut self, task: usize, worker: usize, number: u64) {
-        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.renews) else { return };
+        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.renews) else {
+            return;
+        };
         let late = self.tasks[task].rng.within(5, 15);
         let Some(server) = self.server_of(task, worker) else {
             return self.later(task, worker, hold.lease_ms / 3 + late, Job::Renew(number));
         };
         if self.owns(task, worker, server) {
             let key = Arc::clone(&self.tasks[task].keys.lock);
-            let deadline = self.servers[server].clock.at(self.now) + i64::try_from(hold.lease_ms).unwrap_or(0);
+            let deadline =
+                self.servers[server].clock.at(self.now) + i64::try_from(hold.lease_ms).unwrap_or(0);
             let entry = self.servers[server].get(&key, self.now).cloned();
             let entry = entry.map(|entry| Entry { deadline: Some(deadline), ..entry });
             self.servers[server].put(&key, entry, self.now);
@@ -287,13 +303,18 @@ impl World {
         } else {
             // The watchdog lets go; nobody tells the script.
             self.tasks[task].workers[worker].hold = None;
-            let ms = if self.tasks[task].rng.percent(50) { 300 } else { self.tasks[task].rng.within(1_000, 60_000) };
+            let ms = if self.tasks[task].rng.percent(50) {
+                300
+            } else {
+                self.tasks[task].rng.within(1_000, 60_000)
+            };
             self.later(task, worker, ms, Job::GiveUp);
         }
     }
 
     fn claim(&mut self, task: usize, worker: usize) {
-        let (Some(key), Some(server)) = (self.tasks[task].keys.claims.clone(), self.told_server_of(task, worker))
+        let (Some(key), Some(server)) =
+            (self.tasks[task].keys.claims.clone(), self.told_server_of(task, worker))
         else {
             return;
         };
@@ -310,7 +331,8 @@ impl World {
     }
 
     fn progress(&mut self, task: usize, worker: usize) {
-        let (Some(key), Some(server)) = (self.tasks[task].keys.progress.clone(), self.told_server_of(task, worker))
+        let (Some(key), Some(server)) =
+            (self.tasks[task].keys.progress.clone(), self.told_server_of(task, worker))
         else {
             return;
         };
@@ -321,14 +343,20 @@ impl World {
         let now = self.now;
         match self.plan.spec.tasks[task].progress.as_ref().map(|progress| progress.source.clone()) {
             Some(ProgressSource::HashField { field, .. }) => {
-                self.servers[server]
-                    .edit(&key, now, Value::Hash(Vec::new()), |value| *value = Value::Hash(vec![(field, text)]));
+                self.servers[server].edit(&key, now, Value::Hash(Vec::new()), |value| {
+                    *value = Value::Hash(vec![(field, text)])
+                });
             }
             Some(ProgressSource::Key(_)) => {
-                self.servers[server].put(&key, Some(Entry { value: Value::Text(text), deadline: None }), now);
+                self.servers[server].put(
+                    &key,
+                    Some(Entry { value: Value::Text(text), deadline: None }),
+                    now,
+                );
             }
             Some(ProgressSource::Length(_)) => {
-                self.servers[server].edit(&key, now, Value::List(0), |value| *value = Value::List(count));
+                self.servers[server]
+                    .edit(&key, now, Value::List(0), |value| *value = Value::List(count));
             }
             None => {}
         }
@@ -368,7 +396,10 @@ impl World {
     }
 
     fn exit(&mut self, task: usize, worker: usize) {
-        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.entries > 1) else { return };
+        let Some(hold) = self.tasks[task].workers[worker].hold.filter(|hold| hold.entries > 1)
+        else {
+            return;
+        };
         let Some(server) = self.server_of(task, worker) else { return };
         if self.owns(task, worker, server) {
             self.write_lock(task, worker, server, self.plan.tasks[task].lease_ms, hold.entries - 1);

@@ -3,7 +3,10 @@
 use super::*;
 
 fn some(tasks: &[u32]) -> Vec<Watched> {
-    tasks.iter().map(|task| Watched { task: TaskIndex(*task), grace_ms: None, proves_holders: false }).collect()
+    tasks
+        .iter()
+        .map(|task| Watched { task: TaskIndex(*task), grace_ms: None, proves_holders: false })
+        .collect()
 }
 
 #[test]
@@ -17,11 +20,16 @@ fn tasks_that_stay_keep_their_rhythm_when_others_come_and_go() {
     assert_eq!(read_due(&mut schedule, 1_000), [2, 3, 4, 5]);
     assert_eq!(schedule.take_skipped(), 0);
     schedule.change(Vec::new(), Mono(1_100));
-    assert_eq!(schedule.next_wake(), Some(Mono(2_000)), "a server without tasks is still asked how it is");
+    assert_eq!(
+        schedule.next_wake(),
+        Some(Mono(2_000)),
+        "a server without tasks is still asked how it is"
+    );
 }
 
-/// Of each of the last `after` slots' worth of tasks that are left from `changed_at` on, of `before` that there were: when it is read in the
-/// three seconds after that, and how often beside. Each lock always ends before it is read regularly again.
+/// Of each of the last `after` slots' worth of tasks that are left from `changed_at` on, of
+/// `before` that there were: when it is read in the three seconds after that, and how often beside.
+/// Each lock always ends before it is read regularly again.
 fn reads_after_a_change(before: u32, after: u32, changed_at: u64) -> Vec<(Vec<u64>, u32)> {
     let mut schedule = Schedule::new(tasks(before * FULL), 1_000, Mono(0));
     let first = before.saturating_sub(after) * FULL;
@@ -34,13 +42,21 @@ fn reads_after_a_change(before: u32, after: u32, changed_at: u64) -> Vec<(Vec<u6
         while let Some(batch) = schedule.due(Mono(now)) {
             let at = i64::try_from(now).unwrap();
             for task in &batch.tasks {
-                let of_task = task.0.checked_sub(first).and_then(|position| reads.get_mut(position as usize));
+                let of_task =
+                    task.0.checked_sub(first).and_then(|position| reads.get_mut(position as usize));
                 match of_task.filter(|_| now > changed_at) {
-                    Some((regular, _)) if matches!(batch.kind, BatchKind::Regular { .. }) => regular.push(now),
+                    Some((regular, _)) if matches!(batch.kind, BatchKind::Regular { .. }) => {
+                        regular.push(now)
+                    }
                     Some((_, beside)) => *beside += 1,
                     None => {}
                 }
-                schedule.observe(*task, Mono(now), ServerTime(WORLD_MS + at), &reading((held_until(at + 100), &[])));
+                schedule.observe(
+                    *task,
+                    Mono(now),
+                    ServerTime(WORLD_MS + at),
+                    &reading((held_until(at + 100), &[])),
+                );
             }
             schedule.finished(&batch);
         }
@@ -53,8 +69,12 @@ fn reads_after_a_change(before: u32, after: u32, changed_at: u64) -> Vec<(Vec<u6
 fn many_tasks_keep_the_rhythm_when_their_slots_are_cut_anew() {
     for (before, after) in [(4, 2), (2, 4), (3, 3), (1, 3)] {
         for changed_at in [0, 370, 999] {
-            for (task, (regular, beside)) in reads_after_a_change(before, after, changed_at).into_iter().enumerate() {
-                let of = format!("task {task}, {before} slots, {after} from {changed_at} ms on: {regular:?}");
+            for (task, (regular, beside)) in
+                reads_after_a_change(before, after, changed_at).into_iter().enumerate()
+            {
+                let of = format!(
+                    "task {task}, {before} slots, {after} from {changed_at} ms on: {regular:?}"
+                );
                 let is_even = regular.windows(2).all(|two| two[1] - two[0] == 1_000);
                 assert!(regular.len() == 3 && is_even, "{of}");
                 assert!(beside >= 3, "each deadline is looked after: {beside} times, {of}");
@@ -82,7 +102,12 @@ fn changes_faster_than_the_interval_starve_nobody() {
 fn a_confirmation_outlives_a_change_of_tasks() {
     let mut schedule = Schedule::new(some(&[1, 2]), 1_000, Mono(0));
     let batch = schedule.due(Mono(0)).unwrap();
-    schedule.observe(TaskIndex(2), Mono(0), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+    schedule.observe(
+        TaskIndex(2),
+        Mono(0),
+        ServerTime(WORLD_MS),
+        &reading((LockReading::Free, &[])),
+    );
     schedule.finished(&batch);
     schedule.change(some(&[2, 7]), Mono(100));
     assert_eq!(read_due(&mut schedule, 100), [7]);

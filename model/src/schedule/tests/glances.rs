@@ -9,8 +9,12 @@ const TASK: TaskIndex = TaskIndex(0);
 const WHOLE_EVERY: u64 = 3;
 
 fn held_by(clients: &[&str], deadline: Deadline) -> LockReading {
-    let holder =
-        |client: &&str| Holder { client: client.as_bytes().into(), thread: None, entries: None, secret: false };
+    let holder = |client: &&str| Holder {
+        client: client.as_bytes().into(),
+        thread: None,
+        entries: None,
+        secret: false,
+    };
     LockReading::from(Held {
         mode: Mode::Exclusive,
         holders: clients.iter().map(holder).collect(),
@@ -23,13 +27,19 @@ fn plain() -> LockReading {
     held_by(&["a"], Deadline::At(ServerTime(WORLD_MS + 30_000)))
 }
 
-/// Reads the first slot when its `sweep` is due, and says whether a glance at the first task was enough; between asking and the answer
-/// `meanwhile` happens.
-fn sweep(schedule: &mut Schedule, sweep: u64, lock: &LockReading, meanwhile: impl FnOnce(&mut Schedule)) -> bool {
+/// Reads the first slot when its `sweep` is due, and says whether a glance at the first task was
+/// enough; between asking and the answer `meanwhile` happens.
+fn sweep(
+    schedule: &mut Schedule,
+    sweep: u64,
+    lock: &LockReading,
+    meanwhile: impl FnOnce(&mut Schedule),
+) -> bool {
     let now = Mono(sweep * 1_000);
     let batch = schedule.due(now).unwrap();
     assert!(
-        batch.tasks.contains(&TASK) && schedule.asks_extras(&batch, TASK) == sweep.is_multiple_of(WHOLE_EVERY),
+        batch.tasks.contains(&TASK)
+            && schedule.asks_extras(&batch, TASK) == sweep.is_multiple_of(WHOLE_EVERY),
         "{sweep}"
     );
     let known = schedule.known(&batch, TASK).cloned().map(LockReading::Held);
@@ -66,11 +76,13 @@ fn told_of_changes(count: u32, interval_ms: u64) -> Schedule {
 #[test]
 fn between_whole_readings_a_glance_is_enough_where_there_are_many_tasks() {
     let mut schedule = many();
-    let glanced: Vec<bool> = (0..7).map(|turn| sweep(&mut schedule, turn, &plain(), nothing)).collect();
+    let glanced: Vec<bool> =
+        (0..7).map(|turn| sweep(&mut schedule, turn, &plain(), nothing)).collect();
     assert_eq!(glanced, [false, true, true, false, true, true, false]);
 }
 
-/// Whoever renews often is read whole because of that. How long nobody looked at a value is bounded all the same.
+/// Whoever renews often is read whole because of that. How long nobody looked at a value is bounded
+/// all the same.
 #[test]
 fn what_was_renewed_in_between_need_not_be_read_whole_in_its_turn() {
     for (told_in, renewed, same) in
@@ -110,7 +122,9 @@ fn only_one_holder_with_a_deadline_is_known_by_it() {
     let _rule = crate::truth::rule("4 bracket");
     let at = Deadline::At(ServerTime(WORLD_MS + 30_000));
     let readers = match plain() {
-        LockReading::Held(held) => LockReading::from(Held { mode: Mode::Read, ..Held::clone(&held) }),
+        LockReading::Held(held) => {
+            LockReading::from(Held { mode: Mode::Read, ..Held::clone(&held) })
+        }
         other => other,
     };
     for lock in [
@@ -158,20 +172,25 @@ fn after_a_break_all_is_read_whole() {
     schedule.forget_known();
     assert!(!sweep(&mut schedule, 1, &plain(), nothing));
     assert!(sweep(&mut schedule, 2, &plain(), Schedule::forget_known), "it was under way");
-    assert!(!sweep(&mut schedule, 3, &plain(), nothing), "that it was not worth anything is not forgotten");
+    assert!(
+        !sweep(&mut schedule, 3, &plain(), nothing),
+        "that it was not worth anything is not forgotten"
+    );
     assert!(sweep(&mut schedule, 4, &plain(), nothing));
 }
 
 /// So many tasks that a batch of them is due each 25 ms.
 const CROWD: u32 = 40 * FULL;
 
-/// Answers every batch at once, in which each lock is held as before; says of each batch when it was sent, and how many tasks it had.
+/// Answers every batch at once, in which each lock is held as before; says of each batch when it
+/// was sent, and how many tasks it had.
 fn sweep_all(schedule: &mut Schedule, sweep: u64) -> Vec<(u64, usize)> {
     let mut sent = Vec::new();
     for now in sweep * 1_000..(sweep + 1) * 1_000 {
         while let Some(batch) = schedule.due(Mono(now)) {
             for task in &batch.tasks {
-                let lock = schedule.known(&batch, *task).cloned().map_or_else(plain, LockReading::Held);
+                let lock =
+                    schedule.known(&batch, *task).cloned().map_or_else(plain, LockReading::Held);
                 schedule.observe(*task, Mono(now), ServerTime(WORLD_MS), &reading((lock, &[])));
             }
             schedule.finished(&batch);
@@ -196,10 +215,18 @@ fn slots_that_are_glanced_at_share_a_batch_with_the_next() {
     let mut schedule = told_of_changes(CROWD, 1_000);
     assert_eq!(sweep_all(&mut schedule, 0), batches_of(1), "nothing is known yet");
     for sweep in 1..25 {
-        assert_eq!(sweep_all(&mut schedule, sweep), in_sweep(sweep, &batches_of(2)), "no task waits for longer");
+        assert_eq!(
+            sweep_all(&mut schedule, sweep),
+            in_sweep(sweep, &batches_of(2)),
+            "no task waits for longer"
+        );
     }
     schedule.allow_glances(false);
-    assert_eq!(sweep_all(&mut schedule, 25), in_sweep(25, &batches_of(1)), "each at its own tick again");
+    assert_eq!(
+        sweep_all(&mut schedule, 25),
+        in_sweep(25, &batches_of(1)),
+        "each at its own tick again"
+    );
 }
 
 /// A batch keeps the server busy for as long as its commands take.

@@ -7,14 +7,24 @@ const INTERVAL_MS: u64 = 10_000;
 
 type Sent = Vec<(u64, Batch)>;
 
-/// Runs `schedule` to `until` with these hints, at instants in order; batches take `took_ms`. Gives the batches, and when they
-/// were sent; the last ones end a little later than that.
-fn reads(schedule: &mut Schedule, until: u64, took_ms: u64, hints: impl IntoIterator<Item = (u64, u32)>) -> Sent {
+/// Runs `schedule` to `until` with these hints, at instants in order; batches take `took_ms`. Gives
+/// the batches, and when they were sent; the last ones end a little later than that.
+fn reads(
+    schedule: &mut Schedule,
+    until: u64,
+    took_ms: u64,
+    hints: impl IntoIterator<Item = (u64, u32)>,
+) -> Sent {
     let mut hints = hints.into_iter().peekable();
     let mut sent: Vec<(u64, Batch)> = Vec::new();
     let mut under_way: Vec<(u64, Batch)> = Vec::new();
     loop {
-        let wake = schedule.next_wake().into_iter().chain(schedule.next_hinted()).min().map_or(u64::MAX, |at| at.0);
+        let wake = schedule
+            .next_wake()
+            .into_iter()
+            .chain(schedule.next_hinted())
+            .min()
+            .map_or(u64::MAX, |at| at.0);
         let done = under_way.iter().map(|(at, _)| *at).min().unwrap_or(u64::MAX);
         let hint = hints.peek().map_or(u64::MAX, |(at, _)| *at);
         let now = wake.min(done).min(hint);
@@ -55,8 +65,11 @@ fn a_hint_is_followed_at_once_and_the_rhythm_goes_on() {
     let mut schedule = Schedule::new(tasks(3), INTERVAL_MS, Mono(0));
     let sent = reads(&mut schedule, 20_000, 5, [(2_000, 1), (2_000, 2)]);
     assert_eq!(extras(&sent), [(2_000, 2)]);
-    let regular: Vec<u64> =
-        sent.iter().filter(|(_, batch)| batch.kind != BatchKind::Extra).map(|(at, _)| *at).collect();
+    let regular: Vec<u64> = sent
+        .iter()
+        .filter(|(_, batch)| batch.kind != BatchKind::Extra)
+        .map(|(at, _)| *at)
+        .collect();
     assert_eq!(regular, [0, 10_000, 20_000]);
 }
 
@@ -93,7 +106,11 @@ fn many_changes_are_gathered_and_few_are_not() {
     let _first_sweep = reads(&mut schedule, 10_000, 1, []);
     let many = (0..8_000).map(|n| (10_000 + n / 4, n as u32));
     let sent = extras(&reads(&mut schedule, 12_950, 1, many));
-    assert!((180..=310).contains(&sent.len()), "{} batches for 4 changes a millisecond", sent.len());
+    assert!(
+        (180..=310).contains(&sent.len()),
+        "{} batches for 4 changes a millisecond",
+        sent.len()
+    );
     let few = (0..20_u64).map(|n| (13_001 + n * 100, n as u32));
     let sent = extras(&reads(&mut schedule, 15_500, 1, few));
     assert_eq!(sent, (0..20_u64).map(|n| (13_001 + n * 100, 1)).collect::<Vec<_>>());
@@ -103,9 +120,14 @@ fn many_changes_are_gathered_and_few_are_not() {
 fn all_hinted_reads_together_are_bounded() {
     let mut schedule = Schedule::new(tasks(2_000), 1_000, Mono(0));
     let _first_sweep = reads(&mut schedule, 1_999, 1, []);
-    let storm = (2_000..12_000).flat_map(|ms| (0..40).map(move |n| (ms, ((ms * 40 + n) % 2_000) as u32)));
-    let count: usize = extras(&reads(&mut schedule, 12_000, 1, storm)).iter().map(|(_, tasks)| tasks).sum();
-    assert!((10_000..=20_600).contains(&count), "{count} hinted reads in 10 s beside 20,000 regular ones");
+    let storm =
+        (2_000..12_000).flat_map(|ms| (0..40).map(move |n| (ms, ((ms * 40 + n) % 2_000) as u32)));
+    let count: usize =
+        extras(&reads(&mut schedule, 12_000, 1, storm)).iter().map(|(_, tasks)| tasks).sum();
+    assert!(
+        (10_000..=20_600).contains(&count),
+        "{count} hinted reads in 10 s beside 20,000 regular ones"
+    );
 }
 
 #[test]
@@ -130,7 +152,10 @@ fn a_change_of_tasks_forgets_no_hint() {
     schedule.hint(TaskIndex(2), Mono(2_002));
     schedule.hint(TaskIndex(0), Mono(2_002));
     reading.detach();
-    schedule.change(tasks(3).into_iter().filter(|watched| watched.task != TaskIndex(1)).collect(), Mono(2_003));
+    schedule.change(
+        tasks(3).into_iter().filter(|watched| watched.task != TaskIndex(1)).collect(),
+        Mono(2_003),
+    );
     assert_eq!(due(&mut schedule, 2_003).unwrap().tasks, [TaskIndex(0)]);
     schedule.finished(&reading);
     assert_eq!(due(&mut schedule, 2_004).unwrap().tasks, [TaskIndex(2)]);
@@ -204,7 +229,12 @@ fn hints_use_up_no_read_after_a_deadline() {
     let mut observe = |now: u64| {
         let Some(batch) = due(&mut schedule, now) else { return };
         let reading = reading((held_until(i64::try_from(now).unwrap() + 3_000), &[]));
-        schedule.observe(TaskIndex(0), Mono(now), ServerTime(WORLD_MS + i64::try_from(now).unwrap()), &reading);
+        schedule.observe(
+            TaskIndex(0),
+            Mono(now),
+            ServerTime(WORLD_MS + i64::try_from(now).unwrap()),
+            &reading,
+        );
         schedule.finished(&batch);
         schedule.hint(TaskIndex(0), Mono(now + 1));
     };
@@ -220,16 +250,23 @@ fn hints_use_up_no_read_after_a_deadline() {
     assert_eq!(schedule.next_wake(), Some(last.plus_ms(3_020)));
 }
 
-/// A lock whose lease somebody renews at these instants: each renewal is told of and read at once. Gives for each whether it was expected.
+/// A lock whose lease somebody renews at these instants: each renewal is told of and read at once.
+/// Gives for each whether it was expected.
 fn follow(schedule: &mut Schedule, renewals: &[u64]) -> Vec<bool> {
     let mut expected = Vec::new();
     for renewed in renewals {
         let now = Mono(*renewed);
-        expected.push(schedule.expected(TaskIndex(0)).is_some_and(|expected| expected.is_about(now)));
+        expected
+            .push(schedule.expected(TaskIndex(0)).is_some_and(|expected| expected.is_about(now)));
         schedule.hint(TaskIndex(0), now);
         let batch = schedule.due_hinted(now).unwrap();
         let reading = reading((held_until(i64::try_from(renewed + 30_000).unwrap()), &[]));
-        schedule.observe(TaskIndex(0), now, ServerTime(WORLD_MS + i64::try_from(*renewed).unwrap()), &reading);
+        schedule.observe(
+            TaskIndex(0),
+            now,
+            ServerTime(WORLD_MS + i64::try_from(*renewed).unwrap()),
+            &reading,
+        );
         schedule.finished(&batch);
     }
     expected
@@ -263,11 +300,19 @@ fn what_no_renewal_explains_is_not_expected() {
     assert_eq!(after(&[36_017]), [false], "between two");
     assert_eq!(after(&[40_950]), [false], "too early");
     let other_pace = [36_017, 41_017, 46_017, 51_017];
-    assert_eq!(after(&other_pace), [false, false, false, true], "another pace, until that is known");
+    assert_eq!(
+        after(&other_pace),
+        [false, false, false, true],
+        "another pace, until that is known"
+    );
     assert_eq!(after(&[51_017, 61_017]), [true, true], "one was not told of");
     let none = [36_017, 39_017, 45_017, 46_517, 55_017, 65_018];
     assert_eq!(after(&none), [false; 6], "none");
-    assert_eq!(after(&[none.as_slice(), &[75_019, 85_019]].concat())[6..], [false, true], "there is one again");
+    assert_eq!(
+        after(&[none.as_slice(), &[75_019, 85_019]].concat())[6..],
+        [false, true],
+        "there is one again"
+    );
 }
 
 #[test]
@@ -297,7 +342,12 @@ fn a_free_lock_has_no_pace() {
 fn free(schedule: &mut Schedule, now: u64) {
     schedule.hint(TaskIndex(0), Mono(now));
     let batch = schedule.due_hinted(Mono(now)).unwrap();
-    schedule.observe(TaskIndex(0), Mono(now), ServerTime(WORLD_MS), &reading((LockReading::Free, &[])));
+    schedule.observe(
+        TaskIndex(0),
+        Mono(now),
+        ServerTime(WORLD_MS),
+        &reading((LockReading::Free, &[])),
+    );
     schedule.finished(&batch);
 }
 

@@ -7,19 +7,23 @@ use super::*;
 use crate::support::redis::Keep;
 use crate::support::redisson::Redisson;
 
-/// All parts of a task beside its lock live on other nodes; another has everything in one slot; a third is held by the real
-/// Redisson, for which another one waits.
+/// All parts of a task beside its lock live on other nodes; another has everything in one slot; a
+/// third is held by the real Redisson, for which another one waits.
 #[test]
 fn lock_and_switches_on_different_nodes_make_one_verdict() {
     let test = "lock_and_switches_on_different_nodes_make_one_verdict";
     let Some(mut redisson) = Redisson::start(test) else { return };
     let Some(cluster) = start(test, 1, &direct(&[])) else { return };
-    let (lock, users, pause) = (key_on(0, "apart"), key_on(1, "apart-users"), key_on(1, "apart-pause"));
-    let (stats, claims, hosts) = (key_on(2, "apart-stats"), key_on(1, "apart-claims"), key_on(2, "apart-hosts"));
+    let (lock, users, pause) =
+        (key_on(0, "apart"), key_on(1, "apart-users"), key_on(1, "apart-pause"));
+    let (stats, claims, hosts) =
+        (key_on(2, "apart-stats"), key_on(1, "apart-claims"), key_on(2, "apart-hosts"));
     let work = key_on(1, "work:lock");
     let apart = format!(
-        ", wanted: {{hash: \"{users}\"}}, paused_until: {{key: \"{pause}\"}}, claims: {{hash: \"{claims}\"}}, \
-         progress: {{hash: \"{stats}\", field: last_run, stale_after: 2s}}, hosts: {{hash: \"{hosts}\"}}, grace: 2s, settle: 1s"
+        ", wanted: {{hash: \"{users}\"}}, paused_until: {{key: \"{pause}\"}}, claims: {{hash: \
+         \"{claims}\"}}, \
+         progress: {{hash: \"{stats}\", field: last_run, stale_after: 2s}}, hosts: {{hash: \
+         \"{hosts}\"}}, grace: 2s, settle: 1s"
     );
     let tagged = ", wanted: {keys: [\"{tagged}:anna\", \"{tagged}:ben\"]}";
     let tasks = task("apart", &lock, &apart)
@@ -27,7 +31,8 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
         + &format!("  - {{name: work, lock: {{key: \"{work}\"}}, wanted: always}}\n");
     hold(&cluster, &lock, "worker-1");
     hold(&cluster, "{tagged}:lock", "worker-2");
-    let set = |key: &str, words: &[&str]| cluster.cli(key, &[&[words[0], key], &words[1..]].concat());
+    let set =
+        |key: &str, words: &[&str]| cluster.cli(key, &[&[words[0], key], &words[1..]].concat());
     set(&users, &["hset", "anna", "1"]);
     set(&stats, &["hset", "last_run", "1"]);
     set(&claims, &["hset", "worker-1", "1"]);
@@ -39,8 +44,10 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
     agent.until(PATIENCE, "it runs and is wanted", |page| {
         page.verdict("apart") == "running" && page.of("apart", "task_wanted") == Some(1.0)
     });
-    redisson.connect("c1", &format!("mode=cluster nodes={} watchdog=3000", cluster.node(0).address()));
-    let waiting = redisson.connect("c2", &format!("mode=cluster nodes={} watchdog=3000", cluster.node(0).address()));
+    redisson
+        .connect("c1", &format!("mode=cluster nodes={} watchdog=3000", cluster.node(0).address()));
+    let waiting = redisson
+        .connect("c2", &format!("mode=cluster nodes={} watchdog=3000", cluster.node(0).address()));
     redisson.run(&format!("lock c1 t1 {work}"));
     redisson.run(&format!("lock-async c2 t1 {work}"));
     let page = agent.until(PATIENCE, "all are read, and the waiter is counted", |page| {
@@ -51,12 +58,15 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
     let braced = if work.contains('{') { work.clone() } else { format!("{{{work}}}") };
     let mut older = TcpStream::connect(cluster.node(1).address()).unwrap();
     write!(older, "SUBSCRIBE redisson_lock__channel:{braced}\r\n").unwrap();
-    agent.until(PATIENCE, "one that waits on an ordinary channel", |page| page.of("work", "lock_waiters") == Some(2.0));
+    agent.until(PATIENCE, "one that waits on an ordinary channel", |page| {
+        page.of("work", "lock_waiters") == Some(2.0)
+    });
     drop(older);
     assert_eq!(page.of("tagged", "task_wanted"), Some(0.0));
     assert_eq!(page.of("apart", "task_paused"), Some(0.0));
-    let view =
-        agent.until_view(PATIENCE, "the host is known", |view| view.task("apart").to_string().contains("host-1"));
+    let view = agent.until_view(PATIENCE, "the host is known", |view| {
+        view.task("apart").to_string().contains("host-1")
+    });
     assert_eq!(view.task("apart")["node"], cluster.node(0).address());
 
     // Stalled, because the progress on another node stands still; then it moves.
@@ -87,7 +97,8 @@ fn lock_and_switches_on_different_nodes_make_one_verdict() {
     agent.until(PATIENCE, "the waiter has it", |page| {
         page.label("work", "lock_holder", "holder").is_some_and(|holder| holder.contains(&waiting))
     });
-    let page = agent.until(PATIENCE, "nobody waits", |page| page.of("work", "lock_waiters") == Some(0.0));
+    let page =
+        agent.until(PATIENCE, "nobody waits", |page| page.of("work", "lock_waiters") == Some(0.0));
     assert_eq!((all_splits(&page), of_redis(&page, "uncovered_slots")), (0.0, 0.0));
     let refused = |reason: &str| page.get("lockwatch_redis_errors_total", &[("reason", reason)]);
     assert_eq!((refused("moved"), refused("server_error")), (Some(0.0), Some(0.0)));
@@ -101,7 +112,8 @@ fn switches_on_a_node_that_restarts_empty_are_lost_and_on_a_dead_one_unknown() {
     let near = "near:lock";
     let more = format!(", wanted: {{hash: \"{users}\"}}, grace: 1s, settle: 1s, blind_after: 2s");
     let other = key_on(2, "other");
-    let tasks = task("outbound", &lock, &more) + &task("other", &other, "") + &task("near", near, "");
+    let tasks =
+        task("outbound", &lock, &more) + &task("other", &other, "") + &task("near", near, "");
     hold(&cluster, &lock, "worker-1");
     hold(&cluster, &other, "worker-2");
     cluster.cli(&users, &["hset", &users, "anna", "1"]);
@@ -110,15 +122,21 @@ fn switches_on_a_node_that_restarts_empty_are_lost_and_on_a_dead_one_unknown() {
     agent.until(PATIENCE, "wanted", |page| page.of("outbound", "task_wanted") == Some(1.0));
 
     cluster.node_mut(1).restart(Keep::Files);
-    let page = agent
-        .until(PATIENCE, "the switches are lost", |page| page.of("outbound", "task_switches_lost_seconds") > Some(0.0));
-    assert_eq!((page.verdict("outbound"), all_ends(&page)), ("running", 0.0), "the lock's node is fine");
+    let page = agent.until(PATIENCE, "the switches are lost", |page| {
+        page.of("outbound", "task_switches_lost_seconds") > Some(0.0)
+    });
+    assert_eq!(
+        (page.verdict("outbound"), all_ends(&page)),
+        ("running", 0.0),
+        "the lock's node is fine"
+    );
     // "On" stays in force: without a holder it is a gap.
     cluster.cli(&lock, &["del", &lock]);
     agent.until(PATIENCE, "down", |page| page.verdict("outbound") == "down");
     cluster.cli(&users, &["hset", &users, "anna", "0"]);
     agent.until(PATIENCE, "stopped", |page| {
-        page.verdict("outbound") == "stopped" && page.of("outbound", "task_switches_lost_seconds") == Some(0.0)
+        page.verdict("outbound") == "stopped"
+            && page.of("outbound", "task_switches_lost_seconds") == Some(0.0)
     });
 
     // Down: nobody knows whether the free lock is wanted.
@@ -133,5 +151,7 @@ fn switches_on_a_node_that_restarts_empty_are_lost_and_on_a_dead_one_unknown() {
     hold(&cluster, &lock, "worker-3");
     agent.until(PATIENCE, "held again", |page| page.verdict("outbound") == "running");
     cluster.node_mut(1).restart(Keep::Files);
-    agent.until(PATIENCE, "known again", |page| page.of("outbound", "task_blind_seconds") == Some(0.0));
+    agent.until(PATIENCE, "known again", |page| {
+        page.of("outbound", "task_blind_seconds") == Some(0.0)
+    });
 }

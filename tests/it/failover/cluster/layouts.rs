@@ -13,11 +13,14 @@ const BLIND_SOON: &str = ", settle: 1s, blind_after: 2s";
 /// A dead shard, an uncovered slot and a node that forgot itself hurt their own tasks only.
 #[test]
 fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
-    let Some(mut cluster) = start("what_is_not_served_is_unknown", 0, &direct(&[PARTLY])) else { return };
+    let Some(mut cluster) = start("what_is_not_served_is_unknown", 0, &direct(&[PARTLY])) else {
+        return;
+    };
     let keys: Vec<String> = (0..3).map(|node| key_on(node, "lock")).collect();
     let bare = key_on(0, "bare");
     assert_ne!(slot(bare.as_bytes()), slot(keys[0].as_bytes()));
-    let tasks: String = (0..3).map(|node| task(&format!("task-{node}"), &keys[node], BLIND_SOON)).collect();
+    let tasks: String =
+        (0..3).map(|node| task(&format!("task-{node}"), &keys[node], BLIND_SOON)).collect();
     let tasks = tasks + &task("bare", &bare, BLIND_SOON);
     for key in keys.iter().chain([&bare]) {
         hold(&cluster, key, "worker");
@@ -29,7 +32,8 @@ fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
     let watch = agent.watch();
     cluster.uncover(slot(bare.as_bytes()));
     agent.until_view(PATIENCE, "one slot is uncovered", |view| {
-        view.reason("bare") == Some("cluster_down") && of_redis(&view.page, "uncovered_slots") == 1.0
+        view.reason("bare") == Some("cluster_down")
+            && of_redis(&view.page, "uncovered_slots") == 1.0
     });
     agent.until(PATIENCE, "blind", |page| page.verdict("bare") == "unknown");
     let pages = watch.stop();
@@ -46,7 +50,8 @@ fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
     // A dead shard.
     let watch = agent.watch();
     cluster.node_mut(2).kill();
-    let page = agent.until(PATIENCE, "its tasks are blind", |page| page.verdict("task-2") == "unknown");
+    let page =
+        agent.until(PATIENCE, "its tasks are blind", |page| page.verdict("task-2") == "unknown");
     agent.check(&page, "not all is readable", of_redis(&page, "readable") == 0.0);
     let blind = of_redis(&page, "blind_seconds");
     agent.until(PATIENCE, "ever longer", |page| of_redis(page, "blind_seconds") > blind + 1.0);
@@ -54,7 +59,9 @@ fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
         of_redis(page, "uncovered_slots") > 5_000.0 && of_redis(page, "readable") == 0.0
     });
     let blind = of_redis(&page, "blind_seconds");
-    agent.until(PATIENCE, "ever longer, also then", |page| of_redis(page, "blind_seconds") > blind + 1.0);
+    agent.until(PATIENCE, "ever longer, also then", |page| {
+        of_redis(page, "blind_seconds") > blind + 1.0
+    });
     let pages = watch.stop();
     for task in ["task-0", "task-1", "bare"] {
         check_undisturbed(&agent, &pages, task);
@@ -74,7 +81,9 @@ fn what_is_not_served_is_unknown_and_the_rest_goes_on() {
     let watch = agent.watch();
     cluster.reset(1);
     agent.until(PATIENCE, "its tasks are blind", |page| page.verdict("task-1") == "unknown");
-    agent.throughout(Duration::from_secs(2), "the layout stays", |view| of_redis(&view.page, "uncovered_slots") == 0.0);
+    agent.throughout(Duration::from_secs(2), "the layout stays", |view| {
+        of_redis(&view.page, "uncovered_slots") == 0.0
+    });
     let pages = watch.stop();
     for task in ["task-0", "task-2", "bare"] {
         check_undisturbed(&agent, &pages, task);
@@ -90,9 +99,12 @@ fn a_cluster_behind_nat_is_reached_by_the_map() {
     let keys: Vec<String> = (0..3).map(|node| key_on(node, "lock")).collect();
     keys.iter().for_each(|key| hold(&cluster, key, "worker"));
     cluster.hide_announced();
-    let pairs =
-        cluster.members.iter().map(|member| format!("\"{}\": \"{}\"", member.announced(), member.server.address()));
-    let map = format!(", allow_peers: [], announce_map: {{{}}}", pairs.collect::<Vec<_>>().join(", "));
+    let pairs = cluster
+        .members
+        .iter()
+        .map(|member| format!("\"{}\": \"{}\"", member.announced(), member.server.address()));
+    let map =
+        format!(", allow_peers: [], announce_map: {{{}}}", pairs.collect::<Vec<_>>().join(", "));
     let tasks: String = (0..3).map(|node| task(&format!("task-{node}"), &keys[node], "")).collect();
     let password = ", password_env: REDIS_PASSWORD";
     let config = config(&[cluster.node(0).address()], &map, password, &tasks);
@@ -109,7 +121,8 @@ fn a_cluster_behind_nat_is_reached_by_the_map() {
 fn a_foreign_host_gets_no_connection_and_no_password() {
     const FOREIGN: &str = "127.0.0.99";
     let test = "a_foreign_host_gets_no_connection";
-    let options = Options { password: Some("one"), ..direct(&["cluster-preferred-endpoint-type hostname"]) };
+    let options =
+        Options { password: Some("one"), ..direct(&["cluster-preferred-endpoint-type hostname"]) };
     let Some(cluster) = start(test, 0, &options) else { return };
     let trap = TcpListener::bind((FOREIGN, cluster.node(2).port)).unwrap();
     trap.set_nonblocking(true).unwrap();
@@ -118,8 +131,14 @@ fn a_foreign_host_gets_no_connection_and_no_password() {
     }
     let keys: Vec<String> = (0..3).map(|node| key_on(node, "lock")).collect();
     keys.iter().for_each(|key| hold(&cluster, key, "worker"));
-    let tasks: String = (0..3).map(|node| task(&format!("task-{node}"), &keys[node], BLIND_SOON)).collect();
-    let config = config(&cluster.addresses()[..2], ", allow_peers: []", ", password_env: REDIS_PASSWORD", &tasks);
+    let tasks: String =
+        (0..3).map(|node| task(&format!("task-{node}"), &keys[node], BLIND_SOON)).collect();
+    let config = config(
+        &cluster.addresses()[..2],
+        ", allow_peers: []",
+        ", password_env: REDIS_PASSWORD",
+        &tasks,
+    );
     cluster.node(2).cli(&["config", "set", "cluster-announce-hostname", FOREIGN]);
     wait_until(PATIENCE, "the others say so", || {
         (0..2).all(|node| cluster.node(node).cli(&["get", &keys[2]]).contains(FOREIGN))
@@ -131,10 +150,13 @@ fn a_foreign_host_gets_no_connection_and_no_password() {
     agent.until_view(PATIENCE, "unknown, with the reason", |view| {
         view.verdict("task-2") == "unknown" && view.reason("task-2") == Some("foreign_address")
     });
-    // A slot that is served at an allowed address moves there: each answer now says MOVED to the foreign one.
+    // A slot that is served at an allowed address moves there: each answer now says MOVED to the
+    // foreign one.
     let watch = agent.watch();
     cluster.move_slot(slot(keys[1].as_bytes()), 2);
-    agent.until_view(PATIENCE, "it went there", |view| view.reason("task-1") == Some("foreign_address"));
+    agent.until_view(PATIENCE, "it went there", |view| {
+        view.reason("task-1") == Some("foreign_address")
+    });
     let pages = watch.stop();
     check_undisturbed(&agent, &pages, "task-0");
     cluster.move_slot(slot(keys[1].as_bytes()), 1);
@@ -153,7 +175,11 @@ fn nodes_without_the_preferred_host_name_are_reached_by_their_addresses() {
     let keys: Vec<String> = (0..3).map(|node| key_on(node, "lock")).collect();
     let tasks: String = (0..3).map(|node| task(&format!("task-{node}"), &keys[node], "")).collect();
     for (node, key) in keys.iter().enumerate() {
-        assert_eq!(cluster.node(node).cli(&["set", key, "worker", "nx", "px", "60000"]), "OK", "{key}");
+        assert_eq!(
+            cluster.node(node).cli(&["set", key, "worker", "nx", "px", "60000"]),
+            "OK",
+            "{key}"
+        );
     }
     let agent = Agent::start(&config(&cluster.addresses()[..1], "", "", &tasks));
     let page = until_running(&agent, &["task-0", "task-1", "task-2"]);

@@ -14,7 +14,8 @@ const SPAN: Duration = Duration::from_secs(40);
 fn wait_replicated(cluster: &Cluster, master: usize) -> usize {
     let replica = cluster.replicas_of(master)[0];
     wait_until(SPAN, "it is replicated", || {
-        cluster.node(replica).info("slave_repl_offset") == cluster.node(master).info("master_repl_offset")
+        cluster.node(replica).info("slave_repl_offset")
+            == cluster.node(master).info("master_repl_offset")
     });
     replica
 }
@@ -27,7 +28,8 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     let (hurt, fine) = (key_on(0, "hurt"), key_on(1, "fine"));
     let (users, more) = (key_on(1, "users"), key_on(2, "more"));
     let wanted = format!(", wanted: {{hash: \"{users}\"}}");
-    let tasks = task("hurt", &hurt, &wanted) + &task("fine", &fine, &wanted) + &task("more", &more, "");
+    let tasks =
+        task("hurt", &hurt, &wanted) + &task("fine", &fine, &wanted) + &task("more", &more, "");
     hold(&cluster, &hurt, "worker-1");
     hold(&cluster, &fine, "worker-2");
     hold(&cluster, &more, "worker-3");
@@ -36,7 +38,8 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     let agent = Agent::start(&config(&cluster.addresses(), "", "", &tasks));
     until_running(&agent, &["hurt", "fine", "more"]);
     agent.until(PATIENCE, "all masters are read", |page| {
-        page.series("lockwatch_redis_generation", &[]).len() == 1 && of_redis(page, "readable") == 1.0
+        page.series("lockwatch_redis_generation", &[]).len() == 1
+            && of_redis(page, "readable") == 1.0
     });
     let watch = agent.watch();
     cluster.node_mut(0).kill();
@@ -52,11 +55,17 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     });
     let blind = killed.elapsed();
     eprintln!("blind for {blind:?}; the cluster took {switched:?} to switch");
-    agent.until(PATIENCE, "it is settled", |_| !agent.log_lines(&["event=generation_settled"]).is_empty());
+    agent.until(PATIENCE, "it is settled", |_| {
+        !agent.log_lines(&["event=generation_settled"]).is_empty()
+    });
     let pages = watch.stop();
     check_undisturbed(&agent, &pages, "more");
     for page in &pages {
-        agent.check(page, "fine runs", page.verdict("fine") == "running" && page.of("fine", "lock_held") == Some(1.0));
+        agent.check(
+            page,
+            "fine runs",
+            page.verdict("fine") == "running" && page.of("fine", "lock_held") == Some(1.0),
+        );
         agent.check(page, "hurt runs", page.verdict("hurt") == "running");
         agent.check(page, "nothing ended", all_ends(page) == 0.0 && all_splits(page) == 0.0);
     }
@@ -65,7 +74,11 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     assert!(settled[0].contains("1 kept, 0 lost"), "{settled:#?}");
     let last = pages.last().unwrap();
     agent.check(last, "seen soon", blind < switched + Duration::from_secs(2));
-    agent.check(last, "readable again", of_redis(last, "readable") == 1.0 && of_redis(last, "blind_seconds") == 0.0);
+    agent.check(
+        last,
+        "readable again",
+        of_redis(last, "readable") == 1.0 && of_redis(last, "blind_seconds") == 0.0,
+    );
 
     cluster.node_mut(0).restart(Keep::Files);
     let old = cluster.node(0).address();
@@ -75,12 +88,14 @@ fn a_replica_takes_over_from_a_killed_master_and_nobody_else_notices() {
     assert_eq!(all_ends(&agent.page()), 0.0);
 }
 
-/// It neither answers nor breaks its connections; when it wakes up it knows nothing of its successor.
+/// It neither answers nor breaks its connections; when it wakes up it knows nothing of its
+/// successor.
 #[test]
 fn a_frozen_master_holds_up_nobody_and_says_nothing_that_counts() {
     let Some(cluster) = start("a_frozen_master", 1, &direct(&[PARTLY])) else { return };
     let (frozen, fine) = (key_on(0, "frozen"), key_on(1, "fine"));
-    let tasks = task("frozen", &frozen, ", wanted: always") + &task("fine", &fine, ", wanted: always");
+    let tasks =
+        task("frozen", &frozen, ", wanted: always") + &task("fine", &fine, ", wanted: always");
     hold(&cluster, &frozen, "worker-1");
     hold(&cluster, &fine, "worker-2");
     let replica = wait_replicated(&cluster, 0);
@@ -115,15 +130,17 @@ fn a_frozen_master_holds_up_nobody_and_says_nothing_that_counts() {
 #[test]
 fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
     let test = "a_lock_taken_on_both_sides";
-    let options = Options { lines: vec!["cluster-allow-reads-when-down yes"], ..Options::default() };
+    let options =
+        Options { lines: vec!["cluster-allow-reads-when-down yes"], ..Options::default() };
     let Some(cluster) = start(test, 1, &options) else { return };
     let (lock, other) = (key_on(0, "lock"), key_on(1, "other"));
-    let outbound = format!("  - {{name: outbound, lock: {{key: \"{lock}\"}}, wanted: always, settle: 1s}}\n");
+    let outbound =
+        format!("  - {{name: outbound, lock: {{key: \"{lock}\"}}, wanted: always, settle: 1s}}\n");
     let tasks = outbound + &task("other", &other, "");
     hold(&cluster, &other, "worker-0");
     let replica = wait_replicated(&cluster, 0);
-    // Whoever takes a lock on the small side cannot renew it there for long. So it only counts if neither the agent nor the machine
-    // stood still just then, for two and a half intervals.
+    // Whoever takes a lock on the small side cannot renew it there for long. So it only counts if
+    // neither the agent nor the machine stood still just then, for two and a half intervals.
     let agent = Agent::start(&config_every("1s", &cluster.addresses(), "", "", &tasks));
     agent.until(PATIENCE, "free", |page| page.of("outbound", "lock_held") == Some(0.0));
     until_running(&agent, &["other"]);
@@ -131,25 +148,34 @@ fn a_lock_taken_on_both_sides_of_a_partition_is_a_split_of_masters() {
 
     cluster.isolate(0);
     let _old = Worker::take(cluster.node(0).port, &lock, A, Duration::from_secs(25));
-    agent.until(PATIENCE, "the old side is read", |page| page.of("outbound", "lock_held") == Some(1.0));
+    agent.until(PATIENCE, "the old side is read", |page| {
+        page.of("outbound", "lock_held") == Some(1.0)
+    });
     assert_eq!(cluster.wait_taken_over(&[replica]), replica);
     let _new = Worker::take(cluster.node(replica).port, &lock, B, Duration::from_secs(9));
     let taken = Instant::now();
     agent.until(PATIENCE, "split", |page| page.verdict("outbound") == "split");
     eprintln!("split after {:?}", taken.elapsed());
-    let kinds = |page: &Page, kind| page.get("lockwatch_task_splits_total", &[("task", "outbound"), ("kind", kind)]);
+    let kinds = |page: &Page, kind| {
+        page.get("lockwatch_task_splits_total", &[("task", "outbound"), ("kind", kind)])
+    };
     agent.until(PATIENCE, "of masters", |page| kinds(page, "masters") == Some(1.0));
     let told = agent.log_lines(&["event=split"]);
     let (old, new) = (cluster.members[0].announced(), cluster.members[replica].announced());
-    assert!(told.iter().any(|line| line.contains(&old) && line.contains(&new)), "both nodes are named: {told:#?}");
+    assert!(
+        told.iter().any(|line| line.contains(&old) && line.contains(&new)),
+        "both nodes are named: {told:#?}"
+    );
 
     // The old one hears of it, and drops what it acknowledged.
     cluster.heal();
-    agent
-        .until(PATIENCE, "one master again", |_| !agent.log_lines(&["event=split_ended", "reason=masters"]).is_empty());
+    agent.until(PATIENCE, "one master again", |_| {
+        !agent.log_lines(&["event=split_ended", "reason=masters"]).is_empty()
+    });
     // Whoever believes in the old lease may go on until it would have ended.
     agent.until(SPAN, "the split is over", |page| {
-        page.verdict("outbound") == "running" && page.of("outbound", "task_split_seconds") == Some(0.0)
+        page.verdict("outbound") == "running"
+            && page.of("outbound", "task_split_seconds") == Some(0.0)
     });
     let pages = watch.stop();
     check_undisturbed(&agent, &pages, "other");
@@ -180,7 +206,8 @@ fn a_restart_of_the_whole_cluster_with_its_data_keeps_all_locks() {
     until_running(&agent, &names);
     let watch = agent.watch();
 
-    // A change of the thresholds keeps what is known; so does the move of a task's switches to no other place.
+    // A change of the thresholds keeps what is known; so does the move of a task's switches to no
+    // other place.
     agent.write_config(&config(&cluster.addresses(), "", "", &tasks("11s")));
     agent.signal("HUP");
     agent.until(PATIENCE, "reloaded", |page| page.of(names[0], "task_grace_seconds") == Some(11.0));
@@ -190,17 +217,27 @@ fn a_restart_of_the_whole_cluster_with_its_data_keeps_all_locks() {
         cluster.node(node).save();
     }
     (0..3).for_each(|node| cluster.node_mut(node).kill());
-    agent.until(PATIENCE, "all are missed", |page| names.iter().all(|task| page.of(task, "lock_held").is_none()));
+    agent.until(PATIENCE, "all are missed", |page| {
+        names.iter().all(|task| page.of(task, "lock_held").is_none())
+    });
     (0..3).for_each(|node| cluster.node_mut(node).restart(Keep::Files));
     agent.until(PATIENCE, "all are back", |page| {
-        names.iter().all(|task| page.of(task, "lock_held") == Some(1.0) && page.of(task, "task_wanted") == Some(1.0))
+        names.iter().all(|task| {
+            page.of(task, "lock_held") == Some(1.0) && page.of(task, "task_wanted") == Some(1.0)
+        })
     });
-    agent.until(PATIENCE, "all are settled", |_| agent.log_lines(&["event=generation_settled"]).len() == 3);
+    agent.until(PATIENCE, "all are settled", |_| {
+        agent.log_lines(&["event=generation_settled"]).len() == 3
+    });
     let pages = watch.stop();
     for page in &pages {
         for task in &names {
             agent.check(page, "it runs", page.verdict(task) == "running");
-            agent.check(page, "no switch is lost", page.of(task, "task_switches_lost_seconds") == Some(0.0));
+            agent.check(
+                page,
+                "no switch is lost",
+                page.of(task, "task_switches_lost_seconds") == Some(0.0),
+            );
         }
         agent.check(page, "nothing ended", all_ends(page) == 0.0 && all_splits(page) == 0.0);
     }

@@ -81,7 +81,11 @@ impl Holder {
             let mut next = Instant::now();
             while !told.load(Ordering::SeqCst) {
                 for (key, home) in &mut homes {
-                    assert_eq!(connections.run(home, &format!("PEXPIRE {key} {LEASE_MS}")), ":1", "{key}");
+                    assert_eq!(
+                        connections.run(home, &format!("PEXPIRE {key} {LEASE_MS}")),
+                        ":1",
+                        "{key}"
+                    );
                     *renewals.entry(key.clone()).or_default() += 1;
                     next += pause;
                     thread::sleep(next.saturating_duration_since(Instant::now()));
@@ -102,7 +106,8 @@ impl Holder {
     }
 }
 
-/// The sums of all series of a name at one instant: a whole page of a thousand tasks takes long to read.
+/// The sums of all series of a name at one instant: a whole page of a thousand tasks takes long to
+/// read.
 struct Look {
     at: Duration,
     sums: BTreeMap<String, f64>,
@@ -159,16 +164,25 @@ impl Looks {
 
 /// Tags whose slots are the first node's.
 fn tags(count: usize) -> Vec<String> {
-    (0..).map(|number| format!("tag{number}")).filter(|tag| first_home(tag) == 0).take(count).collect()
+    (0..)
+        .map(|number| format!("tag{number}"))
+        .filter(|tag| first_home(tag) == 0)
+        .take(count)
+        .collect()
 }
 
 #[test]
 fn a_thousand_held_locks_move_and_nothing_ends() {
     let Some(cluster) = start("a_thousand_held_locks_move", 1, &direct(&[])) else { return };
     let tags = tags(MOVED);
-    let keys: Vec<String> = (0..LOCKS).map(|number| format!("{{{}}}:{number}", tags[number % MOVED])).collect();
+    let keys: Vec<String> =
+        (0..LOCKS).map(|number| format!("{{{}}}:{number}", tags[number % MOVED])).collect();
     let holder = Holder::start(cluster.node(0).port, keys.clone());
-    let tasks: String = keys.iter().enumerate().map(|(number, key)| task(&format!("task-{number}"), key, "")).collect();
+    let tasks: String = keys
+        .iter()
+        .enumerate()
+        .map(|(number, key)| task(&format!("task-{number}"), key, ""))
+        .collect();
     let calm = key_on(2, "calm");
     hold(&cluster, &calm, "worker");
     let tasks = tasks + &task("calm", &calm, "");
@@ -179,7 +193,9 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
     };
     let all_held = |look: &Look| look.sum("lockwatch_lock_held") == ALL;
     until("all are held", &all_held);
-    until("each was renewed in full view", &|look| look.sum("lockwatch_lock_renewals_total") >= ALL - 1.0);
+    until("each was renewed in full view", &|look| {
+        look.sum("lockwatch_lock_renewals_total") >= ALL - 1.0
+    });
 
     let first = agent.page();
     let looks = Looks::start(agent.port, began);
@@ -190,7 +206,8 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
     let moved = began.elapsed();
     until("all are held again", &all_held);
     let seen = began.elapsed();
-    // And more of them, by the tool that people use: the first slots of node 1, whatever is in them.
+    // And more of them, by the tool that people use: the first slots of node 1, whatever is in
+    // them.
     cluster.reshard(1, 2, 50);
     until("and again", &all_held);
     thread::sleep(RENEW_EVERY + Duration::from_secs(1));
@@ -200,10 +217,14 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
     let last = agent.page();
 
     for look in &looks {
-        let fails =
-            |name: &str| agent.fail(&format!("{name} is {}, {:?} after the start", look.sum(name), look.at), &last);
-        let zeros =
-            ["ends_total", "acquisitions_total", "shortened_total"].map(|name| format!("lockwatch_lock_{name}"));
+        let fails = |name: &str| {
+            agent.fail(
+                &format!("{name} is {}, {:?} after the start", look.sum(name), look.at),
+                &last,
+            )
+        };
+        let zeros = ["ends_total", "acquisitions_total", "shortened_total"]
+            .map(|name| format!("lockwatch_lock_{name}"));
         let more = ["splits_total", "phantom_holds_total", "down_time_seconds_total"];
         let zeros = zeros.into_iter().chain(more.map(|name| format!("lockwatch_task_{name}")));
         zeros.filter(|name| look.sum(name) != 0.0).for_each(|name| fails(&name));
@@ -212,7 +233,10 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
         }
     }
     assert!(looks.len() > 20, "looked {} times", looks.len());
-    assert_eq!(agent.log_lines(&["event=lock_lost"]).len() + agent.log_lines(&["event=gap_began"]).len(), 0);
+    assert_eq!(
+        agent.log_lines(&["event=lock_lost"]).len() + agent.log_lines(&["event=gap_began"]).len(),
+        0
+    );
     let blind = |task: &str| {
         let of = |page: &Page| page.of(task, "task_blind_time_seconds_total").unwrap();
         of(&last) - of(&first)
@@ -221,7 +245,8 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
     let most = (0..LOCKS).map(|number| blind(&format!("task-{number}"))).fold(0.0, f64::max);
     let least = looks.iter().map(|look| look.sum("lockwatch_lock_held")).fold(ALL, f64::min);
     eprintln!(
-        "{LOCKS} locks moved in {:?}; all known {:?} after that; at most {} unknown at once, one of them for {most} s",
+        "{LOCKS} locks moved in {:?}; all known {:?} after that; at most {} unknown at once, one \
+         of them for {most} s",
         moved - from,
         seen - moved,
         ALL - least
@@ -258,7 +283,9 @@ fn a_key_on_the_move_is_unknown_until_it_has_arrived() {
     agent.throughout(Duration::from_secs(3), "unknown, and nothing else", |view| {
         view.held("moving").is_none() && view.verdict("moving") == "running"
     });
-    let questions = |node: usize| cluster.node(node).info("total_commands_processed").unwrap().parse::<u64>().unwrap();
+    let questions = |node: usize| {
+        cluster.node(node).info("total_commands_processed").unwrap().parse::<u64>().unwrap()
+    };
     let before = questions(from);
     thread::sleep(Duration::from_secs(1));
     let asked = questions(from) - before;
@@ -276,14 +303,28 @@ fn a_key_on_the_move_is_unknown_until_it_has_arrived() {
     cluster.move_slot(number, from);
     let back = cluster.node(from).address();
     let ended = Instant::now();
-    agent.until_view(PATIENCE, "back", |view| view.task("moving")["node"] == *back && view.held("moving") == Some(1.0));
+    agent.until_view(PATIENCE, "back", |view| {
+        view.task("moving")["node"] == *back && view.held("moving") == Some(1.0)
+    });
     assert!(ended.elapsed() < Duration::from_millis(900), "{:?}", ended.elapsed());
     let pages = watch.stop();
     check_undisturbed(&agent, &pages, "calm");
     for page in &pages {
         agent.check(page, "nothing ends", all_ends(page) == 0.0 && all_splits(page) == 0.0);
-        agent.check(page, "nothing is lost", page.of("moving", "task_switches_lost_seconds") == Some(0.0));
-        agent.check(page, "no deadline goes back", page.of("moving", "lock_shortened_total") == Some(0.0));
-        agent.check(page, "no renewal is invented", page.of("moving", "lock_renewals_total") == Some(0.0));
+        agent.check(
+            page,
+            "nothing is lost",
+            page.of("moving", "task_switches_lost_seconds") == Some(0.0),
+        );
+        agent.check(
+            page,
+            "no deadline goes back",
+            page.of("moving", "lock_shortened_total") == Some(0.0),
+        );
+        agent.check(
+            page,
+            "no renewal is invented",
+            page.of("moving", "lock_renewals_total") == Some(0.0),
+        );
     }
 }

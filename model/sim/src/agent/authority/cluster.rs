@@ -1,5 +1,6 @@
-//! A cluster: each master decides about the keys in its slots. Mirrors `src/sampler/authority/cluster.rs` and, in what comes of it,
-//! `src/sampler/seeker.rs`. All that a task has beside its lock shares a slot here.
+//! A cluster: each master decides about the keys in its slots. Mirrors
+//! `src/sampler/authority/cluster.rs` and, in what comes of it, `src/sampler/seeker.rs`. All that a
+//! task has beside its lock shares a slot here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn new(interval_ms: u64, timeout_ms: u64, world: &World) -> Cluster {
-        let slots = |keys: &Keys| (slot(&keys.lock), slot(keys.beside().next().unwrap_or(&keys.lock)));
+        let slots =
+            |keys: &Keys| (slot(&keys.lock), slot(keys.beside().next().unwrap_or(&keys.lock)));
         Cluster {
             map: Err(Unknown::NotReadYet),
             former: BTreeMap::new(),
@@ -73,8 +75,11 @@ impl Cluster {
                 serves && link.cut.is_none() && link.each_way_ms * 4 < self.interval_ms
             })
             .collect();
-        let votes = |server: usize| reached.iter().filter(|it| world.layouts[**it] == world.layouts[server]).count();
-        let weight = |server: usize| (!world.servers[server].alone, votes(server), usize::MAX - server);
+        let votes = |server: usize| {
+            reached.iter().filter(|it| world.layouts[**it] == world.layouts[server]).count()
+        };
+        let weight =
+            |server: usize| (!world.servers[server].alone, votes(server), usize::MAX - server);
         match reached.iter().copied().max_by_key(|server| weight(*server)) {
             Some(server) => (2, Some(layout(server, world))),
             None => (self.timeout_ms, None),
@@ -97,7 +102,13 @@ impl Cluster {
         true
     }
 
-    pub(super) fn heard(&mut self, server: usize, role: Option<Role>, failed: Option<Unknown>, moved: bool) {
+    pub(super) fn heard(
+        &mut self,
+        server: usize,
+        role: Option<Role>,
+        failed: Option<Unknown>,
+        moved: bool,
+    ) {
         let deposed = failed.is_some() || role == Some(Role::Replica);
         self.hurry |= moved || (deposed && self.deciding.contains(&server));
     }
@@ -117,7 +128,12 @@ impl Cluster {
             Err(why) => {
                 let told = *why != Unknown::NotReadYet;
                 let orphans = if told { vec![(all.collect(), *why)] } else { Vec::new() };
-                return Plan { orphans, is_told: told, masters: Some(Err(*why)), ..Plan::default() };
+                return Plan {
+                    orphans,
+                    is_told: told,
+                    masters: Some(Err(*why)),
+                    ..Plan::default()
+                };
             }
         };
         let mut own: BTreeMap<usize, Vec<TaskIndex>> = BTreeMap::new();
@@ -128,10 +144,13 @@ impl Cluster {
         let owner = |slot: u16| map.owner(slot).and_then(|owner| number(&owner.host));
         for (task, (slot, beside)) in self.slots.iter().enumerate() {
             let at = owner(*slot);
-            let former = self.former.get(slot).into_iter().flat_map(|(shard, _)| shard.iter().copied());
+            let former =
+                self.former.get(slot).into_iter().flat_map(|(shard, _)| shard.iter().copied());
             let others: BTreeSet<usize> =
                 servers(map, *slot).chain(former).filter(|other| at != Some(*other)).collect();
-            others.into_iter().for_each(|other| witnessed.entry(other).or_default().push(index(task)));
+            others
+                .into_iter()
+                .for_each(|other| witnessed.entry(other).or_default().push(index(task)));
             let Some(at) = at else {
                 unserved.push(index(task));
                 continue;
@@ -146,19 +165,27 @@ impl Cluster {
         }
         self.deciding = deciding;
         let masters = map.masters();
-        let masters: BTreeSet<usize> = masters.iter().filter_map(|master| number(&master.host)).collect();
-        let known: BTreeSet<usize> = masters.iter().chain(own.keys()).chain(witnessed.keys()).copied().collect();
+        let masters: BTreeSet<usize> =
+            masters.iter().filter_map(|master| number(&master.host)).collect();
+        let known: BTreeSet<usize> =
+            masters.iter().chain(own.keys()).chain(witnessed.keys()).copied().collect();
         let locks: Arc<BTreeSet<TaskIndex>> = Arc::new(besides.keys().copied().collect());
         let mut duty = |server: usize| match self.deciding.contains(&server) {
             true => Duty {
                 locks: Arc::clone(&locks),
                 ..Duty::new(Standing::Decides, own.remove(&server).unwrap_or_default().into())
             },
-            false => Duty::new(Standing::Witness, witnessed.remove(&server).unwrap_or_default().into()),
+            false => {
+                Duty::new(Standing::Witness, witnessed.remove(&server).unwrap_or_default().into())
+            }
         };
         Plan {
             nodes: known.into_iter().map(|server| (server, duty(server))).collect(),
-            orphans: if unserved.is_empty() { Vec::new() } else { vec![(unserved, Unknown::ClusterDown)] },
+            orphans: if unserved.is_empty() {
+                Vec::new()
+            } else {
+                vec![(unserved, Unknown::ClusterDown)]
+            },
             besides,
             is_told: true,
             masters: Some(Ok(self.deciding.iter().map(|server| address(*server)).collect())),
@@ -186,10 +213,12 @@ fn number(host: &str) -> Option<usize> {
     host.rsplit('.').next()?.parse::<usize>().ok()?.checked_sub(1)
 }
 
-/// The layout as a server knows it: `CLUSTER SHARDS` where it has that, which also tells who failed, else `CLUSTER SLOTS`.
+/// The layout as a server knows it: `CLUSTER SHARDS` where it has that, which also tells who
+/// failed, else `CLUSTER SLOTS`.
 fn layout(server: usize, world: &World) -> Vec<Reply> {
     let known = &world.layouts[server];
-    let mut owners: Vec<usize> = (0..SLOTS).map(|slot| known.shards[world.first_shard(slot)]).collect();
+    let mut owners: Vec<usize> =
+        (0..SLOTS).map(|slot| known.shards[world.first_shard(slot)]).collect();
     for (task, (home, at)) in world.tasks.iter().zip(known.homes.iter().zip(&known.besides)) {
         task.keys.beside().for_each(|key| owners[usize::from(slot(key))] = *at);
         owners[usize::from(slot(&task.keys.lock))] = *home;
@@ -205,12 +234,15 @@ fn layout(server: usize, world: &World) -> Vec<Reply> {
     let host = |server: usize| text(address(server).split_once(':').map_or("", |(host, _)| host));
     // The master of each shard first.
     let members = |master: usize| {
-        let same = move |other: &usize| *other != master && world.shard_of(*other) == world.shard_of(master);
+        let same = move |other: &usize| {
+            *other != master && world.shard_of(*other) == world.shard_of(master)
+        };
         [master].into_iter().chain((0..world.servers.len()).filter(same))
     };
     if !world.servers[server].has_pexpiretime {
         let told = |(first, last, owner): (i64, i64, usize)| {
-            let servers = members(owner).map(|server| Reply::Array(vec![host(server), Reply::Int(6_379), text("id")]));
+            let servers = members(owner)
+                .map(|server| Reply::Array(vec![host(server), Reply::Int(6_379), text("id")]));
             Reply::Array([Reply::Int(first), Reply::Int(last)].into_iter().chain(servers).collect())
         };
         return vec![Reply::Array(ranges.into_iter().map(told).collect())];
@@ -228,7 +260,8 @@ fn layout(server: usize, world: &World) -> Vec<Reply> {
     };
     let shard = |master: &usize| {
         let own = ranges.iter().filter(|(_, _, owner)| owner == master);
-        let slots = own.flat_map(|(first, last, _)| [Reply::Int(*first), Reply::Int(*last)]).collect();
+        let slots =
+            own.flat_map(|(first, last, _)| [Reply::Int(*first), Reply::Int(*last)]).collect();
         let nodes = members(*master).map(|server| node(server, server == *master)).collect();
         Reply::Array(vec![text("slots"), Reply::Array(slots), text("nodes"), Reply::Array(nodes)])
     };

@@ -1,4 +1,5 @@
-//! The dial of a server: how long it takes, what comes of it, and the batch that goes out with the greeting.
+//! The dial of a server: how long it takes, what comes of it, and the batch that goes out with the
+//! greeting.
 
 use lockwatch_model::accept::{Caps, RoleCheck};
 use lockwatch_model::input::{NodeNewsKind, Role};
@@ -18,25 +19,35 @@ impl Node {
     pub(super) fn dial(&mut self, world: &mut World, out: &mut Out) {
         let dial = world.id();
         let opening = match self.caps.filter(|_| self.lost == Some(Unknown::Timeout)) {
-            Some(caps) => self.schedule.due(out.now).map(|batch| (self.reads(&batch, caps), batch, caps)),
+            Some(caps) => {
+                self.schedule.due(out.now).map(|batch| (self.reads(&batch, caps), batch, caps))
+            }
             None => None,
         };
-        let opening =
-            opening.map(|(reads, batch, caps)| self.flight(What::Scheduled(batch), reads, caps, 1, world, out));
+        let opening = opening.map(|(reads, batch, caps)| {
+            self.flight(What::Scheduled(batch), reads, caps, 1, world, out)
+        });
         self.link.dial(dial, out.now);
         let (server, agent, life) = (self.server, out.agent, out.life);
         let (now, delay) = (world.now, world.links[agent][server].each_way_ms);
-        let ended = |outcome| Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() };
+        let ended =
+            |outcome| Event::Dialled { agent, life, server, dial, outcome, opened: Vec::new() };
         let health = world.servers[server].health;
         let (after, outcome) = match (world.links[agent][server].cut, health) {
-            _ if delay * 2 > DIAL_MS.min(self.timeout_ms) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
+            _ if delay * 2 > DIAL_MS.min(self.timeout_ms) => {
+                (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect))
+            }
             (Some(Cut::Silently), _) => (DIAL_MS.min(self.timeout_ms), Err(Unknown::Connect)),
             (Some(Cut::Loudly), _) | (_, Health::Down) => (delay * 2, Err(Unknown::Connect)),
             (_, Health::Frozen) => (self.timeout_ms, Err(Unknown::Timeout)),
             (_, Health::Loading) => (delay * 4 + 1, Err(Unknown::Loading)),
             (_, Health::Busy) => (delay * 4 + 1, Err(Unknown::Busy)),
-            _ if world.servers[server].refuses == Some("noauth") => (delay * 4 + 1, Err(Unknown::Auth)),
-            _ if world.servers[server].refuses.is_some() => (delay * 4 + 1, Err(Unknown::MaxClients)),
+            _ if world.servers[server].refuses == Some("noauth") => {
+                (delay * 4 + 1, Err(Unknown::Auth))
+            }
+            _ if world.servers[server].refuses.is_some() => {
+                (delay * 4 + 1, Err(Unknown::MaxClients))
+            }
             _ => (delay * 4 + 1, Ok(())),
         };
         // A greeting is a batch of replies like any other.
@@ -45,7 +56,11 @@ impl Node {
             Ok(()) if link.tears && world.rng.percent(50) => (after, Err(Unknown::Closed)),
             Ok(()) if link.drops => {
                 link.dropped = !link.dropped;
-                if link.dropped { (self.timeout_ms, Err(Unknown::Timeout)) } else { (after, Ok(())) }
+                if link.dropped {
+                    (self.timeout_ms, Err(Unknown::Timeout))
+                } else {
+                    (after, Ok(()))
+                }
             }
             other => (after, other),
         };
@@ -85,7 +100,12 @@ impl Node {
             return self.lose(opening, why, world, out);
         }
         let server = &world.servers[self.server];
-        let caps = Caps { pexpiretime: server.has_pexpiretime, role: RoleCheck::Role, info: true, sharded: false };
+        let caps = Caps {
+            pexpiretime: server.has_pexpiretime,
+            role: RoleCheck::Role,
+            info: true,
+            sharded: false,
+        };
         let role = Some(if server.follows.is_none() { Role::Master } else { Role::Replica });
         self.lost = None;
         let connection = world.id();
