@@ -4,12 +4,14 @@ CARGO ?= cargo
 # More for the program behind a target: make demo ARGS=--story
 ARGS ?=
 
-.PHONY: help demo test simulate fuzz pager-bench page-bench bench sabotage campaign hostile churn soak build dashboards lint fmt docs
+.PHONY: help demo check test alerts simulate fuzz pager-bench page-bench bench sabotage campaign hostile churn soak build dashboards lint fmt docs
 
 help:
 	@echo "make demo                a private Redis, two workers, three users' switches and the agent, until Ctrl-C"
 	@echo "make demo ARGS=--story   the same as a story of 90 seconds"
-	@echo "make test                all tests, and which rules of docs/rules.md broke"
+	@echo "make check               format, clippy, unit tests, timelines: after each change (2 minutes)"
+	@echo "make test                all tests, and which rules of docs/rules.md broke (10 minutes; ARGS=--long: all of each)"
+	@echo "make alerts              rules, their unit tests and examples with three versions of Prometheus' tools"
 	@echo "make fuzz                inputs made up for everything that eats foreign bytes (ARGS=\"all 60\", ARGS=\"session 600\")"
 	@echo "make simulate            1,000 seeds of 10 virtual hours under an oracle (hours; ARGS=\"--seeds 20\": less of it)"
 	@echo "make pager-bench         faults through the whole chain to the pager: missed and false pages (15 minutes; ARGS=--short: 3)"
@@ -29,6 +31,16 @@ help:
 demo:
 	@scripts/setup demo
 	$(CARGO) run --locked -- demo $(ARGS)
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --workspace --locked --quiet --lib --bins --test timelines
+
+alerts:
+	@scripts/setup pager-bench
+	scripts/newer-prometheus target/newer-prometheus || test $$? -eq 3
+	scripts/check-alerts target/newer-prometheus
 
 test:
 	@scripts/setup test

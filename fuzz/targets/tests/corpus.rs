@@ -1,5 +1,6 @@
 //! Everything in `fuzz/corpus` once more, without a fuzzing engine: what was found once is found
-//! again by `cargo test`.
+//! again by `cargo test`. Each input is also damaged in a few ways, the same ones each time: the
+//! short form of `make fuzz`.
 
 use std::fs;
 use std::panic::catch_unwind;
@@ -10,6 +11,8 @@ use lockwatch_fuzz_targets::{TARGETS, Target};
 
 /// No input takes a machine under load longer.
 const LONGEST: Duration = Duration::from_secs(20);
+/// So many damaged inputs are made of each file.
+const DAMAGED: u64 = 10;
 /// Most bytes of all files together.
 const BYTES_MAX: u64 = 1 << 20;
 
@@ -27,22 +30,54 @@ fn inputs(target: &Target) -> Vec<PathBuf> {
     files
 }
 
-/// Runs all inputs of a target; what fails is named with the command that repeats it.
+/// Runs all inputs of a target; what fails is named with the command that repeats it, or shown.
 fn run(name: &str) {
     let target = lockwatch_fuzz_targets::target(name).unwrap();
     let files = inputs(&target);
     assert!(files.len() > 3, "a corpus of {} files", files.len());
+    let datas: Vec<Vec<u8>> = files.iter().map(|path| fs::read(path).unwrap()).collect();
     let mut failed = Vec::new();
-    for path in files {
-        let data = fs::read(&path).unwrap();
-        let began = Instant::now();
-        let kept = catch_unwind(|| (target.run)(&data)).is_ok();
-        if !kept || began.elapsed() > LONGEST {
-            let file = path.file_name().unwrap().to_string_lossy().into_owned();
+    for (path, data) in files.iter().zip(&datas) {
+        let file = path.file_name().unwrap().to_string_lossy();
+        if !keeps(&target, data) {
             failed.push(format!("scripts/fuzz {name} fuzz/corpus/{name}/{file}"));
+        }
+        for seed in 0..DAMAGED {
+            let damaged = damage(data, &datas, seed);
+            if !keeps(&target, &damaged) {
+                failed.push(format!("{file}, damaged by {seed}: {}", damaged.escape_ascii()));
+            }
         }
     }
     assert!(failed.is_empty(), "a promise was broken; repeat it by\n{}", failed.join("\n"));
+}
+
+/// Whether the target keeps its promises, in time.
+fn keeps(target: &Target, data: &[u8]) -> bool {
+    let began = Instant::now();
+    catch_unwind(|| (target.run)(data)).is_ok() && began.elapsed() <= LONGEST
+}
+
+/// `data` with some bytes changed, a piece left out, and another input's end.
+fn damage(data: &[u8], others: &[Vec<u8>], seed: u64) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(seed ^ data.len() as u64);
+    let mut damaged = data.to_vec();
+    for _ in 0..random.usize(0..4) {
+        if let Some(at) = random.choice(0..damaged.len()) {
+            damaged[at] = random.u8(..);
+        }
+    }
+    if random.bool() && !damaged.is_empty() {
+        let from = random.usize(0..damaged.len());
+        let to = random.usize(from..damaged.len().min(from + 32));
+        damaged.drain(from..to);
+    }
+    if random.u8(..) < 64 {
+        let other = &others[random.usize(0..others.len())];
+        damaged.truncate(random.usize(0..=damaged.len()));
+        damaged.extend_from_slice(&other[random.usize(0..=other.len())..]);
+    }
+    damaged
 }
 
 macro_rules! corpora {
