@@ -298,6 +298,17 @@ pub enum Mode {
     Read,
 }
 
+impl Mode {
+    /// The name in JSON and in sentences.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Exclusive => "exclusive",
+            Mode::Write => "write",
+            Mode::Read => "read",
+        }
+    }
+}
+
 /// One holder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
