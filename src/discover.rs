@@ -167,7 +167,7 @@ async fn watch(
     if plan.tasks.is_empty() || watch_ms == 0 || server.is_replica() {
         return Ok(vec![None; plan.tasks.len()]);
     }
-    let config = check(&print::configuration(redis, &plan.drafts()))?;
+    let config = check(&print::configuration(redis, &plan.tasks))?;
     if std::io::stderr().is_terminal() {
         eprintln!("watching {} locks for {}", plan.tasks.len(), duration_text(watch_ms));
     }

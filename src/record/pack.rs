@@ -4,7 +4,7 @@
 //! Both sides remember the same things in the same order, from the first line of a file on: a file
 //! needs no other one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::redact::Redactor;
-use super::wire::{Batch, What};
+use super::wire::{Batch, Runs, What};
 
 /// Which server's batches are compared with each other, and whether they are of locks or beside.
 type Source = (RedisIndex, Option<Arc<str>>, bool);
@@ -138,13 +138,14 @@ impl Packer {
         let order: Vec<TaskIndex> = readings.iter().map(|(task, _)| *task).collect();
         let tasks = (order != memory.tasks).then(|| runs(&order));
         memory.tasks = order;
-        let extras = readings.iter().any(|(_, reading)| asked_for_extras(reading));
-        let mut changed = Vec::new();
+        let (mut extras, mut changed) = (Vec::new(), Vec::new());
         for (task, mut reading) in readings {
             let before = memory.readings.entry(task).or_insert_with(nothing);
-            if !extras {
-                // What was read when they were asked for last is remembered, so that they are
-                // written only when they change.
+            if has_extras(&reading) {
+                extras.push(task);
+            } else {
+                // What was read in the task's last turn is remembered, so that it is written only
+                // when it changes.
                 reading.extras = before.extras;
                 reading.beside.hosts.clone_from(&before.beside.hosts);
             }
@@ -170,16 +171,16 @@ impl Packer {
             sent,
             took_ms,
             beside,
-            extras,
             vouch,
             tasks,
+            extras: runs(&extras),
             changed,
         })))
     }
 }
 
 /// Waiters, fencing token and hosts are asked for only in some batches.
-fn asked_for_extras(reading: &TaskReading) -> bool {
+fn has_extras(reading: &TaskReading) -> bool {
     reading.extras != Extras::default() || reading.beside.hosts.is_some()
 }
 
@@ -215,6 +216,7 @@ impl Unpacker {
             memory.vouch = changed_by(&memory.vouch, change.clone())?;
         }
         let vouch = vouch.map(|_| memory.vouch.clone());
+        let extras: HashSet<TaskIndex> = listed(&extras)?.into_iter().collect();
         let mut changes = changed.into_iter().peekable();
         let mut readings = Vec::with_capacity(memory.tasks.len());
         for task in &memory.tasks {
@@ -223,7 +225,7 @@ impl Unpacker {
                 *known = changed_by(known, change)?;
             }
             let mut reading = known.clone();
-            if !extras {
+            if !extras.contains(task) {
                 reading.extras = Extras::default();
                 reading.beside.hosts = None;
             }
@@ -249,8 +251,7 @@ impl Unpacker {
 /// Most tasks of one batch: a list of more than any configuration has would only fill the memory.
 const TASKS_MAX: usize = 1 << 20;
 
-/// Tasks as runs: the first, and how many follow each other.
-fn runs(tasks: &[TaskIndex]) -> Vec<(u32, u32)> {
+fn runs(tasks: &[TaskIndex]) -> Runs {
     tasks
         .chunk_by(|task, next| task.0.checked_add(1) == Some(next.0))
         .filter_map(|run| Some((run.first()?.0, u32::try_from(run.len()).ok()?)))

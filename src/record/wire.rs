@@ -84,19 +84,22 @@ pub(crate) struct Batch {
     /// What is read beside the locks, not the locks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) beside: bool,
-    /// Waiters, fencing tokens and hosts were asked for.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) extras: bool,
     /// How what the server says of itself differs from before; absent where it says nothing.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) vouch: Option<Value>,
-    /// Which tasks, as runs: the first, and how many follow each other; absent: as before.
+    /// Which tasks; absent: as before.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) tasks: Option<Vec<(u32, u32)>>,
+    pub(crate) tasks: Option<Runs>,
+    /// Of these, whose waiters, fencing token or hosts were read, which happens in turn.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) extras: Runs,
     /// How those differ that are not as before, in the order of the tasks.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) changed: Vec<(TaskIndex, Value)>,
 }
+
+/// Tasks: the first of each run, and how many follow each other.
+pub(crate) type Runs = Vec<(u32, u32)>;
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
