@@ -163,7 +163,7 @@ impl Packer {
             }
             *before = reading;
         }
-        Ok(What::Batch(Box::new(Batch {
+        Ok(What::Batch(Batch {
             epoch,
             redis,
             node,
@@ -175,7 +175,7 @@ impl Packer {
             tasks,
             extras: runs(&extras),
             changed,
-        })))
+        }))
     }
 }
 
@@ -200,7 +200,7 @@ impl Unpacker {
                 }
                 Ok(Some(input))
             }
-            What::Batch(batch) => self.batch(*batch).map(|sample| Some(Input::Sample(sample))),
+            What::Batch(batch) => self.batch(batch).map(|sample| Some(Input::Sample(sample))),
             What::Missing(_) | What::Wall(_) => Ok(None),
         }
     }

@@ -54,7 +54,7 @@ pub(crate) enum What {
     /// Anything but a sample that was read.
     Input(Input),
     /// A sample that was read.
-    Batch(Box<Batch>),
+    Batch(Batch),
     /// Inputs before this line could not be kept.
     Missing(Missing),
     /// The agent's wall clock at this line's instant; told when it does not follow from the one

@@ -1,12 +1,13 @@
 //! What would have been with another threshold: `--set outbound.grace=40s`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lockwatch_model::spec::WatchSpec;
 
 use crate::config::threshold::{self, Threshold};
-use crate::output::identity::escape;
+use crate::output::identity::{escape, list};
 
 /// All tasks.
 const ALL_TASKS: &str = "*";
@@ -106,15 +107,12 @@ fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
     let shown = |name: &str| format!("`{}`", escape(name.as_bytes()));
     let near = nearest(&change.task, names.iter().copied())
         .map(|near| format!("; did you mean {}?", shown(near)));
-    let listed: Vec<String> = names.iter().take(LISTED_MAX).map(|name| shown(name)).collect();
-    let more = names.len().saturating_sub(LISTED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!(
-        "--set {}: the recording has no task {}{} It has {}{more}",
+        "--set {}: the recording has no task {}{} It has {}",
         change.text,
         shown(&change.task),
         near.unwrap_or_else(|| String::from(".")),
-        listed.join(", ")
+        list(names.iter().map(|name| Cow::Owned(shown(name))), LISTED_MAX)
     )
 }
 
