@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::engine::{Engine, INPUTS, Now, Observer};
+use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
 use crate::exchange::Desk;
 use crate::output::events::EventLog;
 use crate::output::history::History;
@@ -45,13 +45,13 @@ pub struct Outlets {
 }
 
 /// What the agent is made of.
-pub struct Parts<L, S, H> {
+pub struct Parts<L, H> {
     /// The configuration to begin with.
     pub config: Config,
     /// Loads the configuration anew; the error is for a person.
     pub load: L,
     /// Who follows what goes in and what happens.
-    pub observer: S,
+    pub observers: Observers,
     /// Serves HTTP until the token is cancelled.
     pub http: H,
 }
@@ -60,10 +60,9 @@ pub struct Parts<L, S, H> {
 ///
 /// # Errors
 /// Signals cannot be received.
-pub async fn run<L, S, H, F>(parts: Parts<L, S, H>, stop: CancellationToken) -> std::io::Result<()>
+pub async fn run<L, H, F>(parts: Parts<L, H>, stop: CancellationToken) -> std::io::Result<()>
 where
     L: Fn() -> Result<Config, String> + Send + Sync + 'static,
-    S: Observer + Send + 'static,
     H: FnOnce(Outlets, CancellationToken) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
@@ -73,7 +72,7 @@ where
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let Parts { config, load, observer, http } = parts;
+    let Parts { config, load, observers, http } = parts;
     let load = Arc::new(load);
     let clock = Clock::start();
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
@@ -122,7 +121,7 @@ where
     // read the configuration, and what this left of its memory is used again.
     tokio::select! {
         () = control => {}
-        () = engine.run(engine_inputs, observer) => {}
+        () = engine.run(engine_inputs, observers) => {}
     }
     Ok(())
 }

@@ -17,8 +17,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use crate::stop::Stop;
 pub use board::{Board, Position};
 pub use process::WorkerProcess;
 pub use server::PrivateRedis;
@@ -66,16 +66,16 @@ pub struct DemoArgs {
 pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
     let program = std::env::current_exe()
         .context("cannot find the running program, which the workers need")?;
-    let mut stop = StopSignals::listen()?;
+    let mut stop = Stop::listen()?;
     let set_up = tokio::select! {
         // Parts that were already started are killed when the unfinished set-up is dropped.
-        () = stop.received() => return Ok(()),
+        () = stop.told() => return Ok(()),
         set_up = Stage::set_up(program, args.redis_server.as_deref(), args.listen) => set_up,
     };
     let mut stage = set_up?;
     stage.introduce();
     let outcome = tokio::select! {
-        () = stop.received() => Ok(()),
+        () = stop.told() => Ok(()),
         outcome = play(&mut stage, &args) => outcome,
     };
     stage.tear_down().await;
@@ -84,29 +84,6 @@ pub async fn run(args: DemoArgs) -> anyhow::Result<()> {
 
 async fn play(stage: &mut Stage, args: &DemoArgs) -> anyhow::Result<()> {
     if args.story { story::play(stage, args.pace).await } else { supervise::run(stage).await }
-}
-
-/// The signals that ask a program to end.
-struct StopSignals([Signal; 3]);
-
-impl StopSignals {
-    fn listen() -> anyhow::Result<StopSignals> {
-        let on = |kind| signal(kind).context("cannot listen for signals");
-        Ok(StopSignals([
-            on(SignalKind::interrupt())?,
-            on(SignalKind::terminate())?,
-            on(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn received(&mut self) {
-        let StopSignals([interrupt, terminate, hangup]) = self;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
 }
 
 /// Prints a line. That nobody reads any more is no reason to leave processes behind in a panic.

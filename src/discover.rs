@@ -167,7 +167,7 @@ async fn watch(
     if plan.tasks.is_empty() || watch_ms == 0 || server.is_replica() {
         return Ok(vec![None; plan.tasks.len()]);
     }
-    let config = check(&print::configuration(redis, &plan.drafts()))?;
+    let config = check(&print::configuration(redis, &plan.tasks))?;
     if std::io::stderr().is_terminal() {
         eprintln!("watching {} locks for {}", plan.tasks.len(), duration_text(watch_ms));
     }
@@ -212,8 +212,7 @@ fn heading(
     if server.in_cluster {
         told.push(
             "THIS IS ONE SERVER OF A CLUSTER: only its own keys were seen. Run discover on each \
-             master, and put the tasks \
-             of all together."
+             master, and put the tasks of all together."
                 .to_owned(),
         );
     }
@@ -232,8 +231,8 @@ fn remarks(
     if possible_tokens > 0 {
         told.push(format!(
             "{} strings with a TTL hold what could be a token, but are not called locks: sessions \
-             and caches look the same. \
-             If a lock is among them, name it yourself with scheme string.",
+             and caches look the same. If a lock is among them, name it yourself with scheme \
+             string.",
             possible_tokens
         ));
     }

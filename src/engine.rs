@@ -53,13 +53,10 @@ pub struct Now {
     pub wall: AgentWall,
 }
 
-/// Nobody follows.
-impl Observer for () {
-    fn event(&mut self, _now: Now, _event: &Event) {}
-}
+/// All that follow, in the order in which they are told.
+pub type Observers = Vec<Box<dyn Observer + Send>>;
 
-/// Perhaps somebody does.
-impl<O: Observer> Observer for Option<O> {
+impl Observer for Observers {
     fn input(&mut self, now: Now, input: &Input) {
         self.iter_mut().for_each(|observer| observer.input(now, input));
     }
@@ -73,22 +70,9 @@ impl<O: Observer> Observer for Option<O> {
     }
 }
 
-/// Both do.
-impl<A: Observer, B: Observer> Observer for (A, B) {
-    fn input(&mut self, now: Now, input: &Input) {
-        self.0.input(now, input);
-        self.1.input(now, input);
-    }
-
-    fn event(&mut self, now: Now, event: &Event) {
-        self.0.event(now, event);
-        self.1.event(now, event);
-    }
-
-    fn tick(&mut self, now: Now) {
-        self.0.tick(now);
-        self.1.tick(now);
-    }
+/// Who has no other one.
+impl Observer for () {
+    fn event(&mut self, _now: Now, _event: &Event) {}
 }
 
 /// Owner of the state.

@@ -20,7 +20,7 @@ use lockwatch_model::time::{Mono, ServerTime};
 use tokio::sync::watch;
 
 pub use reading::{Part, decoded};
-pub(crate) use reading::{holder_name, mode_name, none_or};
+pub(crate) use reading::{holder_name, none_or};
 pub use redact::{Said, said};
 
 /// Most tasks that are armed at a time.

@@ -32,6 +32,7 @@ pub mod redis;
 pub mod replay;
 pub mod sampler;
 pub mod status;
+mod stop;
 pub mod telemetry;
 pub mod terminal;
 

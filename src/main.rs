@@ -8,6 +8,7 @@ use anyhow::Context as _;
 use lockwatch::cli::{self, AclOptions, CheckOptions, ConfigSource, Invocation, RunOptions};
 use lockwatch::config::check::{self, PageTiming};
 use lockwatch::config::{Config, ConfigErrors, acl};
+use lockwatch::engine::Observers;
 use lockwatch::http::{self, HttpContext, Limits};
 use lockwatch::output::events::EventLog;
 use lockwatch::output::history::History;
@@ -90,10 +91,15 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
         let RunOptions { source, enable_lifecycle, frame_ancestors, record, .. } = options;
         let recorder = record.as_ref().map(Recorder::start).transpose()?;
         let history = History::default();
+        let mut observers: Observers =
+            vec![Box::new(EventLog::default()), Box::new(history.clone())];
+        if let Some(recorder) = recorder {
+            observers.push(Box::new(recorder));
+        }
         let parts = agent::Parts {
             config,
             load: move || load(&source).map_err(|mistakes| mistakes.to_string()),
-            observer: (EventLog::default(), (history.clone(), recorder)),
+            observers,
             http: move |outlets: agent::Outlets, stop| {
                 let context = HttpContext {
                     snapshots: outlets.snapshots,

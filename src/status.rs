@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use answer::{OneTask, Refusal, Tasks};
@@ -20,6 +20,7 @@ use screen::Screen;
 
 use crate::cli::DEFAULT_AGENT;
 use crate::http::client::{self, Answer};
+use crate::stop::Stop;
 use crate::terminal::{self, Style, Terminal, safe, safe_json};
 
 /// How long the agent may take: less than the ten seconds that monitoring gives a check.
@@ -255,29 +256,6 @@ fn append(options: &StatusOptions, seen: &Seen) -> anyhow::Result<bool> {
         (None, None) => Ok(true),
     };
     read.context("cannot print it")
-}
-
-/// What ends a watch.
-struct Stop([Signal; 3]);
-
-impl Stop {
-    fn listen() -> anyhow::Result<Stop> {
-        let on = |kind| signal(kind).context("cannot listen for signals");
-        Ok(Stop([
-            on(SignalKind::interrupt())?,
-            on(SignalKind::terminate())?,
-            on(SignalKind::hangup())?,
-        ]))
-    }
-
-    async fn told(&mut self) {
-        let Stop([interrupt, terminate, hangup]) = self;
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
-            _ = hangup.recv() => {}
-        }
-    }
 }
 
 #[cfg(test)]

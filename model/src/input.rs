@@ -2,6 +2,8 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
 
 use crate::reading::{Beside, TaskReading, Unknown};
 use crate::spec::{RedisIndex, TaskIndex, WatchSpec};
@@ -9,6 +11,7 @@ use crate::time::{Mono, ServerTime};
 
 /// One input of [`crate::state::State::step`].
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Input {
     /// A new configuration. Tasks whose (redis, db, key) is unchanged keep their state.
     Config(Arc<WatchSpec>),
@@ -24,6 +27,7 @@ pub enum Input {
 
 /// The outcome of one batch: some tasks of one redis, asked at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Sample {
     /// [`WatchSpec::epoch`] of the configuration that it was made from; others are dropped.
     pub epoch: u32,
@@ -44,6 +48,7 @@ pub struct Sample {
 
 /// What a server's answers are good for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Standing {
     /// It decides whether a lock is held or free.
     Decides,
@@ -54,6 +59,7 @@ pub enum Standing {
 
 /// What came of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Outcome {
     /// The answers may be believed.
     Read {
@@ -82,6 +88,7 @@ pub enum Outcome {
 
 /// What a server says of itself in a batch, after the answers that it vouches for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Vouch {
     /// The server's clock before the first answer.
     pub first: ServerTime,
@@ -123,6 +130,7 @@ impl Vouch {
 
 /// What a server says it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Role {
     /// It takes writes.
     Master,
@@ -142,10 +150,13 @@ impl Role {
 
 /// What changes when a node may have lost data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Generation {
     /// The server process.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub run_id: Vec<u8>,
     /// The replication history.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub replication_id: Vec<u8>,
     /// The history that this one continues, and the first byte of it that this one does not share.
     pub forked_from: Option<Fork>,
@@ -160,8 +171,10 @@ pub struct Generation {
 
 /// Where one replication history left another.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Fork {
     /// [`Generation::replication_id`] of the other one.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub replication_id: Vec<u8>,
     /// The first byte that is not shared.
     pub offset: u64,
@@ -169,6 +182,7 @@ pub struct Fork {
 
 /// Which servers a redis has, and which of them decide. Sent whenever that changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Topology {
     /// [`WatchSpec::epoch`].
     pub epoch: u32,
@@ -187,6 +201,7 @@ pub struct Topology {
 
 /// What one Sentinel said last.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct SentinelWord {
     /// The Sentinel, `host:port`.
     pub address: Arc<str>,
@@ -196,6 +211,7 @@ pub struct SentinelWord {
 
 /// News of a connection to a redis.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct NodeNews {
     /// [`WatchSpec::epoch`].
     pub epoch: u32,
@@ -209,6 +225,7 @@ pub struct NodeNews {
 
 /// What happened on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum NodeNewsKind {
     /// A connection was made.
     Connected {
@@ -231,6 +248,7 @@ pub enum NodeNewsKind {
 /// How a server's telling of changes stands, and what came of it since that was told last. Nothing
 /// is judged by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct WakeUps {
     /// How it stands.
     pub state: WakeUpState,
@@ -253,6 +271,7 @@ impl WakeUps {
 
 /// How a server's telling of changes stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum WakeUpState {
     /// It was not tried yet.
     #[default]

@@ -1,8 +1,9 @@
 //! The pure core of lockwatch.
 //!
-//! Readings of Redis go in, verdicts, durations and events come out. This crate has no dependency
-//! and is `no_std`: it cannot name a clock, a socket, a file, a task or a random number, so every
-//! run of it can be repeated exactly.
+//! Readings of Redis go in, verdicts, durations and events come out. This crate is
+//! `no_std` and has no dependency: it cannot name a clock, a socket, a file, a task or a random
+//! number, so every run of it can be repeated exactly. Its feature `serde` only adds how inputs are
+//! written down and read back, for recordings.
 //!
 //! The flow through it, one direction:
 //!
@@ -29,6 +30,8 @@ extern crate std;
 
 pub mod accept;
 mod aftermath;
+#[cfg(feature = "serde")]
+mod bytes;
 mod clocks;
 pub mod codec;
 mod earlier;

@@ -3,11 +3,14 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
 
 use crate::time::ServerTime;
 
 /// Why something is not known. A closed list: it is a label value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Unknown {
     /// Nothing was read yet.
     NotReadYet,
@@ -219,6 +222,7 @@ impl Unknown {
 
 /// What one sweep read of one task.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct TaskReading {
     /// The lock.
     pub lock: LockReading,
@@ -231,6 +235,7 @@ pub struct TaskReading {
 /// What is read of a task beside its lock. `None`: not configured, or (in a cluster) not on this
 /// server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Beside {
     /// The switches; `None` also when there are none to read (unset, always, never).
     pub switches: Option<SwitchesReading>,
@@ -239,6 +244,7 @@ pub struct Beside {
     /// The claims.
     pub claims: Option<ClaimsReading>,
     /// Host names by instance id; `None` also when not asked for this time.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub hosts: Option<HostsReading>,
     /// The pause.
     pub pause: Option<PauseReading>,
@@ -249,6 +255,7 @@ pub type HostsReading = Result<Vec<(Vec<u8>, Vec<u8>)>, Unknown>;
 
 /// The lock at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum LockReading {
     /// Somebody holds it; readings that show the same share one copy.
     Held(Arc<Held>),
@@ -266,6 +273,7 @@ impl From<Held> for LockReading {
 
 /// A held lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Held {
     /// Whether holders exclude each other.
     pub mode: Mode,
@@ -280,6 +288,7 @@ pub struct Held {
 
 /// Whether holders exclude each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Mode {
     /// A plain lock: one holder at most.
     Exclusive,
@@ -289,12 +298,26 @@ pub enum Mode {
     Read,
 }
 
+impl Mode {
+    /// The name in JSON and in sentences.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Exclusive => "exclusive",
+            Mode::Write => "write",
+            Mode::Read => "read",
+        }
+    }
+}
+
 /// One holder.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Holder {
     /// What identifies the instance: Redisson's client id, or the whole token of a string lock.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub client: Vec<u8>,
     /// The thread within the instance, where the scheme tells it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub thread: Option<Vec<u8>>,
     /// How often it entered the lock; `None` where the scheme does not count.
     pub entries: Option<u32>,
@@ -304,6 +327,7 @@ pub struct Holder {
 
 /// When a lease ends, on the server's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Deadline {
     /// At this instant.
     At(ServerTime),
@@ -327,6 +351,7 @@ impl Deadline {
 /// What a scheme knows beyond holder and deadline. `None`: not asked, refused, or not a thing of
 /// this lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct Extras {
     /// Waiters (of a fair lock: queued threads; else: instances that listen for the release).
     pub waiters: Option<u64>,
@@ -336,10 +361,12 @@ pub struct Extras {
 
 /// All switches of a task at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum SwitchesReading {
     /// The switches that exist, sorted by user.
     Read {
         /// The switches.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
         switches: Vec<(User, Switch)>,
         /// Whether the key that holds them exists (for named keys: any of them).
         key_exists: bool,
@@ -358,6 +385,7 @@ pub type User = Vec<u8>;
 
 /// One switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Switch {
     /// The user wants the task.
     On,
@@ -366,6 +394,7 @@ pub enum Switch {
     /// The value says neither.
     Undecodable {
         /// The value, cut to 64 bytes.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
         value: Vec<u8>,
         /// The codec that would have read it, if one would.
         fits: Option<crate::spec::Codec>,
@@ -374,8 +403,10 @@ pub enum Switch {
 
 /// The progress at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum ProgressReading {
     /// The bytes (of a length: its decimal digits).
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Value(Vec<u8>),
     /// There is none.
     Absent,
@@ -385,8 +416,10 @@ pub enum ProgressReading {
 
 /// The claims at one instant.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum ClaimsReading {
     /// Instance id and the bytes it wrote, sorted by id.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Read(Vec<(Vec<u8>, Vec<u8>)>),
     /// No trustworthy answer.
     Unknown(Unknown),
@@ -394,6 +427,7 @@ pub enum ClaimsReading {
 
 /// The pause at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum PauseReading {
     /// Nobody asked for a pause.
     None,

@@ -6,12 +6,15 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
 
 /// A Redis key: any bytes.
 pub type Key = Vec<u8>;
 
 /// Everything to be watched, as of one configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct WatchSpec {
     /// The redises, by position ([`RedisIndex`]).
     pub redises: Vec<RedisSpec>,
@@ -23,10 +26,12 @@ pub struct WatchSpec {
 
 /// Position of a redis in [`WatchSpec::redises`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct RedisIndex(pub u16);
 
 /// Position of a task in [`WatchSpec::tasks`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct TaskIndex(pub u32);
 
 /// Where `task` is in a list that is `sorted` by tasks. Nearly always none is missing before it,
@@ -47,6 +52,7 @@ pub fn position_of<T>(
 
 /// One named Redis, as far as the model cares.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct RedisSpec {
     /// Its name in the configuration: the label `redis`.
     pub name: Arc<str>,
@@ -86,6 +92,7 @@ impl RedisSpec {
 
 /// How the servers of one redis belong together, and who says which of them decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum RedisKind {
     /// One server: it decides while it says that it is master.
     Standalone,
@@ -111,6 +118,7 @@ impl RedisKind {
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct TaskSpec {
     /// Unique name: the label `task`.
     pub name: Arc<str>,
@@ -126,8 +134,10 @@ pub struct TaskSpec {
     /// The workers' own statements.
     pub claims: Option<ClaimsSpec>,
     /// Hash that maps an instance id to a host name.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub hosts: Option<Key>,
     /// String key in which a deploy script writes until when pages shall wait.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub paused_until: Option<Key>,
     /// A gap shorter than this is a handover.
     pub grace_ms: u64,
@@ -182,8 +192,10 @@ impl TaskSpec {
 
 /// The lock of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct LockSpec {
     /// The lock's key.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub key: Key,
     /// How a library lays it out.
     pub scheme: SchemeKind,
@@ -202,6 +214,7 @@ impl LockSpec {
 
 /// The known layouts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum SchemeKind {
     /// Redisson's hash: `RLock` and its siblings, read/write, fair, fenced.
     Redisson,
@@ -224,6 +237,7 @@ impl SchemeKind {
 
 /// Where users say whether they want the task.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct WantedSpec {
     /// The keys.
     pub source: WantedSource,
@@ -233,14 +247,19 @@ pub struct WantedSpec {
 
 /// The kinds of switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum WantedSource {
     /// A hash: one field per user, its value is the switch.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Hash(Key),
     /// A set: its members want the task.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Set(Key),
     /// A string that counts the users who want it.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Counter(Key),
     /// One string key per user.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Keys(Vec<Key>),
     /// Wanted at all times.
     Always,
@@ -250,6 +269,7 @@ pub enum WantedSource {
 
 /// How a switch's bytes are to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum Codec {
     /// The text itself.
     Raw,
@@ -278,6 +298,7 @@ impl Codec {
 
 /// Bytes that the work itself changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct ProgressSpec {
     /// Where they are.
     pub source: ProgressSource,
@@ -287,25 +308,32 @@ pub struct ProgressSpec {
 
 /// The kinds of progress.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum ProgressSource {
     /// One field of a hash.
     HashField {
         /// The hash.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
         key: Key,
         /// The field.
+        #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
         field: Vec<u8>,
     },
     /// A string key.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Key(Key),
     /// The length of a list, set, stream or sorted set.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Length(Key),
 }
 
 /// The hash in which each worker states "I am running this task": a field per instance, whose value
 /// it keeps changing.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct ClaimsSpec {
     /// The hash.
+    #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     pub key: Key,
     /// A claim lives while its bytes changed within this time.
     pub fresh_for_ms: u64,

@@ -1,9 +1,13 @@
 //! Three clocks, three types. Only like subtracts from like; nothing here can read a clock.
 
+#[cfg(feature = "serde")]
+use serde::{Deserialize, Serialize};
+
 /// The agent's monotonic clock: milliseconds since an origin that means nothing to anybody else.
 ///
 /// Every duration that lockwatch judges by is a difference of two of these.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct Mono(pub u64);
 
 impl Mono {
@@ -28,6 +32,7 @@ impl Mono {
 /// A Redis server's wall clock: milliseconds since the Unix epoch, as that server tells them
 /// (`TIME`, `PEXPIRETIME`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(Serialize, Deserialize))]
 pub struct ServerTime(pub i64);
 
 impl ServerTime {

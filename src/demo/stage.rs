@@ -61,7 +61,7 @@ impl Stage {
     pub(super) fn introduce(&self) {
         let redis = self.redis.address();
         say("lockwatch demo: everything below runs on this machine and ends with the demo \
-             (Ctrl-C).");
+            (Ctrl-C).");
         say(&format!("  redis     {redis}, private and empty: redis-cli -p {} …", redis.port()));
         for (worker, (_, host)) in self.workers.iter().zip(WORKERS) {
             let id = worker.id().map_or_else(|| "ended".to_owned(), |id| format!("process {id}"));

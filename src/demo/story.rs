@@ -46,8 +46,8 @@ impl Story<'_> {
     async fn opening(&mut self) -> anyhow::Result<()> {
         say("");
         self.tell(
-            "Two servers could run the task \"outbound\"; a Redisson lock sees to it that \
-            only one does.",
+            "Two servers could run the task \"outbound\"; a Redisson lock sees to it that only one \
+             does.",
         );
         self.tell(&format!(
             "What Prometheus sees is at {}/metrics. Nobody wants the task yet:",
@@ -110,8 +110,8 @@ impl Story<'_> {
         let crashed = self.holder_host().await?;
         self.stage.worker_on(&crashed)?.crash().await?;
         self.tell(&format!(
-            "{crashed} crashes (its worker was killed with SIGKILL). The lock \
-            cannot know and stays:"
+            "{crashed} crashes (its worker was killed with SIGKILL). The lock cannot know and \
+             stays:"
         ));
         self.let_pass(2).await;
         self.show(&[("lockwatch_lock_held", &[]), ("lockwatch_lock_ttl_seconds", &[])]).await?;
@@ -129,8 +129,8 @@ impl Story<'_> {
         .await?;
         self.expect("running", 5).await?;
         self.tell(
-            "It took over. The gap was short, but the work stood still since the crash: \
-            that is the outage.",
+            "It took over. The gap was short, but the work stood still since the crash: that is \
+             the outage.",
         );
         self.show(&[
             ("lockwatch_lock_holder", &[]),
@@ -173,8 +173,8 @@ impl Story<'_> {
     async fn switch_off(&mut self) -> anyhow::Result<()> {
         self.chapter("Switch-off");
         self.tell(
-            "Anna and Ben switch the task off. Nobody wants it any more, so the worker \
-            releases the lock.",
+            "Anna and Ben switch the task off. Nobody wants it any more, so the worker releases \
+             the lock.",
         );
         self.switch(&EVERYBODY, Position::Off).await?;
         self.expect("stopped", 10).await?;

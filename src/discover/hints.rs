@@ -116,8 +116,8 @@ async fn look_into(connection: &Connection, key: &[u8]) -> Result<Vec<String>, F
     if let Some(field) = of_progress.first() {
         let (hash, field) = (yaml(key), yaml(field));
         lines.push(format!(
-            "progress: {{hash: {hash}, field: {field}, stale_after: 5m}}   # does \
-            the work change it?"
+            "progress: {{hash: {hash}, field: {field}, stale_after: 5m}}   # does the work change \
+             it?"
         ));
         return Ok(lines);
     }

@@ -74,40 +74,35 @@ impl Kind {
         match self {
             Kind::NoTtl => {
                 "Locks without TTL: if the holder dies, they stay for ever. Find out who holds it \
-                 and whether that \
-                 process lives; only when it surely does not may the lock be removed, by the \
-                 library's own means \
-                 (force-unlock) or by hand."
+                 and whether that process lives; only when it surely does not may the lock be \
+                 removed, by the library's own means (force-unlock) or by hand."
             }
             Kind::StaleQueue => {
                 "Fair locks with waiters that have timed out: a dead waiter at the head keeps a \
-                 free lock from everybody, \
-                 until the next attempt of a living client removes it. Look at head and time; if \
-                 clients try and it \
-                 stays, check that the waiter's process is gone before touching the queue."
+                 free lock from everybody, until the next attempt of a living client removes it. \
+                 Look at head and time; if clients try and it stays, check that the waiter's \
+                 process is gone before touching the queue."
             }
             Kind::Unpaired => {
                 "Queue and timeouts of a fair lock that do not belong together: a client died \
-                 between two commands, or \
-                 somebody removed one by hand. A client that takes the lock mends it; look \
-                 whether any still does."
+                 between two commands, or somebody removed one by hand. A client that takes the \
+                 lock mends it; look whether any still does."
             }
             Kind::Ghost => {
                 "Readers that died and still keep writers out, because other readers go on \
-                 renewing the lock they share. \
-                 They go with the last living reader; nothing needs to be removed."
+                 renewing the lock they share. They go with the last living reader; nothing needs \
+                 to be removed."
             }
             Kind::Token => {
                 "Fencing counters of locks that are free: normal between two holds, because \
-                 Redisson never deletes them. \
-                 If the lock is not used any more they are left over, but a counter that begins \
-                 anew breaks fencing: \
-                 remove one only when nothing compares tokens of that lock any more."
+                 Redisson never deletes them. If the lock is not used any more they are left over, \
+                 but a counter that begins anew breaks fencing: remove one only when nothing \
+                 compares tokens of that lock any more."
             }
             Kind::Helper => {
                 "Helper keys that have no TTL although Redisson gives them one: restored from a \
-                 dump, or made persistent \
-                 by hand. Check that no client uses the lock before removing them."
+                 dump, or made persistent by hand. Check that no client uses the lock before \
+                 removing them."
             }
         }
     }

@@ -1,10 +1,10 @@
 //! Names of tasks made from keys, and keys as YAML.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
 
 use super::shape::is_lock_word;
 use crate::output::identity::{digest, escape};
+use crate::output::json;
 
 /// Longest name that is made.
 const NAME_CHARS: usize = 60;
@@ -64,30 +64,15 @@ pub(super) fn yaml(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if ascii || shown == text => yaml_text(text),
         _ => {
-            let mut hex = String::with_capacity(bytes.len() * 2);
-            bytes.iter().for_each(|byte| {
-                let _always_fits = write!(hex, "{byte:02x}");
-            });
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("{{hex: \"{hex}\"}}")
         }
     }
 }
 
-/// Text in double quotes. Whatever it is, it reads back, and no control character is written.
+/// Text in double quotes: in YAML, those of JSON mean the same.
 pub(super) fn yaml_text(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for character in text.chars() {
-        match character {
-            '"' | '\\' => quoted.extend(['\\', character]),
-            _ if character.is_control() => {
-                let _always_fits = write!(quoted, "\\u{:04x}", u32::from(character));
-            }
-            _ => quoted.push(character),
-        }
-    }
-    quoted.push('"');
-    quoted
+    json::text(&text)
 }
 
 #[cfg(test)]

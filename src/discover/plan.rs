@@ -34,7 +34,7 @@ const FREE_FAIR: &str = "free while it was looked at: only its queue is left";
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Sorted by key.
-    pub(super) tasks: Vec<Candidate>,
+    pub(super) tasks: Vec<Task>,
     left_out: usize,
     doubts: Vec<Doubt>,
     items: Vec<(String, Sorted)>,
@@ -42,16 +42,6 @@ pub(super) struct Plan {
     leftovers: Vec<Leftover>,
     /// Strings that could be tokens, and are not listed.
     pub(super) possible_tokens: u64,
-}
-
-/// A lock that gets a task.
-#[derive(Clone, Debug)]
-pub(super) struct Candidate {
-    key: Vec<u8>,
-    laid: Laid,
-    what: &'static str,
-    learned: Vec<String>,
-    suggested: Vec<String>,
 }
 
 impl Plan {
@@ -70,7 +60,9 @@ impl Plan {
                         format!("a key of {} bytes is longer than lockwatch takes", key.len());
                     plan.unreadable.push((why, Sorted::Single(key)));
                 }
-                Sorted::Single(key) => plan.tasks.push(Candidate::new(key, laid)),
+                Sorted::Single(key) => {
+                    plan.tasks.push(Task { key, laid, learned: Vec::new(), suggested: Vec::new() })
+                }
                 pattern => plan.items.push((laid.what.to_owned(), pattern)),
             }
         }
@@ -114,11 +106,6 @@ impl Plan {
         }
     }
 
-    /// The tasks as far as they are known by now.
-    pub(super) fn drafts(&self) -> Vec<Task> {
-        self.tasks.iter().map(Candidate::draft).collect()
-    }
-
     /// Takes in what was learned by watching, a view for each task. A lock with an id in its name
     /// that went meanwhile was one of an item.
     pub(super) fn learn(&mut self, views: &[Option<Arc<TaskView>>], watch_ms: u64) {
@@ -156,7 +143,7 @@ impl Plan {
         let mut suggested = hints::suggest(connection, findings, &keys).await?;
         for (task, beside) in self.tasks.iter_mut().zip(beside) {
             self.leftovers.extend(beside.leftovers(&task.key));
-            task.what = beside.kind(task.laid);
+            task.laid.what = beside.kind(task.laid);
             task.suggested = suggested.remove(&task.key).unwrap_or_default();
         }
         self.follow_orphans(connection, findings, pace).await
@@ -205,13 +192,12 @@ impl Plan {
 
     /// What is printed.
     pub(super) fn report(mut self) -> Report {
-        let tasks = self.drafts();
         self.doubts.sort();
         self.doubts.dedup();
         self.items.sort_by(|a, b| (&a.0, a.1.name()).cmp(&(&b.0, b.1.name())));
         self.unreadable.sort_by(|a, b| (&a.0, a.1.name()).cmp(&(&b.0, b.1.name())));
         Report {
-            tasks,
+            tasks: self.tasks,
             tasks_left_out: self.left_out,
             doubts: self.doubts,
             items: self.items,
@@ -222,24 +208,8 @@ impl Plan {
     }
 }
 
-impl Candidate {
-    fn new(key: Vec<u8>, laid: Laid) -> Candidate {
-        Candidate { key, laid, what: laid.what, learned: Vec::new(), suggested: Vec::new() }
-    }
-
-    fn draft(&self) -> Task {
-        Task {
-            key: self.key.clone(),
-            scheme: self.laid.scheme,
-            what: self.what.to_owned(),
-            learned: self.learned.clone(),
-            suggested: self.suggested.clone(),
-        }
-    }
-}
-
 fn doubt(key: Vec<u8>, laid: Laid, why: &str) -> Doubt {
-    Doubt { key, scheme: laid.scheme, what: laid.what.to_owned(), why: why.to_owned() }
+    Doubt { key, laid, why: why.to_owned() }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use lockwatch_model::spec::SchemeKind;
 
 use super::herd::Sorted;
 use super::leftovers::{Kind, Leftover};
+use super::library::Laid;
 use super::name::{Names, yaml, yaml_text};
 use crate::config::{KEY_BYTES_MAX, PasswordSource, RedisConfig, Servers};
 use crate::output::identity::escape;
@@ -22,9 +23,7 @@ const WIDTH: usize = 118;
 #[derive(Clone, Debug)]
 pub(super) struct Task {
     pub(super) key: Vec<u8>,
-    pub(super) scheme: SchemeKind,
-    /// The library.
-    pub(super) what: String,
+    pub(super) laid: Laid,
     /// What was learned, a sentence each.
     pub(super) learned: Vec<String>,
     /// Lines that could be in the task.
@@ -35,8 +34,7 @@ pub(super) struct Task {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Doubt {
     pub(super) key: Vec<u8>,
-    pub(super) scheme: SchemeKind,
-    pub(super) what: String,
+    pub(super) laid: Laid,
     pub(super) why: String,
 }
 
@@ -67,7 +65,7 @@ pub(super) fn configuration(redis: &RedisConfig, tasks: &[Task]) -> String {
     let mut text = redis_block(redis);
     text.push_str("tasks:\n");
     tasks.iter().for_each(|task| {
-        text.push_str(&task_lines(&mut names, &task.key, task.scheme, "  ").concat())
+        text.push_str(&task_lines(&mut names, &task.key, task.laid.scheme, "  ").concat())
     });
     text
 }
@@ -89,8 +87,8 @@ pub(super) fn text(redis: &RedisConfig, report: &Report) -> String {
         text.push_str(&body);
     }
     for task in &report.tasks {
-        comment(&mut text, "  ", &sentences(&task.what, &task.learned));
-        text.push_str(&task_lines(&mut names, &task.key, task.scheme, "  ").concat());
+        comment(&mut text, "  ", &sentences(task.laid.what, &task.learned));
+        text.push_str(&task_lines(&mut names, &task.key, task.laid.scheme, "  ").concat());
         task.suggested.iter().for_each(|line| {
             let _always_fits = writeln!(text, "    # {line}");
         });
@@ -174,12 +172,12 @@ fn doubts(text: &mut String, names: &mut Names, report: &Report) {
         "Perhaps locks. To watch one, take the number sign and the blank away from its two lines.",
     );
     for doubt in report.doubts.iter().take(LISTED_MAX) {
-        comment(text, "  ", &format!("{}: {}.", doubt.what, doubt.why));
+        comment(text, "  ", &format!("{}: {}.", doubt.laid.what, doubt.why));
         if doubt.key.is_empty() || doubt.key.len() > KEY_BYTES_MAX {
             comment(text, "  ", &shown(&doubt.key));
             continue;
         }
-        for line in task_lines(names, &doubt.key, doubt.scheme, "") {
+        for line in task_lines(names, &doubt.key, doubt.laid.scheme, "") {
             let _always_fits = write!(text, "  # {line}");
         }
     }
@@ -289,8 +287,7 @@ mod tests {
         let learned = vec!["Held by somebody".to_owned()];
         Task {
             key: key.to_vec(),
-            scheme: SchemeKind::String,
-            what: "a token".to_owned(),
+            laid: Laid { scheme: SchemeKind::String, what: "a token" },
             learned,
             suggested,
         }
@@ -309,8 +306,7 @@ mod tests {
         ];
         let doubt = |key: &[u8]| Doubt {
             key: [key, b"2"].concat(),
-            scheme: SchemeKind::Redisson,
-            what: "a string".to_owned(),
+            laid: Laid { scheme: SchemeKind::Redisson, what: "a string" },
             why: "no TTL".to_owned(),
         };
         let report = Report {

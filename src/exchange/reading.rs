@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use lockwatch_model::reading::{
-    ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, Mode, PauseReading,
+    ClaimsReading, Deadline, Held, Holder, HostsReading, LockReading, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
 };
 use lockwatch_model::spec::{SchemeKind, TaskSpec};
@@ -55,15 +55,6 @@ pub(super) fn instance_label<'a>(spec: &TaskSpec, instance: &'a [u8]) -> Cow<'a,
     }
 }
 
-/// A mode's name, as in `/api/v1/tasks`.
-pub(crate) fn mode_name(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Exclusive => "exclusive",
-        Mode::Write => "write",
-        Mode::Read => "read",
-    }
-}
-
 fn lock_words(lock: &LockReading) -> String {
     match lock {
         LockReading::Free => "free".to_owned(),
@@ -78,7 +69,7 @@ fn lock_words(lock: &LockReading) -> String {
             };
             let ghosts =
                 if *ghosts > 0 { format!(", dead readers: {ghosts}") } else { String::new() };
-            format!("held ({}) by {by} {deadline}{ghosts}", mode_name(*mode))
+            format!("held ({}) by {by} {deadline}{ghosts}", mode.name())
         }
     }
 }

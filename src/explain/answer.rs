@@ -35,9 +35,9 @@ fn notes(seen: Seen<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     if seen.is_once() {
         notes.push(
-            "No agent was asked: Redis was read for a moment. How long anything has been so is \
-             not known, so that what takes \
-             time to see (down, stalled, unwanted, most splits) cannot show."
+            "No agent was asked: Redis was read for a moment. How long anything has been so is not \
+             known, so that what takes time to see (down, stalled, unwanted, most splits) cannot \
+             show."
                 .to_owned(),
         );
     }

@@ -9,7 +9,7 @@ use lockwatch_model::spec::{ProgressSource, WantedSource};
 use lockwatch_model::verdict::{LockFact, Rule, Wanted};
 
 use super::seen::{Seen, server, span};
-use crate::exchange::{holder_name, mode_name, none_or};
+use crate::exchange::{holder_name, none_or};
 use crate::output::identity::{escape, list};
 use crate::output::reason::is_counted;
 
@@ -26,14 +26,13 @@ pub(super) fn evidence(seen: Seen<'_>) -> Vec<String> {
         Rule::NothingYet => nothing_yet(seen),
         Rule::NoProgress => no_progress(seen),
         Rule::HeldUnwanted => held_unwanted(seen),
-        Rule::HeldWanted => held_wanted(seen),
-        Rule::HeldUnset => held_unset(seen),
-        Rule::HeldWantedUnknown => held_wanted_unknown(seen),
+        Rule::HeldWanted | Rule::HeldUnset | Rule::HeldWantedUnknown => {
+            vec![held_line(seen), wanted_line(seen)]
+        }
         Rule::WindingDown => winding_down(seen),
         Rule::GapOverGrace => gap_over_grace(seen),
         Rule::GapWithinGrace => gap_within_grace(seen),
-        Rule::FreeUnwanted => free_unwanted(seen),
-        Rule::FreeUnset => free_unset(seen),
+        Rule::FreeUnwanted | Rule::FreeUnset => vec![free_line(seen), wanted_line(seen)],
     }
 }
 
@@ -150,18 +149,6 @@ fn winding_down(seen: Seen<'_>) -> Vec<String> {
     ]
 }
 
-fn held_wanted(seen: Seen<'_>) -> Vec<String> {
-    vec![held_line(seen), wanted_line(seen)]
-}
-
-fn held_unset(seen: Seen<'_>) -> Vec<String> {
-    vec![held_line(seen), wanted_line(seen)]
-}
-
-fn held_wanted_unknown(seen: Seen<'_>) -> Vec<String> {
-    vec![held_line(seen), wanted_line(seen)]
-}
-
 fn gap_over_grace(seen: Seen<'_>) -> Vec<String> {
     let view = seen.view;
     let (gap, limit) = (span(view.durations.down_ms), span(view.spec.grace_ms));
@@ -176,14 +163,6 @@ fn gap_within_grace(seen: Seen<'_>) -> Vec<String> {
         false => format!("Gap {gap} <= grace {limit}."),
     };
     vec![gap_line(seen), within, wanted_line(seen)]
-}
-
-fn free_unwanted(seen: Seen<'_>) -> Vec<String> {
-    vec![free_line(seen), wanted_line(seen)]
-}
-
-fn free_unset(seen: Seen<'_>) -> Vec<String> {
-    vec![free_line(seen), wanted_line(seen)]
 }
 
 /// Since when nobody has held it while somebody wanted it.
@@ -243,7 +222,7 @@ fn held_line(seen: Seen<'_>) -> String {
     };
     format!(
         "Held ({}) by {holders}{since}{left}; the newest reading was {}.",
-        mode_name(hold.mode),
+        hold.mode.name(),
         seen.newest()
     )
 }

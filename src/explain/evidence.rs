@@ -9,7 +9,7 @@ use lockwatch_model::spec::WantedSource;
 use super::Evidence;
 use super::deciding::wanted_line;
 use super::seen::{Seen, not_known, server, span};
-use crate::exchange::{holder_name, mode_name, none_or};
+use crate::exchange::{holder_name, none_or};
 use crate::output::identity::{escape, list};
 
 /// Most names in a row.
@@ -62,7 +62,7 @@ fn lock(seen: Seen<'_>) -> Evidence {
             };
             format!(
                 "held ({}) by {}{deadline}",
-                mode_name(hold.mode),
+                hold.mode.name(),
                 none_or(list(holders, NAMED_MAX))
             )
         }

@@ -80,10 +80,9 @@ pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
         down_after_seconds: Some(seconds(down_ms)),
         from_crash_seconds: lease_ms.map(|lease_ms| seconds(down_ms.saturating_add(lease_ms))),
         says: format!(
-            "interval {} + grace {} (at least 250ms, to confirm it) + 250ms; from a crash, \
-             {lease} comes first. On top come \
-             Prometheus' scrape and evaluation and Alertmanager's group_wait: `lockwatch \
-             check-config` adds them.",
+            "interval {} + grace {} (at least 250ms, to confirm it) + 250ms; from a crash, {lease} \
+             comes first. On top come Prometheus' scrape and evaluation and Alertmanager's \
+             group_wait: `lockwatch check-config` adds them.",
             duration_text(interval_ms),
             duration_text(spec.grace_ms),
         ),

@@ -1,8 +1,9 @@
 //! An explanation as text for a terminal of 100 columns. Pure, and harmless whoever wrote the
 //! explanation.
 
-use std::fmt::Write as _;
+use std::time::Duration;
 
+use super::seen::span;
 use super::{Evidence, ExchangeShown, Explanation, NotKnown, PageDue, RuleGave};
 use crate::output::identity::escape;
 
@@ -199,26 +200,9 @@ fn not_known(why: &NotKnown) -> String {
 }
 
 fn duration(seconds: f64) -> String {
-    if !seconds.is_finite() {
-        return "an unknown time".to_owned();
-    }
-    if seconds < 1.0 {
-        return format!("{:.0} ms", seconds * 1_000.0);
-    }
-    if seconds < 120.0 {
-        return format!("{seconds:.1} s");
-    }
-    let mut text = String::new();
-    let mut left = seconds;
-    for (unit, length) in [("d", 86_400.0), ("h", 3_600.0), ("m", 60.0), ("s", 1.0)] {
-        let count = (left / length).floor();
-        left -= count * length;
-        if count > 0.0 {
-            // Writing to a String cannot fail.
-            let _ = write!(text, "{count}{unit}");
-        }
-    }
-    text
+    let known = Duration::try_from_secs_f64(seconds).ok();
+    let ms = known.and_then(|duration| u64::try_from(duration.as_millis()).ok());
+    ms.map_or_else(|| "an unknown time".to_owned(), span)
 }
 
 /// What is escaped already stays; whatever else could move a cursor or hide text is escaped here.

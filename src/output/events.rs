@@ -207,59 +207,37 @@ fn tell(kind: &EventKind) -> Told {
             Told::new(verdict_level(*to), "verdict", verdict_message(*from, *to, rule.sentence()))
                 .reason(rule.name())
         }
-        E::Acquired { holders } => info(
-            "acquired",
-            "somebody got the \
-            lock",
-        )
-        .who(holder_names(holders)),
+        E::Acquired { holders } => {
+            info("acquired", "somebody got the lock").who(holder_names(holders))
+        }
         E::HoldEnded { holders, reason, held_ms } => {
             let level = if matches!(reason, End::Expired | End::Lost) { warn } else { Level::INFO };
-            let told = Told::new(
-                level,
-                "hold_ended",
-                format!(
-                    "the hold ended: \
-                {}",
-                    end_words(*reason)
-                ),
-            );
+            let told =
+                Told::new(level, "hold_ended", format!("the hold ended: {}", end_words(*reason)));
             told.who(holder_names(holders)).reason(reason.name()).ms(*held_ms)
         }
         E::LockLost { holders, sign } => Told::new(warn, "lock_lost", lost_words(*sign))
             .who(holder_names(holders))
             .reason(sign.name())
             .remedy(
-                "See whether the instance named here still works beside a new holder, and \
-                stop it.",
+                "See whether the instance named here still works beside a new holder, and stop \
+                 it.",
             ),
-        E::Shortened { by_ms } => Told::new(
-            Level::DEBUG,
-            "shortened",
-            "the deadline moved back while the holder \
-                stayed",
-        )
-        .ms(*by_ms),
+        E::Shortened { by_ms } => {
+            Told::new(Level::DEBUG, "shortened", "the deadline moved back while the holder stayed")
+                .ms(*by_ms)
+        }
         E::GapBegan => info("gap_began", "the task is wanted and nobody holds the lock"),
-        E::GapEnded { gap_ms } => info(
-            "gap_ended",
-            "the gap ended: a hold has \
-            settled",
-        )
-        .ms(*gap_ms),
-        E::PhantomHold { held_ms } => info(
-            "phantom_hold",
-            "a hold was too short to end the \
-            gap",
-        )
-        .ms(*held_ms),
-        E::Outage { outage_ms } => Told::new(
-            warn,
-            "outage",
-            "taken over after a hold had expired; this is what that \
-                cost",
-        )
-        .ms(*outage_ms),
+        E::GapEnded { gap_ms } => {
+            info("gap_ended", "the gap ended: a hold has settled").ms(*gap_ms)
+        }
+        E::PhantomHold { held_ms } => {
+            info("phantom_hold", "a hold was too short to end the gap").ms(*held_ms)
+        }
+        E::Outage { outage_ms } => {
+            Told::new(warn, "outage", "taken over after a hold had expired; this is what that cost")
+                .ms(*outage_ms)
+        }
         E::SplitBegan { kind, parties, left_ms } => {
             Told::new(error, "split_began", split_words(*left_ms))
                 .reason(kind.name())
@@ -267,13 +245,11 @@ fn tell(kind: &EventKind) -> Told {
                 .ms(*left_ms)
                 .remedy("Find the instances named here and stop all but one.")
         }
-        E::SplitEnded { kind, lasted_ms } => info(
-            "split_ended",
-            "there is no longer evidence of \
-            more than one holder",
-        )
-        .reason(kind.name())
-        .ms(*lasted_ms),
+        E::SplitEnded { kind, lasted_ms } => {
+            info("split_ended", "there is no longer evidence of more than one holder")
+                .reason(kind.name())
+                .ms(*lasted_ms)
+        }
         E::OverlapInDoubt { before, now, left_ms } => {
             let message = "a new holder came early, together with a loss of data: released or \
                 lost, nobody can tell";
@@ -281,64 +257,50 @@ fn tell(kind: &EventKind) -> Told {
             Told::new(warn, "overlap_in_doubt", message).who(who).ms(*left_ms)
         }
         E::RivalInDoubt { older, newer } => {
-            let message = "two servers show different holders: whether the older hold was \
-                released nobody can tell";
+            let message = "two servers show different holders: whether the older hold was released \
+                nobody can tell";
             Told::new(warn, "rival_in_doubt", message).who(format!(
                 "{} -> {}",
                 party_names(older),
                 party_names(newer)
             ))
         }
-        E::SwitchesLost { users } => Told::new(
-            error,
-            "switches_lost",
-            "Redis lost switches that \
-            were on",
-        )
-        .who(user_names(users))
-        .remedy("Ask these users whether they still want the task, and switch it on again."),
+        E::SwitchesLost { users } => {
+            Told::new(error, "switches_lost", "Redis lost switches that were on")
+                .who(user_names(users))
+                .remedy("Ask these users whether they still want the task, and switch it on again.")
+        }
         E::SwitchesFound => info("switches_found", "no switch counts as lost any more"),
         E::SwitchUndecodable { user, fits } => tell_undecodable(user, *fits),
         E::SwitchKeyMissing => Told::new(
             warn,
             "switch_key_missing",
-            "the key of the switches was \
-            never seen to exist",
+            "the key of the switches was never seen to exist",
         )
         .remedy(
-            "Check the key in the `wanted` block; if nobody ever switched the task on, \
-                this is normal.",
+            "Check the key in the `wanted` block; if nobody ever switched the task on, this is \
+             normal.",
         ),
         E::ProgressMissing { why: Some(why) } => {
             Told::new(warn, "progress_missing", "the progress cannot be read").unknown(*why)
         }
-        E::ProgressMissing { why: None } => Told::new(
-            warn,
-            "progress_missing",
-            "there is no \
-            progress to judge by",
-        )
-        .remedy("Check the key in the `progress` block, and whether the work writes it."),
-        E::ClaimsUnreadable { why } => Told::new(
-            warn,
-            "claims_unreadable",
-            "the claims cannot be \
-            read",
-        )
-        .unknown(*why),
+        E::ProgressMissing { why: None } => {
+            Told::new(warn, "progress_missing", "there is no progress to judge by")
+                .remedy("Check the key in the `progress` block, and whether the work writes it.")
+        }
+        E::ClaimsUnreadable { why } => {
+            Told::new(warn, "claims_unreadable", "the claims cannot be read").unknown(*why)
+        }
         E::HostsUnreadable { why } => Told::new(
             warn,
             "hosts_unreadable",
             "the hosts cannot be read, so that holders are shown by their ids alone",
         )
         .unknown(*why),
-        E::PauseUndecodable => Told::new(
-            warn,
-            "pause_undecodable",
-            "the pause is no point in \
-            time, so there is none",
-        )
-        .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`."),
+        E::PauseUndecodable => {
+            Told::new(warn, "pause_undecodable", "the pause is no point in time, so there is none")
+                .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`.")
+        }
         E::PauseUnreadable { why } => {
             let message = "the pause cannot be read: unless one is in force, pages do not wait";
             Told::new(warn, "pause_unreadable", message).unknown(*why)
@@ -351,40 +313,23 @@ fn tell(kind: &EventKind) -> Told {
         E::TokenReset { from, to } => Told::new(
             warn,
             "token_reset",
-            format!(
-                "the fencing token went back from {from} to \
-                {to}"
-            ),
+            format!("the fencing token went back from {from} to {to}"),
         ),
-        E::LeaseLearned { lease_ms } => Told::new(
-            Level::DEBUG,
-            "lease_learned",
-            "the full lifetime of a hold became \
-                known",
-        )
-        .ms(*lease_ms),
-        E::TaskUnreadable { why } => Told::new(
-            warn,
-            "task_unreadable",
-            "the task cannot be \
-            read",
-        )
-        .unknown(*why),
+        E::LeaseLearned { lease_ms } => {
+            Told::new(Level::DEBUG, "lease_learned", "the full lifetime of a hold became known")
+                .ms(*lease_ms)
+        }
+        E::TaskUnreadable { why } => {
+            Told::new(warn, "task_unreadable", "the task cannot be read").unknown(*why)
+        }
         E::TaskReadable => info("task_readable", "the task can be read again"),
-        E::RedisDown { why, decides: true } => Told::new(
-            error,
-            "redis_down",
-            "Redis cannot be \
-            read",
-        )
-        .unknown(*why),
-        E::RedisDown { why, decides: false } => Told::new(
-            warn,
-            "redis_down",
-            "a server that decides nothing at present cannot be \
-                read",
-        )
-        .unknown(*why),
+        E::RedisDown { why, decides: true } => {
+            Told::new(error, "redis_down", "Redis cannot be read").unknown(*why)
+        }
+        E::RedisDown { why, decides: false } => {
+            Told::new(warn, "redis_down", "a server that decides nothing at present cannot be read")
+                .unknown(*why)
+        }
         E::RedisUp => info("redis_up", "Redis can be read"),
         E::GenerationChanged { change } => {
             Told::new(warn, "generation_changed", "Redis may have lost data").reason(change.name())
@@ -394,25 +339,20 @@ fn tell(kind: &EventKind) -> Told {
         // themselves.
         E::RivalMaster => Told::new(warn, "rival_master", "a second server says that it is master")
             .remedy(
-                "Make the wrong one a replica (`REPLICAOF`), and see which clients still \
-                write to it.",
+                "Make the wrong one a replica (`REPLICAOF`), and see which clients still write to \
+                 it.",
             ),
-        E::RivalMasterGone => info(
-            "rival_master_gone",
-            "the second server does not say any more \
-            that it is master",
-        ),
+        E::RivalMasterGone => {
+            info("rival_master_gone", "the second server does not say any more that it is master")
+        }
         E::Aftermath(aftermath) => tell_aftermath(aftermath),
         E::ClockStep { by_ms } => {
             let message = format!(
-                "the server's clock moved by {} s against the \
-                agent's",
+                "the server's clock moved by {} s against the agent's",
                 signed_seconds(*by_ms)
             );
-            Told::new(warn, "clock_step", message).remedy(
-                "Check time synchronisation on both \
-                hosts.",
-            )
+            Told::new(warn, "clock_step", message)
+                .remedy("Check time synchronisation on both hosts.")
         }
     }
 }

@@ -4,45 +4,46 @@
 //! Both sides remember the same things in the same order, from the first line of a file on: a file
 //! needs no other one.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
+use anyhow::{Context as _, bail};
 use lockwatch_model::input::{Input, Outcome, Sample, Topology, Vouch};
-use lockwatch_model::reading::{
-    Beside, Deadline, Extras, Held, LockReading, PauseReading, TaskReading, Unknown,
-};
+use lockwatch_model::reading::{Beside, Extras, LockReading, TaskReading, Unknown};
 use lockwatch_model::spec::{RedisIndex, SchemeKind, TaskIndex, WatchSpec};
-use lockwatch_model::time::{Mono, ServerTime};
+use lockwatch_model::time::ServerTime;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::redact::Redactor;
-use super::wire::{self, Change, Readings, Tasks, What, Word};
+use super::wire::{Batch, Runs, What};
 
-/// Most lists of tasks that a file has by number.
-const LISTS_MAX: usize = 4096;
-
-/// Which server's batches are compared with each other.
+/// Which server's batches are compared with each other, and whether they are of locks or beside.
 type Source = (RedisIndex, Option<Arc<str>>, bool);
 
 /// What one server said last.
 struct Memory {
+    tasks: Vec<TaskIndex>,
     vouch: Vouch,
-    /// By task.
     readings: HashMap<TaskIndex, TaskReading>,
 }
 
-impl Memory {
-    fn new() -> Memory {
-        Memory { vouch: wire::no_vouch(), readings: HashMap::new() }
+impl Default for Memory {
+    fn default() -> Memory {
+        let vouch = Vouch::master(ServerTime(0), ServerTime(0));
+        Memory { tasks: Vec::new(), vouch, readings: HashMap::new() }
     }
 }
 
 /// What is expected of a task of which nothing was read.
 fn nothing() -> TaskReading {
-    TaskReading {
-        lock: LockReading::Unknown(Unknown::NotReadYet),
-        extras: Extras::default(),
-        beside: Beside::default(),
-    }
+    beside_alone(Beside::default())
+}
+
+fn beside_alone(beside: Beside) -> TaskReading {
+    let lock = LockReading::Unknown(Unknown::NotReadYet);
+    TaskReading { lock, extras: Extras::default(), beside }
 }
 
 /// From inputs to lines.
@@ -51,7 +52,6 @@ pub(crate) struct Packer {
     config: Arc<WatchSpec>,
     topologies: BTreeMap<RedisIndex, Topology>,
     memories: HashMap<Source, Memory>,
-    lists: HashMap<Vec<(u32, u32)>, u32>,
 }
 
 impl Packer {
@@ -61,7 +61,6 @@ impl Packer {
             config: Arc::default(),
             topologies: BTreeMap::new(),
             memories: HashMap::new(),
-            lists: HashMap::new(),
         }
     }
 
@@ -73,9 +72,11 @@ impl Packer {
     /// A new file begins: everything that it needs of before.
     pub(crate) fn begin(&mut self) -> Vec<What> {
         self.memories.clear();
-        self.lists.clear();
-        let topologies = self.topologies.values().map(|topology| What::Topology(topology.into()));
-        std::iter::once(What::Config((&*self.config).into())).chain(topologies).collect()
+        let topologies = self.topologies.values().cloned().map(Input::Topology);
+        std::iter::once(Input::Config(Arc::clone(&self.config)))
+            .chain(topologies)
+            .map(What::Input)
+            .collect()
     }
 
     /// What is in force from now on, whether it is written or not.
@@ -93,336 +94,224 @@ impl Packer {
         }
     }
 
-    /// What is to be written of an input that was noted, which the state takes in at `at`; `None`:
-    /// the state does not, for it belongs to a configuration that is no longer in force.
-    pub(crate) fn pack(&mut self, at: Mono, input: Input) -> Option<What> {
-        let epoch = self.config.epoch;
+    /// What is to be written of an input that was noted; `None`: the state does not take it in, for
+    /// it belongs to a configuration that is no longer in force.
+    pub(crate) fn pack(&mut self, input: Input) -> serde_json::Result<Option<What>> {
         match input {
-            Input::Config(config) => Some(What::Config((&*config).into())),
-            Input::Sample(sample) if sample.epoch == epoch => {
-                Some(What::Sample(Box::new(self.sample(at, sample))))
+            Input::Sample(sample) if sample.epoch == self.config.epoch => {
+                self.sample(sample).map(Some)
             }
-            Input::Node(news) if news.epoch == epoch => Some(What::Node((&news).into())),
-            Input::Topology(topology) if topology.epoch == epoch => {
-                Some(What::Topology((&topology).into()))
+            Input::Node(news) if news.epoch == self.config.epoch => {
+                Ok(Some(What::Input(Input::Node(news))))
             }
-            Input::Sample(_) | Input::Node(_) | Input::Topology(_) => None,
-            Input::Tick => Some(What::Tick),
+            Input::Topology(topology) if topology.epoch == self.config.epoch => {
+                Ok(Some(What::Input(Input::Topology(topology))))
+            }
+            Input::Sample(_) | Input::Node(_) | Input::Topology(_) => Ok(None),
+            Input::Config(_) | Input::Tick => Ok(Some(What::Input(input))),
         }
     }
 
-    fn sample(&mut self, at: Mono, sample: Sample) -> wire::Sample {
-        let Sample { epoch: _, redis, node, standing, sent, took_ms, outcome } = sample;
-        let source = |beside| (redis, node.clone(), beside);
-        let outcome = match outcome {
-            Outcome::Read { vouch, readings } => {
-                wire::Outcome::Read(self.readings(source(false), Some(vouch), readings))
+    fn sample(&mut self, sample: Sample) -> serde_json::Result<What> {
+        let Sample { epoch, redis, node, standing, sent, took_ms, outcome } = sample;
+        let (beside, vouch, readings) = match outcome {
+            Outcome::Failed { .. } => {
+                let sample = Sample { epoch, redis, node, standing, sent, took_ms, outcome };
+                return Ok(What::Input(Input::Sample(sample)));
             }
+            Outcome::Read { vouch, readings } => (false, Some(vouch), readings),
             Outcome::Beside { vouch, readings } => {
-                let alone = |(task, beside)| (task, TaskReading { beside, ..nothing() });
-                wire::Outcome::Beside(self.readings(
-                    source(true),
-                    vouch,
-                    readings.into_iter().map(alone).collect(),
-                ))
-            }
-            Outcome::Failed { tasks, why } => {
-                wire::Outcome::Failed { tasks: self.tasks(tasks.into_iter()), why: Word(why) }
+                let alone = |(task, beside)| (task, beside_alone(beside));
+                (true, vouch, readings.into_iter().map(alone).collect())
             }
         };
-        wire::Sample {
-            redis: redis.0,
-            node: node.as_ref().map(|node| node.to_string()),
-            standing: Word(standing),
-            ago: at.since_ms(sent),
-            took: took_ms,
-            outcome,
-        }
-    }
-
-    fn readings(
-        &mut self,
-        source: Source,
-        vouch: Option<Vouch>,
-        readings: Vec<(TaskIndex, TaskReading)>,
-    ) -> Readings {
-        let tasks = self.tasks(readings.iter().map(|(task, _)| *task));
-        let extras = readings.iter().any(|(_, reading)| asked_for_extras(reading));
-        let memory = self.memories.entry(source).or_insert_with(Memory::new);
-        let vouch = vouch.map(|vouch| {
-            let vouch = self.redactor.vouch(&vouch);
-            let changed = wire::Vouch::between(&memory.vouch, &vouch);
-            memory.vouch = vouch;
-            changed
-        });
-        let mut changed = Vec::new();
-        for (task, reading) in readings {
+        let memory = self.memories.entry((redis, node.clone(), beside)).or_default();
+        let vouch = match vouch {
+            None => None,
+            Some(vouch) => {
+                let vouch = self.redactor.vouch(&vouch);
+                let change = change(&memory.vouch, &vouch)?;
+                memory.vouch = vouch;
+                Some(change.unwrap_or_else(|| Map::new().into()))
+            }
+        };
+        let order: Vec<TaskIndex> = readings.iter().map(|(task, _)| *task).collect();
+        let tasks = (order != memory.tasks).then(|| runs(&order));
+        memory.tasks = order;
+        let (mut extras, mut changed) = (Vec::new(), Vec::new());
+        for (task, mut reading) in readings {
+            let before = memory.readings.entry(task).or_insert_with(nothing);
+            if has_extras(&reading) {
+                extras.push(task);
+            } else {
+                // What was read in the task's last turn is remembered, so that it is written only
+                // when it changes.
+                reading.extras = before.extras;
+                reading.beside.hosts.clone_from(&before.beside.hosts);
+            }
+            if reading == *before {
+                continue;
+            }
             let scheme = self
                 .config
                 .tasks
                 .get(task.0 as usize)
                 .map_or(SchemeKind::String, |task| task.lock.scheme);
-            let before = memory.readings.entry(task).or_insert_with(nothing);
-            changed.extend(difference(&self.redactor, scheme, task, (before, extras), &reading));
-            remember(before, reading, extras);
+            let redacted = |reading| self.redactor.reading(reading, scheme);
+            if let Some(change) = change(&redacted(before), &redacted(&reading))? {
+                changed.push((task, change));
+            }
+            *before = reading;
         }
-        Readings { vouch, extras, tasks, changed }
-    }
-
-    fn tasks(&mut self, tasks: impl Iterator<Item = TaskIndex>) -> Tasks {
-        let runs = wire::runs(tasks);
-        if let Some(number) = self.lists.get(&runs) {
-            return Tasks::Known(*number);
-        }
-        if let (Ok(number), true) = (u32::try_from(self.lists.len()), self.lists.len() < LISTS_MAX)
-        {
-            self.lists.insert(runs.clone(), number);
-        }
-        Tasks::New(runs)
+        Ok(What::Batch(Batch {
+            epoch,
+            redis,
+            node,
+            standing,
+            sent,
+            took_ms,
+            beside,
+            vouch,
+            tasks,
+            extras: runs(&extras),
+            changed,
+        }))
     }
 }
 
 /// Waiters, fencing token and hosts are asked for only in some batches.
-fn asked_for_extras(reading: &TaskReading) -> bool {
+fn has_extras(reading: &TaskReading) -> bool {
     reading.extras != Extras::default() || reading.beside.hosts.is_some()
-}
-
-/// What was read when they were asked for last is remembered, so that they are written only when
-/// they change.
-fn remember(before: &mut TaskReading, reading: TaskReading, extras: bool) {
-    let old = std::mem::replace(before, reading);
-    if !extras {
-        before.extras = old.extras;
-        before.beside.hosts = old.beside.hosts;
-    }
-}
-
-/// How a reading differs from the one before it.
-fn difference(
-    redactor: &Redactor,
-    scheme: SchemeKind,
-    task: TaskIndex,
-    (before, extras): (&TaskReading, bool),
-    reading: &TaskReading,
-) -> Option<Change> {
-    let TaskReading { lock, extras: Extras { waiters, fencing_token }, beside } = reading;
-    let Beside { switches, progress, claims, hosts, pause } = beside;
-    let mut change = Change { task: task.0, ..Change::default() };
-    if *lock != before.lock {
-        match moved_ms(&before.lock, lock) {
-            Some(moved_ms) => change.deadline_moved = Some(moved_ms),
-            None => change.lock = Some((&redactor.lock(lock)).into()),
-        }
-    }
-    if *switches != before.beside.switches {
-        change.switches =
-            Some(switches.as_ref().map(|switches| (&redactor.switches(switches)).into()));
-    }
-    if *progress != before.beside.progress {
-        change.progress =
-            Some(progress.as_ref().map(|progress| (&redactor.progress(progress)).into()));
-    }
-    if *claims != before.beside.claims {
-        change.claims =
-            Some(claims.as_ref().map(|claims| (&redactor.claims(claims, scheme)).into()));
-    }
-    if *pause != before.beside.pause {
-        change.pause = Some(pause.map(wire::Pause::from));
-    }
-    if extras {
-        change.waiters = (*waiters != before.extras.waiters).then_some(*waiters);
-        change.fencing_token =
-            (*fencing_token != before.extras.fencing_token).then_some(*fencing_token);
-        if *hosts != before.beside.hosts {
-            change.hosts =
-                Some(hosts.as_ref().map(|hosts| (&redactor.hosts(hosts, scheme)).into()));
-        }
-    }
-    (change != Change { task: task.0, ..Change::default() }).then_some(change)
-}
-
-/// By how much the deadline moved, if that is all that changed.
-fn moved_ms(before: &LockReading, now: &LockReading) -> Option<i64> {
-    let (LockReading::Held(before), LockReading::Held(now)) = (before, now) else { return None };
-    let (Deadline::At(old), Deadline::At(new)) = (before.deadline, now.deadline) else {
-        return None;
-    };
-    let moved_ms = new.0.checked_sub(old.0)?;
-    let rest = |held: &Held| (held.mode, held.ghosts);
-    (rest(before) == rest(now) && before.holders == now.holders).then_some(moved_ms)
 }
 
 /// From lines to inputs.
 #[derive(Default)]
 pub(crate) struct Unpacker {
-    epoch: u32,
     memories: HashMap<Source, Memory>,
-    lists: Vec<Vec<TaskIndex>>,
 }
-
-/// What a server said of itself, and of tasks.
-type Batch = (Option<Vouch>, Vec<(TaskIndex, TaskReading)>);
-
-/// What is wrong with a line, in words for a person.
-type Mistake = &'static str;
 
 impl Unpacker {
     /// What an input was; `None` for what is none.
-    pub(crate) fn unpack(&mut self, at: Mono, what: What) -> Result<Option<Input>, Mistake> {
-        Ok(Some(match what {
-            What::Config(config) => {
-                let config = WatchSpec::from(config);
-                self.epoch = config.epoch;
-                self.memories.clear();
-                Input::Config(Arc::new(config))
-            }
-            What::Sample(sample) => Input::Sample(self.sample(at, *sample)?),
-            What::Node(news) => Input::Node(news.into_model(self.epoch)),
-            What::Topology(topology) => Input::Topology(topology.into_model(self.epoch)),
-            What::Tick => Input::Tick,
-            What::Missing(_) | What::Wall(_) => return Ok(None),
-        }))
-    }
-
-    fn sample(&mut self, at: Mono, sample: wire::Sample) -> Result<Sample, Mistake> {
-        let wire::Sample { redis, node, standing: Word(standing), ago, took, outcome } = sample;
-        let (redis, node) = (RedisIndex(redis), node.map(Arc::<str>::from));
-        let source = |beside| (redis, node.clone(), beside);
-        let outcome = match outcome {
-            wire::Outcome::Read(read) => {
-                let (vouch, readings) = self.readings(source(false), read)?;
-                Outcome::Read {
-                    vouch: vouch.ok_or("a batch that was read lacks its vouch")?,
-                    readings,
+    pub(crate) fn unpack(&mut self, what: What) -> anyhow::Result<Option<Input>> {
+        match what {
+            What::Input(input) => {
+                if matches!(input, Input::Config(_)) {
+                    self.memories.clear();
                 }
+                Ok(Some(input))
             }
-            wire::Outcome::Beside(beside) => {
-                let (vouch, readings) = self.readings(source(true), beside)?;
-                let readings =
-                    readings.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
-                Outcome::Beside { vouch, readings }
-            }
-            wire::Outcome::Failed { tasks, why } => {
-                let mut all = Vec::new();
-                self.tasks(tasks, |task| all.push(task))?;
-                Outcome::Failed { tasks: all, why: why.0 }
-            }
-        };
-        Ok(Sample {
-            epoch: self.epoch,
-            redis,
-            node,
-            standing,
-            sent: at.minus_ms(ago),
-            took_ms: took,
-            outcome,
-        })
+            What::Batch(batch) => self.batch(batch).map(|sample| Some(Input::Sample(sample))),
+            What::Missing(_) | What::Wall(_) => Ok(None),
+        }
     }
 
-    fn readings(&mut self, source: Source, read: Readings) -> Result<Batch, Mistake> {
-        let Readings { vouch, extras, tasks, changed } = read;
-        let mut order = Vec::new();
-        self.tasks(tasks, |task| order.push(task))?;
-        let memory = self.memories.entry(source).or_insert_with(Memory::new);
-        let vouch = vouch.map(|changed| {
-            memory.vouch = changed.after(&memory.vouch);
-            memory.vouch.clone()
-        });
+    fn batch(&mut self, batch: Batch) -> anyhow::Result<Sample> {
+        let Batch { epoch, redis, node, standing, sent, took_ms, .. } = batch;
+        let Batch { beside, extras, vouch, tasks, changed, .. } = batch;
+        let memory = self.memories.entry((redis, node.clone(), beside)).or_default();
+        if let Some(runs) = tasks {
+            memory.tasks = listed(&runs)?;
+        }
+        if let Some(change) = &vouch {
+            memory.vouch = changed_by(&memory.vouch, change.clone())?;
+        }
+        let vouch = vouch.map(|_| memory.vouch.clone());
+        let extras: HashSet<TaskIndex> = listed(&extras)?.into_iter().collect();
         let mut changes = changed.into_iter().peekable();
-        let mut readings = Vec::with_capacity(order.len());
-        for task in order {
-            let known = memory.readings.entry(task).or_insert_with(nothing);
-            if let Some(change) = changes.next_if(|change| change.task == task.0) {
-                apply(known, change)?;
+        let mut readings = Vec::with_capacity(memory.tasks.len());
+        for task in &memory.tasks {
+            let known = memory.readings.entry(*task).or_insert_with(nothing);
+            if let Some((_, change)) = changes.next_if(|(changed, _)| changed == task) {
+                *known = changed_by(known, change)?;
             }
             let mut reading = known.clone();
-            if !extras {
+            if !extras.contains(task) {
                 reading.extras = Extras::default();
                 reading.beside.hosts = None;
             }
-            readings.push((task, reading));
+            readings.push((*task, reading));
         }
-        match changes.next() {
-            Some(_) => Err("a task that changed is not among those of its batch"),
-            None => Ok((vouch, readings)),
+        if changes.next().is_some() {
+            bail!("a task that changed is not among those of its batch");
         }
-    }
-
-    fn tasks(&mut self, tasks: Tasks, mut each: impl FnMut(TaskIndex)) -> Result<(), Mistake> {
-        match tasks {
-            Tasks::Known(number) => {
-                let list = self.lists.get(number as usize).ok_or("a list of tasks is not known")?;
-                list.iter().copied().for_each(each);
+        let outcome = match beside {
+            false => Outcome::Read {
+                vouch: vouch.context("a batch that was read lacks its vouch")?,
+                readings,
+            },
+            true => {
+                let alone = |(task, reading): (TaskIndex, TaskReading)| (task, reading.beside);
+                Outcome::Beside { vouch, readings: readings.into_iter().map(alone).collect() }
             }
-            Tasks::New(runs) => {
-                let mut list = Vec::new();
-                for (first, count) in runs {
-                    // A list of more tasks than any configuration has would only fill the memory.
-                    let end = first
-                        .checked_add(count)
-                        .filter(|_| count <= COUNT_MAX)
-                        .ok_or("a list of tasks is too long")?;
-                    list.extend((first..end).map(TaskIndex));
-                }
-                list.iter().copied().for_each(&mut each);
-                if self.lists.len() < LISTS_MAX {
-                    self.lists.push(list);
-                }
-            }
-        }
-        Ok(())
+        };
+        Ok(Sample { epoch, redis, node, standing, sent, took_ms, outcome })
     }
 }
 
-/// Most tasks of one run of a list.
-const COUNT_MAX: u32 = 1 << 20;
+/// Most tasks of one batch: a list of more than any configuration has would only fill the memory.
+const TASKS_MAX: usize = 1 << 20;
 
-fn apply(known: &mut TaskReading, change: Change) -> Result<(), Mistake> {
-    let Change {
-        task: _,
-        lock,
-        deadline_moved,
-        waiters,
-        fencing_token,
-        switches,
-        progress,
-        claims,
-        hosts,
-        pause,
-    } = change;
-    if let Some(lock) = lock {
-        known.lock = lock.into();
-    }
-    if let Some(moved_ms) = deadline_moved {
-        if let LockReading::Held(held) = &mut known.lock
-            && let Deadline::At(deadline) = &mut Arc::make_mut(held).deadline
-        {
-            *deadline = ServerTime(deadline.0.saturating_add(moved_ms));
-        } else {
-            return Err("a deadline moved that was not known");
+fn runs(tasks: &[TaskIndex]) -> Runs {
+    tasks
+        .chunk_by(|task, next| task.0.checked_add(1) == Some(next.0))
+        .filter_map(|run| Some((run.first()?.0, u32::try_from(run.len()).ok()?)))
+        .collect()
+}
+
+fn listed(runs: &[(u32, u32)]) -> anyhow::Result<Vec<TaskIndex>> {
+    let mut tasks = Vec::new();
+    for (first, count) in runs {
+        let end = first.checked_add(*count).context("a task's number is too large")?;
+        if tasks.len().saturating_add(*count as usize) > TASKS_MAX {
+            bail!("a list of tasks is too long");
         }
+        tasks.extend((*first..end).map(TaskIndex));
     }
-    if let Some(waiters) = waiters {
-        known.extras.waiters = waiters;
+    Ok(tasks)
+}
+
+/// How `new` differs from `old`, in JSON; `None`: not at all.
+fn change<T: Serialize>(old: &T, new: &T) -> serde_json::Result<Option<Value>> {
+    Ok(difference(&serde_json::to_value(old)?, serde_json::to_value(new)?))
+}
+
+/// What `old` becomes by what [`change`] said.
+fn changed_by<T: Serialize + DeserializeOwned>(old: &T, change: Value) -> serde_json::Result<T> {
+    let mut value = serde_json::to_value(old)?;
+    apply(&mut value, change);
+    serde_json::from_value(value)
+}
+
+/// The fields that differ, of objects with the same ones; else all of `new`. An object that lacks
+/// some of the fields before is not among the model's: a struct always has all, a variant of an enum
+/// another one.
+fn difference(old: &Value, new: Value) -> Option<Value> {
+    if *old == new {
+        return None;
     }
-    if let Some(fencing_token) = fencing_token {
-        known.extras.fencing_token = fencing_token;
+    let (old, new) = match (old, new) {
+        (Value::Object(old), Value::Object(new)) if has_all(old, &new) => (old, new),
+        (_, new) => return Some(new),
+    };
+    let field = |(name, value)| {
+        let changed = difference(old.get(&name)?, value)?;
+        Some((name, changed))
+    };
+    Some(new.into_iter().filter_map(field).collect::<Map<_, _>>().into())
+}
+
+fn apply(value: &mut Value, change: Value) {
+    match (value, change) {
+        (Value::Object(old), Value::Object(new)) if has_all(old, &new) => {
+            for (name, change) in new {
+                apply(old.entry(name).or_insert(Value::Null), change);
+            }
+        }
+        (value, change) => *value = change,
     }
-    let beside = &mut known.beside;
-    if let Some(switches) = switches {
-        beside.switches = switches.map(Into::into);
-    }
-    if let Some(progress) = progress {
-        beside.progress = progress.map(Into::into);
-    }
-    if let Some(claims) = claims {
-        beside.claims = claims.map(Into::into);
-    }
-    if let Some(hosts) = hosts {
-        beside.hosts = hosts.map(Into::into);
-    }
-    if let Some(pause) = pause {
-        beside.pause = pause.map(PauseReading::from);
-    }
-    Ok(())
+}
+
+/// Whether `old` has all fields of `new`.
+fn has_all(old: &Map<String, Value>, new: &Map<String, Value>) -> bool {
+    new.keys().all(|name| old.contains_key(name))
 }

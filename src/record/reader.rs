@@ -90,16 +90,15 @@ impl Run {
                     .iter()
                     .position(|byte| *byte == b',')
                     .and_then(|comma| text.get(comma + 1..));
-                if !what.is_some_and(|what| what.starts_with(b"{\"config\"")) {
+                if !what.is_some_and(|what| what.starts_with(b"{\"input\":{\"config\"")) {
                     continue;
                 }
                 let line = serde_json::from_slice(text)
                     .map_err(|error| mistake(path, lines.number, &error))?;
-                if let Line(_, What::Config(config)) = line {
-                    let config = Arc::new(WatchSpec::from(config));
-                    if !configs.contains(&config) {
-                        configs.push(config);
-                    }
+                if let Line(_, What::Input(Input::Config(config))) = line
+                    && !configs.contains(&config)
+                {
+                    configs.push(config);
                 }
             }
         }
@@ -164,9 +163,10 @@ fn tell_file(
                 )?;
             }
             what => {
-                let unpacked = unpacker.unpack(instant.at, what);
-                let unpacked = unpacked
-                    .map_err(|why| anyhow!("{}, line {}: {why}", path.display(), lines.number))?;
+                let unpacked = unpacker.unpack(what).map_err(|why| {
+                    let why = why.to_string();
+                    anyhow!("{}, line {}: {}", path.display(), lines.number, safe(&why))
+                })?;
                 let is_context = context_left > 0;
                 context_left = context_left.saturating_sub(1);
                 match unpacked {

@@ -8,8 +8,8 @@
 
 use lockwatch_model::input::{Fork, Generation, Vouch};
 use lockwatch_model::reading::{
-    ClaimsReading, Held, Holder, HostsReading, LockReading, ProgressReading, Switch,
-    SwitchesReading,
+    Beside, ClaimsReading, Held, Holder, HostsReading, LockReading, ProgressReading, Switch,
+    SwitchesReading, TaskReading,
 };
 use lockwatch_model::scheme;
 use lockwatch_model::spec::SchemeKind;
@@ -69,7 +69,25 @@ impl Redactor {
         number.unwrap_or_default().to_string().into_bytes()
     }
 
-    pub(crate) fn lock(&self, lock: &LockReading) -> LockReading {
+    /// `scheme` is that of the task's lock.
+    pub(crate) fn reading(&self, reading: &TaskReading, scheme: SchemeKind) -> TaskReading {
+        let TaskReading { lock, extras, beside } = reading;
+        let beside = self.beside(beside, scheme);
+        TaskReading { lock: self.lock(lock), extras: *extras, beside }
+    }
+
+    pub(crate) fn beside(&self, beside: &Beside, scheme: SchemeKind) -> Beside {
+        let Beside { switches, progress, claims, hosts, pause } = beside;
+        Beside {
+            switches: switches.as_ref().map(|switches| self.switches(switches)),
+            progress: progress.as_ref().map(|progress| self.progress(progress)),
+            claims: claims.as_ref().map(|claims| self.claims(claims, scheme)),
+            hosts: hosts.as_ref().map(|hosts| self.hosts(hosts, scheme)),
+            pause: *pause,
+        }
+    }
+
+    fn lock(&self, lock: &LockReading) -> LockReading {
         match lock {
             LockReading::Held(held) => LockReading::from(Held {
                 mode: held.mode,
@@ -95,7 +113,7 @@ impl Redactor {
     }
 
     /// Only what neither codec nor closed list knows is written out, and that could be anything.
-    pub(crate) fn switches(&self, switches: &SwitchesReading) -> SwitchesReading {
+    fn switches(&self, switches: &SwitchesReading) -> SwitchesReading {
         let SwitchesReading::Read { switches, key_exists, counted, whole } = switches else {
             return switches.clone();
         };
@@ -117,7 +135,7 @@ impl Redactor {
         }
     }
 
-    pub(crate) fn progress(&self, progress: &ProgressReading) -> ProgressReading {
+    fn progress(&self, progress: &ProgressReading) -> ProgressReading {
         match progress {
             ProgressReading::Value(value) => {
                 ProgressReading::Value(self.digest(Kind::Progress, value))
@@ -127,7 +145,7 @@ impl Redactor {
         }
     }
 
-    pub(crate) fn claims(&self, claims: &ClaimsReading, scheme: SchemeKind) -> ClaimsReading {
+    fn claims(&self, claims: &ClaimsReading, scheme: SchemeKind) -> ClaimsReading {
         match claims {
             ClaimsReading::Read(claims) => ClaimsReading::Read(
                 claims
@@ -139,7 +157,7 @@ impl Redactor {
         }
     }
 
-    pub(crate) fn hosts(&self, hosts: &HostsReading, scheme: SchemeKind) -> HostsReading {
+    fn hosts(&self, hosts: &HostsReading, scheme: SchemeKind) -> HostsReading {
         let hosts = hosts.as_ref().map_err(|why| *why)?;
         Ok(hosts.iter().map(|(id, host)| (self.instance(id, scheme), host.clone())).collect())
     }

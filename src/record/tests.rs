@@ -327,36 +327,19 @@ impl Source {
 fn redacted(redactor: &Redactor, config: &WatchSpec, input: &Input) -> Input {
     let Input::Sample(sample) = input else { return input.clone() };
     let scheme = |task: TaskIndex| config.tasks[task.0 as usize].lock.scheme;
-    let redact = |task: TaskIndex, beside: &Beside| Beside {
-        switches: beside.switches.as_ref().map(|switches| redactor.switches(switches)),
-        progress: beside.progress.as_ref().map(|progress| redactor.progress(progress)),
-        claims: beside.claims.as_ref().map(|claims| redactor.claims(claims, scheme(task))),
-        hosts: beside.hosts.as_ref().map(|hosts| redactor.hosts(hosts, scheme(task))),
-        pause: beside.pause,
-    };
     let outcome = match &sample.outcome {
         Outcome::Read { vouch, readings } => Outcome::Read {
             vouch: redactor.vouch(vouch),
             readings: readings
                 .iter()
-                .map(|(task, reading)| {
-                    let TaskReading { lock, extras, beside } = reading;
-                    (
-                        *task,
-                        TaskReading {
-                            lock: redactor.lock(lock),
-                            extras: *extras,
-                            beside: redact(*task, beside),
-                        },
-                    )
-                })
+                .map(|(task, reading)| (*task, redactor.reading(reading, scheme(*task))))
                 .collect(),
         },
         Outcome::Beside { vouch, readings } => Outcome::Beside {
             vouch: vouch.as_ref().map(|vouch| redactor.vouch(vouch)),
             readings: readings
                 .iter()
-                .map(|(task, beside)| (*task, redact(*task, beside)))
+                .map(|(task, beside)| (*task, redactor.beside(beside, scheme(*task))))
                 .collect(),
         },
         Outcome::Failed { tasks, why } => Outcome::Failed { tasks: tasks.clone(), why: *why },
@@ -381,12 +364,12 @@ fn any_inputs_come_out_as_they_went_in_but_for_the_secrets() {
             }
             packer.note(&input);
             let expected = redacted(&redactor, &config, &input);
-            let text =
-                serde_json::to_vec(&wire::Line(at.0, packer.pack(at, input).unwrap())).unwrap();
+            let what = packer.pack(input).unwrap().unwrap();
+            let text = serde_json::to_vec(&wire::Line(at.0, what)).unwrap();
             let wire::Line(_, what) = serde_json::from_slice(&text).unwrap_or_else(|error| {
                 panic!("seed {seed}: {error}: {}", String::from_utf8_lossy(&text))
             });
-            let told = unpacker.unpack(at, what).unwrap().unwrap();
+            let told = unpacker.unpack(what).unwrap().unwrap();
             assert_eq!(told, expected, "seed {seed}: {}", String::from_utf8_lossy(&text));
         }
     }
@@ -396,9 +379,10 @@ fn any_inputs_come_out_as_they_went_in_but_for_the_secrets() {
 fn what_the_format_does_not_know_is_refused() {
     for text in [
         r#"[1,"tock"]"#,
+        r#"[1,{"input":"tock"}]"#,
         r#"[1,{"missing":{"inputs":1,"since":2,"more":3}}]"#,
-        r#"[1,{"node":{"redis":0,"node":"a","kind":{"failed":{"why":"sunspots"}}}}]"#,
-        r#"[1,"tick",2]"#,
+        r#"[1,{"input":{"node":{"epoch":0,"redis":0,"node":"a","kind":{"failed":{"why":"sunspots"}}}}}]"#,
+        r#"[1,{"input":"tick"},2]"#,
         r#"{"at":1}"#,
     ] {
         assert!(serde_json::from_str::<wire::Line>(text).is_err(), "{text}");

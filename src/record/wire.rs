@@ -1,25 +1,18 @@
-//! What a recording looks like in a file: a mirror of the model's inputs, line by line, in JSON.
+//! What a recording looks like in a file: JSON, a line for each input.
 //!
-//! The first line of a file is a [`Begin`], every other one a [`Line`]. Both directions of each
-//! conversion take the model's types apart completely, so that a new field or variant does not
-//! compile before the format knows it. A reader refuses what it does not know.
+//! The first line of a file is a [`Begin`], every other one a [`Line`]. A reader refuses what it
+//! does not know: whoever changes an input of the model raises [`FORMAT`].
 
-mod config;
-mod news;
-mod reading;
-mod sample;
-mod scalar;
+use std::sync::Arc;
 
+use lockwatch_model::input::{Input, Standing};
+use lockwatch_model::spec::{RedisIndex, TaskIndex};
+use lockwatch_model::time::Mono;
 use serde::{Deserialize, Serialize};
-
-pub(crate) use config::*;
-pub(crate) use news::*;
-pub(crate) use reading::*;
-pub(crate) use sample::*;
-pub(crate) use scalar::Word;
+use serde_json::Value;
 
 /// The version of the format; any other one is refused.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// Just enough of a file's first line to know whether the rest can be understood.
 #[derive(Debug, Deserialize)]
@@ -51,18 +44,17 @@ pub(crate) struct Begin {
 }
 
 /// Any other line: the instant on the agent's clock, and what it brought.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Line(pub(crate) u64, pub(crate) What);
 
 /// What a line tells.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum What {
-    Config(Config),
-    Sample(Box<Sample>),
-    Node(News),
-    Topology(Topology),
-    Tick,
+    /// Anything but a sample that was read.
+    Input(Input),
+    /// A sample that was read.
+    Batch(Batch),
     /// Inputs before this line could not be kept.
     Missing(Missing),
     /// The agent's wall clock at this line's instant; told when it does not follow from the one
@@ -77,4 +69,38 @@ pub(crate) struct Missing {
     pub(crate) inputs: u64,
     /// The instant of the first of them.
     pub(crate) since: u64,
+}
+
+/// A sample, without what is as in the batch before of the same server.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Batch {
+    pub(crate) epoch: u32,
+    pub(crate) redis: RedisIndex,
+    pub(crate) node: Option<Arc<str>>,
+    pub(crate) standing: Standing,
+    pub(crate) sent: Mono,
+    pub(crate) took_ms: u64,
+    /// What is read beside the locks, not the locks.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) beside: bool,
+    /// How what the server says of itself differs from before; absent where it says nothing.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) vouch: Option<Value>,
+    /// Which tasks; absent: as before.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) tasks: Option<Runs>,
+    /// Of these, whose waiters, fencing token or hosts were read, which happens in turn.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) extras: Runs,
+    /// How those differ that are not as before, in the order of the tasks.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub(crate) changed: Vec<(TaskIndex, Value)>,
+}
+
+/// Tasks: the first of each run, and how many follow each other.
+pub(crate) type Runs = Vec<(u32, u32)>;
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }

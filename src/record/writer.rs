@@ -208,7 +208,11 @@ impl Writer {
     }
 
     fn write(&mut self, at: Mono, wall: AgentWall, input: Input) {
-        let Some(what) = self.packer.pack(at, input) else { return };
+        let what = match self.packer.pack(input) {
+            Ok(Some(what)) => what,
+            Ok(None) => return,
+            Err(error) => return self.fail(&error.into()),
+        };
         let State::Writing(open) = &mut self.state else { return };
         let offset = wall.0.saturating_sub_unsigned(at.0);
         let moved = offset.abs_diff(open.offset) >= WALL_NOISE_MS;

@@ -145,8 +145,8 @@ const REFUSALS: [&str; 5] = [
     "NOAUTH Authentication required.",
     "WRONGPASS invalid username-password pair or user is disabled.",
     "ERR invalid password",
-    "ERR AUTH <password> called without any password configured for the default user. \
-     Are you sure your configuration is correct?",
+    "ERR AUTH <password> called without any password configured for the default user. Are you sure \
+     your configuration is correct?",
     "ERR max number of clients reached",
 ];
 /// So many characters of a password in a row are never shown.

@@ -1,12 +1,13 @@
 //! What would have been with another threshold: `--set outbound.grace=40s`.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lockwatch_model::spec::WatchSpec;
 
 use crate::config::threshold::{self, Threshold};
-use crate::output::identity::escape;
+use crate::output::identity::{escape, list};
 
 /// All tasks.
 const ALL_TASKS: &str = "*";
@@ -106,37 +107,19 @@ fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
     let shown = |name: &str| format!("`{}`", escape(name.as_bytes()));
     let near = nearest(&change.task, names.iter().copied())
         .map(|near| format!("; did you mean {}?", shown(near)));
-    let listed: Vec<String> = names.iter().take(LISTED_MAX).map(|name| shown(name)).collect();
-    let more = names.len().saturating_sub(LISTED_MAX);
-    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     format!(
-        "--set {}: the recording has no task {}{} It has {}{more}",
+        "--set {}: the recording has no task {}{} It has {}",
         change.text,
         shown(&change.task),
         near.unwrap_or_else(|| String::from(".")),
-        listed.join(", ")
+        list(names.iter().map(|name| Cow::Owned(shown(name))), LISTED_MAX)
     )
 }
 
 /// The name that is most like `wrong`, if one is.
 fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = names.map(|name| (distance(wrong, name), name)).min()?;
+    let near = names.map(|name| (strsim::levenshtein(wrong, name), name)).min()?;
     (near.0 <= 1 + wrong.chars().count() / 4).then_some(near.1)
-}
-
-/// How many letters differ.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut next = vec![i + 1];
-        for ((y, diagonal), above) in b.iter().zip(&row).zip(row.iter().skip(1)) {
-            let left = next.last().copied().unwrap_or_default();
-            next.push((diagonal + usize::from(x != *y)).min(above + 1).min(left + 1));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -193,20 +176,6 @@ mod tests {
         ] {
             let mistake = checked(text).unwrap_err();
             assert!(mistake.contains(expected), "{text}: {mistake}");
-        }
-    }
-
-    #[test]
-    fn letters_are_counted() {
-        let counts = [
-            ("", "", 0),
-            ("a", "", 1),
-            ("grace", "grave", 1),
-            ("settle", "setle", 1),
-            ("ab", "ba", 2),
-        ];
-        for (a, b, count) in counts {
-            assert_eq!(distance(a, b), count, "{a} {b}");
         }
     }
 }

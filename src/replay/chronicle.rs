@@ -261,34 +261,7 @@ impl Story {
             // Who takes over after trouble; every other change of hands would hide that.
             E::Acquired { .. } => std::mem::take(&mut self.troubled),
             E::Verdict { .. } | E::Shortened { .. } | E::LeaseLearned { .. } => false,
-            E::GapEnded { .. }
-            | E::PhantomHold { .. }
-            | E::Outage { .. }
-            | E::SplitBegan { .. }
-            | E::SplitEnded { .. }
-            | E::OverlapInDoubt { .. }
-            | E::RivalInDoubt { .. }
-            | E::SwitchesLost { .. }
-            | E::SwitchesFound
-            | E::SwitchUndecodable { .. }
-            | E::SwitchKeyMissing
-            | E::ProgressMissing { .. }
-            | E::ClaimsUnreadable { .. }
-            | E::HostsUnreadable { .. }
-            | E::PauseUndecodable
-            | E::PauseUnreadable { .. }
-            | E::ClaimBesideFreeLock { .. }
-            | E::TokenReset { .. }
-            | E::TaskUnreadable { .. }
-            | E::TaskReadable
-            | E::RedisDown { .. }
-            | E::RedisUp
-            | E::GenerationChanged { .. }
-            | E::MastersChanged { .. }
-            | E::RivalMaster
-            | E::RivalMasterGone
-            | E::Aftermath(_)
-            | E::ClockStep { .. } => true,
+            _ => true,
         }
     }
 }

@@ -248,12 +248,12 @@ fn what_is_wrong_is_said(crash: &Crash) {
     let whole = fs::read_to_string(&file).unwrap();
     let mut lines: Vec<&str> = whole.lines().collect();
     let write = |lines: &[&str]| fs::write(&damaged, lines.join("\n") + "\n").unwrap();
-    lines[4] = r#"[5,{"sample":{"colour":"red"}}]"#;
+    lines[4] = r#"[5,{"batch":{"colour":"red"}}]"#;
     write(&lines);
     fails(&damaged, &[], 1, &["damaged.jsonl, line 5", "colour"]);
-    let newer = whole.replacen("\"lockwatch_recording\":1", "\"lockwatch_recording\":2", 1);
+    let newer = whole.replacen("\"lockwatch_recording\":2", "\"lockwatch_recording\":3", 1);
     fs::write(&damaged, newer).unwrap();
-    fails(&damaged, &[], 1, &["line 1", "format 2", "reads format 1"]);
+    fails(&damaged, &[], 1, &["line 1", "format 3", "reads format 2"]);
     fs::write(&damaged, "ts=2026 level=info\n").unwrap();
     fails(&damaged, &[], 1, &["is no recording of lockwatch"]);
 

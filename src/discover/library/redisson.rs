@@ -56,8 +56,8 @@ pub(super) fn hash(seen: &Seen) -> Option<Guess> {
     match mode {
         Mode::Exclusive if holders.len() > 1 => Some(Guess::Doubtful(
             laid,
-            "several holders in a lock that has room for one: data of another kind, or a lock \
-             that is split",
+            "several holders in a lock that has room for one: data of another kind, or a lock that \
+             is split",
         )),
         _ => Some(Guess::Lock(laid)),
     }

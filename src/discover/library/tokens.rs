@@ -23,8 +23,7 @@ pub(super) fn shedlock(seen: &Seen) -> Option<Guess> {
     (shape(seen)? == Shape::ShedLock).then(|| {
         lock(
             "ShedLock: held while a run lasts and at least for lockAtLeastFor, after which it \
-             counts as expired; a free lock is no fault of a \
-             periodic task",
+             counts as expired; a free lock is no fault of a periodic task",
         )
     })
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use lockwatch_model::event::{End, Party, SplitKind};
-use lockwatch_model::reading::{Holder, Mode};
+use lockwatch_model::reading::Holder;
 use lockwatch_model::snapshot::{
     HoldView, Judged, Past, SplitView, SwitchView, TaskView, WitnessView,
 };
@@ -324,11 +324,7 @@ fn lock_json(view: &TaskView) -> LockJson<'_> {
 
 fn hold_json(hold: &HoldView) -> HoldJson<'_> {
     HoldJson {
-        mode: match hold.mode {
-            Mode::Exclusive => "exclusive",
-            Mode::Write => "write",
-            Mode::Read => "read",
-        },
+        mode: hold.mode.name(),
         holders: hold
             .holders
             .iter()
