@@ -25,7 +25,7 @@ impl Site {
             return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
         }
         let asked = parameters(request.uri().query());
-        match filter(asked, &published.snapshot) {
+        match asked.and_then(|asked| filter(asked, &published.snapshot)) {
             Ok(filter) => {
                 let tag = self.tag(&published);
                 tagged(request.headers(), &tag, || json_pieces(TaskList::new(published, filter)))
@@ -73,7 +73,7 @@ impl Site {
 
 /// Whether no parameter is given, where there is none.
 pub(super) fn nothing_asked(request: &Request<Incoming>) -> Result<(), Refusal> {
-    match parameters(request.uri().query()).first() {
+    match parameters(request.uri().query())?.first() {
         Some((name, _)) => Err(Refusal::parameter(name, &[])),
         None => Ok(()),
     }

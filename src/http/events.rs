@@ -66,14 +66,15 @@ impl Site {
     pub(super) fn events(&self, request: &Request<Incoming>) -> Reply {
         let published = self.newest();
         let asked = parameters(request.uri().query());
-        let answer = match read(asked, &self.context.history, &published.snapshot) {
-            Err(refusal) => refusal.reply(),
-            Ok(asked) if wants_stream(request.headers()) => self.event_stream(asked, request),
-            Ok(asked) => match self.stopped(&published) {
-                Some(sentence) => json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence),
-                None => self.event_list(&asked, request.headers()),
-            },
-        };
+        let answer =
+            match asked.and_then(|asked| read(asked, &self.context.history, &published.snapshot)) {
+                Err(refusal) => refusal.reply(),
+                Ok(asked) if wants_stream(request.headers()) => self.event_stream(asked, request),
+                Ok(asked) => match self.stopped(&published) {
+                    Some(sentence) => json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence),
+                    None => self.event_list(&asked, request.headers()),
+                },
+            };
         with_header(answer, header::VARY, "Accept")
     }
 

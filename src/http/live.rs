@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpContext;
-use super::parameters::parameters;
+use super::parameters::lenient;
 use super::reply::{Reply, stream, too_many_streams};
 use super::routes::{Site, stopped};
 use crate::published::{Published, Snapshots};
@@ -76,7 +76,7 @@ impl Asked {
     /// By the query, or by what a browser adds that reconnects by itself.
     fn by(query: Option<&str>, headers: &HeaderMap) -> Asked {
         let (mut boot, mut since, mut task) = (None, None, None);
-        for (name, value) in parameters(query) {
+        for (name, value) in lenient(query) {
             match name.as_str() {
                 "boot" => boot = Some(value),
                 "since" => since = value.parse().ok(),

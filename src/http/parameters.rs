@@ -2,6 +2,7 @@
 //! ignored.
 
 use hyper::StatusCode;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use super::reply::{Reply, json};
@@ -53,9 +54,25 @@ impl Refusal {
     }
 }
 
-/// The parameters of a query, decoded. A broken escape stays as it is.
-pub(super) fn parameters(query: Option<&str>) -> Parameters {
+/// The parameters of a query.
+pub(super) fn parameters(query: Option<&str>) -> Result<Parameters, Refusal> {
+    match is_well_escaped(query.unwrap_or_default()) {
+        true => Ok(lenient(query)),
+        false => Err(Refusal::new("The query has a broken % escape, or is no UTF-8.")),
+    }
+}
+
+/// The same for pages, where a broken escape stays as it is.
+pub(super) fn lenient(query: Option<&str>) -> Parameters {
     form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect()
+}
+
+/// Whether every `%` begins a whole escape, and what they say is UTF-8.
+pub(super) fn is_well_escaped(text: &str) -> bool {
+    let is_whole = |after: &str| {
+        after.get(..2).is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    text.split('%').skip(1).all(is_whole) && percent_decode_str(text).decode_utf8().is_ok()
 }
 
 /// The one of `all` with the name `value`.
@@ -77,16 +94,15 @@ mod tests {
 
     #[test]
     fn queries_are_decoded() {
-        let pairs = |query| parameters(Some(query));
+        let pairs = |query| parameters(Some(query)).unwrap();
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        assert_eq!(parameters(None), []);
+        assert_eq!(parameters(None).unwrap(), []);
         assert_eq!(pairs(""), []);
         assert_eq!(pairs("&&a=1&&"), [pair("a", "1")]);
         assert_eq!(pairs("q=a+b%2Bc%26d=e&q"), [pair("q", "a b+c&d=e"), pair("q", "")]);
         assert_eq!(pairs("label%2Eteam=%E5%87%BA%e8%8d%b7"), [pair("label.team", "出荷")]);
-        assert_eq!(
-            pairs("a=%&b=%zz&c=%ff"),
-            [pair("a", "%"), pair("b", "%zz"), pair("c", "\u{fffd}")]
-        );
+        for broken in ["a=%", "a=%2", "a=%zz", "%ff=1", "a=%+1", "a=%C3&b=%A9"] {
+            assert!(parameters(Some(broken)).is_err(), "{broken}");
+        }
     }
 }

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use super::HttpContext;
 use super::etag::tagged_content;
 use super::live::{Feed, SCRIPT};
-use super::parameters::{Refusal, parameters};
+use super::parameters::{Refusal, is_well_escaped, parameters};
 use super::reply::{Reply, json_error, metrics_page, text, with_header};
 use crate::output::exposition::{Pages, Variant};
 use crate::output::metrics::Selection;
@@ -279,7 +279,7 @@ impl Route {
 /// The metrics that `name[]` asks for. Other parameters are not looked at: a scrape does not fail
 /// because of them.
 fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
-    let parameters = parameters(query);
+    let parameters = parameters(query)?;
     let names =
         parameters.iter().filter(|(name, _)| name == "name[]").map(|(_, value)| value.as_str());
     Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name)))
@@ -326,9 +326,10 @@ fn named(path: &str) -> Option<Route> {
     explain().or_else(task).or_else(page).or_else(badge)
 }
 
-/// One path segment decoded; `None` if it is more than one, or no UTF-8.
+/// One path segment decoded; `None` if it is more than one, or its escapes are broken, or it is no
+/// UTF-8.
 fn decoded(segment: &str) -> Option<String> {
-    if segment.contains('/') {
+    if segment.contains('/') || !is_well_escaped(segment) {
         return None;
     }
     percent_decode_str(segment).decode_utf8().ok().map(Cow::into_owned)
@@ -388,8 +389,9 @@ mod tests {
             ("/api/v1/tasks/", task("")),
             ("/api/v1/tasks/a+b", task("a+b")),
             ("/api/v1/tasks/a/b", None),
-            ("/api/v1/tasks/%", task("%")),
-            ("/api/v1/tasks/%2", task("%2")),
+            ("/api/v1/tasks/%", None),
+            ("/api/v1/tasks/%2", None),
+            ("/api/v1/tasks/%+1", None),
             ("/api/v1/tasks/%ff", None),
             ("/api/v1/tasks/..", task("..")),
         ];

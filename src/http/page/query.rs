@@ -4,7 +4,7 @@
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
 
-use crate::http::parameters::parameters;
+use crate::http::parameters::lenient;
 
 /// The query of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl ListQuery {
     /// Reads a query; what it does not know or what is empty asks for nothing.
     pub(super) fn read(query: Option<&str>) -> ListQuery {
         let mut asked = ListQuery::default();
-        for (name, value) in parameters(query).into_iter().filter(|(_, value)| !value.is_empty()) {
+        for (name, value) in lenient(query).into_iter().filter(|(_, value)| !value.is_empty()) {
             match name.as_str() {
                 "q" => asked.text = value,
                 "verdict" => {

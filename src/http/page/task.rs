@@ -17,7 +17,7 @@ use super::settings;
 use super::timeline::timeline;
 use super::words::limit;
 use crate::http::client::segment;
-use crate::http::parameters::parameters;
+use crate::http::parameters::lenient;
 use crate::output::clock::rfc3339;
 use crate::output::events::describe;
 use crate::output::history::Kept;
@@ -45,7 +45,7 @@ impl TaskQuery {
     /// Reads a query; what it does not know asks for nothing.
     pub(super) fn read(query: Option<&str>) -> TaskQuery {
         let mut asked = TaskQuery { window_ms: WINDOW_MS, fragment: false };
-        for (name, value) in parameters(query) {
+        for (name, value) in lenient(query) {
             match name.as_str() {
                 "fragment" => asked.fragment = true,
                 "window" => asked.window_ms = window(&value).unwrap_or(WINDOW_MS),
