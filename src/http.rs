@@ -153,7 +153,9 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
                 Some(slot) => {
                     let (site, watcher) = (Arc::clone(&site), graceful.watcher());
                     tasks.spawn(async move {
-                        set_options(&stream, limits);
+                        if let Err(error) = set_options(&stream, limits) {
+                            tracing::debug!(%error, "cannot set the socket's options");
+                        }
                         serve_stream(stream, site, watcher, Arc::clone(&slot.client)).await;
                         drop(slot);
                     });
@@ -177,23 +179,19 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
     tasks.shutdown().await;
 }
 
-fn set_options(stream: &TcpStream, limits: Limits) {
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "some are for Linux only"))]
+fn set_options(stream: &TcpStream, limits: Limits) -> io::Result<()> {
     // Head and body are written apart: without this the body waits for the client's delayed
     // acknowledgement.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
+    stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
     {
         let socket = socket2::SockRef::from(&stream);
         // A client that vanished does not refuse bytes, it only never acknowledges them.
-        if let Err(error) = socket.set_tcp_user_timeout(Some(limits.response)) {
-            tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
-        }
-        if let Err(error) = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
-            tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
-        }
+        socket.set_tcp_user_timeout(Some(limits.response))?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     }
+    Ok(())
 }
 
 /// Answers the requests of one client over an open stream, until either end closes it: what
