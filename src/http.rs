@@ -7,16 +7,15 @@
 mod api;
 mod badge;
 pub mod client;
+mod connections;
 mod etag;
 mod events;
 mod explain;
-mod gate;
 mod live;
 mod page;
 mod parameters;
 mod reply;
 mod routes;
-mod stream;
 
 use std::convert::Infallible;
 use std::io;
@@ -24,11 +23,11 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request};
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -39,10 +38,8 @@ use tokio_util::sync::CancellationToken;
 use crate::exchange::Desk;
 use crate::output::history::History;
 use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
-use gate::{Gate, Permit};
-use reply::too_many_streams;
+use connections::{Client, Connections};
 use routes::Site;
-use stream::{Guarded, Stay};
 
 /// What the server reads and may ask for.
 #[derive(Clone, Debug)]
@@ -72,25 +69,14 @@ pub struct Limits {
     pub connections: usize,
     /// Of them, those from one address (of IPv6: one /64 network).
     pub connections_per_peer: usize,
-    /// Connections kept for addresses that have none, so that no address can lock the others out.
-    pub connections_for_new_peers: usize,
-    /// Connections that may be busy with a stream at a time; fewer than there are connections.
+    /// Streams at a time; fewer than there are connections, so that they leave room for scrapes.
     pub streams: usize,
-    /// Of them, those from one address.
-    pub streams_per_peer: usize,
     /// Explanations that may be waited for at a time.
     pub explanations: usize,
-    /// Of them, those from one address.
-    pub explanations_per_peer: usize,
-    /// A request's head must be complete this long after the connection was made or its first byte
-    /// came.
-    pub head: Duration,
-    /// How long a connection may be idle between two requests.
+    /// How long a connection may wait for a whole request.
     pub idle: Duration,
-    /// How long a client may refuse to take any byte of a response.
-    pub write_stall: Duration,
-    /// How long a client may take for a whole response; of an endless one, to catch up with what
-    /// there is.
+    /// How long a client may take for a whole answer; of an endless one, for anything of it. More
+    /// than a heartbeat.
     pub response: Duration,
     /// How long open connections may go on after the shutdown began.
     pub drain: Duration,
@@ -108,14 +94,10 @@ impl Default for Limits {
             // pages is one address.
             connections: 512,
             connections_per_peer: 384,
-            connections_for_new_peers: 16,
             streams: 320,
-            streams_per_peer: 256,
             explanations: 64,
-            explanations_per_peer: 32,
-            head: Duration::from_secs(5),
-            idle: Duration::from_secs(60),
-            write_stall: Duration::from_secs(10),
+            // Prometheus scrapes each minute unless told otherwise, over one connection.
+            idle: Duration::from_secs(75),
             response: Duration::from_secs(30),
             drain: Duration::from_secs(3),
             snapshot_age: Duration::from_secs(10),
@@ -156,26 +138,27 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves `listener` until `shutdown`, then lets open connections finish for a while.
 pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: CancellationToken) {
     let limits = context.limits;
-    let gate = Gate::new(limits);
+    let open = Connections::new(limits);
     let site = Arc::new(Site::new(context, shutdown.clone()));
     let graceful = GracefulShutdown::new();
-    let mut connections = JoinSet::new();
+    let mut tasks = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             () = shutdown.cancelled() => break,
-            Some(_) = connections.join_next() => continue,
+            Some(_) = tasks.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
         match accepted {
-            Ok((stream, peer)) => match gate.admit(peer.ip()) {
-                Some(permit) => {
-                    connections.spawn(serve_connection(
-                        stream,
-                        Arc::clone(&site),
-                        limits,
-                        graceful.watcher(),
-                        permit,
-                    ));
+            Ok((stream, peer)) => match open.admit(peer.ip()).await {
+                Some(slot) => {
+                    let (site, watcher) = (Arc::clone(&site), graceful.watcher());
+                    tasks.spawn(async move {
+                        if let Err(error) = set_options(&stream, limits) {
+                            tracing::debug!(%error, "cannot set the socket's options");
+                        }
+                        serve_stream(stream, site, watcher, Arc::clone(&slot.client)).await;
+                        drop(slot);
+                    });
                 }
                 None => tracing::debug!(%peer, "connection refused: too many"),
             },
@@ -193,34 +176,22 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
     if tokio::time::timeout(limits.drain, graceful.shutdown()).await.is_err() {
         tracing::info!("ending connections that are still open");
     }
-    connections.shutdown().await;
+    tasks.shutdown().await;
 }
 
-/// Answers the requests of one connection; holds its permit until the end.
-async fn serve_connection(
-    stream: TcpStream,
-    site: Arc<Site>,
-    limits: Limits,
-    watcher: Watcher,
-    permit: Permit,
-) {
+#[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "some are for Linux only"))]
+fn set_options(stream: &TcpStream, limits: Limits) -> io::Result<()> {
     // Head and body are written apart: without this the body waits for the client's delayed
     // acknowledgement.
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%error, "cannot set TCP_NODELAY");
-    }
+    stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
     {
         let socket = socket2::SockRef::from(&stream);
         // A client that vanished does not refuse bytes, it only never acknowledges them.
-        if let Err(error) = socket.set_tcp_user_timeout(Some(limits.response)) {
-            tracing::debug!(%error, "cannot set TCP_USER_TIMEOUT");
-        }
-        if let Err(error) = socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX) {
-            tracing::debug!(%error, "cannot set TCP_NOTSENT_LOWAT");
-        }
+        socket.set_tcp_user_timeout(Some(limits.response))?;
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     }
-    serve_stream(stream, site, limits, watcher, permit).await;
+    Ok(())
 }
 
 /// Answers the requests of one client over an open stream, until either end closes it: what
@@ -229,45 +200,30 @@ pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     context: HttpContext,
 ) {
-    let limits = context.limits;
-    let Some(permit) = Gate::new(limits).admit(Ipv4Addr::LOCALHOST.into()) else { return };
+    let client = Arc::new(Client::new(Ipv4Addr::LOCALHOST.into(), context.limits));
     let shutdown = CancellationToken::new();
     let _ended_with_this = shutdown.clone().drop_guard();
     let site = Arc::new(Site::new(context, shutdown));
-    serve_stream(stream, site, limits, GracefulShutdown::new().watcher(), permit).await;
+    serve_stream(stream, site, GracefulShutdown::new().watcher(), client).await;
 }
 
 async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     site: Arc<Site>,
-    limits: Limits,
     watcher: Watcher,
-    permit: Permit,
+    client: Arc<Client>,
 ) {
-    let (serving, leave) = (permit.serving.clone(), permit.leave.clone());
-    let stream = Guarded::new(stream, limits, serving.clone());
-    let permit = Arc::new(permit);
+    let asking = Arc::clone(&client);
     let service = service_fn(move |request: Request<Incoming>| {
-        serving.begin();
-        let (site, serving, permit) = (Arc::clone(&site), serving.clone(), Arc::clone(&permit));
+        let (site, client) = (Arc::clone(&site), Arc::clone(&asking));
+        client.asks();
         async move {
-            let wants_body = request.method() != Method::HEAD;
-            let reply = site.respond(request, &permit).await;
-            if !(wants_body && reply.body().is_endless()) {
-                return Ok(reply.map(|body| serving.watch(body)));
-            }
-            Ok::<_, Infallible>(match permit.stream() {
-                None => too_many_streams().map(|body| serving.watch(body)),
-                Some(permit) => reply.map(|body| {
-                    serving.watch_endless(body, Stay::new(site.shutdown.clone(), permit))
-                }),
-            })
+            let reply = site.respond(request).await;
+            Ok::<_, Infallible>(reply.map(|body| client.answer(body)))
         }
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        // The stream keeps the time: hyper's own limit would also end idle connections between two
-        // scrapes.
+        // `Client` keeps the time, of answers too; hyper has a limit only for heads.
         .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)
@@ -276,7 +232,6 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         served = watcher.watch(connection) => if let Err(error) = served {
             tracing::debug!(%error, "connection ended");
         },
-        () = leave.cancelled() => tracing::debug!("connection ended: its client kept the server \
-            waiting, and others came"),
+        why = client.is_to_go() => tracing::debug!(why, "connection closed"),
     }
 }

@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::header;
 use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -84,18 +85,19 @@ async fn ask(uri: &Uri) -> anyhow::Result<Answer> {
     Ok(Answer { status, body: body.to_bytes() })
 }
 
-/// `text` as one segment of a path.
-pub fn segment(text: &str) -> String {
-    use std::fmt::Write as _;
-    let mut escaped = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                escaped.push(char::from(byte))
-            }
-            // Writing to a String cannot fail.
-            _ => drop(write!(escaped, "%{byte:02X}")),
-        }
+/// `text` as one segment of a path, or as a name or value of a query.
+pub fn segment(text: &str) -> PercentEncode<'_> {
+    const ESCAPED: &AsciiSet =
+        &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+    utf8_percent_encode(text, ESCAPED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_one_segment() {
+        assert_eq!(segment("a/b?c#d%é&=+ ~.").to_string(), "a%2Fb%3Fc%23d%25%C3%A9%26%3D%2B%20~.");
     }
-    escaped
 }

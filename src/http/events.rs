@@ -15,7 +15,7 @@ use tracing::Level;
 use super::api::{redis_name, words};
 use super::etag::tagged;
 use super::parameters::{Parameters, Refusal, one_of, parameters};
-use super::reply::{JSON, Reply, json_error, pieces, stream, with_header};
+use super::reply::{JSON, Reply, json_error, pieces, stream, too_many_streams, with_header};
 use super::routes::Site;
 use crate::output::events::{KINDS, LEVELS};
 use crate::output::history::{About, History, Kept};
@@ -110,13 +110,16 @@ impl Site {
             let id = id.to_str().ok().and_then(|id| since(id, &self.context.history));
             asked.since = Some(id.unwrap_or(Since::Elsewhere));
         }
+        let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
+            return too_many_streams();
+        };
         let (frames, received) = mpsc::channel(QUEUE);
         if request.method() == Method::GET {
             let feed =
                 Feed::new(self.context.history.clone(), asked, self.context.snapshots.clone());
             tokio::spawn(feed.run(frames, self.shutdown.clone(), self.context.limits));
         }
-        stream(received)
+        stream(received, permit)
     }
 }
 

@@ -11,7 +11,6 @@ use lockwatch_model::snapshot::{RedisView, TaskView};
 use tokio::time::Instant;
 
 use super::api::nothing_asked;
-use super::gate::Permit;
 use super::reply::{Reply, json, json_error, with_header};
 use super::routes::Site;
 use crate::explain::{Seen, Trace, Watched, explanation};
@@ -24,12 +23,7 @@ const TAKEN_IN: Duration = Duration::from_millis(1_500);
 const TAKEN_IN_BAD: Duration = Duration::from_millis(250);
 
 impl Site {
-    pub(super) async fn explain(
-        &self,
-        name: &str,
-        request: &Request<Incoming>,
-        permit: &Arc<Permit>,
-    ) -> Reply {
+    pub(super) async fn explain(&self, name: &str, request: &Request<Incoming>) -> Reply {
         let published = self.newest();
         if let Some(sentence) = self.stopped(&published) {
             return json_error(StatusCode::SERVICE_UNAVAILABLE, &sentence);
@@ -38,7 +32,7 @@ impl Site {
             return refusal.reply();
         }
         let Some(view) = find(&published, name) else { return unknown(&published, name) };
-        let Some(_stays) = permit.explanation() else {
+        let Ok(_permit) = self.explanations.try_acquire() else {
             let sentence = "Too many wait for an explanation; try again in a few seconds.";
             let reply = json_error(StatusCode::SERVICE_UNAVAILABLE, sentence);
             return with_header(reply, header::RETRY_AFTER, "5");

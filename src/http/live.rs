@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpContext;
-use super::page::query;
+use super::parameters::lenient;
 use super::reply::{Reply, stream, too_many_streams};
 use super::routes::{Site, stopped};
 use crate::published::{Published, Snapshots};
@@ -54,9 +54,10 @@ const VISITS_MAX: usize = 512;
 
 impl Site {
     pub(super) fn live(&self, request: &Request<Incoming>) -> Reply {
-        let asked = Asked::by(request.uri().query().unwrap_or_default(), request.headers());
-        match self.feed.join(asked) {
-            Some(frames) => stream(frames),
+        let asked = Asked::by(request.uri().query(), request.headers());
+        let permit = Arc::clone(&self.streams).try_acquire_owned().ok();
+        match permit.and_then(|permit| Some((self.feed.join(asked)?, permit))) {
+            Some((frames, permit)) => stream(frames, permit),
             None => too_many_streams(),
         }
     }
@@ -73,9 +74,9 @@ struct Asked {
 
 impl Asked {
     /// By the query, or by what a browser adds that reconnects by itself.
-    fn by(query: &str, headers: &HeaderMap) -> Asked {
+    fn by(query: Option<&str>, headers: &HeaderMap) -> Asked {
         let (mut boot, mut since, mut task) = (None, None, None);
-        for (name, value) in query::pairs(query) {
+        for (name, value) in lenient(query) {
             match name.as_str() {
                 "boot" => boot = Some(value),
                 "since" => since = value.parse().ok(),

@@ -45,7 +45,7 @@ impl Site {
         self.feed.expect(Arc::clone(&published));
         let status =
             if stopped.is_some() { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
-        let query = ListQuery::read(request.uri().query().unwrap_or_default());
+        let query = ListQuery::read(request.uri().query());
         let page = list::pieces(published, &query, self.context.history.boot(), stopped.as_deref());
         as_page(pieces(status, HTML, page), &[])
     }
@@ -61,7 +61,7 @@ impl Site {
     pub(super) async fn task_page(&self, name: &str, request: &Request<Incoming>) -> Reply {
         let (published, stopped) = self.look_at(name).await;
         self.feed.expect(Arc::clone(&published));
-        let query = TaskQuery::read(request.uri().query().unwrap_or_default());
+        let query = TaskQuery::read(request.uri().query());
         let view = published.snapshot.tasks.find(name);
         let status = match (view, &stopped) {
             (None, _) => StatusCode::NOT_FOUND,

@@ -2,6 +2,7 @@
 //! ignored.
 
 use hyper::StatusCode;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 
 use super::reply::{Reply, json};
@@ -55,18 +56,23 @@ impl Refusal {
 
 /// The parameters of a query.
 pub(super) fn parameters(query: Option<&str>) -> Result<Parameters, Refusal> {
-    let pairs = query.unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
-    pairs
-        .map(|pair| {
-            parameter(pair)
-                .ok_or_else(|| Refusal::new("The query has a broken % escape, or is no UTF-8."))
-        })
-        .collect()
+    match is_well_escaped(query.unwrap_or_default()) {
+        true => Ok(lenient(query)),
+        false => Err(Refusal::new("The query has a broken % escape, or is no UTF-8.")),
+    }
 }
 
-fn parameter(pair: &str) -> Option<(String, String)> {
-    let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-    Some((decoded(name, Blank::Plus)?, decoded(value, Blank::Plus)?))
+/// The same for pages, where a broken escape stays as it is.
+pub(super) fn lenient(query: Option<&str>) -> Parameters {
+    form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect()
+}
+
+/// Whether every `%` begins a whole escape, and what they say is UTF-8.
+pub(super) fn is_well_escaped(text: &str) -> bool {
+    let is_whole = |after: &str| {
+        after.get(..2).is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))
+    };
+    text.split('%').skip(1).all(is_whole) && percent_decode_str(text).decode_utf8().is_ok()
 }
 
 /// The one of `all` with the name `value`.
@@ -82,34 +88,6 @@ pub(super) fn one_of<T: Copy>(
     })
 }
 
-/// What a `+` stands for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blank {
-    /// A blank, as in queries.
-    Plus,
-    /// Itself, as in paths.
-    Escaped,
-}
-
-/// `text` without its `%` escapes; `None` if they are broken, or if what they say is no UTF-8.
-pub(super) fn decoded(text: &str, blank: Blank) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'%' => bytes.push(hex(rest.next()?)? << 4 | hex(rest.next()?)?),
-            b'+' if blank == Blank::Plus => bytes.push(b' '),
-            other => bytes.push(other),
-        }
-    }
-    String::from_utf8(bytes).ok()
-}
-
-/// The value of a hexadecimal digit.
-pub(super) fn hex(digit: u8) -> Option<u8> {
-    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -123,7 +101,7 @@ mod tests {
         assert_eq!(pairs("&&a=1&&"), [pair("a", "1")]);
         assert_eq!(pairs("q=a+b%2Bc%26d=e&q"), [pair("q", "a b+c&d=e"), pair("q", "")]);
         assert_eq!(pairs("label%2Eteam=%E5%87%BA%e8%8d%b7"), [pair("label.team", "出荷")]);
-        for broken in ["a=%", "a=%2", "a=%zz", "%ff=1", "a=%+1"] {
+        for broken in ["a=%", "a=%2", "a=%zz", "%ff=1", "a=%+1", "a=%C3&b=%A9"] {
             assert!(parameters(Some(broken)).is_err(), "{broken}");
         }
     }

@@ -10,7 +10,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use crate::output::exposition::{Page, TakenBack};
 use crate::output::json::{TaskList, text as json_text};
@@ -104,9 +104,9 @@ pub(super) fn json_pieces(list: TaskList) -> Reply {
 /// Server-sent events, until the sender is dropped. The channel's length bounds what waits for a
 /// client that reads slowly; the server ends the stream when the client does not read at all, and
 /// when it shuts down.
-pub(super) fn stream(frames: mpsc::Receiver<Bytes>) -> Reply {
-    let reply =
-        reply(StatusCode::OK, EVENT_STREAM, Bytes::new()).map(|_| ReplyBody::Stream(frames));
+pub(super) fn stream(frames: mpsc::Receiver<Bytes>, permit: OwnedSemaphorePermit) -> Reply {
+    let reply = reply(StatusCode::OK, EVENT_STREAM, Bytes::new())
+        .map(|_| ReplyBody::Stream { frames, _permit: permit });
     // Proxies must neither hold frames back nor collect them for compressing.
     let reply = with_header(reply, header::CACHE_CONTROL, "no-store, no-transform");
     with_header(reply, HeaderName::from_static("x-accel-buffering"), "no")
@@ -130,13 +130,17 @@ pub(super) enum ReplyBody {
     /// Piece by piece.
     Pieces(Box<dyn Iterator<Item = String> + Send>),
     /// Whenever there is something to say.
-    Stream(mpsc::Receiver<Bytes>),
+    Stream {
+        frames: mpsc::Receiver<Bytes>,
+        /// Counts among the streams that there may be.
+        _permit: OwnedSemaphorePermit,
+    },
 }
 
 impl ReplyBody {
     /// Whether it ends only when client or server want it.
     pub(super) fn is_endless(&self) -> bool {
-        matches!(self, ReplyBody::Stream(_))
+        matches!(self, ReplyBody::Stream { .. })
     }
 }
 
@@ -160,7 +164,7 @@ impl Body for ReplyBody {
             ReplyBody::Pieces(pieces) => {
                 Poll::Ready(pieces.next().map(|piece| Ok(Frame::data(Bytes::from(piece)))))
             }
-            ReplyBody::Stream(frames) => {
+            ReplyBody::Stream { frames, .. } => {
                 frames.poll_recv(context).map(|frame| frame.map(|frame| Ok(Frame::data(frame))))
             }
         }
@@ -178,7 +182,7 @@ impl Body for ReplyBody {
                 .length()
                 .and_then(|length| u64::try_from(length).ok())
                 .map_or_else(SizeHint::default, SizeHint::with_exact),
-            ReplyBody::Pieces(_) | ReplyBody::Stream(_) => SizeHint::default(),
+            ReplyBody::Pieces(_) | ReplyBody::Stream { .. } => SizeHint::default(),
         }
     }
 }

@@ -24,14 +24,14 @@ use hyper::body::{Body, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName};
 use hyper::{Request, StatusCode};
 use lockwatch_model::snapshot::RedisView;
-use tokio::sync::oneshot;
+use percent_encoding::percent_decode_str;
+use tokio::sync::{Mutex, Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::HttpContext;
 use super::etag::tagged_content;
-use super::gate::Permit;
 use super::live::{Feed, SCRIPT};
-use super::parameters::{Blank, Refusal, decoded, parameters};
+use super::parameters::{Refusal, is_well_escaped, parameters};
 use super::reply::{Reply, json_error, metrics_page, text, with_header};
 use crate::output::exposition::{Pages, Variant};
 use crate::output::metrics::Selection;
@@ -51,7 +51,14 @@ pub(super) struct Site {
     /// The server is about to stop: streams must end.
     pub(super) shutdown: CancellationToken,
     pub(super) feed: Feed,
+    /// The streams that there may be besides those that there are.
+    pub(super) streams: Arc<Semaphore>,
+    /// The same of explanations.
+    pub(super) explanations: Semaphore,
     pages: Pages,
+    /// Held while a page of some metrics is made. Anybody can think of many such pages, which
+    /// nobody else asks for, so those wait for each other.
+    selecting: Mutex<()>,
 }
 
 /// A path that is served.
@@ -78,11 +85,20 @@ enum Route {
 impl Site {
     pub(super) fn new(context: HttpContext, shutdown: CancellationToken) -> Site {
         let feed = Feed::new(&context, shutdown.clone());
-        Site { context, shutdown, feed, pages: Pages::default() }
+        let limits = context.limits;
+        Site {
+            context,
+            shutdown,
+            feed,
+            streams: Arc::new(Semaphore::new(limits.streams)),
+            explanations: Semaphore::new(limits.explanations),
+            pages: Pages::default(),
+            selecting: Mutex::default(),
+        }
     }
 
     /// Answers one request.
-    pub(super) async fn respond(&self, request: Request<Incoming>, permit: &Arc<Permit>) -> Reply {
+    pub(super) async fn respond(&self, request: Request<Incoming>) -> Reply {
         if request.body().size_hint().upper().is_none_or(|bytes| bytes > BODY_BYTES_MAX) {
             let reply = text(StatusCode::PAYLOAD_TOO_LARGE, "Nothing here reads a request's body.");
             return with_header(reply, header::CONNECTION, "close");
@@ -106,10 +122,10 @@ impl Site {
             Route::Landing => self.landing(&request).await,
             Route::Style => self.style(&request),
             Route::Icon => self.icon(&request),
-            Route::Metrics => self.metrics(&request, permit).await,
+            Route::Metrics => self.metrics(&request).await,
             Route::Tasks => self.tasks(&request).await,
             Route::Task(name) => self.task(&name, &request).await,
-            Route::Explain(name) => self.explain(&name, &request, permit).await,
+            Route::Explain(name) => self.explain(&name, &request).await,
             Route::Events => self.events(&request),
             Route::OpenApi => self.openapi(&request),
             Route::TaskPage(name) => self.task_page(&name, &request).await,
@@ -167,12 +183,12 @@ impl Site {
         stopped(published, self.context.limits.snapshot_age)
     }
 
-    async fn metrics(&self, request: &Request<Incoming>, permit: &Permit) -> Reply {
+    async fn metrics(&self, request: &Request<Incoming>) -> Reply {
         let metrics = match selection(request.uri().query()) {
             Ok(metrics) => metrics,
             Err(refusal) => return text(StatusCode::BAD_REQUEST, refusal.sentence()),
         };
-        let _turn = if metrics.is_all() { None } else { Some(permit.turn().await) };
+        let _turn = if metrics.is_all() { None } else { Some(self.selecting.lock().await) };
         let (published, stopped) = self.everything().await;
         if let Some(sentence) = stopped {
             return text(StatusCode::SERVICE_UNAVAILABLE, sentence);
@@ -301,9 +317,8 @@ fn route(path: &str) -> Option<Route> {
 
 /// The route of a path that names a task.
 fn named(path: &str) -> Option<Route> {
-    let between = |prefix: &str, suffix: &str| {
-        percent_decoded(path.strip_prefix(prefix)?.strip_suffix(suffix)?)
-    };
+    let between =
+        |prefix: &str, suffix: &str| decoded(path.strip_prefix(prefix)?.strip_suffix(suffix)?);
     let explain = || between("/api/v1/tasks/", "/explain").map(Route::Explain);
     let task = || between("/api/v1/tasks/", "").map(Route::Task);
     let page = || between("/tasks/", "").map(Route::TaskPage);
@@ -313,8 +328,11 @@ fn named(path: &str) -> Option<Route> {
 
 /// One path segment decoded; `None` if it is more than one, or its escapes are broken, or it is no
 /// UTF-8.
-fn percent_decoded(segment: &str) -> Option<String> {
-    decoded(segment, Blank::Escaped).filter(|_| !segment.contains('/'))
+fn decoded(segment: &str) -> Option<String> {
+    if segment.contains('/') || !is_well_escaped(segment) {
+        return None;
+    }
+    percent_decode_str(segment).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// All values of a header as one list.

@@ -357,7 +357,7 @@ async fn two_hundred_pages_from_one_address_leave_room_for_a_scrape() {
     let limits = Limits::default();
     let server = start(snapshot(1, vec![stopped_task("a")]), limits).await;
     let mut pages = Vec::new();
-    for _ in 0..limits.streams_per_peer {
+    for _ in 0..limits.streams {
         let mut page = server.listen(1).await;
         page.next().await.unwrap();
         pages.push(page);
@@ -375,8 +375,6 @@ async fn two_hundred_pages_from_one_address_leave_room_for_a_scrape() {
         "{}",
         refused.head
     );
-    let mut other = server.ask("GET", "/live", Ipv4Addr::new(127, 0, 0, 2)).await;
-    assert_eq!(other.next().await.unwrap().event, "all", "another address has room");
     server.publish(2, vec![turned("a", Verdict::Down)]);
     for page in &mut pages {
         assert_eq!(page.news().await.names("rows"), ["a"]);
@@ -393,9 +391,7 @@ async fn two_hundred_pages_from_one_address_leave_room_for_a_scrape() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_that_does_not_read_is_cut_off_and_one_that_reads_stays() {
     let limits = Limits {
-        write_stall: Duration::from_millis(700),
         response: Duration::from_millis(1_500),
-        head: Duration::from_millis(300),
         idle: Duration::from_millis(300),
         ..Limits::default()
     };
@@ -410,7 +406,7 @@ async fn a_page_that_does_not_read_is_cut_off_and_one_that_reads_stays() {
         while good.news().await.data["seq"] != sequence {}
         sleep(Duration::from_millis(200)).await;
     }
-    assert!(began.elapsed() > limits.response + limits.write_stall);
+    assert!(began.elapsed() > limits.response);
     server.publish(20, vec![stopped_task("a")]);
     while good.news().await.data["seq"] != 20 {}
     assert!(deaf.ends(Duration::from_secs(5)).await, "what the kernel took, and the end");

@@ -1,19 +1,18 @@
-//! Frames as they go over the wire: server-sent events whose data are one line of JSON, with
-//! nothing in it but letters, digits and plain ASCII. What else there is, is escaped: nobody's
-//! terminal or editor shall obey a task's name.
+//! Frames as they go over the wire: server-sent events whose data are one line of JSON.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use lockwatch_model::time::AgentWall;
+use lockwatch_model::verdict::Verdict;
 use serde::Serialize;
-use serde::ser::{SerializeMap as _, Serializer};
-use serde_json::ser::Formatter;
+use serde::ser::Serializer;
+use serde_json::{Value, json};
 
 use super::table::{Changes, Table};
 use crate::http::page::row::Pulse;
+use crate::output::json::text;
 
 /// Writes frames, and counts the bytes of those that are still alive somewhere.
 pub(super) struct Encoder {
@@ -34,29 +33,14 @@ struct Data<'a> {
     gone: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     redises: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_map")]
     counts: Option<Counts>,
 }
 
+type Counts = [(&'static str, usize); Verdict::ALL.len()];
+
 /// A task's name, the end of its lease, the length of the lease, and when its progress moved.
-#[derive(Serialize)]
-struct Pulsed<'a>(&'a str, Option<i64>, Option<u64>, Option<i64>);
-
-/// How many tasks there are of each verdict.
-struct Counts(Vec<(&'static str, usize)>);
-
-#[derive(Serialize)]
-struct Beat<'a> {
-    at: i64,
-    stopped: Stopped<'a>,
-}
-
-#[derive(Serialize)]
-#[serde(untagged)]
-enum Stopped<'a> {
-    No(bool),
-    Because(&'a str),
-}
+type Pulsed<'a> = (&'a str, Option<i64>, Option<u64>, Option<i64>);
 
 impl Encoder {
     pub(super) fn new(boot: &str) -> Encoder {
@@ -75,13 +59,13 @@ impl Encoder {
 
     /// What has changed.
     pub(super) fn changes(&self, table: &Table, changes: &Changes) -> Bytes {
-        let counts = !(changes.rows.is_empty() && changes.gone.is_empty());
+        let is_counted_anew = !(changes.rows.is_empty() && changes.gone.is_empty());
         let data = Data {
             rows: rows(table, &changes.rows),
             pulses: changes.pulses.iter().filter_map(|position| pulse(table, *position)).collect(),
             gone: changes.gone.iter().map(|name| &**name).collect(),
             redises: changes.redises.then(|| table.redises()),
-            counts: counts.then(|| Counts::of(table)),
+            counts: if is_counted_anew { counts(table) } else { None },
             ..Data::of(table)
         };
         self.event("rows", &data)
@@ -94,7 +78,7 @@ impl Encoder {
         let data = Data {
             rows: rows(table, &positions),
             redises: Some(table.redises()),
-            counts: Some(Counts::of(table)),
+            counts: counts(table),
             ..Data::of(table)
         };
         self.event("all", &data)
@@ -107,8 +91,9 @@ impl Encoder {
     }
 
     fn event(&self, event: &str, data: &Data<'_>) -> Bytes {
-        let text = format!("event: {event}\nid: {}-{}\ndata: ", self.boot, data.seq);
-        self.counted(written(text.into_bytes(), data))
+        let (boot, sequence, data) = (&self.boot, data.seq, text(data));
+        let frame = format!("event: {event}\nid: {boot}-{sequence}\ndata: {data}\n\n");
+        self.counted(frame.into_bytes())
     }
 
     pub(super) fn counted(&self, bytes: Vec<u8>) -> Bytes {
@@ -119,8 +104,8 @@ impl Encoder {
 
 /// Nothing has happened; or the agent itself says why what it told is not the present.
 pub(super) fn beat(at: AgentWall, stopped: Option<&str>) -> Bytes {
-    let stopped = stopped.map_or(Stopped::No(false), Stopped::Because);
-    written(b"event: beat\ndata: ".to_vec(), &Beat { at: at.0, stopped }).into()
+    let stopped = stopped.map_or(Value::Bool(false), Value::from);
+    format!("event: beat\ndata: {}\n\n", text(&json!({ "at": at.0, "stopped": stopped }))).into()
 }
 
 impl Data<'_> {
@@ -137,18 +122,13 @@ impl Data<'_> {
     }
 }
 
-impl Counts {
-    fn of(table: &Table) -> Counts {
-        Counts(table.counts().iter().map(|(verdict, count)| (verdict.name(), *count)).collect())
-    }
+/// How many tasks there are of each verdict, worst first.
+fn counts(table: &Table) -> Option<Counts> {
+    Some(table.counts().map(|(verdict, count)| (verdict.name(), count)))
 }
 
-impl Serialize for Counts {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        self.0.iter().try_for_each(|(verdict, count)| map.serialize_entry(verdict, count))?;
-        map.end()
-    }
+fn as_map<S: Serializer>(counts: &Option<Counts>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(counts.iter().flatten().copied())
 }
 
 fn rows<'a>(table: &'a Table, positions: &[usize]) -> Vec<(&'a str, String)> {
@@ -160,44 +140,7 @@ fn pulse(table: &Table, position: usize) -> Option<Pulsed<'_>> {
     let told = table.get(position)?;
     let instant = |wall: AgentWall| wall.0;
     let Pulse { deadline, lease_ms, progress } = told.pulse;
-    Some(Pulsed(told.name(), deadline.map(instant), lease_ms, progress.map(instant)))
-}
-
-/// `data` after `text`, and the end of an event.
-fn written(mut text: Vec<u8>, data: &impl Serialize) -> Vec<u8> {
-    // Writing to a Vec cannot fail, and every key is a text.
-    let _ = data.serialize(&mut serde_json::Serializer::with_formatter(&mut text, Plain));
-    text.extend_from_slice(b"\n\n");
-    text
-}
-
-/// Compact JSON in which everything is escaped that is neither plain ASCII nor a letter or digit.
-struct Plain;
-
-impl Formatter for Plain {
-    fn write_string_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        let is_obeyed =
-            |character: char| !matches!(character, ' '..='~') && !character.is_alphanumeric();
-        let mut rest = fragment;
-        while let Some(at) = rest.find(is_obeyed) {
-            let (plain, from) = rest.split_at(at);
-            writer.write_all(plain.as_bytes())?;
-            let mut characters = from.chars();
-            let mut units = [0; 2];
-            if let Some(obeyed) = characters.next() {
-                obeyed
-                    .encode_utf16(&mut units)
-                    .iter()
-                    .try_for_each(|unit| write!(writer, "\\u{unit:04x}"))?;
-            }
-            rest = characters.as_str();
-        }
-        writer.write_all(rest.as_bytes())
-    }
+    Some((told.name(), deadline.map(instant), lease_ms, progress.map(instant)))
 }
 
 /// Bytes that are counted as long as anybody has them.
@@ -221,16 +164,6 @@ impl Drop for Counted {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_arrive_exactly_and_nothing_in_them_is_obeyed() {
-        let name = "a\"\\<b>\u{202e}出荷é\u{301}\n\u{1b}[31m\u{7f}\u{85}😀";
-        let text = written(Vec::new(), &[name]);
-        let text = std::str::from_utf8(&text).unwrap().strip_suffix("\n\n").unwrap();
-        assert!(text.chars().all(|c| matches!(c, ' '..='~') || c.is_alphanumeric()), "{text}");
-        assert!(text.contains("出荷é"), "{text}");
-        assert_eq!(serde_json::from_str::<[String; 1]>(text).unwrap(), [name]);
-    }
 
     #[test]
     fn beats() {

@@ -335,7 +335,7 @@ fn what_a_page_asks_for() {
         if !id.is_empty() {
             headers.insert("last-event-id", id.parse().unwrap());
         }
-        Asked::by(query, &headers)
+        Asked::by(Some(query), &headers)
     };
     let since = |boot: &str, since| Some((boot.to_owned(), since));
     assert_eq!(asked("", ""), Asked::default());

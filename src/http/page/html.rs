@@ -55,21 +55,6 @@ pub(super) fn words(cells: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Text as one segment of a path, or as a name or value of a query: only letters, digits and `-._~`
-/// stay.
-pub(super) struct Encoded<'a>(pub(super) &'a str);
-
-impl fmt::Display for Encoded<'_> {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.bytes().try_for_each(|byte| match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
-                out.write_char(char::from(byte))
-            }
-            other => write!(out, "%{other:02X}"),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -99,10 +84,5 @@ mod tests {
             Exact("a b<\"出\u{202e}\r\n\u{301}").to_string(),
             "a b&lt;&quot;出&#8238;&#13;&#10;&#769;"
         );
-    }
-
-    #[test]
-    fn a_segment_is_one_segment() {
-        assert_eq!(Encoded("a/b?c#d%é&=+ ~.").to_string(), "a%2Fb%3Fc%23d%25%C3%A9%26%3D%2B%20~.");
     }
 }

@@ -4,7 +4,7 @@
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
 
-use crate::http::parameters::{Blank, decoded};
+use crate::http::parameters::lenient;
 
 /// The query of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,9 +29,9 @@ pub(super) enum Group {
 
 impl ListQuery {
     /// Reads a query; what it does not know or what is empty asks for nothing.
-    pub(super) fn read(query: &str) -> ListQuery {
+    pub(super) fn read(query: Option<&str>) -> ListQuery {
         let mut asked = ListQuery::default();
-        for (name, value) in pairs(query).filter(|(_, value)| !value.is_empty()) {
+        for (name, value) in lenient(query).into_iter().filter(|(_, value)| !value.is_empty()) {
             match name.as_str() {
                 "q" => asked.text = value,
                 "verdict" => {
@@ -92,28 +92,24 @@ pub(super) fn label<'a>(view: &'a TaskView, name: &str) -> &'a str {
     view.spec.labels.iter().find(|(label, _)| **label == *name).map_or("", |(_, value)| value)
 }
 
-/// The names and values of a query as a form sends them. What has a broken escape, or is no UTF-8,
-/// stays as it is.
-pub(in crate::http) fn pairs(query: &str) -> impl Iterator<Item = (String, String)> {
-    let text = |text: &str| decoded(text, Blank::Plus).unwrap_or_else(|| text.to_owned());
-    query.split('&').map(move |pair| {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        (text(name), text(value))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_form_is_read_and_anything_else_asks_for_nothing() {
-        assert_eq!(ListQuery::read(""), ListQuery::default());
-        assert_eq!(ListQuery::read("verdict=&redis=&group=&q=&label.team="), ListQuery::default());
-        assert_eq!(ListQuery::read("verdict=gone&group=colour&page=7&=&&%"), ListQuery::default());
-        let asked = ListQuery::read(
-            "q=a+b%26%C3%A9&verdict=down&redis=m%zz&label.team=log&group=label.t%65am",
+        assert_eq!(ListQuery::read(Some("")), ListQuery::default());
+        assert_eq!(
+            ListQuery::read(Some("verdict=&redis=&group=&q=&label.team=")),
+            ListQuery::default()
         );
+        assert_eq!(
+            ListQuery::read(Some("verdict=gone&group=colour&page=7&=&&%")),
+            ListQuery::default()
+        );
+        let asked = ListQuery::read(Some(
+            "q=a+b%26%C3%A9&verdict=down&redis=m%zz&label.team=log&group=label.t%65am",
+        ));
         let expected = ListQuery {
             text: "a b&é".to_owned(),
             verdict: Some(Verdict::Down),
@@ -122,7 +118,7 @@ mod tests {
             group: Group::Label("team".to_owned()),
         };
         assert_eq!(asked, expected);
-        assert_eq!(ListQuery::read("group=redis").group, Group::Redis);
-        assert_eq!(ListQuery::read("q=%ff%").text, "%ff%");
+        assert_eq!(ListQuery::read(Some("group=redis")).group, Group::Redis);
+        assert_eq!(ListQuery::read(Some("q=%ff%")).text, "\u{fffd}%");
     }
 }

@@ -10,9 +10,10 @@ use lockwatch_model::spec::WantedSource;
 use lockwatch_model::time::{AgentWall, ServerTime};
 use lockwatch_model::verdict::{Rule, Verdict, Wanted};
 
-use super::html::{self, Encoded, Exact, Text};
+use super::html::{self, Exact, Text};
 use super::moving::{Markup, Moment};
 use super::words::lasted;
+use crate::http::client::segment;
 use crate::output::identity::{escape, holder_label, list};
 use crate::output::reason::{self, is_counted};
 use crate::published::Published;
@@ -170,7 +171,7 @@ fn write_head(markup: &mut Markup, view: &TaskView) {
         Exact(&view.redis),
         Text(&encoded_labels(&spec.labels)),
     ));
-    markup.format(format_args!("<th scope=\"row\"><a href=\"/tasks/{}\">", Encoded(&spec.name)));
+    markup.format(format_args!("<th scope=\"row\"><a href=\"/tasks/{}\">", segment(&spec.name)));
     markup
         .text(&escape(spec.name.as_bytes()))
         .html("</a> <small>")
@@ -185,7 +186,7 @@ fn write_head(markup: &mut Markup, view: &TaskView) {
 fn encoded_labels(labels: &[(Arc<str>, Arc<str>)]) -> String {
     labels
         .iter()
-        .map(|(name, value)| format!("{}={}", Encoded(name), Encoded(value)))
+        .map(|(name, value)| format!("{}={}", segment(name), segment(value)))
         .collect::<Vec<_>>()
         .join("&")
 }

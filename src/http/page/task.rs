@@ -10,13 +10,14 @@ use lockwatch_model::snapshot::TaskView;
 
 use super::drawing::{Scale, picture, table};
 use super::facts;
-use super::html::{Encoded, Text};
+use super::html::Text;
 use super::moving::Markup;
-use super::query::pairs;
 use super::row::{self, Pulse, Row};
 use super::settings;
 use super::timeline::timeline;
 use super::words::limit;
+use crate::http::client::segment;
+use crate::http::parameters::lenient;
 use crate::output::clock::rfc3339;
 use crate::output::events::describe;
 use crate::output::history::Kept;
@@ -42,9 +43,9 @@ pub(super) struct TaskQuery {
 
 impl TaskQuery {
     /// Reads a query; what it does not know asks for nothing.
-    pub(super) fn read(query: &str) -> TaskQuery {
+    pub(super) fn read(query: Option<&str>) -> TaskQuery {
         let mut asked = TaskQuery { window_ms: WINDOW_MS, fragment: false };
-        for (name, value) in pairs(query) {
+        for (name, value) in lenient(query) {
             match name.as_str() {
                 "fragment" => asked.fragment = true,
                 "window" => asked.window_ms = window(&value).unwrap_or(WINDOW_MS),
@@ -190,7 +191,7 @@ fn write_events(events: &[Arc<Kept>]) -> String {
 }
 
 fn write_links(html: &mut String, name: &str) {
-    let name = Encoded(name);
+    let name = segment(name);
     let _ = write!(
         html,
         "<nav class=\"links\" aria-label=\"This task elsewhere\"><a \

@@ -331,8 +331,7 @@ async fn a_client_that_comes_back_too_late_is_told_so_once() {
 
 #[tokio::test]
 async fn a_slow_client_catches_up_and_holds_nothing_back() {
-    let limits = Limits { write_stall: SOON, ..Limits::default() };
-    let server = start_with(two_tasks(), limits, false).await;
+    let server = start(two_tasks()).await;
     let (mut slow, mut quick) = (server.stream("", "").await, server.stream("", "").await);
     let (mut count, mut seen) = (0, 0);
     while count < 12_000 {
@@ -353,8 +352,7 @@ async fn a_slow_client_catches_up_and_holds_nothing_back() {
 
 #[tokio::test]
 async fn a_client_that_is_overtaken_by_the_history_is_told_so() {
-    let limits = Limits { write_stall: SOON, ..Limits::default() };
-    let server = start_with(two_tasks(), limits, false).await;
+    let server = start(two_tasks()).await;
     let mut slow = server.stream("", "").await;
     slow.next().await.unwrap();
     for _ in 0..20_000 {
@@ -387,7 +385,7 @@ async fn a_client_that_is_overtaken_by_the_history_is_told_so() {
 
 #[tokio::test]
 async fn a_client_that_does_not_read_is_cut() {
-    let limits = Limits { write_stall: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { response: Duration::from_millis(300), ..Limits::default() };
     let server = start_with(two_tasks(), limits, false).await;
     let mut lazy = server.stream("", "").await;
     for number in 0..12_000 {
@@ -437,15 +435,16 @@ async fn silence_has_a_heartbeat_while_the_engine_lives() {
 #[tokio::test]
 async fn a_stream_outlives_every_limit_of_an_answer() {
     let limits = Limits {
-        response: Duration::from_millis(200),
+        response: Duration::from_millis(400),
         idle: Duration::from_millis(200),
+        heartbeat: Duration::from_millis(100),
         ..Limits::default()
     };
     let server = start_with(two_tasks(), limits, false).await;
     let mut stream = server.stream("", "").await;
     stream.next().await.unwrap();
     for number in 1..=4 {
-        tokio::time::sleep(Duration::from_millis(200)).await;
+        tokio::time::sleep(Duration::from_millis(400)).await;
         server.happens("outbound", EventKind::GapBegan);
         assert_eq!(stream.ids(1).await, server.ids([number]));
     }

@@ -1,0 +1,333 @@
+//! Which connections are taken, and how long each may keep the server waiting.
+//!
+//! There is a bound for all connections and one for those of an address. Where it is reached, one
+//! connection is closed for the new one: the one that has waited longest for its client, for a
+//! request or to take more of an answer. It is of the same address, or else of the address with the
+//! most connections. So neither idle connections nor slow readers keep anybody out.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, SizeHint};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::Limits;
+use super::reply::ReplyBody;
+
+/// A client may keep the server waiting this long before its connection can be closed for another.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// All open connections.
+#[derive(Clone, Debug)]
+pub(super) struct Connections {
+    limits: Limits,
+    /// Released when a connection has really ended, which bounds the file descriptors.
+    slots: Arc<Semaphore>,
+    /// Those that were not told to close.
+    open: Arc<Mutex<Vec<Arc<Client>>>>,
+}
+
+/// The right to keep one connection open; ends when dropped.
+#[derive(Debug)]
+pub(super) struct Slot {
+    pub(super) client: Arc<Client>,
+    connections: Connections,
+    _slot: OwnedSemaphorePermit,
+}
+
+/// The other end of a connection.
+#[derive(Debug)]
+pub(super) struct Client {
+    peer: IpAddr,
+    limits: Limits,
+    progress: Mutex<Progress>,
+    /// Its place is given to another.
+    closing: CancellationToken,
+}
+
+/// How far the serving of a request is.
+#[derive(Clone, Copy, Debug)]
+struct Progress {
+    phase: Phase,
+    /// When the phase began.
+    began: Instant,
+    /// When the client last took something of the answer; at first, when the phase began.
+    taken: Instant,
+}
+
+/// What a connection is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Waits for a request, or for its client to take the end of an answer.
+    Waiting,
+    /// An answer is being made.
+    Making,
+    /// An answer is being sent.
+    Sending,
+    /// An answer without an end is being sent.
+    Streaming,
+}
+
+impl Connections {
+    pub(super) fn new(limits: Limits) -> Connections {
+        let slots = Arc::new(Semaphore::new(limits.connections));
+        Connections { limits, slots, open: Arc::default() }
+    }
+
+    /// Takes a connection from `address`, unless there are too many and all of them are busy.
+    pub(super) async fn admit(&self, address: IpAddr) -> Option<Slot> {
+        let peer = peer(address);
+        if !self.make_room(peer) {
+            return None;
+        }
+        // A connection that was closed for this one ends in a moment.
+        let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
+        let client = Arc::new(Client::new(peer, self.limits));
+        lock(&self.open).push(Arc::clone(&client));
+        Some(Slot { client, connections: self.clone(), _slot: slot })
+    }
+
+    /// Whether there is room for a connection of `peer`, if need be after another one was closed.
+    fn make_room(&self, peer: IpAddr) -> bool {
+        let mut open = lock(&self.open);
+        let of_peer = open.iter().filter(|client| client.peer == peer).count();
+        let has_its_share = of_peer >= self.limits.connections_per_peer;
+        if !has_its_share && open.len() < self.limits.connections {
+            return true;
+        }
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        for client in &*open {
+            *counts.entry(client.peer).or_default() += 1;
+        }
+        let may_close = |client: &&Arc<Client>| !has_its_share || client.peer == peer;
+        let waiting = open.iter().filter(may_close).filter_map(|client| {
+            let since = client.kept_waiting_since()?;
+            Some(((counts.get(&client.peer), Reverse(since)), client))
+        });
+        let Some((_, longest)) = waiting.max_by_key(|(key, _)| *key) else { return false };
+        let longest = Arc::clone(longest);
+        longest.closing.cancel();
+        open.retain(|client| !Arc::ptr_eq(client, &longest));
+        true
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        lock(&self.connections.open).retain(|client| !Arc::ptr_eq(client, &self.client));
+    }
+}
+
+impl Client {
+    pub(super) fn new(peer: IpAddr, limits: Limits) -> Client {
+        let progress = Mutex::new(Progress::now(Phase::Waiting));
+        Client { peer, limits, progress, closing: CancellationToken::new() }
+    }
+
+    /// A request has come.
+    pub(super) fn asks(&self) {
+        *lock(&self.progress) = Progress::now(Phase::Making);
+    }
+
+    /// An answer to it is ready.
+    pub(super) fn answer(self: Arc<Client>, body: ReplyBody) -> Answer {
+        let phase = if body.is_endless() { Phase::Streaming } else { Phase::Sending };
+        *lock(&self.progress) = Progress::now(phase);
+        Answer { body, client: self }
+    }
+
+    /// Ends when the connection is to be closed, and says why.
+    pub(super) async fn is_to_go(&self) -> &'static str {
+        // No phase that begins later ends sooner than so.
+        let longest = self.limits.idle.min(self.limits.response);
+        loop {
+            let now = Instant::now();
+            let deadline = self.deadline().unwrap_or(now + longest);
+            if deadline <= now {
+                return "the client took too long";
+            }
+            tokio::select! {
+                () = self.closing.cancelled() => return "its client kept the server waiting, and others came",
+                () = sleep_until(deadline.min(now + longest)) => {}
+            }
+        }
+    }
+
+    /// When it has kept the server waiting too long.
+    fn deadline(&self) -> Option<Instant> {
+        let Progress { phase, began, taken } = *lock(&self.progress);
+        match phase {
+            Phase::Waiting => Some(began + self.limits.idle),
+            // Whatever makes answers has limits of its own.
+            Phase::Making => None,
+            Phase::Sending => Some(began + self.limits.response),
+            // There is something to take at each heartbeat.
+            Phase::Streaming => Some(taken + self.limits.response),
+        }
+    }
+
+    /// Since when it has kept the server waiting, if it may be closed for that.
+    fn kept_waiting_since(&self) -> Option<Instant> {
+        let Progress { phase, taken, .. } = *lock(&self.progress);
+        let may_close = matches!(phase, Phase::Waiting | Phase::Sending);
+        (may_close && taken.elapsed() >= GRACE).then_some(taken)
+    }
+}
+
+impl Progress {
+    fn now(phase: Phase) -> Progress {
+        let now = Instant::now();
+        Progress { phase, began: now, taken: now }
+    }
+}
+
+/// The body of an answer, which tells how its client takes it.
+pub(super) struct Answer {
+    body: ReplyBody,
+    client: Arc<Client>,
+}
+
+impl Body for Answer {
+    type Data = Bytes;
+    type Error = <ReplyBody as Body>::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        // Hyper asks for more when the client has taken enough of what there was.
+        lock(&self.client.progress).taken = Instant::now();
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// All of it was handed over.
+impl Drop for Answer {
+    fn drop(&mut self) {
+        *lock(&self.client.progress) = Progress::now(Phase::Waiting);
+    }
+}
+
+/// One client has all addresses of an IPv6 /64 network.
+fn peer(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+/// Each change is one assignment or one call, so a panic elsewhere is no reason to stop.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn connections() -> Connections {
+        let limits = Limits { connections: 6, connections_per_peer: 4, ..Limits::default() };
+        Connections::new(limits)
+    }
+
+    async fn open(connections: &Connections, address: &str) -> Option<Slot> {
+        connections.admit(address.parse().unwrap()).await
+    }
+
+    /// Takes connections, then lets them wait for a while.
+    async fn waiting(connections: &Connections, addresses: &[&str]) -> Vec<Slot> {
+        let mut slots = Vec::new();
+        for address in addresses {
+            slots.push(open(connections, address).await.unwrap());
+        }
+        sleep(GRACE).await;
+        slots
+    }
+
+    /// Ends those that were told to close; which they were.
+    fn end_closed(slots: &mut Vec<Slot>) -> Vec<bool> {
+        let closed: Vec<bool> =
+            slots.iter().map(|slot| slot.client.closing.is_cancelled()).collect();
+        slots.retain(|slot| !slot.client.closing.is_cancelled());
+        closed
+    }
+
+    #[tokio::test]
+    async fn at_the_bound_of_an_address_its_longest_waiting_makes_room() {
+        let connections = connections();
+        let mut slots = waiting(&connections, &["10.0.0.2", "10.0.0.1"]).await;
+        slots.extend(waiting(&connections, &["10.0.0.1"; 3]).await);
+        slots[1].client.asks();
+        let newest = open(&connections, "10.0.0.1").await.unwrap();
+        assert_eq!(end_closed(&mut slots), [false, false, true, false, false]);
+        slots.iter().for_each(|slot| slot.client.asks());
+        newest.client.asks();
+        assert!(open(&connections, "10.0.0.1").await.is_none(), "all of its connections are busy");
+        assert!(open(&connections, "10.0.0.3").await.is_some(), "another address has room");
+    }
+
+    #[tokio::test]
+    async fn at_the_bound_of_all_the_address_with_the_most_makes_room() {
+        let connections = connections();
+        let mut slots = waiting(&connections, &["10.0.0.2", "10.0.0.3"]).await;
+        slots.extend(waiting(&connections, &["10.0.0.1"; 4]).await);
+        let admitted = open(&connections, "10.0.0.4");
+        tokio::pin!(admitted);
+        tokio::select! {
+            biased;
+            _ = &mut admitted => panic!("the place is not free yet"),
+            () = std::future::ready(()) => {}
+        }
+        assert_eq!(end_closed(&mut slots), [false, false, true, false, false, false]);
+        assert!(admitted.await.is_some());
+    }
+
+    #[tokio::test]
+    async fn a_stream_keeps_its_place_and_a_slow_reader_does_not() {
+        let connections = connections();
+        let slots = waiting(&connections, &["10.0.0.1"; 2]).await;
+        let progress = |phase| Mutex::new(Progress::now(phase));
+        for (phase, may_close) in [
+            (Phase::Waiting, true),
+            (Phase::Making, false),
+            (Phase::Sending, true),
+            (Phase::Streaming, false),
+        ] {
+            let client = Client {
+                peer: slots[0].client.peer,
+                limits: Limits::default(),
+                progress: progress(phase),
+                closing: CancellationToken::new(),
+            };
+            assert_eq!(client.kept_waiting_since(), None, "{phase:?}: not for long");
+            sleep(GRACE).await;
+            assert_eq!(client.kept_waiting_since().is_some(), may_close, "{phase:?}");
+        }
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_peer_and_a_mapped_address_is_its_ipv4_peer() {
+        let peer = |address: &str| super::peer(address.parse().unwrap());
+        assert_eq!(peer("2001:db8:1:2::1"), peer("2001:db8:1:2:ffff::9"));
+        assert_ne!(peer("2001:db8:1:2::1"), peer("2001:db8:1:3::1"));
+        assert_eq!(peer("::ffff:10.0.0.1"), peer("10.0.0.1"));
+    }
+}
