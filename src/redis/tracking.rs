@@ -2,7 +2,6 @@
 //! tells is not evidence of anything: it says that it is worth asking now. Nothing is kept: each
 //! key is shown to the caller where it stands in the buffer.
 
-mod quiet;
 mod wire;
 
 use std::time::Duration;
@@ -10,9 +9,9 @@ use std::time::Duration;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::reply::{Command, ServerError};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use self::quiet::QuietStream;
 use self::wire::{BUFFER_BYTES, Item, Scanner};
 use super::connect::{dial, password};
 use super::{Failure, convert};
@@ -53,7 +52,7 @@ pub enum Told<'a> {
 
 /// A server that tells of changes.
 #[derive(Debug)]
-pub struct Tracking<S = QuietStream> {
+pub struct Tracking<S = TcpStream> {
     stream: S,
     scanner: Scanner,
     buffer: Vec<u8>,
@@ -69,16 +68,8 @@ impl Tracking {
     /// refusal.
     pub async fn start(endpoint: &Endpoint, prefixes: &[Vec<u8>]) -> Result<Tracking, Failure> {
         let password = password(endpoint.login.password.as_ref()).await?;
-        let stream = QuietStream::new(dial(endpoint, 0).await?);
+        let stream = dial(endpoint, 0).await?;
         Tracking::over(stream, endpoint, password.as_ref(), prefixes).await
-    }
-
-    /// What comes from now on wakes nobody until [`Tracking::ready`] is called again.
-    ///
-    /// # Errors
-    /// The connection is of no use any more.
-    pub fn leave_alone(&mut self) -> Result<(), Failure> {
-        self.stream.leave_alone().map_err(|error| Failure::new(Unknown::Closed, error))
     }
 }
 

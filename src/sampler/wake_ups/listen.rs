@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockwatch_model::input::WakeUpState;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::time::Mono;
-use lockwatch_model::wake_ups::{Bucket, Flood};
+use lockwatch_model::wake_ups::{Bucket, changes_per_s};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -32,9 +32,11 @@ const CHANGE_BYTES: usize = 1_024;
 /// What is told is taken in so often at once, and then so often each second: each time costs as
 /// much as many changes.
 const TAKES_AT_ONCE: u32 = 16;
-const TAKES_PER_S: u64 = 1_000;
-/// Changes that were expected are handed on together, at multiples of this.
-const GATHER_MS: u64 = 250;
+const TAKES_PER_S: u64 = 100;
+/// More changes than polling costs are endured for so many seconds: everybody may start at once.
+const BURST_S: u32 = 5;
+/// A server that tells of too many is left alone for so long.
+const FLOODED_AGAIN: Duration = Duration::from_secs(60);
 /// When everything may have changed, that is so much work for us: one change more for so many
 /// tasks.
 const TASKS_PER_CHANGE: usize = 100;
@@ -60,8 +62,8 @@ enum End {
     /// It is to begin anew at once, or when the gate opens.
     Changed,
     Failed(Failure),
-    /// The server told of too much; it is left alone for this long.
-    Flooded(Duration),
+    /// The server told of more changes than so many each second.
+    Flooded(u64),
 }
 
 /// What was last said in the log about it.
@@ -81,12 +83,11 @@ pub(super) async fn listen(
 ) {
     let mut pace = Pace::default();
     let (mut failures, mut said) = (0, Said::Nothing);
-    let mut flood = Flood::new(0, 1);
+    let mut changes_left = Bucket::full(u32::MAX);
     loop {
         let Ok(gate) = gates.wait_for(|gate| gate.is_up).await.map(|gate| gate.clone()) else {
             return;
         };
-        flood.change(gate.filter.len(), gate.filter.interval_ms);
         // However often the other connection comes and goes.
         sleep_until(clock.instant(pace.next_dial(clock.now(), 0.0))).await;
         pace.dialled(clock.now());
@@ -108,10 +109,18 @@ pub(super) async fn listen(
                 }
                 let now = gates.borrow_and_update().clone();
                 if now.filter.prefixes == gate.filter.prefixes {
-                    inbox.refilter(&now.filter);
+                    inbox.change(|contents| contents.refilter(&now.filter));
                     inbox.stands(WakeUpState::On);
-                    follow(tracking, now.filter, &endpoint, &mut gates, &inbox, &mut flood, clock)
-                        .await
+                    follow(
+                        tracking,
+                        now.filter,
+                        &endpoint,
+                        &mut gates,
+                        &inbox,
+                        &mut changes_left,
+                        clock,
+                    )
+                    .await
                 } else {
                     End::Changed
                 }
@@ -126,13 +135,12 @@ pub(super) async fn listen(
                 inbox.stands(WakeUpState::Connecting);
                 continue;
             }
-            End::Flooded(pause) => {
-                let limit = flood.per_s();
-                tracing::warn!(node = %endpoint.at, limit, ?pause, "the server tells of so many \
-                    changes that polling costs less");
+            End::Flooded(limit) => {
+                tracing::warn!(node = %endpoint.at, limit, pause = ?FLOODED_AGAIN, "the server \
+                    tells of so many changes that polling costs less");
                 said = Said::Nothing;
                 inbox.stands(WakeUpState::Flooded);
-                (Instant::now() + pause, false)
+                (Instant::now() + FLOODED_AGAIN, false)
             }
             End::Failed(failure) => {
                 failures += 1;
@@ -166,15 +174,15 @@ async fn follow(
     endpoint: &Endpoint,
     gates: &mut watch::Receiver<Gate>,
     inbox: &Inbox,
-    flood: &mut Flood,
+    changes_left: &mut Bucket,
     clock: Clock,
 ) -> End {
     let mut pings = interval(PING_EVERY);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked: Option<Mono> = None;
     let mut takes = Bucket::full(TAKES_AT_ONCE);
-    let mut gathered_at: Option<Instant> = None;
     loop {
+        let limit = changes_per_s(filter.tasks, filter.interval_ms);
         let next_take = clock.instant(takes.ready_at(1, TAKES_PER_S, clock.now()));
         tokio::select! {
             told = ready(&mut tracking, next_take) => {
@@ -183,33 +191,26 @@ async fn follow(
                     Ok(bytes) => bytes,
                     Err(failure) => return End::Failed(failure),
                 };
-                let sweep = 1 + u32::try_from(filter.len() / TASKS_PER_CHANGE).unwrap_or(u32::MAX);
+                let sweep = 1 + u32::try_from(filter.tasks / TASKS_PER_CHANGE).unwrap_or(u32::MAX);
                 let mut changes = 0_u32;
-                let now = clock.now();
-                let taken = inbox.mark(now, |mark| tracking.take(|told| match told {
+                let taken = inbox.change(|contents| tracking.take(|told| match told {
                     Told::Changed(key) => {
                         changes += 1;
-                        mark(Some(key));
+                        contents.changed(key);
                     }
                     Told::AllChanged => {
                         changes = changes.saturating_add(sweep);
-                        mark(None);
+                        contents.all_changed();
                     }
                     Told::Alive => asked = None,
                 }));
                 if let Err(failure) = taken {
                     return End::Failed(failure);
                 }
-                if let Some(pause_ms) = flood.told(changes.max(burden(bytes)), now) {
-                    return End::Flooded(Duration::from_millis(pause_ms));
+                let burst = u32::try_from(limit).unwrap_or(u32::MAX).saturating_mul(BURST_S);
+                if !changes_left.take(changes.max(burden(bytes)), limit, burst, clock.now()) {
+                    return End::Flooded(limit);
                 }
-                if gathered_at.is_none() && inbox.waits() {
-                    gathered_at = Some(clock.instant(Mono((now.0 / GATHER_MS + 1) * GATHER_MS)));
-                }
-            }
-            () = sleep_until(gathered_at.unwrap_or_else(Instant::now)), if gathered_at.is_some() => {
-                gathered_at = None;
-                inbox.hand_on();
             }
             _ = pings.tick() => {
                 let now = clock.now();
@@ -236,8 +237,7 @@ async fn follow(
                     return End::Changed;
                 }
                 filter = gate.filter;
-                flood.change(filter.len(), filter.interval_ms);
-                inbox.refilter(&filter);
+                inbox.change(|contents| contents.refilter(&filter));
             }
         }
     }
@@ -245,8 +245,8 @@ async fn follow(
 
 /// Waits until something is told, and for `earliest`.
 async fn ready(tracking: &mut Tracking, earliest: Instant) -> Result<usize, Failure> {
+    // A timer that is over already may take a millisecond more.
     if earliest > Instant::now() {
-        tracking.leave_alone()?;
         sleep_until(earliest).await;
     }
     tracking.ready().await
