@@ -204,8 +204,10 @@ async fn follow(
                     }
                     Told::Alive => asked = None,
                 }));
-                if let Err(failure) = taken {
-                    return End::Failed(failure);
+                match taken {
+                    Ok(()) => {}
+                    Err(failure) if failure.why == Unknown::TooLarge => return End::Flooded(limit),
+                    Err(failure) => return End::Failed(failure),
                 }
                 let burst = u32::try_from(limit).unwrap_or(u32::MAX).saturating_mul(BURST_S);
                 if !changes_left.take(changes.max(burden(bytes)), limit, burst, clock.now()) {

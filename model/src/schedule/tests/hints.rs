@@ -106,11 +106,7 @@ fn many_changes_are_gathered_and_few_are_not() {
     let _first_sweep = reads(&mut schedule, 10_000, 1, []);
     let many = (0..8_000).map(|n| (10_000 + n / 4, n as u32));
     let sent = extras(&reads(&mut schedule, 12_950, 1, many));
-    assert!(
-        (80..=140).contains(&sent.len()),
-        "{} batches for 4 changes a millisecond",
-        sent.len()
-    );
+    assert!((80..=140).contains(&sent.len()), "{} batches for 4 changes a millisecond", sent.len());
     let few = (0..20_u64).map(|n| (13_001 + n * 100, n as u32));
     let sent = extras(&reads(&mut schedule, 15_500, 1, few));
     assert_eq!(sent, (0..20_u64).map(|n| (13_001 + n * 100, 1)).collect::<Vec<_>>());
