@@ -23,10 +23,6 @@ use crate::sampler::pace::Pace;
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// A server that refuses is asked again so much later: somebody may have given the permission.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
-/// One that cannot be reached for this, though it answers other questions, so much later.
-const LOST_AGAIN: Duration = Duration::from_secs(60);
-/// That is so after so many attempts.
-const ATTEMPTS: u32 = 5;
 /// More bytes than the telling of one change has, unless its key is longer than any of ours.
 const CHANGE_BYTES: usize = 1_024;
 /// What is told is taken in so often at once, and then so often each second: each time costs as
@@ -82,7 +78,7 @@ pub(super) async fn listen(
     clock: Clock,
 ) {
     let mut pace = Pace::default();
-    let (mut failures, mut said) = (0, Said::Nothing);
+    let mut said = Said::Nothing;
     let mut changes_left = Bucket::full(u32::MAX);
     loop {
         let Ok(gate) = gates.wait_for(|gate| gate.is_up).await.map(|gate| gate.clone()) else {
@@ -101,7 +97,6 @@ pub(super) async fn listen(
         let end = match started {
             Ok(tracking) => {
                 pace.succeeded();
-                failures = 0;
                 if said != Said::On {
                     let prefixes = gate.filter.prefixes.len();
                     tracing::info!(node = %endpoint.at, prefixes, "the server tells of changes");
@@ -143,19 +138,19 @@ pub(super) async fn listen(
                 (Instant::now() + FLOODED_AGAIN, false)
             }
             End::Failed(failure) => {
-                failures += 1;
                 let refused = is_refusal(failure.why);
-                if said != Said::Off(failure.why) && (refused || said != Said::On || failures > 1) {
+                if said != Said::Off(failure.why)
+                    && (refused || said != Said::On || pace.in_vain() > 0)
+                {
                     let remedy = remedy(failure.why);
                     tracing::warn!(node = %endpoint.at, %failure, remedy, "the server does not \
                         tell of changes: polling goes on");
                     said = Said::Off(failure.why);
                 }
                 inbox.stands(if refused { WakeUpState::Refused } else { WakeUpState::Lost });
-                let again = match (refused, failures) {
-                    (true, _) => Instant::now() + REFUSED_AGAIN,
-                    (false, ATTEMPTS..) if !passes(failure.why) => Instant::now() + LOST_AGAIN,
-                    (false, _) => clock.instant(pace.next_dial(clock.now(), fastrand::f64())),
+                let again = match refused {
+                    true => Instant::now() + REFUSED_AGAIN,
+                    false => clock.instant(pace.next_dial(clock.now(), fastrand::f64())),
                 };
                 (again, refused)
             }
@@ -267,11 +262,6 @@ async fn closed(gates: &mut watch::Receiver<Gate>) -> Result<(), watch::error::R
 /// Whether the server could answer, but will not.
 fn is_refusal(why: Unknown) -> bool {
     matches!(why, Unknown::NoPermission | Unknown::ServerError | Unknown::Protocol | Unknown::Auth)
-}
-
-/// Whether the server is there, and cannot serve at present.
-fn passes(why: Unknown) -> bool {
-    matches!(why, Unknown::Loading | Unknown::Busy)
 }
 
 /// What a person can do about it.
