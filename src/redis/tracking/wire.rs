@@ -9,7 +9,7 @@ use redis::{Parser, PushKind, Value};
 use crate::redis::Failure;
 
 /// Bytes that are taken at once.
-pub(super) const BUFFER_BYTES: usize = 64 << 10;
+pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Most bytes of one item: about 20,000 keys that change at once. The parser keeps it until it is
 /// whole.
 const ITEM_BYTES: usize = 512 << 10;

@@ -25,10 +25,12 @@ const PING_EVERY: Duration = Duration::from_secs(1);
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
 /// More bytes than the telling of one change has, unless its key is longer than any of ours.
 const CHANGE_BYTES: usize = 1_024;
-/// What is told is taken in so often at once, and then so often each second: each time costs as
-/// much as many changes.
-const TAKES_AT_ONCE: u32 = 16;
-const TAKES_PER_S: u64 = 100;
+/// So many changes are taken in at once, and so many more each second. Where they come faster, what
+/// is told is left for as long as it takes until some more are allowed: for a tenth of a second.
+/// Then it shares batches, which cost as much as many reads.
+const TAKEN_AT_ONCE: u32 = 16;
+const TAKEN_PER_S: u64 = 50;
+const TAKEN_TOGETHER: u32 = 5;
 /// More changes than polling costs are endured for so many seconds: everybody may start at once.
 const BURST_S: u32 = 5;
 /// A server that tells of too many is left alone for so long.
@@ -175,13 +177,12 @@ async fn follow(
     let mut pings = interval(PING_EVERY);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked: Option<Mono> = None;
-    let mut takes = Bucket::full(TAKES_AT_ONCE);
+    let mut pace = Bucket::full(TAKEN_AT_ONCE);
     loop {
         let limit = changes_per_s(filter.tasks, filter.interval_ms);
-        let next_take = clock.instant(takes.ready_at(1, TAKES_PER_S, clock.now()));
+        let next_take = clock.instant(pace.ready_at(TAKEN_TOGETHER, TAKEN_PER_S, clock.now()));
         tokio::select! {
             told = ready(&mut tracking, next_take) => {
-                takes.take(1, TAKES_PER_S, TAKES_AT_ONCE, clock.now());
                 let bytes = match told {
                     Ok(bytes) => bytes,
                     Err(failure) => return End::Failed(failure),
@@ -204,6 +205,7 @@ async fn follow(
                     Err(failure) if failure.why == Unknown::TooLarge => return End::Flooded(limit),
                     Err(failure) => return End::Failed(failure),
                 }
+                pace.take(changes.max(1), TAKEN_PER_S, TAKEN_AT_ONCE, clock.now());
                 let burst = u32::try_from(limit).unwrap_or(u32::MAX).saturating_mul(BURST_S);
                 if !changes_left.take(changes.max(burden(bytes)), limit, burst, clock.now()) {
                     return End::Flooded(limit);
