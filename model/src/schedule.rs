@@ -23,7 +23,6 @@
 
 mod entry;
 mod hints;
-mod routine;
 mod slot;
 
 use alloc::collections::{BTreeSet, VecDeque};
@@ -33,7 +32,6 @@ use alloc::vec::Vec;
 use self::entry::{Apart, Entry, deadline_read};
 pub use self::hints::Hinted;
 use self::hints::Hints;
-pub use self::routine::Expected;
 use self::slot::{Slot, is_turn, last_turn, share};
 use crate::reading::{Held, SwitchesReading, TaskReading};
 use crate::spec::{TaskIndex, TaskSpec, position_of};
@@ -414,7 +412,7 @@ impl Schedule {
         let Some(position) = self.position(task) else { return };
         let Some(entry) = self.entries.get_mut(position) else { return };
         let Some(slot) = self.slots.get(entry.slot) else { return };
-        entry.observe_lock(sent, server, &reading.lock);
+        entry.observe_lock(sent, &reading.lock);
         if self.extras_every > 1 {
             entry.remember(
                 &reading.lock,
@@ -507,12 +505,6 @@ impl Schedule {
             self.hints.insert(at, position);
         }
         Hinted::Planned
-    }
-
-    /// When the lock of `task` is renewed, if that is at an even pace: a change that is told of
-    /// then may be followed a moment later.
-    pub fn expected(&self, task: TaskIndex) -> Option<Expected> {
-        self.entries.get(self.position(task)?)?.routine.expected()
     }
 
     /// `batch` is over, and there is no reason to hurry.

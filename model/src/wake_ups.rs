@@ -3,16 +3,27 @@
 //! a hint that it is worth reading now, never evidence.
 
 mod bucket;
-mod flood;
 mod prefixes;
 
 pub use bucket::Bucket;
-pub use flood::Flood;
 pub use prefixes::{PREFIXES_MAX, prefixes};
 
 use core::{iter, slice};
 
 use crate::spec::{Key, TaskSpec, WantedSource};
+
+/// So many changes each second are never too many: a few percent of a core of the server, at worst.
+const CHANGES_PER_S_MIN: u64 = 1_000;
+/// So many always are: from here on, telling them costs more than reading 100,000 locks each
+/// second.
+const CHANGES_PER_S_MAX: u64 = 15_000;
+/// Between the two, changes may come to this share of what polling reads: one in so many.
+const POLLS_PER_CHANGE: u64 = 6;
+
+/// How many changes a server may tell each second. More cost it more than polling does.
+pub fn changes_per_s(tasks: usize, interval_ms: u64) -> u64 {
+    (polls_per_s(tasks, interval_ms) / POLLS_PER_CHANGE).clamp(CHANGES_PER_S_MIN, CHANGES_PER_S_MAX)
+}
 
 /// How many tasks polling reads each second.
 pub fn polls_per_s(tasks: usize, interval_ms: u64) -> u64 {

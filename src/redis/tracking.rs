@@ -1,18 +1,17 @@
 //! A connection on which a server tells of changed keys (`CLIENT TRACKING … BCAST`, RESP3). What it
-//! tells is not evidence of anything: it says that it is worth asking now. Nothing is kept: each
-//! key is shown to the caller where it stands in the buffer.
+//! tells is not evidence of anything: it says that it is worth asking now. Nothing is kept.
 
-mod quiet;
 mod wire;
 
 use std::time::Duration;
 
 use lockwatch_model::reading::Unknown;
-use lockwatch_model::reply::{Command, ServerError};
+use lockwatch_model::reply::{Command, Reply};
+use redis::{ServerError, Value};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use self::quiet::QuietStream;
 use self::wire::{BUFFER_BYTES, Item, Scanner};
 use super::connect::{dial, password};
 use super::{Failure, convert};
@@ -53,7 +52,7 @@ pub enum Told<'a> {
 
 /// A server that tells of changes.
 #[derive(Debug)]
-pub struct Tracking<S = QuietStream> {
+pub struct Tracking<S = TcpStream> {
     stream: S,
     scanner: Scanner,
     buffer: Vec<u8>,
@@ -69,16 +68,8 @@ impl Tracking {
     /// refusal.
     pub async fn start(endpoint: &Endpoint, prefixes: &[Vec<u8>]) -> Result<Tracking, Failure> {
         let password = password(endpoint.login.password.as_ref()).await?;
-        let stream = QuietStream::new(dial(endpoint, 0).await?);
+        let stream = dial(endpoint, 0).await?;
         Tracking::over(stream, endpoint, password.as_ref(), prefixes).await
-    }
-
-    /// What comes from now on wakes nobody until [`Tracking::ready`] is called again.
-    ///
-    /// # Errors
-    /// The connection is of no use any more.
-    pub fn leave_alone(&mut self) -> Result<(), Failure> {
-        self.stream.leave_alone().map_err(|error| Failure::new(Unknown::Closed, error))
     }
 }
 
@@ -129,12 +120,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
             self.scan(|item| {
                 let answered = match item {
                     // What is told while the greeting goes on is told too early to matter.
-                    Item::Changed(_) | Item::AllChanged => return,
+                    Item::Changed(_) | Item::AllChanged | Item::Other => return,
                     Item::Subscribed => (steps.next() == Some(Step::Subscribe)).then_some(()),
                     Item::Pong => (steps.next() == Some(Step::Ping)).then_some(()),
                     Item::Reply => steps.next().map(|_| ()),
-                    Item::Error(line) => {
-                        let failed = steps.next().map(|step| refused(step, line));
+                    Item::Error(error) => {
+                        let failed = steps.next().map(|step| refused(step, error));
                         failure = failure.take().or(failed);
                         Some(())
                     }
@@ -178,22 +169,23 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
     pub fn take(&mut self, mut each: impl FnMut(Told<'_>)) -> Result<(), Failure> {
         let mut failure = None;
         self.scan(|item| match item {
-            Item::Changed(key) => each(Told::Changed(key)),
+            Item::Changed(keys) => keys.iter().for_each(|key| match key {
+                Value::BulkString(key) => each(Told::Changed(key)),
+                _ => {}
+            }),
             Item::AllChanged => each(Told::AllChanged),
             Item::Pong => each(Told::Alive),
-            Item::Error(line) => failure = Some(refused(Step::Ping, line)),
-            Item::Subscribed | Item::Reply => {}
+            Item::Error(error) => failure = Some(refused(Step::Ping, error)),
+            Item::Subscribed | Item::Other | Item::Reply => {}
         })?;
         failure.map_or(Ok(()), Err)
     }
 
-    /// Shows whole items to `each`; what is left of a cut one stays in the buffer.
-    fn scan(&mut self, each: impl FnMut(Item<'_>)) -> Result<(), Failure> {
-        let used = self.scanner.scan(&self.buffer, each);
-        let used =
-            used.ok_or_else(|| Failure::new(Unknown::Protocol, "the peer does not speak RESP3"))?;
-        self.buffer.drain(..used);
-        Ok(())
+    /// Shows whole items to `each`.
+    fn scan(&mut self, each: impl FnMut(Item)) -> Result<(), Failure> {
+        let scanned = self.scanner.scan(&self.buffer, each);
+        self.buffer.clear();
+        scanned
     }
 
     async fn fill(&mut self) -> Result<usize, Failure> {
@@ -235,16 +227,14 @@ fn greeting(
     steps
 }
 
-/// Why the server refused a step. The line itself is never repeated: it may name what was sent, the
+/// Why the server refused a step. What it says is never repeated: it may name what was sent, the
 /// password too.
-fn refused(step: Step, line: &[u8]) -> Failure {
-    let (code, detail) =
-        line.split_at(line.iter().position(|byte| *byte == b' ').unwrap_or(line.len()));
-    let error = ServerError { code: code.to_vec(), detail: detail.trim_ascii().to_vec() };
-    let why = match (step, convert::refusal(&error)) {
-        (Step::Auth, Unknown::ServerError) => Unknown::Auth,
-        (_, why) => why,
+fn refused(step: Step, error: ServerError) -> Failure {
+    let why = match convert::reply(Value::ServerError(error)) {
+        Reply::Error(error) => convert::refusal(&error),
+        _ => Unknown::ServerError,
     };
+    let why = if (step, why) == (Step::Auth, Unknown::ServerError) { Unknown::Auth } else { why };
     let what = match step {
         Step::Auth => "the login",
         Step::Hello => "HELLO 3",

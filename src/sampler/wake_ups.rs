@@ -13,15 +13,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use lockwatch_model::input::{NodeNewsKind, WakeUpState};
-use lockwatch_model::schedule::{Expected, Hinted};
-use lockwatch_model::spec::TaskIndex;
+use lockwatch_model::schedule::Hinted;
 use lockwatch_model::time::Mono;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::task::AbortOnDropHandle;
 
 pub(super) use self::filter::Filter;
 pub(super) use self::inbox::Hints;
-use self::inbox::{Inbox, Signal};
+use self::inbox::Inbox;
 use self::listen::{Gate, listen};
 use crate::clock::Clock;
 use crate::config::Endpoint;
@@ -42,7 +41,7 @@ pub(super) struct WakeUps {
 struct Listening {
     gate: watch::Sender<Gate>,
     inbox: Arc<Inbox>,
-    signal: Signal,
+    signal: mpsc::Receiver<()>,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -90,26 +89,19 @@ impl WakeUps {
         self.listening.is_some() && self.news.state == WakeUpState::On
     }
 
-    /// The locks of some tasks are renewed then: a change that is told of at such an instant is no
-    /// reason to hurry.
-    pub(super) fn expect(&self, renewals: impl Iterator<Item = (TaskIndex, Option<Expected>)>) {
-        if let Some(listening) = &self.listening {
-            listening.inbox.expect(renewals);
-        }
-    }
-
     /// Waits for hints, or for another state.
     pub(super) fn poll_hints(&mut self, context: &mut Context<'_>) -> Poll<Hints> {
         let Some(listening) = &mut self.listening else { return Poll::Pending };
-        listening.signal.poll(context).map(|()| listening.inbox.take())
+        // The inbox itself keeps the other end.
+        listening.signal.poll_recv(context).map(|_| listening.inbox.take())
     }
 
     /// Counts what came beside the hints themselves.
     pub(super) fn count(&mut self, hints: &Hints) {
-        self.news.state = hints.state;
-        self.news.connects += hints.connects;
-        self.news.coalesced += hints.coalesced;
-        self.news.foreign += hints.foreign;
+        self.news.state = hints.news.state;
+        self.news.connects += hints.news.connects;
+        self.news.coalesced += hints.news.coalesced;
+        self.news.foreign += hints.news.foreign;
     }
 
     /// Counts what became of a hint.
@@ -195,15 +187,9 @@ mod tests {
         let mut follow = |filter: Option<&Arc<Filter>>, told: bool| {
             wake_ups.follow(&endpoint(), filter, false, Clock::start());
             if told {
-                let nothing = Hints {
-                    tasks: Vec::new(),
-                    all: false,
-                    state: WakeUpState::On,
-                    connects: 1,
-                    coalesced: 0,
-                    foreign: 0,
-                };
-                wake_ups.count(&nothing);
+                let mut hints = Hints::default();
+                hints.news.state = WakeUpState::On;
+                wake_ups.count(&hints);
             }
             wake_ups.are_on()
         };

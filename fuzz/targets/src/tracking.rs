@@ -20,10 +20,8 @@ use crate::worlds::PASSWORD;
 const TIMEOUT: Duration = Duration::from_millis(500);
 /// A server that says nothing for so long says nothing any more.
 const QUIET: Duration = Duration::from_secs(5);
-/// Strings that are longer are not looked at.
-const KEY_BYTES: usize = 1_024;
 /// Deepest nesting.
-const DEPTH: usize = 8;
+const DEPTH: usize = 100;
 /// What the stream holds: no less than the greeting, which nobody may read, and less than many
 /// scripts, which then come in pieces.
 const STREAM_BYTES: usize = 512;
@@ -113,68 +111,70 @@ fn check(failure: &Failure, secret: bool) {
 
 /// The changes in `said`, by the letter of the protocol, up to where it is none.
 fn changes(said: &[u8]) -> Vec<Change> {
-    let mut reader = Reader { rest: said, found: Vec::new() };
-    while reader.item(0, &mut None).is_some() {}
-    reader.found
-}
-
-struct Reader<'a> {
-    rest: &'a [u8],
-    found: Vec<Change>,
-}
-
-impl Reader<'_> {
-    /// Reads one item at this depth; `push` is the kind of the push around it, once that is known.
-    fn item(&mut self, depth: usize, push: &mut Option<Vec<u8>>) -> Option<()> {
-        let end = self.rest.windows(2).position(|two| two == b"\r\n")?;
-        let (line, rest) = (&self.rest[..end], &self.rest[end + 2..]);
-        let (kind, line) = line.split_first()?;
-        self.rest = rest;
-        match kind {
-            b'$' | b'=' | b'!' if line != b"-1" => {
-                let (body, rest) = rest.split_at_checked(number(line)?)?;
-                self.rest = rest.strip_prefix(b"\r\n")?;
-                if *kind != b'!' {
-                    self.string(body, depth, push);
-                }
+    let (mut rest, mut found) = (said, Vec::new());
+    while let Some(item) = item(&mut rest, 0) {
+        let Item::List(b'>', parts) = item else { continue };
+        match parts.as_slice() {
+            [Item::Text(kind) | Item::String(kind), .., Item::List(b'*', keys)]
+                if kind == b"invalidate" =>
+            {
+                found.extend(keys.iter().filter_map(|key| match key {
+                    Item::String(key) => Some(Some(key.clone())),
+                    _ => None,
+                }));
             }
-            b'*' | b'~' | b'%' | b'>' if line != b"-1" => {
-                if depth >= DEPTH || (*kind == b'>' && depth > 0) {
-                    return None;
-                }
-                let items =
-                    if *kind == b'%' { number(line)?.checked_mul(2)? } else { number(line)? };
-                for position in 0..items {
-                    if *kind == b'>' && position == 0 {
-                        *push = Some(Vec::new());
-                    }
-                    self.item(depth + 1, push)?;
-                }
-            }
-            b'_' | b'$' | b'=' | b'!' | b'*' | b'~' | b'%' | b'>' => {
-                if depth == 1 && push.as_deref() == Some(b"invalidate") {
-                    self.found.push(None);
-                }
-            }
-            b'+' | b'-' | b':' | b'#' | b',' | b'(' => {}
-            _ => return None,
-        }
-        Some(())
-    }
-
-    fn string(&mut self, body: &[u8], depth: usize, push: &mut Option<Vec<u8>>) {
-        match (depth, push.as_mut()) {
-            (1, Some(kind)) if kind.is_empty() => *kind = body.to_vec(),
-            (2, Some(kind)) if kind == b"invalidate" => {
-                let key = if body.len() > KEY_BYTES { b"" } else { body };
-                self.found.push(Some(key.to_vec()));
+            [Item::Text(kind) | Item::String(kind), .., Item::Null] if kind == b"invalidate" => {
+                found.push(None);
             }
             _ => {}
         }
     }
+    found
 }
 
-fn number(line: &[u8]) -> Option<usize> {
-    let digits = !line.is_empty() && line.iter().all(u8::is_ascii_digit);
-    std::str::from_utf8(line).ok().filter(|_| digits)?.parse().ok()
+enum Item {
+    Null,
+    Text(Vec<u8>),
+    String(Vec<u8>),
+    /// By the byte that it begins with.
+    List(u8, Vec<Item>),
+    Other,
+}
+
+/// Takes one item off `rest`.
+fn item(rest: &mut &[u8], depth: usize) -> Option<Item> {
+    let end = rest.windows(2).position(|two| two == b"\r\n")?;
+    let (kind, line) = rest[..end].split_first()?;
+    *rest = &rest[end + 2..];
+    let is_absent = || Some(number(line)? < 0);
+    match kind {
+        b'_' => Some(Item::Null),
+        b'$' | b'*' | b'~' if is_absent()? => Some(Item::Null),
+        b'$' | b'=' | b'!' => {
+            let (body, after) = rest.split_at_checked(usize::try_from(number(line)?).ok()?)?;
+            *rest = after.strip_prefix(b"\r\n")?;
+            Some(if *kind == b'$' { Item::String(body.to_vec()) } else { Item::Other })
+        }
+        b'>' if is_absent()? => Some(Item::Other),
+        b'*' | b'~' | b'>' | b'%' | b'|' if depth < DEPTH => {
+            let count = usize::try_from(number(line)?).ok()?;
+            let count = match kind {
+                b'%' => count.checked_mul(2)?,
+                b'|' => count.checked_mul(2)?.checked_add(1)?,
+                _ => count,
+            };
+            let mut parts = Vec::new();
+            for _ in 0..count {
+                parts.push(item(rest, depth + 1)?);
+            }
+            Some(Item::List(*kind, parts))
+        }
+        b'+' => Some(Item::Text(line.to_vec())),
+        b'-' | b':' | b'#' | b',' | b'(' => Some(Item::Other),
+        _ => None,
+    }
+}
+
+fn number(line: &[u8]) -> Option<i64> {
+    std::str::from_utf8(line).ok()?.trim().parse().ok()
 }

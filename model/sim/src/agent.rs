@@ -337,9 +337,9 @@ impl Agent {
                     self.heard(position, &heard);
                 }
             }
-            Event::Told { server, task, gathered, .. } => {
+            Event::Told { server, task, .. } => {
                 if let Some(position) = self.position(server)
-                    && !self.nodes[position].gathers(task, gathered, world, &self.out)
+                    && self.nodes[position].decides()
                 {
                     self.nodes.iter_mut().for_each(|node| node.hint(task, self.out.now));
                 }

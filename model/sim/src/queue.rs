@@ -37,9 +37,8 @@ pub(crate) enum Event {
         outcome: Result<(), Unknown>,
         opened: Vec<(u64, Reply)>,
     },
-    /// A server tells an agent that a key of a task has changed; `gathered`: it has waited for
-    /// others, as what is expected may.
-    Told { agent: usize, life: u32, server: usize, task: usize, gathered: bool },
+    /// A server tells an agent that a key of a task has changed.
+    Told { agent: usize, life: u32, server: usize, task: usize },
     /// An agent has something to do.
     Wake { agent: usize, life: u32 },
     /// A second has passed for an agent's engine.

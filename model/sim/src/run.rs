@@ -60,7 +60,7 @@ pub fn run(plan: &Plan, records: bool) -> Outcome {
                     world.queue.push(until, event);
                     continue;
                 }
-                coverage.told += u64::from(matches!(event, Event::Told { gathered: false, .. }));
+                coverage.told += u64::from(matches!(event, Event::Told { .. }));
                 current.agent.take(event, &mut world);
             }
             None => match event {

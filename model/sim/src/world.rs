@@ -352,7 +352,7 @@ impl World {
         for (agent, listeners) in self.listeners.iter().enumerate() {
             let link = &self.links[agent][server];
             if let (Some(life), None) = (listeners[server], link.cut) {
-                let event = Event::Told { agent, life, server, task, gathered: false };
+                let event = Event::Told { agent, life, server, task };
                 self.queue.push(self.now + ms + link.each_way_ms + 1, event);
             }
         }

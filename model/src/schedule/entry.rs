@@ -5,7 +5,6 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::Watched;
-use super::routine::Routine;
 use crate::reading::{Deadline, Held, Holder, LockReading, Mode, Switch, SwitchesReading, User};
 use crate::spec::TaskIndex;
 use crate::split::clients_meet;
@@ -76,7 +75,6 @@ pub(super) struct Entry {
     /// A hint says that a key of it changed: not read before this.
     pub(super) hint_at: Option<Mono>,
     pub(super) hints: Bucket,
-    pub(super) routine: Routine,
 }
 
 /// Why a task is not read together with its slot.
@@ -112,7 +110,6 @@ impl Entry {
             extra_at: None,
             hint_at: None,
             hints: Bucket::full(HINTS_AT_ONCE),
-            routine: Routine::default(),
         }
     }
 
@@ -127,8 +124,7 @@ impl Entry {
         [confirmation, deadline, grace, proof].into_iter().flatten().min()
     }
 
-    pub(super) fn observe_lock(&mut self, sent: Mono, server: ServerTime, lock: &LockReading) {
-        self.routine.observe(sent, server, lock);
+    pub(super) fn observe_lock(&mut self, sent: Mono, lock: &LockReading) {
         match lock {
             LockReading::Held(held) => {
                 if self.proves_holders && !clients_meet(&self.holders, &held.holders) {

@@ -18,10 +18,9 @@ use crate::wake_ups::{Bucket, polls_per_s};
 
 /// So many batches of hinted tasks may follow each other without a pause: the first changes after a
 /// quiet time are not gathered.
-const BATCHES_AT_ONCE: u32 = 8;
-/// And so many more each second: under load, what is hinted at within some milliseconds shares a
-/// batch.
-const BATCHES_PER_S: u64 = 100;
+const BATCHES_AT_ONCE: u32 = 16;
+/// And so many more each second: under load, what is hinted at within 25 ms shares a batch.
+const BATCHES_PER_S: u64 = 40;
 /// Hinted reads that are allowed each second however few tasks there are.
 const READS_PER_S_MIN: u64 = 1_000;
 

@@ -152,35 +152,6 @@ fn who_takes_more_than_there_is_leaves_nothing() {
 }
 
 #[test]
-fn a_flood_is_what_exceeds_the_rate_for_long() {
-    let mut flood = Flood::new(100, 1_000);
-    assert_eq!(flood.per_s(), 1_000);
-    let mut told = |second: u64, per_s: u32| {
-        (0..100).find_map(|n| flood.told(per_s / 100, Mono(second * 1_000 + n * 10)))
-    };
-    for second in 1..100 {
-        assert_eq!(told(second, 1_000), None, "in second {second}");
-    }
-    assert_eq!(told(100, 5_000), None, "a burst");
-    assert_eq!(told(101, 1_000), None);
-    assert_eq!(told(102, 5_000), Some(60_000));
-}
-
-#[test]
-fn pauses_grow_while_the_flood_comes_back_and_are_short_again_later() {
-    let mut flood = Flood::new(100, 1_000);
-    let mut pauses = Vec::new();
-    let mut now = Mono(1_000);
-    for _ in 0..6 {
-        let pause_ms = flood.told(1_000_000, now).unwrap();
-        pauses.push(pause_ms);
-        now = now.plus_ms(pause_ms + 1_000);
-    }
-    assert_eq!(pauses, [60_000, 120_000, 240_000, 480_000, 900_000, 900_000]);
-    assert_eq!(flood.told(1_000_000, now.plus_ms(3_600_000)), Some(60_000));
-}
-
-#[test]
 fn the_limit_follows_what_polling_reads() {
     let limits = [
         (10, 1_000),
@@ -190,9 +161,6 @@ fn the_limit_follows_what_polling_reads() {
         (100_000, 10_000),
         (100_000, 100),
     ];
-    let limits = limits.map(|(tasks, interval_ms)| Flood::new(tasks, interval_ms).per_s());
+    let limits = limits.map(|(tasks, interval_ms)| changes_per_s(tasks, interval_ms));
     assert_eq!(limits, [1_000, 1_666, 10_000, 15_000, 1_666, 15_000]);
-    let mut flood = Flood::new(10, 1_000);
-    flood.change(60_000, 1_000);
-    assert_eq!(flood.per_s(), 10_000);
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lockwatch_model::input::WakeUpState;
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::time::Mono;
-use lockwatch_model::wake_ups::{Bucket, Flood};
+use lockwatch_model::wake_ups::{Bucket, changes_per_s};
 use tokio::sync::watch;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 
@@ -23,18 +23,18 @@ use crate::sampler::pace::Pace;
 const PING_EVERY: Duration = Duration::from_secs(1);
 /// A server that refuses is asked again so much later: somebody may have given the permission.
 const REFUSED_AGAIN: Duration = Duration::from_secs(600);
-/// One that cannot be reached for this, though it answers other questions, so much later.
-const LOST_AGAIN: Duration = Duration::from_secs(60);
-/// That is so after so many attempts.
-const ATTEMPTS: u32 = 5;
 /// More bytes than the telling of one change has, unless its key is longer than any of ours.
 const CHANGE_BYTES: usize = 1_024;
-/// What is told is taken in so often at once, and then so often each second: each time costs as
-/// much as many changes.
-const TAKES_AT_ONCE: u32 = 16;
-const TAKES_PER_S: u64 = 1_000;
-/// Changes that were expected are handed on together, at multiples of this.
-const GATHER_MS: u64 = 250;
+/// So many changes are taken in at once, and so many more each second. Where they come faster, what
+/// is told is left for as long as it takes until some more are allowed: for a tenth of a second.
+/// Then it shares batches, which cost as much as many reads.
+const TAKEN_AT_ONCE: u32 = 16;
+const TAKEN_PER_S: u64 = 50;
+const TAKEN_TOGETHER: u32 = 5;
+/// More changes than polling costs are endured for so many seconds: everybody may start at once.
+const BURST_S: u32 = 5;
+/// A server that tells of too many is left alone for so long.
+const FLOODED_AGAIN: Duration = Duration::from_secs(60);
 /// When everything may have changed, that is so much work for us: one change more for so many
 /// tasks.
 const TASKS_PER_CHANGE: usize = 100;
@@ -60,8 +60,8 @@ enum End {
     /// It is to begin anew at once, or when the gate opens.
     Changed,
     Failed(Failure),
-    /// The server told of too much; it is left alone for this long.
-    Flooded(Duration),
+    /// The server told of more changes than so many each second.
+    Flooded(u64),
 }
 
 /// What was last said in the log about it.
@@ -80,13 +80,12 @@ pub(super) async fn listen(
     clock: Clock,
 ) {
     let mut pace = Pace::default();
-    let (mut failures, mut said) = (0, Said::Nothing);
-    let mut flood = Flood::new(0, 1);
+    let mut said = Said::Nothing;
+    let mut changes_left = Bucket::full(u32::MAX);
     loop {
         let Ok(gate) = gates.wait_for(|gate| gate.is_up).await.map(|gate| gate.clone()) else {
             return;
         };
-        flood.change(gate.filter.len(), gate.filter.interval_ms);
         // However often the other connection comes and goes.
         sleep_until(clock.instant(pace.next_dial(clock.now(), 0.0))).await;
         pace.dialled(clock.now());
@@ -100,7 +99,6 @@ pub(super) async fn listen(
         let end = match started {
             Ok(tracking) => {
                 pace.succeeded();
-                failures = 0;
                 if said != Said::On {
                     let prefixes = gate.filter.prefixes.len();
                     tracing::info!(node = %endpoint.at, prefixes, "the server tells of changes");
@@ -108,10 +106,18 @@ pub(super) async fn listen(
                 }
                 let now = gates.borrow_and_update().clone();
                 if now.filter.prefixes == gate.filter.prefixes {
-                    inbox.refilter(&now.filter);
+                    inbox.change(|contents| contents.refilter(&now.filter));
                     inbox.stands(WakeUpState::On);
-                    follow(tracking, now.filter, &endpoint, &mut gates, &inbox, &mut flood, clock)
-                        .await
+                    follow(
+                        tracking,
+                        now.filter,
+                        &endpoint,
+                        &mut gates,
+                        &inbox,
+                        &mut changes_left,
+                        clock,
+                    )
+                    .await
                 } else {
                     End::Changed
                 }
@@ -126,28 +132,27 @@ pub(super) async fn listen(
                 inbox.stands(WakeUpState::Connecting);
                 continue;
             }
-            End::Flooded(pause) => {
-                let limit = flood.per_s();
-                tracing::warn!(node = %endpoint.at, limit, ?pause, "the server tells of so many \
-                    changes that polling costs less");
+            End::Flooded(limit) => {
+                tracing::warn!(node = %endpoint.at, limit, pause = ?FLOODED_AGAIN, "the server \
+                    tells of so many changes that polling costs less");
                 said = Said::Nothing;
                 inbox.stands(WakeUpState::Flooded);
-                (Instant::now() + pause, false)
+                (Instant::now() + FLOODED_AGAIN, false)
             }
             End::Failed(failure) => {
-                failures += 1;
                 let refused = is_refusal(failure.why);
-                if said != Said::Off(failure.why) && (refused || said != Said::On || failures > 1) {
+                if said != Said::Off(failure.why)
+                    && (refused || said != Said::On || pace.in_vain() > 0)
+                {
                     let remedy = remedy(failure.why);
                     tracing::warn!(node = %endpoint.at, %failure, remedy, "the server does not \
                         tell of changes: polling goes on");
                     said = Said::Off(failure.why);
                 }
                 inbox.stands(if refused { WakeUpState::Refused } else { WakeUpState::Lost });
-                let again = match (refused, failures) {
-                    (true, _) => Instant::now() + REFUSED_AGAIN,
-                    (false, ATTEMPTS..) if !passes(failure.why) => Instant::now() + LOST_AGAIN,
-                    (false, _) => clock.instant(pace.next_dial(clock.now(), fastrand::f64())),
+                let again = match refused {
+                    true => Instant::now() + REFUSED_AGAIN,
+                    false => clock.instant(pace.next_dial(clock.now(), fastrand::f64())),
                 };
                 (again, refused)
             }
@@ -166,50 +171,45 @@ async fn follow(
     endpoint: &Endpoint,
     gates: &mut watch::Receiver<Gate>,
     inbox: &Inbox,
-    flood: &mut Flood,
+    changes_left: &mut Bucket,
     clock: Clock,
 ) -> End {
     let mut pings = interval(PING_EVERY);
     pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut asked: Option<Mono> = None;
-    let mut takes = Bucket::full(TAKES_AT_ONCE);
-    let mut gathered_at: Option<Instant> = None;
+    let mut pace = Bucket::full(TAKEN_AT_ONCE);
     loop {
-        let next_take = clock.instant(takes.ready_at(1, TAKES_PER_S, clock.now()));
+        let limit = changes_per_s(filter.tasks, filter.interval_ms);
+        let next_take = clock.instant(pace.ready_at(TAKEN_TOGETHER, TAKEN_PER_S, clock.now()));
         tokio::select! {
             told = ready(&mut tracking, next_take) => {
-                takes.take(1, TAKES_PER_S, TAKES_AT_ONCE, clock.now());
                 let bytes = match told {
                     Ok(bytes) => bytes,
                     Err(failure) => return End::Failed(failure),
                 };
-                let sweep = 1 + u32::try_from(filter.len() / TASKS_PER_CHANGE).unwrap_or(u32::MAX);
+                let sweep = 1 + u32::try_from(filter.tasks / TASKS_PER_CHANGE).unwrap_or(u32::MAX);
                 let mut changes = 0_u32;
-                let now = clock.now();
-                let taken = inbox.mark(now, |mark| tracking.take(|told| match told {
+                let taken = inbox.change(|contents| tracking.take(|told| match told {
                     Told::Changed(key) => {
                         changes += 1;
-                        mark(Some(key));
+                        contents.changed(key);
                     }
                     Told::AllChanged => {
                         changes = changes.saturating_add(sweep);
-                        mark(None);
+                        contents.all_changed();
                     }
                     Told::Alive => asked = None,
                 }));
-                if let Err(failure) = taken {
-                    return End::Failed(failure);
+                match taken {
+                    Ok(()) => {}
+                    Err(failure) if failure.why == Unknown::TooLarge => return End::Flooded(limit),
+                    Err(failure) => return End::Failed(failure),
                 }
-                if let Some(pause_ms) = flood.told(changes.max(burden(bytes)), now) {
-                    return End::Flooded(Duration::from_millis(pause_ms));
+                pace.take(changes.max(1), TAKEN_PER_S, TAKEN_AT_ONCE, clock.now());
+                let burst = u32::try_from(limit).unwrap_or(u32::MAX).saturating_mul(BURST_S);
+                if !changes_left.take(changes.max(burden(bytes)), limit, burst, clock.now()) {
+                    return End::Flooded(limit);
                 }
-                if gathered_at.is_none() && inbox.waits() {
-                    gathered_at = Some(clock.instant(Mono((now.0 / GATHER_MS + 1) * GATHER_MS)));
-                }
-            }
-            () = sleep_until(gathered_at.unwrap_or_else(Instant::now)), if gathered_at.is_some() => {
-                gathered_at = None;
-                inbox.hand_on();
             }
             _ = pings.tick() => {
                 let now = clock.now();
@@ -236,8 +236,7 @@ async fn follow(
                     return End::Changed;
                 }
                 filter = gate.filter;
-                flood.change(filter.len(), filter.interval_ms);
-                inbox.refilter(&filter);
+                inbox.change(|contents| contents.refilter(&filter));
             }
         }
     }
@@ -245,8 +244,8 @@ async fn follow(
 
 /// Waits until something is told, and for `earliest`.
 async fn ready(tracking: &mut Tracking, earliest: Instant) -> Result<usize, Failure> {
+    // A timer that is over already may take a millisecond more.
     if earliest > Instant::now() {
-        tracking.leave_alone()?;
         sleep_until(earliest).await;
     }
     tracking.ready().await
@@ -265,11 +264,6 @@ async fn closed(gates: &mut watch::Receiver<Gate>) -> Result<(), watch::error::R
 /// Whether the server could answer, but will not.
 fn is_refusal(why: Unknown) -> bool {
     matches!(why, Unknown::NoPermission | Unknown::ServerError | Unknown::Protocol | Unknown::Auth)
-}
-
-/// Whether the server is there, and cannot serve at present.
-fn passes(why: Unknown) -> bool {
-    matches!(why, Unknown::Loading | Unknown::Busy)
 }
 
 /// What a person can do about it.

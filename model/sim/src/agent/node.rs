@@ -20,14 +20,12 @@ use lockwatch_model::time::{AgentWall, Mono};
 use super::link::Link;
 use super::question::{Answer, Question};
 use super::{BatchTruth, Out, PartTruth, Request, Specs};
-use crate::queue::Event;
 use crate::world::World;
 
 const FLIGHTS: usize = 4;
 const HINTED_FLIGHTS: usize = FLIGHTS - 1;
 const ROUNDS: u8 = 4;
 const REPLICA_EVERY: u64 = 5;
-const GATHER_MS: u64 = 250;
 
 /// What a server is asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -338,39 +336,15 @@ impl Node {
         }
     }
 
-    /// The server says that a key of a task has changed. Says whether that waits for others, as
-    /// what comes when a renewal is expected does, or is nothing to follow.
-    pub(super) fn gathers(
-        &mut self,
-        task: usize,
-        gathered: bool,
-        world: &mut World,
-        out: &Out,
-    ) -> bool {
-        let Some(index) = self.specs.get(task).map(|(index, _)| *index) else { return true };
-        if self.duty.standing != Standing::Decides {
-            return true;
-        }
-        let expected =
-            self.schedule.expected(index).is_some_and(|renewal| renewal.is_about(out.now));
-        if gathered || !expected || !self.owns(index) {
-            return false;
-        }
-        let later = Event::Told {
-            agent: out.agent,
-            life: out.life,
-            server: self.server,
-            task,
-            gathered: true,
-        };
-        world.queue.push(world.now + GATHER_MS - out.now.0 % GATHER_MS, later);
-        true
+    /// Whether what it tells is followed.
+    pub(super) fn decides(&self) -> bool {
+        self.duty.standing == Standing::Decides
     }
 
     /// A key of a task has changed: if its lock is read here, it is read at once.
     pub(super) fn hint(&mut self, task: usize, now: Mono) {
         let Some(index) = self.specs.get(task).map(|(index, _)| *index) else { return };
-        if self.duty.standing == Standing::Decides && self.owns(index) {
+        if self.decides() && self.owns(index) {
             self.schedule.hint(index, now);
         }
     }

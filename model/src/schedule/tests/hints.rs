@@ -106,11 +106,7 @@ fn many_changes_are_gathered_and_few_are_not() {
     let _first_sweep = reads(&mut schedule, 10_000, 1, []);
     let many = (0..8_000).map(|n| (10_000 + n / 4, n as u32));
     let sent = extras(&reads(&mut schedule, 12_950, 1, many));
-    assert!(
-        (180..=310).contains(&sent.len()),
-        "{} batches for 4 changes a millisecond",
-        sent.len()
-    );
+    assert!((80..=140).contains(&sent.len()), "{} batches for 4 changes a millisecond", sent.len());
     let few = (0..20_u64).map(|n| (13_001 + n * 100, n as u32));
     let sent = extras(&reads(&mut schedule, 15_500, 1, few));
     assert_eq!(sent, (0..20_u64).map(|n| (13_001 + n * 100, 1)).collect::<Vec<_>>());
@@ -248,112 +244,4 @@ fn hints_use_up_no_read_after_a_deadline() {
     schedule.observe(TaskIndex(0), last, at, &reading((held_until(at.0 - WORLD_MS + 3_000), &[])));
     schedule.finished(&batch);
     assert_eq!(schedule.next_wake(), Some(last.plus_ms(3_020)));
-}
-
-/// A lock whose lease somebody renews at these instants: each renewal is told of and read at once.
-/// Gives for each whether it was expected.
-fn follow(schedule: &mut Schedule, renewals: &[u64]) -> Vec<bool> {
-    let mut expected = Vec::new();
-    for renewed in renewals {
-        let now = Mono(*renewed);
-        expected
-            .push(schedule.expected(TaskIndex(0)).is_some_and(|expected| expected.is_about(now)));
-        schedule.hint(TaskIndex(0), now);
-        let batch = schedule.due_hinted(now).unwrap();
-        let reading = reading((held_until(i64::try_from(renewed + 30_000).unwrap()), &[]));
-        schedule.observe(
-            TaskIndex(0),
-            now,
-            ServerTime(WORLD_MS + i64::try_from(*renewed).unwrap()),
-            &reading,
-        );
-        schedule.finished(&batch);
-    }
-    expected
-}
-
-fn never_read(count: u32) -> Schedule {
-    let mut schedule = Schedule::new(tasks(count), 600_000, Mono(0));
-    let first = schedule.due(Mono(0)).unwrap();
-    schedule.finished(&first);
-    schedule
-}
-
-#[test]
-fn renewals_at_an_even_pace_are_expected() {
-    let mut schedule = never_read(2);
-    let expected = follow(&mut schedule, &[1_001, 11_003, 21_009, 31_015, 41_035]);
-    assert_eq!(expected, [false, false, false, true, true], "the first ones show the pace");
-    assert_eq!(schedule.expected(TaskIndex(1)), None);
-    assert_eq!(schedule.expected(TaskIndex(7)), None);
-}
-
-#[test]
-fn what_no_renewal_explains_is_not_expected() {
-    let after = |hints: &[u64]| {
-        let mut schedule = never_read(1);
-        follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
-        follow(&mut schedule, hints)
-    };
-    assert_eq!(after(&[40_980]), [true], "just before a renewal is due");
-    assert_eq!(after(&[31_017]), [false], "right after one");
-    assert_eq!(after(&[36_017]), [false], "between two");
-    assert_eq!(after(&[40_950]), [false], "too early");
-    let other_pace = [36_017, 41_017, 46_017, 51_017];
-    assert_eq!(
-        after(&other_pace),
-        [false, false, false, true],
-        "another pace, until that is known"
-    );
-    assert_eq!(after(&[51_017, 61_017]), [true, true], "one was not told of");
-    let none = [36_017, 39_017, 45_017, 46_517, 55_017, 65_018];
-    assert_eq!(after(&none), [false; 6], "none");
-    assert_eq!(
-        after(&[none.as_slice(), &[75_019, 85_019]].concat())[6..],
-        [false, true],
-        "there is one again"
-    );
-}
-
-#[test]
-fn a_new_holder_is_expected_to_renew_as_the_one_before() {
-    let mut schedule = never_read(1);
-    follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
-    assert_eq!(follow(&mut schedule, &[34_000, 44_000, 54_001]), [false, true, true], "taken over");
-    free(&mut schedule, 56_000);
-    assert_eq!(schedule.expected(TaskIndex(0)), None, "nobody renews it");
-    assert_eq!(follow(&mut schedule, &[57_500, 67_500]), [false, true], "taken again");
-    assert_eq!(
-        follow(&mut schedule, &[69_000, 70_000, 80_000]),
-        [false, false, true],
-        "renewed at once, and then by its watchdog"
-    );
-}
-
-#[test]
-fn a_free_lock_has_no_pace() {
-    let mut schedule = never_read(1);
-    follow(&mut schedule, &[1_001, 11_001, 21_001, 31_001]);
-    free(&mut schedule, 35_001);
-    assert_eq!(schedule.expected(TaskIndex(0)), None);
-}
-
-/// The lock is free, as is told and seen.
-fn free(schedule: &mut Schedule, now: u64) {
-    schedule.hint(TaskIndex(0), Mono(now));
-    let batch = schedule.due_hinted(Mono(now)).unwrap();
-    schedule.observe(
-        TaskIndex(0),
-        Mono(now),
-        ServerTime(WORLD_MS),
-        &reading((LockReading::Free, &[])),
-    );
-    schedule.finished(&batch);
-}
-
-/// Whoever takes a lock again and again, a second each.
-#[test]
-fn quick_changes_are_no_pace() {
-    let changes: Vec<u64> = (1..12).map(|turn| 1_001 + turn * 900).collect();
-    assert_eq!(follow(&mut never_read(1), &changes), [false; 11]);
 }
