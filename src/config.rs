@@ -374,7 +374,7 @@ fn single_lock_document(lock: &SingleLock) -> Value {
         PasswordSource::File(path) => ("password_file", text(&path.to_string_lossy())),
         PasswordSource::Env(variable) => ("password_env", text(variable)),
     }));
-    let hex = lock.key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = hex::encode(&lock.key);
     let key = mapping([("hex", text(&hex))]);
     let name = lock.name.clone().unwrap_or_else(|| String::from_utf8_lossy(&lock.key).into_owned());
     let lock = mapping([("key", key), ("scheme", text(lock.scheme.name()))]);

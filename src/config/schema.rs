@@ -2,6 +2,8 @@
 //! is not listed here, and a test checks that the documentation and its complete example name each
 //! of them.
 
+use crate::output::nearest::nearest;
+
 /// A block and its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockSpec {
@@ -180,47 +182,9 @@ impl BlockSpec {
         if let Some((_, remedy)) = self.otherwise.iter().find(|(otherwise, _)| *otherwise == name) {
             return Some((*remedy).to_owned());
         }
-        let near = self.fields.iter().map(|field| (distance(name, field), field)).min();
-        Some(match near {
-            Some((1..=2, field)) => format!("is not a known field; did you mean `{field}`?"),
+        Some(match nearest(name, self.fields.iter().copied()).first() {
+            Some(field) => format!("is not a known field; did you mean `{field}`?"),
             _ => format!("is not a known field; the fields here are {}", self.fields.join(", ")),
         })
-    }
-}
-
-/// How many letters must be changed, added or left out to turn `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    // A name that is longer than this is no typing mistake.
-    for (i, from) in a.chars().take(40).enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        let mut next = vec![left];
-        for (to, above) in b.iter().zip(row.iter().skip(1)) {
-            left = (diagonal + usize::from(from != *to)).min(left + 1).min(above + 1);
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances() {
-        for (a, b, steps) in [
-            ("grace", "grace", 0),
-            ("grce", "grace", 1),
-            ("", "abc", 3),
-            ("leese", "lease", 1),
-            ("abc", "", 3),
-        ] {
-            assert_eq!(distance(a, b), steps, "{a} {b}");
-        }
     }
 }

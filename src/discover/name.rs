@@ -63,13 +63,7 @@ pub(super) fn yaml(bytes: &[u8]) -> String {
     let shown = escape(bytes);
     match std::str::from_utf8(bytes) {
         Ok(text) if ascii || shown == text => yaml_text(text),
-        _ => {
-            let mut hex = String::with_capacity(bytes.len() * 2);
-            bytes.iter().for_each(|byte| {
-                let _always_fits = write!(hex, "{byte:02x}");
-            });
-            format!("{{hex: \"{hex}\"}}")
-        }
+        _ => format!("{{hex: \"{}\"}}", hex::encode(bytes)),
     }
 }
 

@@ -7,6 +7,7 @@ use lockwatch_model::spec::WatchSpec;
 
 use crate::config::threshold::{self, Threshold};
 use crate::output::identity::escape;
+use crate::output::nearest::nearest;
 
 /// All tasks.
 const ALL_TASKS: &str = "*";
@@ -37,7 +38,8 @@ pub(super) fn parse(text: &str) -> Result<Change, String> {
     let threshold = Threshold::ALL.into_iter().find(|threshold| threshold.name() == field);
     let threshold = threshold.ok_or_else(|| {
         let names = Threshold::ALL.map(Threshold::name);
-        let near = nearest(field, names.into_iter())
+        let near = nearest(field, names)
+            .first()
             .map(|near| format!("; did you mean `{near}`?"))
             .unwrap_or_default();
         wrong(&format!("`{field}` is no threshold{near} There are {}", names.join(", ")))
@@ -105,6 +107,7 @@ impl Change {
 fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
     let shown = |name: &str| format!("`{}`", escape(name.as_bytes()));
     let near = nearest(&change.task, names.iter().copied())
+        .first()
         .map(|near| format!("; did you mean {}?", shown(near)));
     let listed: Vec<String> = names.iter().take(LISTED_MAX).map(|name| shown(name)).collect();
     let more = names.len().saturating_sub(LISTED_MAX);
@@ -116,27 +119,6 @@ fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
         near.unwrap_or_else(|| String::from(".")),
         listed.join(", ")
     )
-}
-
-/// The name that is most like `wrong`, if one is.
-fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = names.map(|name| (distance(wrong, name), name)).min()?;
-    (near.0 <= 1 + wrong.chars().count() / 4).then_some(near.1)
-}
-
-/// How many letters differ.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut next = vec![i + 1];
-        for ((y, diagonal), above) in b.iter().zip(&row).zip(row.iter().skip(1)) {
-            let left = next.last().copied().unwrap_or_default();
-            next.push((diagonal + usize::from(x != *y)).min(above + 1).min(left + 1));
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -20,9 +20,8 @@ impl Serialize for Blob {
         if let Ok(text) = std::str::from_utf8(&self.0) {
             return serializer.serialize_str(text);
         }
-        let hex = self.0.iter().fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"));
         let mut map = serializer.serialize_map(Some(1))?;
-        map.serialize_entry("hex", &hex)?;
+        map.serialize_entry("hex", &hex::encode(&self.0))?;
         map.end()
     }
 }
@@ -50,20 +49,11 @@ impl<'de> Deserialize<'de> for Blob {
                 if name != "hex" {
                     return Err(de::Error::unknown_field(&name, &["hex"]));
                 }
-                from_hex(&hex).map(Blob).ok_or_else(|| de::Error::custom("is no hex"))
+                hex::decode(&hex).map(Blob).map_err(|_| de::Error::custom("is no hex"))
             }
         }
         deserializer.deserialize_any(Reader)
     }
-}
-
-fn from_hex(hex: &str) -> Option<Vec<u8>> {
-    let digits = hex.chars().map(|digit| digit.to_digit(16)).collect::<Option<Vec<u32>>>()?;
-    let pair = |pair: &[u32]| match pair {
-        [high, low] => u8::try_from(high << 4 | low).ok(),
-        _ => None,
-    };
-    digits.chunks(2).map(pair).collect()
 }
 
 pub(super) fn blob(bytes: &[u8]) -> Blob {
