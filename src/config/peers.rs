@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use lockwatch_model::topology::Announced;
 use serde_yaml::Value;
 
-use super::block::{Block, list};
-use super::mistake::{Mistakes, Place, Reported};
+use super::block::{At, Block};
+use super::mistake::Reported;
 use super::url::{self, HOST_SHAPE};
 use super::values::{kind, text};
 use super::{AllowedHost, HostPort, Peers};
@@ -21,37 +21,27 @@ const MAP_SHAPE: &str =
 
 /// Reads `announce_map` and `allow_peers` of a block that has both.
 pub(super) fn read(block: &Block<'_>) -> Result<Peers, Reported> {
-    let announce_map = block
-        .value("announce_map")
-        .map(|value| map(value, &block.place("announce_map"), block.mistakes()));
-    let allowed = block
-        .value("allow_peers")
-        .map(|value| hosts(value, &block.place("allow_peers"), block.mistakes()));
-    let announce_map = announce_map.transpose();
-    Ok(Peers { allowed: allowed.transpose()?, announce_map: announce_map?.unwrap_or_default() })
+    let announce_map = block.at("announce_map").map(|at| map(&at)).transpose();
+    let allowed = block.at("allow_peers").map(|at| hosts(&at)).transpose();
+    Ok(Peers { allowed: allowed?, announce_map: announce_map?.unwrap_or_default() })
 }
 
-fn map(
-    value: &Value,
-    place: &Place,
-    mistakes: &Mistakes,
-) -> Result<BTreeMap<HostPort, HostPort>, Reported> {
-    let Value::Mapping(entries) = value else {
-        return Err(mistakes.report(place.clone(), format!("is {}; {MAP_SHAPE}", kind(value))));
+fn map(at: &At<'_>) -> Result<BTreeMap<HostPort, HostPort>, Reported> {
+    let Value::Mapping(entries) = at.value else {
+        return Err(at.report(format!("is {}; {MAP_SHAPE}", kind(at.value))));
     };
+    let (place, mistakes) = (&at.place, at.mistakes);
     if entries.is_empty() || entries.len() > ENTRIES_MAX {
         let message =
             format!("has {} addresses; write 1 to {ENTRIES_MAX}, or leave it out", entries.len());
-        return Err(mistakes.report(place.clone(), message));
+        return Err(at.report(message));
     }
     let mut addresses: BTreeMap<HostPort, HostPort> = BTreeMap::new();
     let mut wrong = None;
     for (announced, reachable) in entries {
         let Value::String(name) = announced else {
-            wrong = Some(mistakes.report(
-                place.clone(),
-                format!("has {} as an address; put it in quotes", kind(announced)),
-            ));
+            let message = format!("has {} as an address; put it in quotes", kind(announced));
+            wrong = Some(at.report(message));
             continue;
         };
         // A text that is no address may be anything, also a password: only what was read is
@@ -81,13 +71,11 @@ fn map(
 }
 
 /// None is a list, too: then nothing is dialled that is only announced.
-fn hosts(value: &Value, place: &Place, mistakes: &Mistakes) -> Result<Vec<AllowedHost>, Reported> {
-    let hosts = list(value, place, mistakes, |value| host(&text(value)?))?;
+fn hosts(at: &At<'_>) -> Result<Vec<AllowedHost>, Reported> {
+    let hosts = at.list(|value| host(&text(value)?))?;
     if hosts.len() > ENTRIES_MAX {
-        return Err(mistakes.report(
-            place.clone(),
-            format!("has {} entries; write at most {ENTRIES_MAX}", hosts.len()),
-        ));
+        let message = format!("has {} entries; write at most {ENTRIES_MAX}", hosts.len());
+        return Err(at.report(message));
     }
     Ok(hosts)
 }

@@ -5,8 +5,9 @@
 use lockwatch_model::spec::{RedisSpec, TaskSpec};
 use serde_yaml::Value;
 
+use super::block::Block;
 use super::duration::text as duration_text;
-use super::mistake::quoted;
+use super::mistake::{Reported, quoted};
 use super::values::duration_ms;
 
 const SECOND_MS: u64 = 1_000;
@@ -66,7 +67,7 @@ impl Threshold {
         }
     }
 
-    pub(super) fn min_ms(self) -> u64 {
+    fn min_ms(self) -> u64 {
         match self {
             Threshold::Grace | Threshold::Settle | Threshold::WindDown => 0,
             Threshold::BlindAfter
@@ -76,6 +77,15 @@ impl Threshold {
             Threshold::Lease => LEASE_MS_MIN,
             Threshold::RenewEvery => 1,
         }
+    }
+
+    /// Reads it from the block that it stands in, if it is there.
+    pub(super) fn optional(self, block: &Block<'_>) -> Result<Option<u64>, Reported> {
+        block.optional(self.name(), duration_ms(self.min_ms()))
+    }
+
+    pub(super) fn or(self, block: &Block<'_>, default_ms: u64) -> Result<u64, Reported> {
+        Ok(self.optional(block)?.unwrap_or(default_ms))
     }
 
     /// Reads a value as the configuration does.
