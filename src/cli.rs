@@ -114,7 +114,7 @@ pub struct AclOptions {
     pub source: ConfigSource,
     /// The oldest version among the servers
     #[arg(long = "redis-version", value_name = "VERSION", default_value = "7.0")]
-    pub version: ServerVersion,
+    pub redis_version: ServerVersion,
 }
 
 /// What `explain` needs.
@@ -351,7 +351,7 @@ mod tests {
         let Ok(Invocation::Acl(acl)) = typed("acl --config.file x.yml --redis-version 6") else {
             panic!("prints")
         };
-        assert_eq!(acl.version, ServerVersion { major: 6, minor: 0 });
+        assert_eq!(acl.redis_version, ServerVersion { major: 6, minor: 0 });
         let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else {
             panic!("shows")
         };

@@ -193,7 +193,7 @@ impl Sampler {
         let mut old: BTreeMap<Arc<str>, Node> =
             self.nodes.drain(..).map(|node| (Arc::clone(node.address()), node)).collect();
         for planned in &self.plan.nodes {
-            let endpoint = self.authority.endpoint(&self.assignment.config, planned.at.clone());
+            let endpoint = self.assignment.config.endpoint(planned.at.clone());
             let mut node = match old.remove(&planned.address) {
                 Some(node) if *node.endpoint() == endpoint => node,
                 _ => {

@@ -81,28 +81,18 @@ fn hosts(at: &At<'_>) -> Result<Vec<AllowedHost>, Reported> {
 }
 
 fn host(text: &str) -> Result<AllowedHost, String> {
-    if let Some((address, bits)) = text.split_once('/') {
-        let address = address.parse::<IpAddr>().ok();
-        let bits = url::whole_number(bits).and_then(|bits| u8::try_from(bits).ok());
-        return match (address, bits) {
-            (Some(address), Some(bits)) if bits <= width(address) => {
-                Ok(AllowedHost::Network { address, bits })
-            }
-            _ => Err(format!("is no network; {HOST_SHAPE}")),
-        };
+    if text.contains('/') {
+        let network = text.parse().map(AllowedHost::Network);
+        return network.map_err(|_| format!("is no network; {HOST_SHAPE}"));
     }
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(AllowedHost::Network { address, bits: width(address) });
+        return Ok(AllowedHost::Network(address.into()));
     }
     if text.contains(':') {
         return Err(format!("has a port in it, or is no address; {HOST_SHAPE}"));
     }
     url::host(text, HOST_SHAPE).map(|host| AllowedHost::Name(host.to_ascii_lowercase()))
-}
-
-fn width(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
 }
 
 impl Peers {
@@ -142,23 +132,9 @@ impl AllowedHost {
     fn covers(&self, host: &str, address: Option<IpAddr>) -> bool {
         match (self, address) {
             (AllowedHost::Name(name), _) => name == host,
-            (AllowedHost::Network { address: network, bits }, Some(address)) => {
-                share_bits(*network, address, *bits)
-            }
-            (AllowedHost::Network { .. }, None) => false,
+            (AllowedHost::Network(network), Some(address)) => network.contains(&address),
+            (AllowedHost::Network(_), None) => false,
         }
-    }
-}
-
-fn share_bits(a: IpAddr, b: IpAddr, bits: u8) -> bool {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(bits)
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(bits)
-        }
-        _ => false,
     }
 }
 

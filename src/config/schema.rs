@@ -11,9 +11,7 @@ pub struct BlockSpec {
     pub path: &'static str,
     /// The names of its fields.
     pub fields: &'static [&'static str],
-    /// Fields that a later version will have, each with what to do until then.
-    pub not_yet: &'static [(&'static str, &'static str)],
-    /// Fields that people expect here but that are written in another way, each with that way.
+    /// Fields that people expect here, each with what to write instead.
     pub otherwise: &'static [(&'static str, &'static str)],
 }
 
@@ -37,13 +35,16 @@ const NO_PASSWORD: &str = "a password is not accepted here; use `password_file` 
 const IN_REDIS: &str =
     "write it beside `cluster`, not in it: all servers of a cluster have the same users";
 pub(super) const NO_CLUSTER_DB: &str = "leave it out: a cluster has database 0 only";
-const ONE_KEY: &str = "list each lock as a task with `lock: {key: …}`";
+const ONE_KEY: (&str, &str) =
+    ("pattern", "`pattern` is not supported yet; list each lock as a task with `lock: {key: …}`");
 
 pub(super) const TOP: BlockSpec = BlockSpec {
     path: "",
     fields: &["redis", "labels", "tasks", "max_tasks"],
-    not_yet: &[("patterns", ONE_KEY)],
-    otherwise: &[],
+    otherwise: &[(
+        "patterns",
+        "`patterns` is not supported yet; list each lock as a task with `lock: {key: …}`",
+    )],
 };
 
 pub(super) const REDIS: BlockSpec = BlockSpec {
@@ -62,8 +63,8 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         "assume_master",
         "wake_ups",
     ],
-    not_yet: &[("tls", "use a server that is reached by plain TCP")],
     otherwise: &[
+        ("tls", "`tls` is not supported yet; use a server that is reached by plain TCP"),
         ("password", NO_PASSWORD),
         ("host", "write it into the URL: `url: redis://host:port/db`"),
         ("port", "write it into the URL: `url: redis://host:port/db`"),
@@ -81,7 +82,6 @@ pub(super) const SENTINEL: BlockSpec = BlockSpec {
         "announce_map",
         "allow_peers",
     ],
-    not_yet: &[],
     otherwise: &[
         ("password", NO_PASSWORD),
         ("db", "write it beside `sentinel`, not in it: Sentinels have no databases"),
@@ -92,7 +92,6 @@ pub(super) const SENTINEL: BlockSpec = BlockSpec {
 pub(super) const CLUSTER: BlockSpec = BlockSpec {
     path: "redis.<name>.cluster",
     fields: &["nodes", "announce_map", "allow_peers"],
-    not_yet: &[],
     otherwise: &[
         ("username", IN_REDIS),
         ("password", NO_PASSWORD),
@@ -120,22 +119,20 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "max_hold",
         "labels",
     ],
-    not_yet: &[("pattern", ONE_KEY)],
-    otherwise: &[],
+    otherwise: &[ONE_KEY],
 };
 
 pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
     fields: &["key", "scheme", "lease", "renew_every"],
-    not_yet: &[("pattern", ONE_KEY)],
-    otherwise: &[],
+    otherwise: &[ONE_KEY],
 };
 
 pub(super) const WANTED: BlockSpec = BlockSpec {
     path: "tasks[].wanted",
     fields: &["hash", "set", "counter", "keys", "codec"],
-    not_yet: &[("pattern", "list the switches with `keys: […]`")],
     otherwise: &[
+        ("pattern", "`pattern` is not supported yet; list the switches with `keys: […]`"),
         ("always", "write the plain word: `wanted: always`"),
         ("never", "write the plain word: `wanted: never`"),
     ],
@@ -144,40 +141,32 @@ pub(super) const WANTED: BlockSpec = BlockSpec {
 pub(super) const PROGRESS: BlockSpec = BlockSpec {
     path: "tasks[].progress",
     fields: &["hash", "field", "key", "length", "stale_after"],
-    not_yet: &[],
     otherwise: &[],
 };
 
-pub(super) const CLAIMS: BlockSpec = BlockSpec {
-    path: "tasks[].claims",
-    fields: &["hash", "fresh_for"],
-    not_yet: &[],
-    otherwise: &[],
-};
+pub(super) const CLAIMS: BlockSpec =
+    BlockSpec { path: "tasks[].claims", fields: &["hash", "fresh_for"], otherwise: &[] };
 
 pub(super) const HOSTS: BlockSpec =
-    BlockSpec { path: "tasks[].hosts", fields: &["hash"], not_yet: &[], otherwise: &[] };
+    BlockSpec { path: "tasks[].hosts", fields: &["hash"], otherwise: &[] };
 
 pub(super) const PAUSED_UNTIL: BlockSpec =
-    BlockSpec { path: "tasks[].paused_until", fields: &["key"], not_yet: &[], otherwise: &[] };
+    BlockSpec { path: "tasks[].paused_until", fields: &["key"], otherwise: &[] };
 
 pub(super) const BYTES: BlockSpec =
-    BlockSpec { path: "a key", fields: &["hex", "base64"], not_yet: &[], otherwise: &[] };
+    BlockSpec { path: "a key", fields: &["hex", "base64"], otherwise: &[] };
 
 impl BlockSpec {
     /// Whether the field `name` says something that this block has another way, or no way yet, to
     /// say.
     pub(super) fn says_otherwise(&self, name: &str) -> bool {
-        self.not_yet.iter().chain(self.otherwise).any(|(field, _)| *field == name)
+        self.otherwise.iter().any(|(field, _)| *field == name)
     }
 
     /// What is wrong with the field `name` of this block, if it is not one of its fields.
     pub(super) fn refusal(&self, name: &str) -> Option<String> {
         if self.fields.contains(&name) {
             return None;
-        }
-        if let Some((name, remedy)) = self.not_yet.iter().find(|(not_yet, _)| *not_yet == name) {
-            return Some(format!("`{name}` is not supported yet; {remedy}"));
         }
         if let Some((_, remedy)) = self.otherwise.iter().find(|(otherwise, _)| *otherwise == name) {
             return Some((*remedy).to_owned());

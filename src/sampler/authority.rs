@@ -133,11 +133,6 @@ impl Authority {
         self.changed = true;
     }
 
-    /// How a server is dialled.
-    pub(super) fn endpoint(&self, config: &RedisConfig, at: HostPort) -> Endpoint {
-        config.endpoint(at)
-    }
-
     /// Waits until something was learned that no server of the plan told; for ever where nobody
     /// else is asked.
     pub(super) async fn changed(&mut self) {
