@@ -42,14 +42,16 @@ pub struct Sample {
     pub outcome: Outcome,
 }
 
-/// What a server's answers are good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It decides whether a lock is held or free.
-    Decides,
-    /// It is a replica, or a master that is not the one: its answers are evidence of replication
-    /// lag and of rival holders.
-    Witness,
+named! {
+    /// What a server's answers are good for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Standing {
+        /// It decides whether a lock is held or free.
+        Decides = "decides",
+        /// It is a replica, or a master that is not the one: its answers are evidence of replication
+        /// lag and of rival holders.
+        Witness = "witness",
+    }
 }
 
 /// What came of a batch.

@@ -218,15 +218,17 @@ pub struct Held {
     pub deadline: Deadline,
 }
 
-/// Whether holders exclude each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Mode {
-    /// A plain lock: one holder at most.
-    Exclusive,
-    /// The write side of a read/write lock: one holder at most.
-    Write,
-    /// The read side: any number of holders.
-    Read,
+named! {
+    /// Whether holders exclude each other.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Mode {
+        /// A plain lock: one holder at most.
+        Exclusive = "exclusive",
+        /// The write side of a read/write lock: one holder at most.
+        Write = "write",
+        /// The read side: any number of holders.
+        Read = "read",
+    }
 }
 
 /// One holder.

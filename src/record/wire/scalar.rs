@@ -66,7 +66,7 @@ pub(crate) trait Named: Copy + Sized {
     fn named(name: &str) -> Option<Self>;
 }
 
-/// [`Named`] for an enum that has a list of its variants.
+/// [`Named`] for the enums of the model that have names.
 macro_rules! by_list {
     ($($name:ident),*) => { $(impl Named for $name {
         fn name(self) -> &'static str {
@@ -79,24 +79,7 @@ macro_rules! by_list {
     })* };
 }
 
-/// [`Named`] for any other one.
-macro_rules! by_word {
-    ($name:ident { $($variant:ident = $word:literal),* }) => { impl Named for $name {
-        fn name(self) -> &'static str {
-            match self { $($name::$variant => $word),* }
-        }
-
-        fn named(name: &str) -> Option<$name> {
-            match name { $($word => Some($name::$variant),)* _ => None }
-        }
-    } };
-}
-
-by_list!(Unknown, Codec, SchemeKind, WakeUpState);
-by_word!(RedisKind { Standalone = "standalone", Replicated = "replicated", Sentinel = "sentinel", Cluster = "cluster" });
-by_word!(Role { Master = "master", Replica = "replica" });
-by_word!(Standing { Decides = "decides", Witness = "witness" });
-by_word!(Mode { Exclusive = "exclusive", Write = "write", Read = "read" });
+by_list!(Unknown, Codec, SchemeKind, WakeUpState, RedisKind, Role, Standing, Mode);
 
 /// A [`Named`] value, written by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
