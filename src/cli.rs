@@ -4,22 +4,23 @@ mod grammar;
 
 use std::ffi::{OsStr, OsString};
 use std::net::SocketAddr;
-use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, Parser as _, ValueEnum};
+use clap::{Args, CommandFactory as _, Parser as _, ValueEnum, ValueHint};
 use clap_complete::Shell;
+use tracing::Level;
 
 use crate::config::acl::ServerVersion;
 use crate::config::check::TimingSources;
-use crate::config::{Config, ConfigErrors, PasswordSource, SingleLock};
+use crate::config::{Config, ConfigErrors, SingleLock};
 use crate::demo::{DemoArgs, WorkerArgs};
 use crate::discover::DiscoverOptions;
 use crate::record::RecordOptions;
 use crate::replay::ReplayOptions;
 use crate::status::{self, StatusOptions};
-use grammar::{Command, Line, RunArguments, SourceArguments};
+use grammar::{Command, Line, RunArguments};
 
 /// Where the agent listens unless told otherwise: only this machine can reach it. The port lies
 /// outside the range that other exporters share.
@@ -95,35 +96,44 @@ impl ConfigSource {
 }
 
 /// What `check-config` needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct CheckOptions {
     /// What to check.
+    #[command(flatten)]
     pub source: ConfigSource,
     /// What the user says about Prometheus and Alertmanager.
+    #[command(flatten)]
     pub timing: TimingSources,
 }
 
 /// What `acl` needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct AclOptions {
     /// For which configuration.
+    #[command(flatten)]
     pub source: ConfigSource,
-    /// For which servers.
-    pub version: ServerVersion,
+    /// The oldest version among the servers
+    #[arg(long = "redis-version", value_name = "VERSION", default_value = "7.0")]
+    pub redis_version: ServerVersion,
 }
 
 /// What `explain` needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Args)]
 pub struct ExplainOptions {
-    /// Which task.
+    /// Which task
+    #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
     pub task: String,
-    /// Where the agent serves.
+    /// Where the agent serves
+    #[arg(long = "agent.url", value_name = "URL", value_hint = ValueHint::Url, default_value = DEFAULT_AGENT)]
     pub agent: String,
-    /// What is configured, for a look without an agent.
-    pub source: ConfigSource,
-    /// Ask no agent.
+    /// Ask no agent: read Redis once, with this configuration
+    #[arg(long)]
     pub once: bool,
-    /// JSON instead of text.
+    /// What is configured, for a look without an agent.
+    #[command(flatten)]
+    pub source: ConfigSource,
+    /// Print JSON
+    #[arg(long)]
     pub json: bool,
 }
 
@@ -163,26 +173,23 @@ pub fn exit_code<T: AsRef<OsStr>>(
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Args)]
 pub struct LogOptions {
     /// Log only messages of this severity or above
-    #[arg(long = "log.level", value_name = "LEVEL", value_enum, default_value = "info")]
-    pub level: LogLevel,
+    #[arg(long = "log.level", value_name = "LEVEL", value_parser = log_level(), default_value = "info")]
+    pub level: Level,
     /// How log lines look
     #[arg(long = "log.format", value_name = "FORMAT", value_enum, default_value = "logfmt")]
     pub format: LogFormat,
 }
 
-/// The least severity that is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogLevel {
-    /// Only what needs mending.
-    Error,
-    /// Also what may need it.
-    Warn,
-    /// Also what happened.
-    Info,
-    /// Also why.
-    Debug,
-    /// Everything.
-    Trace,
+fn log_level() -> impl TypedValueParser<Value = Level> {
+    const LEVELS: [(&str, &str); 5] = [
+        ("error", "Only what needs mending"),
+        ("warn", "Also what may need it"),
+        ("info", "Also what happened"),
+        ("debug", "Also why"),
+        ("trace", "Everything"),
+    ];
+    let levels = LEVELS.map(|(name, help)| PossibleValue::new(name).help(help));
+    PossibleValuesParser::new(levels).try_map(|name| name.parse::<Level>())
 }
 
 /// How log lines look.
@@ -209,22 +216,10 @@ where
     let line = Line::try_parse_from(arguments)?;
     match line.command {
         None => run_or_check(line.run),
-        Some(Command::CheckConfig(check)) => Ok(Invocation::CheckConfig(CheckOptions {
-            source: source(check.source)?,
-            timing: check.timing.into(),
-        })),
-        Some(Command::Acl(acl)) => Ok(Invocation::Acl(AclOptions {
-            source: source(acl.source)?,
-            version: acl.redis_version,
-        })),
+        Some(Command::CheckConfig(check)) => Ok(Invocation::CheckConfig(check)),
+        Some(Command::Acl(acl)) => Ok(Invocation::Acl(acl)),
         Some(Command::Status(status)) => Ok(Invocation::Status(status.into())),
-        Some(Command::Explain(explain)) => Ok(Invocation::Explain(ExplainOptions {
-            task: explain.task,
-            agent: explain.agent.url,
-            source: source(explain.source)?,
-            once: explain.once,
-            json: explain.json,
-        })),
+        Some(Command::Explain(explain)) => Ok(Invocation::Explain(explain)),
         Some(Command::Replay(replay)) => Ok(Invocation::Replay(ReplayOptions {
             files: replay.files,
             set: replay.set,
@@ -239,7 +234,7 @@ where
 }
 
 fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
-    let source = source(run.source)?;
+    let source = run.source;
     if run.web_config.is_some() {
         let message = "--web.config.file (TLS and passwords for the web pages) is not supported \
             yet; listen on \
@@ -265,27 +260,14 @@ fn run_or_check(run: RunArguments) -> Result<Invocation, clap::Error> {
     }))
 }
 
-fn source(arguments: SourceArguments) -> Result<ConfigSource, clap::Error> {
-    let (redis_url, key) = match (arguments.redis, arguments.lock) {
-        (Some(redis_url), Some(key)) => (redis_url, key),
-        _ => return Ok(ConfigSource::File(arguments.file)),
-    };
-    let file = arguments.password_file.map(PasswordSource::File);
-    Ok(ConfigSource::SingleLock(SingleLock {
-        redis_url,
-        key: key.into_vec(),
-        scheme: arguments.scheme.into(),
-        name: arguments.name,
-        username: arguments.username,
-        password: file.or(arguments.password_env.map(PasswordSource::Env)),
-    }))
-}
-
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use lockwatch_model::spec::SchemeKind;
 
     use super::*;
+    use crate::config::PasswordSource;
 
     fn typed(arguments: &str) -> Result<Invocation, clap::Error> {
         parse(std::iter::once("lockwatch").chain(arguments.split_whitespace()))
@@ -309,7 +291,7 @@ mod tests {
         assert_eq!(options.source, ConfigSource::File("lockwatch.yml".into()));
         assert_eq!(options.listen.to_string(), DEFAULT_LISTEN);
         assert!(!options.enable_lifecycle);
-        assert_eq!(options.log, LogOptions { level: LogLevel::Info, format: LogFormat::Logfmt });
+        assert_eq!(options.log, LogOptions { level: Level::INFO, format: LogFormat::Logfmt });
     }
 
     #[test]
@@ -321,7 +303,7 @@ mod tests {
         assert_eq!(options.source, ConfigSource::File("/etc/lockwatch.yml".into()));
         assert_eq!(options.listen.to_string(), "0.0.0.0:10380");
         assert!(options.enable_lifecycle);
-        assert_eq!(options.log, LogOptions { level: LogLevel::Debug, format: LogFormat::Json });
+        assert_eq!(options.log, LogOptions { level: Level::DEBUG, format: LogFormat::Json });
         assert_eq!(run("--web.listen-address [::1]:1").listen.to_string(), "[::1]:1");
         assert_eq!(run("--web.listen-address localhost:1").listen.to_string(), "127.0.0.1:1");
     }
@@ -369,7 +351,7 @@ mod tests {
         let Ok(Invocation::Acl(acl)) = typed("acl --config.file x.yml --redis-version 6") else {
             panic!("prints")
         };
-        assert_eq!(acl.version, ServerVersion { major: 6, minor: 0 });
+        assert_eq!(acl.redis_version, ServerVersion { major: 6, minor: 0 });
         let Ok(Invocation::Demo(demo)) = typed("demo --story --redis-server /opt/redis") else {
             panic!("shows")
         };

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read as _};
-use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ipnet::IpNet;
 use lockwatch_model::spec::{RedisKind, RedisSpec, SchemeKind, TaskSpec, WatchSpec};
 use serde_yaml::{Mapping, Value};
 
@@ -127,12 +127,7 @@ pub enum AllowedHost {
     /// A name or address as it is announced.
     Name(String),
     /// All addresses that share the first bits.
-    Network {
-        /// Any address of it.
-        address: IpAddr,
-        /// How many bits they share.
-        bits: u8,
-    },
+    Network(IpNet),
 }
 
 /// A server's address.
@@ -374,7 +369,7 @@ fn single_lock_document(lock: &SingleLock) -> Value {
         PasswordSource::File(path) => ("password_file", text(&path.to_string_lossy())),
         PasswordSource::Env(variable) => ("password_env", text(variable)),
     }));
-    let hex = lock.key.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let hex = hex::encode(&lock.key);
     let key = mapping([("hex", text(&hex))]);
     let name = lock.name.clone().unwrap_or_else(|| String::from_utf8_lossy(&lock.key).into_owned());
     let lock = mapping([("key", key), ("scheme", text(lock.scheme.name()))]);

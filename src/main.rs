@@ -139,7 +139,7 @@ fn check_config(options: &CheckOptions) -> anyhow::Result<ExitCode> {
 }
 
 fn print_acl(options: &AclOptions) -> anyhow::Result<ExitCode> {
-    print(acl::report(&options.source.load()?, options.version))
+    print(acl::report(&options.source.load()?, options.redis_version))
 }
 
 /// That nobody reads all of it, as with `| head`, is no mistake.

@@ -7,13 +7,13 @@ use std::time::Duration;
 use std::{fmt, io};
 
 use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Subscriber};
+use tracing::{Event, Subscriber};
 use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, time::FormatTime, time::SystemTime};
 use tracing_subscriber::registry::LookupSpan;
 
 use self::sink::Sink;
-use crate::cli::{LogFormat, LogLevel, LogOptions};
+use crate::cli::{LogFormat, LogOptions};
 
 /// How long the end of the agent may wait for its last lines to be written.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -38,16 +38,16 @@ pub fn lines_lost() -> u64 {
     SINK.get().map_or(0, Sink::lost)
 }
 
-/// Writes log lines to standard error from now on, until what it returns is dropped. Whoever logs
+/// Writes log lines to standard error from now on, until what it returns is dropped. Logging
 /// never waits for that.
 ///
 /// # Errors
 /// The thread that writes cannot be started.
 pub fn start(options: LogOptions) -> io::Result<Logging> {
-    let sink = SINK.get_or_init(Sink::default);
-    sink.start(io::stderr(), tell_loss)?;
+    let started = Sink::start(io::stderr(), tell_loss)?;
+    let sink = SINK.get_or_init(|| started);
     let builder = tracing_subscriber::fmt()
-        .with_max_level(level(options.level))
+        .with_max_level(options.level)
         .with_writer(sink.clone())
         // It would be written to standard error, too.
         .log_internal_errors(false)
@@ -72,16 +72,6 @@ fn tell_loss(lines: u64) {
         lines,
         "log lines were lost: standard error could not be written, or not fast enough"
     );
-}
-
-fn level(level: LogLevel) -> Level {
-    match level {
-        LogLevel::Error => Level::ERROR,
-        LogLevel::Warn => Level::WARN,
-        LogLevel::Info => Level::INFO,
-        LogLevel::Debug => Level::DEBUG,
-        LogLevel::Trace => Level::TRACE,
-    }
 }
 
 /// `ts=… level=… msg=… key=value`, as the Prometheus family logs.

@@ -247,142 +247,79 @@ pub struct Aftermath {
     pub blind_ms: u64,
 }
 
-/// What became of a lock that was held before a change of generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Fate {
-    /// The same holder has it.
-    Kept,
-    /// It is gone before its deadline.
-    Lost,
-    /// Somebody else has it.
-    Changed,
-    /// Somebody else has it while the old holder believes that it does.
-    Overlapped,
-    /// It ran out or was released, as it would have without the change.
-    Over,
-}
-
-impl Fate {
-    /// All fates.
-    pub const ALL: [Fate; 5] =
-        [Fate::Kept, Fate::Lost, Fate::Changed, Fate::Overlapped, Fate::Over];
-
-    /// The label value.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fate::Kept => "kept",
-            Fate::Lost => "lost",
-            Fate::Changed => "changed",
-            Fate::Overlapped => "overlapped",
-            Fate::Over => "over",
-        }
+named! {
+    /// What became of a lock that was held before a change of generation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Fate {
+        /// The same holder has it.
+        Kept = "kept",
+        /// It is gone before its deadline.
+        Lost = "lost",
+        /// Somebody else has it.
+        Changed = "changed",
+        /// Somebody else has it while the old holder believes that it does.
+        Overlapped = "overlapped",
+        /// It ran out or was released, as it would have without the change.
+        Over = "over",
     }
 }
 
-/// How a hold ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum End {
-    /// Gone, and the server's clock had reached the deadline when it answered.
-    Expired,
-    /// Gone before the deadline: released or deleted.
-    EndedEarly,
-    /// Another holder took over before the deadline.
-    Replaced,
-    /// Gone before the deadline, and the generation changed.
-    Lost,
-    /// It ended while nobody could see.
-    Unknown,
-}
-
-impl End {
-    /// All ends.
-    pub const ALL: [End; 5] =
-        [End::Expired, End::EndedEarly, End::Replaced, End::Lost, End::Unknown];
-
-    /// The label value.
-    pub fn name(self) -> &'static str {
-        match self {
-            End::Expired => "expired",
-            End::EndedEarly => "ended_early",
-            End::Replaced => "replaced",
-            End::Lost => "lost",
-            End::Unknown => "unknown",
-        }
+named! {
+    /// How a hold ended.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum End {
+        /// Gone, and the server's clock had reached the deadline when it answered.
+        Expired = "expired",
+        /// Gone before the deadline: released or deleted.
+        EndedEarly = "ended_early",
+        /// Another holder took over before the deadline.
+        Replaced = "replaced",
+        /// Gone before the deadline, and the generation changed.
+        Lost = "lost",
+        /// It ended while nobody could see.
+        Unknown = "unknown",
     }
 }
 
-/// What shows that a lock was lost although its holder lived.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LossSign {
-    /// It is gone with the server's data.
-    Data,
-    /// It expired, and its holder's claim went on changing.
-    Claim,
-    /// It expired, and the progress moved although nobody held it.
-    Progress,
-}
-
-impl LossSign {
-    /// The name in logs.
-    pub fn name(self) -> &'static str {
-        match self {
-            LossSign::Data => "data",
-            LossSign::Claim => "claim",
-            LossSign::Progress => "progress",
-        }
+named! {
+    /// What shows that a lock was lost although its holder lived.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum LossSign {
+        /// It is gone with the server's data.
+        Data = "data",
+        /// It expired, and its holder's claim went on changing.
+        Claim = "claim",
+        /// It expired, and the progress moved although nobody held it.
+        Progress = "progress",
     }
 }
 
-/// The kinds of evidence for two holders.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum SplitKind {
-    /// An exclusive lock holds several holders.
-    Holders,
-    /// Two servers of one redis take writes and show different holders.
-    Masters,
-    /// Two workers keep claiming the task.
-    Claims,
-    /// A new holder before the old one's deadline, and the old hold was lost, not released.
-    Overlap,
-}
-
-impl SplitKind {
-    /// All kinds that are built.
-    pub const ALL: [SplitKind; 4] =
-        [SplitKind::Holders, SplitKind::Masters, SplitKind::Claims, SplitKind::Overlap];
-
-    /// The label value.
-    pub fn name(self) -> &'static str {
-        match self {
-            SplitKind::Holders => "holders",
-            SplitKind::Masters => "masters",
-            SplitKind::Claims => "claims",
-            SplitKind::Overlap => "overlap",
-        }
+named! {
+    /// The kinds of evidence for two holders.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum SplitKind {
+        /// An exclusive lock holds several holders.
+        Holders = "holders",
+        /// Two servers of one redis take writes and show different holders.
+        Masters = "masters",
+        /// Two workers keep claiming the task.
+        Claims = "claims",
+        /// A new holder before the old one's deadline, and the old hold was lost, not released.
+        Overlap = "overlap",
     }
 }
 
-/// Why a node may have lost data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum GenerationChange {
-    /// Another process: it was restarted.
-    Restarted,
-    /// Another replication history.
-    Replication,
-    /// Another server decides.
-    Failover,
-    /// A database was flushed.
-    Flushed,
-}
-
-impl GenerationChange {
-    /// The name in logs and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            GenerationChange::Restarted => "restarted",
-            GenerationChange::Replication => "replication",
-            GenerationChange::Failover => "failover",
-            GenerationChange::Flushed => "flushed",
-        }
+named! {
+    /// Why a node may have lost data.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum GenerationChange {
+        /// Another process: it was restarted.
+        Restarted = "restarted",
+        /// Another replication history.
+        Replication = "replication",
+        /// Another server decides.
+        Failover = "failover",
+        /// A database was flushed.
+        Flushed = "flushed",
     }
 }

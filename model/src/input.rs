@@ -46,15 +46,17 @@ pub struct Sample {
     pub outcome: Outcome,
 }
 
-/// What a server's answers are good for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-pub enum Standing {
-    /// It decides whether a lock is held or free.
-    Decides,
-    /// It is a replica, or a master that is not the one: its answers are evidence of replication
-    /// lag and of rival holders.
-    Witness,
+named! {
+    /// What a server's answers are good for.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Standing {
+        /// It decides whether a lock is held or free.
+        Decides = "decides",
+        /// It is a replica, or a master that is not the one: its answers are evidence of replication
+        /// lag and of rival holders.
+        Witness = "witness",
+    }
 }
 
 /// What came of a batch.
@@ -128,23 +130,15 @@ impl Vouch {
     }
 }
 
-/// What a server says it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-pub enum Role {
-    /// It takes writes.
-    Master,
-    /// It follows another server.
-    Replica,
-}
-
-impl Role {
-    /// The name in labels and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Role::Master => "master",
-            Role::Replica => "replica",
-        }
+named! {
+    /// What a server says it is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Role {
+        /// It takes writes.
+        Master = "master",
+        /// It follows another server.
+        Replica = "replica",
     }
 }
 
@@ -269,41 +263,21 @@ impl WakeUps {
     }
 }
 
-/// How a server's telling of changes stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-pub enum WakeUpState {
-    /// It was not tried yet.
-    #[default]
-    Connecting,
-    /// It tells.
-    On,
-    /// It refuses, or cannot.
-    Refused,
-    /// It does not answer.
-    Lost,
-    /// It told of so much that it is left alone for a while.
-    Flooded,
-}
-
-impl WakeUpState {
-    /// All states.
-    pub const ALL: [WakeUpState; 5] = [
-        WakeUpState::Connecting,
-        WakeUpState::On,
-        WakeUpState::Refused,
-        WakeUpState::Lost,
-        WakeUpState::Flooded,
-    ];
-
-    /// The name in recordings and in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            WakeUpState::Connecting => "connecting",
-            WakeUpState::On => "on",
-            WakeUpState::Refused => "refused",
-            WakeUpState::Lost => "lost",
-            WakeUpState::Flooded => "flooded",
-        }
+named! {
+    /// How a server's telling of changes stands.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum WakeUpState {
+        /// It was not tried yet.
+        #[default]
+        Connecting = "connecting",
+        /// It tells.
+        On = "on",
+        /// It refuses, or cannot.
+        Refused = "refused",
+        /// It does not answer.
+        Lost = "lost",
+        /// It told of so much that it is left alone for a while.
+        Flooded = "flooded",
     }
 }

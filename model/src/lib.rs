@@ -28,6 +28,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+// Before those that use its macro.
+#[macro_use]
+mod named;
+
 pub mod accept;
 mod aftermath;
 #[cfg(feature = "serde")]

@@ -8,127 +8,67 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::ServerTime;
 
-/// Why something is not known. A closed list: it is a label value.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-pub enum Unknown {
-    /// Nothing was read yet.
-    NotReadYet,
-    /// The server's name could not be resolved.
-    Dns,
-    /// The connection was refused or could not be made.
-    Connect,
-    /// The connection broke.
-    Closed,
-    /// No reply within the timeout.
-    Timeout,
-    /// The reply came, but too late to be evidence (also when the agent itself was paused).
-    Late,
-    /// The server wants a password, or refused the one it got.
-    Auth,
-    /// The user lacks a permission.
-    NoPermission,
-    /// The server is loading its data.
-    Loading,
-    /// The server is busy running a script.
-    Busy,
-    /// The server says that it is a replica.
-    NotMaster,
-    /// No majority of the configured Sentinels agrees on a master, or its answers are too old.
-    Quorum,
-    /// None of the configured servers says that it is master.
-    NoMaster,
-    /// Two servers say that they are master, and they contradict each other about this lock.
-    TwoMasters,
-    /// The key's slot has moved, or is moving, to another server of the cluster.
-    Moved,
-    /// The cluster does not serve the key's slot.
-    ClusterDown,
-    /// A server is announced at an address that the configuration does not allow.
-    ForeignAddress,
-    /// The server's clock has just stepped.
-    ClockStep,
-    /// The server refuses to say what role it has.
-    RoleRefused,
-    /// The server is full: too many clients.
-    MaxClients,
-    /// The key holds another type than it is read as.
-    WrongType,
-    /// The key does not look like what the scheme lays out.
-    Layout,
-    /// There is more than lockwatch reads.
-    TooLarge,
-    /// The answer does not follow the protocol, or answers another question.
-    Protocol,
-    /// The server answered with another error.
-    ServerError,
-    /// The newest reading is too old: the sampler fell behind.
-    Stale,
+named! {
+    /// Why something is not known. A closed list: it is a label value.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Unknown {
+        /// Nothing was read yet.
+        NotReadYet = "not_read_yet",
+        /// The server's name could not be resolved.
+        Dns = "dns",
+        /// The connection was refused or could not be made.
+        Connect = "connect",
+        /// The connection broke.
+        Closed = "closed",
+        /// No reply within the timeout.
+        Timeout = "timeout",
+        /// The reply came, but too late to be evidence (also when the agent itself was paused).
+        Late = "late",
+        /// The server wants a password, or refused the one it got.
+        Auth = "auth",
+        /// The user lacks a permission.
+        NoPermission = "no_permission",
+        /// The server is loading its data.
+        Loading = "loading",
+        /// The server is busy running a script.
+        Busy = "busy",
+        /// The server says that it is a replica.
+        NotMaster = "not_master",
+        /// No majority of the configured Sentinels agrees on a master, or its answers are too old.
+        Quorum = "quorum",
+        /// None of the configured servers says that it is master.
+        NoMaster = "no_master",
+        /// Two servers say that they are master, and they contradict each other about this lock.
+        TwoMasters = "two_masters",
+        /// The key's slot has moved, or is moving, to another server of the cluster.
+        Moved = "moved",
+        /// The cluster does not serve the key's slot.
+        ClusterDown = "cluster_down",
+        /// A server is announced at an address that the configuration does not allow.
+        ForeignAddress = "foreign_address",
+        /// The server's clock has just stepped.
+        ClockStep = "clock_step",
+        /// The server refuses to say what role it has.
+        RoleRefused = "role_refused",
+        /// The server is full: too many clients.
+        MaxClients = "max_clients",
+        /// The key holds another type than it is read as.
+        WrongType = "wrong_type",
+        /// The key does not look like what the scheme lays out.
+        Layout = "layout",
+        /// There is more than lockwatch reads.
+        TooLarge = "too_large",
+        /// The answer does not follow the protocol, or answers another question.
+        Protocol = "protocol",
+        /// The server answered with another error.
+        ServerError = "server_error",
+        /// The newest reading is too old: the sampler fell behind.
+        Stale = "stale",
+    }
 }
 
 impl Unknown {
-    /// All reasons, in the order of declaration.
-    pub const ALL: [Unknown; 26] = [
-        Unknown::NotReadYet,
-        Unknown::Dns,
-        Unknown::Connect,
-        Unknown::Closed,
-        Unknown::Timeout,
-        Unknown::Late,
-        Unknown::Auth,
-        Unknown::NoPermission,
-        Unknown::Loading,
-        Unknown::Busy,
-        Unknown::NotMaster,
-        Unknown::Quorum,
-        Unknown::NoMaster,
-        Unknown::TwoMasters,
-        Unknown::Moved,
-        Unknown::ClusterDown,
-        Unknown::ForeignAddress,
-        Unknown::ClockStep,
-        Unknown::RoleRefused,
-        Unknown::MaxClients,
-        Unknown::WrongType,
-        Unknown::Layout,
-        Unknown::TooLarge,
-        Unknown::Protocol,
-        Unknown::ServerError,
-        Unknown::Stale,
-    ];
-
-    /// The label value.
-    pub fn name(self) -> &'static str {
-        match self {
-            Unknown::NotReadYet => "not_read_yet",
-            Unknown::Dns => "dns",
-            Unknown::Connect => "connect",
-            Unknown::Closed => "closed",
-            Unknown::Timeout => "timeout",
-            Unknown::Late => "late",
-            Unknown::Auth => "auth",
-            Unknown::NoPermission => "no_permission",
-            Unknown::Loading => "loading",
-            Unknown::Busy => "busy",
-            Unknown::NotMaster => "not_master",
-            Unknown::Quorum => "quorum",
-            Unknown::NoMaster => "no_master",
-            Unknown::TwoMasters => "two_masters",
-            Unknown::Moved => "moved",
-            Unknown::ClusterDown => "cluster_down",
-            Unknown::ForeignAddress => "foreign_address",
-            Unknown::ClockStep => "clock_step",
-            Unknown::RoleRefused => "role_refused",
-            Unknown::MaxClients => "max_clients",
-            Unknown::WrongType => "wrong_type",
-            Unknown::Layout => "layout",
-            Unknown::TooLarge => "too_large",
-            Unknown::Protocol => "protocol",
-            Unknown::ServerError => "server_error",
-            Unknown::Stale => "stale",
-        }
-    }
-
     /// What a person can do about it, one sentence.
     pub fn remedy(self) -> &'static str {
         match self {
@@ -286,26 +226,17 @@ pub struct Held {
     pub deadline: Deadline,
 }
 
-/// Whether holders exclude each other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-pub enum Mode {
-    /// A plain lock: one holder at most.
-    Exclusive,
-    /// The write side of a read/write lock: one holder at most.
-    Write,
-    /// The read side: any number of holders.
-    Read,
-}
-
-impl Mode {
-    /// The name in JSON and in sentences.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Exclusive => "exclusive",
-            Mode::Write => "write",
-            Mode::Read => "read",
-        }
+named! {
+    /// Whether holders exclude each other.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Mode {
+        /// A plain lock: one holder at most.
+        Exclusive = "exclusive",
+        /// The write side of a read/write lock: one holder at most.
+        Write = "write",
+        /// The read side: any number of holders.
+        Read = "read",
     }
 }
 

@@ -90,29 +90,19 @@ impl RedisSpec {
     }
 }
 
-/// How the servers of one redis belong together, and who says which of them decides.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-pub enum RedisKind {
-    /// One server: it decides while it says that it is master.
-    Standalone,
-    /// A master and its replicas without Sentinel: whichever says that it is master decides.
-    Replicated,
-    /// The majority of the configured Sentinels says which server is master.
-    Sentinel,
-    /// The master of a key's slot decides.
-    Cluster,
-}
-
-impl RedisKind {
-    /// The name in logs and JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            RedisKind::Standalone => "standalone",
-            RedisKind::Replicated => "replicated",
-            RedisKind::Sentinel => "sentinel",
-            RedisKind::Cluster => "cluster",
-        }
+named! {
+    /// How the servers of one redis belong together, and who says which of them decides.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum RedisKind {
+        /// One server: it decides while it says that it is master.
+        Standalone = "standalone",
+        /// A master and its replicas without Sentinel: whichever says that it is master decides.
+        Replicated = "replicated",
+        /// The majority of the configured Sentinels says which server is master.
+        Sentinel = "sentinel",
+        /// The master of a key's slot decides.
+        Cluster = "cluster",
     }
 }
 
@@ -212,26 +202,15 @@ impl LockSpec {
     }
 }
 
-/// The known layouts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-pub enum SchemeKind {
-    /// Redisson's hash: `RLock` and its siblings, read/write, fair, fenced.
-    Redisson,
-    /// A token in a string key (`SET key token NX PX …`).
-    String,
-}
-
-impl SchemeKind {
-    /// All schemes.
-    pub const ALL: [SchemeKind; 2] = [SchemeKind::Redisson, SchemeKind::String];
-
-    /// The name in configuration, labels and pages.
-    pub fn name(self) -> &'static str {
-        match self {
-            SchemeKind::Redisson => "redisson",
-            SchemeKind::String => "string",
-        }
+named! {
+    /// The known layouts.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum SchemeKind {
+        /// Redisson's hash: `RLock` and its siblings, read/write, fair, fenced.
+        Redisson = "redisson",
+        /// A token in a string key (`SET key token NX PX …`).
+        String = "string",
     }
 }
 
@@ -267,32 +246,19 @@ pub enum WantedSource {
     Never,
 }
 
-/// How a switch's bytes are to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
-pub enum Codec {
-    /// The text itself.
-    Raw,
-    /// A JSON scalar.
-    Json,
-    /// Java serialization (Spring's default).
-    Jdk,
-    /// Kryo 5 (Redisson's default).
-    Kryo5,
-}
-
-impl Codec {
-    /// All codecs.
-    pub const ALL: [Codec; 4] = [Codec::Raw, Codec::Json, Codec::Jdk, Codec::Kryo5];
-
-    /// The name in the configuration.
-    pub fn name(self) -> &'static str {
-        match self {
-            Codec::Raw => "raw",
-            Codec::Json => "json",
-            Codec::Jdk => "jdk",
-            Codec::Kryo5 => "kryo5",
-        }
+named! {
+    /// How a switch's bytes are to be read.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
+    pub enum Codec {
+        /// The text itself.
+        Raw = "raw",
+        /// A JSON scalar.
+        Json = "json",
+        /// Java serialization (Spring's default).
+        Jdk = "jdk",
+        /// Kryo 5 (Redisson's default).
+        Kryo5 = "kryo5",
     }
 }
 

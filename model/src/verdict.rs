@@ -1,105 +1,54 @@
 //! What lockwatch says of a task: one total function over everything that matters, and the reason
 //! it gives.
 
-/// What lockwatch says of a task, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
-    /// Positive evidence of more than one holder.
-    Split,
-    /// Wanted, free, and the gap is longer than `grace`.
-    Down,
-    /// Held, but its progress has not moved for `stale_after`.
-    Stalled,
-    /// Held though nobody wants it, for longer than `wind_down`.
-    Unwanted,
-    /// No trustworthy reading for longer than `blind_after`, or none yet.
-    Unknown,
-    /// Wanted and free within `grace`.
-    Pending,
-    /// Held by one, and nothing speaks against it.
-    Running,
-    /// Free and not wanted.
-    Stopped,
-}
-
-impl Verdict {
-    /// All verdicts, worst first.
-    pub const ALL: [Verdict; 8] = [
-        Verdict::Split,
-        Verdict::Down,
-        Verdict::Stalled,
-        Verdict::Unwanted,
-        Verdict::Unknown,
-        Verdict::Pending,
-        Verdict::Running,
-        Verdict::Stopped,
-    ];
-
-    /// The name in metrics, JSON and pages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Verdict::Split => "split",
-            Verdict::Down => "down",
-            Verdict::Stalled => "stalled",
-            Verdict::Unwanted => "unwanted",
-            Verdict::Unknown => "unknown",
-            Verdict::Pending => "pending",
-            Verdict::Running => "running",
-            Verdict::Stopped => "stopped",
-        }
+named! {
+    /// What lockwatch says of a task, worst first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Verdict {
+        /// Positive evidence of more than one holder.
+        Split = "split",
+        /// Wanted, free, and the gap is longer than `grace`.
+        Down = "down",
+        /// Held, but its progress has not moved for `stale_after`.
+        Stalled = "stalled",
+        /// Held though nobody wants it, for longer than `wind_down`.
+        Unwanted = "unwanted",
+        /// No trustworthy reading for longer than `blind_after`, or none yet.
+        Unknown = "unknown",
+        /// Wanted and free within `grace`.
+        Pending = "pending",
+        /// Held by one, and nothing speaks against it.
+        Running = "running",
+        /// Free and not wanted.
+        Stopped = "stopped",
     }
 }
 
-/// Whether users want a task.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Wanted {
-    /// Somebody's switch is on.
-    Yes,
-    /// All switches are known, and off.
-    No,
-    /// No switch is known to be on, and some could not be read.
-    Unknown,
-    /// The configuration names no switches.
-    Unset,
-}
-
-impl Wanted {
-    /// All values.
-    pub const ALL: [Wanted; 4] = [Wanted::Yes, Wanted::No, Wanted::Unknown, Wanted::Unset];
-
-    /// The name in JSON and pages.
-    pub fn name(self) -> &'static str {
-        match self {
-            Wanted::Yes => "yes",
-            Wanted::No => "no",
-            Wanted::Unknown => "unknown",
-            Wanted::Unset => "unset",
-        }
+named! {
+    /// Whether users want a task.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Wanted {
+        /// Somebody's switch is on.
+        Yes = "yes",
+        /// All switches are known, and off.
+        No = "no",
+        /// No switch is known to be on, and some could not be read.
+        Unknown = "unknown",
+        /// The configuration names no switches.
+        Unset = "unset",
     }
 }
 
-/// What is known of the lock, after confirmation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum LockFact {
-    /// Held, or looking free for the first time after that.
-    Held,
-    /// Free, and confirmed.
-    Free,
-    /// The newest attempt gave no trustworthy reading, or there was none yet.
-    Unknown,
-}
-
-impl LockFact {
-    /// All values.
-    pub const ALL: [LockFact; 3] = [LockFact::Held, LockFact::Free, LockFact::Unknown];
-
-    /// The name in JSON and pages.
-    pub fn name(self) -> &'static str {
-        match self {
-            LockFact::Held => "held",
-            LockFact::Free => "free",
-            LockFact::Unknown => "unknown",
-        }
+named! {
+    /// What is known of the lock, after confirmation.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum LockFact {
+        /// Held, or looking free for the first time after that.
+        Held = "held",
+        /// Free, and confirmed.
+        Free = "free",
+        /// The newest attempt gave no trustworthy reading, or there was none yet.
+        Unknown = "unknown",
     }
 }
 
@@ -122,61 +71,44 @@ pub struct Facts {
     pub blind: bool,
 }
 
-/// Which rule gave the verdict.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
-    /// More than one holder.
-    SplitEvidence,
-    /// The lock could not be read for too long.
-    LockBlind,
-    /// Free, and whether it is wanted could not be read for too long.
-    WantedBlind,
-    /// Cannot be judged just now; the previous verdict stays.
-    KeepPrevious,
-    /// Cannot be judged, and never could.
-    NothingYet,
-    /// Wanted and free for too long.
-    GapOverGrace,
-    /// Wanted and free, but not for long.
-    GapWithinGrace,
-    /// Held, but the work does not move.
-    NoProgress,
-    /// Held though nobody wants it, for too long.
-    HeldUnwanted,
-    /// Held though nobody wants it, but not for long.
-    WindingDown,
-    /// Held and wanted.
-    HeldWanted,
-    /// Held; nobody says whether it is wanted.
-    HeldUnset,
-    /// Held; whether it is wanted could not be read.
-    HeldWantedUnknown,
-    /// Free and not wanted.
-    FreeUnwanted,
-    /// Free; nobody says whether it is wanted.
-    FreeUnset,
+named! {
+    /// Which rule gave the verdict.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Rule {
+        /// More than one holder.
+        SplitEvidence = "split_evidence",
+        /// The lock could not be read for too long.
+        LockBlind = "lock_blind",
+        /// Free, and whether it is wanted could not be read for too long.
+        WantedBlind = "wanted_blind",
+        /// Cannot be judged just now; the previous verdict stays.
+        KeepPrevious = "keep_previous",
+        /// Cannot be judged, and never could.
+        NothingYet = "nothing_yet",
+        /// Held, but the work does not move.
+        NoProgress = "no_progress",
+        /// Held though nobody wants it, for too long.
+        HeldUnwanted = "held_unwanted",
+        /// Held and wanted.
+        HeldWanted = "held_wanted",
+        /// Held; nobody says whether it is wanted.
+        HeldUnset = "held_unset",
+        /// Held; whether it is wanted could not be read.
+        HeldWantedUnknown = "held_wanted_unknown",
+        /// Held though nobody wants it, but not for long.
+        WindingDown = "winding_down",
+        /// Wanted and free for too long.
+        GapOverGrace = "gap_over_grace",
+        /// Wanted and free, but not for long.
+        GapWithinGrace = "gap_within_grace",
+        /// Free and not wanted.
+        FreeUnwanted = "free_unwanted",
+        /// Free; nobody says whether it is wanted.
+        FreeUnset = "free_unset",
+    }
 }
 
 impl Rule {
-    /// All rules, in the order in which they are considered.
-    pub const ALL: [Rule; 15] = [
-        Rule::SplitEvidence,
-        Rule::LockBlind,
-        Rule::WantedBlind,
-        Rule::KeepPrevious,
-        Rule::NothingYet,
-        Rule::NoProgress,
-        Rule::HeldUnwanted,
-        Rule::HeldWanted,
-        Rule::HeldUnset,
-        Rule::HeldWantedUnknown,
-        Rule::WindingDown,
-        Rule::GapOverGrace,
-        Rule::GapWithinGrace,
-        Rule::FreeUnwanted,
-        Rule::FreeUnset,
-    ];
-
     /// The verdict that it gives; `None` where it does not apply.
     fn gives(self, facts: Facts, previous: Option<Verdict>) -> Option<Verdict> {
         let Facts { wanted, lock, split, gap_over_grace, stale, over_wind_down, blind } = facts;
@@ -206,27 +138,6 @@ impl Rule {
             Rule::GapWithinGrace => when(free && wanted == Wanted::Yes, Verdict::Pending),
             Rule::FreeUnwanted => when(free && wanted == Wanted::No, Verdict::Stopped),
             Rule::FreeUnset => when(free && wanted == Wanted::Unset, Verdict::Stopped),
-        }
-    }
-
-    /// The name in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rule::SplitEvidence => "split_evidence",
-            Rule::LockBlind => "lock_blind",
-            Rule::WantedBlind => "wanted_blind",
-            Rule::KeepPrevious => "keep_previous",
-            Rule::NothingYet => "nothing_yet",
-            Rule::GapOverGrace => "gap_over_grace",
-            Rule::GapWithinGrace => "gap_within_grace",
-            Rule::NoProgress => "no_progress",
-            Rule::HeldUnwanted => "held_unwanted",
-            Rule::WindingDown => "winding_down",
-            Rule::HeldWanted => "held_wanted",
-            Rule::HeldUnset => "held_unset",
-            Rule::HeldWantedUnknown => "held_wanted_unknown",
-            Rule::FreeUnwanted => "free_unwanted",
-            Rule::FreeUnset => "free_unset",
         }
     }
 

@@ -3,16 +3,19 @@
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStringExt as _;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint, value_parser};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueHint, value_parser};
 use clap_complete::Shell;
 use lockwatch_model::spec::SchemeKind;
 
-use super::{DEFAULT_AGENT, DEFAULT_LISTEN, LogOptions};
-use crate::config::acl::ServerVersion;
-use crate::config::check::TimingSources;
-use crate::config::{PasswordSource, parse_duration_ms};
+use super::{
+    AclOptions, CheckOptions, ConfigSource, DEFAULT_AGENT, DEFAULT_LISTEN, ExplainOptions,
+    LogOptions,
+};
+use crate::config::{PasswordSource, SingleLock, parse_duration_ms};
 use crate::demo::{DemoArgs, WorkerArgs};
 use crate::discover::DiscoverOptions;
 use crate::status::StatusOptions;
@@ -45,14 +48,14 @@ pub(super) struct Line {
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Check the configuration and tell the worst time to page for each task
-    CheckConfig(CheckArguments),
+    CheckConfig(CheckOptions),
     /// Print the read-only ACL rule that this configuration needs, one for each redis
-    Acl(AclArguments),
+    Acl(AclOptions),
     /// Show how the tasks are, as the agent sees them
     #[command(after_help = STATUS_CODES)]
     Status(StatusArguments),
     /// Tell why a task has its verdict
-    Explain(ExplainArguments),
+    Explain(ExplainOptions),
     /// Play a recording once more, as it was configured and with other thresholds
     Replay(ReplayArguments),
     /// Look for locks in a Redis and print a configuration for them
@@ -78,7 +81,7 @@ pub(super) enum Command {
 #[derive(Debug, Args)]
 pub(super) struct RunArguments {
     #[command(flatten)]
-    pub(super) source: SourceArguments,
+    pub(super) source: ConfigSource,
     /// Check the configuration and exit
     #[arg(long = "config.check")]
     pub(super) check: bool,
@@ -135,23 +138,6 @@ impl From<StatusArguments> for StatusOptions {
 }
 
 #[derive(Debug, Args)]
-pub(super) struct ExplainArguments {
-    /// Which task
-    #[arg(value_name = "TASK", value_hint = ValueHint::Other)]
-    pub(super) task: String,
-    #[command(flatten)]
-    pub(super) agent: AgentArguments,
-    /// Ask no agent: read Redis once, with this configuration
-    #[arg(long)]
-    pub(super) once: bool,
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
-    /// Print JSON
-    #[arg(long)]
-    pub(super) json: bool,
-}
-
-#[derive(Debug, Args)]
 pub(super) struct ReplayArguments {
     /// Recordings, or folders of them
     #[arg(value_name = "FILE", required = true, value_hint = ValueHint::AnyPath)]
@@ -170,15 +156,8 @@ pub(super) struct DiscoverArguments {
     /// Where to look, redis://host:port/db
     #[arg(long, value_name = "URL")]
     pub(super) redis: String,
-    /// ACL user
-    #[arg(long = "redis.username", value_name = "USER")]
-    pub(super) username: Option<String>,
-    /// File whose first line is the password
-    #[arg(long = "redis.password-file", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "password_env")]
-    pub(super) password_file: Option<PathBuf>,
-    /// Environment variable that holds the password
-    #[arg(long = "redis.password-env", value_name = "VARIABLE")]
-    pub(super) password_env: Option<String>,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
     /// Only keys that match this glob
     #[arg(long = "match", value_name = "GLOB")]
     pub(super) pattern: Option<String>,
@@ -192,33 +171,15 @@ pub(super) struct DiscoverArguments {
 
 impl From<DiscoverArguments> for DiscoverOptions {
     fn from(arguments: DiscoverArguments) -> DiscoverOptions {
-        let file = arguments.password_file.map(PasswordSource::File);
         DiscoverOptions {
             redis_url: arguments.redis,
-            username: arguments.username,
-            password: file.or(arguments.password_env.map(PasswordSource::Env)),
+            password: arguments.login.password(),
+            username: arguments.login.username,
             pattern: arguments.pattern,
             keys_per_second: arguments.keys_per_second,
             watch_ms: arguments.watch,
         }
     }
-}
-
-#[derive(Debug, Args)]
-pub(super) struct CheckArguments {
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
-    #[command(flatten)]
-    pub(super) timing: TimingArguments,
-}
-
-#[derive(Debug, Args)]
-pub(super) struct AclArguments {
-    #[command(flatten)]
-    pub(super) source: SourceArguments,
-    /// The oldest version among the servers
-    #[arg(long = "redis-version", value_name = "VERSION", default_value = "7.0")]
-    pub(super) redis_version: ServerVersion,
 }
 
 #[derive(Debug, Args)]
@@ -244,11 +205,55 @@ pub(super) struct SourceArguments {
     #[arg(long, value_name = "KEY", requires = "redis")]
     pub(super) lock: Option<OsString>,
     /// How that lock is laid out
-    #[arg(long, value_name = "SCHEME", value_enum, default_value = "redisson", requires = "redis")]
-    pub(super) scheme: Scheme,
+    #[arg(long, value_name = "SCHEME", value_parser = scheme(), default_value = "redisson", requires = "redis")]
+    pub(super) scheme: SchemeKind,
     /// What that task is called [default: the key]
     #[arg(long, value_name = "NAME", requires = "redis")]
     pub(super) name: Option<String>,
+    #[command(flatten)]
+    pub(super) login: LoginArguments,
+}
+
+/// The arguments are not what comes of them: a lock without a file needs two.
+impl From<SourceArguments> for ConfigSource {
+    fn from(arguments: SourceArguments) -> ConfigSource {
+        let (Some(redis_url), Some(key)) = (arguments.redis, arguments.lock) else {
+            return ConfigSource::File(arguments.file);
+        };
+        ConfigSource::SingleLock(SingleLock {
+            redis_url,
+            key: key.into_vec(),
+            scheme: arguments.scheme,
+            name: arguments.name,
+            password: arguments.login.password(),
+            username: arguments.login.username,
+        })
+    }
+}
+
+impl FromArgMatches for ConfigSource {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<ConfigSource, clap::Error> {
+        SourceArguments::from_arg_matches(matches).map(ConfigSource::from)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = ConfigSource::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+impl Args for ConfigSource {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        SourceArguments::augment_args(command)
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        SourceArguments::augment_args_for_update(command)
+    }
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LoginArguments {
     /// ACL user for that Redis
     #[arg(long = "redis.username", value_name = "USER", requires = "redis")]
     pub(super) username: Option<String>,
@@ -260,51 +265,18 @@ pub(super) struct SourceArguments {
     pub(super) password_env: Option<String>,
 }
 
-#[derive(Debug, Args)]
-pub(super) struct TimingArguments {
-    /// Prometheus' scrape interval
-    #[arg(long = "scrape-interval", value_name = "DURATION", value_parser = parse_duration_ms)]
-    pub(super) scrape_ms: Option<u64>,
-    /// Prometheus' evaluation interval
-    #[arg(long = "evaluation-interval", value_name = "DURATION", value_parser = parse_duration_ms)]
-    pub(super) evaluation_ms: Option<u64>,
-    /// Alertmanager's group_wait
-    #[arg(long = "group-wait", value_name = "DURATION", value_parser = parse_duration_ms)]
-    pub(super) group_wait_ms: Option<u64>,
-    /// Prometheus' configuration, to take both intervals from
-    #[arg(long = "prometheus.config", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(super) prometheus_config: Option<PathBuf>,
-    /// Alertmanager's configuration, to take group_wait from
-    #[arg(long = "alertmanager.config", value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(super) alertmanager_config: Option<PathBuf>,
-}
-
-impl From<TimingArguments> for TimingSources {
-    fn from(arguments: TimingArguments) -> TimingSources {
-        TimingSources {
-            scrape_ms: arguments.scrape_ms,
-            evaluation_ms: arguments.evaluation_ms,
-            group_wait_ms: arguments.group_wait_ms,
-            prometheus_config: arguments.prometheus_config,
-            alertmanager_config: arguments.alertmanager_config,
-        }
+impl LoginArguments {
+    pub(super) fn password(&self) -> Option<PasswordSource> {
+        let file = self.password_file.clone().map(PasswordSource::File);
+        file.or(self.password_env.clone().map(PasswordSource::Env))
     }
 }
 
-/// [`SchemeKind`] on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(super) enum Scheme {
-    Redisson,
-    String,
-}
-
-impl From<Scheme> for SchemeKind {
-    fn from(scheme: Scheme) -> SchemeKind {
-        match scheme {
-            Scheme::Redisson => SchemeKind::Redisson,
-            Scheme::String => SchemeKind::String,
-        }
-    }
+fn scheme() -> impl TypedValueParser<Value = SchemeKind> {
+    PossibleValuesParser::new(SchemeKind::ALL.map(SchemeKind::name)).try_map(|name| {
+        let named = SchemeKind::ALL.into_iter().find(|scheme| scheme.name() == name);
+        named.ok_or("is no scheme")
+    })
 }
 
 /// `address:port`, `localhost:port`, or `:port` for all IPv4 addresses.

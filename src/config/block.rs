@@ -7,47 +7,73 @@ use super::mistake::{Mistakes, Place, Reported, quoted};
 use super::schema::BlockSpec;
 use super::values::kind;
 
+/// A value of the document, and where it stands.
+#[derive(Clone)]
+pub(super) struct At<'a> {
+    pub(super) value: &'a Value,
+    pub(super) place: Place,
+    pub(super) mistakes: &'a Mistakes,
+}
+
+impl<'a> At<'a> {
+    /// Reports what is wrong with it.
+    pub(super) fn report(&self, message: impl Into<String>) -> Reported {
+        self.mistakes.report(self.place.clone(), message)
+    }
+
+    pub(super) fn read<T>(
+        &self,
+        read: impl FnOnce(&Value) -> Result<T, String>,
+    ) -> Result<T, Reported> {
+        read(self.value).map_err(|message| self.report(message))
+    }
+
+    /// The items of a list, each read by `read`.
+    pub(super) fn list<T>(
+        &self,
+        read: impl Fn(&Value) -> Result<T, String>,
+    ) -> Result<Vec<T>, Reported> {
+        let Value::Sequence(items) = self.value else {
+            return Err(self.report(format!("is {}; write a list: [a, b]", kind(self.value))));
+        };
+        let items: Vec<_> = (0..)
+            .zip(items)
+            .map(|(index, value)| At { value, place: self.place.item(index), ..*self }.read(&read))
+            .collect();
+        items.into_iter().collect()
+    }
+}
+
 /// A mapping of the document, its field names already checked.
 pub(super) struct Block<'a> {
-    place: Place,
+    at: At<'a>,
     map: &'a Mapping,
     /// A field says what is missing, but in a way that is refused: then nothing is reported as
     /// missing.
     says_otherwise: bool,
-    mistakes: &'a Mistakes,
 }
 
 impl<'a> Block<'a> {
-    /// Opens `value` as the block `spec`; unknown fields are reported, but do not keep it from
+    /// Opens a value as the block `spec`; unknown fields are reported, but do not keep it from
     /// being read.
-    pub(super) fn open(
-        value: &'a Value,
-        place: Place,
-        spec: &BlockSpec,
-        mistakes: &'a Mistakes,
-    ) -> Result<Block<'a>, Reported> {
-        let Value::Mapping(map) = value else {
+    pub(super) fn open(at: At<'a>, spec: &BlockSpec) -> Result<Block<'a>, Reported> {
+        let Value::Mapping(map) = at.value else {
             let fields = spec.fields.join(", ");
-            return Err(mistakes.report(
-                place,
-                format!("is {}; write a block with the fields {fields}", kind(value)),
-            ));
+            let kind = kind(at.value);
+            return Err(at.report(format!("is {kind}; write a block with the fields {fields}")));
         };
         for name in map.keys() {
             let Value::String(name) = name else {
-                mistakes.report(
-                    place.clone(),
-                    format!("has a field whose name is {}; use text", kind(name)),
-                );
+                at.report(format!("has a field whose name is {}; use text", kind(name)));
                 continue;
             };
             if let Some(refusal) = spec.refusal(name) {
-                mistakes.report(place.name_of_field(name), refusal);
+                at.mistakes.report(at.place.name_of_field(name), refusal);
             }
         }
         let says_otherwise =
             map.keys().filter_map(Value::as_str).any(|name| spec.says_otherwise(name));
-        Ok(Block { place, map, says_otherwise, mistakes })
+        Ok(Block { at, map, says_otherwise })
     }
 
     /// The value of a field, if it is there.
@@ -55,23 +81,29 @@ impl<'a> Block<'a> {
         self.map.get(field)
     }
 
-    pub(super) fn place(&self, field: &str) -> Place {
-        self.place.field(field)
+    /// The same, with where it stands.
+    pub(super) fn at(&self, field: &str) -> Option<At<'a>> {
+        let value = self.value(field)?;
+        Some(At { value, place: self.place(field), mistakes: self.at.mistakes })
     }
 
-    /// Where mistakes are reported.
-    pub(super) fn mistakes(&self) -> &'a Mistakes {
-        self.mistakes
+    pub(super) fn place(&self, field: &str) -> Place {
+        self.at.place.field(field)
     }
 
     /// Reports what is wrong with a field (or, if it is absent, with the block that lacks it).
     pub(super) fn report(&self, field: &str, message: impl Into<String>) -> Reported {
-        self.mistakes.report(self.place(field), message)
+        self.report_at(self.place(field), message)
     }
 
     /// Reports what is wrong with the whole block.
     pub(super) fn report_whole(&self, message: impl Into<String>) -> Reported {
-        self.mistakes.report(self.place.clone(), message)
+        self.at.report(message)
+    }
+
+    /// Reports what is wrong with a place within.
+    pub(super) fn report_at(&self, place: Place, message: impl Into<String>) -> Reported {
+        self.at.mistakes.report(place, message)
     }
 
     /// A field that may be left out.
@@ -80,8 +112,7 @@ impl<'a> Block<'a> {
         field: &str,
         read: impl FnOnce(&Value) -> Result<T, String>,
     ) -> Result<Option<T>, Reported> {
-        let Some(value) = self.value(field) else { return Ok(None) };
-        read(value).map(Some).map_err(|message| self.report(field, message))
+        self.at(field).map(|at| at.read(read)).transpose()
     }
 
     /// A field with a default.
@@ -106,7 +137,7 @@ impl<'a> Block<'a> {
     }
 
     fn missing(&self, place: Place, message: String) -> Reported {
-        if self.says_otherwise { Reported } else { self.mistakes.report(place, message) }
+        if self.says_otherwise { Reported } else { self.report_at(place, message) }
     }
 
     /// A list of 1 to `max` items that must be there, no two the same; `remedy` tells what to
@@ -120,10 +151,10 @@ impl<'a> Block<'a> {
         same: impl Fn(&T, &T) -> bool,
     ) -> Result<Vec<T>, Reported> {
         let place = self.place(field);
-        let Some(value) = self.value(field) else {
+        let Some(at) = self.at(field) else {
             return Err(self.missing(place, format!("is missing; {remedy}")));
         };
-        let items = list(value, &place, self.mistakes, read)?;
+        let items = at.list(read)?;
         if items.is_empty() {
             return Err(self.report(field, format!("is an empty list; {remedy}")));
         }
@@ -136,10 +167,8 @@ impl<'a> Block<'a> {
         let twice =
             items.iter().enumerate().filter_map(|(index, item)| Some((index, first_of(item)?)));
         let twice = twice.filter(|(index, first)| index != first).map(|(index, first)| {
-            self.mistakes.report(
-                place.item(index),
-                format!("is the same as {field}[{first}]; name each one once"),
-            )
+            let message = format!("is the same as {field}[{first}]; name each one once");
+            self.report_at(place.item(index), message)
         });
         twice.last().map_or(Ok(()), Err)?;
         Ok(items)
@@ -151,9 +180,7 @@ impl<'a> Block<'a> {
         field: &str,
         spec: &BlockSpec,
     ) -> Result<Option<Block<'a>>, Reported> {
-        self.value(field)
-            .map(|value| Block::open(value, self.place(field), spec, self.mistakes))
-            .transpose()
+        self.at(field).map(|at| Block::open(at, spec)).transpose()
     }
 
     /// The one of `fields` that is there; none or several are a mistake, with `remedy`.
@@ -166,7 +193,7 @@ impl<'a> Block<'a> {
             fields.iter().copied().filter(|field| self.map.contains_key(field)).collect();
         match present.as_slice() {
             [one] => Ok(one),
-            [] => Err(self.missing(self.place.clone(), format!("says nothing; {remedy}"))),
+            [] => Err(self.missing(self.at.place.clone(), format!("says nothing; {remedy}"))),
             [_, second, ..] => {
                 let message =
                     format!("cannot stand beside {}; {remedy}", quoted_list(&present, second));
@@ -180,28 +207,6 @@ fn quoted_list(present: &[&str], except: &str) -> String {
     let names: Vec<String> =
         present.iter().filter(|name| **name != except).map(|name| format!("`{name}`")).collect();
     names.join(", ")
-}
-
-/// The text items of a list, each read by `read`.
-pub(super) fn list<T>(
-    value: &Value,
-    place: &Place,
-    mistakes: &Mistakes,
-    read: impl Fn(&Value) -> Result<T, String>,
-) -> Result<Vec<T>, Reported> {
-    let Value::Sequence(items) = value else {
-        return Err(
-            mistakes.report(place.clone(), format!("is {}; write a list: [a, b]", kind(value)))
-        );
-    };
-    let mut good = Vec::with_capacity(items.len());
-    for (index, item) in items.iter().enumerate() {
-        if let Ok(item) = read(item).map_err(|message| mistakes.report(place.item(index), message))
-        {
-            good.push(item);
-        }
-    }
-    if good.len() == items.len() { Ok(good) } else { Err(Reported) }
 }
 
 /// One of the names of a closed list.

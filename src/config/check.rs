@@ -4,10 +4,11 @@
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use clap::{Args, ValueHint};
 use lockwatch_model::spec::{SchemeKind, TaskSpec};
 use serde_yaml::Value;
 
-use super::duration::text as duration_text;
+use super::duration::{parse_ms, text as duration_text};
 use super::routes::{Destination, GROUP_WAIT_DEFAULT_MS, Labels, Routes, pairs};
 use super::values::foreign_duration_ms;
 use super::{Config, Login, RedisConfig, Servers, ms, read_text, yaml};
@@ -61,17 +62,22 @@ pub struct Delay {
 }
 
 /// What the user says about Prometheus and Alertmanager; a value given directly wins over a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct TimingSources {
-    /// The scrape interval in milliseconds.
+    /// Prometheus' scrape interval
+    #[arg(long = "scrape-interval", value_name = "DURATION", value_parser = parse_ms)]
     pub scrape_ms: Option<u64>,
-    /// The evaluation interval in milliseconds.
+    /// Prometheus' evaluation interval
+    #[arg(long = "evaluation-interval", value_name = "DURATION", value_parser = parse_ms)]
     pub evaluation_ms: Option<u64>,
-    /// The group wait in milliseconds.
+    /// Alertmanager's group_wait
+    #[arg(long = "group-wait", value_name = "DURATION", value_parser = parse_ms)]
     pub group_wait_ms: Option<u64>,
-    /// Prometheus' configuration file.
+    /// Prometheus' configuration, to take both intervals from
+    #[arg(long = "prometheus.config", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub prometheus_config: Option<PathBuf>,
-    /// Alertmanager's configuration file.
+    /// Alertmanager's configuration, to take group_wait from
+    #[arg(long = "alertmanager.config", value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub alertmanager_config: Option<PathBuf>,
 }
 

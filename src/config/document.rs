@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_yaml::Value;
 
-use super::block::Block;
+use super::block::{At, Block};
 use super::labels;
 use super::mistake::{Mistakes, Place, Reported, field_text, quoted};
 use super::redises::{self, Redises};
@@ -24,25 +24,28 @@ const TASKS_MAX_MAX: usize = 200_000;
 
 /// Reads the document. The configuration is complete exactly when no mistake was reported.
 pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<Config, Reported> {
-    let top = Block::open(document, Place::default(), &TOP, mistakes)?;
-    let redises = read_redises(&top, dir, mistakes);
-    let label_names = match top.value("labels") {
-        Some(value) => labels::read(value, &top.place("labels"), mistakes),
-        None => Ok(Vec::new()),
+    let top = Block::open(At { value: document, place: Place::default(), mistakes }, &TOP)?;
+    let redises = match top.at("redis") {
+        Some(at) => redises::read(&at, dir),
+        None => {
+            Err(top
+                .report_whole("has no `redis`; write `redis: {main: {url: redis://host:port/db}}`"))
+        }
     };
-    let shared = Shared {
-        redises: redises.as_ref().ok(),
-        label_names: label_names.as_deref().ok(),
-        mistakes,
-    };
+    let label_names = top.at("labels").map_or(Ok(Vec::new()), |at| labels::read(&at));
+    let shared =
+        Shared { redises: redises.as_ref().ok(), label_names: label_names.as_deref().ok() };
     let tasks = read_tasks(&top, &shared)?;
     check_names(&tasks, mistakes);
     if let Ok(redises) = &redises {
         check_locks(&tasks, redises, &task_names(document), mistakes);
     }
     let redises = redises?.into_values().collect::<Result<Vec<_>, _>>()?;
-    let mut tasks =
-        tasks.into_iter().map(|task| task.spec.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+    let mut tasks = tasks
+        .into_iter()
+        .map(|task| task.spec.map(Arc::new))
+        .collect::<Option<Vec<_>>>()
+        .ok_or(Reported)?;
     // It was collected in the place of what it was made of, which was fifty times larger.
     tasks.shrink_to_fit();
     Ok(Config { redises, label_names: label_names?, tasks })
@@ -60,25 +63,16 @@ pub(super) fn task_names(document: &Value) -> Vec<Option<String>> {
     names.into_iter().map(|name| name.filter(|name| own_name(name)).map(str::to_owned)).collect()
 }
 
-fn read_redises(top: &Block<'_>, dir: &Path, mistakes: &Mistakes) -> Result<Redises, Reported> {
-    let Some(value) = top.value("redis") else {
-        return Err(
-            top.report_whole("has no `redis`; write `redis: {main: {url: redis://host:port/db}}`")
-        );
-    };
-    redises::read(value, &top.place("redis"), dir, mistakes)
-}
-
 fn read_tasks(top: &Block<'_>, shared: &Shared<'_>) -> Result<Vec<ReadTask>, Reported> {
     const REMEDY: &str = "list the tasks: `- {name: …, lock: {key: …}}`";
     let max = top.or("max_tasks", TASKS_MAX, |value| count(value, TASKS_MAX_MAX));
-    let list = match top.value("tasks") {
-        Some(Value::Sequence(list)) if !list.is_empty() => list,
-        Some(Value::Sequence(_)) => {
-            return Err(top.report("tasks", format!("is an empty list; {REMEDY}")));
-        }
-        Some(other) => return Err(top.report("tasks", format!("is {}; {REMEDY}", kind(other)))),
-        None => return Err(top.report_whole(format!("has no `tasks`; {REMEDY}"))),
+    let Some(at) = top.at("tasks") else {
+        return Err(top.report_whole(format!("has no `tasks`; {REMEDY}")));
+    };
+    let list = match at.value {
+        Value::Sequence(list) if !list.is_empty() => list,
+        Value::Sequence(_) => return Err(at.report(format!("is an empty list; {REMEDY}"))),
+        other => return Err(at.report(format!("is {}; {REMEDY}", kind(other)))),
     };
     let max = max?;
     if list.len() > max {
@@ -86,20 +80,16 @@ fn read_tasks(top: &Block<'_>, shared: &Shared<'_>) -> Result<Vec<ReadTask>, Rep
             "has {} tasks, more than `max_tasks` ({max}); raise it if that is meant",
             list.len()
         );
-        return Err(top.report("tasks", message));
+        return Err(at.report(message));
     }
-    let place = top.place("tasks");
-    Ok(list
-        .iter()
-        .enumerate()
-        .map(|(index, task)| tasks::read(task, place.item(index), shared))
-        .collect())
+    let task = |(index, value)| At { value, place: at.place.item(index), ..at };
+    Ok((0..).zip(list).map(|item| tasks::read(task(item), shared)).collect())
 }
 
 fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
     let mut seen: HashMap<&str, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
-        let Ok(name) = &task.name else { continue };
+        let Some(name) = &task.name else { continue };
         let first = *seen.entry(name).or_insert(index);
         if first != index {
             let place = task_place(index).field("name");
@@ -122,7 +112,7 @@ fn check_locks(
         redises.values().map(|redis| redis.as_ref().map(lock_places).unwrap_or_default()).collect();
     let mut seen: HashMap<_, usize> = HashMap::new();
     for (index, task) in tasks.iter().enumerate() {
-        let (Ok(redis), Ok(key)) = (task.redis, &task.lock_key) else { continue };
+        let (Some(redis), Some(key)) = (task.redis, &task.lock_key) else { continue };
         let places = places.get(usize::from(redis.0)).into_iter().flatten();
         let firsts = places.map(|place| *seen.entry((place, key)).or_insert(index));
         if let Some(first) = firsts.min().filter(|first| *first != index) {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use serde_yaml::Value;
 
-use super::block::list;
-use super::mistake::{Mistakes, Place, Reported, quoted};
+use super::block::At;
+use super::mistake::{Reported, quoted};
 use super::values::text;
 
 /// Each label is on one series of every task.
@@ -34,16 +34,12 @@ const OF_PROMETHEUS: [&str; 11] = [
 ];
 
 /// Reads the names of the labels.
-pub(super) fn read(
-    value: &Value,
-    place: &Place,
-    mistakes: &Mistakes,
-) -> Result<Vec<Arc<str>>, Reported> {
-    let names = list(value, place, mistakes, label_name)?;
+pub(super) fn read(at: &At<'_>) -> Result<Vec<Arc<str>>, Reported> {
+    let names = at.list(label_name)?;
     for (index, name) in names.iter().enumerate() {
         if names.iter().take(index).any(|earlier| earlier == name) {
-            mistakes
-                .report(place.item(index), format!("{} is there twice; remove one", quoted(name)));
+            let message = format!("{} is there twice; remove one", quoted(name));
+            at.mistakes.report(at.place.item(index), message);
         }
     }
     if names.len() > LABELS_MAX {
@@ -51,7 +47,7 @@ pub(super) fn read(
             "has {} names; at most {LABELS_MAX} are allowed, as each multiplies into rules",
             names.len()
         );
-        mistakes.report(place.clone(), message);
+        at.report(message);
     }
     Ok(names)
 }

@@ -111,6 +111,11 @@ impl Place {
         Place { on_name: false, ..self }
     }
 
+    /// The same, as seen from the task that it belongs to.
+    pub(super) fn within_task(&self) -> Place {
+        Place { steps: self.steps.iter().skip(2).cloned().collect(), ..*self }
+    }
+
     fn step(&self, step: Step) -> Place {
         let mut steps = self.steps.clone();
         steps.push(step);

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use lockwatch_model::topology::Announced;
 use serde_yaml::Value;
 
-use super::block::{Block, list};
-use super::mistake::{Mistakes, Place, Reported};
+use super::block::{At, Block};
+use super::mistake::Reported;
 use super::url::{self, HOST_SHAPE};
 use super::values::{kind, text};
 use super::{AllowedHost, HostPort, Peers};
@@ -21,37 +21,27 @@ const MAP_SHAPE: &str =
 
 /// Reads `announce_map` and `allow_peers` of a block that has both.
 pub(super) fn read(block: &Block<'_>) -> Result<Peers, Reported> {
-    let announce_map = block
-        .value("announce_map")
-        .map(|value| map(value, &block.place("announce_map"), block.mistakes()));
-    let allowed = block
-        .value("allow_peers")
-        .map(|value| hosts(value, &block.place("allow_peers"), block.mistakes()));
-    let announce_map = announce_map.transpose();
-    Ok(Peers { allowed: allowed.transpose()?, announce_map: announce_map?.unwrap_or_default() })
+    let announce_map = block.at("announce_map").map(|at| map(&at)).transpose();
+    let allowed = block.at("allow_peers").map(|at| hosts(&at)).transpose();
+    Ok(Peers { allowed: allowed?, announce_map: announce_map?.unwrap_or_default() })
 }
 
-fn map(
-    value: &Value,
-    place: &Place,
-    mistakes: &Mistakes,
-) -> Result<BTreeMap<HostPort, HostPort>, Reported> {
-    let Value::Mapping(entries) = value else {
-        return Err(mistakes.report(place.clone(), format!("is {}; {MAP_SHAPE}", kind(value))));
+fn map(at: &At<'_>) -> Result<BTreeMap<HostPort, HostPort>, Reported> {
+    let Value::Mapping(entries) = at.value else {
+        return Err(at.report(format!("is {}; {MAP_SHAPE}", kind(at.value))));
     };
+    let (place, mistakes) = (&at.place, at.mistakes);
     if entries.is_empty() || entries.len() > ENTRIES_MAX {
         let message =
             format!("has {} addresses; write 1 to {ENTRIES_MAX}, or leave it out", entries.len());
-        return Err(mistakes.report(place.clone(), message));
+        return Err(at.report(message));
     }
     let mut addresses: BTreeMap<HostPort, HostPort> = BTreeMap::new();
     let mut wrong = None;
     for (announced, reachable) in entries {
         let Value::String(name) = announced else {
-            wrong = Some(mistakes.report(
-                place.clone(),
-                format!("has {} as an address; put it in quotes", kind(announced)),
-            ));
+            let message = format!("has {} as an address; put it in quotes", kind(announced));
+            wrong = Some(at.report(message));
             continue;
         };
         // A text that is no address may be anything, also a password: only what was read is
@@ -81,40 +71,28 @@ fn map(
 }
 
 /// None is a list, too: then nothing is dialled that is only announced.
-fn hosts(value: &Value, place: &Place, mistakes: &Mistakes) -> Result<Vec<AllowedHost>, Reported> {
-    let hosts = list(value, place, mistakes, |value| host(&text(value)?))?;
+fn hosts(at: &At<'_>) -> Result<Vec<AllowedHost>, Reported> {
+    let hosts = at.list(|value| host(&text(value)?))?;
     if hosts.len() > ENTRIES_MAX {
-        return Err(mistakes.report(
-            place.clone(),
-            format!("has {} entries; write at most {ENTRIES_MAX}", hosts.len()),
-        ));
+        let message = format!("has {} entries; write at most {ENTRIES_MAX}", hosts.len());
+        return Err(at.report(message));
     }
     Ok(hosts)
 }
 
 fn host(text: &str) -> Result<AllowedHost, String> {
-    if let Some((address, bits)) = text.split_once('/') {
-        let address = address.parse::<IpAddr>().ok();
-        let bits = url::whole_number(bits).and_then(|bits| u8::try_from(bits).ok());
-        return match (address, bits) {
-            (Some(address), Some(bits)) if bits <= width(address) => {
-                Ok(AllowedHost::Network { address, bits })
-            }
-            _ => Err(format!("is no network; {HOST_SHAPE}")),
-        };
+    if text.contains('/') {
+        let network = text.parse().map(AllowedHost::Network);
+        return network.map_err(|_| format!("is no network; {HOST_SHAPE}"));
     }
     let bare = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
     if let Ok(address) = bare.parse::<IpAddr>() {
-        return Ok(AllowedHost::Network { address, bits: width(address) });
+        return Ok(AllowedHost::Network(address.into()));
     }
     if text.contains(':') {
         return Err(format!("has a port in it, or is no address; {HOST_SHAPE}"));
     }
     url::host(text, HOST_SHAPE).map(|host| AllowedHost::Name(host.to_ascii_lowercase()))
-}
-
-fn width(address: IpAddr) -> u8 {
-    if address.is_ipv4() { 32 } else { 128 }
 }
 
 impl Peers {
@@ -154,23 +132,9 @@ impl AllowedHost {
     fn covers(&self, host: &str, address: Option<IpAddr>) -> bool {
         match (self, address) {
             (AllowedHost::Name(name), _) => name == host,
-            (AllowedHost::Network { address: network, bits }, Some(address)) => {
-                share_bits(*network, address, *bits)
-            }
-            (AllowedHost::Network { .. }, None) => false,
+            (AllowedHost::Network(network), Some(address)) => network.contains(&address),
+            (AllowedHost::Network(_), None) => false,
         }
-    }
-}
-
-fn share_bits(a: IpAddr, b: IpAddr, bits: u8) -> bool {
-    match (a, b) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(bits)
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            (a.to_bits() ^ b.to_bits()).leading_zeros() >= u32::from(bits)
-        }
-        _ => false,
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use lockwatch_model::spec::{RedisKind, RedisSpec};
 use serde_yaml::Value;
 
-use super::block::Block;
-use super::mistake::{Mistakes, Place, Reported};
+use super::block::{At, Block};
+use super::mistake::Reported;
 use super::schema::REDIS;
 use super::values::{duration, flag, kind, name_mistake};
 use super::{RedisConfig, login, servers};
@@ -29,51 +29,36 @@ const REDISES_MAX: usize = 1000;
 pub(super) type Redises = BTreeMap<String, Result<RedisConfig, Reported>>;
 
 /// Reads all servers. `dir` is where relative paths start.
-pub(super) fn read(
-    value: &Value,
-    place: &Place,
-    dir: &Path,
-    mistakes: &Mistakes,
-) -> Result<Redises, Reported> {
-    let Value::Mapping(map) = value else {
-        let message =
-            format!("is {}; name each server: `main: {{url: redis://host:port/db}}`", kind(value));
-        return Err(mistakes.report(place.clone(), message));
+pub(super) fn read(at: &At<'_>, dir: &Path) -> Result<Redises, Reported> {
+    let Value::Mapping(map) = at.value else {
+        let kind = kind(at.value);
+        let message = format!("is {kind}; name each server: `main: {{url: redis://host:port/db}}`");
+        return Err(at.report(message));
     };
     if map.is_empty() || map.len() > REDISES_MAX {
         let message = format!("has {} servers; name 1 to {REDISES_MAX}", map.len());
-        return Err(mistakes.report(place.clone(), message));
+        return Err(at.report(message));
     }
     let mut redises = Redises::new();
     let mut nameless = None;
     for (key, value) in map {
         let Value::String(redis_name) = key else {
             let message = format!("has a server whose name is {}; put it in quotes", kind(key));
-            nameless = Some(mistakes.report(place.clone(), message));
+            nameless = Some(at.report(message));
             continue;
         };
         if let Some(mistake) = name_mistake(redis_name) {
-            mistakes.report(
-                place.name_of_field(redis_name),
-                format!("the name of this server {mistake}"),
-            );
+            let message = format!("the name of this server {mistake}");
+            at.mistakes.report(at.place.name_of_field(redis_name), message);
         }
-        redises.insert(
-            redis_name.clone(),
-            read_one(redis_name, value, place.field(redis_name), dir, mistakes),
-        );
+        let at = At { value, place: at.place.field(redis_name), ..*at };
+        redises.insert(redis_name.clone(), read_one(redis_name, at, dir));
     }
     nameless.map_or(Ok(redises), Err)
 }
 
-fn read_one(
-    redis_name: &str,
-    value: &Value,
-    place: Place,
-    dir: &Path,
-    mistakes: &Mistakes,
-) -> Result<RedisConfig, Reported> {
-    let block = Block::open(value, place, &REDIS, mistakes)?;
+fn read_one(redis_name: &str, at: At<'_>, dir: &Path) -> Result<RedisConfig, Reported> {
+    let block = Block::open(at, &REDIS)?;
     let servers = servers::read(&block, dir);
     let login = login::read(&block, dir);
     let interval = block.or("interval", INTERVAL, duration(INTERVAL_MIN));

@@ -2,6 +2,8 @@
 //! is not listed here, and a test checks that the documentation and its complete example name each
 //! of them.
 
+use crate::output::nearest::nearest;
+
 /// A block and its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockSpec {
@@ -9,9 +11,7 @@ pub struct BlockSpec {
     pub path: &'static str,
     /// The names of its fields.
     pub fields: &'static [&'static str],
-    /// Fields that a later version will have, each with what to do until then.
-    pub not_yet: &'static [(&'static str, &'static str)],
-    /// Fields that people expect here but that are written in another way, each with that way.
+    /// Fields that people expect here, each with what to write instead.
     pub otherwise: &'static [(&'static str, &'static str)],
 }
 
@@ -35,13 +35,16 @@ const NO_PASSWORD: &str = "a password is not accepted here; use `password_file` 
 const IN_REDIS: &str =
     "write it beside `cluster`, not in it: all servers of a cluster have the same users";
 pub(super) const NO_CLUSTER_DB: &str = "leave it out: a cluster has database 0 only";
-const ONE_KEY: &str = "list each lock as a task with `lock: {key: …}`";
+const ONE_KEY: (&str, &str) =
+    ("pattern", "`pattern` is not supported yet; list each lock as a task with `lock: {key: …}`");
 
 pub(super) const TOP: BlockSpec = BlockSpec {
     path: "",
     fields: &["redis", "labels", "tasks", "max_tasks"],
-    not_yet: &[("patterns", ONE_KEY)],
-    otherwise: &[],
+    otherwise: &[(
+        "patterns",
+        "`patterns` is not supported yet; list each lock as a task with `lock: {key: …}`",
+    )],
 };
 
 pub(super) const REDIS: BlockSpec = BlockSpec {
@@ -60,8 +63,8 @@ pub(super) const REDIS: BlockSpec = BlockSpec {
         "assume_master",
         "wake_ups",
     ],
-    not_yet: &[("tls", "use a server that is reached by plain TCP")],
     otherwise: &[
+        ("tls", "`tls` is not supported yet; use a server that is reached by plain TCP"),
         ("password", NO_PASSWORD),
         ("host", "write it into the URL: `url: redis://host:port/db`"),
         ("port", "write it into the URL: `url: redis://host:port/db`"),
@@ -79,7 +82,6 @@ pub(super) const SENTINEL: BlockSpec = BlockSpec {
         "announce_map",
         "allow_peers",
     ],
-    not_yet: &[],
     otherwise: &[
         ("password", NO_PASSWORD),
         ("db", "write it beside `sentinel`, not in it: Sentinels have no databases"),
@@ -90,7 +92,6 @@ pub(super) const SENTINEL: BlockSpec = BlockSpec {
 pub(super) const CLUSTER: BlockSpec = BlockSpec {
     path: "redis.<name>.cluster",
     fields: &["nodes", "announce_map", "allow_peers"],
-    not_yet: &[],
     otherwise: &[
         ("username", IN_REDIS),
         ("password", NO_PASSWORD),
@@ -118,22 +119,20 @@ pub(super) const TASK: BlockSpec = BlockSpec {
         "max_hold",
         "labels",
     ],
-    not_yet: &[("pattern", ONE_KEY)],
-    otherwise: &[],
+    otherwise: &[ONE_KEY],
 };
 
 pub(super) const LOCK: BlockSpec = BlockSpec {
     path: "tasks[].lock",
     fields: &["key", "scheme", "lease", "renew_every"],
-    not_yet: &[("pattern", ONE_KEY)],
-    otherwise: &[],
+    otherwise: &[ONE_KEY],
 };
 
 pub(super) const WANTED: BlockSpec = BlockSpec {
     path: "tasks[].wanted",
     fields: &["hash", "set", "counter", "keys", "codec"],
-    not_yet: &[("pattern", "list the switches with `keys: […]`")],
     otherwise: &[
+        ("pattern", "`pattern` is not supported yet; list the switches with `keys: […]`"),
         ("always", "write the plain word: `wanted: always`"),
         ("never", "write the plain word: `wanted: never`"),
     ],
@@ -142,31 +141,26 @@ pub(super) const WANTED: BlockSpec = BlockSpec {
 pub(super) const PROGRESS: BlockSpec = BlockSpec {
     path: "tasks[].progress",
     fields: &["hash", "field", "key", "length", "stale_after"],
-    not_yet: &[],
     otherwise: &[],
 };
 
-pub(super) const CLAIMS: BlockSpec = BlockSpec {
-    path: "tasks[].claims",
-    fields: &["hash", "fresh_for"],
-    not_yet: &[],
-    otherwise: &[],
-};
+pub(super) const CLAIMS: BlockSpec =
+    BlockSpec { path: "tasks[].claims", fields: &["hash", "fresh_for"], otherwise: &[] };
 
 pub(super) const HOSTS: BlockSpec =
-    BlockSpec { path: "tasks[].hosts", fields: &["hash"], not_yet: &[], otherwise: &[] };
+    BlockSpec { path: "tasks[].hosts", fields: &["hash"], otherwise: &[] };
 
 pub(super) const PAUSED_UNTIL: BlockSpec =
-    BlockSpec { path: "tasks[].paused_until", fields: &["key"], not_yet: &[], otherwise: &[] };
+    BlockSpec { path: "tasks[].paused_until", fields: &["key"], otherwise: &[] };
 
 pub(super) const BYTES: BlockSpec =
-    BlockSpec { path: "a key", fields: &["hex", "base64"], not_yet: &[], otherwise: &[] };
+    BlockSpec { path: "a key", fields: &["hex", "base64"], otherwise: &[] };
 
 impl BlockSpec {
     /// Whether the field `name` says something that this block has another way, or no way yet, to
     /// say.
     pub(super) fn says_otherwise(&self, name: &str) -> bool {
-        self.not_yet.iter().chain(self.otherwise).any(|(field, _)| *field == name)
+        self.otherwise.iter().any(|(field, _)| *field == name)
     }
 
     /// What is wrong with the field `name` of this block, if it is not one of its fields.
@@ -174,53 +168,12 @@ impl BlockSpec {
         if self.fields.contains(&name) {
             return None;
         }
-        if let Some((name, remedy)) = self.not_yet.iter().find(|(not_yet, _)| *not_yet == name) {
-            return Some(format!("`{name}` is not supported yet; {remedy}"));
-        }
         if let Some((_, remedy)) = self.otherwise.iter().find(|(otherwise, _)| *otherwise == name) {
             return Some((*remedy).to_owned());
         }
-        let near = self.fields.iter().map(|field| (distance(name, field), field)).min();
-        Some(match near {
-            Some((1..=2, field)) => format!("is not a known field; did you mean `{field}`?"),
+        Some(match nearest(name, self.fields.iter().copied()).first() {
+            Some(field) => format!("is not a known field; did you mean `{field}`?"),
             _ => format!("is not a known field; the fields here are {}", self.fields.join(", ")),
         })
-    }
-}
-
-/// How many letters must be changed, added or left out to turn `a` into `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    // A name that is longer than this is no typing mistake.
-    for (i, from) in a.chars().take(40).enumerate() {
-        let mut diagonal = i;
-        let mut left = i + 1;
-        let mut next = vec![left];
-        for (to, above) in b.iter().zip(row.iter().skip(1)) {
-            left = (diagonal + usize::from(from != *to)).min(left + 1).min(above + 1);
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn distances() {
-        for (a, b, steps) in [
-            ("grace", "grace", 0),
-            ("grce", "grace", 1),
-            ("", "abc", 3),
-            ("leese", "lease", 1),
-            ("abc", "", 3),
-        ] {
-            assert_eq!(distance(a, b), steps, "{a} {b}");
-        }
     }
 }

@@ -9,12 +9,12 @@ use lockwatch_model::spec::{
 use lockwatch_model::topology::cluster::slot;
 use serde_yaml::Value;
 
-use super::block::{Block, choice, list};
-use super::mistake::{Mistakes, Place, Reported, quoted};
+use super::block::{At, Block, choice};
+use super::mistake::{Place, Reported, field_text, quoted};
 use super::redises::Redises;
-use super::schema::{CLAIMS, HOSTS, LOCK, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
+use super::schema::{BlockSpec, CLAIMS, HOSTS, LOCK, PAUSED_UNTIL, PROGRESS, TASK, WANTED};
 use super::threshold::{self, Sampling, Threshold};
-use super::values::{bytes, duration_ms, key, kind, label_value, name, text};
+use super::values::{bytes, key, kind, label_value, name, text};
 use super::{RedisConfig, Servers, ms};
 
 const STALE_AFTER_MS: u64 = 300_000;
@@ -32,59 +32,73 @@ pub(super) struct Shared<'a> {
     pub(super) redises: Option<&'a Redises>,
     /// `None` when the names of the labels could not be read.
     pub(super) label_names: Option<&'a [Arc<str>]>,
-    pub(super) mistakes: &'a Mistakes,
 }
 
 /// A task, and what the other tasks are compared with, each as far as it could be read.
+#[derive(Default)]
 pub(super) struct ReadTask {
-    pub(super) name: Result<String, Reported>,
-    pub(super) redis: Result<RedisIndex, Reported>,
-    pub(super) lock_key: Result<Key, Reported>,
-    pub(super) spec: Result<TaskSpec, Reported>,
+    pub(super) name: Option<String>,
+    pub(super) redis: Option<RedisIndex>,
+    pub(super) lock_key: Option<Key>,
+    pub(super) spec: Option<TaskSpec>,
 }
 
-/// Reads the task at `place`.
-pub(super) fn read(value: &Value, place: Place, shared: &Shared<'_>) -> ReadTask {
-    match Block::open(value, place, &TASK, shared.mistakes) {
-        Ok(block) => read_block(&block, shared),
-        Err(Reported) => ReadTask {
-            name: Err(Reported),
-            redis: Err(Reported),
-            lock_key: Err(Reported),
-            spec: Err(Reported),
-        },
-    }
+/// Reads one task.
+pub(super) fn read(at: At<'_>, shared: &Shared<'_>) -> ReadTask {
+    Block::open(at, &TASK).map_or_else(|_| ReadTask::default(), |block| read_block(&block, shared))
 }
 
 fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
-    let mut roles = Roles::new(shared.mistakes);
+    let mut roles = Roles::new();
     let name = block.required("name", "write `name: …`", name);
     let found = redis_of(block, shared);
     let lock = read_lock(block, &mut roles);
-    let wanted = read_wanted(block, shared.mistakes, &mut roles);
+    let wanted = read_wanted(block, &mut roles);
     let progress = read_progress(block, &mut roles);
     let claims = read_claims(block, &mut roles);
-    let hosts = read_single_key(block, "hosts", "hash", &mut roles);
-    let paused_until = read_single_key(block, "paused_until", "key", &mut roles);
-    let thresholds = Thresholds::read(block);
+    let hosts = read_single_key(block, "hosts", &HOSTS, "hash", &mut roles);
+    let paused_until = read_single_key(block, "paused_until", &PAUSED_UNTIL, "key", &mut roles);
+    let grace_ms = Threshold::Grace.or(block, TaskSpec::GRACE_MS);
+    let settle_ms = Threshold::Settle.or(block, TaskSpec::SETTLE_MS);
+    let wind_down_ms = Threshold::WindDown.or(block, TaskSpec::WIND_DOWN_MS);
+    let blind_after_ms = Threshold::BlindAfter.or(block, TaskSpec::BLIND_AFTER_MS);
+    let max_hold_ms = Threshold::MaxHold.optional(block);
     let labels = read_labels(block, shared);
     if let Ok((_, Some(redis))) = &found {
-        let progress = progress.as_ref().ok().and_then(Option::as_ref);
-        let claims = claims.as_ref().ok().and_then(Option::as_ref);
-        check_against_sampling(block, redis, &thresholds, progress, claims, shared.mistakes);
-        check_against_cluster(
-            block,
-            redis,
-            wanted.as_ref().ok().and_then(Option::as_ref),
-            shared.mistakes,
-        );
+        let sampling = Sampling {
+            redis: &redis.name,
+            interval_ms: ms(redis.interval),
+            timeout_ms: ms(redis.timeout),
+        };
+        let mistake = |place, mistake: Option<String>| {
+            mistake.map(|mistake| block.report_at(place, mistake));
+        };
+        if let Ok(ms) = blind_after_ms {
+            mistake(block.place("blind_after"), sampling.blind_after_mistake(ms));
+        }
+        if let Ok(Some(progress)) = &progress {
+            let place = block.place("progress").field("stale_after");
+            mistake(place, sampling.stale_after_mistake(progress.stale_after_ms));
+        }
+        if let Ok(Some(claims)) = &claims {
+            let place = block.place("claims").field("fresh_for");
+            mistake(place, sampling.fresh_for_mistake(claims.fresh_for_ms));
+        }
+        if let Ok(Some(wanted)) = &wanted {
+            mistake(block.place("wanted").field("keys"), cluster_mistake(redis, wanted));
+        }
     }
-    thresholds.check(block);
+    if let (Ok(settle_ms), Ok(blind_after_ms)) = (settle_ms, blind_after_ms)
+        && let Some(mistake) = threshold::settle_mistake(settle_ms, blind_after_ms)
+    {
+        let field = if block.value("settle").is_some() { "settle" } else { "blind_after" };
+        block.report(field, mistake);
+    }
 
     let redis = found.map(|(index, _)| index);
-    let lock_key = lock.as_ref().map(|lock| lock.key.clone()).map_err(|reported| *reported);
+    let lock_key = lock.as_ref().ok().map(|lock| lock.key.clone());
     let spec_name = name.clone();
-    let assemble = || {
+    let assemble = || -> Result<TaskSpec, Reported> {
         Ok(TaskSpec {
             name: spec_name?.into(),
             redis: redis?,
@@ -94,15 +108,15 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
             claims: claims?,
             hosts: hosts?,
             paused_until: paused_until?,
-            grace_ms: thresholds.grace_ms?,
-            settle_ms: thresholds.settle_ms?,
-            wind_down_ms: thresholds.wind_down_ms?,
-            blind_after_ms: thresholds.blind_after_ms?,
-            max_hold_ms: thresholds.max_hold_ms?,
+            grace_ms: grace_ms?,
+            settle_ms: settle_ms?,
+            wind_down_ms: wind_down_ms?,
+            blind_after_ms: blind_after_ms?,
+            max_hold_ms: max_hold_ms?,
             labels: labels?,
         })
     };
-    ReadTask { name, redis, lock_key, spec: assemble() }
+    ReadTask { name: name.ok(), redis: redis.ok(), lock_key, spec: assemble().ok() }
 }
 
 /// The redis that a task names, or the only one; its configuration is absent where that has
@@ -135,16 +149,16 @@ fn redis_of<'a>(
     Ok((RedisIndex(index), config))
 }
 
-fn read_lock(block: &Block<'_>, roles: &mut Roles<'_>) -> Result<LockSpec, Reported> {
+fn read_lock(block: &Block<'_>, roles: &mut Roles) -> Result<LockSpec, Reported> {
     let Some(lock) = block.child("lock", &LOCK)? else {
         return Err(block.report_whole("has no `lock`; write `lock: {key: …}`"));
     };
-    let key = read_key(&lock, "key", "lock.key", roles);
+    let key = read_key(&lock, "key", roles);
     let scheme = lock.or("scheme", SchemeKind::Redisson, |value| {
         choice(value, "scheme", &SchemeKind::ALL, SchemeKind::name)
     });
-    let lease_ms = lock.optional("lease", duration_ms(Threshold::Lease.min_ms()));
-    let renew_every_ms = lock.optional("renew_every", duration_ms(Threshold::RenewEvery.min_ms()));
+    let lease_ms = Threshold::Lease.optional(&lock);
+    let renew_every_ms = Threshold::RenewEvery.optional(&lock);
     if let (Ok(Some(lease_ms)), Ok(Some(renew_every_ms))) = (lease_ms, renew_every_ms)
         && let Some(mistake) = threshold::renew_every_mistake(renew_every_ms, lease_ms)
     {
@@ -158,11 +172,7 @@ fn read_lock(block: &Block<'_>, roles: &mut Roles<'_>) -> Result<LockSpec, Repor
     })
 }
 
-fn read_wanted(
-    task: &Block<'_>,
-    mistakes: &Mistakes,
-    roles: &mut Roles<'_>,
-) -> Result<Option<WantedSpec>, Reported> {
+fn read_wanted(task: &Block<'_>, roles: &mut Roles) -> Result<Option<WantedSpec>, Reported> {
     const REMEDY: &str = "write one of hash, set, counter, keys, or the word `always` or `never`";
     let plain = |source| Ok(Some(WantedSpec { source, codec: Codec::Raw }));
     match task.value("wanted") {
@@ -177,9 +187,9 @@ fn read_wanted(
         block.or("codec", Codec::Raw, |value| choice(value, "codec", &Codec::ALL, Codec::name));
     let field = block.exactly_one(&["hash", "set", "counter", "keys"], REMEDY)?;
     let source = if field == "keys" {
-        read_switch_keys(&block, mistakes, roles).map(WantedSource::Keys)
+        read_switch_keys(&block, roles).map(WantedSource::Keys)
     } else {
-        let key = read_key(&block, field, &format!("wanted.{field}"), roles);
+        let key = read_key(&block, field, roles);
         match field {
             "hash" => key.map(WantedSource::Hash),
             "set" => key.map(WantedSource::Set),
@@ -189,37 +199,28 @@ fn read_wanted(
     Ok(Some(WantedSpec { source: source?, codec: codec? }))
 }
 
-fn read_switch_keys(
-    block: &Block<'_>,
-    mistakes: &Mistakes,
-    roles: &mut Roles<'_>,
-) -> Result<Vec<Key>, Reported> {
-    let Some(value) = block.value("keys") else { return Ok(Vec::new()) };
-    let place = block.place("keys");
-    let keys = list(value, &place, mistakes, key)?;
+fn read_switch_keys(block: &Block<'_>, roles: &mut Roles) -> Result<Vec<Key>, Reported> {
+    let Some(at) = block.at("keys") else { return Ok(Vec::new()) };
+    let keys = at.list(key)?;
     if !(1..=SWITCH_KEYS_MAX).contains(&keys.len()) {
         let message = format!(
             "lists {} keys; list 1 to {SWITCH_KEYS_MAX}, or keep the switches in one hash",
             keys.len()
         );
-        return Err(block.report("keys", message));
+        return Err(at.report(message));
     }
     for (index, key) in keys.iter().enumerate() {
-        roles.claim(key, format!("wanted.keys[{index}]"), place.item(index));
+        claim(roles, block, at.place.item(index), key);
     }
     Ok(keys)
 }
 
-fn read_progress(
-    task: &Block<'_>,
-    roles: &mut Roles<'_>,
-) -> Result<Option<ProgressSpec>, Reported> {
+fn read_progress(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ProgressSpec>, Reported> {
     const REMEDY: &str = "write one of hash (with field), key, length";
     let Some(block) = task.child("progress", &PROGRESS)? else { return Ok(None) };
-    let stale_after_ms =
-        block.or("stale_after", STALE_AFTER_MS, duration_ms(Threshold::StaleAfter.min_ms()));
+    let stale_after_ms = Threshold::StaleAfter.or(&block, STALE_AFTER_MS);
     let field = block.exactly_one(&["hash", "key", "length"], REMEDY)?;
-    let key = read_key(&block, field, &format!("progress.{field}"), roles);
+    let key = read_key(&block, field, roles);
     if field != "hash" && block.value("field").is_some() {
         return Err(block.report(
             "field",
@@ -238,11 +239,10 @@ fn read_progress(
     Ok(Some(ProgressSpec { source: source?, stale_after_ms: stale_after_ms? }))
 }
 
-fn read_claims(task: &Block<'_>, roles: &mut Roles<'_>) -> Result<Option<ClaimsSpec>, Reported> {
+fn read_claims(task: &Block<'_>, roles: &mut Roles) -> Result<Option<ClaimsSpec>, Reported> {
     let Some(block) = task.child("claims", &CLAIMS)? else { return Ok(None) };
-    let fresh_for_ms =
-        block.or("fresh_for", FRESH_FOR_MS, duration_ms(Threshold::FreshFor.min_ms()));
-    let key = read_key(&block, "hash", "claims.hash", roles);
+    let fresh_for_ms = Threshold::FreshFor.or(&block, FRESH_FOR_MS);
+    let key = read_key(&block, "hash", roles);
     Ok(Some(ClaimsSpec { key: key?, fresh_for_ms: fresh_for_ms? }))
 }
 
@@ -250,22 +250,17 @@ fn read_claims(task: &Block<'_>, roles: &mut Roles<'_>) -> Result<Option<ClaimsS
 fn read_single_key(
     task: &Block<'_>,
     block_field: &str,
+    spec: &BlockSpec,
     key_field: &str,
-    roles: &mut Roles<'_>,
+    roles: &mut Roles,
 ) -> Result<Option<Key>, Reported> {
-    let spec = if block_field == "hosts" { &HOSTS } else { &PAUSED_UNTIL };
     let Some(block) = task.child(block_field, spec)? else { return Ok(None) };
-    read_key(&block, key_field, &format!("{block_field}.{key_field}"), roles).map(Some)
+    read_key(&block, key_field, roles).map(Some)
 }
 
-fn read_key(
-    block: &Block<'_>,
-    field: &str,
-    role: &str,
-    roles: &mut Roles<'_>,
-) -> Result<Key, Reported> {
+fn read_key(block: &Block<'_>, field: &str, roles: &mut Roles) -> Result<Key, Reported> {
     let key = block.required(field, &format!("write `{field}: …` with the key's name"), key)?;
-    roles.claim(&key, role.to_owned(), block.place(field));
+    claim(roles, block, block.place(field), &key);
     Ok(key)
 }
 
@@ -290,134 +285,44 @@ fn read_labels(task: &Block<'_>, shared: &Shared<'_>) -> Result<Labels, Reported
             "is not in the list `labels` at the top of the file; add {} to it",
             quoted(given)
         );
-        shared.mistakes.report(place.name_of_field(given), message);
+        task.report_at(place.name_of_field(given), message);
     }
     let read_one = |name: &Arc<str>| {
         let value = map.get(&**name).map_or(Ok(String::new()), label_value);
-        let value = value.map_err(|message| shared.mistakes.report(place.field(name), message))?;
+        let value = value.map_err(|message| task.report_at(place.field(name), message))?;
         Ok((Arc::clone(name), value.into()))
     };
     let labels: Vec<Result<_, Reported>> = names.iter().map(read_one).collect();
     labels.into_iter().collect()
 }
 
-/// The durations of a task, each as far as it could be read.
-struct Thresholds {
-    grace_ms: Result<u64, Reported>,
-    settle_ms: Result<u64, Reported>,
-    wind_down_ms: Result<u64, Reported>,
-    blind_after_ms: Result<u64, Reported>,
-    max_hold_ms: Result<Option<u64>, Reported>,
-}
-
-impl Thresholds {
-    fn read(block: &Block<'_>) -> Thresholds {
-        Thresholds {
-            grace_ms: block.or("grace", TaskSpec::GRACE_MS, duration_ms(Threshold::Grace.min_ms())),
-            settle_ms: block.or(
-                "settle",
-                TaskSpec::SETTLE_MS,
-                duration_ms(Threshold::Settle.min_ms()),
-            ),
-            wind_down_ms: block.or(
-                "wind_down",
-                TaskSpec::WIND_DOWN_MS,
-                duration_ms(Threshold::WindDown.min_ms()),
-            ),
-            blind_after_ms: block.or(
-                "blind_after",
-                TaskSpec::BLIND_AFTER_MS,
-                duration_ms(Threshold::BlindAfter.min_ms()),
-            ),
-            max_hold_ms: block.optional("max_hold", duration_ms(Threshold::MaxHold.min_ms())),
-        }
-    }
-
-    fn check(&self, block: &Block<'_>) {
-        if let (Ok(settle_ms), Ok(blind_after_ms)) = (self.settle_ms, self.blind_after_ms)
-            && let Some(mistake) = threshold::settle_mistake(settle_ms, blind_after_ms)
-        {
-            let field = if block.value("settle").is_some() { "settle" } else { "blind_after" };
-            block.report(field, mistake);
-        }
-    }
-}
-
-/// What is judged from samples must be slower than the sampling.
-fn check_against_sampling(
-    block: &Block<'_>,
-    redis: &RedisConfig,
-    thresholds: &Thresholds,
-    progress: Option<&ProgressSpec>,
-    claims: Option<&ClaimsSpec>,
-    mistakes: &Mistakes,
-) {
-    let sampling = Sampling {
-        redis: &redis.name,
-        interval_ms: ms(redis.interval),
-        timeout_ms: ms(redis.timeout),
-    };
-    if let Ok(blind_after_ms) = thresholds.blind_after_ms
-        && let Some(mistake) = sampling.blind_after_mistake(blind_after_ms)
-    {
-        block.report("blind_after", mistake);
-    }
-    if let Some(mistake) =
-        progress.and_then(|progress| sampling.stale_after_mistake(progress.stale_after_ms))
-    {
-        mistakes.report(block.place("progress").field("stale_after"), mistake);
-    }
-    if let Some(mistake) = claims.and_then(|claims| sampling.fresh_for_mistake(claims.fresh_for_ms))
-    {
-        mistakes.report(block.place("claims").field("fresh_for"), mistake);
-    }
-}
-
 /// Switches in keys of their own are read together, so that one server must have them all.
-fn check_against_cluster(
-    block: &Block<'_>,
-    redis: &RedisConfig,
-    wanted: Option<&WantedSpec>,
-    mistakes: &Mistakes,
-) {
-    let (Servers::Cluster(_), Some(WantedSource::Keys(keys))) =
-        (&redis.servers, wanted.map(|wanted| &wanted.source))
-    else {
-        return;
+fn cluster_mistake(redis: &RedisConfig, wanted: &WantedSpec) -> Option<String> {
+    let (Servers::Cluster(_), WantedSource::Keys(keys)) = (&redis.servers, &wanted.source) else {
+        return None;
     };
     let mut slots = keys.iter().map(|key| slot(key));
     let first = slots.next();
-    if slots.any(|slot| Some(slot) != first) {
-        let message = format!(
+    slots.any(|slot| Some(slot) != first).then(|| {
+        format!(
             "lie in different slots of the cluster {}; give them a common hash tag, as in \
              \"{{outbound}}:anna\" and \
              \"{{outbound}}:ben\", or keep the switches in one hash",
             quoted(&redis.name)
-        );
-        mistakes.report(block.place("wanted").field("keys"), message);
-    }
+        )
+    })
 }
 
-/// Which role each key of a task plays: one key cannot play two.
-struct Roles<'a> {
-    taken: Vec<(Key, String)>,
-    mistakes: &'a Mistakes,
-}
+/// Where each key of a task stands: one key cannot play two roles.
+type Roles = Vec<(Key, Place)>;
 
-impl<'a> Roles<'a> {
-    fn new(mistakes: &'a Mistakes) -> Roles<'a> {
-        Roles { taken: Vec::new(), mistakes }
-    }
-
-    fn claim(&mut self, key: &Key, role: String, place: Place) {
-        match self.taken.iter().find(|(taken, _)| taken == key) {
-            Some((_, other)) => {
-                self.mistakes.report(
-                    place,
-                    format!("is the same key as `{other}`; each needs a key of its own"),
-                );
-            }
-            None => self.taken.push((key.clone(), role)),
+fn claim(roles: &mut Roles, block: &Block<'_>, place: Place, key: &Key) {
+    match roles.iter().find(|(taken, _)| taken == key) {
+        Some((_, other)) => {
+            let other = field_text(&other.within_task(), &[]);
+            let message = format!("is the same key as `{other}`; each needs a key of its own");
+            block.report_at(place, message);
         }
+        None => roles.push((key.clone(), place)),
     }
 }

@@ -2,11 +2,13 @@
 //! together with. For the configuration, and for whoever asks what another threshold would have
 //! done.
 
+use lockwatch_model::named;
 use lockwatch_model::spec::{RedisSpec, TaskSpec};
 use serde_yaml::Value;
 
+use super::block::Block;
 use super::duration::text as duration_text;
-use super::mistake::quoted;
+use super::mistake::{Reported, quoted};
 use super::values::duration_ms;
 
 const SECOND_MS: u64 = 1_000;
@@ -14,59 +16,33 @@ const SECOND_MS: u64 = 1_000;
 /// A lease that lives shorter than a network round trip under load guards nothing.
 const LEASE_MS_MIN: u64 = 100;
 
-/// A duration of a task that what is said of it depends on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Threshold {
-    /// A gap shorter than this is a handover.
-    Grace,
-    /// A hold shorter than this does not end a gap.
-    Settle,
-    /// How long the task may go on after it was switched off.
-    WindDown,
-    /// Without a reading for longer than this, the verdict is unknown.
-    BlindAfter,
-    /// Without a change of its progress for longer than this, the task is stalled.
-    StaleAfter,
-    /// A claim lives while its bytes changed within this time.
-    FreshFor,
-    /// A hold longer than this deserves a warning.
-    MaxHold,
-    /// Full lifetime of a hold.
-    Lease,
-    /// Pause between two renewals.
-    RenewEvery,
+named! {
+    /// A duration of a task that what is said of it depends on.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum Threshold {
+        /// A gap shorter than this is a handover.
+        Grace = "grace",
+        /// A hold shorter than this does not end a gap.
+        Settle = "settle",
+        /// How long the task may go on after it was switched off.
+        WindDown = "wind_down",
+        /// Without a reading for longer than this, the verdict is unknown.
+        BlindAfter = "blind_after",
+        /// Without a change of its progress for longer than this, the task is stalled.
+        StaleAfter = "stale_after",
+        /// A claim lives while its bytes changed within this time.
+        FreshFor = "fresh_for",
+        /// A hold longer than this deserves a warning.
+        MaxHold = "max_hold",
+        /// Full lifetime of a hold.
+        Lease = "lease",
+        /// Pause between two renewals.
+        RenewEvery = "renew_every",
+    }
 }
 
 impl Threshold {
-    /// All thresholds.
-    pub const ALL: [Threshold; 9] = [
-        Threshold::Grace,
-        Threshold::Settle,
-        Threshold::WindDown,
-        Threshold::BlindAfter,
-        Threshold::StaleAfter,
-        Threshold::FreshFor,
-        Threshold::MaxHold,
-        Threshold::Lease,
-        Threshold::RenewEvery,
-    ];
-
-    /// The name in the configuration, without the block that it stands in.
-    pub fn name(self) -> &'static str {
-        match self {
-            Threshold::Grace => "grace",
-            Threshold::Settle => "settle",
-            Threshold::WindDown => "wind_down",
-            Threshold::BlindAfter => "blind_after",
-            Threshold::StaleAfter => "stale_after",
-            Threshold::FreshFor => "fresh_for",
-            Threshold::MaxHold => "max_hold",
-            Threshold::Lease => "lease",
-            Threshold::RenewEvery => "renew_every",
-        }
-    }
-
-    pub(super) fn min_ms(self) -> u64 {
+    fn min_ms(self) -> u64 {
         match self {
             Threshold::Grace | Threshold::Settle | Threshold::WindDown => 0,
             Threshold::BlindAfter
@@ -76,6 +52,15 @@ impl Threshold {
             Threshold::Lease => LEASE_MS_MIN,
             Threshold::RenewEvery => 1,
         }
+    }
+
+    /// Reads it from the block that it stands in, if it is there.
+    pub(super) fn optional(self, block: &Block<'_>) -> Result<Option<u64>, Reported> {
+        block.optional(self.name(), duration_ms(self.min_ms()))
+    }
+
+    pub(super) fn or(self, block: &Block<'_>, default_ms: u64) -> Result<u64, Reported> {
+        Ok(self.optional(block)?.unwrap_or(default_ms))
     }
 
     /// Reads a value as the configuration does.

@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use lockwatch_model::spec::Key;
 use serde_yaml::Value;
 
@@ -143,54 +145,16 @@ pub(super) fn bytes(value: &Value) -> Result<Vec<u8>, String> {
         return Err(format!("is not bytes; {SHAPE}"));
     }
     let text = text(value).map_err(|message| format!("`{encoding}` {message}"))?;
-    let decoded = if encoding == "hex" { from_hex(&text) } else { from_base64(&text) };
+    let decoded = if encoding == "hex" { hex::decode(&text).ok() } else { from_base64(&text) };
     decoded.ok_or_else(|| {
         format!("`{encoding}` is not valid {encoding}; check its letters and its length")
     })
 }
 
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-    let pairs = text.as_bytes().chunks(2);
-    pairs
-        .map(
-            |pair| {
-                if let [high, low] = pair { Some(digit(*high)? << 4 | digit(*low)?) } else { None }
-            },
-        )
-        .collect()
-}
-
 /// Standard alphabet, with or without padding. Stray bits after the last byte are refused, so each
 /// value has one spelling.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
-    let padding = text.len() - text.trim_end_matches('=').len();
-    let digits = text.get(..text.len() - padding)?;
-    if padding > 2 || (padding > 0 && !text.len().is_multiple_of(4)) || digits.len() % 4 == 1 {
-        return None;
-    }
-    let mut bytes = Vec::with_capacity(digits.len() / 4 * 3 + 2);
-    let (mut buffer, mut bits) = (0_u32, 0_u32);
-    for digit in digits.bytes() {
-        buffer = (buffer << 6 | u32::from(base64_digit(digit)?)) & 0xffff;
-        bits += 6;
-        if bits >= 8 {
-            bits -= 8;
-            bytes.push(u8::try_from(buffer >> bits & 0xff).ok()?);
-        }
-    }
-    (buffer & ((1 << bits) - 1) == 0).then_some(bytes)
-}
-
-fn base64_digit(digit: u8) -> Option<u8> {
-    match digit {
-        b'A'..=b'Z' => Some(digit - b'A'),
-        b'a'..=b'z' => Some(digit - b'a' + 26),
-        b'0'..=b'9' => Some(digit - b'0' + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        _ => None,
-    }
+    STANDARD.decode(text).or_else(|_| STANDARD_NO_PAD.decode(text)).ok()
 }
 
 #[cfg(test)]

@@ -63,10 +63,7 @@ pub(super) fn yaml(bytes: &[u8]) -> String {
     let shown = escape(bytes);
     match std::str::from_utf8(bytes) {
         Ok(text) if ascii || shown == text => yaml_text(text),
-        _ => {
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            format!("{{hex: \"{hex}\"}}")
-        }
+        _ => format!("{{hex: \"{}\"}}", hex::encode(bytes)),
     }
 }
 

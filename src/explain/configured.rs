@@ -94,8 +94,6 @@ fn text(key: &Key) -> String {
     };
     match std::str::from_utf8(key).ok().filter(plain) {
         Some(text) => format!("\"{}\"", text.replace('"', "\\\"")),
-        None => {
-            format!("{{hex: {}}}", key.iter().map(|byte| format!("{byte:02x}")).collect::<String>())
-        }
+        None => format!("{{hex: {}}}", hex::encode(key)),
     }
 }

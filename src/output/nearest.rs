@@ -1,4 +1,4 @@
-//! A name that no task or no metric has, and the names that were perhaps meant.
+//! A name that does not exist, and the names that were perhaps meant.
 
 use super::identity::escape;
 use super::metrics::TABLE;
@@ -25,7 +25,7 @@ fn nothing_called<'a>(
     all: impl Iterator<Item = &'a str>,
     where_they_are: &str,
 ) -> String {
-    let near = nearest(name, all);
+    let near: Vec<_> = nearest(name, all).into_iter().map(|near| escape(near.as_bytes())).collect();
     let meant = match near.as_slice() {
         [] => where_they_are.to_owned(),
         [only] => format!("did you mean {only}?"),
@@ -34,42 +34,31 @@ fn nothing_called<'a>(
     format!("There is no {what} called {}; {meant}", escape(name.as_bytes()))
 }
 
-/// The names most like `name`, best first, escaped.
-fn nearest<'a>(name: &str, tasks: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let wanted: Vec<char> = lowered(name);
-    let mut near: Vec<(usize, &str)> =
-        tasks.filter_map(|task| Some((distance(&wanted, &lowered(task))?, task))).collect();
+/// The names most like `name`, best first, if any is like it at all.
+pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let wanted = lowered(name);
+    let mut near: Vec<(usize, &str)> = names
+        .into_iter()
+        .filter_map(|name| Some((distance(&wanted, &lowered(name))?, name)))
+        .collect();
     near.sort_unstable();
-    near.into_iter()
-        .take(SUGGESTED_MAX)
-        .map(|(_, task)| escape(task.as_bytes()).into_owned())
-        .collect()
+    near.into_iter().take(SUGGESTED_MAX).map(|(_, name)| name).collect()
 }
 
-fn lowered(name: &str) -> Vec<char> {
+fn lowered(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).take(COMPARED_CHARS).collect()
 }
 
 /// Letters to change, insert or leave out; `None`: too many to be a slip. A name within the other
 /// is near.
-fn distance(a: &[char], b: &[char]) -> Option<usize> {
+fn distance(a: &str, b: &str) -> Option<usize> {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
-    if short.len() >= 3 && long.windows(short.len()).any(|window| window == short) {
+    if short.len() >= 3 && long.contains(short) {
         return Some(1);
     }
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (position, letter) in (1..).zip(a) {
-        let mut diagonal = position - 1;
-        let mut left = position;
-        let mut next = vec![left];
-        for (other, above) in b.iter().zip(row.iter().skip(1)) {
-            left = (diagonal + usize::from(letter != other)).min(above + 1).min(left + 1);
-            diagonal = *above;
-            next.push(left);
-        }
-        row = next;
-    }
-    row.last().copied().filter(|distance| *distance <= 1 + a.len().max(b.len()) / 4)
+    let distance = strsim::levenshtein(a, b);
+    let letters = a.chars().count().max(b.chars().count());
+    (distance <= 1 + letters / 4).then_some(distance)
 }
 
 #[cfg(test)]
@@ -89,7 +78,6 @@ mod tests {
 
     #[test]
     fn distances() {
-        let distance = |a: &str, b: &str| distance(&lowered(a), &lowered(b));
         assert_eq!(distance("kitten", "mitten"), Some(1));
         assert_eq!(distance("outbound", "outbuond"), Some(2));
         assert_eq!(distance("same", "same"), Some(1), "within");

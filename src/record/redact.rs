@@ -52,12 +52,9 @@ impl Redactor {
         hash.update(self.salt);
         hash.update([kind as u8]);
         hash.update(secret);
-        let digest = hash.finalize();
-        digest
-            .iter()
-            .take(DIGEST_BYTES)
-            .fold(String::new(), |hex, byte| format!("{hex}{byte:02x}"))
-            .into_bytes()
+        let mut hex = hex::encode(hash.finalize());
+        hex.truncate(2 * DIGEST_BYTES);
+        hex.into_bytes()
     }
 
     /// The digest of a thread as a number.

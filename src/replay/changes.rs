@@ -8,6 +8,7 @@ use lockwatch_model::spec::WatchSpec;
 
 use crate::config::threshold::{self, Threshold};
 use crate::output::identity::{escape, list};
+use crate::output::nearest::nearest;
 
 /// All tasks.
 const ALL_TASKS: &str = "*";
@@ -38,7 +39,8 @@ pub(super) fn parse(text: &str) -> Result<Change, String> {
     let threshold = Threshold::ALL.into_iter().find(|threshold| threshold.name() == field);
     let threshold = threshold.ok_or_else(|| {
         let names = Threshold::ALL.map(Threshold::name);
-        let near = nearest(field, names.into_iter())
+        let near = nearest(field, names)
+            .first()
             .map(|near| format!("; did you mean `{near}`?"))
             .unwrap_or_default();
         wrong(&format!("`{field}` is no threshold{near} There are {}", names.join(", ")))
@@ -106,6 +108,7 @@ impl Change {
 fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
     let shown = |name: &str| format!("`{}`", escape(name.as_bytes()));
     let near = nearest(&change.task, names.iter().copied())
+        .first()
         .map(|near| format!("; did you mean {}?", shown(near)));
     format!(
         "--set {}: the recording has no task {}{} It has {}",
@@ -114,12 +117,6 @@ fn unknown_task(change: &Change, names: &BTreeSet<&str>) -> String {
         near.unwrap_or_else(|| String::from(".")),
         list(names.iter().map(|name| Cow::Owned(shown(name))), LISTED_MAX)
     )
-}
-
-/// The name that is most like `wrong`, if one is.
-fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    let near = names.map(|name| (strsim::levenshtein(wrong, name), name)).min()?;
-    (near.0 <= 1 + wrong.chars().count() / 4).then_some(near.1)
 }
 
 #[cfg(test)]

@@ -1,132 +1,91 @@
-//! Between who logs and where the lines go: nobody who logs ever waits or fails, whatever becomes
-//! of standard error.
+//! Between what logs and standard error: logging never waits and never fails, whatever becomes of
+//! standard error.
 //!
 //! A pipe that nobody reads, a terminal that was stopped, or a full disk would else stop the agent,
 //! or end it. A thread of its own writes; what finds no room is lost, counted, and told once there
 //! is room again.
 
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Most bytes that may wait to be written.
 const WAITING_BYTES_MAX: usize = 256 << 10;
+/// How often a flush looks whether all is written.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Takes lines in, each by one call of `write`.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sink(Arc<Shared>);
-
-#[derive(Debug, Default)]
-struct Shared {
-    waiting: Mutex<Waiting>,
-    /// There is something to be written.
-    filled: Condvar,
-    /// All is written.
-    emptied: Condvar,
-    /// Lines that were never written.
-    lost: AtomicU64,
+#[derive(Clone, Debug)]
+pub(super) struct Sink {
+    lines: Sender<Vec<u8>>,
+    counts: Arc<Counts>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    lines: Vec<u8>,
-    /// Lines before them are being written.
-    is_writing: bool,
+struct Counts {
+    /// Bytes that are not written yet.
+    waiting: AtomicUsize,
+    /// Lines that were never written.
+    lost: AtomicU64,
 }
 
 impl Sink {
     /// Starts the thread that writes to `output`; after a loss `tell` is called with how many lines
     /// were lost, once some could be written again. What it logs goes the same way.
     pub(super) fn start(
-        &self,
         output: impl Write + Send + 'static,
         tell: impl Fn(u64) + Send + 'static,
-    ) -> io::Result<()> {
-        let shared = Arc::clone(&self.0);
-        thread::Builder::new().name(String::from("log")).spawn(move || shared.run(output, tell))?;
-        Ok(())
+    ) -> io::Result<Sink> {
+        let (lines, waiting) = channel();
+        let counts = Arc::new(Counts::default());
+        let sink = Sink { lines, counts: Arc::clone(&counts) };
+        let run = move || run(&waiting, &counts, output, tell);
+        thread::Builder::new().name(String::from("log")).spawn(run)?;
+        Ok(sink)
     }
 
     /// How many lines were lost so far.
     pub(super) fn lost(&self) -> u64 {
-        self.0.lost.load(Ordering::Relaxed)
+        self.counts.lost.load(Ordering::Relaxed)
     }
 
     /// Waits until all lines are written, but no longer than `most`.
     pub(super) fn flush(&self, most: Duration) {
-        let waiting = self.0.waiting();
-        let is_busy = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
-        // Whether it took too long makes no difference: there is nobody left to be told.
-        drop(self.0.emptied.wait_timeout_while(waiting, most, is_busy));
+        let began = Instant::now();
+        while self.counts.waiting.load(Ordering::Acquire) > 0 && began.elapsed() < most {
+            thread::sleep(LOOK_AGAIN);
+        }
     }
 }
 
-impl Shared {
-    fn run(&self, mut output: impl Write, tell: impl Fn(u64)) {
-        let mut told = 0;
-        let mut lines = Vec::new();
-        loop {
-            lines.clear();
-            let mut waiting = self.waiting();
-            while waiting.lines.is_empty() {
-                waiting = self.filled.wait(waiting).unwrap_or_else(PoisonError::into_inner);
-            }
-            std::mem::swap(&mut waiting.lines, &mut lines);
-            waiting.is_writing = true;
-            drop(waiting);
-            let is_written =
-                write_lines(&mut output, &lines).map_err(|lost| self.lose(lost)).is_ok();
-            let lost = self.lost.load(Ordering::Relaxed);
-            if is_written && lost > told {
+fn run(lines: &Receiver<Vec<u8>>, counts: &Counts, mut output: impl Write, tell: impl Fn(u64)) {
+    let mut told = 0;
+    for line in lines {
+        if output.write_all(&line).is_err() {
+            counts.lost.fetch_add(1, Ordering::Relaxed);
+        } else {
+            let lost = counts.lost.load(Ordering::Relaxed);
+            if lost > told {
                 tell(lost - told);
                 told = lost;
             }
-            self.waiting().is_writing = false;
-            self.emptied.notify_all();
         }
+        counts.waiting.fetch_sub(line.len(), Ordering::Release);
     }
-
-    fn lose(&self, lines: u64) {
-        self.lost.fetch_add(lines, Ordering::Relaxed);
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Writes all of `lines`, or says how many were not written as a whole.
-fn write_lines(output: &mut impl Write, lines: &[u8]) -> Result<(), u64> {
-    let mut rest = lines;
-    while !rest.is_empty() {
-        match output.write(rest) {
-            Ok(0) => return Err(count(rest)),
-            Ok(written) => rest = rest.get(written..).unwrap_or_default(),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(_) => return Err(count(rest)),
-        }
-    }
-    Ok(())
-}
-
-fn count(lines: &[u8]) -> u64 {
-    lines.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 impl Write for &Sink {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        let mut waiting = self.0.waiting();
-        if waiting.lines.len() + line.len() > WAITING_BYTES_MAX {
-            drop(waiting);
-            self.0.lose(1);
-        } else {
-            waiting.lines.extend_from_slice(line);
-            drop(waiting);
-            self.0.filled.notify_one();
+        let Counts { waiting, lost } = &*self.counts;
+        let before = waiting.fetch_add(line.len(), Ordering::Relaxed);
+        if before + line.len() > WAITING_BYTES_MAX || self.lines.send(line.to_vec()).is_err() {
+            waiting.fetch_sub(line.len(), Ordering::Relaxed);
+            lost.fetch_add(1, Ordering::Relaxed);
         }
         Ok(line.len())
     }
@@ -146,7 +105,7 @@ impl<'a> MakeWriter<'a> for Sink {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
+    use std::sync::mpsc::{SyncSender, sync_channel};
 
     use super::*;
 
@@ -176,8 +135,8 @@ mod tests {
         let (permit, permissions) = channel();
         let (written, writes) = sync_channel(10);
         let (tell, told) = channel();
-        let sink = Sink::default();
-        sink.start(Gated { permissions, written }, move |lost| tell.send(lost).unwrap()).unwrap();
+        let output = Gated { permissions, written };
+        let sink = Sink::start(output, move |lost| tell.send(lost).unwrap()).unwrap();
         let line = [vec![b'x'; 1_023], vec![b'\n']].concat();
         let lines = 3 * WAITING_BYTES_MAX / line.len();
         for _ in 0..lines {
@@ -203,10 +162,12 @@ mod tests {
         let (permit, permissions) = channel();
         let (written, writes) = sync_channel(10);
         let (tell, told) = channel();
-        let sink = Sink::default();
-        sink.start(Gated { permissions, written }, move |lost| tell.send(lost).unwrap()).unwrap();
-        permit.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
-        (&sink).write_all(b"one\ntwo\n").unwrap();
+        let output = Gated { permissions, written };
+        let sink = Sink::start(output, move |lost| tell.send(lost).unwrap()).unwrap();
+        for line in ["one\n", "two\n"] {
+            permit.send(Err(io::ErrorKind::StorageFull.into())).unwrap();
+            (&sink).write_all(line.as_bytes()).unwrap();
+        }
         sink.flush(SOON);
         assert_eq!(sink.lost(), 2);
         assert!(told.try_recv().is_err(), "there is no way to tell it yet");
@@ -220,10 +181,9 @@ mod tests {
     fn the_end_waits_for_the_last_lines_but_not_for_ever() {
         let (_permit, permissions) = channel();
         let (written, _writes) = sync_channel(10);
-        let sink = Sink::default();
-        sink.start(Gated { permissions, written }, |_| ()).unwrap();
+        let sink = Sink::start(Gated { permissions, written }, |_| ()).unwrap();
         (&sink).write_all(b"one\n").unwrap();
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         sink.flush(Duration::from_millis(50));
         assert!(began.elapsed() >= Duration::from_millis(50) && began.elapsed() < SOON);
     }

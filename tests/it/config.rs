@@ -187,7 +187,7 @@ fn the_complete_example_means_what_it_says() {
     };
     assert_eq!((&shop.servers, shop.db), (&Servers::Sentinel(sentinel), 1));
     assert_eq!(shop.login, login("lockwatch", "/run/secrets/shop"));
-    let network = AllowedHost::Network { address: "10.0.2.0".parse().unwrap(), bits: 24 };
+    let network = AllowedHost::Network("10.0.2.0/24".parse().unwrap());
     let allowed = Some(vec![network, AllowedHost::Name("stock.example".to_owned())]);
     let cluster = ClusterConfig {
         nodes: vec![at("10.0.2.1", 7000), at("10.0.2.2", 7000), at("10.0.2.3", 7000)],
@@ -546,9 +546,6 @@ fn every_field_is_in_the_complete_example_and_in_the_documentation() {
                 "`{field}` of {} is not in the example",
                 block.path
             );
-        }
-        for (field, _) in block.not_yet {
-            assert!(!example.contains(&format!("{field}:")), "{field}");
         }
     }
 }
