@@ -169,10 +169,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
     pub fn take(&mut self, mut each: impl FnMut(Told<'_>)) -> Result<(), Failure> {
         let mut failure = None;
         self.scan(|item| match item {
-            Item::Changed(keys) => keys.iter().for_each(|key| match key {
-                Value::BulkString(key) => each(Told::Changed(key)),
-                _ => {}
-            }),
+            Item::Changed(keys) => {
+                for key in &keys {
+                    if let Value::BulkString(key) = key {
+                        each(Told::Changed(key));
+                    }
+                }
+            }
             Item::AllChanged => each(Told::AllChanged),
             Item::Pong => each(Told::Alive),
             Item::Error(error) => failure = Some(refused(Step::Ping, error)),
