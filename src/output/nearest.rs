@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn slips_find_what_was_meant() {
         let tasks = ["outbound", "inbound", "outbound-eu", "nightly report"];
-        let near = |name| nearest(name, tasks.into_iter());
+        let near = |name| nearest(name, tasks);
         assert_eq!(near("outbond"), ["outbound"]);
         assert_eq!(near("OUTBOUND"), ["outbound", "outbound-eu", "inbound"]);
         assert_eq!(near("bound"), ["inbound", "outbound", "outbound-eu"]);
