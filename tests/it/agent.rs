@@ -1,6 +1,7 @@
 //! The whole agent as a process, beside a real Redis: what it shows, and how it takes reloads,
 //! pauses and its end.
 
+use crate::support::PATIENCE;
 use std::io::Write;
 use std::net::TcpStream;
 use std::process::Command;
@@ -13,8 +14,6 @@ use crate::support::standstill::Standstills;
 use crate::support::truth::rule;
 use crate::support::wait_until;
 
-const SOON: Duration = Duration::from_secs(10);
-
 /// An agent that watches the string lock `lock:outbound` of the task `outbound`, wanted at all
 /// times.
 fn start(server: &RedisServer) -> Agent {
@@ -24,7 +23,7 @@ fn start(server: &RedisServer) -> Agent {
 /// The same; `adjust` adds arguments and environment.
 fn start_with(server: &RedisServer, adjust: impl FnOnce(&mut Command)) -> Agent {
     let agent = Agent::start_with(&configuration(server, &["outbound"]), adjust);
-    wait_until(SOON, "the agent is ready", || agent.get("/-/ready").status == 200);
+    wait_until(PATIENCE, "the agent is ready", || agent.get("/-/ready").status == 200);
     agent
 }
 
@@ -47,7 +46,7 @@ fn configuration(server: &RedisServer, tasks: &[&str]) -> String {
 /// Waits until this is what it shows of the task's lock; `None`: nothing.
 #[track_caller]
 fn expect_held(agent: &Agent, task: &str, expected: Option<f64>) -> Page {
-    agent.until(SOON, &format!("held is {expected:?}"), |page| {
+    agent.until(PATIENCE, &format!("held is {expected:?}"), |page| {
         page.of(task, "lock_held") == expected
     })
 }
@@ -57,7 +56,7 @@ fn expect_held(agent: &Agent, task: &str, expected: Option<f64>) -> Page {
 fn expect_reload(agent: &Agent, successful: f64) {
     let shows =
         |page: &Page| page.get("lockwatch_config_last_reload_successful", &[]) == Some(successful);
-    agent.until(SOON, "the reload", shows);
+    agent.until(PATIENCE, "the reload", shows);
 }
 
 /// `lockwatch_redis_reconnects_total`.
@@ -97,11 +96,11 @@ fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
         grace.as_secs()
     ));
     let read_at = |page: &Page| page.get("lockwatch_redis_last_success_timestamp_seconds", &[]);
-    let first = agent.until(SOON, "a reading", |page| read_at(page).is_some());
-    agent.until(SOON, "the next reading", |page| read_at(page) > read_at(&first));
+    let first = agent.until(PATIENCE, "a reading", |page| read_at(page).is_some());
+    agent.until(PATIENCE, "the next reading", |page| read_at(page) > read_at(&first));
     server.cli(&["DEL", "lock"]);
     let gone = Instant::now();
-    agent.until(SOON, "it is down for longer than the grace", |page| {
+    agent.until(PATIENCE, "it is down for longer than the grace", |page| {
         page.of("a", "task_down_seconds") > page.of("a", "task_grace_seconds")
     });
     let took = gone.elapsed();
@@ -124,7 +123,7 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     let acquisitions = |page: &Page| page.of("outbound", "lock_acquisitions_total");
     for round in 1..=5 {
         server.cli(&["SET", "lock:outbound", &format!("holder {round}")]);
-        agent.until(SOON, "the next holder is seen", |page| {
+        agent.until(PATIENCE, "the next holder is seen", |page| {
             acquisitions(page) == Some(f64::from(round))
         });
     }
@@ -164,7 +163,7 @@ fn a_reload_warns_as_a_start_does() {
     agent.write_config(&config(", password_file: /nowhere/secret"));
     agent.signal("HUP");
     expect_reload(&agent, 1.0);
-    wait_until(SOON, "the warning", || {
+    wait_until(PATIENCE, "the warning", || {
         agent.log_lines(&["redis.main: cannot read the password file"]).len() == 1
     });
 }
@@ -204,10 +203,10 @@ fn the_generation_is_the_servers_and_not_the_agents() {
     let generation = |page: &Page| page.get("lockwatch_redis_generation", &[]);
     let (one, another) = (start(&server), start(&server));
     let known = |agent: &Agent| {
-        generation(&agent.until(SOON, "a generation", |page| generation(page).is_some()))
+        generation(&agent.until(PATIENCE, "a generation", |page| generation(page).is_some()))
     };
     let changed = |agent: &Agent, from| {
-        let page = agent.until(SOON, "another generation", |page| {
+        let page = agent.until(PATIENCE, "another generation", |page| {
             generation(page).is_some_and(|now| Some(now) != from)
         });
         generation(&page)
@@ -273,7 +272,8 @@ fn no_request_touches_redis() {
     let slow = configuration(&server, &["outbound"]).replace("interval: 200ms", "interval: 50s");
     let agent = Agent::start(&slow);
     // Nobody holds it: the first look is confirmed, and the gap is looked at after its grace.
-    agent.until(SOON, "it is down", |page| page.of("outbound", "task_down_seconds") > Some(2.0));
+    agent
+        .until(PATIENCE, "it is down", |page| page.of("outbound", "task_down_seconds") > Some(2.0));
     let count = || {
         let number =
             |field| server.info(field).and_then(|text| text.parse::<u64>().ok()).expect("a count");
@@ -339,5 +339,5 @@ fn an_engine_that_stands_still_does_not_look_healthy() {
         status("/metrics") == 503 && status("/-/healthy") == 503
     });
     std::fs::remove_file(&stall).unwrap();
-    wait_until(SOON, "200 again", || status("/metrics") == 200 && status("/-/healthy") == 200);
+    wait_until(PATIENCE, "200 again", || status("/metrics") == 200 && status("/-/healthy") == 200);
 }

@@ -1,5 +1,6 @@
 //! The demo: its parts on a real Redis, and the whole program as a user starts it.
 
+use crate::support::PATIENCE;
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -16,8 +17,6 @@ use crate::support::skip;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lockwatch");
 const LOCK: &str = "outbound:lock";
 const LEASE: Duration = Duration::from_secs(3);
-/// Longer than anything here takes, short enough to fail in time.
-const SOON: Duration = Duration::from_secs(20);
 
 /// Two workers and what they share, as the demo has them.
 struct Bench {
@@ -51,7 +50,7 @@ impl Bench {
                 }
             }
         };
-        timeout(SOON, held).await.expect("nobody took the lock")
+        timeout(PATIENCE, held).await.expect("nobody took the lock")
     }
 
     async fn until_free(&mut self) {
@@ -60,7 +59,7 @@ impl Bench {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(SOON, free).await.expect("the lock was not released");
+        timeout(PATIENCE, free).await.expect("the lock was not released");
     }
 
     async fn progress(&mut self) -> Option<String> {
@@ -78,7 +77,7 @@ impl Bench {
                 sleep(Duration::from_millis(20)).await;
             }
         };
-        timeout(SOON, moved).await.expect("the script does not work");
+        timeout(PATIENCE, moved).await.expect("the script does not work");
     }
 
     async fn stop(self) {
@@ -198,14 +197,14 @@ async fn a_dead_script_is_not_noticed_by_the_watchdog() {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(SOON, died).await.unwrap();
+    timeout(PATIENCE, died).await.unwrap();
     let (progress, deadline) = (bench.progress().await, bench.deadline().await);
     let renewed_twice = async {
         while bench.deadline().await < deadline + 1_800 {
             sleep(Duration::from_millis(20)).await;
         }
     };
-    timeout(SOON, renewed_twice).await.expect("the watchdog stopped");
+    timeout(PATIENCE, renewed_twice).await.expect("the watchdog stopped");
     assert_eq!(bench.progress().await, progress);
 
     bench.board.switch("anna", Position::Off).await.unwrap();
@@ -259,7 +258,7 @@ impl Demo {
             }
             None
         };
-        let found = timeout(SOON, found).await;
+        let found = timeout(PATIENCE, found).await;
         found
             .ok()
             .flatten()

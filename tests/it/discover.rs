@@ -1,6 +1,7 @@
 //! `discover` on real servers: what it finds among what, what it sends, what it prints, and that
 //! the agent is right with it.
 
+use crate::support::PATIENCE;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
@@ -18,7 +19,6 @@ use crate::support::redis::RedisServer;
 use crate::support::redisson::Redisson;
 use crate::support::skip;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const ID: &str = "285475da-9152-4c83-822a-67ee2f116a79";
 
 /// Commands that discover may cause to be run, as `INFO commandstats` names them.

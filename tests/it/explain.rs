@@ -3,6 +3,7 @@
 
 mod rules;
 
+use crate::support::PATIENCE;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::{Output, Stdio};
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::agent::{Agent, PATIENCE, program, request};
+use crate::support::agent::{Agent, program, request};
 use crate::support::cluster::Cluster;
 use crate::support::network::Options;
 use crate::support::redis::RedisServer;

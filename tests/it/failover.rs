@@ -9,9 +9,10 @@ mod sentinel;
 mod truth;
 mod worker;
 
+use crate::support::PATIENCE;
 use std::time::Duration;
 
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::page::Page;
 use crate::support::redis::RedisServer;
 use crate::support::sentinels::{MASTER, Sentinels};

@@ -1,5 +1,6 @@
 //! The HTTP server over real sockets: routes, negotiation, limits, hostile clients, shutdown.
 
+use crate::support::PATIENCE;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,9 +23,6 @@ use crate::snapshots::{
     RELOAD, full_task, good_node, good_redis, new_redis, published, stopped_task,
 };
 use crate::support::truth::rule;
-
-/// Long enough for anything that is to happen soon on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
 
 /// A running server and what feeds it. Ends with the test.
 pub(crate) struct Server {
@@ -87,7 +85,7 @@ pub(crate) async fn start_as(
 impl Server {
     /// Waits until the server has stopped.
     pub(crate) async fn ended(&mut self) {
-        timeout(SOON, &mut self.serving).await.expect("the server stops").unwrap();
+        timeout(PATIENCE, &mut self.serving).await.expect("the server stops").unwrap();
     }
 }
 
@@ -137,7 +135,7 @@ impl Server {
         let mut stream = self.connect(Ipv4Addr::LOCALHOST).await;
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut bytes = Vec::new();
-        timeout(SOON, stream.read_to_end(&mut bytes)).await.expect("an answer").unwrap();
+        timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("an answer").unwrap();
         parse(&bytes)
     }
 
@@ -507,7 +505,8 @@ async fn garbage_ends_the_connection_and_nothing_else() {
         // The server may close before it has read all of it.
         let _ = stream.write_all(bytes).await;
         let mut answer = Vec::new();
-        let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.expect("the connection ends");
+        let _ =
+            timeout(PATIENCE, stream.read_to_end(&mut answer)).await.expect("the connection ends");
         let text = String::from_utf8_lossy(&answer);
         assert!(answer.is_empty() || text.starts_with("HTTP/1.1 4"), "{text}");
         assert_eq!(server.get("/-/healthy").await.status, 200);
@@ -530,7 +529,7 @@ async fn bodies_are_refused() {
         .await
         .unwrap();
     let mut answers = String::new();
-    timeout(SOON, stream.read_to_string(&mut answers)).await.unwrap().unwrap();
+    timeout(PATIENCE, stream.read_to_string(&mut answers)).await.unwrap().unwrap();
     assert_eq!(answers.matches("HTTP/1.1 200 OK").count(), 2, "{answers}");
 }
 
@@ -570,7 +569,7 @@ async fn idle_connections_from_many_addresses_leave_room_for_the_scraper() {
         let asked = stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await;
         // Whoever asks once is answered, unless all others have come just now.
         if asked.is_ok() && address < 64 {
-            assert!(timeout(SOON, stream.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
+            assert!(timeout(PATIENCE, stream.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
         }
         idle.push(stream);
     }
@@ -588,8 +587,9 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
         let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
         let began = Instant::now();
         stream.write_all(beginning.as_bytes()).await.unwrap();
-        let _ =
-            timeout(SOON, stream.read_to_end(&mut Vec::new())).await.expect("the connection ends");
+        let _ = timeout(PATIENCE, stream.read_to_end(&mut Vec::new()))
+            .await
+            .expect("the connection ends");
         assert!(
             began.elapsed() >= limits.idle - Duration::from_millis(50),
             "{beginning}: {:?}",
@@ -601,14 +601,15 @@ async fn a_head_that_does_not_come_is_not_waited_for() {
     let began = Instant::now();
     while stream.write_all(b"G").await.is_ok() {
         sleep(Duration::from_millis(50)).await;
-        assert!(began.elapsed() < SOON, "still open");
+        assert!(began.elapsed() < PATIENCE, "still open");
     }
     // Nor is the head of a later request.
     let mut stream = server.connect(Ipv4Addr::LOCALHOST).await;
     stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    assert!(timeout(SOON, stream.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
+    assert!(timeout(PATIENCE, stream.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
     stream.write_all(b"GET /metr").await.unwrap();
-    let _ = timeout(SOON, stream.read_to_end(&mut Vec::new())).await.expect("the connection ends");
+    let _ =
+        timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.expect("the connection ends");
 }
 
 #[tokio::test]
@@ -619,12 +620,12 @@ async fn a_connection_may_idle_between_scrapes_but_not_for_ever() {
     for pause in [idle / 2, Duration::ZERO] {
         stream.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
         let mut answer = [0; 1024];
-        let length = timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
+        let length = timeout(PATIENCE, stream.read(&mut answer)).await.unwrap().unwrap();
         assert!(answer[..length].starts_with(b"HTTP/1.1 200"), "after {pause:?}");
         sleep(pause).await;
     }
     let began = Instant::now();
-    assert_eq!(timeout(SOON, stream.read(&mut [0; 1])).await.unwrap().unwrap(), 0);
+    assert_eq!(timeout(PATIENCE, stream.read(&mut [0; 1])).await.unwrap().unwrap(), 0);
     assert!(began.elapsed() > idle / 2, "{:?}", began.elapsed());
 }
 
@@ -648,7 +649,7 @@ async fn read_slowly(server: &Server, pauses: u32, pause: Duration) -> (usize, u
     }
     // What the kernel took before the end still comes.
     while bytes.len() < length {
-        match timeout(SOON, stream.read(&mut more)).await.expect("bytes or the end") {
+        match timeout(PATIENCE, stream.read(&mut more)).await.expect("bytes or the end") {
             Ok(0) | Err(_) => break,
             Ok(count) => bytes.extend_from_slice(&more[..count]),
         }
@@ -710,7 +711,7 @@ async fn made_up_paths_make_no_series() {
             format!("GET /made-up/{n}?x={n} HTTP/1.1\r\nHost: x\r\nUser-Agent: {n}\r\n\r\n");
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut answer = [0; 1024];
-        let length = timeout(SOON, stream.read(&mut answer)).await.unwrap().unwrap();
+        let length = timeout(PATIENCE, stream.read(&mut answer)).await.unwrap().unwrap();
         assert!(answer[..length].starts_with(b"HTTP/1.1 404"));
     }
     server.published.send(small()).unwrap();
@@ -725,7 +726,7 @@ async fn a_shutdown_lets_answers_finish_and_waits_for_nobody() {
     let mut half_open = server.connect(Ipv4Addr::LOCALHOST).await;
     half_open.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     idle.write_all(b"GET /-/healthy HTTP/1.1\r\nHost: x\r\n\r\n").await.unwrap();
-    assert!(timeout(SOON, idle.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
+    assert!(timeout(PATIENCE, idle.read(&mut [0; 1024])).await.unwrap().unwrap() > 0);
     let mut reading = server.connect(Ipv4Addr::LOCALHOST).await;
     reading
         .write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
@@ -736,11 +737,12 @@ async fn a_shutdown_lets_answers_finish_and_waits_for_nobody() {
 
     let began = Instant::now();
     server.shutdown.cancel();
-    timeout(SOON, reading.read_to_end(&mut bytes)).await.expect("the rest").unwrap();
+    timeout(PATIENCE, reading.read_to_end(&mut bytes)).await.expect("the rest").unwrap();
     let page = parse(&bytes);
     assert_eq!(page.header("content-length").unwrap(), page.body.len().to_string());
-    timeout(SOON, &mut server.serving).await.expect("the server ends").unwrap();
+    timeout(PATIENCE, &mut server.serving).await.expect("the server ends").unwrap();
     assert!(began.elapsed() < limits.drain + Duration::from_secs(2), "{:?}", began.elapsed());
-    let _ = timeout(SOON, idle.read_to_end(&mut Vec::new())).await.expect("idle connections end");
+    let _ =
+        timeout(PATIENCE, idle.read_to_end(&mut Vec::new())).await.expect("idle connections end");
     assert!(TcpStream::connect(server.address).await.is_err(), "still listening");
 }

@@ -1,6 +1,7 @@
 //! The protocol by which a worker holds a lock, against a real Redis: what is in the keys, and who
 //! is told what.
 
+use crate::support::PATIENCE;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -15,8 +16,6 @@ use crate::support::skip;
 
 const KEY: &str = "outbound:lock";
 const LEASE: Duration = Duration::from_secs(20);
-/// Longer than anything here takes, short enough to fail in time.
-const SOON: Duration = Duration::from_secs(10);
 
 struct Bench {
     redis: PrivateRedis,
@@ -160,11 +159,11 @@ async fn only_the_last_release_wakes_a_waiter_on_redissons_channel() {
     assert_eq!(lock.release().await.unwrap(), Release::StillHeld { entries: 1 });
     assert_eq!(waiter.released(Duration::from_millis(300)).await.unwrap(), Woken::TimeUp);
     assert_eq!(lock.release().await.unwrap(), Release::Freed);
-    assert_eq!(waiter.released(SOON).await.unwrap(), Woken::Released);
+    assert_eq!(waiter.released(PATIENCE).await.unwrap(), Woken::Released);
     assert_eq!(acquired(&next).await.entries, 1);
 
     drop(waiter);
-    timeout(SOON, async { while subscribers(bench.raw.clone()).await > 0 {} }).await.unwrap();
+    timeout(PATIENCE, async { while subscribers(bench.raw.clone()).await > 0 {} }).await.unwrap();
     assert_eq!(bench.deadline().await.signum(), 1);
 }
 
@@ -180,7 +179,7 @@ async fn what_is_published_is_what_redisson_listens_for() {
     let (lock, _) = bench.lock(b"{outbound}:lock", LEASE);
     acquired(&lock).await;
     lock.release().await.unwrap();
-    let message = timeout(SOON, async {
+    let message = timeout(PATIENCE, async {
         loop {
             let push = pushes.recv().await.unwrap();
             if push.kind == redis::PushKind::PMessage {
@@ -203,7 +202,7 @@ async fn a_waiter_gets_the_lock_of_a_dead_holder_when_its_lease_has_run_out() {
     let (next, _) = bench.lock(KEY.as_bytes(), LEASE);
     let held_until = acquired(&dead).await.held_until;
     let mut waiter = next.waiter().await.unwrap();
-    timeout(SOON, async {
+    timeout(PATIENCE, async {
         while let Attempt::Busy { ttl_ms } = next.acquire().await.unwrap() {
             let left = Duration::from_millis(ttl_ms.unwrap().max(1));
             assert_eq!(waiter.released(left).await.unwrap(), Woken::TimeUp);
@@ -254,7 +253,7 @@ async fn a_watchdog_says_when_the_lock_is_somebody_elses() {
     bench.raw.del(KEY).await.unwrap();
     acquired(&thief).await;
     let deadline = bench.deadline().await;
-    assert_eq!(timeout(SOON, watchdog.lost()).await.unwrap(), Lost::NotOurs);
+    assert_eq!(timeout(PATIENCE, watchdog.lost()).await.unwrap(), Lost::NotOurs);
     assert_eq!(bench.deadline().await, deadline);
 }
 
@@ -267,7 +266,7 @@ async fn a_watchdog_gives_the_hold_up_when_the_server_is_gone_for_a_lease() {
     let Bench { redis, .. } = bench;
     redis.stop().await;
     let stopped = Instant::now();
-    assert_eq!(timeout(SOON, watchdog.lost()).await.unwrap(), Lost::RanOut);
+    assert_eq!(timeout(PATIENCE, watchdog.lost()).await.unwrap(), Lost::RanOut);
     assert!(Instant::now() >= acquired.held_until);
     assert!(stopped.elapsed() < Duration::from_secs(3), "{:?}", stopped.elapsed());
 }

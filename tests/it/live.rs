@@ -14,7 +14,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
 
 use crate::support::agent::Agent;
 use crate::support::page::Page;
@@ -24,8 +23,6 @@ use crate::support::redisson::Redisson;
 const LOCK: &str = "outbound:lock";
 const TASK: &str = "outbound";
 const USERS: &str = "outbound:users";
-/// Longer than anything takes that is to happen soon.
-const SOON: Duration = Duration::from_secs(10);
 
 /// A Redis, the program that watches it, and a JVM with Redisson clients.
 struct Scene {

@@ -1,5 +1,6 @@
 //! The live feed over real sockets: what comes, how long it may stay, and what it leaves to others.
 
+use crate::support::PATIENCE;
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,9 +21,6 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::snapshots::{RELOAD, full_task, good_redis, published, stopped_task};
-
-/// Long enough for anything that is to happen soon on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
 
 /// A running server and what feeds it. Ends with the test.
 struct Server {
@@ -105,7 +103,8 @@ impl Server {
             if let Some(end) = raw.windows(4).position(|window| window == b"\r\n\r\n") {
                 break end;
             }
-            let count = timeout(SOON, stream.read_buf(&mut raw)).await.expect("a head").unwrap();
+            let count =
+                timeout(PATIENCE, stream.read_buf(&mut raw)).await.expect("a head").unwrap();
             assert!(count > 0, "the connection ended: {}", String::from_utf8_lossy(&raw));
         };
         let rest = raw.split_off(end + 4);
@@ -143,7 +142,7 @@ impl Listener {
                 return Some(frame);
             }
             if !self.take_chunk() {
-                let count = timeout(SOON, self.stream.read_buf(&mut self.raw))
+                let count = timeout(PATIENCE, self.stream.read_buf(&mut self.raw))
                     .await
                     .expect("an event or the end");
                 if count.unwrap_or(0) == 0 {
@@ -260,7 +259,7 @@ async fn a_page_hears_at_once_and_goes_on_where_it_was() {
         assert_eq!(back.next().await.unwrap().event, "beat");
     }
     assert!(
-        (Duration::from_millis(1_900)..SOON).contains(&began.elapsed()),
+        (Duration::from_millis(1_900)..PATIENCE).contains(&began.elapsed()),
         "{:?}",
         began.elapsed()
     );
@@ -344,7 +343,10 @@ async fn head_does_not_wait() {
         .await
         .unwrap();
     let mut rest = answer.raw;
-    timeout(SOON, answer.stream.read_to_end(&mut rest)).await.expect("the next answer").unwrap();
+    timeout(PATIENCE, answer.stream.read_to_end(&mut rest))
+        .await
+        .expect("the next answer")
+        .unwrap();
     assert!(
         rest.starts_with(b"HTTP/1.1 200 OK"),
         "the connection goes on: {}",
@@ -381,7 +383,7 @@ async fn two_hundred_pages_from_one_address_leave_room_for_a_scrape() {
     }
     // A page that goes makes room.
     drop(pages.pop());
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + PATIENCE;
     while !server.ask("GET", "/live", Ipv4Addr::LOCALHOST).await.head.starts_with("http/1.1 200 ") {
         assert!(Instant::now() < deadline, "no room was made");
         sleep(Duration::from_millis(20)).await;
@@ -427,7 +429,7 @@ async fn a_shutdown_ends_streams_at_once() {
         while page.next().await.is_some() {}
         assert!(page.is_complete, "not a clean end");
     }
-    timeout(SOON, &mut server.serving).await.expect("the server ends").unwrap();
+    timeout(PATIENCE, &mut server.serving).await.expect("the server ends").unwrap();
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
 }
 
@@ -448,7 +450,7 @@ async fn the_script_is_kept_by_browsers_and_runs_nothing_that_it_was_not_given()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut known = String::new();
-    timeout(SOON, stream.read_to_string(&mut known)).await.unwrap().unwrap();
+    timeout(PATIENCE, stream.read_to_string(&mut known)).await.unwrap().unwrap();
     assert!(known.starts_with("HTTP/1.1 304 ") && known.ends_with("\r\n\r\n"), "{known}");
     let script =
         std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/src/http/page/app.js"))

@@ -1,5 +1,6 @@
 //! The driver of the real Redisson does what tests rely on.
 
+use crate::support::PATIENCE;
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -7,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use crate::support::redis::RedisServer;
 use crate::support::redisson::{Redisson, word};
-
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often PEXPIRE ran since the last `config resetstat`, scripts included.
 fn renewals(server: &RedisServer) -> u64 {

@@ -1,5 +1,6 @@
 //! The real program records beside a real Redis, and replays what it recorded.
 
+use crate::support::PATIENCE;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -11,8 +12,6 @@ use tempfile::TempDir;
 use crate::support::agent::{Agent, program};
 use crate::support::redis::{CLIENT, RedisServer};
 
-/// Longer than anything takes that is to happen soon.
-const SOON: Duration = Duration::from_secs(15);
 /// The token of a string lock.
 const TOKEN: &str = "9c1b5f0e-SECRET-TOKEN";
 /// The thread of a Redisson lock: nobody would guess that a number is a secret.
@@ -82,17 +81,17 @@ impl Crash {
                 .arg("--record")
                 .arg(folder.path().join("made/by/it"));
         });
-        agent.until(SOON, "running", |page| page.verdict("outbound") == "running");
+        agent.until(PATIENCE, "running", |page| page.verdict("outbound") == "running");
         kill(first);
-        agent.until(SOON, "down", |page| page.verdict("outbound") == "down");
+        agent.until(PATIENCE, "down", |page| page.verdict("outbound") == "down");
         std::thread::sleep(Duration::from_millis(800));
         let second = holder(&server, "second");
-        agent.until(SOON, "running again", |page| page.verdict("outbound") == "running");
-        agent.until(SOON, "handed over", |page| {
+        agent.until(PATIENCE, "running again", |page| page.verdict("outbound") == "running");
+        agent.until(PATIENCE, "handed over", |page| {
             page.of("outbound", "task_handover_seconds_count") == Some(1.0)
         });
         agent.signal("TERM");
-        assert!(agent.ended_within(SOON).success());
+        assert!(agent.ended_within(PATIENCE).success());
         kill(second);
         let changes = agent.log_lines(&["event=verdict", "task=outbound"]);
         let verdict = |line: &String| {

@@ -4,6 +4,7 @@
 //! A secret must not be there as it is, nor quoted, percent-encoded, in hex or base64, nor any half
 //! of it.
 
+use crate::support::PATIENCE;
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -13,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::support::agent::{Agent, PATIENCE, program};
+use crate::support::agent::{Agent, program};
 use crate::support::free_port;
 use crate::support::impostor::Impostor;
 use crate::support::redis::RedisServer;

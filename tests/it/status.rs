@@ -1,6 +1,7 @@
 //! `lockwatch status` as people, scripts and monitors run it: the real program beside a real agent,
 //! and a malicious one.
 
+use crate::support::PATIENCE;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,7 +14,7 @@ use std::time::Duration;
 use lockwatch::terminal::width;
 use serde_json::{Value, json};
 
-use crate::support::agent::{Agent, PATIENCE, program, request};
+use crate::support::agent::{Agent, program, request};
 use crate::support::redis::RedisServer;
 use crate::support::{free_port, send_signal, skip, wait_until};
 

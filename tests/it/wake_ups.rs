@@ -9,7 +9,8 @@ mod hostile;
 mod servers;
 mod troubles;
 
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::PATIENCE;
+use crate::support::agent::Agent;
 use crate::support::page::Page;
 use crate::support::redis::RedisServer;
 

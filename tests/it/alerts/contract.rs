@@ -1,10 +1,10 @@
 //! What the rules promise to people, and what they need from the agent. Runbooks and dashboards
 //! hold the links to them to account.
 
+use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 use lockwatch::output::exposition::{Variant, make};
 use lockwatch::output::metrics::Selection;
@@ -16,7 +16,6 @@ use crate::support::agent::Agent;
 use crate::support::page::Page;
 use crate::support::redis::RedisServer;
 
-const SOON: Duration = Duration::from_secs(20);
 /// Labels of a scrape target; the first is always there.
 const OF_TARGETS: [&str; 7] =
     ["job", "instance", "pod", "container", "endpoint", "address", "service"];
@@ -100,13 +99,14 @@ fn every_series_and_label_that_a_rule_reads_is_on_the_real_page() {
     };
     let rules = Rules::load();
     let agent = Agent::start(&config(&server));
-    agent
-        .until(SOON, "the free lock is seen", |page| page.of("outbound", "lock_held") == Some(0.0));
+    agent.until(PATIENCE, "the free lock is seen", |page| {
+        page.of("outbound", "lock_held") == Some(0.0)
+    });
     server.cli(&["hset", "outbound:lock", "6e1f3a52-90f4-4d0e-8d2a-0d4f3c1b2a00:57", "1"]);
     server.cli(&["pexpire", "outbound:lock", "30000"]);
     let mut round = 0;
     let mut missing = Vec::new();
-    agent.until(SOON, "every series that the rules read", |page| {
+    agent.until(PATIENCE, "every series that the rules read", |page| {
         round += 1;
         server.cli(&["hset", "outbound:stats", "last_run", &round.to_string()]);
         missing = mistakes(&rules, &of_page(page));

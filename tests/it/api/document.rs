@@ -1,6 +1,7 @@
 //! docs/openapi.json is true: every answer of the real program fits it, everything that it names is
 //! there, and its closed lists are those of the code.
 
+use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lockwatch::output::events::{KINDS, LEVELS};
@@ -12,7 +13,7 @@ use lockwatch_model::verdict::{LockFact, Rule, Verdict, Wanted};
 use serde_json::{Value, json};
 
 use super::schema::Schemas;
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::redis::{RedisServer, Setup};
 use crate::support::view::View;
 

@@ -1,6 +1,7 @@
 //! The history of events over HTTP: as JSON, and as a stream that loses nothing and tells nothing
 //! twice.
 
+use crate::support::PATIENCE;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
@@ -18,7 +19,6 @@ use crate::snapshots::{NOW, WALL, good_redis, holder, published, stopped_task};
 use crate::support::eventually;
 
 const PATH: &str = "/api/v1/events";
-const SOON: Duration = Duration::from_secs(20);
 
 fn two_tasks() -> std::sync::Arc<lockwatch::published::Published> {
     published(vec![stopped_task("in/bound"), stopped_task("outbound")], vec![good_redis("main")])
@@ -404,7 +404,7 @@ async fn a_client_that_does_not_read_is_cut() {
         });
         reading.await.unwrap_or(0)
     };
-    let blocks = timeout(SOON, ended).await.expect("the stream was cut");
+    let blocks = timeout(PATIENCE, ended).await.expect("the stream was cut");
     assert!(blocks < 12_000, "all of it was sent to somebody who does not read");
 }
 
@@ -458,10 +458,10 @@ async fn streams_are_counted_and_leave_room() {
     let other = server.stream("", "").await;
     let refused = server.ask("GET", PATH, "Accept: text/event-stream\r\n").await;
     assert_eq!((refused.status, refused.header("retry-after").is_some()), (503, true));
-    eventually(SOON, "nothing is left of it", || server.history.followers() == 2).await;
+    eventually(PATIENCE, "nothing is left of it", || server.history.followers() == 2).await;
     assert_eq!(server.get(PATH).await.status, 200);
     drop(other);
-    eventually(SOON, "it is gone", || server.history.followers() == 1).await;
+    eventually(PATIENCE, "it is gone", || server.history.followers() == 1).await;
     let mut again = server.stream("", "").await;
     assert!(again.next().await.is_some());
 }
@@ -495,9 +495,9 @@ async fn nothing_is_left_of_a_client_that_went() {
     for _ in 0..3 {
         let mut stream = server.stream("", "").await;
         stream.next().await.unwrap();
-        eventually(SOON, "the stream waits", || watching() == 1).await;
+        eventually(PATIENCE, "the stream waits", || watching() == 1).await;
         drop(stream);
-        eventually(SOON, "the stream is gone", || watching() == 0).await;
+        eventually(PATIENCE, "the stream is gone", || watching() == 0).await;
     }
     let head = server.ask("HEAD", PATH, "Accept: text/event-stream\r\n").await;
     assert_eq!((head.status, head.header("content-type")), (200, Some("text/event-stream")));

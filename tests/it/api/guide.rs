@@ -1,11 +1,12 @@
 //! docs/api.md: its commands work on the real program, and it names every parameter.
 
+use crate::support::PATIENCE;
 use std::process::Command;
 
 use serde_json::Value;
 
 use crate::runbooks::pages::{Page, commands, sh_blocks};
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::redis::RedisServer;
 use crate::support::skip;
 

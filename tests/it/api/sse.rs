@@ -1,5 +1,6 @@
 //! A client of server-sent events that takes nothing for granted.
 
+use crate::support::PATIENCE;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -7,9 +8,6 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpSocket;
 use tokio::time::timeout;
-
-/// Longer than anything takes that is to happen soon on a busy machine.
-const SOON: Duration = Duration::from_secs(20);
 
 /// One block of lines up to an empty one.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -64,7 +62,7 @@ impl Stream {
             if let Some(block) = self.blocks.pop_front() {
                 return Some(block);
             }
-            if !timeout(SOON, self.read()).await.expect("something from the stream") {
+            if !timeout(PATIENCE, self.read()).await.expect("something from the stream") {
                 assert!(self.bytes.is_empty(), "half a block: {:?}", self.bytes);
                 return None;
             }

@@ -1,6 +1,7 @@
 //! Many failovers of each kind, and how well they were told. `FAILOVERS=20` says how many; without
 //! it there are none.
 
+use crate::support::PATIENCE;
 use std::time::Instant;
 
 use super::*;

@@ -6,9 +6,10 @@ mod layouts;
 mod losses;
 mod moves;
 
+use crate::support::PATIENCE;
 use lockwatch_model::topology::cluster::{SLOTS, slot};
 
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::cluster::Cluster;
 use crate::support::network::{Options, Wiring};
 use crate::support::page::Page;

@@ -1,6 +1,7 @@
 //! Sentinels that are gone, lie, want passwords, and name servers that must not or cannot be
 //! dialled.
 
+use crate::support::PATIENCE;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::process::Command;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! A master and a replica without Sentinel: whoever says master decides.
 
+use crate::support::PATIENCE;
 use std::time::Instant;
 
 use super::*;

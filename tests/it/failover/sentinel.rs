@@ -1,5 +1,6 @@
 //! A master, two replicas, three Sentinels.
 
+use crate::support::PATIENCE;
 use std::time::Instant;
 
 use super::*;
@@ -545,7 +546,7 @@ fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
         });
         let watch = agent.watch();
         sentinels.isolate_server(0);
-        let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(12));
+        let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(24));
         let taken = Instant::now();
         let new = sentinels.wait_switched(0);
         wait_until(PATIENCE, "it refuses", || {

@@ -1,6 +1,7 @@
 //! Servers that do harm on purpose: each blinds its own task, with the right reason, and nothing
 //! else; it is not dialled in a hurry, and costs neither memory nor time.
 
+use crate::support::PATIENCE;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use lockwatch_model::reply::Reply;
 
 use super::locks::{HOLDER, connect, switch, take};
 use super::redis_block;
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::impostor::{Client, Gone, Impostor};
 use crate::support::redis::RedisServer;
 use crate::support::view::View;

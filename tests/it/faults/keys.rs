@@ -1,12 +1,13 @@
 //! Keys that are not what they should be: each blinds exactly its own task, and says why.
 
+use crate::support::PATIENCE;
 use std::process::{Command, Output};
 
 use redis::cmd;
 
 use super::config;
 use super::locks::{HOLDER, connect, switch, take};
-use crate::support::agent::{Agent, PATIENCE, program};
+use crate::support::agent::{Agent, program};
 use crate::support::redis::RedisServer;
 use crate::support::view::View;
 

@@ -1,6 +1,7 @@
 //! The process itself: how it starts, how it ends, and that it does not look alive when its engine
 //! is dead.
 
+use crate::support::PATIENCE;
 use std::fs::File;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -12,7 +13,7 @@ use redis::cmd;
 
 use super::config;
 use super::locks::{HOLDER, OTHER, connect, switch, take};
-use crate::support::agent::{Agent, PATIENCE, program};
+use crate::support::agent::{Agent, program};
 use crate::support::redis::RedisServer;
 use crate::support::truth::rule;
 use crate::support::{free_port, skip};

@@ -1,5 +1,6 @@
 //! Whatever becomes of standard error, the agent goes on.
 
+use crate::support::PATIENCE;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _, Write as _};
@@ -9,7 +10,7 @@ use std::thread;
 
 use super::config;
 use super::locks::{HOLDER, OTHER, connect, release, take};
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::redis::RedisServer;
 
 /// An agent whose log is read until it listens, and not after that.

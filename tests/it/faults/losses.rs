@@ -1,12 +1,13 @@
 //! Switches that cannot be read, and data that is gone: a restart without persistence, a flush.
 
+use crate::support::PATIENCE;
 use std::time::Duration;
 
 use redis::cmd;
 
 use super::config;
 use super::locks::{HOLDER, connect, release, switch, take};
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::redis::{Keep, RedisServer};
 use crate::support::truth::rule;
 use crate::support::view::View;

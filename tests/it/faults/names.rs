@@ -1,6 +1,7 @@
 //! Hostile names: keys, holders, users, hosts and tasks of any bytes. Everything still parses, and
 //! nothing looks like something else.
 
+use crate::support::PATIENCE;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use redis::cmd;
 
 use super::config;
 use super::locks::{connect, take};
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::html::Element;
 use crate::support::redis::RedisServer;
 use crate::support::truth::rule;

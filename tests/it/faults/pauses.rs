@@ -1,11 +1,12 @@
 //! Processes that stand still for a while: a slow server, a stopped one, a stopped agent. Nothing
 //! false before or after.
 
+use crate::support::PATIENCE;
 use std::time::Duration;
 
 use super::locks::{HOLDER, OTHER, Watchdog, connect, release, switch, take};
 use super::{config, redis_block};
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::redis::RedisServer;
 use crate::support::truth::rule;
 use crate::support::view::View;

@@ -1,11 +1,12 @@
 //! Reloads: mistakes leave the old configuration in force; a good file keeps what is known of
 //! unchanged tasks.
 
+use crate::support::PATIENCE;
 use std::time::Duration;
 
 use super::config;
 use super::locks::{HOLDER, Watchdog, connect, switch, take};
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::redis::RedisServer;
 use crate::support::truth::rule;
 use crate::support::view::View;

@@ -1,5 +1,6 @@
 //! Servers in trouble: all their tasks are unknown, with the right reason, and nobody else's.
 
+use crate::support::PATIENCE;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use redis::Connection;
 
 use super::locks::{HOLDER, connect, switch, take};
 use super::redis_block;
-use crate::support::agent::{Agent, PATIENCE};
+use crate::support::agent::Agent;
 use crate::support::free_port;
 use crate::support::redis::{Keep, RedisServer};
 use crate::support::truth::rule;

@@ -1,8 +1,9 @@
 //! The holder's process is killed.
 
+use crate::support::PATIENCE;
 use std::time::{Duration, Instant};
 
-use super::{LOCK, SOON, Scene, TASK, USERS, config, connect, greatest, one_task, verdicts};
+use super::{LOCK, Scene, TASK, USERS, config, connect, greatest, one_task, verdicts};
 use crate::support::agent::Agent;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::Redisson;
@@ -22,19 +23,21 @@ fn after_a_kill_the_hold_expires_and_the_task_is_pending_then_down_then_running_
     scene.connect("c1", 3_000);
     scene.redisson.run(&format!("lock c1 t1 {LOCK}"));
     scene.switch("anna", "1");
-    scene.agent.until(SOON, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(LEASE));
+    scene
+        .agent
+        .until(PATIENCE, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(LEASE));
     let watch = scene.agent.watch();
     assert!(!scene.redisson.kill().success());
     let killed = Instant::now();
-    scene.agent.until(SOON, "expired", |page| page.ends(TASK, "expired") == 1.0);
-    scene.agent.until(SOON, "down", |page| page.verdict(TASK) == "down");
+    scene.agent.until(PATIENCE, "expired", |page| page.ends(TASK, "expired") == 1.0);
+    scene.agent.until(PATIENCE, "down", |page| page.verdict(TASK) == "down");
     eprintln!("down {:?} after the kill", killed.elapsed());
     watch.until_seen("down", |page| page.verdict(TASK) == "down");
     second.run(&format!("lock c2 t1 {LOCK}"));
     let held = Duration::from_millis(1500);
     let page = scene.agent.until(held, "running", |page| page.verdict(TASK) == "running");
     assert_eq!(page.label(TASK, "lock_holder", "holder"), Some(heir));
-    scene.agent.until(SOON, "handed over", |page| {
+    scene.agent.until(PATIENCE, "handed over", |page| {
         page.of(TASK, "task_handover_seconds_count") == Some(1.0)
     });
     let pages = watch.stop();
@@ -64,13 +67,15 @@ fn with_a_waiter_the_gap_of_a_crash_is_short_and_the_outage_is_the_lease() {
     let heir = connect(&mut second, &server, "c2", 3_000);
     first.run(&format!("lock c1 t1 {LOCK}"));
     server.cli(&["hset", USERS, "anna", "1"]);
-    agent.until(2 * SOON, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(LEASE));
+    agent.until(2 * PATIENCE, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(LEASE));
     second.run(&format!("lock-async c2 t1 {LOCK}"));
-    agent.until(SOON, "the waiter", |page| page.of(TASK, "lock_waiters") == Some(1.0));
+    agent.until(PATIENCE, "the waiter", |page| page.of(TASK, "lock_waiters") == Some(1.0));
     let watch = agent.watch();
     assert!(!first.kill().success());
-    second.event("acquired", LOCK, SOON);
-    agent.until(SOON, "the outage", |page| page.of(TASK, "task_outage_seconds_count") == Some(1.0));
+    second.event("acquired", LOCK, PATIENCE);
+    agent.until(PATIENCE, "the outage", |page| {
+        page.of(TASK, "task_outage_seconds_count") == Some(1.0)
+    });
     let pages = watch.stop();
 
     let last = pages.last().unwrap();

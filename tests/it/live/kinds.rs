@@ -1,7 +1,8 @@
 //! Every kind of Redisson lock, as its real clients lay it out, and people who meddle with keys by
 //! hand.
 
-use super::{SOON, Scene, check_calm, check_never_late, config, connect, greatest};
+use super::{Scene, check_calm, check_never_late, config, connect, greatest};
+use crate::support::PATIENCE;
 use crate::support::agent::Agent;
 use crate::support::html::Element;
 use crate::support::page::Page;
@@ -22,7 +23,7 @@ fn deadlines_that_go_back_or_run_down_are_nothing_to_alert_about() {
     let names = ["write", "explicit", "spin", "strict"];
     let Some(mut scene) = Scene::open(test, "200ms", &tasks(&names)) else { return };
     scene.connect("c1", 3_000);
-    scene.agent.until(SOON, "read", |page| {
+    scene.agent.until(PATIENCE, "read", |page| {
         names.iter().all(|name| page.of(name, "lock_held") == Some(0.0))
     });
     let watch = scene.agent.watch();
@@ -30,19 +31,21 @@ fn deadlines_that_go_back_or_run_down_are_nothing_to_alert_about() {
     scene.redisson.run("lock c1 t1 spin kind=spin");
     scene.redisson.run("lock c1 t1 strict kind=nonreentrant");
     scene.redisson.run("lock c1 t2 explicit lease=4000");
-    scene.agent.until(SOON, "learned", |page| page.of("write", "lock_lease_seconds") == Some(3.0));
+    scene
+        .agent
+        .until(PATIENCE, "learned", |page| page.of("write", "lock_lease_seconds") == Some(3.0));
     // In a reading of its own, so that the re-entry is seen as one, just after a renewal.
     for _ in 0..2 {
         next_renewal(&scene.agent, "write");
         scene.redisson.run("lock c1 t1 write kind=write");
         let further = |page: &Page| page.of("write", "lock_ttl_seconds") > Some(3.5);
-        scene.agent.until(SOON, "the deadline lies further off", further);
+        scene.agent.until(PATIENCE, "the deadline lies further off", further);
         let back = |page: &Page| page.of("write", "lock_ttl_seconds") <= Some(3.0);
-        scene.agent.until(SOON, "the renewal takes it back", back);
+        scene.agent.until(PATIENCE, "the renewal takes it back", back);
     }
     next_renewal(&scene.agent, "write");
     let expired = |page: &Page| page.ends("explicit", "expired") == 1.0;
-    scene.agent.until(SOON, "the explicit lease runs out", expired);
+    scene.agent.until(PATIENCE, "the explicit lease runs out", expired);
     let pages = watch.stop();
 
     let last = pages.last().unwrap();
@@ -60,7 +63,8 @@ fn deadlines_that_go_back_or_run_down_are_nothing_to_alert_about() {
 
 fn next_renewal(agent: &Agent, task: &str) {
     let renewals = agent.page().of(task, "lock_renewals_total").unwrap();
-    agent.until(SOON, "a renewal", |page| page.of(task, "lock_renewals_total") > Some(renewals));
+    agent
+        .until(PATIENCE, "a renewal", |page| page.of(task, "lock_renewals_total") > Some(renewals));
 }
 
 /// What only some kinds have: a queue, a token, several readers.
@@ -79,25 +83,28 @@ fn fair_fenced_and_read_locks_show_their_waiters_token_and_readers() {
     for thread in ["t1", "t2"] {
         scene.redisson.run(&format!("lock-async c2 {thread} fair kind=fair"));
     }
-    let page =
-        scene.agent.until(SOON, "two waiters", |page| page.of("fair", "lock_waiters") == Some(2.0));
+    let page = scene
+        .agent
+        .until(PATIENCE, "two waiters", |page| page.of("fair", "lock_waiters") == Some(2.0));
     assert_eq!(page.of("fair", "lock_holders"), Some(1.0));
     assert_eq!(page.label("fair", "lock_holder", "holder"), Some(first.clone()));
 
     let token = scene.redisson.run("lock c1 t2 fenced kind=fenced")["token"].as_f64();
-    scene.agent.until(SOON, "its token", |page| page.of("fenced", "lock_fencing_token") == token);
+    scene
+        .agent
+        .until(PATIENCE, "its token", |page| page.of("fenced", "lock_fencing_token") == token);
     scene.redisson.run("unlock c1 t2 fenced kind=fenced");
     let token = scene.redisson.run("lock c1 t2 fenced kind=fenced")["token"].as_f64();
     assert_eq!(token, Some(2.0));
     scene
         .agent
-        .until(SOON, "the next token", |page| page.of("fenced", "lock_fencing_token") == token);
+        .until(PATIENCE, "the next token", |page| page.of("fenced", "lock_fencing_token") == token);
 
     scene.redisson.run("lock c1 t3 shared kind=read");
     mortal.run("lock c3 t1 shared kind=read");
     let page = scene
         .agent
-        .until(SOON, "two readers", |page| page.of("shared", "lock_holders") == Some(2.0));
+        .until(PATIENCE, "two readers", |page| page.of("shared", "lock_holders") == Some(2.0));
     let holders: Vec<String> = page
         .series("lockwatch_lock_holder", &[("task", "shared")])
         .into_keys()
@@ -106,15 +113,18 @@ fn fair_fenced_and_read_locks_show_their_waiters_token_and_readers() {
     assert!(holders.contains(&first) && holders.contains(&second), "{holders:?}");
     mortal.kill();
     // Its field stays for as long as the other reader renews.
-    scene.agent.until(SOON, "one reader", |page| page.of("shared", "lock_holders") == Some(1.0));
+    scene
+        .agent
+        .until(PATIENCE, "one reader", |page| page.of("shared", "lock_holders") == Some(1.0));
     let hold = scene.agent.task("shared")["lock"]["hold"].clone();
     assert_eq!((&hold["mode"], &hold["ghosts"]), (&"read".into(), &1.into()), "{hold}");
     assert_eq!(scene.server.cli(&["hlen", "shared"]), "3", "mode, the reader and the ghost");
 
     scene.redisson.run("unlock c1 t1 fair kind=fair");
-    scene.redisson.event("acquired", "fair", SOON);
-    let page =
-        scene.agent.until(SOON, "one waiter", |page| page.of("fair", "lock_waiters") == Some(1.0));
+    scene.redisson.event("acquired", "fair", PATIENCE);
+    let page = scene
+        .agent
+        .until(PATIENCE, "one waiter", |page| page.of("fair", "lock_waiters") == Some(1.0));
     assert_eq!(page.of("fair", "lock_held"), Some(1.0));
     let pages = watch.stop();
     for name in names {
@@ -138,17 +148,19 @@ fn a_lock_without_ttl_is_persistent_until_a_renewal_gives_it_one() {
     scene.redisson.run("lock c1 t2 renewed");
     scene
         .agent
-        .until(SOON, "learned", |page| page.of("renewed", "lock_lease_seconds") == Some(3.0));
+        .until(PATIENCE, "learned", |page| page.of("renewed", "lock_lease_seconds") == Some(3.0));
     next_renewal(&scene.agent, "renewed");
     for name in names {
         assert_eq!(scene.server.cli(&["persist", name]), "1");
         let persistent = |page: &Page| page.of(name, "lock_persistent") == Some(1.0);
-        let page = scene.agent.until(SOON, "persistent", persistent);
+        let page = scene.agent.until(PATIENCE, "persistent", persistent);
         assert_eq!(page.of(name, "lock_ttl_seconds"), None);
         assert_eq!(page.of(name, "lock_deadline_timestamp_seconds"), None);
         assert_eq!(page.verdict(name), "running");
     }
-    scene.agent.until(SOON, "undone", |page| page.of("renewed", "lock_persistent") == Some(0.0));
+    scene
+        .agent
+        .until(PATIENCE, "undone", |page| page.of("renewed", "lock_persistent") == Some(0.0));
     next_renewal(&scene.agent, "renewed");
     let pages = watch.stop();
     assert_eq!(pages.last().unwrap().of("forever", "lock_persistent"), Some(1.0));
@@ -173,9 +185,9 @@ fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_other
     redisson.run("lock c1 t2 plain");
     let agent = Agent::start(&config(&server, "200ms", &tasks(&names)));
     let watch = agent.watch();
-    agent.until(SOON, "the other is held", |page| page.of("plain", "lock_held") == Some(1.0));
+    agent.until(PATIENCE, "the other is held", |page| page.of("plain", "lock_held") == Some(1.0));
     let renewed = |page: &Page| page.of("plain", "lock_renewals_total") == Some(1.0);
-    let page = agent.until(SOON, "the other goes on", renewed);
+    let page = agent.until(PATIENCE, "the other goes on", renewed);
     let pages = watch.stop();
     assert!(pages.iter().all(|page| page.of("group", "lock_held").is_none()), "{}", agent.log());
     for absent in ["lock_held", "lock_holders", "lock_ttl_seconds", "lock_persistent"] {
@@ -230,7 +242,7 @@ fn locks_with_hostile_names_are_watched_and_told_apart() {
     server.cli(&["eval", "redis.call('hset', '\\255\\254\"', 'a\\255\"\\n:7', '1')", "0"]);
     let all: Vec<String> =
         (0..names.len()).map(|at| format!("t{at}")).chain(["bytes".to_owned()]).collect();
-    let page = agent.until(SOON, "all are held", |page| {
+    let page = agent.until(PATIENCE, "all are held", |page| {
         all.iter().all(|task| page.of(task, "lock_held") == Some(1.0))
     });
     let mut keys: Vec<String> =

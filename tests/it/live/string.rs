@@ -1,9 +1,10 @@
 //! The scheme `string` with the locks of the real redis-py.
 
+use crate::support::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use super::{SOON, config};
+use super::config;
 use crate::support::agent::Agent;
 use crate::support::page::Page;
 use crate::support::redis::RedisServer;
@@ -88,7 +89,7 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
         |name: &&str| format!("  - {{name: {name}, lock: {{key: {name}, scheme: string}}}}\n");
     let agent =
         Agent::start(&config(&server, "200ms", &names.iter().map(task).collect::<String>()));
-    agent.until(SOON, "read", |page| {
+    agent.until(PATIENCE, "read", |page| {
         names.iter().all(|name| page.of(name, "lock_held") == Some(0.0))
     });
     let watch = agent.watch();
@@ -98,7 +99,7 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
         redis_py.run("acquire forever"),
         redis_py.run("acquire extended 4"),
     ];
-    let page = agent.until(SOON, "held", |page| {
+    let page = agent.until(PATIENCE, "held", |page| {
         names.iter().all(|name| page.of(name, "lock_held") == Some(1.0))
     });
     for (name, token) in names.iter().zip(&tokens) {
@@ -117,17 +118,19 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
     assert_eq!(page.of("released", "lock_persistent"), Some(0.0));
 
     redis_py.run("extend extended 8");
-    agent.until(SOON, "extended", |page| page.of("extended", "lock_renewals_total") == Some(1.0));
+    agent.until(PATIENCE, "extended", |page| {
+        page.of("extended", "lock_renewals_total") == Some(1.0)
+    });
     redis_py.run("release released");
-    agent.until(SOON, "released", |page| page.ends("released", "ended_early") == 1.0);
-    let page = agent.until(SOON, "expired", |page| page.ends("expiring", "expired") == 1.0);
+    agent.until(PATIENCE, "released", |page| page.ends("released", "ended_early") == 1.0);
+    let page = agent.until(PATIENCE, "expired", |page| page.ends("expiring", "expired") == 1.0);
     assert_eq!(
         page.of("extended", "lock_held"),
         Some(1.0),
         "the old deadline is not its own any more"
     );
     redis_py.run("release forever");
-    agent.until(SOON, "released", |page| page.ends("forever", "ended_early") == 1.0);
+    agent.until(PATIENCE, "released", |page| page.ends("forever", "ended_early") == 1.0);
 
     let pages: Vec<Page> = watch.stop();
     let mut shown: Vec<String> = pages.iter().map(|page| page.text().to_owned()).collect();

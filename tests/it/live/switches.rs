@@ -1,9 +1,10 @@
 //! Users' switches: on, off, and written by the serializers of real services.
 
+use crate::support::PATIENCE;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::{LOCK, SOON, Scene, TASK, USERS, check_calm, greatest, one_task, verdicts};
+use super::{LOCK, Scene, TASK, USERS, check_calm, greatest, one_task, verdicts};
 use crate::support::truth::rule;
 
 /// It was off for longer than any threshold; its worker needs three seconds, within the grace of
@@ -19,7 +20,7 @@ fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_
     let moves =
         |run: u32| scene.server.cli(&["hset", "outbound:stats", "last_run", &run.to_string()]);
     moves(1);
-    scene.agent.until(SOON, "stopped", |page| page.verdict(TASK) == "stopped");
+    scene.agent.until(PATIENCE, "stopped", |page| page.verdict(TASK) == "stopped");
     sleep(Duration::from_secs(3));
 
     let watch = scene.agent.watch();
@@ -32,7 +33,7 @@ fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_
         scene.server.cli(&["hset", "outbound:stats", "last_run", &run.to_string()]);
     }
     let count = |page: &super::Page| page.of(TASK, "task_handover_seconds_count");
-    scene.agent.until(SOON, "it has settled", |page| count(page) == Some(1.0));
+    scene.agent.until(PATIENCE, "it has settled", |page| count(page) == Some(1.0));
     let pages = watch.stop();
 
     assert_eq!(verdicts(&pages, TASK), ["stopped", "pending", "running"]);
@@ -59,7 +60,7 @@ fn switch_offs_with_a_release_soon_after_leave_no_gap() {
         scene.connect(client, 3_000);
     }
     scene.switch("anna", "0");
-    scene.agent.until(SOON, "stopped", |page| page.verdict(TASK) == "stopped");
+    scene.agent.until(PATIENCE, "stopped", |page| page.verdict(TASK) == "stopped");
     let watch = scene.agent.watch();
     for round in 0..ROUNDS {
         // The rounds meet the readings at all phases, and the two workers take turns.
@@ -72,7 +73,7 @@ fn switch_offs_with_a_release_soon_after_leave_no_gap() {
         scene.redisson.run(&format!("unlock {client} t1 {LOCK}"));
         sleep(Duration::from_millis(u64::from(50 + round * 71 % 190)));
     }
-    scene.agent.until(SOON, "stopped", |page| page.verdict(TASK) == "stopped");
+    scene.agent.until(PATIENCE, "stopped", |page| page.verdict(TASK) == "stopped");
     let pages = watch.stop();
 
     let last = pages.last().unwrap();
@@ -100,7 +101,7 @@ fn a_holder_that_takes_the_lock_for_a_second_at_a_time_does_not_end_being_down()
     let Some(mut scene) = Scene::open(test, "500ms", &one_task("grace: 8s")) else { return };
     scene.connect("c1", 9_000);
     scene.switch("anna", "1");
-    scene.agent.until(SOON, "pending", |page| page.verdict(TASK) == "pending");
+    scene.agent.until(PATIENCE, "pending", |page| page.verdict(TASK) == "pending");
     let watch = scene.agent.watch();
     let began = Instant::now();
     for round in 1..=4 {
@@ -109,7 +110,7 @@ fn a_holder_that_takes_the_lock_for_a_second_at_a_time_does_not_end_being_down()
         scene.redisson.run(&format!("unlock c1 t1 {LOCK}"));
         sleep((round * Duration::from_secs(5)).saturating_sub(began.elapsed()));
     }
-    scene.agent.until(SOON, "down", |page| page.verdict(TASK) == "down");
+    scene.agent.until(PATIENCE, "down", |page| page.verdict(TASK) == "down");
     let pages = watch.stop();
 
     let down: Vec<f64> =
@@ -157,12 +158,12 @@ fn switches_written_by_kryo_and_by_jdk_serialization_are_read_with_their_codec_a
     }
     for (task, codec) in [("kryo", "kryo5"), ("jdk", "jdk")] {
         let read = |page: &super::Page| page.of(task, "task_switches") == Some(3.0);
-        let page = scene.agent.until(SOON, "three switches", read);
+        let page = scene.agent.until(PATIENCE, "three switches", read);
         assert_eq!(page.of(task, "task_wanted"), Some(1.0));
         assert_eq!(page.of(task, "task_wanting_users"), Some(1.0));
         let raw = format!("{task}_raw");
         let unknown = |page: &super::Page| page.of(&raw, "task_switches") == Some(3.0);
-        let page = scene.agent.until(SOON, "three switches without the codec", unknown);
+        let page = scene.agent.until(PATIENCE, "three switches without the codec", unknown);
         assert_eq!(page.of(&raw, "task_wanted"), None, "neither on nor off");
         let switches = scene.agent.task(&raw)["switches"].clone();
         let ben =

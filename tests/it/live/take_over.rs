@@ -1,6 +1,7 @@
 //! Ordinary handovers.
 
-use super::{LOCK, SOON, Scene, TASK, check_calm_but_for_gaps, one_task};
+use super::{LOCK, Scene, TASK, check_calm_but_for_gaps, one_task};
+use crate::support::PATIENCE;
 use crate::support::truth::rule;
 
 /// By unlock, while the other client waits in `lock()`: milliseconds lie between the holds.
@@ -15,7 +16,7 @@ fn a_thousand_handovers_are_neither_a_split_nor_down() {
     let clients = [scene.connect("c1", 3_000), scene.connect("c2", 3_000)];
     scene.redisson.run(&format!("lock c1 t1 {LOCK}"));
     scene.switch("anna", "1");
-    scene.agent.until(SOON, "running", |page| page.verdict(TASK) == "running");
+    scene.agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
     let watch = scene.agent.watch();
     let answer = scene.redisson.run(&format!("handovers c1 t1 c2 t1 {LOCK} n={HANDOVERS}"));
     assert_eq!(answer["handovers"].as_f64(), Some(HANDOVERS));

@@ -1,10 +1,11 @@
 //! Renewals: what Redisson's watchdog does, and what it looks like when it stops.
 
+use crate::support::PATIENCE;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use super::{
-    LOCK, Monitor, SOON, Scene, TASK, check_calm, check_never_late, greatest, one_task, pexpires,
+    LOCK, Monitor, Scene, TASK, check_calm, check_never_late, greatest, one_task, pexpires,
 };
 use crate::support::page::Page;
 use crate::support::send_signal;
@@ -17,7 +18,7 @@ fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_in
     let Some(mut scene) = Scene::open(test, "1s", &one_task("grace: 20s")) else { return };
     let client = scene.connect("c1", 9_000);
     let monitor = Monitor::start(&scene.server);
-    scene.agent.until(SOON, "free at first", |page| page.of(TASK, "lock_held") == Some(0.0));
+    scene.agent.until(PATIENCE, "free at first", |page| page.of(TASK, "lock_held") == Some(0.0));
 
     scene.redisson.run(&format!("lock c1 t1 {LOCK}"));
     scene.switch("anna", "1");
@@ -29,12 +30,12 @@ fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_in
 
     let watch = scene.agent.watch();
     let lease = Some(9.0);
-    scene
-        .agent
-        .until(SOON, "the lease is learned", |page| page.of(TASK, "lock_lease_seconds") == lease);
+    scene.agent.until(PATIENCE, "the lease is learned", |page| {
+        page.of(TASK, "lock_lease_seconds") == lease
+    });
     let renewals = pexpires(&scene.server);
     let enough = |page: &Page| page.of(TASK, "lock_renewals_total") >= Some(renewals as f64 + 3.0);
-    scene.agent.until(2 * SOON, "three more renewals", enough);
+    scene.agent.until(2 * PATIENCE, "three more renewals", enough);
     let pages = watch.stop();
 
     let last = pages.last().unwrap();
@@ -104,16 +105,16 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     scene.connect("c1", 3_000);
     scene.redisson.run(&format!("pile-up c1 t1 {LOCK} n=10 pause=30"));
     scene.switch("anna", "1");
-    scene.agent.until(SOON, "running", |page| page.of(TASK, "task_wanted") == Some(1.0));
+    scene.agent.until(PATIENCE, "running", |page| page.of(TASK, "task_wanted") == Some(1.0));
     let watch = scene.agent.watch();
     scene.server.cli(&["config", "resetstat"]);
-    scene.agent.until(SOON, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(3.0));
-    scene
-        .agent
-        .until(SOON, "twelve renewals", |page| page.of(TASK, "lock_renewals_total") >= Some(12.0));
+    scene.agent.until(PATIENCE, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(3.0));
+    scene.agent.until(PATIENCE, "twelve renewals", |page| {
+        page.of(TASK, "lock_renewals_total") >= Some(12.0)
+    });
     // More than one timer could make in that time: hints may show the first twelve as soon as they
     // are made.
-    scene.agent.until(SOON, "piled up timers", |_| pexpires(&scene.server) > 15);
+    scene.agent.until(PATIENCE, "piled up timers", |_| pexpires(&scene.server) > 15);
     let pages = watch.stop();
     let last = pages.last().unwrap();
     assert_eq!(last.of(TASK, "lock_renewal_period_seconds"), Some(1.0));
@@ -130,7 +131,7 @@ fn renewal_timers_that_piled_up_are_neither_late_nor_a_period_and_a_watchdog_tha
     let stopped = Instant::now();
     scene.agent.until(Duration::from_secs(3), "overdue", |page| overdue(page) > 0.0);
     eprintln!("overdue after {:?}", stopped.elapsed());
-    let page = scene.agent.until(SOON, "more and more so", |page| overdue(page) > 1.5);
+    let page = scene.agent.until(PATIENCE, "more and more so", |page| overdue(page) > 1.5);
     assert_eq!(page.verdict(TASK), "running", "an overdue renewal is no verdict");
     assert_eq!(scene.server.cli(&["hvals", LOCK]), "1");
 }
@@ -144,13 +145,13 @@ fn a_holder_that_is_paused_is_overdue_and_then_expired() {
     scene.connect("c1", 3_000);
     scene.redisson.run(&format!("lock c1 t1 {LOCK}"));
     scene.switch("anna", "1");
-    scene.agent.until(SOON, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(3.0));
+    scene.agent.until(PATIENCE, "learned", |page| page.of(TASK, "lock_lease_seconds") == Some(3.0));
     let watch = scene.agent.watch();
     send_signal(scene.redisson.pid(), "STOP");
     let page = scene.agent.until(Duration::from_secs(3), "overdue", |page| overdue(page) > 0.0);
     assert_eq!(page.of(TASK, "lock_held"), Some(1.0));
-    scene.agent.until(SOON, "expired", |page| page.ends(TASK, "expired") == 1.0);
-    scene.agent.until(SOON, "down", |page| page.verdict(TASK) == "down");
+    scene.agent.until(PATIENCE, "expired", |page| page.ends(TASK, "expired") == 1.0);
+    scene.agent.until(PATIENCE, "down", |page| page.verdict(TASK) == "down");
     send_signal(scene.redisson.pid(), "CONT");
     sleep(Duration::from_millis(1500));
     let pages = watch.stop();

@@ -1,6 +1,7 @@
 //! What the commands of the runbooks are run on: a Redis with real holders, an agent under its
 //! read-only user, a Prometheus with the shipped rules and an Alertmanager.
 
+use crate::support::PATIENCE;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
@@ -24,7 +25,6 @@ const PASSWORD: &str = "stage";
 const MASTER: &str = "mymaster";
 /// A client that is no more.
 const GHOST: &str = "0d9c2f4e-1111-4222-8333-444455556666";
-const SOON: Duration = Duration::from_secs(20);
 /// Longer than any lease here.
 const OLD_LEASE: Duration = Duration::from_secs(60);
 
@@ -99,7 +99,9 @@ impl Stage {
             preamble,
         };
         stage.hold();
-        wait_until(SOON, "Alertmanager is told", || stage.alertmanager.knows("LockwatchWatchdog"));
+        wait_until(PATIENCE, "Alertmanager is told", || {
+            stage.alertmanager.knows("LockwatchWatchdog")
+        });
         Some(stage)
     }
 
@@ -184,10 +186,10 @@ impl Stage {
             "LockwatchLockPersistent" if command.contains("PEXPIRE") => {
                 assert!(self.server.cli(&["PTTL", LOCK]).parse::<u32>().unwrap() <= 30_000);
                 self.server.cli(&["PEXPIRE", LOCK, "1"]);
-                wait_until(SOON, "it has expired", || self.server.cli(&["PTTL", LOCK]) == "-2");
+                wait_until(PATIENCE, "it has expired", || self.server.cli(&["PTTL", LOCK]) == "-2");
             }
             "LockwatchLockPersistent" if command.contains("PUBLISH") => {
-                self.redisson.event("acquired", LOCK, SOON);
+                self.redisson.event("acquired", LOCK, PATIENCE);
             }
             "LockwatchTaskDown" if command.contains("HSET") => {
                 self.expect("stopped", |page| page.verdict(TASK) == "stopped");
@@ -204,13 +206,13 @@ impl Stage {
                 self.expect("no pause", |page| page.of(TASK, "task_paused") == Some(0.0));
             }
             "alerting" if command.contains("pager-test:wanted 1") => {
-                wait_until(SOON, "Alertmanager has the page", || {
+                wait_until(PATIENCE, "Alertmanager has the page", || {
                     self.alertmanager.knows("pager test")
                 });
             }
             "alerting" if command.contains("pager-test:wanted 0") => {
                 let firing = "ALERTS{alertname=\"LockwatchTaskDown\", task=\"pager test\"}";
-                wait_until(SOON, "the page ends", || self.prometheus.count(firing) == 0);
+                wait_until(PATIENCE, "the page ends", || self.prometheus.count(firing) == 0);
             }
             _ => {}
         }
@@ -226,7 +228,7 @@ impl Stage {
         self.server.cli(&["DEL", LOCK, CLAIMS]);
         self.server.cli(&["ACL", "SETUSER", "lockwatch", "on"]);
         self.server.cli(&["HSET", SWITCHES, "anna", "1", "ben", "0"]);
-        wait_until(SOON, "the replica follows", || {
+        wait_until(PATIENCE, "the replica follows", || {
             self.other.info("master_link_status").as_deref() == Some("up")
         });
         self.expect("free and wanted", |page| {
@@ -251,7 +253,7 @@ impl Stage {
         let seen = |page: &Metrics| page.of(TASK, "task_progress_timestamp_seconds").is_some();
         let renewed = |page: &Metrics| page.of(TASK, "lock_last_renewal_latency_seconds").is_some();
         self.expect("held and renewed", |page| seen(page) && renewed(page));
-        wait_until(SOON, "Prometheus knows", || {
+        wait_until(PATIENCE, "Prometheus knows", || {
             self.prometheus.count("lockwatch_lock_holder") == 1
         });
     }
@@ -279,7 +281,7 @@ impl Stage {
 
     #[track_caller]
     fn expect(&self, what: &str, condition: impl FnMut(&Metrics) -> bool) {
-        self.agent.until(SOON, what, condition);
+        self.agent.until(PATIENCE, what, condition);
     }
 }
 
@@ -301,7 +303,7 @@ fn others(server: &RedisServer) -> (RedisServer, RedisServer, RedisServer) {
     );
     let cluster = launch(&["--cluster-enabled", "yes"], vec![]);
     assert_eq!(cluster.cli(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]), "OK");
-    wait_until(SOON, "the cluster is well", || {
+    wait_until(PATIENCE, "the cluster is well", || {
         cluster.cli(&["CLUSTER", "INFO"]).contains("cluster_state:ok")
     });
     (replica, sentinel, cluster)

@@ -1,5 +1,6 @@
 //! A sampler at work: what it hands to the engine while the server and the network misbehave.
 
+use crate::support::PATIENCE;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,9 +26,6 @@ use crate::support::proxy::{Fault, Proxy};
 use crate::support::redis::{Keep, RedisServer};
 use crate::support::standstill::Standstills;
 use crate::support::truth::rule;
-
-/// Longest time for anything to happen.
-const SOON: Duration = Duration::from_secs(10);
 
 /// The task `number`: its lock is the string key `lock:<number>`.
 fn task(number: u32) -> (TaskIndex, Arc<TaskSpec>) {
@@ -63,7 +61,7 @@ impl Bench {
     }
 
     async fn next(&mut self) -> Input {
-        timeout(SOON, self.inputs.recv()).await.expect("an input").expect("a sampler")
+        timeout(PATIENCE, self.inputs.recv()).await.expect("an input").expect("a sampler")
     }
 
     /// All that comes within `time`.
@@ -99,7 +97,7 @@ impl Bench {
 
     /// The next failure with this reason.
     async fn failure(&mut self, expected: Unknown) -> Vec<TaskIndex> {
-        let deadline = Instant::now() + SOON;
+        let deadline = Instant::now() + PATIENCE;
         while Instant::now() < deadline {
             if let (tasks, why) = self.next_failure().await
                 && why == expected
@@ -403,7 +401,7 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
     let slower = RedisConfig { interval: Duration::from_millis(150), ..config(proxy.port) };
     assign(2, slower.clone(), 3);
     let sample = loop {
-        let sample = timeout(SOON, bench.inputs.recv()).await.unwrap().unwrap();
+        let sample = timeout(PATIENCE, bench.inputs.recv()).await.unwrap().unwrap();
         if let Input::Sample(sample @ Sample { epoch: 2, .. }) = sample {
             break sample;
         }
@@ -412,7 +410,7 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
     assert_eq!(proxy.connections(), 1);
     assign(3, RedisConfig { db: 1, ..slower }, 3);
     let sample = loop {
-        let sample = timeout(SOON, bench.inputs.recv()).await.unwrap().unwrap();
+        let sample = timeout(PATIENCE, bench.inputs.recv()).await.unwrap().unwrap();
         if let Input::Sample(sample @ Sample { epoch: 3, .. }) = sample {
             break sample;
         }
@@ -423,7 +421,7 @@ async fn a_new_assignment_keeps_the_connection_if_it_can() {
     );
     assert_eq!(proxy.connections(), 2);
     drop(bench.assignments);
-    timeout(SOON, bench.sampler).await.expect("the sampler ends with its assignments").unwrap();
+    timeout(PATIENCE, bench.sampler).await.expect("the sampler ends with its assignments").unwrap();
 }
 
 /// Redis looks for idle clients each second or so, so that this takes some.
@@ -461,7 +459,7 @@ async fn a_reply_that_is_too_large_blinds_only_its_own_task() {
     Arc::make_mut(&mut tasks[5].1).wanted = Some(wanted);
     let mut bench = Bench::start_with(config(server.port), tasks);
     let mut newest: BTreeMap<u32, LockReading> = BTreeMap::new();
-    let deadline = Instant::now() + SOON;
+    let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
         let sample = bench.next_read().await;
         let readings = readings(&sample);
@@ -479,7 +477,7 @@ async fn a_reply_that_is_too_large_blinds_only_its_own_task() {
 async fn an_engine_that_is_gone_ends_the_sampler() {
     let bench = Bench::start(config(free_port()), 1);
     drop(bench.inputs);
-    timeout(SOON, bench.sampler).await.expect("the sampler ends").unwrap();
+    timeout(PATIENCE, bench.sampler).await.expect("the sampler ends").unwrap();
     assert!(bench.clock.now() < Mono(10_000));
 }
 

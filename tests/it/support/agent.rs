@@ -1,5 +1,6 @@
 //! The real program: started with a configuration, looked at over HTTP, and stopped by its handle.
 
+use super::PATIENCE;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -17,8 +18,6 @@ use super::page::Page;
 use super::view::View;
 use super::{send_signal, wait_until};
 
-/// Longer than anything should take on a busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 /// How often a condition is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 /// How often a watch looks.

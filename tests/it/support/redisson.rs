@@ -1,6 +1,7 @@
 //! Real Redisson clients on command: starts the program below `tests/redisson` (its README has the
 //! commands), talks to it in lines, and ends it. All calls block.
 
+use super::PATIENCE;
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,8 +16,6 @@ use serde_json::Value;
 
 use super::skip;
 
-/// How long an ordinary command may take; `lock` on a lock that another holds takes longer.
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How much of the program's log a failure shows.
 const LOG_LINES: usize = 40;
 /// Flags for a small process that starts fast and leaves no file behind when it is killed.

@@ -1,7 +1,8 @@
 //! Cluster: keys move with their deadlines, a replica takes over, a node in the minority gives up.
 
+use crate::support::PATIENCE;
 use std::ops::RangeInclusive;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::support::cluster::{Cluster, NODE_TIMEOUT};
 use crate::support::network::{Options, Wiring};
@@ -9,7 +10,6 @@ use crate::support::redis::Keep;
 use crate::support::sentinels::says_master;
 use crate::support::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(30);
 const LOCK: &str = "{outbound}:lock";
 
 /// How far a move puts a deadline off: it takes what is left of the TTL along, so the way counts.

@@ -1,6 +1,6 @@
 //! The real Redisson in each topology: takes a lock, renews it, and keeps it through a failover.
 
-use std::time::Duration;
+use crate::support::PATIENCE;
 
 use crate::support::cluster::Cluster;
 use crate::support::network::Options;
@@ -10,10 +10,9 @@ use crate::support::replicas::Replicated;
 use crate::support::sentinels::{SentinelOptions, Sentinels};
 use crate::support::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const LOCK: &str = "outbound:lock";
-/// Renewed every 4 s: long enough to live through a failover.
-const WATCHDOG: &str = "watchdog=12000";
+/// Renewed every 7 s: long enough to live through a failover on a busy machine.
+const WATCHDOG: &str = "watchdog=21000";
 
 fn deadline_ms(server: &RedisServer) -> i64 {
     server.cli(&["pexpiretime", LOCK]).parse().unwrap()

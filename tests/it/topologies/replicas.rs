@@ -1,5 +1,6 @@
 //! Plain replication: what offsets and replication ids say after a promotion or a restart.
 
+use crate::support::PATIENCE;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -12,7 +13,6 @@ use crate::support::replicas::Replicated;
 use crate::support::sentinels::says_master;
 use crate::support::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 const PACE: Duration = Duration::from_millis(1);
 
 fn start(test: &str, replicas: usize) -> Option<Replicated> {

@@ -1,5 +1,6 @@
 //! Sentinel: who is master after which fault, and what is lost.
 
+use crate::support::PATIENCE;
 use std::time::{Duration, Instant};
 
 use crate::support::network::Options;
@@ -7,7 +8,6 @@ use crate::support::redis::{Keep, RedisServer, answers};
 use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels, says_master};
 use crate::support::wait_until;
 
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How long two masters must be seen at least: Sentinel leaves one that comes back alone for so
 /// long.
 const BOTH: Duration = Duration::from_secs(3);

@@ -1,5 +1,6 @@
 //! What a change brings.
 
+use crate::support::PATIENCE;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,6 @@
 //! Keys that change without a pause, and an agent that does not read.
 
+use crate::support::PATIENCE;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -2,6 +2,7 @@
 //! deadlines.
 
 use super::*;
+use crate::support::PATIENCE;
 use crate::support::wait_until;
 
 /// So many that they are read in three batches, and whole in each third sweep.

@@ -1,6 +1,7 @@
 //! Several servers: whoever decides is listened to.
 
 use super::*;
+use crate::support::PATIENCE;
 use crate::support::cluster::Cluster;
 use crate::support::network::{Options, Wiring};
 use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels};

@@ -1,5 +1,6 @@
 //! Servers that refuse, connections that die: polling goes on, and it is said once.
 
+use crate::support::PATIENCE;
 use std::io::Write as _;
 use std::net::TcpStream;
 use std::process::Stdio;

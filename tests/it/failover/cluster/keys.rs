@@ -1,5 +1,6 @@
 //! The keys of one task on several nodes, or in one slot by hash tags.
 
+use crate::support::PATIENCE;
 use std::io::Write as _;
 use std::net::TcpStream;
 

@@ -1,5 +1,6 @@
 //! Slots that nobody serves, nodes that tell nonsense, and addresses that nobody should dial.
 
+use crate::support::PATIENCE;
 use std::net::TcpListener;
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
 //! Masters that die, are cut off, or restart.
 
+use crate::support::PATIENCE;
 use std::time::{Duration, Instant};
 
 use super::*;

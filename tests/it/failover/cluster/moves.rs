@@ -1,5 +1,6 @@
 //! Slots that move while their locks are held and renewed.
 
+use crate::support::PATIENCE;
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
