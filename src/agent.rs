@@ -18,12 +18,12 @@ use crate::apart::apart;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::engine::{Engine, INPUTS, Now, Observer, Observers};
-use crate::exchange::Desk;
 use crate::output::events::EventLog;
 use crate::output::history::History;
 use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
 use crate::record::Recorder;
 use crate::sampler::{self, Assignment};
+use crate::trace::Traces;
 
 /// How long clients may take to finish after the agent was told to stop.
 const DRAIN: Duration = Duration::from_secs(4);
@@ -41,7 +41,7 @@ pub struct Outlets {
     /// Where a reload is asked for.
     pub reload: mpsc::Sender<ReloadRequest>,
     /// Where those wait who want to see what is said about a task.
-    pub desk: Desk,
+    pub traces: Traces,
 }
 
 /// What the agent is made of.
@@ -80,17 +80,17 @@ where
     let (reload, mut reloads) = mpsc::channel::<ReloadRequest>(1);
     let (status, reload_status) =
         watch::channel(ReloadStatus { successful: true, success_at: clock.wall() });
-    let desk = Desk::default();
+    let traces = Traces::default();
     let mut watching = Watching {
         samplers: BTreeMap::new(),
         tasks: config.tasks.clone(),
         epoch: 0,
         inputs,
         clock,
-        desk: desk.clone(),
+        traces: traces.clone(),
     };
     watching.assign(&config);
-    let outlets = Outlets { snapshots, reload_status, reload, desk };
+    let outlets = Outlets { snapshots, reload_status, reload, traces };
     let http = AbortOnDropHandle::new(tokio::spawn(http(outlets, stop.clone())));
     let control = async {
         loop {
@@ -168,7 +168,7 @@ struct Watching {
     epoch: u32,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
-    desk: Desk,
+    traces: Traces,
 }
 
 struct Sampler {
@@ -212,7 +212,7 @@ impl Watching {
             receiver,
             self.inputs.clone(),
             self.clock,
-            self.desk.clone(),
+            self.traces.clone(),
         ));
         Sampler { assignments, _task: AbortOnDropHandle::new(task) }
     }

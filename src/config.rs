@@ -70,7 +70,7 @@ pub struct RedisConfig {
     pub interval: Duration,
     /// A reply older than this is no evidence.
     pub timeout: Duration,
-    /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
+    /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
     /// The servers that decide are asked to tell of changes.
     pub wake_ups: bool,
@@ -159,7 +159,7 @@ pub struct Endpoint {
     pub login: Login,
     /// Longest wait for a reply.
     pub timeout: Duration,
-    /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
+    /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
     /// A replica of a cluster that shall answer for what it replicates.
     pub readonly: bool,

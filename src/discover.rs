@@ -6,7 +6,7 @@
 //! Redis, and no value leaves it.
 
 mod findings;
-mod herd;
+mod groups;
 mod hints;
 mod leftovers;
 mod library;

@@ -3,15 +3,15 @@
 //!
 //! Nothing here judges: the rules and what they gave come from the model's own trace, the values
 //! from the snapshot that every output reads, the commands and replies from the
-//! [desk](crate::exchange::Desk).
+//! [trace](crate::trace::Traces).
 
+mod alerts;
 mod answer;
 mod command;
 mod configured;
 mod deciding;
 mod evidence;
 mod once;
-mod pages;
 mod rules;
 mod seen;
 mod text;
@@ -19,7 +19,7 @@ mod trace;
 
 use serde::{Deserialize, Serialize};
 
-use crate::exchange::{Part, Said};
+use crate::trace::{Fact, Said};
 
 pub use answer::explanation;
 pub use command::run;
@@ -186,5 +186,5 @@ pub struct ExchangeShown {
     /// Why nothing of it was believed.
     pub refused: Option<NotKnown>,
     /// The reading as decoded; `null`: another round follows, or nothing was believed.
-    pub reading: Option<Vec<Part>>,
+    pub reading: Option<Vec<Fact>>,
 }

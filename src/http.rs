@@ -35,9 +35,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::exchange::Desk;
 use crate::output::history::History;
 use crate::published::{ReloadRequest, ReloadStatus, Snapshots};
+use crate::trace::Traces;
 use connections::{Client, Connections};
 use routes::Site;
 
@@ -55,7 +55,7 @@ pub struct HttpContext {
     /// The newest events.
     pub history: History,
     /// Where to wait for what is said about a task.
-    pub desk: Desk,
+    pub traces: Traces,
     /// Sites that may show a task's page in a frame.
     pub frame_ancestors: Arc<[String]>,
     /// How much clients may take.

@@ -12,6 +12,7 @@
 )]
 
 pub mod agent;
+pub mod alerts;
 pub mod apart;
 pub mod cli;
 pub mod clock;
@@ -19,13 +20,11 @@ pub mod config;
 pub mod demo;
 pub mod discover;
 pub mod engine;
-pub mod exchange;
 pub mod explain;
 pub mod http;
 pub mod lease;
 pub mod man;
 pub mod output;
-pub mod pages;
 pub mod published;
 pub mod record;
 pub mod redis;
@@ -35,6 +34,7 @@ pub mod status;
 mod stop;
 pub mod telemetry;
 pub mod terminal;
+pub mod trace;
 
 #[cfg(test)]
 #[path = "../model/tests/truth/mod.rs"]

@@ -107,7 +107,7 @@ fn run(options: RunOptions) -> anyhow::Result<ExitCode> {
                     reload: outlets.reload,
                     enable_lifecycle,
                     history,
-                    desk: outlets.desk,
+                    traces: outlets.traces,
                     frame_ancestors: frame_ancestors.into(),
                     limits: Limits::default(),
                 };

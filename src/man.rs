@@ -146,7 +146,7 @@ const TERMINAL: [Term; 4] = [
 
 /// A page.
 #[derive(Clone, Debug)]
-pub struct Page {
+pub struct ManPage {
     /// `lockwatch-status.1`.
     pub file: String,
     /// In roff.
@@ -157,7 +157,7 @@ pub struct Page {
 ///
 /// # Errors
 /// None that is known: nothing is written anywhere.
-pub fn pages() -> io::Result<Vec<Page>> {
+pub fn pages() -> io::Result<Vec<ManPage>> {
     let mut program = cli::grammar().disable_help_subcommand(true);
     program.build();
     let mut names: Vec<String> =
@@ -184,7 +184,7 @@ fn page_name(command: &str) -> String {
     if command.is_empty() { "lockwatch".to_owned() } else { format!("lockwatch-{command}") }
 }
 
-fn page(command: &clap::Command, names: &[String], of_program: bool) -> io::Result<Page> {
+fn page(command: &clap::Command, names: &[String], of_program: bool) -> io::Result<ManPage> {
     let source = concat!("lockwatch ", env!("CARGO_PKG_VERSION"));
     // No day: the same program gives the same pages. Not quite empty: roff would take the next word
     // for it.
@@ -215,7 +215,7 @@ fn page(command: &clap::Command, names: &[String], of_program: bool) -> io::Resu
         names.iter().filter(|other| **other != own).map(|other| format!("{other}(1)")).collect();
     more.control("SH", ["SEE ALSO"]).text([roman(others.join(", "))]);
     more.to_writer(&mut text)?;
-    Ok(Page { file: man.get_filename(), text })
+    Ok(ManPage { file: man.get_filename(), text })
 }
 
 fn examples(command: &str) -> &'static [Example] {

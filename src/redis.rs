@@ -21,7 +21,7 @@ use lockwatch_model::reading::Unknown;
 pub use connect::{Opened, Opening, connect, greet_over};
 pub use connection::Connection;
 pub use listener::Listener;
-pub use tracking::{Told, Tracking};
+pub use tracking::{Push, Tracking};
 
 /// Why a connection could not be made, or is of no use any more.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,7 +22,7 @@ use lockwatch_model::time::{AgentWall, Mono};
 use serde_json::json;
 
 use crate::output::identity::escape;
-use crate::record::reader::{self, Run, Told};
+use crate::record::reader::{self, Entry, Run};
 use changes::Change;
 use chronicle::{Chronicle, Story};
 use pager::When;
@@ -156,12 +156,12 @@ impl Section {
             section.from.get_or_insert(when.wall);
             section.to = Some(when.wall);
             match told {
-                Told::Input(input) | Told::Context(input) => section.step(when, input, changes),
-                Told::Missing { inputs, since } if section.holes.len() < HOLES_MAX => {
+                Entry::Input(input) | Entry::Context(input) => section.step(when, input, changes),
+                Entry::Missing { inputs, since } if section.holes.len() < HOLES_MAX => {
                     section.holes.push(Hole { from: instant.wall(since), to: when.wall, inputs });
                 }
-                Told::Missing { .. } => {}
-                Told::Torn => section.torn += 1,
+                Entry::Missing { .. } => {}
+                Entry::Torn => section.torn += 1,
             }
             Ok(())
         })?;

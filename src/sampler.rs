@@ -29,7 +29,7 @@ use tokio::time::sleep_until;
 
 use crate::clock::Clock;
 use crate::config::{RedisConfig, ms};
-use crate::exchange::Desk;
+use crate::trace::Traces;
 use authority::{Authority, Plan};
 use node::{Heard, News, Node};
 use wake_ups::{Filter, Hints};
@@ -55,15 +55,15 @@ type Server = Result<Arc<str>, Unknown>;
 
 /// Samples one redis until `assignments` is closed or the engine is gone. A new assignment keeps
 /// the connections if the servers and the logins are the same. What is said about tasks that are
-/// armed on `desk` is put there.
+/// armed on `traces` is put there.
 pub async fn run(
     mut assignments: watch::Receiver<Arc<Assignment>>,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
-    desk: Desk,
+    traces: Traces,
 ) {
     let assignment = Arc::clone(&assignments.borrow_and_update());
-    let mut sampler = Sampler::new(assignment, inputs, clock, desk);
+    let mut sampler = Sampler::new(assignment, inputs, clock, traces);
     while sampler.launch().await.is_ok() {
         let wake = sampler.next_wake().map(|at| clock.instant(at));
         let went_on = tokio::select! {
@@ -93,7 +93,7 @@ struct Out {
     redis: RedisIndex,
     inputs: mpsc::Sender<Input>,
     clock: Clock,
-    desk: Desk,
+    traces: Traces,
 }
 
 struct Sampler {
@@ -132,9 +132,9 @@ impl Sampler {
         assignment: Arc<Assignment>,
         inputs: mpsc::Sender<Input>,
         clock: Clock,
-        desk: Desk,
+        traces: Traces,
     ) -> Sampler {
-        let out = Out { epoch: assignment.epoch, redis: assignment.redis, inputs, clock, desk };
+        let out = Out { epoch: assignment.epoch, redis: assignment.redis, inputs, clock, traces };
         let tasks = Arc::new(assignment.tasks.clone());
         Sampler {
             filter: filter(&assignment.config, &tasks),
@@ -252,8 +252,10 @@ impl Sampler {
                 Ok(node) => node.read_beside(parts, address, now, &self.out).await?,
                 Err(why) => {
                     let spec = |task| spec(&self.assignment.tasks, task);
-                    let outcome =
-                        Outcome::Beside { vouch: None, readings: unreadable(&parts, spec, why) };
+                    let outcome = Outcome::Beside {
+                        attestation: None,
+                        readings: unreadable(&parts, spec, why),
+                    };
                     self.out.sample(None, Standing::Decides, (now, 0), outcome).await?;
                 }
             }

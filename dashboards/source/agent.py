@@ -136,7 +136,7 @@ def redis():
         grid(
             "Servers as each agent sees them",
             "Address, role and state of each server. A witness decides nothing: its answers are evidence of lag and of rival"
-            " holders. Role verified: no means that the configuration vouches for the role. Last success is the server's clock."
+            " holders. Role verified: no means that the configuration attests the role. Last success is the server's clock."
             " Locks behind: holds whose newest deadline a replica does not have, and by how much.",
             servers,
             rows(value("lockwatch_redis_up", "redis, instance, address, role")),

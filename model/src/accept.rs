@@ -1,5 +1,5 @@
 //! Whether replies may be believed: only a complete, timely answer from a server that says it is
-//! master, on that connection, after the answers it vouches for.
+//! master, on that connection, after the answers it attests.
 
 use alloc::string::String;
 use alloc::sync::Arc;
@@ -7,7 +7,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::command;
-use crate::input::{Fork, Generation, Role, Vouch};
+use crate::input::{Attestation, Fork, Generation, Role};
 use crate::reading::Unknown;
 use crate::reply::{Command, Reply, ServerError};
 use crate::time::{AgentWall, Mono, ServerTime};
@@ -33,7 +33,7 @@ pub enum RoleCheck {
     Role,
     /// By `INFO replication`, because `ROLE` is refused.
     Info,
-    /// Not at all: both are refused and the user vouches for it.
+    /// Not at all: both are refused and the user attests it.
     Assumed,
 }
 
@@ -62,7 +62,7 @@ pub fn header() -> Vec<Command> {
 
 /// The commands that close each batch; `nonce` must differ from batch to batch.
 ///
-/// The role and the nonce come last, so that they vouch for everything before them.
+/// The role and the nonce come last, so that they attest everything before them.
 pub fn footer(caps: Caps, nonce: &[u8]) -> Vec<Command> {
     let mut commands = Vec::new();
     if caps.info {
@@ -81,16 +81,16 @@ pub fn footer(caps: Caps, nonce: &[u8]) -> Vec<Command> {
 ///
 /// # Errors
 /// Why nothing of the batch may be believed; also when the server does not say that it is master.
-pub fn vouch(
+pub fn attestation(
     caps: Caps,
     timing: Timing,
     nonce: &[u8],
     header: &[Reply],
     footer: &[Reply],
-) -> Result<Vouch, Unknown> {
-    let vouch = witness(caps, timing, nonce, header, footer)?;
-    match vouch.role {
-        Role::Master => Ok(vouch),
+) -> Result<Attestation, Unknown> {
+    let attestation = witness(caps, timing, nonce, header, footer)?;
+    match attestation.role {
+        Role::Master => Ok(attestation),
         Role::Replica => Err(Unknown::NotMaster),
     }
 }
@@ -105,7 +105,7 @@ pub fn witness(
     nonce: &[u8],
     header: &[Reply],
     footer: &[Reply],
-) -> Result<Vouch, Unknown> {
+) -> Result<Attestation, Unknown> {
     let took_ms = timing.received.since_ms(timing.sent);
     if took_ms > timing.timeout_ms {
         return Err(Unknown::Late);
@@ -136,7 +136,7 @@ pub fn witness(
     }
     let halfway_server = first.0.saturating_add(last.since_ms(first) / 2);
     let halfway_agent = timing.sent_wall.0.saturating_add(i64::try_from(took_ms / 2).unwrap_or(0));
-    Ok(Vouch {
+    Ok(Attestation {
         first,
         last,
         role,
@@ -370,13 +370,14 @@ mod tests {
 
     #[test]
     fn a_full_timely_answer_of_a_master_is_believed() {
-        let vouch = vouch(CAPS, timing(4), b"n1", &[time(12, 340_000)], &good_footer()).unwrap();
+        let attestation =
+            attestation(CAPS, timing(4), b"n1", &[time(12, 340_000)], &good_footer()).unwrap();
         assert_eq!(
-            (vouch.first, vouch.last, vouch.role_verified),
+            (attestation.first, attestation.last, attestation.role_verified),
             (ServerTime(12_340), ServerTime(12_345), true)
         );
-        assert_eq!(vouch.clock_offset_ms, 12_342 - 10_002);
-        let generation = vouch.generation.unwrap();
+        assert_eq!(attestation.clock_offset_ms, 12_342 - 10_002);
+        let generation = attestation.generation.unwrap();
         assert_eq!(
             (generation.flushes, generation.evictions, generation.started_empty),
             (3, 3, Some(true))
@@ -401,8 +402,9 @@ mod tests {
         ] {
             let mut footer = good_footer();
             footer[4] = bytes(said);
-            let vouch = vouch(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap();
-            assert_eq!(vouch.generation.unwrap().flushes, flushes, "{said}");
+            let attestation =
+                attestation(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer).unwrap();
+            assert_eq!(attestation.generation.unwrap().flushes, flushes, "{said}");
         }
     }
 
@@ -417,7 +419,7 @@ mod tests {
         let check = |change: &dyn Fn(&mut Vec<Reply>), took_ms: u64, nonce: &[u8]| {
             let mut replies = good_footer();
             change(&mut replies);
-            vouch(CAPS, timing(took_ms), nonce, &[time(12, 340_000)], &replies).unwrap_err()
+            attestation(CAPS, timing(took_ms), nonce, &[time(12, 340_000)], &replies).unwrap_err()
         };
         let replace =
             |at: usize, reply: Reply| move |replies: &mut Vec<Reply>| replies[at] = reply.clone();
@@ -447,12 +449,17 @@ mod tests {
         let caps = Caps { role: RoleCheck::Info, ..CAPS };
         let mut replies = good_footer();
         replies.remove(6);
-        assert!(vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies).unwrap().role_verified);
+        assert!(
+            attestation(caps, timing(4), b"n1", &[time(1, 0)], &replies).unwrap().role_verified
+        );
         replies[1] = bytes("role:slave\r\n");
-        assert_eq!(vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies), Err(Unknown::NotMaster));
+        assert_eq!(
+            attestation(caps, timing(4), b"n1", &[time(1, 0)], &replies),
+            Err(Unknown::NotMaster)
+        );
         replies[1] = bytes("");
         assert_eq!(
-            vouch(caps, timing(4), b"n1", &[time(1, 0)], &replies),
+            attestation(caps, timing(4), b"n1", &[time(1, 0)], &replies),
             Err(Unknown::RoleRefused)
         );
     }
@@ -527,8 +534,8 @@ mod tests {
             let mut footer = good_footer();
             footer[3] =
                 Reply::Error(ServerError { code: code.as_bytes().to_vec(), detail: Vec::new() });
-            vouch(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer)
-                .map(|vouch| vouch.generation.unwrap().evictions)
+            attestation(CAPS, timing(4), b"n1", &[time(12, 340_000)], &footer)
+                .map(|attestation| attestation.generation.unwrap().evictions)
         };
         assert_eq!(["NOPERM", "ERR"].map(with), [Ok(0), Ok(0)]);
         assert_eq!(["LOADING", "NOAUTH"].map(with), [Err(Unknown::Loading), Err(Unknown::Auth)]);

@@ -149,7 +149,7 @@ impl GapClock {
         let stretch_ms = at.since_ms(from);
         // It was free all the while, but for too long nobody could say whether it was still wanted.
         gap.tainted |= free_from < from && self.wanted_since < self.unbroken_since;
-        // The first stretch is vouched for by the lock's own confirmation and by unbroken "wanted".
+        // The first stretch is attested by the lock's own confirmation and by unbroken "wanted".
         if gap.newest.is_none() || stretch_ms <= blind_after_ms {
             news.grew_ms = stretch_ms;
         } else {

@@ -210,7 +210,7 @@ pub enum EventKind {
     /// It does not any more.
     RivalMasterGone,
     /// What a change of generation did to the locks, once that is known.
-    Aftermath(Aftermath),
+    FailoverReport(FailoverReport),
     /// A server's clock moved against the agent's by more than a second.
     ClockStep {
         /// By how much, forward positive.
@@ -229,7 +229,7 @@ pub struct Party {
 
 /// What a change of generation did to the watched locks of a redis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Aftermath {
+pub struct FailoverReport {
     /// What changed, worst first.
     pub changes: Vec<GenerationChange>,
     /// The server that decided before, and the one after.

@@ -66,7 +66,7 @@ pub enum Outcome {
     /// The answers may be believed.
     Read {
         /// What the server said beside the answers.
-        vouch: Vouch,
+        attestation: Attestation,
         /// The answers.
         readings: Vec<(TaskIndex, TaskReading)>,
     },
@@ -75,7 +75,7 @@ pub enum Outcome {
     Beside {
         /// What the server said beside the answers; `None` when there were none, so that every
         /// reading is unknown.
-        vouch: Option<Vouch>,
+        attestation: Option<Attestation>,
         /// The answers.
         readings: Vec<(TaskIndex, Beside)>,
     },
@@ -88,17 +88,17 @@ pub enum Outcome {
     },
 }
 
-/// What a server says of itself in a batch, after the answers that it vouches for.
+/// What a server says of itself in a batch, after the answers that it attests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
-pub struct Vouch {
+pub struct Attestation {
     /// The server's clock before the first answer.
     pub first: ServerTime,
     /// The server's clock after the last answer.
     pub last: ServerTime,
     /// The role it said it has, after the answers.
     pub role: Role,
-    /// Whether the server itself said so (otherwise the user vouches for it).
+    /// Whether the server itself said so (otherwise the user attests it).
     pub role_verified: bool,
     /// Where its replication stood after the answers: bytes of the history that its generation
     /// names.
@@ -113,10 +113,10 @@ pub struct Vouch {
     pub clock_offset_ms: i64,
 }
 
-impl Vouch {
+impl Attestation {
     /// A master that tells nothing but its clock.
-    pub fn master(first: ServerTime, last: ServerTime) -> Vouch {
-        Vouch {
+    pub fn master(first: ServerTime, last: ServerTime) -> Attestation {
+        Attestation {
             first,
             last,
             role: Role::Master,

@@ -33,7 +33,6 @@ extern crate std;
 mod named;
 
 pub mod accept;
-mod aftermath;
 #[cfg(feature = "serde")]
 mod bytes;
 mod clocks;
@@ -41,6 +40,7 @@ pub mod codec;
 mod earlier;
 pub mod event;
 mod evidence;
+mod failover_report;
 mod generation;
 pub mod histogram;
 pub mod input;

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::event::EventKind;
-use crate::input::{Generation, Role, Standing, Vouch, WakeUps};
+use crate::input::{Attestation, Generation, Role, Standing, WakeUps};
 use crate::reading::Unknown;
 use crate::snapshot::NodeView;
 use crate::time::{Mono, ServerTime};
@@ -130,7 +130,7 @@ impl Node {
     /// An accepted batch, asked at `sent`. Says whether the clock has stepped since the one before.
     pub(crate) fn accepted(
         &mut self,
-        vouch: &Vouch,
+        attestation: &Attestation,
         standing: Standing,
         sent: Mono,
         took_ms: u64,
@@ -142,16 +142,16 @@ impl Node {
         self.standing = standing;
         self.word = standing;
         self.newest = Some(Ok(()));
-        self.role = Some(vouch.role);
-        self.role_verified = Some(vouch.role_verified);
-        self.last_success = Some(vouch.last);
-        if let Some(new) = &vouch.generation
+        self.role = Some(attestation.role);
+        self.role_verified = Some(attestation.role_verified);
+        self.last_success = Some(attestation.last);
+        if let Some(new) = &attestation.generation
             && self.generation.as_deref() != Some(new)
         {
             self.generation = Some(Arc::new(new.clone()));
             self.remember_histories(new);
         }
-        let step = self.follow_clock(vouch, sent, took_ms);
+        let step = self.follow_clock(attestation, sent, took_ms);
         if let Some(by_ms) = step {
             events.push(EventKind::ClockStep { by_ms });
         }
@@ -172,13 +172,13 @@ impl Node {
     }
 
     /// By how much the clock has stepped since the batch before, or within this one, if it has.
-    fn follow_clock(&mut self, vouch: &Vouch, sent: Mono, took_ms: u64) -> Option<i64> {
+    fn follow_clock(&mut self, attestation: &Attestation, sent: Mono, took_ms: u64) -> Option<i64> {
         let [first, last] =
-            [vouch.first, vouch.last].map(|server| Reading { server, sent, took_ms });
+            [attestation.first, attestation.last].map(|server| Reading { server, sent, took_ms });
         let step =
             self.clock.and_then(|before| step_ms(before, first)).or_else(|| step_ms(first, last));
         self.clock = Some(last);
-        let new = Offset { ms: vouch.clock_offset_ms, took_ms, age: 0 };
+        let new = Offset { ms: attestation.clock_offset_ms, took_ms, age: 0 };
         self.offset = Some(match self.offset {
             Some(old) if step.is_none() && old.took_ms < took_ms && old.age < OFFSET_BATCHES => {
                 Offset { age: old.age + 1, ..old }
@@ -275,8 +275,8 @@ mod tests {
             let mut events = Vec::new();
             match outcome {
                 Ok(()) => {
-                    let vouch = Vouch::master(ServerTime(0), ServerTime(0));
-                    node.accepted(&vouch, Standing::Decides, Mono(0), 0, &mut events);
+                    let attestation = Attestation::master(ServerTime(0), ServerTime(0));
+                    node.accepted(&attestation, Standing::Decides, Mono(0), 0, &mut events);
                 }
                 Err(why) => node.failed(why, &mut events),
             }
@@ -355,10 +355,10 @@ mod tests {
         let _rule = crate::truth::rule("2 instants");
         let mut node = Node::new(Arc::from("a:1"));
         let mut steps = |sent: u64, first: i64, last: i64, took_ms: u64| {
-            let vouch = Vouch::master(ServerTime(first), ServerTime(last));
+            let attestation = Attestation::master(ServerTime(first), ServerTime(last));
             let mut events = Vec::new();
             let stepped =
-                node.accepted(&vouch, Standing::Decides, Mono(sent), took_ms, &mut events);
+                node.accepted(&attestation, Standing::Decides, Mono(sent), took_ms, &mut events);
             assert_eq!(
                 stepped,
                 events.iter().any(|event| matches!(event, EventKind::ClockStep { .. }))
@@ -380,8 +380,8 @@ mod tests {
         let mut node = Node::new(Arc::from("a:1"));
         let mut told = |at: u64, took_ms: u64, clock_offset_ms: i64| {
             let clock = ServerTime(i64::try_from(at).unwrap());
-            let vouch = Vouch { clock_offset_ms, ..Vouch::master(clock, clock) };
-            node.accepted(&vouch, Standing::Decides, Mono(at), took_ms, &mut Vec::new());
+            let attestation = Attestation { clock_offset_ms, ..Attestation::master(clock, clock) };
+            node.accepted(&attestation, Standing::Decides, Mono(at), took_ms, &mut Vec::new());
             node.view().clock_offset_ms
         };
         assert_eq!(told(1_000, 10, 5), Some(5));
@@ -402,11 +402,11 @@ mod tests {
             let forked_from = forked_from.map(fork);
             let generation =
                 Generation { replication_id: id.into(), forked_from, ..Generation::default() };
-            let vouch = Vouch {
+            let attestation = Attestation {
                 generation: Some(generation),
-                ..Vouch::master(ServerTime(0), ServerTime(0))
+                ..Attestation::master(ServerTime(0), ServerTime(0))
             };
-            node.accepted(&vouch, Standing::Decides, Mono(0), 1, &mut Vec::new());
+            node.accepted(&attestation, Standing::Decides, Mono(0), 1, &mut Vec::new());
             let ids = node.histories().iter().map(|id| String::from_utf8_lossy(id).into_owned());
             ids.collect::<Vec<_>>()
         };

@@ -3,11 +3,11 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::aftermath::Aftermaths;
 use crate::event::EventKind;
 use crate::evidence::Origin;
+use crate::failover_report::FailoverReports;
 use crate::generation;
-use crate::input::{Generation, NodeNewsKind, Role, Standing, Topology, Vouch};
+use crate::input::{Attestation, Generation, NodeNewsKind, Role, Standing, Topology};
 use crate::node::Node;
 use crate::reading::Unknown;
 use crate::snapshot::{RedisTotals, RedisView};
@@ -36,7 +36,7 @@ pub(crate) struct Redis {
     retired: Vec<Origin>,
     /// A second server that says that it is master.
     rival: Option<Arc<str>>,
-    pub(crate) aftermaths: Aftermaths,
+    pub(crate) failover_reports: FailoverReports,
     totals: RedisTotals,
 }
 
@@ -71,7 +71,7 @@ impl Redis {
             began: None,
             retired: Vec::new(),
             rival: None,
-            aftermaths: Aftermaths::default(),
+            failover_reports: FailoverReports::default(),
             totals: RedisTotals::default(),
         };
         redis.nodes.sort_by(|a, b| a.address.cmp(&b.address));
@@ -97,7 +97,7 @@ impl Redis {
         &mut self,
         node: &Arc<str>,
         standing: Standing,
-        vouch: &Vouch,
+        attestation: &Attestation,
         (sent, took_ms): (Mono, u64),
         events: &mut Vec<RedisEvent>,
     ) -> (Origin, bool) {
@@ -105,14 +105,14 @@ impl Redis {
         let kind = self.spec.kind;
         let mut kinds = Vec::new();
         let server = self.node(node);
-        let stepped = server.accepted(vouch, standing, sent, took_ms, &mut kinds);
+        let stepped = server.accepted(attestation, standing, sent, took_ms, &mut kinds);
         let origin = Origin {
             node: server.address.clone(),
             clock_steps: server.clock_steps(),
             // A server that refuses to tell its generation proves nothing by it.
-            generation: server.generation().filter(|_| vouch.generation.is_some()).cloned(),
+            generation: server.generation().filter(|_| attestation.generation.is_some()).cloned(),
             histories: server.histories().clone(),
-            offset: vouch.offset,
+            offset: attestation.offset,
             kind,
         };
         events.extend(kinds.into_iter().map(|kind| (Some(node.clone()), kind)));
@@ -146,12 +146,12 @@ impl Redis {
         }
         for change in delta.reported() {
             self.totals.generation_changes += 1;
-            // Of a change that surely lost nothing the aftermath alone is told.
+            // Of a change that surely lost nothing the failover_report alone is told.
             if delta.may_lose_locks() {
                 events.push((Some(origin.node.clone()), EventKind::GenerationChanged { change }));
             }
         }
-        self.aftermaths.begin(&old, origin, delta, (sent, blind_ms));
+        self.failover_reports.begin(&old, origin, delta, (sent, blind_ms));
     }
 
     /// The master of a cluster whose history `new`, which decides for the first time, continues.
@@ -350,12 +350,12 @@ impl Redis {
 
     /// Time has passed: what a change of generation did may have become known.
     pub(crate) fn tick(&mut self, at: Mono, events: &mut Vec<RedisEvent>) {
-        for aftermath in self.aftermaths.over(at, self.settle_ms()) {
-            for (total, count) in self.totals.fates.iter_mut().zip(aftermath.fates) {
+        for failover_report in self.failover_reports.over(at, self.settle_ms()) {
+            for (total, count) in self.totals.fates.iter_mut().zip(failover_report.fates) {
                 *total += count;
             }
-            let node = aftermath.to.clone();
-            events.push((node, EventKind::Aftermath(aftermath)));
+            let node = failover_report.to.clone();
+            events.push((node, EventKind::FailoverReport(failover_report)));
         }
     }
 
@@ -446,14 +446,14 @@ mod tests {
         at: Mono,
     ) -> Vec<RedisEvent> {
         let mut events = Vec::new();
-        redis.accepted(&node.into(), standing, &vouch(run_id, at), (at, 1), &mut events);
+        redis.accepted(&node.into(), standing, &attestation(run_id, at), (at, 1), &mut events);
         events
     }
 
-    fn vouch(run_id: &str, at: Mono) -> Vouch {
+    fn attestation(run_id: &str, at: Mono) -> Attestation {
         let server = ServerTime(i64::try_from(at.0).unwrap_or(0));
         let generation = Generation { run_id: run_id.as_bytes().to_vec(), ..Generation::default() };
-        Vouch { generation: Some(generation), ..Vouch::master(server, server) }
+        Attestation { generation: Some(generation), ..Attestation::master(server, server) }
     }
 
     fn topology(masters: &[&str], nodes: &[&str]) -> Topology {
@@ -501,11 +501,11 @@ mod tests {
             let mut redis = redis(RedisKind::Replicated);
             let tell = |redis: &mut Redis, role: Role, at: u64| {
                 let mut events = Vec::new();
-                let vouch = Vouch { role, ..vouch("z", Mono(at)) };
+                let attestation = Attestation { role, ..attestation("z", Mono(at)) };
                 redis.accepted(
                     &rival.into(),
                     Standing::Witness,
-                    &vouch,
+                    &attestation,
                     (Mono(at), 1),
                     &mut events,
                 );
@@ -575,12 +575,18 @@ mod tests {
             let mut redis = redis(RedisKind::Cluster);
             let mut events = Vec::new();
             for (at, node, generation) in [(0, A, history("x", "h1", None)), (1_000, B, second)] {
-                let vouch = Vouch {
+                let attestation = Attestation {
                     generation: Some(generation),
                     offset: Some(100),
-                    ..vouch("", Mono(at))
+                    ..attestation("", Mono(at))
                 };
-                redis.accepted(&node.into(), Standing::Decides, &vouch, (Mono(at), 1), &mut events);
+                redis.accepted(
+                    &node.into(),
+                    Standing::Decides,
+                    &attestation,
+                    (Mono(at), 1),
+                    &mut events,
+                );
             }
             let changed =
                 |(_, event): &&RedisEvent| matches!(event, EventKind::GenerationChanged { .. });
@@ -741,13 +747,13 @@ mod tests {
     #[test]
     fn who_refuses_to_tell_its_generation_proves_nothing_by_what_it_told_before() {
         let mut redis = redis(RedisKind::Standalone);
-        let [told, refused] = [1_000, 2_000].map(|at| vouch("x", Mono(at)));
-        let refused = Vouch { generation: None, ..refused };
-        let generation = [(told, 1_000), (refused, 2_000)].map(|(vouch, at)| {
+        let [told, refused] = [1_000, 2_000].map(|at| attestation("x", Mono(at)));
+        let refused = Attestation { generation: None, ..refused };
+        let generation = [(told, 1_000), (refused, 2_000)].map(|(attestation, at)| {
             let (origin, _) = redis.accepted(
                 &A.into(),
                 Standing::Decides,
-                &vouch,
+                &attestation,
                 (Mono(at), 1),
                 &mut Vec::new(),
             );

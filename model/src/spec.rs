@@ -66,7 +66,7 @@ pub struct RedisSpec {
     pub interval_ms: u64,
     /// A reply older than this is no evidence.
     pub timeout_ms: u64,
-    /// The user vouches for the server's role because it refuses both `ROLE` and `INFO`.
+    /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
 }
 

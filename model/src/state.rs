@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::event::{Event, EventKind, Subject};
 use crate::evidence::{Continued, Origin};
-use crate::input::{Input, NodeNews, Outcome, Sample, Standing, Topology, Vouch};
+use crate::input::{Attestation, Input, NodeNews, Outcome, Sample, Standing, Topology};
 use crate::reading::{
     Beside, ClaimsReading, LockReading, PauseReading, ProgressReading, SwitchesReading,
     TaskReading, Unknown,
@@ -165,7 +165,7 @@ impl State {
             };
             self.tasks.push(Entry { task, rank: 0 });
         }
-        self.redises.iter_mut().for_each(|redis| redis.aftermaths.renumber(&renumbered));
+        self.redises.iter_mut().for_each(|redis| redis.failover_reports.renumber(&renumbered));
         self.by_name = (0..self.tasks.len()).collect();
         let tasks = &self.tasks;
         self.by_name.sort_by(|a, b| name(tasks, *a).cmp(&name(tasks, *b)));
@@ -183,9 +183,11 @@ impl State {
 
     fn sample(&mut self, at: Mono, sample: &Sample) -> Vec<Event> {
         match &sample.outcome {
-            Outcome::Read { vouch, readings } => self.accepted(at, sample, vouch, readings),
-            Outcome::Beside { vouch, readings } => {
-                self.beside(at, sample, vouch.as_ref(), readings)
+            Outcome::Read { attestation, readings } => {
+                self.accepted(at, sample, attestation, readings)
+            }
+            Outcome::Beside { attestation, readings } => {
+                self.beside(at, sample, attestation.as_ref(), readings)
             }
             Outcome::Failed { tasks, why } => {
                 let mut events = self.redis_failed(at, sample, *why);
@@ -201,11 +203,13 @@ impl State {
         &mut self,
         at: Mono,
         sample: &Sample,
-        vouch: &Vouch,
+        attestation: &Attestation,
         readings: &[(TaskIndex, TaskReading)],
     ) -> Vec<Event> {
         let mut events = Vec::new();
-        let Some((origin, usable)) = self.origin(sample, vouch, &mut events) else { return events };
+        let Some((origin, usable)) = self.origin(sample, attestation, &mut events) else {
+            return events;
+        };
         let decides = sample.standing == Standing::Decides;
         if !usable {
             if decides {
@@ -225,25 +229,26 @@ impl State {
             if let (true, LockReading::Unknown(why)) = (decides, &reading.lock) {
                 redis.count(*why);
                 if matches!(why, Unknown::ClusterDown | Unknown::Moved | Unknown::Loading) {
-                    redis.aftermaths.unread(&origin.node, *index, sample.sent);
+                    redis.failover_reports.unread(&origin.node, *index, sample.sent);
                 }
             }
             let batch = Accepted {
                 continued: continued.as_ref(),
-                ..batch(sample, vouch, &origin, &redis.spec)
+                ..batch(sample, attestation, &origin, &redis.spec)
             };
             let mut log = Vec::new();
-            let mut writer = Log { at: sample.sent, server: Some(vouch.last), events: &mut log };
+            let mut writer =
+                Log { at: sample.sent, server: Some(attestation.last), events: &mut log };
             if decides {
                 let fate = entry.task.observe(reading, batch, &mut writer);
                 if let Some(fate) = fate {
-                    redis.aftermaths.fate(&origin.node, *index, fate);
+                    redis.failover_reports.fate(&origin.node, *index, fate);
                 }
             } else {
                 entry.task.witness(&reading.lock, batch, &mut writer);
             }
             for overlap in entry.task.overlaps() {
-                redis.aftermaths.overlaps(*index, overlap);
+                redis.failover_reports.overlaps(*index, overlap);
             }
             mark(&mut self.changed, entry, &log);
             events.extend(task_events(&entry.task.spec, Some(&origin.node), log));
@@ -270,14 +275,14 @@ impl State {
         &mut self,
         at: Mono,
         sample: &Sample,
-        vouch: Option<&Vouch>,
+        attestation: Option<&Attestation>,
         readings: &[(TaskIndex, Beside)],
     ) -> Vec<Event> {
         let mut events = Vec::new();
-        let from = match vouch {
-            Some(vouch) => self
-                .origin(sample, vouch, &mut events)
-                .map(|(origin, usable)| (vouch, origin, usable)),
+        let from = match attestation {
+            Some(attestation) => self
+                .origin(sample, attestation, &mut events)
+                .map(|(origin, usable)| (attestation, origin, usable)),
             None => None,
         };
         let Some(redis) = self.redises.get(usize::from(sample.redis.0)) else { return events };
@@ -285,12 +290,12 @@ impl State {
             let Some(entry) = entry(&mut self.tasks, *index, sample.redis) else { continue };
             let mut log = Vec::new();
             let node = match &from {
-                Some((vouch, origin, true)) => {
+                Some((attestation, origin, true)) => {
                     let mut writer =
-                        Log { at: sample.sent, server: Some(vouch.last), events: &mut log };
+                        Log { at: sample.sent, server: Some(attestation.last), events: &mut log };
                     entry.task.observe_beside(
                         beside,
-                        batch(sample, vouch, origin, &redis.spec),
+                        batch(sample, attestation, origin, &redis.spec),
                         &mut writer,
                     );
                     Some(&origin.node)
@@ -326,15 +331,26 @@ impl State {
     fn origin(
         &mut self,
         sample: &Sample,
-        vouch: &Vouch,
+        attestation: &Attestation,
         events: &mut Vec<Event>,
     ) -> Option<(Origin, bool)> {
         let redis = self.redises.get_mut(usize::from(sample.redis.0))?;
         let mut kinds = Vec::new();
         let instants = (sample.sent, sample.took_ms);
-        let told =
-            redis.accepted(sample.node.as_ref()?, sample.standing, vouch, instants, &mut kinds);
-        events.extend(redis_events(sample.redis, redis, sample.sent, Some(vouch.last), kinds));
+        let told = redis.accepted(
+            sample.node.as_ref()?,
+            sample.standing,
+            attestation,
+            instants,
+            &mut kinds,
+        );
+        events.extend(redis_events(
+            sample.redis,
+            redis,
+            sample.sent,
+            Some(attestation.last),
+            kinds,
+        ));
         Some(told)
     }
 
@@ -433,13 +449,13 @@ fn add_lag(nodes: &mut [NodeView], witnesses: &[WitnessView]) {
 
 fn batch<'a>(
     sample: &Sample,
-    vouch: &'a Vouch,
+    attestation: &'a Attestation,
     origin: &'a Origin,
     redis: &RedisSpec,
 ) -> Accepted<'a> {
     Accepted {
         sent: sample.sent,
-        vouch,
+        attestation,
         origin,
         continued: None,
         standing: sample.standing,

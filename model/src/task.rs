@@ -11,7 +11,7 @@ use crate::clocks::{BlindClock, GapClock, Holding, OutageClock, ProgressClock, U
 use crate::event::{End, EventKind, Fate};
 use crate::evidence::{Continued, Origin, delta};
 use crate::generation::{Delta, Mark};
-use crate::input::{Sample, Standing, Vouch};
+use crate::input::{Attestation, Sample, Standing};
 use crate::lock::{self, Context, Lock};
 use crate::lost::{Expired, Parts};
 use crate::reading::{
@@ -74,7 +74,7 @@ pub(crate) struct Task {
     hosts_unknown: Option<Unknown>,
     pause: Pause,
     /// Warnings that are told once for as long as they last.
-    told: Told,
+    told: Reported,
     newest_attempt: Mono,
     verdict: Option<(Verdict, Rule, Mono)>,
     judged: Option<Judged>,
@@ -91,7 +91,7 @@ pub(crate) struct Task {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Told {
+struct Reported {
     unreadable: Option<Unknown>,
     progress_missing: bool,
     claims_unreadable: bool,
@@ -118,7 +118,7 @@ impl Pause {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted<'a> {
     pub(crate) sent: Mono,
-    pub(crate) vouch: &'a Vouch,
+    pub(crate) attestation: &'a Attestation,
     pub(crate) origin: &'a Origin,
     /// What its readings show of what the process before left to this one.
     pub(crate) continued: Option<&'a Continued>,
@@ -130,12 +130,12 @@ pub(crate) struct Accepted<'a> {
 
 impl Accepted<'_> {
     fn seen(&self) -> Seen {
-        Seen { sent: self.sent, first: self.vouch.first, last: self.vouch.last }
+        Seen { sent: self.sent, first: self.attestation.first, last: self.attestation.last }
     }
 
     /// What it shows had been written.
     pub(crate) fn mark(&self) -> Mark {
-        Mark { offset: self.vouch.offset, at: self.sent.plus_ms(self.took_ms) }
+        Mark { offset: self.attestation.offset, at: self.sent.plus_ms(self.took_ms) }
     }
 
     /// How the data changed since a reading from `old`.
@@ -194,7 +194,7 @@ impl Task {
             hosts: Vec::new(),
             hosts_unknown: None,
             pause: Pause::default(),
-            told: Told::default(),
+            told: Reported::default(),
             newest_attempt: at,
             verdict: None,
             judged: None,
@@ -475,7 +475,7 @@ impl Task {
         let word = Word {
             origin: batch.origin,
             standing: batch.standing,
-            role: batch.vouch.role,
+            role: batch.attestation.role,
             seen: batch.seen(),
             lease_ms,
             steady_ms: batch.interval_ms.saturating_mul(5) / 2,

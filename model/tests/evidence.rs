@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::accept::{Caps, RoleCheck, Timing, footer, vouch, witness};
-use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
+use lockwatch_model::accept::{Caps, RoleCheck, Timing, attestation, footer, witness};
+use lockwatch_model::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reading::{
     Beside, Extras, LockReading, Switch, SwitchesReading, TaskReading, Unknown,
@@ -44,14 +44,14 @@ fn end_of(name: &str, nonce: &str) -> Vec<Reply> {
     vec![clock(12), role(name), bytes(nonce)]
 }
 
-fn judged(took_ms: u64, end: &[Reply]) -> Result<Vouch, Unknown> {
+fn judged(took_ms: u64, end: &[Reply]) -> Result<Attestation, Unknown> {
     let timing = Timing {
         sent: Mono(5_000),
         received: Mono(5_000 + took_ms),
         sent_wall: AgentWall(0),
         timeout_ms: 3_000,
     };
-    vouch(CAPS, timing, b"n1", &[clock(12)], end)
+    attestation(CAPS, timing, b"n1", &[clock(12)], end)
 }
 
 fn words(command: &Command) -> String {
@@ -71,7 +71,7 @@ fn only_a_master_is_believed_and_its_word_comes_after_the_answers() {
     let timing =
         Timing { sent: Mono(0), received: Mono(4), sent_wall: AgentWall(0), timeout_ms: 3_000 };
     let told = witness(CAPS, timing, b"n1", &[clock(12)], &end_of("slave", "n1"));
-    assert_eq!(told.map(|vouch| vouch.role), Ok(Role::Replica));
+    assert_eq!(told.map(|attestation| attestation.role), Ok(Role::Replica));
 }
 
 #[test]
@@ -176,8 +176,9 @@ fn of_too_many_switches_none_is_lost_that_is_not_read() {
         let read = TaskRead::new(task(), CAPS, false, Scope::ALL);
         let Round::Done(reading) = read.decode(&replies) else { panic!("another round") };
         let mut sample = answered(at, reading);
-        if let Outcome::Read { vouch, .. } = &mut sample.outcome {
-            vouch.generation = Some(Generation { run_id: run.into(), ..Generation::default() });
+        if let Outcome::Read { attestation, .. } = &mut sample.outcome {
+            attestation.generation =
+                Some(Generation { run_id: run.into(), ..Generation::default() });
         }
         state.step(Mono(at), Input::Sample(sample));
         let snapshot = state.snapshot(Mono(at));
@@ -225,7 +226,7 @@ fn task() -> Arc<TaskSpec> {
 
 /// What the server answered at once to what was asked at `at`.
 fn answered(at: u64, reading: TaskReading) -> Sample {
-    let vouch = judged(0, &end_of("master", "n1")).expect("believed");
+    let attestation = judged(0, &end_of("master", "n1")).expect("believed");
     Sample {
         epoch: 1,
         redis: RedisIndex(0),
@@ -233,7 +234,7 @@ fn answered(at: u64, reading: TaskReading) -> Sample {
         standing: Standing::Decides,
         sent: Mono(at),
         took_ms: 0,
-        outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+        outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] },
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use lockwatch_model::event::{Event, EventKind, SplitKind, Subject};
 use lockwatch_model::input::{
-    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology,
-    Vouch, WakeUps,
+    Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing,
+    Topology, WakeUps,
 };
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
@@ -248,12 +248,12 @@ impl World {
         }
     }
 
-    fn vouch(&mut self, at: usize) -> Vouch {
+    fn attestation(&mut self, at: usize) -> Attestation {
         let first = ServerTime(self.clock(at));
         let last = first.plus_ms(self.dice.below(5) as i64);
         let told = !self.dice.one_in(10);
         let server = &self.servers[at];
-        Vouch {
+        Attestation {
             first,
             last,
             role: server.role,
@@ -269,20 +269,20 @@ impl World {
     fn accepted(&mut self) -> Sample {
         let at = if self.dice.one_in(2) { self.lead } else { self.any_server() };
         self.change(at);
-        let vouch = self.vouch(at);
+        let attestation = self.attestation(at);
         let count = self.spec.tasks.len() as u32 + u32::from(self.dice.one_in(50));
         let readings = (0..count).map(|index| (TaskIndex(index), self.reading(at))).collect();
-        self.sample(at, Outcome::Read { vouch, readings })
+        self.sample(at, Outcome::Read { attestation, readings })
     }
 
     /// What lies beside the locks, from any server.
     fn beside(&mut self) -> Sample {
         let at = self.any_server();
-        let vouch = if self.dice.one_in(4) { None } else { Some(self.vouch(at)) };
+        let attestation = if self.dice.one_in(4) { None } else { Some(self.attestation(at)) };
         let count = self.spec.tasks.len() as u32;
         let readings =
             (0..count).map(|index| (TaskIndex(index), self.reading(at).beside)).collect();
-        self.sample_as(at, true, Outcome::Beside { vouch, readings })
+        self.sample_as(at, true, Outcome::Beside { attestation, readings })
     }
 
     fn change(&mut self, at: usize) {
@@ -617,11 +617,11 @@ impl SingleInputs {
     ) -> Vec<String> {
         if let Input::Sample(Sample {
             node: Some(node),
-            outcome: Outcome::Read { vouch, .. },
+            outcome: Outcome::Read { attestation, .. },
             ..
         }) = input
         {
-            self.roles.insert(node.clone(), vouch.role);
+            self.roles.insert(node.clone(), attestation.role);
         }
         let mut broken: Vec<String> =
             events.iter().filter_map(|event| self.false_masters(event)).collect();

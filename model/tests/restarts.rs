@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use lockwatch_model::event::{End, Event, EventKind, Subject};
-use lockwatch_model::input::{Generation, Input, Outcome, Sample, Standing, Vouch};
+use lockwatch_model::input::{Attestation, Generation, Input, Outcome, Sample, Standing};
 use lockwatch_model::reading::{
     Beside, Deadline, Extras, Held, Holder, LockReading, Mode, Switch, SwitchesReading,
     TaskReading, Unknown,
@@ -59,8 +59,10 @@ impl Agent {
         readings: Vec<(TaskIndex, TaskReading)>,
     ) -> Vec<Event> {
         let clock = |at: u64| ServerTime(i64::try_from(at).unwrap());
-        let vouch =
-            Vouch { generation: Some(generation), ..Vouch::master(clock(at), clock(at + TOOK_MS)) };
+        let attestation = Attestation {
+            generation: Some(generation),
+            ..Attestation::master(clock(at), clock(at + TOOK_MS))
+        };
         let sample = Sample {
             epoch: 1,
             redis: RedisIndex(redis),
@@ -68,7 +70,7 @@ impl Agent {
             standing: Standing::Decides,
             sent: Mono(at),
             took_ms: TOOK_MS,
-            outcome: Outcome::Read { vouch, readings },
+            outcome: Outcome::Read { attestation, readings },
         };
         self.state.step(Mono(at + TOOK_MS), Input::Sample(sample))
     }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use lockwatch_model::event::{End, Event, EventKind};
 use lockwatch_model::input::{
-    Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing, Topology, Vouch,
+    Attestation, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, Standing,
+    Topology,
 };
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading, Switch,
@@ -76,19 +77,19 @@ fn tells(
         sent: Mono(sent),
         took_ms: at - sent,
         outcome: Outcome::Read {
-            vouch: vouch(run_id, sent),
+            attestation: attestation(run_id, sent),
             readings: vec![(TaskIndex(0), reading)],
         },
     };
     state.step(Mono(at), Input::Sample(sample))
 }
 
-/// What the process `run_id`, which says that it is master, vouches for with an answer to what was
+/// What the process `run_id`, which says that it is master, attests with an answer to what was
 /// asked at `sent`.
-fn vouch(run_id: &str, sent: u64) -> Vouch {
+fn attestation(run_id: &str, sent: u64) -> Attestation {
     let clock = ServerTime(1_790_000_000_000 + sent as i64);
     let bytes = |text: &str| text.as_bytes().to_vec();
-    Vouch {
+    Attestation {
         first: clock,
         last: clock,
         role: Role::Master,
@@ -121,7 +122,7 @@ fn free(at: u64, node: &str) -> Outcome {
         extras: Extras::default(),
         beside: Beside::default(),
     };
-    Outcome::Read { vouch: vouch(node, at), readings: vec![(TaskIndex(0), free)] }
+    Outcome::Read { attestation: attestation(node, at), readings: vec![(TaskIndex(0), free)] }
 }
 
 /// `node`, which decides, does not answer what was asked at `sent`.
@@ -225,7 +226,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
             extras: Extras::default(),
             beside: Beside::default(),
         };
-        let vouch = Vouch::master(origin.plus_ms(39_980), origin.plus_ms(last_ms));
+        let attestation = Attestation::master(origin.plus_ms(39_980), origin.plus_ms(last_ms));
         let sample = Sample {
             epoch: 1,
             redis: RedisIndex(0),
@@ -233,7 +234,7 @@ fn whether_a_lease_had_run_out_is_judged_when_the_answer_was_made() {
             standing: Standing::Decides,
             sent: Mono(39_980),
             took_ms: 30,
-            outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), free)] },
+            outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), free)] },
         };
         let events = state.step(Mono(40_010), Input::Sample(sample));
         let ends = events.iter().filter_map(|event| match &event.kind {
@@ -355,10 +356,10 @@ fn a_pause_on_a_server_that_is_silent_is_not_known() {
     );
     let mut paused = |at: u64, pause: Option<PauseReading>| {
         shows(&mut state, at, "a:6379", at, "A");
-        let vouch = pause.map(|_| vouch("b", at));
+        let attestation = pause.map(|_| attestation("b", at));
         let pause = Some(pause.unwrap_or(PauseReading::Unknown(Unknown::Timeout)));
         let readings = vec![(TaskIndex(0), Beside { pause, ..Beside::default() })];
-        says(&mut state, at, "b:6379", Outcome::Beside { vouch, readings });
+        says(&mut state, at, "b:6379", Outcome::Beside { attestation, readings });
         state.snapshot(Mono(at)).tasks.first().unwrap().paused
     };
     assert_eq!(paused(1_000, Some(PauseReading::None)), Some(false));
@@ -435,7 +436,12 @@ fn no_gap_counts_while_the_switches_on_another_server_are_off() {
         let switches =
             Some(SwitchesReading::Read { switches, key_exists: true, counted: None, whole: true });
         let readings = vec![(TaskIndex(0), Beside { switches, ..Beside::default() })];
-        says(state, at, "b:6379", Outcome::Beside { vouch: Some(vouch("b", at)), readings });
+        says(
+            state,
+            at,
+            "b:6379",
+            Outcome::Beside { attestation: Some(attestation("b", at)), readings },
+        );
     };
     for at in [1_000, 2_000] {
         says(&mut state, at, "a:6379", free(at, "a"));
@@ -458,8 +464,10 @@ fn a_read_that_does_not_ask_for_waiters_keeps_them() {
             extras: Extras { waiters, ..Extras::default() },
             beside: Beside::default(),
         };
-        let outcome =
-            Outcome::Read { vouch: vouch("a", at), readings: vec![(TaskIndex(0), reading)] };
+        let outcome = Outcome::Read {
+            attestation: attestation("a", at),
+            readings: vec![(TaskIndex(0), reading)],
+        };
         says(state, at, "a:6379", outcome);
         state.snapshot(Mono(at)).tasks.first().unwrap().waiters
     };
@@ -566,7 +574,8 @@ fn a_claim_that_differs_after_a_silence_is_no_sign_of_life() {
                 |value: &str| ClaimsReading::Read(vec![(b"A".to_vec(), value.as_bytes().to_vec())]);
             let claims = Some(claim.map_or(ClaimsReading::Unknown(Unknown::Timeout), read));
             let readings = vec![(TaskIndex(0), Beside { claims, ..Beside::default() })];
-            let outcome = Outcome::Beside { vouch: claim.map(|_| vouch("b", at)), readings };
+            let outcome =
+                Outcome::Beside { attestation: claim.map(|_| attestation("b", at)), readings };
             count(&says(&mut state, at, "b:6379", outcome), |kind| {
                 matches!(kind, EventKind::LockLost { .. })
             })
@@ -598,9 +607,13 @@ fn a_claim_that_differs_after_a_step_of_its_servers_clock_is_no_sign_of_life() {
             TaskIndex(0),
             Beside { claims, pause: Some(PauseReading::None), ..Beside::default() },
         )];
-        let vouch = vouch("b", at);
-        let (first, last) = (vouch.first.plus_ms(ahead_ms), vouch.last.plus_ms(ahead_ms));
-        let outcome = Outcome::Beside { vouch: Some(Vouch { first, last, ..vouch }), readings };
+        let attestation = attestation("b", at);
+        let (first, last) =
+            (attestation.first.plus_ms(ahead_ms), attestation.last.plus_ms(ahead_ms));
+        let outcome = Outcome::Beside {
+            attestation: Some(Attestation { first, last, ..attestation }),
+            readings,
+        };
         let lost = count(&says(&mut state, at, "b:6379", outcome), |kind| {
             matches!(kind, EventKind::LockLost { .. })
         });
@@ -676,7 +689,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
     let beside =
         Beside { pause: Some(PauseReading::Until(origin.plus_ms(20_000))), ..Beside::default() };
     let reading = TaskReading { lock, extras: Extras::default(), beside };
-    let vouch = Vouch::master(origin.plus_ms(10_000), origin.plus_ms(12_000));
+    let attestation = Attestation::master(origin.plus_ms(10_000), origin.plus_ms(12_000));
     let sample = Sample {
         epoch: 1,
         redis: RedisIndex(0),
@@ -684,7 +697,7 @@ fn what_a_slow_answer_shows_is_dated_by_the_end_that_is_sure() {
         standing: Standing::Decides,
         sent: Mono(10_000),
         took_ms: 2_010,
-        outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+        outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] },
     };
     state.step(Mono(12_010), Input::Sample(sample));
     let snapshot = state.snapshot(Mono(12_010));
@@ -802,8 +815,10 @@ fn work_that_went_on_while_there_was_no_news_is_no_sign_of_life() {
         let beside = Beside { claims: Some(claims), ..Beside::default() };
         let reading = TaskReading { lock: LockReading::Free, extras: Extras::default(), beside };
         state.step(Mono(at - 1), Input::Tick);
-        let outcome =
-            Outcome::Read { vouch: vouch("a", at), readings: vec![(TaskIndex(0), reading)] };
+        let outcome = Outcome::Read {
+            attestation: attestation("a", at),
+            readings: vec![(TaskIndex(0), reading)],
+        };
         count(&says(&mut state, at, "a:6379", outcome), |kind| {
             matches!(kind, EventKind::LockLost { .. })
         })
@@ -834,7 +849,7 @@ fn what_is_refused_of_single_tasks_is_counted() {
     let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
     for at in [1_000, 2_000] {
         let outcome = Outcome::Read {
-            vouch: vouch("x", at),
+            attestation: attestation("x", at),
             readings: vec![(TaskIndex(0), reading.clone())],
         };
         says(&mut state, at, "a:6379", outcome);

@@ -15,9 +15,9 @@ pub(super) async fn get(address: SocketAddr, path: &str) -> anyhow::Result<Answe
 
 /// The text of `/metrics`.
 #[derive(Debug)]
-pub(super) struct Page(pub(super) String);
+pub(super) struct Exposition(pub(super) String);
 
-impl Page {
+impl Exposition {
     /// The first series called `name` that has all of `labels`, as its whole line. Good enough for
     /// the demo's own names, in which nothing is escaped.
     pub(super) fn line(&self, name: &str, labels: &[(&str, &str)]) -> Option<&str> {
@@ -49,11 +49,11 @@ fn has_label(line: &str, label: &str, value: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::Page;
+    use super::Exposition;
 
     #[test]
     fn series_are_found_by_name_and_labels() {
-        let page = Page(
+        let page = Exposition(
             "# TYPE lockwatch_lock_held gauge\nlockwatch_lock_held_x 7\n\
              lockwatch_lock_held{task=\"outbound\"} 1\n\
              lockwatch_task_state{task=\"outbound\",state=\"down\"} 0\n\

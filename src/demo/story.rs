@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use tokio::time::{Instant, sleep};
 
 use super::board::{EVERYBODY, Position};
-use super::look::{self, Page};
+use super::look::{self, Exposition};
 use super::stage::Stage;
 use super::{HOSTS, LOCK, PROGRESS, TASK, say};
 
@@ -216,7 +216,7 @@ impl Story<'_> {
         self.stage.board.holder_host().await?.with_context(|| format!("nobody holds {LOCK}"))
     }
 
-    async fn page(&self) -> anyhow::Result<Page> {
+    async fn page(&self) -> anyhow::Result<Exposition> {
         let answer = look::get(self.stage.agent.address(), "/metrics")
             .await
             .context("the agent does not answer")?;
@@ -224,7 +224,7 @@ impl Story<'_> {
         if answer.status != 200 {
             bail!("the agent answers /metrics with status {}: {}", answer.status, text.trim());
         }
-        Ok(Page(text.into_owned()))
+        Ok(Exposition(text.into_owned()))
     }
 
     /// Waits until the verdict is `state`.
@@ -240,7 +240,7 @@ impl Story<'_> {
         &self,
         what: &str,
         within_s: u64,
-        seen: impl Fn(&Page) -> bool,
+        seen: impl Fn(&Exposition) -> bool,
     ) -> anyhow::Result<()> {
         let give_up = Instant::now() + Duration::from_secs(within_s);
         loop {
@@ -290,7 +290,7 @@ impl Story<'_> {
     }
 }
 
-fn lines_of_task(page: &Page) -> String {
+fn lines_of_task(page: &Exposition) -> String {
     let ours = format!("task=\"{TASK}\"");
     page.0.lines().filter(|line| line.contains(&ours)).collect::<Vec<_>>().join("\n")
 }

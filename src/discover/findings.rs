@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::herd::Herd;
+use super::groups::Groups;
 use super::hints::{is_of_progress, may_be_switches};
 use super::library::{Content, Guess, Laid, Role, Seen, recognise};
 
@@ -15,18 +15,18 @@ const HINT_BYTES_MAX: usize = 200;
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// Locks.
-    pub(super) locks: Herd<Laid>,
+    pub(super) locks: Groups<Laid>,
     /// Perhaps locks, and why not surely.
-    pub(super) doubtful: Herd<(Laid, &'static str)>,
+    pub(super) doubtful: Groups<(Laid, &'static str)>,
     /// Locks that lockwatch does not read, and why.
-    pub(super) unreadable: Herd<&'static str>,
+    pub(super) unreadable: Groups<&'static str>,
     /// Locks of jobs and items.
-    pub(super) per_item: Herd<&'static str>,
+    pub(super) per_item: Groups<&'static str>,
     /// What Redisson keeps beside locks, by the part of its name that names the lock. Those that go
     /// by themselves are left out.
-    pub(super) companions: Herd<Role>,
+    pub(super) companions: Groups<Role>,
     /// Strings that could be tokens, whatever they are called.
-    pub(super) possible_tokens: Herd<()>,
+    pub(super) possible_tokens: Groups<()>,
     /// How many of those there are, bare numbers among them.
     pub(super) possible_token_count: u64,
     /// Small hashes that could be switches or tell of progress, with their sizes.

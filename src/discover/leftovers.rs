@@ -9,7 +9,7 @@ use lockwatch_model::spec::SchemeKind;
 use tokio::time::Instant;
 
 use super::findings::Findings;
-use super::herd::Sorted;
+use super::groups::Sorted;
 use super::library::{Laid, Role, locks_of, queue, timeouts, token};
 use super::scan::{Pace, ask_all, ttl_ms};
 use crate::config::acl::quoted;

@@ -7,7 +7,7 @@ use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::spec::SchemeKind;
 
 use super::findings::Findings;
-use super::herd::{Sorted, has_id};
+use super::groups::{Sorted, has_id};
 use super::hints;
 use super::leftovers::{self, Leftover, Orphans};
 use super::library::{Laid, Role, tokens};

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use lockwatch_model::spec::SchemeKind;
 
-use super::herd::Sorted;
+use super::groups::Sorted;
 use super::leftovers::{Kind, Leftover};
 use super::library::Laid;
 use super::name::{Names, yaml, yaml_text};

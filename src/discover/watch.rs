@@ -14,10 +14,10 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::clock::Clock;
 use crate::config::{Config, duration_text};
 use crate::engine::{Engine, INPUTS};
-use crate::exchange::Desk;
 use crate::output::identity::{holder_label, list};
 use crate::published::Unanswered;
 use crate::sampler::{self, Assignment};
+use crate::trace::Traces;
 
 /// Readings this close together leave room for only one whole second, which is the lease.
 const INTERVAL: Duration = Duration::from_millis(400);
@@ -53,7 +53,7 @@ pub(super) async fn watch_for(mut config: Config, watch_ms: u64) -> Vec<Option<A
         receiver,
         inputs,
         clock,
-        Desk::default(),
+        Traces::default(),
     )));
     tokio::time::sleep(Duration::from_millis(watch_ms)).await;
     let newest =

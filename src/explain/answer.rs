@@ -1,7 +1,7 @@
 //! The explanation of one task, put together.
 
 use super::seen::{Seen, not_known};
-use super::{Explanation, configured, deciding, evidence, pages, rules};
+use super::{Explanation, alerts, configured, deciding, evidence, rules};
 use crate::output::clock::rfc3339;
 use crate::output::reason::{lock_only, sentence};
 
@@ -23,8 +23,8 @@ pub fn explanation(seen: Seen<'_>) -> Explanation {
         deciding: deciding::evidence(seen),
         evidence: evidence::all(seen),
         rules: rules::considered(view),
-        pages: pages::due(seen),
-        time_to_page: pages::worst_time(seen),
+        pages: alerts::due(seen),
+        time_to_page: alerts::worst_time(seen),
         configuration: configured::settings(seen),
         trace: seen.trace.shown(seen),
     }

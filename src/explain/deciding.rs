@@ -9,9 +9,9 @@ use lockwatch_model::spec::{ProgressSource, WantedSource};
 use lockwatch_model::verdict::{LockFact, Rule, Wanted};
 
 use super::seen::{Seen, server, span};
-use crate::exchange::{holder_name, none_or};
 use crate::output::identity::{escape, list};
 use crate::output::reason::is_counted;
+use crate::trace::{holder_name, none_or};
 
 /// Most users or holders that are named.
 const NAMED_MAX: usize = 12;

@@ -9,8 +9,8 @@ use lockwatch_model::spec::WantedSource;
 use super::Evidence;
 use super::deciding::wanted_line;
 use super::seen::{Seen, not_known, server, span};
-use crate::exchange::{holder_name, none_or};
 use crate::output::identity::{escape, list};
+use crate::trace::{holder_name, none_or};
 
 /// Most names in a row.
 const NAMED_MAX: usize = 20;

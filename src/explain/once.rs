@@ -13,10 +13,10 @@ use super::{Explanation, Seen, Trace, Watched, explanation};
 use crate::clock::Clock;
 use crate::config::{Config, RedisConfig};
 use crate::engine::{Engine, INPUTS};
-use crate::exchange::Desk;
 use crate::output::nearest::no_such_task;
 use crate::published::{Published, Unanswered};
 use crate::sampler::{self, Assignment};
+use crate::trace::Traces;
 
 /// What connecting and a confirmation may take beyond the timeout.
 const SLACK: Duration = Duration::from_secs(2);
@@ -49,8 +49,8 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let (kind, patience) = (redis.servers.kind(), (redis.timeout + SLACK).min(LOOK_MAX));
 
     let clock = Clock::start();
-    let desk = Desk::default();
-    let ticket = desk.arm(name);
+    let traces = Traces::default();
+    let ticket = traces.arm(name);
     let (inputs, engine_inputs) = mpsc::channel(INPUTS);
     let only = Config { tasks: vec![Arc::clone(&task)], ..config.clone() };
     let (engine, snapshots) = Engine::new(clock, only.watch_spec(0));
@@ -63,7 +63,7 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     };
     let (_assignments, assignments) = watch::channel(Arc::new(assignment));
     let _sampler =
-        AbortOnDropHandle::new(tokio::spawn(sampler::run(assignments, inputs, clock, desk)));
+        AbortOnDropHandle::new(tokio::spawn(sampler::run(assignments, inputs, clock, traces)));
 
     let settled = |published: &Published| view(published).is_some_and(is_settled);
     let is_read = snapshots.task_that(name, patience, settled).await.is_ok();

@@ -12,7 +12,7 @@ const COLUMNS: usize = 96;
 
 /// The whole explanation.
 pub fn text(explanation: &Explanation) -> String {
-    let mut page = Page::default();
+    let mut page = Text::default();
     let Explanation { task, redis, verdict, .. } = explanation;
     let since = match (&explanation.verdict_since, explanation.verdict_age_seconds) {
         (Some(since), Some(age)) => format!(", since {since} ({})", duration(age)),
@@ -53,11 +53,11 @@ pub fn text(explanation: &Explanation) -> String {
 
 /// The text so far.
 #[derive(Default)]
-struct Page {
+struct Text {
     text: String,
 }
 
-impl Page {
+impl Text {
     fn line(&mut self, line: &str) {
         self.text.push_str(harmless(line).trim_end());
         self.text.push('\n');

@@ -10,9 +10,9 @@ use tokio::time::{Instant, timeout_at};
 
 use super::seen::{Seen, not_known, server, span};
 use super::{ExchangeShown, TraceShown};
-use crate::exchange::{Asked, Exchange, Ticket};
 use crate::output::clock::seconds;
 use crate::output::identity::escape;
+use crate::trace::{Asked, Exchange, Ticket};
 
 /// Longest wait, whatever the interval.
 const PATIENCE_MAX: Duration = Duration::from_secs(5);
@@ -146,9 +146,9 @@ fn shown(exchange: &Exchange, seen: Seen<'_>) -> ExchangeShown {
         took_seconds: seconds(exchange.took_ms),
         commands: exchange.said.clone(),
         role: worth.map(|worth| {
-            let vouched =
-                if worth.role_verified { "" } else { ", which the configuration vouches for" };
-            format!("{}{vouched}", worth.role.name())
+            let attested =
+                if worth.role_verified { "" } else { ", which the configuration attests" };
+            format!("{}{attested}", worth.role.name())
         }),
         server_time: worth.map(|worth| server(worth.clock)),
         refused: exchange.outcome.as_ref().err().map(|why| not_known(*why)),

@@ -37,7 +37,7 @@ impl Site {
             let reply = json_error(StatusCode::SERVICE_UNAVAILABLE, sentence);
             return with_header(reply, header::RETRY_AFTER, "5");
         };
-        let ticket = self.context.desk.arm(name);
+        let ticket = self.context.traces.arm(name);
         let trace = tokio::select! {
             trace = Trace::gather(ticket, redis(&published, view)) => trace,
             () = self.shutdown.cancelled() => Trace::default(),

@@ -6,8 +6,8 @@
 //! come back, [`pages`] are those who listen.
 
 mod frame;
-mod pages;
 mod ring;
+mod subscribers;
 mod table;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,8 +28,8 @@ use super::reply::{Reply, stream, too_many_streams};
 use super::routes::{Site, stopped};
 use crate::published::{Published, Snapshots};
 use frame::Encoder;
-use pages::{Page, Pages};
 use ring::Ring;
+use subscribers::{Subscriber, Subscribers};
 use table::{Changes, Table};
 
 /// The script of the pages.
@@ -39,9 +39,9 @@ pub(super) const SCRIPT: &str = include_str!("page/app.js");
 const ROWS_MAX: usize = 2_000;
 /// Shortest time between two frames; the first one after a pause goes at once.
 const PACE: Duration = Duration::from_millis(80);
-/// Pages hear something at least so often.
+/// Subscribers hear something at least so often.
 const BEAT: Duration = Duration::from_secs(1);
-/// Pages that would soon hear a beat hear it with the others.
+/// Subscribers that would soon hear a beat hear it with the others.
 const BEAT_EARLY: Duration = Duration::from_millis(250);
 /// What was told is remembered for so long after the last page left: it may come back.
 const LINGER: Duration = Duration::from_secs(15);
@@ -127,7 +127,7 @@ impl Feed {
 
     /// The frames for a page; `None` if too many want the same at this moment.
     fn join(&self, asked: Asked) -> Option<mpsc::Receiver<Bytes>> {
-        let (sender, frames) = mpsc::channel(pages::WAITING_MAX);
+        let (sender, frames) = mpsc::channel(subscribers::WAITING_MAX);
         self.visit(Visit::Listens(asked, sender)).then_some(frames)
     }
 
@@ -228,7 +228,7 @@ struct Teller {
     first: Option<Arc<Published>>,
     table: Table,
     ring: Ring,
-    pages: Pages,
+    pages: Subscribers,
     /// When the next frame may be sent.
     ready_at: Instant,
     /// The whole table as a frame, as long as nothing has changed since.
@@ -242,7 +242,7 @@ impl Teller {
             first: None,
             table: Table::default(),
             ring: Ring::new(RING_BYTES_MAX),
-            pages: Pages::default(),
+            pages: Subscribers::default(),
             ready_at: Instant::now(),
             whole: None,
         }
@@ -290,7 +290,7 @@ impl Teller {
         self.ring.push(newest.snapshot.sequence, frame, about);
     }
 
-    /// Pages that missed something, and have read all that they got, get everything.
+    /// Subscribers that missed something, and have read all that they got, get everything.
     fn help_lagging(&mut self) {
         for page in self.pages.take_lagging() {
             let frame = self.everything(page.task.as_deref());
@@ -315,7 +315,7 @@ impl Teller {
     fn welcome(&mut self, asked: Asked, sender: mpsc::Sender<Bytes>, beat: &Bytes) {
         let since =
             asked.since.filter(|(boot, _)| self.encoder.is_of(boot)).map(|(_, sequence)| sequence);
-        let mut page = Page::new(asked.task, sender);
+        let mut page = Subscriber::new(asked.task, sender);
         match since.and_then(|since| self.ring.since(since)) {
             Some(mut missed) => match page.task.as_deref() {
                 None => missed.for_each(|kept| page.offer(&kept.frame)),

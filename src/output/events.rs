@@ -8,7 +8,9 @@ mod limit;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use lockwatch_model::event::{Aftermath, End, Event, EventKind, Fate, LossSign, Party, Subject};
+use lockwatch_model::event::{
+    End, Event, EventKind, FailoverReport, Fate, LossSign, Party, Subject,
+};
 use lockwatch_model::reading::{Holder, Unknown, User};
 use lockwatch_model::spec::Codec;
 use lockwatch_model::time::Mono;
@@ -119,7 +121,7 @@ pub struct Line {
 }
 
 /// What differs from kind to kind.
-struct Told {
+struct Description {
     level: Level,
     kind: &'static str,
     message: String,
@@ -162,9 +164,9 @@ pub fn level_name(level: Level) -> &'static str {
     LEVELS.iter().find(|(_, own)| *own == level).map_or("debug", |(name, _)| name)
 }
 
-impl Told {
-    fn new(level: Level, kind: &'static str, message: impl Into<String>) -> Told {
-        Told {
+impl Description {
+    fn new(level: Level, kind: &'static str, message: impl Into<String>) -> Description {
+        Description {
             level,
             kind,
             message: message.into(),
@@ -175,58 +177,65 @@ impl Told {
         }
     }
 
-    fn who(self, who: String) -> Told {
-        Told { who: Some(who), ..self }
+    fn who(self, who: String) -> Description {
+        Description { who: Some(who), ..self }
     }
 
-    fn reason(self, reason: &'static str) -> Told {
-        Told { reason: Some(reason), ..self }
+    fn reason(self, reason: &'static str) -> Description {
+        Description { reason: Some(reason), ..self }
     }
 
-    fn ms(self, ms: impl Into<Option<u64>>) -> Told {
-        Told { ms: ms.into(), ..self }
+    fn ms(self, ms: impl Into<Option<u64>>) -> Description {
+        Description { ms: ms.into(), ..self }
     }
 
-    fn remedy(self, remedy: &'static str) -> Told {
-        Told { remedy: Some(remedy), ..self }
+    fn remedy(self, remedy: &'static str) -> Description {
+        Description { remedy: Some(remedy), ..self }
     }
 
-    fn unknown(self, why: Unknown) -> Told {
+    fn unknown(self, why: Unknown) -> Description {
         self.reason(why.name()).remedy(why.remedy())
     }
 }
 
 /// What there is to say of each kind: errors for what pages, warnings for what a person should look
 /// at, info for the life of a task, debug for the rest.
-fn tell(kind: &EventKind) -> Told {
+fn tell(kind: &EventKind) -> Description {
     use EventKind as E;
     let (error, warn) = (Level::ERROR, Level::WARN);
-    let info = |kind, message: &str| Told::new(Level::INFO, kind, message);
+    let info = |kind, message: &str| Description::new(Level::INFO, kind, message);
     match kind {
-        E::Verdict { from, to, rule } => {
-            Told::new(verdict_level(*to), "verdict", verdict_message(*from, *to, rule.sentence()))
-                .reason(rule.name())
-        }
+        E::Verdict { from, to, rule } => Description::new(
+            verdict_level(*to),
+            "verdict",
+            verdict_message(*from, *to, rule.sentence()),
+        )
+        .reason(rule.name()),
         E::Acquired { holders } => {
             info("acquired", "somebody got the lock").who(holder_names(holders))
         }
         E::HoldEnded { holders, reason, held_ms } => {
             let level = if matches!(reason, End::Expired | End::Lost) { warn } else { Level::INFO };
-            let told =
-                Told::new(level, "hold_ended", format!("the hold ended: {}", end_words(*reason)));
+            let told = Description::new(
+                level,
+                "hold_ended",
+                format!("the hold ended: {}", end_words(*reason)),
+            );
             told.who(holder_names(holders)).reason(reason.name()).ms(*held_ms)
         }
-        E::LockLost { holders, sign } => Told::new(warn, "lock_lost", lost_words(*sign))
+        E::LockLost { holders, sign } => Description::new(warn, "lock_lost", lost_words(*sign))
             .who(holder_names(holders))
             .reason(sign.name())
             .remedy(
                 "See whether the instance named here still works beside a new holder, and stop \
                  it.",
             ),
-        E::Shortened { by_ms } => {
-            Told::new(Level::DEBUG, "shortened", "the deadline moved back while the holder stayed")
-                .ms(*by_ms)
-        }
+        E::Shortened { by_ms } => Description::new(
+            Level::DEBUG,
+            "shortened",
+            "the deadline moved back while the holder stayed",
+        )
+        .ms(*by_ms),
         E::GapBegan => info("gap_began", "the task is wanted and nobody holds the lock"),
         E::GapEnded { gap_ms } => {
             info("gap_ended", "the gap ended: a hold has settled").ms(*gap_ms)
@@ -234,12 +243,14 @@ fn tell(kind: &EventKind) -> Told {
         E::PhantomHold { held_ms } => {
             info("phantom_hold", "a hold was too short to end the gap").ms(*held_ms)
         }
-        E::Outage { outage_ms } => {
-            Told::new(warn, "outage", "taken over after a hold had expired; this is what that cost")
-                .ms(*outage_ms)
-        }
+        E::Outage { outage_ms } => Description::new(
+            warn,
+            "outage",
+            "taken over after a hold had expired; this is what that cost",
+        )
+        .ms(*outage_ms),
         E::SplitBegan { kind, parties, left_ms } => {
-            Told::new(error, "split_began", split_words(*left_ms))
+            Description::new(error, "split_began", split_words(*left_ms))
                 .reason(kind.name())
                 .who(party_names(parties))
                 .ms(*left_ms)
@@ -254,25 +265,25 @@ fn tell(kind: &EventKind) -> Told {
             let message = "a new holder came early, together with a loss of data: released or \
                 lost, nobody can tell";
             let who = format!("{} -> {}", holder_names(before), holder_names(now));
-            Told::new(warn, "overlap_in_doubt", message).who(who).ms(*left_ms)
+            Description::new(warn, "overlap_in_doubt", message).who(who).ms(*left_ms)
         }
         E::RivalInDoubt { older, newer } => {
             let message = "two servers show different holders: whether the older hold was released \
                 nobody can tell";
-            Told::new(warn, "rival_in_doubt", message).who(format!(
+            Description::new(warn, "rival_in_doubt", message).who(format!(
                 "{} -> {}",
                 party_names(older),
                 party_names(newer)
             ))
         }
         E::SwitchesLost { users } => {
-            Told::new(error, "switches_lost", "Redis lost switches that were on")
+            Description::new(error, "switches_lost", "Redis lost switches that were on")
                 .who(user_names(users))
                 .remedy("Ask these users whether they still want the task, and switch it on again.")
         }
         E::SwitchesFound => info("switches_found", "no switch counts as lost any more"),
         E::SwitchUndecodable { user, fits } => tell_undecodable(user, *fits),
-        E::SwitchKeyMissing => Told::new(
+        E::SwitchKeyMissing => Description::new(
             warn,
             "switch_key_missing",
             "the key of the switches was never seen to exist",
@@ -282,76 +293,84 @@ fn tell(kind: &EventKind) -> Told {
              normal.",
         ),
         E::ProgressMissing { why: Some(why) } => {
-            Told::new(warn, "progress_missing", "the progress cannot be read").unknown(*why)
+            Description::new(warn, "progress_missing", "the progress cannot be read").unknown(*why)
         }
         E::ProgressMissing { why: None } => {
-            Told::new(warn, "progress_missing", "there is no progress to judge by")
+            Description::new(warn, "progress_missing", "there is no progress to judge by")
                 .remedy("Check the key in the `progress` block, and whether the work writes it.")
         }
         E::ClaimsUnreadable { why } => {
-            Told::new(warn, "claims_unreadable", "the claims cannot be read").unknown(*why)
+            Description::new(warn, "claims_unreadable", "the claims cannot be read").unknown(*why)
         }
-        E::HostsUnreadable { why } => Told::new(
+        E::HostsUnreadable { why } => Description::new(
             warn,
             "hosts_unreadable",
             "the hosts cannot be read, so that holders are shown by their ids alone",
         )
         .unknown(*why),
-        E::PauseUndecodable => {
-            Told::new(warn, "pause_undecodable", "the pause is no point in time, so there is none")
-                .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`.")
-        }
+        E::PauseUndecodable => Description::new(
+            warn,
+            "pause_undecodable",
+            "the pause is no point in time, so there is none",
+        )
+        .remedy("Write Unix seconds or RFC 3339 to the key of `paused_until`."),
         E::PauseUnreadable { why } => {
             let message = "the pause cannot be read: unless one is in force, pages do not wait";
-            Told::new(warn, "pause_unreadable", message).unknown(*why)
+            Description::new(warn, "pause_unreadable", message).unknown(*why)
         }
         E::ClaimBesideFreeLock { instance } => {
             let message = "a worker claims to run the task though nobody holds the lock";
-            Told::new(warn, "claim_beside_free_lock", message)
+            Description::new(warn, "claim_beside_free_lock", message)
                 .who(holder_label(instance).into_owned())
         }
-        E::TokenReset { from, to } => Told::new(
+        E::TokenReset { from, to } => Description::new(
             warn,
             "token_reset",
             format!("the fencing token went back from {from} to {to}"),
         ),
-        E::LeaseLearned { lease_ms } => {
-            Told::new(Level::DEBUG, "lease_learned", "the full lifetime of a hold became known")
-                .ms(*lease_ms)
-        }
+        E::LeaseLearned { lease_ms } => Description::new(
+            Level::DEBUG,
+            "lease_learned",
+            "the full lifetime of a hold became known",
+        )
+        .ms(*lease_ms),
         E::TaskUnreadable { why } => {
-            Told::new(warn, "task_unreadable", "the task cannot be read").unknown(*why)
+            Description::new(warn, "task_unreadable", "the task cannot be read").unknown(*why)
         }
         E::TaskReadable => info("task_readable", "the task can be read again"),
         E::RedisDown { why, decides: true } => {
-            Told::new(error, "redis_down", "Redis cannot be read").unknown(*why)
+            Description::new(error, "redis_down", "Redis cannot be read").unknown(*why)
         }
-        E::RedisDown { why, decides: false } => {
-            Told::new(warn, "redis_down", "a server that decides nothing at present cannot be read")
-                .unknown(*why)
-        }
+        E::RedisDown { why, decides: false } => Description::new(
+            warn,
+            "redis_down",
+            "a server that decides nothing at present cannot be read",
+        )
+        .unknown(*why),
         E::RedisUp => info("redis_up", "Redis can be read"),
         E::GenerationChanged { change } => {
-            Told::new(warn, "generation_changed", "Redis may have lost data").reason(change.name())
+            Description::new(warn, "generation_changed", "Redis may have lost data")
+                .reason(change.name())
         }
         E::MastersChanged { from, to } => tell_masters(from, to),
         // For seconds this is part of every failover by Sentinel; two holders are told by
         // themselves.
-        E::RivalMaster => Told::new(warn, "rival_master", "a second server says that it is master")
-            .remedy(
+        E::RivalMaster => {
+            Description::new(warn, "rival_master", "a second server says that it is master").remedy(
                 "Make the wrong one a replica (`REPLICAOF`), and see which clients still write to \
                  it.",
-            ),
+            )
+        }
         E::RivalMasterGone => {
             info("rival_master_gone", "the second server does not say any more that it is master")
         }
-        E::Aftermath(aftermath) => tell_aftermath(aftermath),
+        E::FailoverReport(failover_report) => report_failover(failover_report),
         E::ClockStep { by_ms } => {
             let message = format!(
                 "the server's clock moved by {} s against the agent's",
                 signed_seconds(*by_ms)
             );
-            Told::new(warn, "clock_step", message)
+            Description::new(warn, "clock_step", message)
                 .remedy("Check time synchronisation on both hosts.")
         }
     }
@@ -366,27 +385,28 @@ fn split_words(left_ms: Option<u64>) -> &'static str {
     }
 }
 
-fn tell_masters(from: &[Arc<str>], to: &Result<Vec<Arc<str>>, Unknown>) -> Told {
+fn tell_masters(from: &[Arc<str>], to: &Result<Vec<Arc<str>>, Unknown>) -> Description {
     let names =
         |nodes: &[Arc<str>]| list(nodes.iter().map(|node| escape(node.as_bytes())), NAMED_MAX);
     match to {
         Ok(to) if from.is_empty() => {
-            Told::new(Level::INFO, "masters_changed", "it is known who decides").who(names(to))
+            Description::new(Level::INFO, "masters_changed", "it is known who decides")
+                .who(names(to))
         }
-        Ok(to) => Told::new(Level::WARN, "masters_changed", "another server decides").who(format!(
-            "{} -> {}",
-            names(from),
-            names(to)
-        )),
-        Err(why) => {
-            Told::new(Level::ERROR, "masters_changed", "it is not known which server decides")
-                .unknown(*why)
-        }
+        Ok(to) => Description::new(Level::WARN, "masters_changed", "another server decides")
+            .who(format!("{} -> {}", names(from), names(to))),
+        Err(why) => Description::new(
+            Level::ERROR,
+            "masters_changed",
+            "it is not known which server decides",
+        )
+        .unknown(*why),
     }
 }
 
-fn tell_aftermath(aftermath: &Aftermath) -> Told {
-    let Aftermath { changes, from, to, bytes_lost, fates, overlap_ms, blind_ms } = aftermath;
+fn report_failover(failover_report: &FailoverReport) -> Description {
+    let FailoverReport { changes, from, to, bytes_lost, fates, overlap_ms, blind_ms } =
+        failover_report;
     let fates: Vec<String> = Fate::ALL
         .iter()
         .zip(fates)
@@ -402,8 +422,8 @@ fn tell_aftermath(aftermath: &Aftermath) -> Told {
     let name =
         |node: &Option<Arc<str>>| node.as_ref().map(|node| escape(node.as_bytes()).into_owned());
     let who = [name(from), name(to)].into_iter().flatten().collect::<Vec<_>>().join(" -> ");
-    let level = if fates_harm(aftermath) { Level::WARN } else { Level::INFO };
-    let told = Told::new(level, "generation_settled", message).who(who).ms(*blind_ms);
+    let level = if fates_harm(failover_report) { Level::WARN } else { Level::INFO };
+    let told = Description::new(level, "generation_settled", message).who(who).ms(*blind_ms);
     match changes.first() {
         Some(change) => told.reason(change.name()),
         None => told,
@@ -411,10 +431,10 @@ fn tell_aftermath(aftermath: &Aftermath) -> Told {
 }
 
 /// Whether any lock fared worse than without the change.
-fn fates_harm(aftermath: &Aftermath) -> bool {
+fn fates_harm(failover_report: &FailoverReport) -> bool {
     let harmed =
         |(fate, count): (&Fate, &u64)| matches!(fate, Fate::Lost | Fate::Overlapped) && *count > 0;
-    Fate::ALL.iter().zip(&aftermath.fates).any(harmed)
+    Fate::ALL.iter().zip(&failover_report.fates).any(harmed)
 }
 
 fn party_names(parties: &[Party]) -> String {
@@ -464,9 +484,9 @@ fn lost_words(sign: LossSign) -> &'static str {
     }
 }
 
-fn tell_undecodable(user: &User, fits: Option<Codec>) -> Told {
+fn tell_undecodable(user: &User, fits: Option<Codec>) -> Description {
     let told = |message| {
-        Told::new(Level::WARN, "switch_undecodable", message).who(escape(user).into_owned())
+        Description::new(Level::WARN, "switch_undecodable", message).who(escape(user).into_owned())
     };
     match fits {
         Some(codec) => {

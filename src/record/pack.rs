@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
-use lockwatch_model::input::{Input, Outcome, Sample, Topology, Vouch};
+use lockwatch_model::input::{Attestation, Input, Outcome, Sample, Topology};
 use lockwatch_model::reading::{Beside, Extras, LockReading, TaskReading, Unknown};
 use lockwatch_model::spec::{RedisIndex, SchemeKind, TaskIndex, WatchSpec};
 use lockwatch_model::time::ServerTime;
@@ -25,14 +25,14 @@ type Source = (RedisIndex, Option<Arc<str>>, bool);
 /// What one server said last.
 struct Memory {
     tasks: Vec<TaskIndex>,
-    vouch: Vouch,
+    attestation: Attestation,
     readings: HashMap<TaskIndex, TaskReading>,
 }
 
 impl Default for Memory {
     fn default() -> Memory {
-        let vouch = Vouch::master(ServerTime(0), ServerTime(0));
-        Memory { tasks: Vec::new(), vouch, readings: HashMap::new() }
+        let attestation = Attestation::master(ServerTime(0), ServerTime(0));
+        Memory { tasks: Vec::new(), attestation, readings: HashMap::new() }
     }
 }
 
@@ -114,24 +114,24 @@ impl Packer {
 
     fn sample(&mut self, sample: Sample) -> serde_json::Result<What> {
         let Sample { epoch, redis, node, standing, sent, took_ms, outcome } = sample;
-        let (beside, vouch, readings) = match outcome {
+        let (beside, attestation, readings) = match outcome {
             Outcome::Failed { .. } => {
                 let sample = Sample { epoch, redis, node, standing, sent, took_ms, outcome };
                 return Ok(What::Input(Input::Sample(sample)));
             }
-            Outcome::Read { vouch, readings } => (false, Some(vouch), readings),
-            Outcome::Beside { vouch, readings } => {
+            Outcome::Read { attestation, readings } => (false, Some(attestation), readings),
+            Outcome::Beside { attestation, readings } => {
                 let alone = |(task, beside)| (task, beside_alone(beside));
-                (true, vouch, readings.into_iter().map(alone).collect())
+                (true, attestation, readings.into_iter().map(alone).collect())
             }
         };
         let memory = self.memories.entry((redis, node.clone(), beside)).or_default();
-        let vouch = match vouch {
+        let attestation = match attestation {
             None => None,
-            Some(vouch) => {
-                let vouch = self.redactor.vouch(&vouch);
-                let change = change(&memory.vouch, &vouch)?;
-                memory.vouch = vouch;
+            Some(attestation) => {
+                let attestation = self.redactor.attestation(&attestation);
+                let change = change(&memory.attestation, &attestation)?;
+                memory.attestation = attestation;
                 Some(change.unwrap_or_else(|| Map::new().into()))
             }
         };
@@ -171,7 +171,7 @@ impl Packer {
             sent,
             took_ms,
             beside,
-            vouch,
+            attestation,
             tasks,
             extras: runs(&extras),
             changed,
@@ -207,15 +207,15 @@ impl Unpacker {
 
     fn batch(&mut self, batch: Batch) -> anyhow::Result<Sample> {
         let Batch { epoch, redis, node, standing, sent, took_ms, .. } = batch;
-        let Batch { beside, extras, vouch, tasks, changed, .. } = batch;
+        let Batch { beside, extras, attestation, tasks, changed, .. } = batch;
         let memory = self.memories.entry((redis, node.clone(), beside)).or_default();
         if let Some(runs) = tasks {
             memory.tasks = listed(&runs)?;
         }
-        if let Some(change) = &vouch {
-            memory.vouch = changed_by(&memory.vouch, change.clone())?;
+        if let Some(change) = &attestation {
+            memory.attestation = changed_by(&memory.attestation, change.clone())?;
         }
-        let vouch = vouch.map(|_| memory.vouch.clone());
+        let attestation = attestation.map(|_| memory.attestation.clone());
         let extras: HashSet<TaskIndex> = listed(&extras)?.into_iter().collect();
         let mut changes = changed.into_iter().peekable();
         let mut readings = Vec::with_capacity(memory.tasks.len());
@@ -236,12 +236,12 @@ impl Unpacker {
         }
         let outcome = match beside {
             false => Outcome::Read {
-                vouch: vouch.context("a batch that was read lacks its vouch")?,
+                attestation: attestation.context("a batch that was read lacks its attestation")?,
                 readings,
             },
             true => {
                 let alone = |(task, reading): (TaskIndex, TaskReading)| (task, reading.beside);
-                Outcome::Beside { vouch, readings: readings.into_iter().map(alone).collect() }
+                Outcome::Beside { attestation, readings: readings.into_iter().map(alone).collect() }
             }
         };
         Ok(Sample { epoch, redis, node, standing, sent, took_ms, outcome })

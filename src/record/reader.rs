@@ -37,7 +37,7 @@ pub(crate) struct Run {
 
 /// What a run tells.
 #[derive(Debug)]
-pub(crate) enum Told {
+pub(crate) enum Entry {
     /// The state took this in.
     Input(Input),
     /// This is in force, and has been for longer than the recording lasts.
@@ -111,14 +111,14 @@ impl Run {
     /// A file cannot be read, or understood.
     pub(crate) fn tell(
         &self,
-        mut listener: impl FnMut(Instant, Told) -> anyhow::Result<()>,
+        mut listener: impl FnMut(Instant, Entry) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let mut newest: Option<(u64, Mono)> = None;
         for (path, begin) in &self.files {
             let follows = newest.is_some_and(|(file, _)| file.checked_add(1) == Some(begin.file));
             if let Some((_, since)) = newest.filter(|_| !follows) {
                 let instant = Instant { at: Mono(begin.at), offset: offset(begin.wall, begin.at) };
-                listener(instant, Told::Missing { inputs: None, since })?;
+                listener(instant, Entry::Missing { inputs: None, since })?;
             }
             let known = follows && begin.continues;
             match tell_file(path, begin, known, &mut listener) {
@@ -140,7 +140,7 @@ fn tell_file(
     path: &Path,
     begin: &Begin,
     known: bool,
-    listener: &mut impl FnMut(Instant, Told) -> anyhow::Result<()>,
+    listener: &mut impl FnMut(Instant, Entry) -> anyhow::Result<()>,
 ) -> anyhow::Result<Mono> {
     let mut lines = Lines::open(path)?;
     let mut unpacker = Unpacker::default();
@@ -159,7 +159,7 @@ fn tell_file(
             What::Missing(missing) => {
                 listener(
                     instant,
-                    Told::Missing { inputs: Some(missing.inputs), since: Mono(missing.since) },
+                    Entry::Missing { inputs: Some(missing.inputs), since: Mono(missing.since) },
                 )?;
             }
             what => {
@@ -171,15 +171,15 @@ fn tell_file(
                 context_left = context_left.saturating_sub(1);
                 match unpacked {
                     Some(_) if is_context && known => {}
-                    Some(input) if is_context => listener(instant, Told::Context(input))?,
-                    Some(input) => listener(instant, Told::Input(input))?,
+                    Some(input) if is_context => listener(instant, Entry::Context(input))?,
+                    Some(input) => listener(instant, Entry::Input(input))?,
                     None => {}
                 }
             }
         }
     }
     if lines.torn {
-        listener(instant, Told::Torn)?;
+        listener(instant, Entry::Torn)?;
     }
     Ok(instant.at)
 }

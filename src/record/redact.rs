@@ -6,7 +6,7 @@
 //! secret has the same digest in all files of one run, and another one in the next run, on the
 //! pages and in the log.
 
-use lockwatch_model::input::{Fork, Generation, Vouch};
+use lockwatch_model::input::{Attestation, Fork, Generation};
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Held, Holder, HostsReading, LockReading, ProgressReading, Switch,
     SwitchesReading, TaskReading,
@@ -175,10 +175,13 @@ impl Redactor {
         }
     }
 
-    pub(crate) fn vouch(&self, vouch: &Vouch) -> Vouch {
-        Vouch {
-            generation: vouch.generation.as_ref().map(|generation| self.generation(generation)),
-            ..vouch.clone()
+    pub(crate) fn attestation(&self, attestation: &Attestation) -> Attestation {
+        Attestation {
+            generation: attestation
+                .generation
+                .as_ref()
+                .map(|generation| self.generation(generation)),
+            ..attestation.clone()
         }
     }
 

@@ -8,8 +8,8 @@ use std::sync::mpsc;
 
 use fastrand::Rng;
 use lockwatch_model::input::{
-    Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample, SentinelWord, Standing,
-    Topology, Vouch, WakeUpState, WakeUps,
+    Attestation, Fork, Generation, Input, NodeNews, NodeNewsKind, Outcome, Role, Sample,
+    SentinelWord, Standing, Topology, WakeUpState, WakeUps,
 };
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
@@ -23,7 +23,7 @@ use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use tempfile::TempDir;
 
 use super::pack::{Packer, Unpacker};
-use super::reader::{self, Told};
+use super::reader::{self, Entry};
 use super::redact::Redactor;
 use super::writer::Writer;
 use super::{Backlog, Message, QUEUED_BYTES_MAX, RecordOptions, Recorder, wire};
@@ -214,18 +214,18 @@ impl Source {
         match self.random.u32(0..8) {
             0 => Outcome::Failed { tasks, why: self.unknown() },
             1 => Outcome::Beside {
-                vouch: self.maybe(Source::vouch),
+                attestation: self.maybe(Source::attestation),
                 readings: tasks.into_iter().map(|task| (task, self.beside())).collect(),
             },
             _ => Outcome::Read {
-                vouch: self.vouch(),
+                attestation: self.attestation(),
                 readings: tasks.into_iter().map(|task| (task, self.reading())).collect(),
             },
         }
     }
 
-    fn vouch(&mut self) -> Vouch {
-        Vouch {
+    fn attestation(&mut self) -> Attestation {
+        Attestation {
             first: ServerTime(self.random.i64(..)),
             last: ServerTime(self.random.i64(..)),
             role: self.role(),
@@ -328,15 +328,15 @@ fn redacted(redactor: &Redactor, config: &WatchSpec, input: &Input) -> Input {
     let Input::Sample(sample) = input else { return input.clone() };
     let scheme = |task: TaskIndex| config.tasks[task.0 as usize].lock.scheme;
     let outcome = match &sample.outcome {
-        Outcome::Read { vouch, readings } => Outcome::Read {
-            vouch: redactor.vouch(vouch),
+        Outcome::Read { attestation, readings } => Outcome::Read {
+            attestation: redactor.attestation(attestation),
             readings: readings
                 .iter()
                 .map(|(task, reading)| (*task, redactor.reading(reading, scheme(*task))))
                 .collect(),
         },
-        Outcome::Beside { vouch, readings } => Outcome::Beside {
-            vouch: vouch.as_ref().map(|vouch| redactor.vouch(vouch)),
+        Outcome::Beside { attestation, readings } => Outcome::Beside {
+            attestation: attestation.as_ref().map(|attestation| redactor.attestation(attestation)),
             readings: readings
                 .iter()
                 .map(|(task, beside)| (*task, redactor.beside(beside, scheme(*task))))
@@ -399,7 +399,7 @@ fn options(folder: &TempDir, max_bytes: u64) -> RecordOptions {
 }
 
 /// Everything in a folder, told.
-fn told(options: &RecordOptions) -> Vec<(Mono, Told)> {
+fn told(options: &RecordOptions) -> Vec<(Mono, Entry)> {
     let (runs, _) = reader::find(std::slice::from_ref(&options.folder)).unwrap();
     let mut all = Vec::new();
     for run in runs {
@@ -446,12 +446,12 @@ fn files_rotate_the_oldest_go_and_the_rest_is_whole() {
     let (runs, _) = reader::find(std::slice::from_ref(&options.folder)).unwrap();
     assert!(runs.len() == 1 && runs[0].begins_in_the_middle());
     let told = told(&options);
-    assert!(matches!(&told[0], (_, Told::Context(Input::Config(_)))));
+    assert!(matches!(&told[0], (_, Entry::Context(Input::Config(_)))));
     let inputs: Vec<_> = told
         .into_iter()
         .filter_map(|(at, told)| match told {
-            Told::Input(input) => Some((at, input)),
-            Told::Context(_) => None,
+            Entry::Input(input) => Some((at, input)),
+            Entry::Context(_) => None,
             other => panic!("{other:?}"),
         })
         .collect();
@@ -492,9 +492,9 @@ fn a_folder_that_goes_and_comes_back_leaves_a_hole_that_is_told() {
     writer.flush();
     let told = told(&options);
     let [
-        (_, Told::Context(Input::Config(spec))),
-        (_, Told::Missing { inputs, since }),
-        (at, Told::Input(Input::Tick)),
+        (_, Entry::Context(Input::Config(spec))),
+        (_, Entry::Missing { inputs, since }),
+        (at, Entry::Input(Input::Tick)),
     ] = told.as_slice()
     else {
         panic!("{told:?}");
@@ -529,11 +529,11 @@ fn a_disk_that_takes_nothing_gets_no_file_for_each_attempt() {
     writer.take(message(10_000, Input::Tick));
     writer.flush();
     let told = told(&options);
-    assert!(matches!(told.last(), Some((Mono(10_000), Told::Input(Input::Tick)))), "{told:?}");
+    assert!(matches!(told.last(), Some((Mono(10_000), Entry::Input(Input::Tick)))), "{told:?}");
     let missing: Vec<_> =
-        told.iter().filter(|(_, told)| matches!(told, Told::Missing { .. })).collect();
+        told.iter().filter(|(_, told)| matches!(told, Entry::Missing { .. })).collect();
     assert!(
-        matches!(missing.as_slice(), [(_, Told::Missing { inputs: Some(9), since: Mono(1_000) })]),
+        matches!(missing.as_slice(), [(_, Entry::Missing { inputs: Some(9), since: Mono(1_000) })]),
         "{missing:?}"
     );
 }
@@ -565,10 +565,10 @@ fn what_finds_the_queue_full_is_counted_and_a_configuration_comes_late() {
     assert_eq!(queued.load(Ordering::Relaxed), 0, "all that waited has been taken off");
     let told = told(&options);
     let [
-        (_, Told::Input(Input::Config(_))),
-        (_, Told::Missing { inputs: Some(2), since: Mono(1) }),
-        (_, Told::Input(Input::Config(late))),
-        (_, Told::Input(Input::Tick)),
+        (_, Entry::Input(Input::Config(_))),
+        (_, Entry::Missing { inputs: Some(2), since: Mono(1) }),
+        (_, Entry::Input(Input::Config(late))),
+        (_, Entry::Input(Input::Tick)),
     ] = told.as_slice()
     else {
         panic!("{told:?}");
@@ -597,12 +597,12 @@ fn a_file_that_is_missing_in_between_is_a_hole_and_so_is_a_torn_end() {
     fs::write(last, &whole[..whole.len() - 5]).unwrap();
     let told = told(&options);
     assert_eq!(
-        told.iter().filter(|(_, told)| matches!(told, Told::Missing { inputs: None, .. })).count(),
+        told.iter().filter(|(_, told)| matches!(told, Entry::Missing { inputs: None, .. })).count(),
         1
     );
     assert_eq!(
-        told.iter().filter(|(_, told)| matches!(told, Told::Context(Input::Config(_)))).count(),
+        told.iter().filter(|(_, told)| matches!(told, Entry::Context(Input::Config(_)))).count(),
         1
     );
-    assert!(matches!(told.last(), Some((_, Told::Torn))));
+    assert!(matches!(told.last(), Some((_, Entry::Torn))));
 }

@@ -86,7 +86,7 @@ pub(crate) struct Batch {
     pub(crate) beside: bool,
     /// How what the server says of itself differs from before; absent where it says nothing.
     #[serde(default, skip_serializing_if = "is_default")]
-    pub(crate) vouch: Option<Value>,
+    pub(crate) attestation: Option<Value>,
     /// Which tasks; absent: as before.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(crate) tasks: Option<Runs>,

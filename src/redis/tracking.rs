@@ -41,7 +41,7 @@ enum Step {
 
 /// What a server tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Told<'a> {
+pub enum Push<'a> {
     /// This key changed, expired or was deleted, in whatever database.
     Changed(&'a [u8]),
     /// Any key may have changed: everything was deleted.
@@ -166,18 +166,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Tracking<S> {
     ///
     /// # Errors
     /// The connection is of no use any more.
-    pub fn take(&mut self, mut each: impl FnMut(Told<'_>)) -> Result<(), Failure> {
+    pub fn take(&mut self, mut each: impl FnMut(Push<'_>)) -> Result<(), Failure> {
         let mut failure = None;
         self.scan(|item| match item {
             Item::Changed(keys) => {
                 for key in &keys {
                     if let Value::BulkString(key) = key {
-                        each(Told::Changed(key));
+                        each(Push::Changed(key));
                     }
                 }
             }
-            Item::AllChanged => each(Told::AllChanged),
-            Item::Pong => each(Told::Alive),
+            Item::AllChanged => each(Push::AllChanged),
+            Item::Pong => each(Push::Alive),
             Item::Error(error) => failure = Some(refused(Step::Ping, error)),
             Item::Subscribed | Item::Other | Item::Reply => {}
         })?;

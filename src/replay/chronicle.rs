@@ -12,9 +12,9 @@ use lockwatch_model::state::State;
 use lockwatch_model::time::AgentWall;
 
 use super::pager::{Pager, SpanKind, Spans, When};
+use crate::alerts;
 use crate::output::events::describe;
 use crate::output::reason;
-use crate::pages;
 
 /// Most lines that are kept of all tasks and redises together.
 const ENTRIES_MAX: usize = 200_000;
@@ -200,7 +200,7 @@ impl Chronicle {
                 self.redises.get_mut(&redis.spec.name).filter(|_| redis.readable == Some(true));
             return story.into_iter().for_each(|story| story.pager.end(when, &mut story.pages));
         };
-        let page = pages::of_redis(redis, blind_after_ms);
+        let page = alerts::of_redis(redis, blind_after_ms);
         if !page.is_due() && !self.redises.contains_key(&redis.spec.name) {
             return;
         }
@@ -213,7 +213,7 @@ impl Chronicle {
         if same && !story.pager.expects() && view.durations.blind_ms == 0 {
             return;
         }
-        let mut all = pages::of_task(view);
+        let mut all = alerts::of_task(view);
         if self.readable.get(&view.redis).is_some_and(Readable::hardly) {
             // That has a page of its own.
             all.iter_mut()
@@ -221,8 +221,8 @@ impl Chronicle {
                 .for_each(|page| page.value_ms = 0);
         }
         let paused = view.paused == Some(true);
-        story.pager.pages(when, &all, &pages::events_of_task(view), paused, &mut story.pages);
-        story.pager.warnings(when, &pages::warnings_of_task(view), &mut story.pages);
+        story.pager.pages(when, &all, &alerts::events_of_task(view), paused, &mut story.pages);
+        story.pager.warnings(when, &alerts::warnings_of_task(view), &mut story.pages);
     }
 
     /// Gives a new verdict the words that the agent's outputs have for it.
@@ -308,7 +308,7 @@ fn about(task: &lockwatch_model::spec::TaskSpec, redis: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use lockwatch_model::input::{Outcome, Sample, Standing, Vouch};
+    use lockwatch_model::input::{Attestation, Outcome, Sample, Standing};
     use lockwatch_model::reading::Unknown;
     use lockwatch_model::spec::{
         LockSpec, RedisIndex, RedisKind, RedisSpec, SchemeKind, TaskIndex,
@@ -347,11 +347,11 @@ mod tests {
     }
 
     fn read(at: Mono) -> Outcome {
-        let vouch = Vouch {
+        let attestation = Attestation {
             clock_offset_ms: -i64::try_from(at.0).unwrap(),
-            ..Vouch::master(ServerTime(0), ServerTime(0))
+            ..Attestation::master(ServerTime(0), ServerTime(0))
         };
-        Outcome::Read { vouch, readings: Vec::new() }
+        Outcome::Read { attestation, readings: Vec::new() }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use lockwatch_model::time::{AgentWall, Mono};
 
-use crate::pages::{EVENT_MS, EventPage, Page};
+use crate::alerts::{Condition, EVENT_MS, EventCondition};
 
 /// Something that lasted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +79,8 @@ impl Pager {
     pub(super) fn pages(
         &mut self,
         when: When,
-        pages: &[Page],
-        events: &[EventPage],
+        pages: &[Condition],
+        events: &[EventCondition],
         paused: bool,
         spans: &mut Spans,
     ) {
@@ -101,7 +101,7 @@ impl Pager {
     }
 
     /// The same for warnings, which no pause holds back.
-    pub(super) fn warnings(&mut self, when: When, warnings: &[Page], spans: &mut Spans) {
+    pub(super) fn warnings(&mut self, when: When, warnings: &[Condition], spans: &mut Spans) {
         for warning in warnings {
             let alert = self.alerts.entry(warning.alert).or_default();
             alert.follow(warning.alert, SpanKind::Warning, when, warning.is_due(), false, spans);
@@ -202,8 +202,13 @@ mod tests {
         When { at: Mono(seconds * 1000), wall: AgentWall(i64::try_from(seconds).unwrap() * 1000) }
     }
 
-    fn page(value_ms: u64) -> Page {
-        Page { alert: "LockwatchTaskDown", measure: "down_seconds", value_ms, threshold_ms: 10 }
+    fn page(value_ms: u64) -> Condition {
+        Condition {
+            alert: "LockwatchTaskDown",
+            measure: "down_seconds",
+            value_ms,
+            threshold_ms: 10,
+        }
     }
 
     fn told(spans: &Spans) -> Vec<(SpanKind, i64, Option<i64>)> {
@@ -242,7 +247,7 @@ mod tests {
     fn an_event_pages_for_fifteen_minutes() {
         let (mut pager, mut spans) = (Pager::default(), Spans::default());
         let mut step = |second, count, paused| {
-            let event = EventPage { alert: "LockwatchLockLost", count };
+            let event = EventCondition { alert: "LockwatchLockLost", count };
             pager.pages(when(second), &[], &[event], paused, &mut spans);
         };
         step(1, 0, false);
@@ -265,7 +270,7 @@ mod tests {
     #[test]
     fn what_comes_back_pages_for_nothing_of_before() {
         let (mut pager, mut spans) = (Pager::default(), Spans::default());
-        let lost = |count| [EventPage { alert: "LockwatchLockLost", count }];
+        let lost = |count| [EventCondition { alert: "LockwatchLockLost", count }];
         pager.pages(when(1), &[], &lost(7), false, &mut spans);
         pager.end(when(100), &mut spans);
         assert!(!pager.expects());

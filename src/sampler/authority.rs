@@ -337,7 +337,7 @@ impl Sentinels {
                 db: 0,
                 login: sentinel.login.clone(),
                 timeout: config.timeout,
-                // A Sentinel has no role to vouch for.
+                // A Sentinel has no role to attest.
                 assume_master: true,
                 readonly: false,
             };

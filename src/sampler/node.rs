@@ -239,7 +239,7 @@ impl Node {
         }
         while self.flights.len() < FLIGHTS
             && let Some(connection) = self.link.connection()
-            && let Some((what, reads)) = self.next_batch(now, connection.caps(), &out.desk)
+            && let Some((what, reads)) = self.next_batch(now, connection.caps(), &out.traces)
         {
             self.fly(what, reads, 1, out);
         }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use lockwatch_model::accept::{self, Caps, Timing};
-use lockwatch_model::input::{Standing, Vouch};
+use lockwatch_model::input::{Attestation, Standing};
 use lockwatch_model::read::{Round, TaskRead};
 use lockwatch_model::reading::{TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply};
@@ -17,7 +17,7 @@ pub struct Question {
     standing: Standing,
     nonce: Vec<u8>,
     header: usize,
-    parts: Vec<Part>,
+    parts: Vec<TaskPart>,
     /// What somebody wants to see of it; nearly always nothing.
     kept: Vec<Kept>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Kept {
 
 /// One task's part of it.
 #[derive(Debug)]
-struct Part {
+struct TaskPart {
     task: TaskIndex,
     read: TaskRead,
     commands: usize,
@@ -43,7 +43,7 @@ struct Part {
 #[derive(Debug)]
 pub struct Answer {
     /// What the server said of itself.
-    pub vouch: Vouch,
+    pub attestation: Attestation,
     /// Tasks whose reading is complete.
     pub done: Vec<(TaskIndex, TaskReading)>,
     /// Tasks of which more must be asked.
@@ -71,7 +71,7 @@ impl Question {
         for (task, read) in reads {
             let before = commands.len();
             read.commands(&mut commands);
-            parts.push(Part { task, read, commands: commands.len() - before });
+            parts.push(TaskPart { task, read, commands: commands.len() - before });
         }
         commands.extend(accept::footer(caps, &nonce));
         (Question { caps, standing, nonce, header, parts, kept: Vec::new() }, commands)
@@ -109,12 +109,12 @@ impl Question {
         let body: usize = self.parts.iter().map(|part| part.commands).sum();
         let (mut body, footer) = rest.split_at_checked(body).ok_or(Unknown::Protocol)?;
         let judge = match self.standing {
-            Standing::Decides => accept::vouch,
+            Standing::Decides => accept::attestation,
             Standing::Witness => accept::witness,
         };
-        let vouch = judge(self.caps, timing, &self.nonce, header, footer)?;
+        let attestation = judge(self.caps, timing, &self.nonce, header, footer)?;
         let mut answer =
-            Answer { vouch, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
+            Answer { attestation, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
         for part in self.parts {
             let (own, others) = body.split_at_checked(part.commands).ok_or(Unknown::Protocol)?;
             body = others;
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::truth::rule;
 
-    /// What vouches for the answers must have been said after them.
+    /// What attests the answers must have been said after them.
     #[test]
     fn role_and_nonce_are_asked_for_last() {
         let _rule = rule("1 evidence");

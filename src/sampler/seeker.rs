@@ -72,10 +72,10 @@ struct Seeker {
 }
 
 /// The round of a question, whom it went to, and what came of it.
-type Answered = (u64, HostPort, Result<Told, redis::Failure>);
+type Answered = (u64, HostPort, Result<LayoutReply, redis::Failure>);
 
 /// What a server told, and the connection over which it did.
-struct Told {
+struct LayoutReply {
     connection: Arc<redis::Connection>,
     map: Result<SlotMap, Unknown>,
     serves: bool,
@@ -168,7 +168,7 @@ impl Seeker {
         };
         self.asked.remove(&at);
         let vote = match answer {
-            Ok(Told { connection, map, serves }) => {
+            Ok(LayoutReply { connection, map, serves }) => {
                 self.idle.insert(at, connection);
                 map.map(|map| (map, serves))
             }
@@ -210,7 +210,7 @@ fn candidates(configured: &[HostPort], known: &[HostPort], skip: usize) -> Vec<H
 async fn question(
     endpoint: &Endpoint,
     open: Option<Arc<redis::Connection>>,
-) -> Result<Told, redis::Failure> {
+) -> Result<LayoutReply, redis::Failure> {
     let connection = match open {
         Some(connection) => connection,
         None => Arc::new(redis::connect(endpoint, None, 0).await?.0),
@@ -218,7 +218,7 @@ async fn question(
     let replies = connection.exec(&cluster::commands(connection.caps().pexpiretime)).await?;
     let (layout, state) = replies.split_at_checked(1).unwrap_or_default();
     let map = cluster::decode(layout, &endpoint.at.host);
-    Ok(Told { connection, map, serves: state.first().is_some_and(cluster::serves) })
+    Ok(LayoutReply { connection, map, serves: state.first().is_some_and(cluster::serves) })
 }
 
 /// The layout that most tell of those in whose eyes the cluster serves, if there are any; of those
@@ -270,8 +270,8 @@ mod tests {
     #[test]
     fn those_who_see_the_cluster_serve_are_heard_first() {
         let (new, old, lonely) = (map("new", 16_383), map("old", 16_383), map("old", 5));
-        type Told<'a> = &'a [(&'a SlotMap, bool)];
-        let table: [(&str, Told<'_>, Option<&SlotMap>); 6] = [
+        type LayoutReply<'a> = &'a [(&'a SlotMap, bool)];
+        let table: [(&str, LayoutReply<'_>, Option<&SlotMap>); 6] = [
             ("nobody", &[], None),
             ("most", &[(&old, true), (&new, true), (&new, true)], Some(&new)),
             ("a minority that knows it", &[(&old, false), (&old, false), (&new, true)], Some(&new)),
@@ -324,7 +324,8 @@ mod tests {
         for (at, map, after_ms) in
             [(&whom[0], &old, 0), (&whom[1], &new, 50), (&whom[2], &new, 100)]
         {
-            let told = Told { connection: connection().await, map: Ok(map.clone()), serves: true };
+            let told =
+                LayoutReply { connection: connection().await, map: Ok(map.clone()), serves: true };
             let (at, round) = (at.clone(), seeker.round);
             seeker.asked.insert(at.clone());
             seeker.asking.spawn(async move {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::agent::Agent;
-use crate::support::page::Page;
+use crate::support::exposition::Exposition;
 use crate::support::redis::{Keep, RedisServer};
 use crate::support::standstill::Standstills;
 use crate::support::truth::rule;
@@ -45,7 +45,7 @@ fn configuration(server: &RedisServer, tasks: &[&str]) -> String {
 
 /// Waits until this is what it shows of the task's lock; `None`: nothing.
 #[track_caller]
-fn expect_held(agent: &Agent, task: &str, expected: Option<f64>) -> Page {
+fn expect_held(agent: &Agent, task: &str, expected: Option<f64>) -> Exposition {
     agent.until(PATIENCE, &format!("held is {expected:?}"), |page| {
         page.of(task, "lock_held") == expected
     })
@@ -54,13 +54,14 @@ fn expect_held(agent: &Agent, task: &str, expected: Option<f64>) -> Page {
 /// Waits until it says that the newest reload went so.
 #[track_caller]
 fn expect_reload(agent: &Agent, successful: f64) {
-    let shows =
-        |page: &Page| page.get("lockwatch_config_last_reload_successful", &[]) == Some(successful);
+    let shows = |page: &Exposition| {
+        page.get("lockwatch_config_last_reload_successful", &[]) == Some(successful)
+    };
     agent.until(PATIENCE, "the reload", shows);
 }
 
 /// `lockwatch_redis_reconnects_total`.
-fn reconnects(page: &Page) -> Option<f64> {
+fn reconnects(page: &Exposition) -> Option<f64> {
     page.get("lockwatch_redis_reconnects_total", &[])
 }
 
@@ -95,7 +96,8 @@ fn a_gap_over_the_grace_shows_at_once_however_long_the_interval() {
         interval.as_secs(),
         grace.as_secs()
     ));
-    let read_at = |page: &Page| page.get("lockwatch_redis_last_success_timestamp_seconds", &[]);
+    let read_at =
+        |page: &Exposition| page.get("lockwatch_redis_last_success_timestamp_seconds", &[]);
     let first = agent.until(PATIENCE, "a reading", |page| read_at(page).is_some());
     agent.until(PATIENCE, "the next reading", |page| read_at(page) > read_at(&first));
     server.cli(&["DEL", "lock"]);
@@ -120,7 +122,7 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     server.cli(&["SET", "lock:outbound", "me"]);
     let agent = start(&server);
     expect_held(&agent, "outbound", Some(1.0));
-    let acquisitions = |page: &Page| page.of("outbound", "lock_acquisitions_total");
+    let acquisitions = |page: &Exposition| page.of("outbound", "lock_acquisitions_total");
     for round in 1..=5 {
         server.cli(&["SET", "lock:outbound", &format!("holder {round}")]);
         agent.until(PATIENCE, "the next holder is seen", |page| {
@@ -137,7 +139,7 @@ fn a_reload_keeps_what_is_known_and_a_broken_file_changes_nothing() {
     assert_eq!(reconnects(&after), reconnects(&before), "the connection is kept");
     expect_reload(&agent, 1.0);
     let loaded_at =
-        |page: &Page| page.get("lockwatch_config_last_reload_success_timestamp_seconds", &[]);
+        |page: &Exposition| page.get("lockwatch_config_last_reload_success_timestamp_seconds", &[]);
     let in_force_since = loaded_at(&agent.page());
     assert!(in_force_since > loaded_at(&before));
     agent.write_config("redis: 5\n");
@@ -200,7 +202,7 @@ fn a_reload_puts_another_interval_in_force() {
 fn the_generation_is_the_servers_and_not_the_agents() {
     let test = "the_generation_is_the_servers_and_not_the_agents";
     let Some(mut server) = RedisServer::start(test) else { return };
-    let generation = |page: &Page| page.get("lockwatch_redis_generation", &[]);
+    let generation = |page: &Exposition| page.get("lockwatch_redis_generation", &[]);
     let (one, another) = (start(&server), start(&server));
     let known = |agent: &Agent| {
         generation(&agent.until(PATIENCE, "a generation", |page| generation(page).is_some()))

@@ -77,16 +77,16 @@ fn amtool_accepts_the_example() {
 
 /// What an alert must meet.
 #[derive(Debug, PartialEq, Eq)]
-struct Told {
+struct Notification {
     receiver: String,
     group_by: String,
     group_wait_ms: u64,
 }
 
 /// Who must be told of an alert, and how soon, by the words of docs and example.
-fn expected(alert: &str, severity: &str, team: Option<&str>) -> Told {
+fn expected(alert: &str, severity: &str, team: Option<&str>) -> Notification {
     let whose = |who: &str| team.map_or(who.to_owned(), |team| format!("{team}-{who}"));
-    let told = |receiver: String, group_by: &str, group_wait_ms| Told {
+    let told = |receiver: String, group_by: &str, group_wait_ms| Notification {
         receiver,
         group_by: group_by.to_owned(),
         group_wait_ms,
@@ -117,7 +117,7 @@ fn expected(alert: &str, severity: &str, team: Option<&str>) -> Told {
 }
 
 /// Every alert as a task or Redis of each kind raises it.
-fn cases() -> Vec<(Labels, Told)> {
+fn cases() -> Vec<(Labels, Notification)> {
     let mut cases = Vec::new();
     for (alert, severity) in all_alerts() {
         let severities = severity
@@ -172,7 +172,7 @@ fn every_alert_reaches_who_must_be_told_as_soon_as_it_must() {
     for (labels, told) in cases() {
         let destinations = routes.destinations(&labels);
         let [only] = destinations.as_slice() else { panic!("{labels:?} reaches {destinations:?}") };
-        let reached = Told {
+        let reached = Notification {
             receiver: only.receiver.clone(),
             group_by: only.group_by.join(","),
             group_wait_ms: only.group_wait_ms,

@@ -132,7 +132,7 @@ const ARROWS: &[Arrow] = &[
         why: "only replay reads recordings",
     },
     Arrow {
-        word: "crate::exchange",
+        word: "crate::trace",
         only_in: &[
             "agent.rs",
             "sampler.rs",
@@ -141,7 +141,7 @@ const ARROWS: &[Arrow] = &[
             "explain/",
             "http.rs",
             "http/explain.rs",
-            // It has a desk that nobody asks.
+            // Nobody waits for its traces.
             "discover/watch.rs",
         ],
         why: "what is said to Redis is shown to those who ask why, and to nobody else",

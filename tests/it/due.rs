@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use lockwatch::pages::{Page, of_redis, of_task, warnings_of_task};
-use lockwatch_model::input::{Input, Outcome, Sample, Standing, Vouch};
+use lockwatch::alerts::{Condition, of_redis, of_task, warnings_of_task};
+use lockwatch_model::input::{Attestation, Input, Outcome, Sample, Standing};
 use lockwatch_model::reading::{
     Beside, Deadline, Extras, Held, Holder, LockReading, Mode, TaskReading,
 };
@@ -36,7 +36,7 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
         let deadline = Deadline::At(ServerTime(300_000));
         let lock = LockReading::from(Held { mode: Mode::Exclusive, holders, ghosts: 0, deadline });
         let reading = TaskReading { lock, extras: Extras::default(), beside: Beside::default() };
-        let vouch = Vouch::master(ServerTime(clock), ServerTime(clock));
+        let attestation = Attestation::master(ServerTime(clock), ServerTime(clock));
         state.step(
             Mono(at),
             Input::Sample(Sample {
@@ -46,14 +46,14 @@ fn held(wanted: Option<WantedSource>) -> Snapshot {
                 standing: Standing::Decides,
                 sent: Mono(at),
                 took_ms: 0,
-                outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+                outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] },
             }),
         );
     }
     state.snapshot(Mono(61_000))
 }
 
-fn names(pages: &[Page]) -> Vec<&str> {
+fn names(pages: &[Condition]) -> Vec<&str> {
     pages.iter().map(|page| page.alert).collect()
 }
 

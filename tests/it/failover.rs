@@ -13,7 +13,7 @@ use crate::support::PATIENCE;
 use std::time::Duration;
 
 use crate::support::agent::Agent;
-use crate::support::page::Page;
+use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 use crate::support::sentinels::{MASTER, Sentinels};
 use crate::support::wait_until;
@@ -89,17 +89,17 @@ fn told(agent: &Agent, event: &str, pieces: &[&str]) -> Vec<String> {
 }
 
 /// How many splits of a kind the task has had.
-fn splits(page: &Page, kind: &str) -> f64 {
+fn splits(page: &Exposition, kind: &str) -> f64 {
     page.get("lockwatch_task_splits_total", &[("task", TASK), ("kind", kind)]).unwrap()
 }
 
 /// How many splits of any kind all tasks have had.
-fn all_splits(page: &Page) -> f64 {
+fn all_splits(page: &Exposition) -> f64 {
     page.series("lockwatch_task_splits_total", &[]).into_values().sum()
 }
 
 /// How many locks fared so when a generation changed.
-fn fared(page: &Page, fate: &str) -> f64 {
+fn fared(page: &Exposition, fate: &str) -> f64 {
     page.get("lockwatch_redis_locks_after_change_total", &[("fate", fate)]).unwrap()
 }
 
@@ -129,9 +129,13 @@ fn wait_demoted(server: &RedisServer) {
 
 /// Nothing was lost, nobody was doubled, and the verdict was this one all the time.
 #[track_caller]
-fn assert_calm(agent: &Agent, pages: &[Page], verdict: &str) {
+fn assert_calm(agent: &Agent, pages: &[Exposition], verdict: &str) {
     let other = pages.iter().find(|page| page.verdict(TASK) != verdict);
-    agent.check(other.unwrap_or(&Page::default()), &format!("always {verdict}"), other.is_none());
+    agent.check(
+        other.unwrap_or(&Exposition::default()),
+        &format!("always {verdict}"),
+        other.is_none(),
+    );
     let last = pages.last().unwrap();
     let harmless = all_splits(last) == 0.0
         && last.ends(TASK, "lost") == 0.0

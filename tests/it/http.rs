@@ -5,10 +5,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwatch::exchange::Desk;
 use lockwatch::http::{HttpContext, Limits, serve};
 use lockwatch::output::history::History;
 use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
+use lockwatch::trace::Traces;
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{NodeView, RedisView, TaskView};
@@ -63,7 +63,7 @@ pub(crate) async fn start_as(
         reload,
         enable_lifecycle: true,
         history: History::default(),
-        desk: Desk::default(),
+        traces: Traces::default(),
         frame_ancestors: Arc::from([]),
         limits: Limits::default(),
     };

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use crate::support::agent::Agent;
-use crate::support::page::Page;
+use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::Redisson;
 
@@ -80,7 +80,7 @@ fn pexpires(server: &RedisServer) -> u64 {
 }
 
 /// The verdicts that these pages show, without repetitions.
-fn verdicts(pages: &[Page], task: &str) -> Vec<String> {
+fn verdicts(pages: &[Exposition], task: &str) -> Vec<String> {
     let mut verdicts: Vec<String> =
         pages.iter().map(|page| page.verdict(task).to_owned()).collect();
     verdicts.dedup();
@@ -88,20 +88,25 @@ fn verdicts(pages: &[Page], task: &str) -> Vec<String> {
 }
 
 /// The greatest value that a series of a task had.
-fn greatest(pages: &[Page], task: &str, name: &str) -> f64 {
+fn greatest(pages: &[Exposition], task: &str, name: &str) -> f64 {
     pages.iter().filter_map(|page| page.of(task, name)).fold(0.0, f64::max)
 }
 
 /// Panics if anything in these pages is a reason to alert about this task, except for renewals, or
 /// if a gap is to be seen.
 #[track_caller]
-fn check_calm(agent: &Agent, pages: &[Page], task: &str) {
+fn check_calm(agent: &Agent, pages: &[Exposition], task: &str) {
     check_calm_but_for_gaps(agent, pages, task, 0.0);
 }
 
 /// The same where gaps of up to so many seconds are real.
 #[track_caller]
-fn check_calm_but_for_gaps(agent: &Agent, pages: &[Page], task: &str, longest_gap_seconds: f64) {
+fn check_calm_but_for_gaps(
+    agent: &Agent,
+    pages: &[Exposition],
+    task: &str,
+    longest_gap_seconds: f64,
+) {
     // Winding down takes a moment; a second of it is none.
     let limits =
         [("down", longest_gap_seconds), ("split", 0.0), ("stalled", 0.0), ("unwanted", 1.0)];
@@ -122,7 +127,7 @@ fn check_calm_but_for_gaps(agent: &Agent, pages: &[Page], task: &str, longest_ga
 
 /// Panics if any renewal of this task was late or overdue in these pages.
 #[track_caller]
-fn check_never_late(agent: &Agent, pages: &[Page], task: &str) {
+fn check_never_late(agent: &Agent, pages: &[Exposition], task: &str) {
     // A busy machine makes the real clients late; a wrong period makes them later than this.
     for page in pages {
         let overdue = page.of(task, "lock_renewal_overdue_seconds").unwrap_or(0.0);

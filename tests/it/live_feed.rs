@@ -6,10 +6,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lockwatch::exchange::Desk;
 use lockwatch::http::{HttpContext, Limits, serve};
 use lockwatch::output::history::History;
 use lockwatch::published::Published;
+use lockwatch::trace::Traces;
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
 use serde_json::Value;
@@ -63,7 +63,7 @@ async fn start(first: Arc<Published>, limits: Limits) -> Server {
         reload: mpsc::channel(1).0,
         enable_lifecycle: false,
         history,
-        desk: Desk::default(),
+        traces: Traces::default(),
         frame_ancestors: Arc::from([]),
         limits,
     };

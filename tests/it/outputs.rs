@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use lockwatch::output::events::{EventLog, describe};
 use lockwatch::output::json::{TaskFilter, TaskList, task};
 use lockwatch_model::event::{
-    Aftermath, End, Event, EventKind, GenerationChange, LossSign, Party, SplitKind, Subject,
+    End, Event, EventKind, FailoverReport, GenerationChange, LossSign, Party, SplitKind, Subject,
 };
 use lockwatch_model::input::{Role, SentinelWord};
 use lockwatch_model::reading::{Holder, Unknown};
@@ -311,10 +311,10 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
     let nodes: Vec<Arc<str>> = vec!["evil\x1b[2J:1".into(), "b:1".into()];
     let parties: Vec<Party> =
         holders.iter().map(|holder| party(holder.clone(), Some("evil\n:1"))).collect();
-    let aftermath = Aftermath {
+    let failover_report = FailoverReport {
         from: Some(nodes[0].clone()),
         to: Some(nodes[1].clone()),
-        ..Aftermath::default()
+        ..FailoverReport::default()
     };
     let verdict = |to| E::Verdict { from: Some(Verdict::Running), to, rule: Rule::GapOverGrace };
     let ended = |reason| E::HoldEnded { holders: holders.clone(), reason, held_ms: Some(61_000) };
@@ -409,17 +409,17 @@ pub(crate) fn every_kind() -> Vec<(EventKind, Level, &'static str)> {
         (E::RivalMaster, Level::WARN, "rival_master"),
         (E::RivalMasterGone, Level::INFO, "rival_master_gone"),
         (
-            E::Aftermath(Aftermath { fates: [2, 0, 1, 0, 3], ..aftermath.clone() }),
+            E::FailoverReport(FailoverReport { fates: [2, 0, 1, 0, 3], ..failover_report.clone() }),
             Level::INFO,
             "generation_settled",
         ),
         (
-            E::Aftermath(Aftermath { fates: [2, 1, 0, 0, 0], ..aftermath.clone() }),
+            E::FailoverReport(FailoverReport { fates: [2, 1, 0, 0, 0], ..failover_report.clone() }),
             Level::WARN,
             "generation_settled",
         ),
         (
-            E::Aftermath(Aftermath { fates: [2, 0, 0, 1, 0], ..aftermath }),
+            E::FailoverReport(FailoverReport { fates: [2, 0, 0, 1, 0], ..failover_report }),
             Level::WARN,
             "generation_settled",
         ),
@@ -435,7 +435,7 @@ fn event(kind: EventKind) -> Event {
         | EventKind::MastersChanged { .. }
         | EventKind::RivalMaster
         | EventKind::RivalMasterGone
-        | EventKind::Aftermath(_)
+        | EventKind::FailoverReport(_)
         | EventKind::ClockStep { .. } => Subject::Redis(RedisIndex(0), "main".into()),
         _ => Subject::Task(stopped_task("out\nbound").spec),
     };
@@ -496,7 +496,7 @@ fn a_line_says_who_why_and_for_how_long() {
         newer: vec![parties[1].clone()],
     }));
     assert_eq!(doubt.who.as_deref(), Some("old, new at 10.0.0.6:6379 -> new at 10.0.0.6:6379"));
-    let aftermath = Aftermath {
+    let failover_report = FailoverReport {
         changes: vec![GenerationChange::Failover, GenerationChange::Replication],
         from: Some("10.0.0.5:6379".into()),
         to: Some("10.0.0.6:6379".into()),
@@ -505,7 +505,7 @@ fn a_line_says_who_why_and_for_how_long() {
         overlap_ms: 17_250,
         blind_ms: 8_000,
     };
-    let told = describe(&event(EventKind::Aftermath(aftermath.clone())));
+    let told = describe(&event(EventKind::FailoverReport(failover_report.clone())));
     assert_eq!(
         told.message,
         "generation changed: 7 kept, 1 lost, 0 changed, 2 overlapped, 3 over; the new master \
@@ -517,9 +517,13 @@ fn a_line_says_who_why_and_for_how_long() {
         (Some("10.0.0.5:6379 -> 10.0.0.6:6379"), Some("failover"))
     );
     assert_eq!(told.seconds, Some(8.0));
-    let clean =
-        Aftermath { bytes_lost: Some(0), fates: [7, 0, 0, 0, 0], overlap_ms: 0, ..aftermath };
-    let told = describe(&event(EventKind::Aftermath(clean)));
+    let clean = FailoverReport {
+        bytes_lost: Some(0),
+        fates: [7, 0, 0, 0, 0],
+        overlap_ms: 0,
+        ..failover_report
+    };
+    let told = describe(&event(EventKind::FailoverReport(clean)));
     assert_eq!(told.message, "generation changed: 7 kept, 0 lost, 0 changed, 0 overlapped, 0 over");
     let moved = EventKind::MastersChanged {
         from: vec!["a:1".into()],

@@ -7,7 +7,7 @@ mod stage;
 use std::collections::BTreeMap;
 use std::process::Output;
 
-use pages::{Command, Page, commands, sh_blocks};
+use pages::{Command, Document, commands, sh_blocks};
 use serde_yaml::Value;
 use stage::Stage;
 
@@ -89,10 +89,10 @@ const TOLD: [(&str, &str, &str); 38] = [
 #[test]
 fn each_alert_has_a_runbook_and_a_line_in_the_overview() {
     let alerts = alerts();
-    let runbooks = Page::runbooks();
-    let names: Vec<&str> = runbooks.iter().map(Page::name).collect();
+    let runbooks = Document::runbooks();
+    let names: Vec<&str> = runbooks.iter().map(Document::name).collect();
     assert_eq!(names, alerts.keys().map(String::as_str).collect::<Vec<_>>());
-    let overview = Page::read("alerts/README.md");
+    let overview = Document::read("alerts/README.md");
     for (alert, rule) in &alerts {
         let url = rule["annotations"]["runbook_url"].as_str().unwrap();
         assert!(url.ends_with(&format!("/alerts/runbooks/{alert}.md")), "{alert}: {url}");
@@ -110,7 +110,7 @@ fn each_alert_has_a_runbook_and_a_line_in_the_overview() {
 
 #[test]
 fn every_runbook_has_the_same_sections_with_something_in_each() {
-    for page in Page::runbooks() {
+    for page in Document::runbooks() {
         assert!(page.text.starts_with(&format!("# {}\n", page.name())), "{}", page.name());
         let sections = page.sections();
         assert_eq!(
@@ -132,14 +132,14 @@ fn every_runbook_has_the_same_sections_with_something_in_each() {
 
 #[test]
 fn every_link_resolves() {
-    for page in pages().into_iter().chain([Page::read("docs/api.md")]) {
+    for page in pages().into_iter().chain([Document::read("docs/api.md")]) {
         for link in page.links() {
             let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
             let path = page.path.parent().unwrap().join(file);
             let path = if file.is_empty() { page.path.clone() } else { path };
             assert!(path.exists(), "{}: {link}", page.name());
             if !anchor.is_empty() {
-                let target = Page::read(path.to_str().unwrap());
+                let target = Document::read(path.to_str().unwrap());
                 assert!(target.anchors().contains(&anchor.to_owned()), "{}: {link}", page.name());
             }
         }
@@ -165,8 +165,8 @@ fn a_command_that_changes_redis_says_what_to_check_before() {
 
 #[test]
 fn every_series_that_is_named_exists() {
-    let metrics = Page::read("docs/metrics.md").text;
-    let rules = Page::read("alerts/lockwatch.rules.yml").text;
+    let metrics = Document::read("docs/metrics.md").text;
+    let rules = Document::read("alerts/lockwatch.rules.yml").text;
     let exists = |name: &str| match name.split_once(':') {
         Some(_) => rules.contains(&format!("record: {name}")),
         None => {
@@ -232,7 +232,7 @@ fn has_worked(command: &Command, output: &Output) -> bool {
 /// The first look is at what lockwatch itself says, and why.
 #[test]
 fn the_runbook_of_a_task_begins_with_status_and_explain() {
-    for page in Page::runbooks() {
+    for page in Document::runbooks() {
         let diagnosis = commands(page.section("Diagnosis"));
         let is_of_task = diagnosis.iter().any(|command| command.text.contains("$TASK"));
         let begins: Vec<bool> = ["lockwatch status \"$TASK\" ", "lockwatch explain \"$TASK\" "]
@@ -247,13 +247,13 @@ fn the_runbook_of_a_task_begins_with_status_and_explain() {
 }
 
 /// The runbooks and what they share.
-fn pages() -> Vec<Page> {
-    let shared = ["docs/alerting.md", "alerts/README.md"].map(Page::read);
-    shared.into_iter().chain(Page::runbooks()).collect()
+fn pages() -> Vec<Document> {
+    let shared = ["docs/alerting.md", "alerts/README.md"].map(Document::read);
+    shared.into_iter().chain(Document::runbooks()).collect()
 }
 
 /// All but the block that sets the variables.
-fn commands_to_run(page: &Page) -> Vec<Command> {
+fn commands_to_run(page: &Document) -> Vec<Command> {
     let text = match page.sections().first() {
         Some(("Before you start", variables)) => page.text.replace(sh_blocks(variables)[0], ""),
         _ => page.text.clone(),
@@ -279,7 +279,7 @@ fn series(text: &str) -> Vec<String> {
 /// The alerting rules by name.
 fn alerts() -> BTreeMap<String, Value> {
     let rules: Value =
-        serde_yaml::from_str(&Page::read("alerts/lockwatch.rules.yml").text).unwrap();
+        serde_yaml::from_str(&Document::read("alerts/lockwatch.rules.yml").text).unwrap();
     let groups = rules["groups"].as_sequence().unwrap();
     let rules = groups.iter().flat_map(|group| group["rules"].as_sequence().unwrap());
     rules.filter_map(|rule| Some((rule["alert"].as_str()?.to_owned(), rule.clone()))).collect()

@@ -11,7 +11,7 @@ mod troubles;
 
 use crate::support::PATIENCE;
 use crate::support::agent::Agent;
-use crate::support::page::Page;
+use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 
 /// No test waits so long.
@@ -34,12 +34,12 @@ fn config(port: u16, interval: &str, more: &str, tasks: &[(&str, &str)]) -> Stri
 
 /// `lockwatch_redis_wake_ups` of the only server that is asked to tell.
 #[track_caller]
-fn wakes(page: &Page) -> Option<f64> {
+fn wakes(page: &Exposition) -> Option<f64> {
     page.get("lockwatch_redis_wake_ups", &[])
 }
 
 /// `lockwatch_redis_hints_total`, all servers added up.
-fn hints(page: &Page, outcome: &str) -> f64 {
+fn hints(page: &Exposition, outcome: &str) -> f64 {
     page.series("lockwatch_redis_hints_total", &[("outcome", outcome)]).into_values().sum()
 }
 
@@ -51,7 +51,7 @@ fn until_listening(agent: &Agent) {
 
 /// Waits until the lock of a task is held, or free.
 #[track_caller]
-fn until_held(agent: &Agent, task: &str, held: bool) -> Page {
+fn until_held(agent: &Agent, task: &str, held: bool) -> Exposition {
     let expected = Some(if held { 1.0 } else { 0.0 });
     agent.until(PATIENCE, &format!("{task} held: {held}"), |page| {
         page.of(task, "lock_held") == expected

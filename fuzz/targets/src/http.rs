@@ -9,10 +9,10 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lockwatch::exchange::Desk;
 use lockwatch::http::{HttpContext, Limits, serve_client};
 use lockwatch::output::history::History;
 use lockwatch::published::{Published, ReloadRequest, ReloadStatus};
+use lockwatch::trace::Traces;
 use lockwatch_model::time::AgentWall;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, duplex};
 use tokio::sync::{mpsc, watch};
@@ -79,7 +79,7 @@ async fn ask(
         reload,
         enable_lifecycle: choice & 2 != 0,
         history,
-        desk: Desk::default(),
+        traces: Traces::default(),
         frame_ancestors: Arc::from([]),
         limits: Limits::default(),
     };

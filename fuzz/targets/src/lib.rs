@@ -9,15 +9,15 @@ mod claims;
 mod codecs;
 mod configuration;
 mod discover;
+#[path = "../../../tests/it/support/exposition.rs"]
+#[allow(dead_code, reason = "the strict readers of the integration tests, of which a part is used")]
+mod exposition;
 mod honest;
 #[path = "../../../tests/it/support/html.rs"]
 #[allow(dead_code, reason = "the strict readers of the integration tests, of which a part is used")]
 mod html;
 mod http;
 mod outputs;
-#[path = "../../../tests/it/support/page.rs"]
-#[allow(dead_code, reason = "the strict readers of the integration tests, of which a part is used")]
-mod page;
 mod reading;
 mod recording;
 mod routes;

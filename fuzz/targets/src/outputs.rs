@@ -6,7 +6,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use lockwatch::exchange;
 use lockwatch::output::events::describe;
 use lockwatch::output::exposition::{self, Variant};
 use lockwatch::output::history::History;
@@ -16,7 +15,8 @@ use lockwatch::output::metrics::Selection;
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::status::{self, StatusOptions};
-use lockwatch_model::input::{Generation, Input, Outcome, Role, Sample, Standing, Vouch};
+use lockwatch::trace;
+use lockwatch_model::input::{Attestation, Generation, Input, Outcome, Role, Sample, Standing};
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading,
@@ -31,8 +31,8 @@ use lockwatch_model::time::{AgentWall, Mono, ServerTime};
 use serde_json::Value;
 
 use crate::claims::{harmless, harmless_line};
+use crate::exposition::Exposition;
 use crate::html::Element;
-use crate::page::Page;
 use crate::{honest, http, worlds};
 
 /// The agent's wall clock at its start.
@@ -189,7 +189,7 @@ fn lock(turn: u64, holders: Vec<Holder>) -> LockReading {
 
 fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
     let clock = ServerTime(WALL + at as i64);
-    let vouch = Vouch {
+    let attestation = Attestation {
         first: clock,
         last: clock,
         role: Role::Master,
@@ -207,7 +207,7 @@ fn sample(at: u64, readings: Vec<(TaskIndex, TaskReading)>) -> Sample {
         standing: Standing::Decides,
         sent: Mono(at),
         took_ms: 3,
-        outcome: Outcome::Read { vouch, readings },
+        outcome: Outcome::Read { attestation, readings },
     }
 }
 
@@ -217,7 +217,7 @@ fn check_metrics(published: &Arc<Published>, data: &[u8]) -> String {
     let page =
         |format| exposition::make(Arc::clone(published), RELOAD, variant(format)).expect("a page");
     let text = String::from_utf8(page(Format::Classic)).expect("a page of text");
-    let read = Page::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
+    let read = Exposition::parse(&text).unwrap_or_else(|why| panic!("{why}\n{text}"));
     let shown = Some(escape(data).into_owned());
     assert_eq!(read.label(NAMES[0], "task_info", "key"), shown);
     // What was configured is text that is escaped like any other.
@@ -262,7 +262,7 @@ fn check_said(data: &[u8], token: &str) -> String {
                 &[b"GETRANGE", b"pause"],
                 &[data, data],
             ] {
-                let said = exchange::said(&spec, &Command::new(words), Some(&reply));
+                let said = trace::said(&spec, &Command::new(words), Some(&reply));
                 harmless_line(&said.command);
                 said.reply.iter().for_each(|line| harmless_line(line));
                 shown.push_str(&said.reply.join("\n"));
@@ -270,7 +270,7 @@ fn check_said(data: &[u8], token: &str) -> String {
         }
     }
     for command in [["GETRANGE", "tokened"], ["GET", "tokened"], ["PING", "tokened"]] {
-        let said = exchange::said(&tokened, &Command::new(command), Some(&secret));
+        let said = trace::said(&tokened, &Command::new(command), Some(&secret));
         shown.push_str(&said.reply.join("\n"));
     }
     shown

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::input::{Input, Outcome, Sample, Standing, Vouch};
+use lockwatch_model::input::{Attestation, Input, Outcome, Sample, Standing};
 use lockwatch_model::read::{Round, Scope, TaskRead};
 use lockwatch_model::reading::{LockReading, Mode, SwitchesReading, TaskReading};
 use lockwatch_model::reply::{Command, Reply};
@@ -72,7 +72,7 @@ fn check(reading: &TaskReading) {
 
 fn sample(sent: Mono, reading: TaskReading) -> Sample {
     let clock = ServerTime(crate::honest::NOW_S * 1_000 + i64::try_from(sent.0).unwrap_or(0));
-    let vouch = Vouch::master(clock, clock);
+    let attestation = Attestation::master(clock, clock);
     Sample {
         epoch: 0,
         redis: RedisIndex(0),
@@ -80,6 +80,6 @@ fn sample(sent: Mono, reading: TaskReading) -> Sample {
         standing: Standing::Decides,
         sent,
         took_ms: 5,
-        outcome: Outcome::Read { vouch, readings: vec![(TaskIndex(0), reading)] },
+        outcome: Outcome::Read { attestation, readings: vec![(TaskIndex(0), reading)] },
     }
 }

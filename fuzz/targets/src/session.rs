@@ -232,7 +232,7 @@ impl Batch<'_> {
                 .and_then(|items| items.first())
                 .and_then(Reply::as_bytes);
             let master = role == Some(b"master");
-            assert_eq!(answer.vouch.role == Role::Master, master, "the role is another one");
+            assert_eq!(answer.attestation.role == Role::Master, master, "the role is another one");
             assert!(master || self.standing == Standing::Witness, "a replica decides");
         }
         let first = answer.done.iter().find(|(task, _)| *task == TaskIndex(0));

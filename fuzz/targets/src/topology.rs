@@ -85,9 +85,9 @@ fn of_a_server(choice: u8, replies: &[Reply]) {
         timeout_ms: 500,
     };
     let (header, footer) = replies.split_at(replies.len().min(1));
-    let vouched = accept::vouch(caps, timing, b"nonce", header, footer);
+    let attested = accept::attestation(caps, timing, b"nonce", header, footer);
     let witnessed = accept::witness(caps, timing, b"nonce", header, footer);
-    if let Ok(vouch) = &vouched {
+    if let Ok(attestation) = &attested {
         assert_eq!(
             replies.last().and_then(Reply::as_bytes),
             Some(&b"nonce"[..]),
@@ -95,7 +95,7 @@ fn of_a_server(choice: u8, replies: &[Reply]) {
         );
         assert_eq!(
             witnessed.as_ref().map(|other| other.first),
-            Ok(vouch.first),
+            Ok(attestation.first),
             "a witness is judged more strictly"
         );
     }

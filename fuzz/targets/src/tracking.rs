@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lockwatch::config::{Endpoint, HostPort, Login, Secret};
-use lockwatch::redis::{Failure, Told, Tracking};
+use lockwatch::redis::{Failure, Push, Tracking};
 use tokio::io::duplex;
 use tokio::time::{Instant, timeout};
 
@@ -88,9 +88,9 @@ async fn follow(mut tracking: Tracking<tokio::io::DuplexStream>, secret: bool) -
         let failure = match timeout(QUIET, tracking.ready()).await {
             Err(_) => return told,
             Ok(Ok(_)) => tracking.take(|change| match change {
-                Told::Changed(key) => told.push(Some(key.to_vec())),
-                Told::AllChanged => told.push(None),
-                Told::Alive => {}
+                Push::Changed(key) => told.push(Some(key.to_vec())),
+                Push::AllChanged => told.push(None),
+                Push::Alive => {}
             }),
             Ok(Err(failure)) => Err(failure),
         };

@@ -25,7 +25,7 @@ pub(super) struct Client {
 
 /// A page.
 #[derive(Debug)]
-pub(super) struct Page<'a> {
+pub(super) struct Exposition<'a> {
     /// The status code.
     pub(super) status: u16,
     /// From before the request was written to the last byte of the body.
@@ -47,7 +47,7 @@ impl Client {
     }
 
     /// Asks for a page, in the text format that both lockwatch and its peer know.
-    pub(super) fn get(&mut self, path: &str) -> anyhow::Result<Page<'_>> {
+    pub(super) fn get(&mut self, path: &str) -> anyhow::Result<Exposition<'_>> {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: {}\r\nAccept: text/plain;version=0.0.4\r\n\r\n",
             self.address
@@ -69,7 +69,7 @@ impl Client {
             bail!("an answer without length");
         }
         let complete = Instant::now();
-        Ok(Page { status, took: complete - began, complete, body: &self.body })
+        Ok(Exposition { status, took: complete - began, complete, body: &self.body })
     }
 
     fn head(&mut self) -> anyhow::Result<String> {

@@ -18,7 +18,6 @@ use hyper_util::rt::TokioIo;
 use lockwatch::clock::Clock;
 use lockwatch::config::Config;
 use lockwatch::engine::{Engine, INPUTS};
-use lockwatch::exchange::Desk;
 use lockwatch::http::{HttpContext, Limits, serve};
 use lockwatch::output::exposition::{Variant, make};
 use lockwatch::output::history::History;
@@ -26,6 +25,7 @@ use lockwatch::output::metrics::Selection;
 use lockwatch::output::negotiate::{Coding, Format};
 use lockwatch::published::{Published, ReloadStatus};
 use lockwatch::sampler::{self, Assignment};
+use lockwatch::trace::Traces;
 use lockwatch_model::spec::{RedisIndex, TaskIndex};
 use lockwatch_model::time::AgentWall;
 use tokio::net::TcpListener;
@@ -148,7 +148,7 @@ async fn read(count: usize) -> anyhow::Result<Arc<Published>> {
     let (_assignments, assignments) = watch::channel(Arc::new(assignment));
     let mut running = JoinSet::new();
     running.spawn(engine.run(engine_inputs, ()));
-    running.spawn(sampler::run(assignments, inputs, clock, Desk::default()));
+    running.spawn(sampler::run(assignments, inputs, clock, Traces::default()));
     let all_held =
         |published: &Published| published.snapshot.tasks.iter().all(|task| task.held == Some(true));
     let found = snapshots.everything_that(READ_WITHIN, all_held).await;
@@ -180,7 +180,7 @@ async fn listen_with_lockwatch(
             reload,
             enable_lifecycle: false,
             history: History::default(),
-            desk: Desk::default(),
+            traces: Traces::default(),
             frame_ancestors: Arc::default(),
             limits: Limits::default(),
         };

@@ -11,7 +11,7 @@ use crate::stack::{Browser, Media, Screen};
 
 const LOADED_WITHIN: Duration = Duration::from_secs(20);
 
-const DESK: Screen = Screen { width: 1280, height: 860, pixels: 1.0, touch: false };
+const TRACES: Screen = Screen { width: 1280, height: 860, pixels: 1.0, touch: false };
 const PHONE: Screen = Screen { width: 390, height: 760, pixels: 1.5, touch: true };
 
 struct Picture {
@@ -22,13 +22,13 @@ struct Picture {
 }
 
 const PICTURES: [Picture; 4] = [
-    Picture { file: "list-light.png", path: "/", dark: false, screen: DESK },
-    Picture { file: "list-dark.png", path: "/", dark: true, screen: DESK },
+    Picture { file: "list-light.png", path: "/", dark: false, screen: TRACES },
+    Picture { file: "list-dark.png", path: "/", dark: true, screen: TRACES },
     Picture {
         file: "task.png",
         path: "/tasks/outbound?window=2m",
         dark: false,
-        screen: Screen { height: 980, ..DESK },
+        screen: Screen { height: 980, ..TRACES },
     },
     Picture { file: "phone.png", path: "/", dark: false, screen: PHONE },
 ];

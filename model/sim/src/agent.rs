@@ -186,7 +186,12 @@ impl Out {
         let unreadable =
             |(task, spec): (TaskIndex, &Arc<TaskSpec>)| (task, Scope::BESIDE.unreadable(spec, why));
         let readings = tasks.iter().filter_map(spec).map(unreadable).collect();
-        self.sample(node, Standing::Decides, instants, Outcome::Beside { vouch: None, readings });
+        self.sample(
+            node,
+            Standing::Decides,
+            instants,
+            Outcome::Beside { attestation: None, readings },
+        );
     }
 
     fn news(&mut self, node: &Arc<str>, kind: NodeNewsKind) {

@@ -70,7 +70,7 @@ impl Coverage {
                     }
                 }
             }
-            Outcome::Beside { vouch, .. } => self.beside += u64::from(vouch.is_some()),
+            Outcome::Beside { attestation, .. } => self.beside += u64::from(attestation.is_some()),
         }
     }
 

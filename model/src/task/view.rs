@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
     use crate::evidence::Origin;
-    use crate::input::{Standing, Vouch};
+    use crate::input::{Attestation, Standing};
     use crate::reading::{Beside, Extras, Held, Holder, LockReading, Mode, TaskReading};
     use crate::spec::{LockSpec, RedisIndex, RedisKind, SchemeKind, TaskSpec};
     use crate::task::{Accepted, Log};
@@ -168,11 +168,11 @@ mod tests {
         let mut events = Vec::new();
         let mut host_of = |task: &mut Task, at: u64, hosts: Option<&str>| {
             let clock = ServerTime(i64::try_from(at).unwrap());
-            let vouch = Vouch::master(clock, clock);
+            let attestation = Attestation::master(clock, clock);
             let (standing, interval_ms, took_ms, continued) = (Standing::Decides, 1_000, 0, None);
             let batch = Accepted {
                 sent: Mono(at),
-                vouch: &vouch,
+                attestation: &attestation,
                 origin: &origin,
                 continued,
                 standing,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lockwatch_model::event::{Aftermath, End, Event, EventKind, Fate, Party, SplitKind};
+use lockwatch_model::event::{End, Event, EventKind, FailoverReport, Fate, Party, SplitKind};
 use lockwatch_model::histogram::Histogram;
 use lockwatch_model::reading::{Holder, Unknown};
 use lockwatch_model::snapshot::{HoldView, RedisView, TaskView, Totals};
@@ -286,7 +286,9 @@ fn less_common(kind: &EventKind) -> (&'static str, Vec<String>) {
                 [parties_named(older), parties_named(newer)].into_iter().chain(shown).collect(),
             )
         }
-        EventKind::Aftermath(aftermath) => ("aftermath", of_aftermath(aftermath)),
+        EventKind::FailoverReport(failover_report) => {
+            ("failover_report", of_failover_report(failover_report))
+        }
         other => ("other", vec![format!("{other:?}")]),
     }
 }
@@ -317,20 +319,20 @@ fn names(holders: &[Holder]) -> String {
 }
 
 /// `failover a>b kept:1 overlap:3s bytes:100 blind:2s`: what is 0 is left out.
-fn of_aftermath(aftermath: &Aftermath) -> Vec<String> {
+fn of_failover_report(failover_report: &FailoverReport) -> Vec<String> {
     let name = |node: &Option<Arc<str>>| {
         node.as_ref().map_or("none".to_owned(), |node| short(node).to_owned())
     };
-    let mut told = vec![format!("{}>{}", name(&aftermath.from), name(&aftermath.to))];
-    told.extend(aftermath.changes.iter().map(|change| change.name().to_owned()));
-    let fates = Fate::ALL.iter().zip(aftermath.fates).filter(|(_, count)| *count > 0);
+    let mut told = vec![format!("{}>{}", name(&failover_report.from), name(&failover_report.to))];
+    told.extend(failover_report.changes.iter().map(|change| change.name().to_owned()));
+    let fates = Fate::ALL.iter().zip(failover_report.fates).filter(|(_, count)| *count > 0);
     told.extend(fates.map(|(fate, count)| format!("{}:{count}", fate.name())));
-    told.extend(aftermath.bytes_lost.map(|bytes| format!("bytes:{bytes}")));
+    told.extend(failover_report.bytes_lost.map(|bytes| format!("bytes:{bytes}")));
     told.extend(
-        (aftermath.overlap_ms > 0)
-            .then(|| format!("overlap:{}", seconds(signed(aftermath.overlap_ms)))),
+        (failover_report.overlap_ms > 0)
+            .then(|| format!("overlap:{}", seconds(signed(failover_report.overlap_ms)))),
     );
-    told.push(format!("blind:{}", seconds(signed(aftermath.blind_ms))));
+    told.push(format!("blind:{}", seconds(signed(failover_report.blind_ms))));
     told
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use lockwatch_model::input::{Fork, Role, Standing, Topology, Vouch};
+use lockwatch_model::input::{Attestation, Fork, Role, Standing, Topology};
 use lockwatch_model::reading::{Mode, Unknown};
 use lockwatch_model::spec::{RedisIndex, RedisKind};
 use std::sync::Arc;
@@ -173,13 +173,13 @@ impl Fleet {
     }
 
     /// What a server says of itself.
-    pub(crate) fn vouch(&self, server: &Server) -> Vouch {
+    pub(crate) fn attestation(&self, server: &Server) -> Attestation {
         let several = self.servers.len() > 1;
-        Vouch {
+        Attestation {
             role: server.role(),
             offset: several.then_some(server.world.offset),
             refuses_writes: server.world.refuses_writes,
-            ..server.world.vouch()
+            ..server.world.attestation()
         }
     }
 

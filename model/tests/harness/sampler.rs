@@ -229,7 +229,7 @@ impl Sampler {
                 (Some(why), _) => Outcome::Failed { tasks: Vec::new(), why },
                 // It has other slots.
                 (None, Standing::Decides) => {
-                    Outcome::Read { vouch: fleet.vouch(server), readings: Vec::new() }
+                    Outcome::Read { attestation: fleet.attestation(server), readings: Vec::new() }
                 }
                 (None, Standing::Witness) => read(fleet, server, setup),
             };
@@ -302,7 +302,7 @@ fn read(fleet: &Fleet, server: &Server, setup: &Setup) -> Outcome {
         reading
     };
     Outcome::Read {
-        vouch: fleet.vouch(server),
+        attestation: fleet.attestation(server),
         readings: all_tasks(setup).map(|index| (index, reading(index))).collect(),
     }
 }
@@ -318,13 +318,13 @@ fn switches_of(server: &Server, now: u64, fleet: &Fleet, setup: &Setup) -> Sampl
     let Beside { switches, progress, .. } = beside;
     let beside = Beside { switches, progress, ..Beside::default() };
     let readings = setup.position().map(|at| (TaskIndex(at), beside));
-    let vouch = silence.is_none().then(|| fleet.vouch(server));
+    let attestation = silence.is_none().then(|| fleet.attestation(server));
     sample(
         setup,
         Some(server),
         now,
         0,
-        Outcome::Beside { vouch, readings: readings.into_iter().collect() },
+        Outcome::Beside { attestation, readings: readings.into_iter().collect() },
     )
 }
 

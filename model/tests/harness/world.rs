@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lockwatch_model::input::{Generation, Role, Vouch};
+use lockwatch_model::input::{Attestation, Generation, Role};
 use lockwatch_model::reading::{
     Beside, ClaimsReading, Deadline, Extras, Held, Holder, LockReading, Mode, PauseReading,
     ProgressReading, Switch, SwitchesReading, TaskReading, Unknown,
@@ -283,9 +283,9 @@ impl World {
     }
 
     /// What the server says of itself at this instant.
-    pub(crate) fn vouch(&self) -> Vouch {
+    pub(crate) fn attestation(&self) -> Attestation {
         let now = ServerTime(self.server_now());
-        Vouch {
+        Attestation {
             first: now,
             last: now,
             role: Role::Master,
@@ -457,7 +457,7 @@ mod tests {
         world.clock_step_ms = 10_000;
         assert_eq!(world.expires_at(), Some(20_001));
         assert_eq!(
-            world.vouch().clock_offset_ms,
+            world.attestation().clock_offset_ms,
             SERVER_ORIGIN_MS - MONO_ORIGIN_MS as i64 + 10_000
         );
     }

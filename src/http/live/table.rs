@@ -16,13 +16,13 @@ pub(super) struct Table {
     sequence: Option<u64>,
     at: AgentWall,
     /// Sorted by name.
-    tasks: Vec<Told>,
+    tasks: Vec<Shown>,
     /// The part about the Redis servers, as markup.
     redises: String,
 }
 
 /// What was told of a task.
-pub(super) struct Told {
+pub(super) struct Shown {
     /// The newest view. As long as a snapshot has the same one, nothing needs to be rendered.
     view: Arc<TaskView>,
     pub(super) row: Row,
@@ -58,7 +58,7 @@ impl Table {
         &self.redises
     }
 
-    pub(super) fn get(&self, position: usize) -> Option<&Told> {
+    pub(super) fn get(&self, position: usize) -> Option<&Shown> {
         self.tasks.get(position)
     }
 
@@ -85,7 +85,7 @@ impl Table {
                 Some(told) => told.changed(published, view, position, &mut changes),
                 None => {
                     changes.rows.push(position);
-                    Told::of(published, view)
+                    Shown::of(published, view)
                 }
             };
             self.tasks.push(told);
@@ -107,7 +107,7 @@ impl Table {
             left -= taken;
             taken
         });
-        let mut is_taken = |told: &Told| match quota.get_mut(told.view.verdict as usize) {
+        let mut is_taken = |told: &Shown| match quota.get_mut(told.view.verdict as usize) {
             Some(quota) if *quota > 0 => {
                 *quota -= 1;
                 true
@@ -133,9 +133,9 @@ impl Table {
     }
 }
 
-impl Told {
-    fn of(published: &Published, view: &Arc<TaskView>) -> Told {
-        Told {
+impl Shown {
+    fn of(published: &Published, view: &Arc<TaskView>) -> Shown {
+        Shown {
             view: Arc::clone(view),
             row: Row::of(published, view),
             pulse: Pulse::of(published, view),
@@ -149,16 +149,16 @@ impl Told {
         view: &Arc<TaskView>,
         position: usize,
         changes: &mut Changes,
-    ) -> Told {
-        let now = Told::of(published, view);
+    ) -> Shown {
+        let now = Shown::of(published, view);
         if now.row != self.row {
             changes.rows.push(position);
             now
         } else if now.pulse.differs(&self.pulse) {
             changes.pulses.push(position);
-            Told { row: self.row, ..now }
+            Shown { row: self.row, ..now }
         } else {
-            Told { view: now.view, ..self }
+            Shown { view: now.view, ..self }
         }
     }
 
@@ -176,7 +176,8 @@ impl Changes {
     pub(super) fn names(&self, table: &Table) -> Vec<Arc<str>> {
         let present =
             self.rows.iter().chain(&self.pulses).filter_map(|position| table.get(*position));
-        let mut names: Vec<Arc<str>> = present.map(Told::name).chain(&self.gone).cloned().collect();
+        let mut names: Vec<Arc<str>> =
+            present.map(Shown::name).chain(&self.gone).cloned().collect();
         names.sort();
         names
     }

@@ -92,7 +92,7 @@ struct Listener(mpsc::Receiver<Bytes>);
 
 impl Listener {
     fn join(teller: &mut Teller, since: Option<(&str, u64)>, task: Option<&str>) -> Listener {
-        let (sender, frames) = mpsc::channel(pages::WAITING_MAX);
+        let (sender, frames) = mpsc::channel(subscribers::WAITING_MAX);
         let asked = Asked {
             since: since.map(|(boot, since)| (boot.to_owned(), since)),
             task: task.map(str::to_owned),
@@ -217,11 +217,11 @@ async fn a_page_that_does_not_read_keeps_nobody_waiting_and_gets_everything_late
     let (mut teller, mut quick) = listening(&mut story);
     let mut slow = Listener::join(&mut teller, Some((BOOT, story.sequence)), None);
     let verdicts = [Verdict::Down, Verdict::Running];
-    for turn in 0..2 * pages::WAITING_MAX {
+    for turn in 0..2 * subscribers::WAITING_MAX {
         teller.tell(&story.turns("a", verdicts[turn % 2]).snapshot());
         assert_eq!(quick.one().told(), ("rows", vec!["a"], vec![], vec![]));
     }
-    assert_eq!(slow.heard().len(), pages::WAITING_MAX, "no more than fits");
+    assert_eq!(slow.heard().len(), subscribers::WAITING_MAX, "no more than fits");
     teller.tell(&story.turns("b", Verdict::Down).snapshot());
     assert_eq!(slow.one().told(), ("all", vec!["a", "b"], vec![], vec![]));
     assert_eq!(quick.one().told(), ("rows", vec!["b"], vec![], vec![]));

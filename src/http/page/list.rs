@@ -22,7 +22,7 @@ const ROWS_MAX: usize = 2_000;
 const ROWS_PER_PIECE: usize = 8;
 
 /// A part of the table's body.
-enum Part {
+enum Chunk {
     Html(String),
     Row { task: Arc<TaskView>, hidden: bool },
 }
@@ -60,11 +60,11 @@ pub(super) fn pieces(
     iter::once(head).chain(rows).chain(iter::once(tail))
 }
 
-impl Part {
+impl Chunk {
     fn html(self, published: &Published) -> String {
         match self {
-            Part::Html(html) => html,
-            Part::Row { task, hidden } => {
+            Chunk::Html(html) => html,
+            Chunk::Row { task, hidden } => {
                 let (row, pulse, now) =
                     (Row::of(published, &task), Pulse::of(published, &task), Some(published.wall));
                 if hidden { row.hidden(&pulse, now) } else { row.html(&pulse, now) }
@@ -76,7 +76,7 @@ impl Part {
 /// The parts of the table's body, and how many tasks match. Tasks that do not match are there as
 /// far as there is room, but hidden: with the script, a visitor may change the filter without
 /// asking again.
-fn body(published: &Published, query: &ListQuery) -> (Vec<Part>, usize) {
+fn body(published: &Published, query: &ListQuery) -> (Vec<Chunk>, usize) {
     let mut matching: Vec<&Arc<TaskView>> = Vec::new();
     let mut others: Vec<&Arc<TaskView>> = Vec::new();
     for task in &published.snapshot.tasks {
@@ -100,14 +100,14 @@ fn body(published: &Published, query: &ListQuery) -> (Vec<Part>, usize) {
     let mut parts = Vec::new();
     for ((_, group), mut tasks) in groups {
         tasks.sort_by_cached_key(|(task, _)| worst_first(task));
-        parts.push(Part::Html(opening(&query.group, group, &tasks)));
+        parts.push(Chunk::Html(opening(&query.group, group, &tasks)));
         parts.extend(
-            tasks.into_iter().map(|(task, hidden)| Part::Row { task: Arc::clone(task), hidden }),
+            tasks.into_iter().map(|(task, hidden)| Chunk::Row { task: Arc::clone(task), hidden }),
         );
-        parts.push(Part::Html(String::from("</tbody>")));
+        parts.push(Chunk::Html(String::from("</tbody>")));
     }
     if parts.is_empty() {
-        parts.push(Part::Html(String::from("<tbody data-group=\"\"></tbody>")));
+        parts.push(Chunk::Html(String::from("<tbody data-group=\"\"></tbody>")));
     }
     (parts, count)
 }

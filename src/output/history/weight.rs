@@ -32,7 +32,7 @@ fn of_kind(kind: &EventKind) -> usize {
         E::SwitchUndecodable { user, .. } => user.capacity(),
         E::ClaimBesideFreeLock { instance } => of_holders(std::slice::from_ref(instance)),
         E::MastersChanged { from, to } => of_names(from) + to.as_ref().map_or(0, |to| of_names(to)),
-        E::Aftermath(aftermath) => size_of_val(aftermath.changes.as_slice()),
+        E::FailoverReport(failover_report) => size_of_val(failover_report.changes.as_slice()),
         // The others are numbers and words of closed lists.
         _ => 0,
     }

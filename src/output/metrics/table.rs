@@ -257,7 +257,7 @@ pub static TABLE: &[Metric] = &[
     nodes("lockwatch_redis_clock_offset_seconds", "The server's clock minus the \
         agent's.", |r, emit| each_node(r, emit, |n| n.clock_offset_ms.map(SignedMs))),
     nodes("lockwatch_redis_role_verified", "1 if the server itself said what role it has, 0 if \
-        the configuration vouches for \
+        the configuration attests \
         it.", |r, emit| each_node(r, emit, |n| n.role_verified.map(flag))),
     nodes("lockwatch_redis_locks_behind", "Watched locks whose newest deadline a replica does not \
         have yet; absent where nothing was \

@@ -186,7 +186,7 @@ mod tests {
             let seen = see(&bytes, BUFFER_BYTES);
             assert!(seen == Err(Unknown::TooLarge), "{}", begun.escape_ascii());
         }
-        let keys = vec![b"key".as_slice(); ITEM_BYTES / 8];
+        let keys = vec![b"key".as_slice(); ITEM_BYTES / 4];
         assert!(see(&invalidate(&keys), BUFFER_BYTES) == Err(Unknown::TooLarge));
         let many = invalidate(&keys[..ITEM_BYTES / 10]).repeat(3);
         assert_eq!(see(&many, BUFFER_BYTES).unwrap().len(), 3 * (ITEM_BYTES / 10));

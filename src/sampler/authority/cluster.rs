@@ -258,11 +258,11 @@ impl Servers<'_> {
     }
 }
 
-type Part = fn(&mut Scope) -> &mut bool;
+type ScopeField = fn(&mut Scope) -> &mut bool;
 
 /// The keys that a task has beside its lock, and which part of it each one is. Switches in keys of
 /// their own share a slot.
-fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, Part)> {
+fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, ScopeField)> {
     let switches = spec.wanted.as_ref().and_then(|wanted| match &wanted.source {
         WantedSource::Hash(key) | WantedSource::Set(key) | WantedSource::Counter(key) => Some(key),
         WantedSource::Keys(keys) => keys.first(),
@@ -273,7 +273,7 @@ fn keys_beside(spec: &TaskSpec) -> impl Iterator<Item = (&Key, Part)> {
         | ProgressSource::Key(key)
         | ProgressSource::Length(key) => key,
     });
-    let parts: [(Option<&Key>, Part); 5] = [
+    let parts: [(Option<&Key>, ScopeField); 5] = [
         (switches, |scope| &mut scope.switches),
         (progress, |scope| &mut scope.progress),
         (spec.claims.as_ref().map(|claims| &claims.key), |scope| &mut scope.claims),

@@ -17,11 +17,11 @@ use tokio::task::JoinError;
 use super::asking::{Flight, Flying, Landing, What};
 use super::{Heard, Node};
 use crate::config::ms;
-use crate::exchange::{self, Asked, Desk, Exchange, Worth};
 use crate::redis;
 use crate::sampler::link::Dialled;
 use crate::sampler::question::{Answer, Kept};
 use crate::sampler::{Gone, Out};
+use crate::trace::{self, Asked, Exchange, Traces, Worth};
 
 /// Most rounds in which one task is read.
 const ROUNDS: u8 = 4;
@@ -68,7 +68,7 @@ impl Node {
             (&what, round),
             (sent, received.since_ms(sent)),
             (&replies, outcome),
-            &out.desk,
+            &out.traces,
         );
         match decoded {
             Ok(answer) => self.believe(what, round, timing, answer, out).await,
@@ -133,13 +133,13 @@ impl Node {
     ) -> Result<Heard, Gone> {
         self.link.succeeded(timing.received);
         self.wake_ups.is_up(true);
-        let Answer { vouch, mut done, mut again } = answer;
+        let Answer { attestation, mut done, mut again } = answer;
         if matches!(what, What::Scheduled(_)) {
             // Tasks may have gone to another server meanwhile, which has perhaps answered already.
             done.retain(|(task, _)| self.owns(*task));
             again.retain(|(task, _)| self.owns(*task));
         }
-        let mut heard = Heard { role: Some(vouch.role), ..Heard::default() };
+        let mut heard = Heard { role: Some(attestation.role), ..Heard::default() };
         let standing = self.standing(&what);
         // A witness may well be asked for what it never had.
         heard.moved =
@@ -148,7 +148,7 @@ impl Node {
         let outcome = match &what {
             What::Scheduled(batch) => {
                 if self.duty.standing == Standing::Decides {
-                    heard.read = Some(self.observe(&done, timing.sent, vouch.first));
+                    heard.read = Some(self.observe(&done, timing.sent, attestation.first));
                     if round == 1 {
                         let withheld = batch
                             .withheld
@@ -159,9 +159,9 @@ impl Node {
                         );
                     }
                 }
-                Outcome::Read { vouch, readings: done }
+                Outcome::Read { attestation, readings: done }
             }
-            What::Pulse => Outcome::Read { vouch, readings: done },
+            What::Pulse => Outcome::Read { attestation, readings: done },
             What::Beside(read) => {
                 for (task, reading) in &done {
                     let switches = reading.beside.switches.clone();
@@ -171,7 +171,7 @@ impl Node {
                 }
                 let readings =
                     done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
-                Outcome::Beside { vouch: Some(vouch), readings }
+                Outcome::Beside { attestation: Some(attestation), readings }
             }
         };
         out.sample(Some(&self.address), standing, instants, outcome).await?;
@@ -231,7 +231,7 @@ impl Node {
         {
             let (now, tasks) = (out.clock.now(), question.tasks());
             let took = (launched, now.since_ms(launched));
-            self.show(question.take_kept(), (&what, round), took, (&[], Err(why)), &out.desk);
+            self.show(question.take_kept(), (&what, round), took, (&[], Err(why)), &out.traces);
             match (&what, why) {
                 // Replies come in order: the first batch is the one whose reply it was.
                 (What::Scheduled(batch), Unknown::TooLarge) if position == 0 => {
@@ -307,7 +307,7 @@ impl Node {
         (what, round): (&What, u8),
         (sent, took_ms): (Mono, u64),
         (all, outcome): (&[Reply], Result<&Answer, Unknown>),
-        desk: &Desk,
+        traces: &Traces,
     ) {
         let asked = match (what, self.duty.standing) {
             (What::Beside(_), _) => Asked::Beside,
@@ -320,18 +320,16 @@ impl Node {
             let reply = |position| replies.get(position);
             let pairs = commands.iter().enumerate();
             let said = pairs
-                .map(|(position, command)| exchange::said(&spec, command, reply(position)))
+                .map(|(position, command)| trace::said(&spec, command, reply(position)))
                 .collect();
             let outcome = outcome.map(|answer| Worth {
-                role: answer.vouch.role,
-                role_verified: answer.vouch.role_verified,
-                clock: answer.vouch.first,
-                reading: answer
-                    .reading(task)
-                    .map(|reading| exchange::decoded(&spec, reading, asked)),
+                role: answer.attestation.role,
+                role_verified: answer.attestation.role_verified,
+                clock: answer.attestation.first,
+                reading: answer.reading(task).map(|reading| trace::decoded(&spec, reading, asked)),
             });
             let node = Arc::clone(&self.address);
-            desk.put(&spec.name, Exchange { node, asked, round, sent, took_ms, said, outcome });
+            traces.put(&spec.name, Exchange { node, asked, round, sent, took_ms, said, outcome });
         }
     }
 }

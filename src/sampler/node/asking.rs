@@ -15,10 +15,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Node;
 use crate::clock::Clock;
-use crate::exchange::Desk;
 use crate::redis;
 use crate::sampler::question::Question;
 use crate::sampler::{Gone, Out, unreadable};
+use crate::trace::Traces;
 
 /// Most batches under way on one connection.
 pub(super) const FLIGHTS: usize = 4;
@@ -110,7 +110,7 @@ impl Node {
         out: &Out,
     ) -> Result<(), Gone> {
         let readings = unreadable(&read.parts, |task| self.spec(task), why);
-        let outcome = Outcome::Beside { vouch: None, readings };
+        let outcome = Outcome::Beside { attestation: None, readings };
         out.sample(Some(&self.address), Standing::Decides, (now, 0), outcome).await
     }
 
@@ -119,7 +119,7 @@ impl Node {
         &mut self,
         now: Mono,
         caps: Caps,
-        desk: &Desk,
+        traces: &Traces,
     ) -> Option<(What, Vec<(TaskIndex, TaskRead)>)> {
         if let Some(read) = self.beside.pop_front() {
             let reads = read.parts.iter().filter_map(|(task, scope)| {
@@ -130,7 +130,7 @@ impl Node {
         }
         if let Some(batch) = self.due(now) {
             self.pulse_at = now.plus_ms(self.interval_ms);
-            let reads = self.reads(&batch, caps, desk);
+            let reads = self.reads(&batch, caps, traces);
             return Some((What::Scheduled(batch), reads));
         }
         if self.pulses() && self.pulse_at <= now {
@@ -138,7 +138,7 @@ impl Node {
             return Some((What::Pulse, Vec::new()));
         }
         let batch = self.may_follow_hints().then(|| self.schedule.due_hinted(now)).flatten()?;
-        let reads = self.reads(&batch, caps, desk);
+        let reads = self.reads(&batch, caps, traces);
         Some((What::Scheduled(batch), reads))
     }
 
@@ -159,8 +159,8 @@ impl Node {
     }
 
     /// How the tasks of `batch` are read.
-    fn reads(&self, batch: &Batch, caps: Caps, desk: &Desk) -> Vec<(TaskIndex, TaskRead)> {
-        let shown = desk.wanted();
+    fn reads(&self, batch: &Batch, caps: Caps, traces: &Traces) -> Vec<(TaskIndex, TaskRead)> {
+        let shown = traces.wanted();
         let specs = batch.tasks.iter().filter_map(|task| Some((*task, self.spec(*task)?)));
         let read = |(task, spec): (TaskIndex, Arc<TaskSpec>)| match self.duty.standing {
             Standing::Decides => {
@@ -185,12 +185,12 @@ impl Node {
         reads: Vec<(TaskIndex, TaskRead)>,
         caps: Caps,
         standing: Standing,
-        desk: &Desk,
+        traces: &Traces,
     ) -> (Question, Vec<Command>) {
         self.nonces += 1;
         let nonce = format!("{:016x}-{:x}", fastrand::u64(..), self.nonces).into_bytes();
         let (mut question, commands) = Question::new(reads, caps, standing, nonce);
-        if let Some(wanted) = desk.wanted() {
+        if let Some(wanted) = traces.wanted() {
             question.keep(
                 |task| self.spec(task).is_some_and(|spec| wanted.contains(&spec.name)),
                 &commands,
@@ -204,8 +204,8 @@ impl Node {
     pub(super) fn opening(&mut self, now: Mono, out: &Out) -> Option<redis::Opening> {
         let caps = self.caps.filter(|_| self.lost == Some(Unknown::Timeout))?;
         let batch = self.due(now)?;
-        let reads = self.reads(&batch, caps, &out.desk);
-        let (question, commands) = self.question(reads, caps, self.duty.standing, &out.desk);
+        let reads = self.reads(&batch, caps, &out.traces);
+        let (question, commands) = self.question(reads, caps, self.duty.standing, &out.traces);
         self.opening =
             Some(Flying { what: What::Scheduled(batch), question, round: 1, launched: now });
         Some(redis::Opening { commands, clock: out.clock })
@@ -221,7 +221,7 @@ impl Node {
     ) {
         let Some(connection) = self.link.connection() else { return self.broken(&what) };
         let standing = self.standing(&what);
-        let (question, commands) = self.question(reads, connection.caps(), standing, &out.desk);
+        let (question, commands) = self.question(reads, connection.caps(), standing, &out.traces);
         let reply = AbortOnDropHandle::new(tokio::spawn(ask(connection, commands, out.clock)));
         self.flights.push_back(Flight {
             flying: Flying { what, question, round, launched: out.clock.now() },

@@ -17,10 +17,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::*;
 use crate::config::{HostPort, Login, Servers};
-use crate::exchange::Desk;
 use crate::redis;
 use crate::sampler::Tasks;
 use crate::sampler::question::Question;
+use crate::trace::Traces;
 
 /// What the connections of these tests can do.
 const CAPS: Caps = Caps { pexpiretime: true, role: RoleCheck::Role, info: false, sharded: false };
@@ -74,7 +74,7 @@ fn out() -> (Out, mpsc::Receiver<Input>) {
             redis: RedisIndex(0),
             inputs,
             clock: Clock::start(),
-            desk: Desk::default(),
+            traces: Traces::default(),
         },
         told,
     )

@@ -15,7 +15,7 @@ use super::Filter;
 use super::inbox::Inbox;
 use crate::clock::Clock;
 use crate::config::Endpoint;
-use crate::redis::{Failure, Told, Tracking};
+use crate::redis::{Failure, Push, Tracking};
 use crate::sampler::pace::Pace;
 
 /// How often the server is asked for a sign of life. It tells nothing while nothing changes, and
@@ -190,15 +190,15 @@ async fn follow(
                 let sweep = 1 + u32::try_from(filter.tasks / TASKS_PER_CHANGE).unwrap_or(u32::MAX);
                 let mut changes = 0_u32;
                 let taken = inbox.change(|contents| tracking.take(|told| match told {
-                    Told::Changed(key) => {
+                    Push::Changed(key) => {
                         changes += 1;
                         contents.changed(key);
                     }
-                    Told::AllChanged => {
+                    Push::AllChanged => {
                         changes = changes.saturating_add(sweep);
                         contents.all_changed();
                     }
-                    Told::Alive => asked = None,
+                    Push::Alive => asked = None,
                 }));
                 match taken {
                     Ok(()) => {}

@@ -13,7 +13,7 @@ use lockwatch::output::negotiate::{Coding, Format};
 use super::{Rule, Rules, promql, test_file};
 use crate::snapshots::{RELOAD, cluster_redis, published, sentinel_redis};
 use crate::support::agent::Agent;
-use crate::support::page::Page;
+use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 
 /// Labels of a scrape target; the first is always there.
@@ -140,12 +140,13 @@ fn config(server: &RedisServer) -> String {
 
 /// What can be read: the page of a real agent, what it would say of several servers, and what
 /// Prometheus adds.
-fn of_page(page: &Page) -> Catalogue {
+fn of_page(page: &Exposition) -> Catalogue {
     let several = published(vec![], vec![sentinel_redis("main"), cluster_redis("spare")]);
     let plain =
         Variant { format: Format::Classic, coding: Coding::Identity, metrics: Selection::ALL };
     let several =
-        Page::parse(&String::from_utf8(make(several, RELOAD, plain).unwrap()).unwrap()).unwrap();
+        Exposition::parse(&String::from_utf8(make(several, RELOAD, plain).unwrap()).unwrap())
+            .unwrap();
     let mut catalogue = Catalogue::new();
     let more = several.names().filter(|(name, _)| OF_SEVERAL_SERVERS.contains(name));
     for (name, labels) in page.names().chain(more) {

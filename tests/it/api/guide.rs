@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::runbooks::pages::{Page, commands, sh_blocks};
+use crate::runbooks::pages::{Document, commands, sh_blocks};
 use crate::support::agent::Agent;
 use crate::support::redis::RedisServer;
 use crate::support::skip;
@@ -27,7 +27,7 @@ fn every_command_works() {
         server.address()
     ));
     agent.until_view(PATIENCE, "held", |view| view.held(TASK) == Some(1.0));
-    let page = Page::read("docs/api.md");
+    let page = Document::read("docs/api.md");
     let variables = sh_blocks(page.section("Before you start"))[0];
     assert_eq!(variables, format!("LOCKWATCH=http://127.0.0.1:10379\nTASK={TASK}"));
     let variables = variables.replace("10379", &agent.port.to_string());
@@ -47,8 +47,8 @@ fn every_command_works() {
 
 #[test]
 fn every_parameter_is_named() {
-    let page = Page::read("docs/api.md").text;
-    let document: Value = serde_json::from_str(&Page::read("docs/openapi.json").text).unwrap();
+    let page = Document::read("docs/api.md").text;
+    let document: Value = serde_json::from_str(&Document::read("docs/openapi.json").text).unwrap();
     for path in document["paths"].as_object().unwrap().values() {
         for parameter in path["get"]["parameters"].as_array().unwrap() {
             let name = match parameter["name"].as_str().unwrap() {

@@ -175,7 +175,7 @@ fn run(kind: Kind, sentinels: &mut Sentinels, agent: &Agent) -> Run {
     }
 }
 
-fn readable(page: &Page) -> bool {
+fn readable(page: &Exposition) -> bool {
     page.get("lockwatch_redis_readable", &[]) == Some(1.0)
 }
 

@@ -11,8 +11,8 @@ use lockwatch_model::topology::cluster::{SLOTS, slot};
 
 use crate::support::agent::Agent;
 use crate::support::cluster::Cluster;
+use crate::support::exposition::Exposition;
 use crate::support::network::{Options, Wiring};
-use crate::support::page::Page;
 
 /// Each of the first three nodes begins with a third of the slots.
 const SHARDS: u16 = 3;
@@ -65,21 +65,21 @@ fn hold(cluster: &Cluster, key: &str, holder: &str) {
 
 /// The newest value of a metric of the redis.
 #[track_caller]
-fn of_redis(page: &Page, name: &str) -> f64 {
+fn of_redis(page: &Exposition, name: &str) -> f64 {
     page.get(&format!("lockwatch_redis_{name}"), &[("redis", "main")])
         .unwrap_or_else(|| panic!("{name} is absent"))
 }
 
 /// Waits until these tasks are running.
 #[track_caller]
-fn until_running(agent: &Agent, tasks: &[&str]) -> Page {
+fn until_running(agent: &Agent, tasks: &[&str]) -> Exposition {
     agent
         .until(PATIENCE, "running", |page| tasks.iter().all(|task| page.verdict(task) == "running"))
 }
 
 /// The task was running and its lock was read all the time.
 #[track_caller]
-fn check_undisturbed(agent: &Agent, pages: &[Page], task: &str) {
+fn check_undisturbed(agent: &Agent, pages: &[Exposition], task: &str) {
     for page in pages {
         agent.check(page, &format!("{task} runs"), page.verdict(task) == "running");
         agent.check(page, &format!("{task} is held"), page.of(task, "lock_held") == Some(1.0));
@@ -87,12 +87,12 @@ fn check_undisturbed(agent: &Agent, pages: &[Page], task: &str) {
 }
 
 /// How many holds of all tasks have ended, whatever the reason.
-fn all_ends(page: &Page) -> f64 {
+fn all_ends(page: &Exposition) -> f64 {
     page.series("lockwatch_lock_ends_total", &[]).into_values().sum()
 }
 
 /// How many splits of any kind all tasks have had.
-fn all_splits(page: &Page) -> f64 {
+fn all_splits(page: &Exposition) -> f64 {
     page.series("lockwatch_task_splits_total", &[]).into_values().sum()
 }
 

@@ -22,7 +22,7 @@ const SERVERS: &str = "sesame-of-the-servers";
 const WATCHER: &str = "sesame-of-the-watcher";
 const LOGIN: &str = ", username: watcher, password_env: WATCHER";
 
-fn readable(page: &Page) -> bool {
+fn readable(page: &Exposition) -> bool {
     page.get("lockwatch_redis_readable", &[]) == Some(1.0)
         && page.of(TASK, "lock_held") == Some(1.0)
 }
@@ -61,7 +61,7 @@ fn a_majority_of_the_configured_sentinels_is_needed() {
     let standstills = Standstills::watch();
     let agent = Agent::start(&sentinel_config(&sentinels, "", &one_task("")));
     agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running");
-    let agreeing = |page: &Page| page.get("lockwatch_redis_sentinels_agreeing", &[]);
+    let agreeing = |page: &Exposition| page.get("lockwatch_redis_sentinels_agreeing", &[]);
     // Two are a majority, so the third one may answer later than the first reading.
     agent.until(PATIENCE, "all three agree", |page| agreeing(page) == Some(3.0));
     let in_time = INTERVAL * 2 + Duration::from_secs(1);

@@ -18,7 +18,7 @@ fn addresses(replicated: &Replicated) -> Vec<String> {
     replicated.members.iter().map(|member| member.server.address()).collect()
 }
 
-fn decides(page: &Page, address: &str) -> bool {
+fn decides(page: &Exposition, address: &str) -> bool {
     page.get("lockwatch_redis_decides", &[("address", address)]) == Some(1.0)
 }
 
@@ -196,7 +196,7 @@ fn one_server_by_two_names_is_one() {
     server.kill();
     agent.until_view(PATIENCE, "nobody decides", |view| view.reason(TASK) == Some("no_master"));
     server.restart(Keep::Nothing);
-    let lost = |page: &Page| {
+    let lost = |page: &Exposition| {
         page.ends(TASK, "lost") == 1.0 && page.of(TASK, "lock_lost_total") == Some(1.0)
     };
     agent.until(PATIENCE, "lost", |page| lost(page) && fared(page, "lost") == 1.0);

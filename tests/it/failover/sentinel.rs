@@ -67,7 +67,7 @@ fn failovers_that_lose_nothing_are_calm() {
         let killed = sentinels.wait_switched(frozen);
         worker.follow(port(sentinels, killed));
         until_read_at(&agent, sentinels, killed);
-        let all_told = |page: &Page| fared(page, "kept") >= 3.0;
+        let all_told = |page: &Exposition| fared(page, "kept") >= 3.0;
         agent.until(PATIENCE, "three failovers are told", all_told);
         let pages = watch.stop();
         assert_calm(&agent, &pages, "running");
@@ -127,7 +127,7 @@ fn redisson_keeps_its_lock_through_a_failover() {
         redisson.run(&format!("lock c1 t1 {LOCK}"));
         sentinels.wait_settled();
         let agent = Agent::start(&sentinel_config(sentinels, "", &one_task("")));
-        let renewals = |page: &Page| page.of(TASK, "lock_renewals_total").unwrap();
+        let renewals = |page: &Exposition| page.of(TASK, "lock_renewals_total").unwrap();
         agent.until(PATIENCE, "it is renewed", |page| {
             page.verdict(TASK) == "running" && renewals(page) > 0.0
         });
@@ -241,7 +241,7 @@ fn check_split(
     sentinels: &Sentinels,
     standstills: &Standstills,
     doubles: &[truth::Double],
-    pages: &[(Instant, Page)],
+    pages: &[(Instant, Exposition)],
     parties: [(&str, usize); 2],
 ) {
     let last = &pages.last().unwrap().1;
@@ -319,7 +319,7 @@ fn a_partition_that_doubles_a_redisson_lock_is_split_in_time() {
         redisson.run(&format!("lock c1 t1 {LOCK}"));
         sentinels.wait_settled();
         let agent = Agent::start(&sentinel_config(sentinels, "", &one_task(", grace: 60s")));
-        let renewed = |page: &Page| page.of(TASK, "lock_renewals_total").unwrap() > 0.0;
+        let renewed = |page: &Exposition| page.of(TASK, "lock_renewals_total").unwrap() > 0.0;
         agent.until(PATIENCE, "running", |page| page.verdict(TASK) == "running" && renewed(page));
         let (truth, watch, standstills) =
             (Truth::watch(sentinels, LOCK), agent.watch(), Standstills::watch());
@@ -365,7 +365,7 @@ fn phantom_holds_after_a_failover_change_nothing() {
         agent.until(PATIENCE, "down", |page| {
             page.verdict(TASK) == "down" && page.verdict("idle") == "running"
         });
-        let down = |page: &Page| page.of(TASK, "task_down_seconds").unwrap();
+        let down = |page: &Exposition| page.of(TASK, "task_down_seconds").unwrap();
         let (before, watch) = (down(&agent.page()), agent.watch());
 
         // The old master says master again, and shows the first holder for another minute.
@@ -439,13 +439,13 @@ fn a_master_that_cannot_be_replaced() {
             .map(|name| task(name, name, ", blind_after: 3s, settle: 1s, grace: 1m"))
             .collect();
         let agent = Agent::start(&sentinel_config(sentinels, "", &tasks));
-        let verdicts = |page: &Page, verdict: &str| {
+        let verdicts = |page: &Exposition, verdict: &str| {
             let all = page.series("lockwatch_task_state", &[("state", verdict)]);
             all.values().filter(|value| **value == 1.0).count()
         };
         agent.until(PATIENCE, "all run", |page| verdicts(page, "running") == 200);
         sentinels.server_mut(0).restart(Keep::Nothing);
-        let lost = |page: &Page| {
+        let lost = |page: &Exposition| {
             page.series("lockwatch_lock_ends_total", &[("reason", "lost")])
                 .into_values()
                 .sum::<f64>()
@@ -491,7 +491,7 @@ fn a_master_that_cannot_be_replaced() {
             "unknown after {blind:?}"
         );
         // Past the deadlines, of which the replicas know.
-        let blind_for = |page: &Page| page.get("lockwatch_redis_blind_seconds", &[]).unwrap();
+        let blind_for = |page: &Exposition| page.get("lockwatch_redis_blind_seconds", &[]).unwrap();
         agent.until(PATIENCE, "blind for longer than any lease", |page| {
             blind_for(page) > LEASE.as_secs_f64() + 1.0
         });

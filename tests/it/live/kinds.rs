@@ -4,8 +4,8 @@
 use super::{Scene, check_calm, check_never_late, config, connect, greatest};
 use crate::support::PATIENCE;
 use crate::support::agent::Agent;
+use crate::support::exposition::Exposition;
 use crate::support::html::Element;
-use crate::support::page::Page;
 use crate::support::redis::RedisServer;
 use crate::support::redisson::{Redisson, word};
 use crate::support::truth::rule;
@@ -38,13 +38,13 @@ fn deadlines_that_go_back_or_run_down_are_nothing_to_alert_about() {
     for _ in 0..2 {
         next_renewal(&scene.agent, "write");
         scene.redisson.run("lock c1 t1 write kind=write");
-        let further = |page: &Page| page.of("write", "lock_ttl_seconds") > Some(3.5);
+        let further = |page: &Exposition| page.of("write", "lock_ttl_seconds") > Some(3.5);
         scene.agent.until(PATIENCE, "the deadline lies further off", further);
-        let back = |page: &Page| page.of("write", "lock_ttl_seconds") <= Some(3.0);
+        let back = |page: &Exposition| page.of("write", "lock_ttl_seconds") <= Some(3.0);
         scene.agent.until(PATIENCE, "the renewal takes it back", back);
     }
     next_renewal(&scene.agent, "write");
-    let expired = |page: &Page| page.ends("explicit", "expired") == 1.0;
+    let expired = |page: &Exposition| page.ends("explicit", "expired") == 1.0;
     scene.agent.until(PATIENCE, "the explicit lease runs out", expired);
     let pages = watch.stop();
 
@@ -152,7 +152,7 @@ fn a_lock_without_ttl_is_persistent_until_a_renewal_gives_it_one() {
     next_renewal(&scene.agent, "renewed");
     for name in names {
         assert_eq!(scene.server.cli(&["persist", name]), "1");
-        let persistent = |page: &Page| page.of(name, "lock_persistent") == Some(1.0);
+        let persistent = |page: &Exposition| page.of(name, "lock_persistent") == Some(1.0);
         let page = scene.agent.until(PATIENCE, "persistent", persistent);
         assert_eq!(page.of(name, "lock_ttl_seconds"), None);
         assert_eq!(page.of(name, "lock_deadline_timestamp_seconds"), None);
@@ -186,7 +186,7 @@ fn the_hash_of_a_faster_multi_lock_is_unknown_for_its_layout_and_costs_the_other
     let agent = Agent::start(&config(&server, "200ms", &tasks(&names)));
     let watch = agent.watch();
     agent.until(PATIENCE, "the other is held", |page| page.of("plain", "lock_held") == Some(1.0));
-    let renewed = |page: &Page| page.of("plain", "lock_renewals_total") == Some(1.0);
+    let renewed = |page: &Exposition| page.of("plain", "lock_renewals_total") == Some(1.0);
     let page = agent.until(PATIENCE, "the other goes on", renewed);
     let pages = watch.stop();
     assert!(pages.iter().all(|page| page.of("group", "lock_held").is_none()), "{}", agent.log());

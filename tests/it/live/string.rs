@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use super::config;
 use crate::support::agent::Agent;
-use crate::support::page::Page;
+use crate::support::exposition::Exposition;
 use crate::support::redis::RedisServer;
 use crate::support::skip;
 use crate::support::truth::rule;
@@ -132,7 +132,7 @@ fn a_lock_of_redis_py_is_followed_from_its_token_to_its_end_and_the_token_stays_
     redis_py.run("release forever");
     agent.until(PATIENCE, "released", |page| page.ends("forever", "ended_early") == 1.0);
 
-    let pages: Vec<Page> = watch.stop();
+    let pages: Vec<Exposition> = watch.stop();
     let mut shown: Vec<String> = pages.iter().map(|page| page.text().to_owned()).collect();
     shown.extend([agent.text("/"), agent.text("/api/v1/tasks"), agent.log()]);
     for token in &tokens {

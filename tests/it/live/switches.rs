@@ -32,7 +32,7 @@ fn a_task_that_is_switched_on_is_pending_until_its_worker_starts_and_never_down_
         sleep(Duration::from_millis(500));
         scene.server.cli(&["hset", "outbound:stats", "last_run", &run.to_string()]);
     }
-    let count = |page: &super::Page| page.of(TASK, "task_handover_seconds_count");
+    let count = |page: &super::Exposition| page.of(TASK, "task_handover_seconds_count");
     scene.agent.until(PATIENCE, "it has settled", |page| count(page) == Some(1.0));
     let pages = watch.stop();
 
@@ -157,12 +157,12 @@ fn switches_written_by_kryo_and_by_jdk_serialization_are_read_with_their_codec_a
             .run(&format!("map-put c1 users:{codec} carl string off {codec} field_codec=raw"));
     }
     for (task, codec) in [("kryo", "kryo5"), ("jdk", "jdk")] {
-        let read = |page: &super::Page| page.of(task, "task_switches") == Some(3.0);
+        let read = |page: &super::Exposition| page.of(task, "task_switches") == Some(3.0);
         let page = scene.agent.until(PATIENCE, "three switches", read);
         assert_eq!(page.of(task, "task_wanted"), Some(1.0));
         assert_eq!(page.of(task, "task_wanting_users"), Some(1.0));
         let raw = format!("{task}_raw");
-        let unknown = |page: &super::Page| page.of(&raw, "task_switches") == Some(3.0);
+        let unknown = |page: &super::Exposition| page.of(&raw, "task_switches") == Some(3.0);
         let page = scene.agent.until(PATIENCE, "three switches without the codec", unknown);
         assert_eq!(page.of(&raw, "task_wanted"), None, "neither on nor off");
         let switches = scene.agent.task(&raw)["switches"].clone();

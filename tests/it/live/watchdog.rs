@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use super::{
     LOCK, Monitor, Scene, TASK, check_calm, check_never_late, greatest, one_task, pexpires,
 };
-use crate::support::page::Page;
+use crate::support::exposition::Exposition;
 use crate::support::send_signal;
 
 /// With a lease of nine seconds and the default interval of one: the figures that the README
@@ -34,7 +34,8 @@ fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_in
         page.of(TASK, "lock_lease_seconds") == lease
     });
     let renewals = pexpires(&scene.server);
-    let enough = |page: &Page| page.of(TASK, "lock_renewals_total") >= Some(renewals as f64 + 3.0);
+    let enough =
+        |page: &Exposition| page.of(TASK, "lock_renewals_total") >= Some(renewals as f64 + 3.0);
     scene.agent.until(2 * PATIENCE, "three more renewals", enough);
     let pages = watch.stop();
 
@@ -53,7 +54,7 @@ fn a_watchdogs_hold_is_seen_at_once_and_each_renewal_is_counted_once_with_its_in
 }
 
 /// The TTL lies between lease and lease − period, and rises exactly where a renewal is counted.
-fn check_saw_tooth(pages: &[Page]) {
+fn check_saw_tooth(pages: &[Exposition]) {
     let teeth: Vec<(f64, f64)> = pages
         .iter()
         .map(|page| {
@@ -73,7 +74,7 @@ fn check_saw_tooth(pages: &[Page]) {
 }
 
 /// Each instant on the pages is one at which Redis itself says that it ran the renewal.
-fn check_instants(pages: &[Page], monitor: &Monitor) {
+fn check_instants(pages: &[Exposition], monitor: &Monitor) {
     let mut shown: Vec<f64> = pages
         .iter()
         .filter_map(|page| page.of(TASK, "lock_last_renewal_timestamp_seconds"))
@@ -160,11 +161,11 @@ fn a_holder_that_is_paused_is_overdue_and_then_expired() {
     assert_eq!(greatest(&pages, TASK, "task_split_seconds"), 0.0);
 }
 
-fn overdue(page: &Page) -> f64 {
+fn overdue(page: &Exposition) -> f64 {
     page.of(TASK, "lock_renewal_overdue_seconds").unwrap_or(0.0)
 }
 
-fn latency(page: &Page) -> (f64, f64) {
+fn latency(page: &Exposition) -> (f64, f64) {
     let sum = page.of(TASK, "lock_renewal_latency_seconds_sum").unwrap();
     (sum, page.of(TASK, "lock_renewal_latency_seconds_count").unwrap())
 }

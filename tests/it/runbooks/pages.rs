@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A Markdown file of the project.
-pub(crate) struct Page {
+pub(crate) struct Document {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
@@ -16,24 +16,24 @@ pub(crate) struct Command {
     pub(crate) text: String,
 }
 
-impl Page {
+impl Document {
     /// `path` is relative to the project.
-    pub(crate) fn read(path: &str) -> Page {
+    pub(crate) fn read(path: &str) -> Document {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
         let text =
             fs::read_to_string(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
-        Page { path, text }
+        Document { path, text }
     }
 
     /// All runbooks, by name.
-    pub(crate) fn runbooks() -> Vec<Page> {
+    pub(crate) fn runbooks() -> Vec<Document> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/runbooks");
         let mut names: Vec<String> = fs::read_dir(folder)
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
         names.sort();
-        names.iter().map(|name| Page::read(&format!("alerts/runbooks/{name}"))).collect()
+        names.iter().map(|name| Document::read(&format!("alerts/runbooks/{name}"))).collect()
     }
 
     /// The file's name without its ending.

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-use super::pages::{Page, sh_blocks};
+use super::pages::{Document, sh_blocks};
 use crate::support::agent::{Agent, program};
-use crate::support::page::Page as Metrics;
+use crate::support::exposition::Exposition as Metrics;
 use crate::support::prometheus::{Alertmanager, Prometheus, programs};
 use crate::support::redis::{RedisServer, Setup};
 use crate::support::redisson::Redisson;
@@ -340,7 +340,7 @@ tasks:
 
 /// The block that explains the variables, with these values instead of its examples.
 fn preamble(values: &[(&str, String)]) -> String {
-    let page = Page::read("docs/alerting.md");
+    let page = Document::read("docs/alerting.md");
     let block = sh_blocks(page.section("Before you start"))[0];
     let mut left: Vec<&str> = values.iter().map(|(name, _)| *name).collect();
     let lines = block.lines().map(|line| {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lockwatch::clock::Clock;
 use lockwatch::config::RedisConfig;
-use lockwatch::exchange::Desk;
 use lockwatch::sampler::{Assignment, run};
+use lockwatch::trace::Traces;
 use lockwatch_model::input::{Input, NodeNewsKind, Outcome, Sample};
 use lockwatch_model::reading::{LockReading, Unknown};
 use lockwatch_model::schedule::BATCH_TASKS;
@@ -56,7 +56,7 @@ impl Bench {
         let (assignments, receiver) = watch::channel(Arc::new(assignment));
         let (sender, inputs) = mpsc::channel(256);
         let clock = Clock::start();
-        let sampler = tokio::spawn(run(receiver, sender, clock, Desk::default()));
+        let sampler = tokio::spawn(run(receiver, sender, clock, Traces::default()));
         Bench { assignments, inputs, sampler, clock }
     }
 
@@ -182,8 +182,8 @@ async fn an_expiry_is_seen_at_once_and_confirmed_even_if_the_interval_is_long() 
     };
     let free = bench.next_read().await;
     assert_eq!(readings(&free), [(0, &LockReading::Free)]);
-    let Outcome::Read { vouch, .. } = &free.outcome else { unreachable!() };
-    let late_ms = vouch.first.since_ms(deadline);
+    let Outcome::Read { attestation, .. } = &free.outcome else { unreachable!() };
+    let late_ms = attestation.first.since_ms(deadline);
     let stood_still_ms = || standstills.stood_still_since(began).as_millis();
     let asked_by_ms = 150 + i64::try_from(stood_still_ms()).unwrap();
     assert!((0..asked_by_ms).contains(&late_ms), "asked {late_ms} ms after the deadline");

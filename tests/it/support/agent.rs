@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::page::Page;
+use super::exposition::Exposition;
 use super::view::View;
 use super::{send_signal, wait_until};
 
@@ -45,9 +45,9 @@ pub(crate) trait Shown {
     fn describe(&self) -> String;
 }
 
-impl Shown for Page {
+impl Shown for Exposition {
     #[track_caller]
-    fn look(agent: &Agent) -> Page {
+    fn look(agent: &Agent) -> Exposition {
         agent.page()
     }
 
@@ -120,11 +120,11 @@ impl Agent {
 
     /// The metrics now; they must be there and be valid.
     #[track_caller]
-    pub(crate) fn page(&self) -> Page {
+    pub(crate) fn page(&self) -> Exposition {
         scrape(self.port)
     }
 
-    /// Page and JSON now.
+    /// Exposition and JSON now.
     #[track_caller]
     pub(crate) fn view(&self) -> View {
         View::look(self)
@@ -137,8 +137,8 @@ impl Agent {
         &self,
         within: Duration,
         what: &str,
-        condition: impl FnMut(&Page) -> bool,
-    ) -> Page {
+        condition: impl FnMut(&Exposition) -> bool,
+    ) -> Exposition {
         self.until_shown(within, what, condition)
     }
 
@@ -268,7 +268,7 @@ impl Agent {
     /// Looks at the metrics all the time from now on.
     pub(crate) fn watch(&self) -> Watch {
         let ended = Arc::new(AtomicBool::new(false));
-        let pages = Arc::new(Mutex::new(Vec::<(Instant, Page)>::new()));
+        let pages = Arc::new(Mutex::new(Vec::<(Instant, Exposition)>::new()));
         let (port, told, kept) = (self.port, Arc::clone(&ended), Arc::clone(&pages));
         let looking = thread::spawn(move || {
             loop {
@@ -319,26 +319,26 @@ impl Response {
 /// A thread that scrapes all the time, and finds any counter or histogram that falls.
 pub(crate) struct Watch {
     ended: Arc<AtomicBool>,
-    pages: Arc<Mutex<Vec<(Instant, Page)>>>,
+    pages: Arc<Mutex<Vec<(Instant, Exposition)>>>,
     looking: JoinHandle<()>,
 }
 
 impl Watch {
     /// Waits until it saw such a page too: what one scrape sees can be over before the next.
     #[track_caller]
-    pub(crate) fn until_seen(&self, what: &str, condition: impl Fn(&Page) -> bool) {
+    pub(crate) fn until_seen(&self, what: &str, condition: impl Fn(&Exposition) -> bool) {
         wait_until(PATIENCE, &format!("the watch sees {what}"), || {
             self.pages.lock().unwrap().iter().any(|(_, page)| condition(page))
         });
     }
 
     /// Ends it with a last look; everything that it saw, in order.
-    pub(crate) fn stop(self) -> Vec<Page> {
+    pub(crate) fn stop(self) -> Vec<Exposition> {
         self.stop_timed().into_iter().map(|(_, page)| page).collect()
     }
 
     /// The same, each page with the instant at which it was there.
-    pub(crate) fn stop_timed(self) -> Vec<(Instant, Page)> {
+    pub(crate) fn stop_timed(self) -> Vec<(Instant, Exposition)> {
         self.ended.store(true, Ordering::SeqCst);
         self.looking.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         std::mem::take(&mut *self.pages.lock().unwrap())
@@ -357,9 +357,10 @@ pub(crate) fn program() -> Command {
 }
 
 #[track_caller]
-fn scrape(port: u16) -> Page {
+fn scrape(port: u16) -> Exposition {
     let text = request(port, "GET", "/metrics").expect_ok();
-    Page::parse(&text).unwrap_or_else(|why| panic!("the page cannot be parsed: {why}\n{text}"))
+    Exposition::parse(&text)
+        .unwrap_or_else(|why| panic!("the page cannot be parsed: {why}\n{text}"))
 }
 
 #[track_caller]

@@ -3,12 +3,12 @@
 
 pub(crate) mod agent;
 pub(crate) mod cluster;
+pub(crate) mod exposition;
 #[path = "../../../fuzz/targets/src/honest.rs"]
 pub(crate) mod honest;
 pub(crate) mod html;
 pub(crate) mod impostor;
 pub(crate) mod network;
-pub(crate) mod page;
 pub(crate) mod prometheus;
 pub(crate) mod proxy;
 pub(crate) mod redis;

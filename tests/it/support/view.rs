@@ -3,16 +3,16 @@
 use serde_json::Value;
 
 use super::agent::{Agent, Shown};
-use super::page::Page;
+use super::exposition::Exposition;
 
 /// How often page and JSON are asked for until no event falls between them.
 const LOOKS: usize = 5;
 
-/// Page and JSON; the page is a little newer, but knows of no event of which the JSON does not
+/// Exposition and JSON; the page is a little newer, but knows of no event of which the JSON does not
 /// know, unless events never pause.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(crate) page: Page,
+    pub(crate) page: Exposition,
     pub(crate) json: Value,
 }
 

@@ -23,7 +23,7 @@ fn many(server: &RedisServer, more: &str) -> Agent {
     agent
 }
 
-fn all_are_held(page: &Page) -> bool {
+fn all_are_held(page: &Exposition) -> bool {
     page.series("lockwatch_lock_held", &[]).into_values().sum::<f64>() == TASKS as f64
 }
 

@@ -103,7 +103,7 @@ fn whoever_tells_without_end_is_not_listened_to() {
         Agent::start_logging(&configuration(good.port, &impostors), "trace", "logfmt", |command| {
             command.env("LW_TELLING_PASSWORD", PASSWORD);
         });
-    let gave_up = |page: &Page, name: &str| {
+    let gave_up = |page: &Exposition, name: &str| {
         page.get("lockwatch_redis_wake_ups", &[("redis", name)]) == Some(0.0)
     };
     let first = agent.until(LONG, "each is given up, and polled", |page| {

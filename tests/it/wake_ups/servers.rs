@@ -7,7 +7,7 @@ use crate::support::network::{Options, Wiring};
 use crate::support::sentinels::{MASTER, SentinelOptions, Sentinels};
 
 /// The servers that tell, by their address.
-fn telling(page: &Page) -> Vec<String> {
+fn telling(page: &Exposition) -> Vec<String> {
     let series = page.series("lockwatch_redis_wake_ups", &[]);
     series
         .into_iter()
@@ -34,7 +34,7 @@ fn after_a_failover_the_new_master_is_listened_to() {
     let address = sentinels.members[new].announced();
     let page = agent
         .until(PATIENCE * 2, "the new master tells", |page| telling(page) == [address.clone()]);
-    let read = |page: &Page| {
+    let read = |page: &Exposition| {
         page.get(
             "lockwatch_redis_hints_total",
             &[("address", address.as_str()), ("outcome", "read")],

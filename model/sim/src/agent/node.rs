@@ -523,7 +523,7 @@ impl Node {
         out: &mut Out,
     ) -> Heard {
         self.link.succeeded(timing.received);
-        let Answer { vouch, mut done, mut again } = answer;
+        let Answer { attestation, mut done, mut again } = answer;
         let beside = if let What::Beside(read) = &what { Some(read.of) } else { None };
         if beside.is_none() {
             // Tasks may have gone to another server meanwhile, which has perhaps answered already.
@@ -533,11 +533,11 @@ impl Node {
         let standing = self.standing(&what);
         let moved =
             standing == Standing::Decides && done.iter().any(|(_, reading)| has_moved(reading));
-        let mut heard = Heard { role: Some(vouch.role), moved, ..Heard::default() };
+        let mut heard = Heard { role: Some(attestation.role), moved, ..Heard::default() };
         let instants = (timing.sent, timing.received.since_ms(timing.sent));
         if beside.is_none() && standing == Standing::Decides {
             for (task, reading) in &done {
-                self.schedule.observe(*task, timing.sent, vouch.first, reading);
+                self.schedule.observe(*task, timing.sent, attestation.first, reading);
             }
             let known =
                 done.iter().filter(|(_, reading)| !matches!(reading.lock, LockReading::Unknown(_)));
@@ -567,9 +567,9 @@ impl Node {
             Some(_) => {
                 let readings =
                     done.into_iter().map(|(task, reading)| (task, reading.beside)).collect();
-                Outcome::Beside { vouch: Some(vouch), readings }
+                Outcome::Beside { attestation: Some(attestation), readings }
             }
-            None => Outcome::Read { vouch, readings: done },
+            None => Outcome::Read { attestation, readings: done },
         };
         out.sample(node, standing, instants, outcome);
         if again.is_empty() {

@@ -2,7 +2,7 @@
 //! `src/sampler/question.rs`.
 
 use lockwatch_model::accept::{self, Caps, Timing};
-use lockwatch_model::input::{Standing, Vouch};
+use lockwatch_model::input::{Attestation, Standing};
 use lockwatch_model::read::{Round, TaskRead};
 use lockwatch_model::reading::{TaskReading, Unknown};
 use lockwatch_model::reply::{Command, Reply};
@@ -15,14 +15,14 @@ pub(super) struct Question {
     standing: Standing,
     nonce: Vec<u8>,
     header: usize,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<TaskPart>,
     /// How many replies there must be.
     pub(super) replies: usize,
 }
 
 /// One task's part of it.
 #[derive(Debug)]
-pub(super) struct Part {
+pub(super) struct TaskPart {
     pub(super) task: TaskIndex,
     read: TaskRead,
     pub(super) commands: usize,
@@ -31,7 +31,7 @@ pub(super) struct Part {
 /// What came of it, if it may be believed.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) vouch: Vouch,
+    pub(super) attestation: Attestation,
     pub(super) done: Vec<(TaskIndex, TaskReading)>,
     pub(super) again: Vec<(TaskIndex, TaskRead)>,
 }
@@ -49,7 +49,7 @@ impl Question {
         for (task, read) in reads {
             let before = commands.len();
             read.commands(&mut commands);
-            parts.push(Part { task, read, commands: commands.len() - before });
+            parts.push(TaskPart { task, read, commands: commands.len() - before });
         }
         commands.extend(accept::footer(caps, &nonce));
         (Question { caps, standing, nonce, header, parts, replies: commands.len() }, commands)
@@ -62,7 +62,7 @@ impl Question {
     /// Where each task's commands are.
     pub(super) fn places(&self) -> Vec<(usize, usize, usize)> {
         let mut at = self.header;
-        let place = |part: &Part| {
+        let place = |part: &TaskPart| {
             let from = at;
             at += part.commands;
             (part.task.0 as usize, from, at)
@@ -75,12 +75,12 @@ impl Question {
         let body: usize = self.parts.iter().map(|part| part.commands).sum();
         let (mut body, footer) = rest.split_at_checked(body).ok_or(Unknown::Protocol)?;
         let judge = match self.standing {
-            Standing::Decides => accept::vouch,
+            Standing::Decides => accept::attestation,
             Standing::Witness => accept::witness,
         };
-        let vouch = judge(self.caps, timing, &self.nonce, header, footer)?;
+        let attestation = judge(self.caps, timing, &self.nonce, header, footer)?;
         let mut answer =
-            Answer { vouch, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
+            Answer { attestation, done: Vec::with_capacity(self.parts.len()), again: Vec::new() };
         for part in self.parts {
             let (own, others) = body.split_at_checked(part.commands).ok_or(Unknown::Protocol)?;
             body = others;

@@ -239,7 +239,7 @@ fn a_thousand_held_locks_move_and_nothing_ends() {
         0
     );
     let blind = |task: &str| {
-        let of = |page: &Page| page.of(task, "task_blind_time_seconds_total").unwrap();
+        let of = |page: &Exposition| page.of(task, "task_blind_time_seconds_total").unwrap();
         of(&last) - of(&first)
     };
     assert_eq!(blind("calm"), 0.0, "it had nothing to do with that");

@@ -15,12 +15,12 @@ pub(super) const WAITING_MAX: usize = 8;
 
 /// All pages that listen.
 #[derive(Default)]
-pub(super) struct Pages {
-    pages: Vec<Page>,
+pub(super) struct Subscribers {
+    pages: Vec<Subscriber>,
 }
 
 /// A page.
-pub(super) struct Page {
+pub(super) struct Subscriber {
     /// It wants to hear of this task only.
     pub(super) task: Option<Arc<str>>,
     sender: mpsc::Sender<Bytes>,
@@ -32,9 +32,15 @@ pub(super) struct Page {
     left: bool,
 }
 
-impl Page {
-    pub(super) fn new(task: Option<String>, sender: mpsc::Sender<Bytes>) -> Page {
-        Page { task: task.map(Arc::from), sender, heard: Instant::now(), lags: false, left: false }
+impl Subscriber {
+    pub(super) fn new(task: Option<String>, sender: mpsc::Sender<Bytes>) -> Subscriber {
+        Subscriber {
+            task: task.map(Arc::from),
+            sender,
+            heard: Instant::now(),
+            lags: false,
+            left: false,
+        }
     }
 
     /// Sends a frame; if there is no room for it, the page lags.
@@ -79,12 +85,12 @@ impl Page {
     }
 }
 
-impl Pages {
+impl Subscribers {
     pub(super) fn is_empty(&self) -> bool {
         self.pages.is_empty()
     }
 
-    pub(super) fn add(&mut self, page: Page) {
+    pub(super) fn add(&mut self, page: Subscriber) {
         self.pages.push(page);
         self.tidy();
     }
@@ -114,16 +120,16 @@ impl Pages {
 
     /// All have missed something.
     pub(super) fn all_lag(&mut self) {
-        self.pages.iter_mut().for_each(Page::lag);
+        self.pages.iter_mut().for_each(Subscriber::lag);
     }
 
     /// Those that lag and have read what they got; to be put back.
-    pub(super) fn take_lagging(&mut self) -> Vec<Page> {
+    pub(super) fn take_lagging(&mut self) -> Vec<Subscriber> {
         self.pages.extract_if(.., |page| page.lags && page.has_read_all()).collect()
     }
 
     /// One of those, with everything for it.
-    pub(super) fn put_back(&mut self, mut page: Page, everything: Option<Bytes>) {
+    pub(super) fn put_back(&mut self, mut page: Subscriber, everything: Option<Bytes>) {
         page.catch_up(everything);
         self.add(page);
     }

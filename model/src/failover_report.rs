@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::event::{Aftermath, Fate};
+use crate::event::{FailoverReport, Fate};
 use crate::evidence::Origin;
 use crate::generation::Delta;
 use crate::spec::TaskIndex;
@@ -17,7 +17,7 @@ const UNREAD_MS_MAX: u64 = 30_000;
 
 /// The changes whose consequences are not known yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Aftermaths {
+pub(crate) struct FailoverReports {
     open: Vec<Open>,
 }
 
@@ -30,10 +30,10 @@ struct Open {
     /// Tasks whose fate is counted.
     told: BTreeSet<TaskIndex>,
     overlapped: BTreeSet<TaskIndex>,
-    aftermath: Aftermath,
+    failover_report: FailoverReport,
 }
 
-impl Aftermaths {
+impl FailoverReports {
     /// The generation changed from `old` to `new`, as a reading showed that was asked for at
     /// `sent`, `blind_ms` after the newest one before.
     pub(crate) fn begin(
@@ -45,19 +45,19 @@ impl Aftermaths {
     ) {
         let changes = delta.reported();
         if let Some(open) = self.open.iter_mut().find(|open| open.node == new.node) {
-            open.aftermath.changes.extend(changes);
-            open.aftermath.changes.dedup();
+            open.failover_report.changes.extend(changes);
+            open.failover_report.changes.dedup();
             return;
         }
         let lost =
             delta.shared.zip(old.offset).map(|(shared, written)| written.saturating_sub(shared));
-        let aftermath = Aftermath {
+        let failover_report = FailoverReport {
             changes: changes.collect(),
             from: Some(old.node.clone()),
             to: Some(new.node.clone()),
             bytes_lost: lost,
             blind_ms,
-            ..Aftermath::default()
+            ..FailoverReport::default()
         };
         let (told, overlapped) = (BTreeSet::new(), BTreeSet::new());
         self.open.push(Open {
@@ -66,7 +66,7 @@ impl Aftermaths {
             since: sent,
             told,
             overlapped,
-            aftermath,
+            failover_report,
         });
     }
 
@@ -77,7 +77,7 @@ impl Aftermaths {
         if open.told.insert(task)
             && let Some(fate) = fate
         {
-            add(&mut open.aftermath, fate, 1);
+            add(&mut open.failover_report, fate, 1);
         }
     }
 
@@ -96,9 +96,9 @@ impl Aftermaths {
         else {
             return;
         };
-        open.aftermath.overlap_ms = open.aftermath.overlap_ms.max(overlap.lasted_ms);
+        open.failover_report.overlap_ms = open.failover_report.overlap_ms.max(overlap.lasted_ms);
         if open.overlapped.insert(task) {
-            add(&mut open.aftermath, Fate::Overlapped, 1);
+            add(&mut open.failover_report, Fate::Overlapped, 1);
         }
     }
 
@@ -115,11 +115,11 @@ impl Aftermaths {
     }
 
     /// The changes of which everything is known by `at`.
-    pub(crate) fn over(&mut self, at: Mono, settle_ms: u64) -> Vec<Aftermath> {
+    pub(crate) fn over(&mut self, at: Mono, settle_ms: u64) -> Vec<FailoverReport> {
         let (over, open) =
             self.open.drain(..).partition(|open: &Open| at.since_ms(open.since) > settle_ms);
         self.open = open;
-        over.into_iter().map(|open| open.aftermath).collect()
+        over.into_iter().map(|open| open.failover_report).collect()
     }
 }
 
@@ -128,7 +128,7 @@ impl Open {
     /// it is between the server that decided before and the one that does now, of which one may
     /// have been seen before the other decided.
     fn may_have_made(&self, task: TaskIndex, overlap: Overlap<'_>) -> bool {
-        let from = self.aftermath.from.as_ref().filter(|from| **from != self.node);
+        let from = self.failover_report.from.as_ref().filter(|from| **from != self.node);
         let is_between = overlap
             .servers
             .zip(from)
@@ -137,8 +137,8 @@ impl Open {
     }
 }
 
-fn add(aftermath: &mut Aftermath, fate: Fate, count: u64) {
-    if let Some(fates) = aftermath.fates.get_mut(fate as usize) {
+fn add(failover_report: &mut FailoverReport, fate: Fate, count: u64) {
+    if let Some(fates) = failover_report.fates.get_mut(fate as usize) {
         *fates += count;
     }
 }
@@ -160,7 +160,7 @@ mod tests {
         }
     }
 
-    fn overlapped(over: &[Aftermath]) -> Vec<(u64, u64)> {
+    fn overlapped(over: &[FailoverReport]) -> Vec<(u64, u64)> {
         over.iter().map(|over| (over.fates[Fate::Overlapped as usize], over.overlap_ms)).collect()
     }
 
@@ -170,24 +170,24 @@ mod tests {
         let node = origin.node.clone();
         let restarted = Delta { restarted: true, ..Delta::default() };
         let begun = || {
-            let mut aftermaths = Aftermaths::default();
-            aftermaths.begin(&origin, &origin, restarted, (Mono(1_000), 0));
-            aftermaths
+            let mut failover_reports = FailoverReports::default();
+            failover_reports.begin(&origin, &origin, restarted, (Mono(1_000), 0));
+            failover_reports
         };
         let task = TaskIndex(0);
-        let mut aftermaths = begun();
+        let mut failover_reports = begun();
         for at in (1_000..5_000).step_by(500) {
-            aftermaths.unread(&node, task, Mono(at));
-            assert!(aftermaths.over(Mono(at + 500), 1_000).is_empty(), "{at}");
+            failover_reports.unread(&node, task, Mono(at));
+            assert!(failover_reports.over(Mono(at + 500), 1_000).is_empty(), "{at}");
         }
-        aftermaths.fate(&node, task, Some(Fate::Kept));
-        aftermaths.unread(&node, task, Mono(5_400));
-        let over = aftermaths.over(Mono(5_600), 1_000);
+        failover_reports.fate(&node, task, Some(Fate::Kept));
+        failover_reports.unread(&node, task, Mono(5_400));
+        let over = failover_reports.over(Mono(5_600), 1_000);
         assert_eq!(over.first().map(|over| over.fates[Fate::Kept as usize]), Some(1));
         // Not for ever.
-        let mut aftermaths = begun();
-        (1_000..40_000).step_by(500).for_each(|at| aftermaths.unread(&node, task, Mono(at)));
-        assert_eq!(aftermaths.over(Mono(40_000), 1_000).len(), 1);
+        let mut failover_reports = begun();
+        (1_000..40_000).step_by(500).for_each(|at| failover_reports.unread(&node, task, Mono(at)));
+        assert_eq!(failover_reports.over(Mono(40_000), 1_000).len(), 1);
     }
 
     fn overlap(since: u64, lasted_ms: u64) -> Overlap<'static> {
@@ -196,46 +196,46 @@ mod tests {
 
     /// What has begun on `a:1` at 1 s, and from there on `b:1` at 2 s; of tasks 0 and 1 the fates
     /// are known.
-    fn two_changes() -> Aftermaths {
-        let mut aftermaths = Aftermaths::default();
+    fn two_changes() -> FailoverReports {
+        let mut failover_reports = FailoverReports::default();
         let failover = Delta { failover: true, ..Delta::default() };
         for (from, to, at) in [("z:1", "a:1", 1_000), ("a:1", "b:1", 2_000)] {
-            aftermaths.begin(&origin(from), &origin(to), failover, (Mono(at), 0));
-            (0..2).for_each(|task| aftermaths.fate(&Arc::from(to), TaskIndex(task), None));
+            failover_reports.begin(&origin(from), &origin(to), failover, (Mono(at), 0));
+            (0..2).for_each(|task| failover_reports.fate(&Arc::from(to), TaskIndex(task), None));
         }
-        aftermaths
+        failover_reports
     }
 
     #[test]
     fn of_several_overlaps_the_longest_is_told() {
-        let mut aftermaths = two_changes();
+        let mut failover_reports = two_changes();
         for (task, lasted_ms) in [(0, 4_000), (1, 1_000), (0, 5_000), (1, 2_000)] {
-            aftermaths.overlaps(TaskIndex(task), overlap(2_000, lasted_ms));
+            failover_reports.overlaps(TaskIndex(task), overlap(2_000, lasted_ms));
         }
-        assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(0, 0), (2, 5_000)]);
+        assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(0, 0), (2, 5_000)]);
     }
 
     #[test]
     fn an_overlap_counts_once_under_whatever_number_a_reload_gives_its_task() {
-        let mut aftermaths = two_changes();
-        aftermaths.overlaps(TaskIndex(0), overlap(2_000, 1_000));
-        aftermaths.renumber(&BTreeMap::from([
+        let mut failover_reports = two_changes();
+        failover_reports.overlaps(TaskIndex(0), overlap(2_000, 1_000));
+        failover_reports.renumber(&BTreeMap::from([
             (TaskIndex(0), TaskIndex(1)),
             (TaskIndex(1), TaskIndex(0)),
         ]));
-        aftermaths.overlaps(TaskIndex(1), overlap(2_000, 2_000));
-        assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(0, 0), (1, 2_000)]);
+        failover_reports.overlaps(TaskIndex(1), overlap(2_000, 2_000));
+        assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(0, 0), (1, 2_000)]);
     }
 
     #[test]
     fn an_overlap_is_put_down_to_the_change_that_made_it() {
-        let mut aftermaths = two_changes();
-        aftermaths.overlaps(TaskIndex(0), overlap(1_500, 1_000));
-        aftermaths.overlaps(TaskIndex(0), overlap(1_500, 2_000));
+        let mut failover_reports = two_changes();
+        failover_reports.overlaps(TaskIndex(0), overlap(1_500, 1_000));
+        failover_reports.overlaps(TaskIndex(0), overlap(1_500, 2_000));
         // Older than any, or of a task that was not read there.
-        aftermaths.overlaps(TaskIndex(1), overlap(999, 8_000));
-        aftermaths.overlaps(TaskIndex(2), overlap(2_500, 8_000));
-        assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(1, 2_000), (0, 0)]);
+        failover_reports.overlaps(TaskIndex(1), overlap(999, 8_000));
+        failover_reports.overlaps(TaskIndex(2), overlap(2_500, 8_000));
+        assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(1, 2_000), (0, 0)]);
     }
 
     #[test]
@@ -246,36 +246,41 @@ mod tests {
             (servers("a:1", "z:1"), [(1, 700), (0, 0)]),
             (servers("b:1", "z:1"), [(0, 0), (0, 0)]),
         ] {
-            let mut aftermaths = two_changes();
+            let mut failover_reports = two_changes();
             let early = Overlap { servers: Some(&servers), ..overlap(900, 700) };
-            aftermaths.overlaps(TaskIndex(0), early);
-            assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), expected, "{servers:?}");
+            failover_reports.overlaps(TaskIndex(0), early);
+            assert_eq!(
+                overlapped(&failover_reports.over(Mono(9_000), 1_000)),
+                expected,
+                "{servers:?}"
+            );
         }
     }
 
     #[test]
     fn two_masters_are_of_no_restart() {
-        let mut aftermaths = Aftermaths::default();
+        let mut failover_reports = FailoverReports::default();
         let restarted = Delta { restarted: true, ..Delta::default() };
-        aftermaths.begin(&origin("a:1"), &origin("a:1"), restarted, (Mono(1_000), 0));
-        aftermaths.fate(&Arc::from("a:1"), TaskIndex(0), None);
+        failover_reports.begin(&origin("a:1"), &origin("a:1"), restarted, (Mono(1_000), 0));
+        failover_reports.fate(&Arc::from("a:1"), TaskIndex(0), None);
         let servers = [Arc::from("a:1"), Arc::from("b:1")];
-        aftermaths.overlaps(TaskIndex(0), Overlap { servers: Some(&servers), ..overlap(900, 700) });
-        assert_eq!(overlapped(&aftermaths.over(Mono(9_000), 1_000)), [(0, 0)]);
+        failover_reports
+            .overlaps(TaskIndex(0), Overlap { servers: Some(&servers), ..overlap(900, 700) });
+        assert_eq!(overlapped(&failover_reports.over(Mono(9_000), 1_000)), [(0, 0)]);
     }
 
     #[test]
     fn what_changes_meanwhile_is_told_with_it() {
         use crate::event::GenerationChange::{Flushed, Restarted};
-        let mut aftermaths = Aftermaths::default();
+        let mut failover_reports = FailoverReports::default();
         let (restarted, flushed) = (
             Delta { restarted: true, ..Delta::default() },
             Delta { flushed: true, ..Delta::default() },
         );
         for (delta, at) in [(restarted, 1_000), (restarted, 2_000), (flushed, 3_000)] {
-            aftermaths.begin(&origin("a:1"), &origin("a:1"), delta, (Mono(at), 0));
+            failover_reports.begin(&origin("a:1"), &origin("a:1"), delta, (Mono(at), 0));
         }
-        let over = aftermaths.over(Mono(9_000), 1_000);
+        let over = failover_reports.over(Mono(9_000), 1_000);
         assert_eq!(
             over.iter().map(|over| over.changes.clone()).collect::<Vec<_>>(),
             [[Restarted, Flushed]]

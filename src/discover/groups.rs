@@ -21,7 +21,7 @@ const WORD_LETTERS: usize = 20;
 
 /// Keys by what they are and by their pattern.
 #[derive(Clone, Debug)]
-pub(super) struct Herd<K> {
+pub(super) struct Groups<K> {
     groups: BTreeMap<(K, Vec<u8>), Group>,
     /// Keys whose pattern was one too many.
     pub(super) dropped: u64,
@@ -50,13 +50,13 @@ pub(super) enum Sorted {
     },
 }
 
-impl<K> Default for Herd<K> {
-    fn default() -> Herd<K> {
-        Herd { groups: BTreeMap::new(), dropped: 0 }
+impl<K> Default for Groups<K> {
+    fn default() -> Groups<K> {
+        Groups { groups: BTreeMap::new(), dropped: 0 }
     }
 }
 
-impl<K: Ord + Clone + std::hash::Hash> Herd<K> {
+impl<K: Ord + Clone + std::hash::Hash> Groups<K> {
     /// Takes in a key. Of many, one that the scan gives twice may be counted twice.
     pub(super) fn insert(&mut self, kind: K, key: Vec<u8>) {
         let group = self.groups.entry((kind, pattern(&key))).or_default();
@@ -218,9 +218,9 @@ mod tests {
     }
 
     fn sorted(keys: impl IntoIterator<Item = String>) -> Vec<(u8, Sorted)> {
-        let mut herd = Herd::default();
-        keys.into_iter().for_each(|key| herd.insert(0, key.into_bytes()));
-        herd.sorted()
+        let mut groups = Groups::default();
+        keys.into_iter().for_each(|key| groups.insert(0, key.into_bytes()));
+        groups.sorted()
     }
 
     #[test]
@@ -265,13 +265,13 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_what_is_left_out_is_counted() {
-        let mut herd = Herd::default();
+        let mut groups = Groups::default();
         let letters = |n: usize| {
             n.to_string().bytes().map(|digit| char::from(digit - b'0' + b'a')).collect::<String>()
         };
         (0..PATTERNS_MAX + 10)
-            .for_each(|n| herd.insert(0, format!("{}:lock", letters(n)).into_bytes()));
-        assert_eq!(herd.dropped, 10);
-        assert_eq!(herd.groups.len(), PATTERNS_MAX);
+            .for_each(|n| groups.insert(0, format!("{}:lock", letters(n)).into_bytes()));
+        assert_eq!(groups.dropped, 10);
+        assert_eq!(groups.groups.len(), PATTERNS_MAX);
     }
 }

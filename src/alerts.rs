@@ -9,7 +9,7 @@ pub const EVENT_MS: u64 = 15 * 60_000;
 
 /// A page and how far it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page {
+pub struct Condition {
     /// The alert's name.
     pub alert: &'static str,
     /// What it compares, as named in `/api/v1/tasks`.
@@ -20,7 +20,7 @@ pub struct Page {
     pub threshold_ms: u64,
 }
 
-impl Page {
+impl Condition {
     /// Whether its condition holds.
     pub fn is_due(&self) -> bool {
         self.value_ms > self.threshold_ms
@@ -29,10 +29,14 @@ impl Page {
 
 /// All pages of a task that look at a duration, whether due or not. While [`TaskView::paused`], all
 /// of them wait.
-pub fn of_task(view: &TaskView) -> Vec<Page> {
+pub fn of_task(view: &TaskView) -> Vec<Condition> {
     let (durations, spec) = (&view.durations, &view.spec);
-    let page =
-        |alert, measure, value_ms, threshold_ms| Page { alert, measure, value_ms, threshold_ms };
+    let page = |alert, measure, value_ms, threshold_ms| Condition {
+        alert,
+        measure,
+        value_ms,
+        threshold_ms,
+    };
     let mut pages = vec![page("LockwatchTaskSplit", "split_seconds", durations.split_ms, 0)];
     if spec.may_be_wanted() {
         pages.push(page("LockwatchTaskDown", "down_seconds", durations.down_ms, spec.grace_ms));
@@ -62,9 +66,13 @@ pub fn of_task(view: &TaskView) -> Vec<Page> {
 
 /// Warnings of a task that look at a duration which one of its thresholds decides about, whether
 /// due or not. No pause holds them back.
-pub fn warnings_of_task(view: &TaskView) -> Vec<Page> {
-    let page =
-        |alert, measure, value_ms, threshold_ms| Page { alert, measure, value_ms, threshold_ms };
+pub fn warnings_of_task(view: &TaskView) -> Vec<Condition> {
+    let page = |alert, measure, value_ms, threshold_ms| Condition {
+        alert,
+        measure,
+        value_ms,
+        threshold_ms,
+    };
     let mut warnings = vec![page(
         "LockwatchTaskUnwanted",
         "unwanted_seconds",
@@ -90,7 +98,7 @@ pub fn warnings_of_task(view: &TaskView) -> Vec<Page> {
 
 /// An alert that fires for what happened within [`EVENT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EventPage {
+pub struct EventCondition {
     /// The alert's name.
     pub alert: &'static str,
     /// How often it has happened.
@@ -99,19 +107,19 @@ pub struct EventPage {
 
 /// The pages of a task that look at what happened. While [`TaskView::paused`], what happens waits
 /// for the end of the pause.
-pub fn events_of_task(view: &TaskView) -> [EventPage; 2] {
+pub fn events_of_task(view: &TaskView) -> [EventCondition; 2] {
     [
-        EventPage { alert: "LockwatchTaskSplit", count: view.totals.splits.iter().sum() },
-        EventPage { alert: "LockwatchLockLost", count: view.totals.holds_lost },
+        EventCondition { alert: "LockwatchTaskSplit", count: view.totals.splits.iter().sum() },
+        EventCondition { alert: "LockwatchLockLost", count: view.totals.holds_lost },
     ]
 }
 
 /// The page of a redis, whether due or not; `blind_after_ms` of its task that waits least. No pause
 /// holds it back.
-pub fn of_redis(view: &RedisView, blind_after_ms: u64) -> Page {
+pub fn of_redis(view: &RedisView, blind_after_ms: u64) -> Condition {
     // One server that decides is enough; what is read again is not blind, whatever else is.
     let value_ms = if view.readable == Some(true) { 0 } else { view.blind_ms };
-    Page {
+    Condition {
         alert: "LockwatchRedisUnreachable",
         measure: "blind_seconds",
         value_ms,

@@ -20,7 +20,7 @@ const NAMED_MAX: usize = 20;
 
 /// One part of a reading, in words.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
+pub struct Fact {
     /// Which part: `lock`, `switches`, …
     pub of: String,
     /// What was read.
@@ -28,7 +28,7 @@ pub struct Part {
 }
 
 /// `reading` in words: the parts that were asked for.
-pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Part> {
+pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Fact> {
     let TaskReading { lock, extras, beside } = reading;
     let parts = [
         ("lock", (asked != Asked::Beside).then(|| lock_words(lock))),
@@ -42,7 +42,7 @@ pub fn decoded(spec: &TaskSpec, reading: &TaskReading, asked: Asked) -> Vec<Part
     ];
     parts
         .into_iter()
-        .filter_map(|(of, says)| Some(Part { of: of.to_owned(), says: says? }))
+        .filter_map(|(of, says)| Some(Fact { of: of.to_owned(), says: says? }))
         .collect()
 }
 

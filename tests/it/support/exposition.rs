@@ -10,20 +10,20 @@ const VERDICTS: usize = 8;
 
 /// One scrape.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Page {
+pub(crate) struct Exposition {
     series: BTreeMap<String, BTreeMap<Labels, f64>>,
     kinds: HashMap<String, String>,
     text: String,
 }
 
-impl Page {
+impl Exposition {
     /// Reads a whole page.
     ///
     /// # Errors
     /// The first line that breaks a rule of the format, and which; so does a control character or a
     /// value that is not finite, which no page of this program has.
-    pub(crate) fn parse(text: &str) -> Result<Page, String> {
-        let mut page = Page { text: text.to_owned(), ..Page::default() };
+    pub(crate) fn parse(text: &str) -> Result<Exposition, String> {
+        let mut page = Exposition { text: text.to_owned(), ..Exposition::default() };
         let body = text.strip_suffix('\n').ok_or("the last line does not end")?;
         let mut family = String::new();
         for line in body.split('\n') {
@@ -108,7 +108,7 @@ impl Page {
     }
 
     /// The first series that must only grow and is smaller than in `before`.
-    pub(crate) fn fallen_since(&self, before: &Page) -> Option<String> {
+    pub(crate) fn fallen_since(&self, before: &Exposition) -> Option<String> {
         let only_grows = |name: &str| {
             let of = |suffix: &str| {
                 name.strip_suffix(suffix).is_some_and(|family| self.kind(family) == "histogram")
@@ -277,7 +277,7 @@ fn is_name(name: &str) -> bool {
 
 #[test]
 fn pages_that_break_a_rule_are_refused() {
-    let page = Page::parse(
+    let page = Exposition::parse(
         "# HELP a b\n# TYPE a gauge\na{x=\"\\\\ \\\" \\n\",b=\"}\"} 1\na 2.5\na{x=\"1\"} 1e3\n",
     )
     .unwrap();
@@ -286,7 +286,7 @@ fn pages_that_break_a_rule_are_refused() {
     assert_eq!(page.series("a", &[]).len(), 3);
     let histogram =
         "# TYPE a histogram\na_bucket{le=\"1\"} 1\na_bucket{le=\"+Inf\"} 2\na_sum 9\na_count 2\n";
-    assert_eq!(Page::parse(histogram).unwrap().get("a_count", &[]), Some(2.0));
+    assert_eq!(Exposition::parse(histogram).unwrap().get("a_count", &[]), Some(2.0));
     for bad in [
         "a 1\n",
         "# TYPE a gauge\na 1",
@@ -311,6 +311,6 @@ fn pages_that_break_a_rule_are_refused() {
         "# TYPE a histogram\na_bucket{le=\"+Inf\"} 2\na_count 1\n",
         "# TYPE a histogram\na_bucket{le=\"1\"} 2\na_bucket{le=\"+Inf\"} 1\na_count 1\n",
     ] {
-        assert!(Page::parse(bad).is_err(), "{bad}");
+        assert!(Exposition::parse(bad).is_err(), "{bad}");
     }
 }

@@ -5,15 +5,15 @@ use lockwatch_model::verdict::{LockFact, Wanted};
 
 use super::seen::Seen;
 use super::{PageDue, TimeToPage};
+use crate::alerts::{self, Condition};
 use crate::config::check::{down_after_ms, lease_ms};
 use crate::config::duration_text;
 use crate::output::clock::seconds;
-use crate::pages::{self, Page};
 
 /// All pages of the task.
 pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
     let view = seen.view;
-    let shown = |page: Page| PageDue {
+    let shown = |page: Condition| PageDue {
         alert: page.alert.to_owned(),
         measure: page.measure.to_owned(),
         value_seconds: (!seen.is_once()).then(|| seconds(page.value_ms)),
@@ -22,12 +22,12 @@ pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
         due_in_seconds: left_ms(seen, &page).filter(|_| !seen.is_once()).map(seconds),
         paused: view.paused == Some(true),
     };
-    pages::of_task(view).into_iter().map(shown).collect()
+    alerts::of_task(view).into_iter().map(shown).collect()
 }
 
 /// How long it takes until a page is due if nothing changes; `None` if it is, or if nothing moves
 /// towards it.
-fn left_ms(seen: Seen<'_>, page: &Page) -> Option<u64> {
+fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
     let view = seen.view;
     let moves = match page.measure {
         "down_seconds" => view.lock_fact == LockFact::Free && view.wanted == Wanted::Yes,

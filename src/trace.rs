@@ -1,10 +1,10 @@
 //! What the sampler and Redis said to each other about a few tasks, for whoever wants a verdict
 //! explained.
 //!
-//! Nothing is kept of a task unless somebody waits for it. Who does arms it on the [`Desk`]; the
+//! Nothing is kept of a task unless somebody waits for it. Who does arms it on the [`Traces`]; the
 //! sampler, when it reads that task anyway, puts the commands and their replies there. No command
 //! is ever sent because of it, and while nobody waits it costs one look at a number per batch. What
-//! arrives here is redacted already: see `exchange/redact`.
+//! arrives here is redacted already: see `trace/redact`.
 
 mod reading;
 mod redact;
@@ -19,7 +19,7 @@ use lockwatch_model::reading::Unknown;
 use lockwatch_model::time::{Mono, ServerTime};
 use tokio::sync::watch;
 
-pub use reading::{Part, decoded};
+pub use reading::{Fact, decoded};
 pub(crate) use reading::{holder_name, none_or};
 pub use redact::{Said, said};
 
@@ -57,7 +57,7 @@ pub struct Worth {
     /// Its clock before the first answer.
     pub clock: ServerTime,
     /// The reading as decoded, in words; `None`: another round follows.
-    pub reading: Option<Vec<Part>>,
+    pub reading: Option<Vec<Fact>>,
 }
 
 /// Why a server was asked.
@@ -91,7 +91,7 @@ impl Exchange {
 
 /// Where those who wait and the samplers meet; clones share it.
 #[derive(Clone, Default)]
-pub struct Desk(Arc<Shared>);
+pub struct Traces(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
@@ -109,7 +109,7 @@ struct Order {
     count: watch::Sender<u64>,
 }
 
-impl Desk {
+impl Traces {
     /// Arms a task for as long as the ticket lives, together with others who wait for it; `None`:
     /// too many tasks are armed.
     pub fn arm(&self, task: &str) -> Option<Ticket> {
@@ -127,7 +127,7 @@ impl Desk {
         let news = order.count.subscribe();
         let from = *news.borrow();
         self.0.armed.store(orders.len(), Ordering::Relaxed);
-        Some(Ticket { desk: self.clone(), task, from, news })
+        Some(Ticket { traces: self.clone(), task, from, news })
     }
 
     /// The tasks that somebody waits for; `None`: nobody does, as nearly always.
@@ -155,16 +155,16 @@ impl Desk {
     }
 }
 
-impl fmt::Debug for Desk {
+impl fmt::Debug for Traces {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Desk").field("armed", &self.0.armed).finish_non_exhaustive()
+        formatter.debug_struct("Traces").field("armed", &self.0.armed).finish_non_exhaustive()
     }
 }
 
 /// Somebody waits for a task; when the last of them goes, nothing is kept of it any more.
 #[derive(Debug)]
 pub struct Ticket {
-    desk: Desk,
+    traces: Traces,
     task: Arc<str>,
     /// How many exchanges there were before.
     from: u64,
@@ -174,7 +174,7 @@ pub struct Ticket {
 impl Ticket {
     /// What was said since it was armed by this ticket, oldest first.
     pub fn exchanges(&self) -> Vec<Arc<Exchange>> {
-        let orders = self.desk.orders();
+        let orders = self.traces.orders();
         let Some(order) = orders.get(&self.task) else { return Vec::new() };
         let new = order.count.borrow().saturating_sub(self.from);
         let old = order.kept.len().saturating_sub(usize::try_from(new).unwrap_or(usize::MAX));
@@ -190,14 +190,14 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut orders = self.desk.orders();
+        let mut orders = self.traces.orders();
         if let Some(order) = orders.get_mut(&self.task) {
             order.waiting -= 1;
             if order.waiting == 0 {
                 orders.remove(&self.task);
             }
         }
-        self.desk.0.armed.store(orders.len(), Ordering::Relaxed);
+        self.traces.0.armed.store(orders.len(), Ordering::Relaxed);
     }
 }
 
@@ -223,45 +223,51 @@ mod tests {
 
     #[test]
     fn nothing_is_kept_before_and_after_somebody_waits() {
-        let desk = Desk::default();
-        assert_eq!(desk.wanted(), None);
-        desk.put("outbound", exchange(1));
-        let ticket = desk.arm("outbound").unwrap();
-        assert_eq!(desk.wanted().unwrap().into_iter().collect::<Vec<_>>(), [Arc::from("outbound")]);
+        let traces = Traces::default();
+        assert_eq!(traces.wanted(), None);
+        traces.put("outbound", exchange(1));
+        let ticket = traces.arm("outbound").unwrap();
+        assert_eq!(
+            traces.wanted().unwrap().into_iter().collect::<Vec<_>>(),
+            [Arc::from("outbound")]
+        );
         assert!(rounds(&ticket).is_empty());
-        desk.put("outbound", exchange(2));
-        desk.put("inbound", exchange(3));
+        traces.put("outbound", exchange(2));
+        traces.put("inbound", exchange(3));
         assert_eq!(rounds(&ticket), [2]);
         drop(ticket);
-        assert_eq!(desk.wanted(), None);
-        assert!(rounds(&desk.arm("outbound").unwrap()).is_empty(), "what the last one saw is gone");
+        assert_eq!(traces.wanted(), None);
+        assert!(
+            rounds(&traces.arm("outbound").unwrap()).is_empty(),
+            "what the last one saw is gone"
+        );
     }
 
     #[test]
     fn those_who_wait_for_one_task_share_and_each_sees_what_comes_after_it_came() {
-        let desk = Desk::default();
-        let first = desk.arm("outbound").unwrap();
-        desk.put("outbound", exchange(1));
-        let second = desk.arm("outbound").unwrap();
-        desk.put("outbound", exchange(2));
+        let traces = Traces::default();
+        let first = traces.arm("outbound").unwrap();
+        traces.put("outbound", exchange(1));
+        let second = traces.arm("outbound").unwrap();
+        traces.put("outbound", exchange(2));
         assert_eq!((rounds(&first), rounds(&second)), (vec![1, 2], vec![2]));
         drop(first);
-        desk.put("outbound", exchange(3));
+        traces.put("outbound", exchange(3));
         assert_eq!(rounds(&second), [2, 3]);
     }
 
     #[test]
     fn armed_tasks_and_what_is_kept_of_them_are_bounded() {
-        let desk = Desk::default();
+        let traces = Traces::default();
         let mut tickets: Vec<Ticket> =
-            (0..ARMED_MAX).map(|task| desk.arm(&task.to_string()).unwrap()).collect();
-        assert!(desk.arm("one more").is_none());
-        let shared = desk.arm("0");
+            (0..ARMED_MAX).map(|task| traces.arm(&task.to_string()).unwrap()).collect();
+        assert!(traces.arm("one more").is_none());
+        let shared = traces.arm("0");
         assert!(shared.is_some(), "a task that is armed already costs nothing more");
         tickets.pop();
-        let free = desk.arm("one more");
+        let free = traces.arm("one more");
         assert!(free.is_some());
-        (1..=100).for_each(|round| desk.put("0", exchange(round)));
+        (1..=100).for_each(|round| traces.put("0", exchange(round)));
         assert_eq!(
             rounds(&tickets[0]),
             (101 - u8::try_from(KEPT_MAX).unwrap()..=100).collect::<Vec<_>>()
@@ -270,10 +276,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_change_wakes_everybody_who_waits() {
-        let desk = Desk::default();
+        let traces = Traces::default();
         let (mut first, mut second) =
-            (desk.arm("outbound").unwrap(), desk.arm("outbound").unwrap());
-        desk.put("outbound", exchange(1));
+            (traces.arm("outbound").unwrap(), traces.arm("outbound").unwrap());
+        traces.put("outbound", exchange(1));
         first.changed().await;
         second.changed().await;
         let again =
