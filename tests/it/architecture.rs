@@ -66,7 +66,7 @@ const ARROWS: &[Arrow] = &[
             // A look without an agent; the arithmetic of `check-config`; how durations are written
             // and what is a default.
             "explain/once.rs",
-            "explain/pages.rs",
+            "explain/alerts.rs",
             "explain/configured.rs",
             "explain/seen.rs",
         ],

@@ -534,6 +534,7 @@ fn a_master_that_cannot_be_replaced() {
 #[test]
 fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
     const KEPT: &str = "kept:lock";
+    const LEASE: Duration = Duration::from_secs(24);
     let test = "a_master_that_needs_replicas_doubles_only_what_it_took_alone";
     on_sentinels(test, &["min-replicas-to-write 1", "min-replicas-max-lag 3"], |sentinels| {
         switch_on(sentinels.server(0));
@@ -546,7 +547,7 @@ fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
         });
         let watch = agent.watch();
         sentinels.isolate_server(0);
-        let a = Worker::take(port(sentinels, 0), LOCK, A, Duration::from_secs(24));
+        let a = Worker::take(port(sentinels, 0), LOCK, A, LEASE);
         let taken = Instant::now();
         let new = sentinels.wait_switched(0);
         wait_until(PATIENCE, "it refuses", || {
@@ -560,7 +561,7 @@ fn a_master_that_needs_replicas_doubles_only_what_it_took_alone() {
         // Nobody can renew it: it ends with the lease.
         agent.until(PATIENCE, "the lease is over", |page| page.verdict(TASK) == "running");
         let over = Instant::now();
-        let end = a.renewed() + Duration::from_secs(12);
+        let end = a.renewed() + LEASE;
         let page = agent.page();
         let in_time = over > taken
             && over + Duration::from_secs(1) > end
