@@ -1,5 +1,5 @@
-//! The agent: starts a sampler per redis, the engine and the HTTP server, reloads on request, and
-//! drains when told to stop.
+//! The agent: starts one sampler per Redis store, the engine and the HTTP server, reloads the
+//! configuration on request, and drains connections on shutdown.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -25,32 +25,32 @@ use crate::record::Recorder;
 use crate::sampler::{self, Assignment};
 use crate::trace::Traces;
 
-/// How long clients may take to finish after the agent was told to stop.
+/// How long HTTP clients may take to finish after shutdown began.
 const DRAIN: Duration = Duration::from_secs(4);
-/// What a process is sent that makes a file longer than it may (`ulimit -f`); unless it is caught,
-/// that ends it.
+/// The signal that the kernel sends to a process that writes past its file size limit (`ulimit
+/// -f`). Its default action ends the process.
 const SIGXFSZ: i32 = 25;
 
-/// What the HTTP server needs of the agent.
+/// What the HTTP server needs from the agent.
 #[derive(Clone, Debug)]
 pub struct Outlets {
-    /// What the engine publishes.
+    /// The snapshots that the engine publishes.
     pub snapshots: Snapshots,
-    /// How the configuration was last loaded.
+    /// The result of the newest load of the configuration.
     pub reload_status: watch::Receiver<ReloadStatus>,
-    /// Where a reload is asked for.
+    /// Accepts requests for a reload.
     pub reload: mpsc::Sender<ReloadRequest>,
-    /// Where those wait who want to see what is said about a task.
+    /// Where callers register for the commands and replies about a task.
     pub traces: Traces,
 }
 
-/// What the agent is made of.
+/// What the agent is built from.
 pub struct Parts<L, H> {
-    /// The configuration to begin with.
+    /// The initial configuration.
     pub config: Config,
-    /// Loads the configuration anew; the error is for a person.
+    /// Loads the configuration again. Its error text is meant for people.
     pub load: L,
-    /// Who follows what goes in and what happens.
+    /// Receive every input of the engine and every event.
     pub observers: Observers,
     /// Serves HTTP until the token is cancelled.
     pub http: H,
@@ -66,8 +66,8 @@ where
     H: FnOnce(Outlets, CancellationToken) -> F,
     F: Future<Output = ()> + Send + 'static,
 {
-    // A recording, or a log, that is as long as the system lets a file be shall be an error of
-    // writing and not the end.
+    // With a handler installed, a recording or log that reaches the file size limit fails with a
+    // write error instead of ending the process.
     let _too_long = signal(SignalKind::from_raw(SIGXFSZ))?;
     let mut hangup = signal(SignalKind::hangup())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -99,7 +99,8 @@ where
                 _ = hangup.recv() => None,
                 Some(request) = reloads.recv() => Some(request),
             };
-            // What is read may be on a disk that hangs, which must not keep the agent from ending.
+            // The configuration may be on a disk that hangs. That must not keep the agent from
+            // stopping.
             let outcome = tokio::select! {
                 outcome = reload_with(&mut watching, Arc::clone(&load), &status) => outcome,
                 () = told_to_end(&stop, &mut terminate, &mut interrupt) => break,
@@ -110,15 +111,14 @@ where
         }
         tracing::info!("stopping");
         stop.cancel();
-        // Nobody is asked any more, but the engine goes on: those who are being answered still look
-        // at what it knows.
+        // Sampling stops, but the engine continues: requests in progress still read its state.
         watching.samplers.clear();
         if tokio::time::timeout(DRAIN, http).await.is_err() {
             tracing::info!("clients took too long to finish");
         }
     };
-    // Here and not as a task of its own, so that all that is known is on one thread: on that which
-    // read the configuration, and what this left of its memory is used again.
+    // The engine runs here and not in a task of its own. So all state stays on the thread that
+    // parsed the configuration, and its allocator reuses the memory that parsing freed.
     tokio::select! {
         () = control => {}
         () = engine.run(engine_inputs, observers) => {}
@@ -126,7 +126,7 @@ where
     Ok(())
 }
 
-/// Returns when the agent is to end, whoever says so.
+/// Returns when the agent has to stop, because of the token or a signal.
 async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt: &mut Signal) {
     tokio::select! {
         () = stop.cancelled() => {}
@@ -135,7 +135,7 @@ async fn told_to_end(stop: &CancellationToken, terminate: &mut Signal, interrupt
     }
 }
 
-/// Loads the configuration anew and puts it in force, or keeps the old one.
+/// Loads the configuration again and applies it. If that fails, the old one stays in force.
 async fn reload_with<L>(
     watching: &mut Watching,
     load: Arc<L>,
@@ -161,7 +161,7 @@ where
     }
 }
 
-/// The samplers, and the configuration that they follow.
+/// The samplers and the configuration that they follow.
 struct Watching {
     samplers: BTreeMap<Arc<str>, Sampler>,
     tasks: Vec<Arc<TaskSpec>>,
@@ -177,8 +177,8 @@ struct Sampler {
 }
 
 impl Watching {
-    /// Puts `config` in force: first the engine learns of it, then the samplers, which keep what
-    /// they can.
+    /// Applies `config`: first to the engine, then to the samplers. Samplers keep the connections
+    /// and state that are still valid.
     async fn configure(&mut self, mut config: Config) {
         config.share(&self.tasks);
         self.tasks.clone_from(&config.tasks);
@@ -189,7 +189,7 @@ impl Watching {
         self.assign(&config);
     }
 
-    /// Gives each redis of `config` its sampler.
+    /// Gives each Redis store of `config` its sampler.
     fn assign(&mut self, config: &Config) {
         let mut old = std::mem::take(&mut self.samplers);
         for assignment in assignments(config, self.epoch) {
@@ -218,7 +218,7 @@ impl Watching {
     }
 }
 
-/// Which sampler has to do what.
+/// The assignment of each sampler.
 fn assignments(config: &Config, epoch: u32) -> impl Iterator<Item = Assignment> {
     config.redises.iter().zip(0..).map(move |(redis, index)| {
         let redis_index = RedisIndex(index);

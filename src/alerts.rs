@@ -1,22 +1,22 @@
-//! Which pages the shipped alert rules send: the same comparisons as in `alerts/`, without the time
-//! that scrape, evaluation and Alertmanager take. For people and for replay; Prometheus decides by
-//! itself.
+//! The alerts that the shipped rules would fire: the same comparisons as in `alerts/`, without the
+//! delays of scrape, evaluation and Alertmanager. Used for display and for replay only; Prometheus
+//! evaluates the rules independently.
 
 use lockwatch_model::snapshot::{RedisView, TaskView};
 
-/// An alert on something that happened fires for as long as that is younger than this.
+/// How long an alert on an event fires after the event, in milliseconds.
 pub const EVENT_MS: u64 = 15 * 60_000;
 
-/// A page and how far it is.
+/// An alert on a duration, and how near it is to firing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Condition {
     /// The alert's name.
     pub alert: &'static str,
-    /// What it compares, as named in `/api/v1/tasks`.
+    /// The measure that it compares, as named in `/api/v1/tasks`.
     pub measure: &'static str,
-    /// The value now.
+    /// The current value in milliseconds.
     pub value_ms: u64,
-    /// It pages once the value is above this.
+    /// The alert fires once the value is above this many milliseconds.
     pub threshold_ms: u64,
 }
 
@@ -27,8 +27,8 @@ impl Condition {
     }
 }
 
-/// All pages of a task that look at a duration, whether due or not. While [`TaskView::paused`], all
-/// of them wait.
+/// All critical alerts of a task that compare a duration, whether due or not. They are all deferred
+/// while [`TaskView::paused`].
 pub fn of_task(view: &TaskView) -> Vec<Condition> {
     let (durations, spec) = (&view.durations, &view.spec);
     let page = |alert, measure, value_ms, threshold_ms| Condition {
@@ -64,8 +64,8 @@ pub fn of_task(view: &TaskView) -> Vec<Condition> {
     pages
 }
 
-/// Warnings of a task that look at a duration which one of its thresholds decides about, whether
-/// due or not. No pause holds them back.
+/// The warnings of a task that compare a duration with one of its thresholds, whether due or not. A
+/// pause does not defer them.
 pub fn warnings_of_task(view: &TaskView) -> Vec<Condition> {
     let page = |alert, measure, value_ms, threshold_ms| Condition {
         alert,
@@ -96,17 +96,17 @@ pub fn warnings_of_task(view: &TaskView) -> Vec<Condition> {
     warnings
 }
 
-/// An alert that fires for what happened within [`EVENT_MS`].
+/// An alert that fires for events within the last [`EVENT_MS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCondition {
     /// The alert's name.
     pub alert: &'static str,
-    /// How often it has happened.
+    /// How often the event has occurred.
     pub count: u64,
 }
 
-/// The pages of a task that look at what happened. While [`TaskView::paused`], what happens waits
-/// for the end of the pause.
+/// The critical alerts of a task that count events. While [`TaskView::paused`], they are deferred
+/// until the pause ends.
 pub fn events_of_task(view: &TaskView) -> [EventCondition; 2] {
     [
         EventCondition { alert: "LockwatchTaskSplit", count: view.totals.splits.iter().sum() },
@@ -114,10 +114,11 @@ pub fn events_of_task(view: &TaskView) -> [EventCondition; 2] {
     ]
 }
 
-/// The page of a redis, whether due or not; `blind_after_ms` of its task that waits least. No pause
-/// holds it back.
+/// The critical alert of a Redis store, whether due or not. `blind_after_ms` is the shortest one of
+/// its tasks. A pause does not defer it.
 pub fn of_redis(view: &RedisView, blind_after_ms: u64) -> Condition {
-    // One server that decides is enough; what is read again is not blind, whatever else is.
+    // One deciding server that can be read is enough. A store that can be read again is not blind,
+    // whatever its other servers report.
     let value_ms = if view.readable == Some(true) { 0 } else { view.blind_ms };
     Condition {
         alert: "LockwatchRedisUnreachable",

@@ -1,4 +1,4 @@
-//! The resolved configuration: every default filled in, every name checked. How it is read is in
+//! The resolved configuration: every default filled in, every name checked. The parsers are in
 //! `config/`.
 
 use std::collections::BTreeMap;
@@ -41,13 +41,14 @@ pub(crate) use redises::{INTERVAL, TIMEOUT};
 pub use secret::{Secret, SecretError};
 pub(crate) use values::KEY_BYTES_MAX;
 
-/// A longer text is no configuration of ours.
+/// Maximum size of a configuration file in bytes. It bounds memory when the path names something
+/// else.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// A whole configuration.
+/// A complete configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// The redises, sorted by name; a task's `RedisIndex` is a position in this list.
+    /// The Redis stores, sorted by name. A task's `RedisIndex` is a position in this list.
     pub redises: Vec<RedisConfig>,
     /// Names of the per-task labels, as configured.
     pub label_names: Vec<Arc<str>>,
@@ -55,78 +56,78 @@ pub struct Config {
     pub tasks: Vec<Arc<TaskSpec>>,
 }
 
-/// One named Redis.
+/// One named Redis store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RedisConfig {
     /// Its name.
     pub name: Arc<str>,
-    /// Its servers, and who says which of them decides.
+    /// Its servers, and how the deciding one is found.
     pub servers: Servers,
     /// Database number.
     pub db: u32,
-    /// How to log in to its servers.
+    /// Credentials for its servers.
     pub login: Login,
     /// Pause between two sweeps.
     pub interval: Duration,
-    /// A reply older than this is no evidence.
+    /// A reply older than this is discarded as evidence.
     pub timeout: Duration,
     /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
-    /// The servers that decide are asked to tell of changes.
+    /// Whether the deciding servers are asked to announce changes of keys.
     pub wake_ups: bool,
 }
 
-/// The servers of one redis, and who says which of them decides.
+/// The servers of one Redis store, and how the deciding one is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Servers {
     /// One server.
     One(HostPort),
     /// A master and its replicas without Sentinel, in the order of the file.
     Nodes(Vec<HostPort>),
-    /// Servers that Sentinels watch.
+    /// Servers that Sentinels monitor.
     Sentinel(SentinelConfig),
     /// A cluster.
     Cluster(ClusterConfig),
 }
 
-/// Sentinels, and the master that is asked for.
+/// Sentinels, and the master to request from them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SentinelConfig {
     /// The name under which the Sentinels know the master.
     pub master: String,
     /// The Sentinels.
     pub nodes: Vec<HostPort>,
-    /// How to log in to the Sentinels.
+    /// Credentials for the Sentinels.
     pub login: Login,
-    /// Which announced servers are dialled, and where.
+    /// Which announced servers to dial, and where.
     pub peers: Peers,
 }
 
-/// Where to learn the layout of a cluster.
+/// Where to read the layout of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClusterConfig {
     /// Some of its servers.
     pub nodes: Vec<HostPort>,
-    /// Which announced servers are dialled, and where.
+    /// Which announced servers to dial, and where.
     pub peers: Peers,
 }
 
-/// Which announced servers are dialled, and where: behind NAT they announce addresses that are of
-/// no use to others.
+/// Which announced servers to dial, and where. Behind NAT, servers announce addresses that other
+/// hosts cannot reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peers {
-    /// Announced address to the one that is dialled instead. What is named here is allowed.
+    /// Maps an announced address to the one to dial. Addresses in this map are allowed.
     pub announce_map: BTreeMap<HostPort, HostPort>,
-    /// Hosts and networks that may be dialled although only announced; `None`: any.
+    /// Hosts and networks that may be dialled although they were only announced; `None`: any.
     pub allowed: Option<Vec<AllowedHost>>,
 }
 
-/// A host or network that may be dialled although it is only announced.
+/// A host or network that may be dialled although it was only announced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedHost {
     /// A name or address as it is announced.
     Name(String),
-    /// All addresses that share the first bits.
+    /// All addresses of a network.
     Network(IpNet),
 }
 
@@ -139,33 +140,34 @@ pub struct HostPort {
     pub port: u16,
 }
 
-/// A name and where the password is.
+/// User name and source of the password.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Login {
     /// ACL user; `None`: the default user.
     pub username: Option<String>,
-    /// Where the password is read from at every connect.
+    /// Source of the password, read at every connect.
     pub password: Option<PasswordSource>,
 }
 
 /// One server as it is dialled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Where it is.
+    /// Its address.
     pub at: HostPort,
     /// Database number.
     pub db: u32,
-    /// How to log in.
+    /// Credentials.
     pub login: Login,
-    /// Longest wait for a reply.
+    /// Maximum wait for a reply.
     pub timeout: Duration,
     /// The user attests the server's role because it refuses both `ROLE` and `INFO`.
     pub assume_master: bool,
-    /// A replica of a cluster that shall answer for what it replicates.
+    /// Whether to send `READONLY`, so that a replica in a cluster answers for the keys that it
+    /// replicates.
     pub readonly: bool,
 }
 
-/// Where a password is read from, at every connect, so that a rotated one is picked up.
+/// Source of a password. It is read at every connect, so that a rotated password takes effect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PasswordSource {
     /// The first line of a file.
@@ -174,26 +176,26 @@ pub enum PasswordSource {
     Env(String),
 }
 
-/// One lock, named on the command line instead of in a file.
+/// One lock, given on the command line instead of in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SingleLock {
     /// `redis://host:port/db`.
     pub redis_url: String,
     /// The lock's key: any bytes.
     pub key: Vec<u8>,
-    /// How it is laid out.
+    /// The layout of the lock.
     pub scheme: SchemeKind,
-    /// What the task is called; the key itself when `None`.
+    /// The name of the task; `None`: the key.
     pub name: Option<String>,
     /// ACL user.
     pub username: Option<String>,
-    /// Where the password is read from.
+    /// Source of the password.
     pub password: Option<PasswordSource>,
 }
 
 impl Config {
-    /// Has the tasks that are as they were `before` share what describes them: the history speaks
-    /// of it for long, and would keep a copy of each reload's.
+    /// Replaces each task that equals one of `before` by that shared instance. The history keeps
+    /// tasks alive for long, and would hold one copy per reload.
     pub fn share(&mut self, before: &[Arc<TaskSpec>]) {
         let before: BTreeMap<&str, &Arc<TaskSpec>> =
             before.iter().map(|task| (&*task.name, task)).collect();
@@ -205,8 +207,7 @@ impl Config {
     }
 
     /// Reads the file `path`.
-    ///
-    /// # Errors
+    /// || # Errors
     /// All mistakes at once, or why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
         let source = path.display().to_string();
@@ -223,11 +224,10 @@ impl Config {
         Config::parse(&text, path)
     }
 
-    /// Reads `text`, which came from the file `path`: messages name it, and relative paths start
-    /// beside it.
-    ///
-    /// # Errors
-    /// All mistakes at once, sorted by their place.
+    /// Parses `text`, read from the file `path`. Messages name that file, and relative paths start
+    /// at its directory.
+    /// || # Errors
+    /// All mistakes at once, sorted by position.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigErrors> {
         let source = path.display().to_string();
         let document = yaml::parse(text, &source)?;
@@ -239,9 +239,8 @@ impl Config {
         }
     }
 
-    /// The configuration of one lock without a file: everything else has its default.
-    ///
-    /// # Errors
+    /// The configuration for one lock without a file. Everything else has its default.
+    /// || # Errors
     /// All mistakes at once, each with its flag.
     pub fn single_lock(lock: &SingleLock) -> Result<Config, ConfigErrors> {
         let mistakes = mistake::Mistakes::default();
@@ -251,7 +250,7 @@ impl Config {
         }
     }
 
-    /// What the model needs to know; `epoch` counts the reloads.
+    /// The part that the model needs. `epoch` counts the reloads.
     pub fn watch_spec(&self, epoch: u32) -> WatchSpec {
         let redis_spec = |redis: &RedisConfig| RedisSpec {
             name: Arc::clone(&redis.name),
@@ -295,7 +294,7 @@ impl Servers {
         }
     }
 
-    /// The configured addresses; of Sentinel, those of the Sentinels.
+    /// The configured addresses; for Sentinel, those of the Sentinels.
     pub fn configured(&self) -> &[HostPort] {
         match self {
             Servers::One(server) => std::slice::from_ref(server),
@@ -313,12 +312,12 @@ impl fmt::Display for HostPort {
     }
 }
 
-/// Whole milliseconds; those of a configuration never come near the limit.
+/// Whole milliseconds. Configured durations stay far below the range of `u64`.
 pub(crate) fn ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Why a file has no text for us.
+/// Why the text of a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("does not exist")]
@@ -343,13 +342,13 @@ impl From<io::Error> for FileError {
     }
 }
 
-/// With what some editors begin a file: it says that this is UTF-8, and is no part of the text.
+/// Some editors begin a UTF-8 file with this mark. It is not part of the text.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// The text of a file that people wrote.
+/// Reads a text file written by people, at most [`FILE_BYTES_MAX`].
 pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     let mut bytes = Vec::new();
-    // What it says of its length is no bound: of a pipe or a device that is nothing.
+    // The reported length is no bound: a pipe or a device reports zero.
     File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(FileError::TooLong);
@@ -360,7 +359,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, FileError> {
     String::from_utf8(bytes).map_err(|error| FileError::NotText(error.utf8_error().valid_up_to()))
 }
 
-/// The document that says the same as the flags, so that the same rules hold for both.
+/// The document that is equivalent to the flags, so that the same checks apply to both.
 fn single_lock_document(lock: &SingleLock) -> Value {
     let text = |text: &str| Value::from(text);
     let mut redis = vec![("url", text(&lock.redis_url))];

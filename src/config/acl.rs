@@ -1,5 +1,4 @@
-//! The exact ACL rule under which the agent works: which commands it sends, and which keys it
-//! reads.
+//! The minimal ACL rule for the agent: the commands that it sends and the keys that it reads.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,14 +11,14 @@ use lockwatch_model::wake_ups::prefixes;
 
 use super::{Config, HostPort, Login, RedisConfig, SentinelConfig, Servers};
 
-/// The user that is suggested where the configuration names none.
+/// The suggested user where the configuration names none.
 const DEFAULT_USER: &str = "lockwatch";
 
-/// The channel that makes a server bound what it keeps for who listens to wake-ups; nobody speaks
-/// on it.
+/// The agent subscribes to this channel so that the server applies its output buffer limit for
+/// Pub/Sub clients to the connection. Nothing is ever published on it.
 pub(crate) const WAKE_UPS_CHANNEL: &str = "lockwatch:wake-ups";
 
-/// What is sent to a Sentinel.
+/// The commands that are sent to a Sentinel.
 const SENTINEL_COMMANDS: [&str; 7] = [
     "auth",
     "client|setname",
@@ -30,19 +29,19 @@ const SENTINEL_COMMANDS: [&str; 7] = [
     "subscribe",
 ];
 
-/// Most patterns of keys in a rule. Redis compares the key of every command with one after the
-/// other, and is asked about every key each second: by measurement, 500 cost it 0.3 % of a core,
-/// 5,000 a quarter of one, and 25,000 more than it has.
+/// Maximum number of key patterns in a rule. Redis compares the key of every command with one
+/// pattern after the other, and the agent reads every key each second. By measurement, 500 patterns
+/// cost Redis 0.3 % of a core, 5,000 a quarter of one, and 25,000 more than one core.
 const PATTERNS_MAX: usize = 500;
 
-/// The rule of the servers, or of the Sentinels, of one redis.
+/// The rule for the servers, or for the Sentinels, of one Redis store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AclRule {
-    /// The name of the redis.
+    /// The name of the Redis store.
     pub redis: Arc<str>,
     /// What to know before using it, each a sentence.
     pub notes: Vec<String>,
-    /// A line for `redis-cli`; the password is left as the placeholder `PASSWORD`.
+    /// A line for `redis-cli`. The password is the placeholder `PASSWORD`.
     pub line: String,
 }
 
@@ -58,11 +57,11 @@ pub struct ServerVersion {
 impl ServerVersion {
     const V6_2: ServerVersion = ServerVersion { major: 6, minor: 2 };
     const V7_0: ServerVersion = ServerVersion { major: 7, minor: 0 };
-    /// The newest that a rule depends on.
+    /// The newest version that changes a rule.
     pub(crate) const V7_2: ServerVersion = ServerVersion { major: 7, minor: 2 };
 }
 
-/// A rule for 7.0 is accepted by every later version.
+/// 7.0: later versions accept the same rule.
 impl Default for ServerVersion {
     fn default() -> ServerVersion {
         ServerVersion::V7_0
@@ -87,8 +86,8 @@ impl FromStr for ServerVersion {
     }
 }
 
-/// The rules of all redises of `config` that are `version` or later, in the order of their names;
-/// that of Sentinels follows the one of the servers they watch.
+/// The rules of all Redis stores of `config` for servers of `version` or later, sorted by name. The
+/// rule for Sentinels follows the one for the servers that they monitor.
 pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
     let of_redis = |(index, redis): (u16, &RedisConfig)| {
         let sentinels = match &redis.servers {
@@ -102,7 +101,7 @@ pub fn rules(config: &Config, version: ServerVersion) -> Vec<AclRule> {
     (0_u16..).zip(&config.redises).flat_map(of_redis).collect()
 }
 
-/// [`rules`] as a text: each line below its notes, which begin with `#`.
+/// [`rules`] as a text: the notes, which begin with `#`, and then the line of each rule.
 pub fn report(config: &Config, version: ServerVersion) -> String {
     rules(config, version).iter().map(AclRule::to_string).collect::<Vec<_>>().join("\n")
 }
@@ -129,8 +128,8 @@ fn rule(
     rule_for(redis, version, &needs)
 }
 
-/// The rule for `discover`: what the agent may do, and what a walk over all keys takes besides.
-/// Still nothing but reading.
+/// The rule for `discover`: that of the agent, and the commands for a scan of all keys. All of them
+/// are read-only.
 pub fn discovery(redis: &RedisConfig, version: ServerVersion) -> AclRule {
     let mut needs = Needs::new(redis, version);
     for scheme in SchemeKind::ALL {
@@ -171,7 +170,7 @@ fn rule_for(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> AclRu
     }
 }
 
-/// A Sentinel knows fewer commands than a server, and refuses a rule with any other.
+/// A Sentinel knows fewer commands than a server, and refuses a rule that names another one.
 fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
     let mut words = user(&sentinel.login);
     words.extend([b"resetchannels".to_vec(), b"-@all".to_vec()]);
@@ -189,7 +188,7 @@ fn sentinel_rule(redis: &RedisConfig, sentinel: &SentinelConfig) -> AclRule {
     AclRule { redis: Arc::clone(&redis.name), notes, line: line(&words) }
 }
 
-/// How a rule begins.
+/// The beginning of a rule.
 fn user(login: &Login) -> Vec<Vec<u8>> {
     let user = login.username.as_deref().unwrap_or(DEFAULT_USER);
     ["ACL", "SETUSER", user, "reset", "on", ">PASSWORD"].map(Vec::from).to_vec()
@@ -255,8 +254,8 @@ fn notes(redis: &RedisConfig, version: ServerVersion, needs: &Needs) -> Vec<Stri
     notes
 }
 
-/// No server tells another its users, so that a replica without the rule would shut the agent out
-/// once it is promoted.
+/// Servers do not replicate their users. A replica without the rule would refuse the agent after
+/// its promotion.
 fn on_each(redis: &RedisConfig, servers: &str) -> String {
     format!(
         "redis {:?}: replace PASSWORD, then give this line to redis-cli on each server: {servers} \
@@ -265,7 +264,7 @@ fn on_each(redis: &RedisConfig, servers: &str) -> String {
     )
 }
 
-/// What to know about the user of a rule; `within` tells where the configuration names it.
+/// A note about the user of a rule. `within` is the block in which the configuration names it.
 fn user_note(login: &Login, within: &str) -> Option<String> {
     match login.username.as_deref() {
         Some("default") => {
@@ -282,19 +281,20 @@ fn addresses(servers: &[HostPort]) -> String {
     servers.iter().map(HostPort::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The commands that the agent sends to one redis, and the patterns of the keys that it reads
+/// The commands that the agent sends to one Redis store, and the patterns of the keys that it reads
 /// there.
 struct Needs {
     commands: BTreeSet<&'static str>,
     patterns: BTreeSet<Vec<u8>>,
-    /// It is a cluster that can name its shards, and in which messages may stay within one.
+    /// Whether it is a cluster that can name its shards and has sharded Pub/Sub.
     sharded: bool,
-    /// A pattern matches more than its key.
+    /// Whether a pattern matches more than its key.
     widened: bool,
 }
 
 impl Needs {
-    /// What is needed without any task: to connect, and to know whether the answers can be trusted.
+    /// The commands that are needed even without a task: to connect, and to check whether replies
+    /// can be trusted.
     fn new(redis: &RedisConfig, version: ServerVersion) -> Needs {
         let in_cluster = matches!(redis.servers, Servers::Cluster(_));
         let sharded = in_cluster && version >= ServerVersion::V7_0;
@@ -365,7 +365,8 @@ impl Needs {
             SchemeKind::String => self.read(key, &["getrange"]),
             SchemeKind::Redisson => {
                 self.read(key, &["hscan"]);
-                // Waiters, the fencing token, and what tells a living reader from a ghost.
+                // For the waiters, the fencing token, and to distinguish a live reader from an
+                // expired one.
                 self.send(&["exists", "getrange", "llen", "pubsub|numsub"]);
                 if self.sharded {
                     self.send(&["pubsub|shardnumsub"]);
@@ -400,7 +401,7 @@ impl Needs {
         self.patterns.len() > PATTERNS_MAX
     }
 
-    /// The patterns; of many, what they begin with.
+    /// The patterns; if there are too many, common prefixes of them.
     fn few_patterns(&self) -> BTreeSet<Vec<u8>> {
         if self.many() {
             prefixes(self.patterns.iter().map(Vec::as_slice)).into_iter().map(beginning).collect()
@@ -409,8 +410,8 @@ impl Needs {
         }
     }
 
-    /// The pattern that matches exactly `key`; white space and NUL become `?`, since Redis takes no
-    /// pattern with them.
+    /// The pattern that matches exactly `key`. White space and NUL become `?`, since Redis accepts
+    /// no pattern that contains them.
     fn pattern(&mut self, key: &[u8]) -> Vec<u8> {
         let mut pattern = Vec::with_capacity(key.len());
         for byte in key {
@@ -427,21 +428,21 @@ impl Needs {
     }
 }
 
-/// The pattern of all keys that `prefix` of a pattern fits; half of an escape would make a plain
-/// star of the star.
+/// The pattern for all keys that begin with `prefix`, itself the start of a pattern. A trailing
+/// half escape is removed, because it would escape the `*`.
 fn beginning(prefix: &[u8]) -> Vec<u8> {
     let escapes = prefix.iter().rev().take_while(|byte| **byte == b'\\').count();
     let whole = prefix.len() - escapes % 2;
     [prefix.get(..whole).unwrap_or(prefix), b"*"].concat()
 }
 
-/// How Redisson writes a lock's name into the names of its side keys, so that all live in one
-/// cluster slot.
+/// How Redisson writes a lock's name into the names of its side keys, so that all of them are in
+/// one cluster slot.
 fn braced(key: &[u8]) -> Vec<u8> {
     if key.contains(&b'{') { key.to_vec() } else { [b"{", key, b"}"].concat() }
 }
 
-/// A word as `redis-cli` reads it: quoted if it contains anything but harmless characters.
+/// A word as `redis-cli` reads it: quoted unless it contains only safe characters.
 pub(crate) fn quoted(word: &[u8]) -> String {
     let harmless = |byte: &u8| byte.is_ascii_alphanumeric() || b"_:.,@%~+-|/{}*?>=".contains(byte);
     if !word.is_empty() && word.iter().all(harmless) {
@@ -480,7 +481,7 @@ mod tests {
             let rule = rules(&config, ServerVersion::V7_2).remove(0);
             (rule.line.matches("%R~").count(), rule)
         };
-        // Each lock has its key, and those of its queue, its token and its readers.
+        // Each lock has its own key, and the keys of its queue, its token and its readers.
         let (patterns, exact) = rule(PATTERNS_MAX / 4);
         assert_eq!((patterns, exact.notes.len()), (PATTERNS_MAX, 2), "{exact}");
         let (patterns, few) = rule(PATTERNS_MAX / 4 + 1);

@@ -1,5 +1,5 @@
-//! Reads one block of the document: refuses unknown fields, reads known ones, reports every mistake
-//! with its place.
+//! Reads one block of the document: refuses unknown fields, reads known ones, and reports every
+//! mistake with its place.
 
 use serde_yaml::{Mapping, Value};
 
@@ -7,7 +7,7 @@ use super::mistake::{Mistakes, Place, Reported, quoted};
 use super::schema::BlockSpec;
 use super::values::kind;
 
-/// A value of the document, and where it stands.
+/// A value of the document and its place.
 #[derive(Clone)]
 pub(super) struct At<'a> {
     pub(super) value: &'a Value,
@@ -16,7 +16,7 @@ pub(super) struct At<'a> {
 }
 
 impl<'a> At<'a> {
-    /// Reports what is wrong with it.
+    /// Reports a mistake at this place.
     pub(super) fn report(&self, message: impl Into<String>) -> Reported {
         self.mistakes.report(self.place.clone(), message)
     }
@@ -28,7 +28,7 @@ impl<'a> At<'a> {
         read(self.value).map_err(|message| self.report(message))
     }
 
-    /// The items of a list, each read by `read`.
+    /// The items of a list, each parsed by `read`.
     pub(super) fn list<T>(
         &self,
         read: impl Fn(&Value) -> Result<T, String>,
@@ -44,18 +44,18 @@ impl<'a> At<'a> {
     }
 }
 
-/// A mapping of the document, its field names already checked.
+/// A mapping of the document. Its field names are already checked.
 pub(super) struct Block<'a> {
     at: At<'a>,
     map: &'a Mapping,
-    /// A field says what is missing, but in a way that is refused: then nothing is reported as
-    /// missing.
+    /// An unknown field already stands in for a missing one, and was refused with a hint. Then no
+    /// required field is reported as missing.
     says_otherwise: bool,
 }
 
 impl<'a> Block<'a> {
-    /// Opens a value as the block `spec`; unknown fields are reported, but do not keep it from
-    /// being read.
+    /// Opens a value as the block `spec`. Unknown fields are reported, but the rest of the block is
+    /// still read.
     pub(super) fn open(at: At<'a>, spec: &BlockSpec) -> Result<Block<'a>, Reported> {
         let Value::Mapping(map) = at.value else {
             let fields = spec.fields.join(", ");
@@ -76,12 +76,12 @@ impl<'a> Block<'a> {
         Ok(Block { at, map, says_otherwise })
     }
 
-    /// The value of a field, if it is there.
+    /// The value of a field, if present.
     pub(super) fn value(&self, field: &str) -> Option<&'a Value> {
         self.map.get(field)
     }
 
-    /// The same, with where it stands.
+    /// The value of a field with its place, if present.
     pub(super) fn at(&self, field: &str) -> Option<At<'a>> {
         let value = self.value(field)?;
         Some(At { value, place: self.place(field), mistakes: self.at.mistakes })
@@ -91,22 +91,22 @@ impl<'a> Block<'a> {
         self.at.place.field(field)
     }
 
-    /// Reports what is wrong with a field (or, if it is absent, with the block that lacks it).
+    /// Reports a mistake in a field. If the field is absent, the place is that of the block.
     pub(super) fn report(&self, field: &str, message: impl Into<String>) -> Reported {
         self.report_at(self.place(field), message)
     }
 
-    /// Reports what is wrong with the whole block.
+    /// Reports a mistake of the whole block.
     pub(super) fn report_whole(&self, message: impl Into<String>) -> Reported {
         self.at.report(message)
     }
 
-    /// Reports what is wrong with a place within.
+    /// Reports a mistake at a place within the block.
     pub(super) fn report_at(&self, place: Place, message: impl Into<String>) -> Reported {
         self.at.mistakes.report(place, message)
     }
 
-    /// A field that may be left out.
+    /// An optional field.
     pub(super) fn optional<T>(
         &self,
         field: &str,
@@ -125,7 +125,7 @@ impl<'a> Block<'a> {
         Ok(self.optional(field, read)?.unwrap_or(default))
     }
 
-    /// A field that must be there; `remedy` tells what to write.
+    /// A required field. `remedy` says what to write.
     pub(super) fn required<T>(
         &self,
         field: &str,
@@ -140,8 +140,7 @@ impl<'a> Block<'a> {
         if self.says_otherwise { Reported } else { self.report_at(place, message) }
     }
 
-    /// A list of 1 to `max` items that must be there, no two the same; `remedy` tells what to
-    /// write.
+    /// A required list of 1 to `max` distinct items. `remedy` says what to write.
     pub(super) fn required_list<T>(
         &self,
         field: &str,
@@ -174,7 +173,7 @@ impl<'a> Block<'a> {
         Ok(items)
     }
 
-    /// A block inside this one that may be left out.
+    /// An optional block within this one.
     pub(super) fn child(
         &self,
         field: &str,
@@ -183,7 +182,8 @@ impl<'a> Block<'a> {
         self.at(field).map(|at| Block::open(at, spec)).transpose()
     }
 
-    /// The one of `fields` that is there; none or several are a mistake, with `remedy`.
+    /// The one field of `fields` that is present. None or several are a mistake, reported with
+    /// `remedy`.
     pub(super) fn exactly_one<'f>(
         &self,
         fields: &[&'f str],

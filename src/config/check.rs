@@ -1,5 +1,5 @@
-//! What `check-config` tells about a configuration without mistakes: above all, how long it takes
-//! to page somebody.
+//! The report of `check-config` for a valid configuration: above all, the worst-case time until an
+//! alert is sent.
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -14,24 +14,24 @@ use super::values::foreign_duration_ms;
 use super::{Config, Login, RedisConfig, Servers, ms, read_text, yaml};
 use crate::output::identity::escape;
 
-/// A free lock is believed once a second reading agrees that is at least so much later.
+/// A free lock must be confirmed by a second reading that is at least this many milliseconds later.
 const CONFIRMATION_MS: u64 = 250;
 
-/// From the end of the grace to a snapshot that says so: the read right after it, perhaps behind
-/// one that is under way, and the pause between two snapshots.
+/// Maximum time from the end of the grace period to a snapshot that shows it: the reading right
+/// after it, possibly delayed by one in progress, and the pause between two snapshots.
 const SEEN_WITHIN_MS: u64 = 250;
 
-/// Redisson's `lockWatchdogTimeout`, unless its user changed it.
+/// Redisson's default `lockWatchdogTimeout`.
 const REDISSON_LEASE_MS: u64 = 30_000;
 
-/// How often Prometheus scrapes and evaluates when its configuration says nothing.
+/// Prometheus' default scrape and evaluation interval.
 const PROMETHEUS_DEFAULT_MS: u64 = 60_000;
 
-/// Labels of a target that the rules aggregate away.
+/// Target labels that the alert rules aggregate away.
 const AGENT_LABELS: [&str; 7] =
     ["instance", "job", "pod", "container", "endpoint", "address", "service"];
 
-/// What is between lockwatch and the page.
+/// The delays between lockwatch and the notification.
 #[derive(Clone, Debug)]
 pub struct PageTiming {
     /// Prometheus' scrape interval.
@@ -52,12 +52,12 @@ enum GroupWait {
     Routed(Routes, String),
 }
 
-/// One delay and where its value comes from.
+/// One delay and the source of its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delay {
-    /// The delay.
+    /// The delay in milliseconds.
     pub ms: u64,
-    /// Its origin, for people.
+    /// Its source, for people.
     pub origin: String,
 }
 
@@ -84,8 +84,7 @@ pub struct TimingSources {
 impl PageTiming {
     /// Finds the delays: from flags, else from files, else the defaults of Prometheus and
     /// Alertmanager.
-    ///
-    /// # Errors
+    /// || # Errors
     /// Why a file cannot be used.
     pub fn find(sources: &TimingSources) -> Result<PageTiming, String> {
         let prometheus = sources.prometheus_config.as_deref().map(read_yaml).transpose()?;
@@ -108,8 +107,9 @@ impl PageTiming {
         })
     }
 
-    /// Alertmanager's `group_wait` for the page that tells that this task is down. Of several
-    /// receivers the last one counts: which of them wakes somebody up is not known here.
+    /// Alertmanager's `group_wait` for the alert that reports this task as down. If the alert
+    /// reaches several receivers, the longest wait counts: which of them notifies a person is not
+    /// known here.
     pub fn group_wait(&self, config: &Config, task: &TaskSpec) -> Delay {
         match &self.group_wait {
             GroupWait::Fixed(delay) => delay.clone(),
@@ -126,7 +126,7 @@ impl PageTiming {
         }
     }
 
-    /// Whether that page may share a group with the pages of other tasks.
+    /// Whether that alert may share a group with the alerts of other tasks.
     fn shares_a_group(&self, config: &Config, task: &TaskSpec) -> bool {
         match &self.group_wait {
             GroupWait::Fixed(_) => false,
@@ -137,8 +137,8 @@ impl PageTiming {
         }
     }
 
-    /// The labels of the page that tells that this task is down; its own severity replaces the
-    /// rules' `critical`.
+    /// The labels of the alert that reports this task as down. A `severity` label of the task
+    /// replaces the rules' `critical`.
     fn page_labels(&self, config: &Config, task: &TaskSpec) -> Labels {
         let redis = config.redises.get(usize::from(task.redis.0)).map_or("", |redis| &redis.name);
         let mut labels = self.prometheus_labels.clone();
@@ -175,8 +175,8 @@ impl fmt::Display for Delay {
     }
 }
 
-/// What is wrong outside the file, and should be mended though the configuration is valid; one
-/// sentence each.
+/// Problems outside the file that should be fixed although the configuration is valid; one sentence
+/// each.
 pub fn warnings(config: &Config) -> Vec<String> {
     let of_login = |place: String, login: &Login| {
         let password = login.password.as_ref()?;
@@ -196,7 +196,7 @@ pub fn warnings(config: &Config) -> Vec<String> {
     config.redises.iter().flat_map(of_redis).collect()
 }
 
-/// The whole answer of `check-config`.
+/// The complete output of `check-config`.
 pub fn report(config: &Config, timing: &PageTiming) -> String {
     let mut text = format!(
         "configuration ok: {}, {}\n\n",
@@ -212,16 +212,16 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
     text
 }
 
-/// The worst time from the moment when a wanted task has no holder until lockwatch calls it down.
-///
-/// The gap begins with the first reading that sees it, so an interval may pass before that. When
-/// the grace is over the lock is read at once.
+/// The worst-case time from the moment when a wanted task has no holder until lockwatch reports it
+/// as down, in milliseconds.
+/// || The gap begins with the first reading that shows it, so up to one interval passes before
+/// that. When the grace period ends, the lock is read at once.
 pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
     interval_ms.saturating_add(task.grace_ms.max(CONFIRMATION_MS)).saturating_add(SEEN_WITHIN_MS)
 }
 
-/// How long a task's lock stays held after its holder crashed, at most: the lease as configured,
-/// else the library's default.
+/// Maximum time that a lock stays held after its holder crashed, in milliseconds: the configured
+/// lease, else the library's default.
 pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
     task.lock.lease_ms.or(match task.lock.scheme {
         SchemeKind::Redisson => Some(REDISSON_LEASE_MS),
@@ -229,7 +229,7 @@ pub fn lease_ms(task: &TaskSpec) -> Option<u64> {
     })
 }
 
-/// Marks of [`row`] and their meaning.
+/// The footnote marks of [`row`] and their meaning.
 const FOOTNOTES: [(&str, &str); 4] = [
     (NOT_WANTED, "Nobody says that it is wanted (no `wanted`, or `never`), so it is never down."),
     (ASSUMED_LEASE, "`lease` is not configured; Redisson's default of 30s is assumed."),
@@ -277,7 +277,7 @@ fn row(config: &Config, task: &TaskSpec, timing: &PageTiming) -> [String; 5] {
     [name, grace, rounded(down_ms), rounded(page_ms) + &shared, crash]
 }
 
-/// A bound for people: whole seconds, rounded up.
+/// An upper bound for people: whole seconds, rounded up.
 fn rounded(ms: u64) -> String {
     duration_text(ms.div_ceil(1000).saturating_mul(1000))
 }
@@ -306,7 +306,7 @@ fn explanation(config: &Config, timing: &PageTiming) -> String {
          restart and a reload come on top.\nPage after: the same",
     );
     for (name, delay) in [("scrape", &timing.scrape), ("evaluation", &timing.evaluation)] {
-        // Writing to a string cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(text, " + {name} {delay}");
     }
     match group_waits(config, timing).as_slice() {
@@ -321,7 +321,7 @@ fn explanation(config: &Config, timing: &PageTiming) -> String {
     text
 }
 
-/// Each different `group_wait`; where there are several, with the tasks whose it is.
+/// Each different `group_wait`. If there are several, each with its tasks.
 fn group_waits(config: &Config, timing: &PageTiming) -> Vec<String> {
     let mut waits: Vec<(Delay, Vec<String>)> = Vec::new();
     for task in config.tasks.iter().filter(|task| task.may_be_wanted()) {
@@ -357,7 +357,7 @@ struct Document {
 }
 
 impl Document {
-    /// A zero is Prometheus' own way of saying nothing.
+    /// In Prometheus' configuration, zero means unset.
     fn delay(&self, at: Option<&Value>, field: &str) -> Result<Option<Delay>, String> {
         let ms = at.and_then(|block| block.get(field)).map_or(Ok(None), foreign_duration_ms);
         let ms = ms.map_err(|message| format!("{}: {field} {message}", self.name))?;
@@ -365,8 +365,8 @@ impl Document {
     }
 }
 
-/// Of the job that scrapes lockwatch; if none can be recognised (it may be in another file), of all
-/// jobs, and that is said.
+/// The interval of the job that scrapes lockwatch. If no such job is found (it may be in another
+/// file), the longest of all jobs, which the origin mentions.
 fn scrape_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
     let of_all = prometheus.delay(prometheus.value.get("global"), "scrape_interval")?;
     match lockwatch_job(prometheus) {
@@ -378,14 +378,14 @@ fn scrape_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
     }
 }
 
-/// By its name, else by anything in it.
+/// Found by its name, else by any value in it.
 fn lockwatch_job(prometheus: &Document) -> Option<&Value> {
     let jobs = prometheus.value.get("scrape_configs")?.as_sequence()?;
     let named = jobs.iter().find(|job| job.get("job_name").is_some_and(mentions_lockwatch));
     named.or_else(|| jobs.iter().find(|job| mentions_lockwatch(job)))
 }
 
-/// The external labels, and those that all targets of the job have and the rules keep.
+/// The external labels, and those that all targets of the job share and the rules keep.
 fn prometheus_labels(prometheus: &Document) -> Labels {
     let mut labels = prometheus
         .value

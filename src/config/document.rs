@@ -1,4 +1,4 @@
-//! A whole document: reads all blocks, then compares the tasks with each other.
+//! Parses a whole document: reads all blocks, then compares the tasks with each other.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -15,14 +15,14 @@ use super::tasks::{self, ReadTask, Shared};
 use super::values::{count, kind, name_mistake};
 use super::{Config, HostPort, RedisConfig, Servers};
 
-/// More tasks than this are taken for a slip, unless `max_tasks` says otherwise: each has dozens of
-/// series.
+/// Maximum number of tasks unless `max_tasks` is set. Each task has dozens of series, so more are
+/// probably a mistake.
 const TASKS_MAX: usize = 10_000;
 
-/// What `max_tasks` can be raised to.
+/// Maximum value of `max_tasks`.
 const TASKS_MAX_MAX: usize = 200_000;
 
-/// Reads the document. The configuration is complete exactly when no mistake was reported.
+/// Reads the document. The configuration is complete exactly if no mistake was reported.
 pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<Config, Reported> {
     let top = Block::open(At { value: document, place: Place::default(), mistakes }, &TOP)?;
     let redises = match top.at("redis") {
@@ -46,12 +46,12 @@ pub(super) fn read(document: &Value, dir: &Path, mistakes: &Mistakes) -> Result<
         .map(|task| task.spec.map(Arc::new))
         .collect::<Option<Vec<_>>>()
         .ok_or(Reported)?;
-    // It was collected in the place of what it was made of, which was fifty times larger.
+    // The vector was collected in place of its source, whose items are fifty times larger.
     tasks.shrink_to_fit();
     Ok(Config { redises, label_names: label_names?, tasks })
 }
 
-/// What each task is called in messages: its name, where that is valid and the first of its kind.
+/// The names of the tasks in messages; `None` where the name is invalid or a duplicate.
 pub(super) fn task_names(document: &Value) -> Vec<Option<String>> {
     let Some(Value::Sequence(tasks)) = document.get("tasks") else { return Vec::new() };
     let names: Vec<Option<&str>> = tasks
@@ -101,7 +101,7 @@ fn check_names(tasks: &[ReadTask], mistakes: &Mistakes) {
     }
 }
 
-/// One key guarded twice: two tasks would tell different stories of one lock.
+/// Refuses a lock that two tasks name: they could report contradictory states of it.
 fn check_locks(
     tasks: &[ReadTask],
     redises: &Redises,
@@ -126,8 +126,8 @@ fn check_locks(
     }
 }
 
-/// Where locks are: two redises that share one of these share their locks. It is a server, with
-/// Sentinels also the master's name, and the database.
+/// The keyspace of a lock: server, master name (with Sentinel), and database. Two Redis stores that
+/// have one of these in common share their locks.
 type LockPlace<'a> = (HostPort, Option<&'a str>, u32);
 
 fn lock_places(redis: &RedisConfig) -> Vec<LockPlace<'_>> {

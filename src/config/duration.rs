@@ -1,6 +1,6 @@
 //! Durations as people write them: `500ms`, `10s`, `1m30s`, `1d`.
 
-/// What a duration looks like, for messages.
+/// The accepted form, for messages.
 pub(crate) const EXAMPLES: &str = "write it like 500ms, 10s, 5m, 12h, 1d or 1m30s";
 
 /// The units, longest first, with their milliseconds.
@@ -13,10 +13,9 @@ const UNITS: [(&str, u64); 6] = [
     ("ms", 1),
 ];
 
-/// Reads a duration into milliseconds: whole numbers with units, the longer unit first, each unit
-/// at most once. What is too long for a `u64` is `u64::MAX`.
-///
-/// # Errors
+/// Parses a duration into milliseconds: whole numbers with units, the longer unit first, each unit
+/// at most once. A value that overflows becomes `u64::MAX`.
+/// || # Errors
 /// What is wrong with it, and how to write it.
 pub fn parse_ms(text: &str) -> Result<u64, String> {
     let wrong = || format!("is not a duration; {EXAMPLES}");
@@ -47,7 +46,7 @@ pub fn parse_ms(text: &str) -> Result<u64, String> {
     Ok(total_ms)
 }
 
-/// Writes milliseconds the way [`parse_ms`] reads them.
+/// Formats milliseconds in the form that [`parse_ms`] accepts.
 pub fn text(ms: u64) -> String {
     let mut left_ms = ms;
     let mut text = String::new();

@@ -8,17 +8,17 @@ use super::block::At;
 use super::mistake::{Reported, quoted};
 use super::values::text;
 
-/// Each label is on one series of every task.
+/// Maximum number of labels. Each one is on one series of every task.
 const LABELS_MAX: usize = 5;
 
-/// Names that lockwatch's own series carry.
+/// Label names of lockwatch's own series.
 const OURS: [&str; 11] = [
     "address", "holder", "host", "key", "kind", "reason", "redis", "role", "scheme", "state",
     "task",
 ];
 
-/// Names that Prometheus sets itself, on targets, histograms or alerts; the alert rules drop most
-/// of them.
+/// Names that Prometheus sets itself on targets, histograms or alerts. The alert rules drop most of
+/// them.
 const OF_PROMETHEUS: [&str; 11] = [
     "alertname",
     "alertstate",

@@ -1,8 +1,7 @@
 //! Finds the line of a value in the text.
-//!
-//! The YAML library tells a position only with an error. So the text is read once more, up to the
-//! wanted place, and an error is raised there: that finds the right line whatever style, anchor or
-//! comment the text uses.
+//! || The YAML library reports a position only with an error. So the text is parsed once more, up
+//! to the requested place, and an error is raised there. That finds the right line whatever style,
+//! anchor or comment the text uses.
 
 use std::fmt;
 
@@ -10,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::mistake::{Place, Step};
 
-/// A position in a text, both counted from 1.
+/// A position in a text. Line and column count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Line.
@@ -25,20 +24,20 @@ impl Position {
     }
 }
 
-/// Where `place` is in `text`; where it is absent, its nearest surrounding block.
+/// The position of `place` in `text`. If it is absent, that of its nearest enclosing block.
 pub(super) fn position(text: &str, place: &Place) -> Option<Position> {
     let seek = Seek { steps: &place.steps, on_name: place.on_name };
     seek.deserialize(serde_yaml::Deserializer::from_str(text)).err().as_ref().and_then(Position::of)
 }
 
-/// Goes to a place and fails there.
+/// Walks to a place and fails there.
 #[derive(Clone, Copy)]
 struct Seek<'a> {
     steps: &'a [Step],
     on_name: bool,
 }
 
-/// Text in an error that never reaches the user.
+/// Text of an error that never reaches the user.
 const HERE: &str = "here";
 
 impl<'de> DeserializeSeed<'de> for Seek<'_> {
@@ -49,7 +48,7 @@ impl<'de> DeserializeSeed<'de> for Seek<'_> {
     }
 }
 
-/// Whatever has no `visit_…` here fails at its own place, and that is the answer.
+/// A type without a `visit_…` here fails at its own place, which is the wanted position.
 impl<'de> Visitor<'de> for Seek<'_> {
     type Value = ();
 
@@ -86,7 +85,7 @@ impl<'de> Visitor<'de> for Seek<'_> {
     }
 }
 
-/// The name of a field, `None` when it is not text. Fails at the name `stop_at`.
+/// Reads the name of a field, `None` if it is not text. Fails at the name `stop_at`.
 struct Name<'a> {
     stop_at: Option<&'a String>,
 }

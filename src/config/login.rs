@@ -1,4 +1,4 @@
-//! How a block says who logs in: `username`, and `password_file` or `password_env`.
+//! The credentials of a block: `username`, and `password_file` or `password_env`.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use super::mistake::Reported;
 use super::values::{name, text};
 use super::{Login, PasswordSource};
 
-/// Reads the fields. `dir` is where relative paths start.
+/// Reads the fields. `dir` is the base of relative paths.
 pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<Login, Reported> {
     let username = block.optional("username", username);
     let password = read_password(block, dir);
@@ -30,7 +30,7 @@ fn read_password(block: &Block<'_>, dir: &Path) -> Result<Option<PasswordSource>
     }
 }
 
-/// Redis takes no user name with white space in it.
+/// Redis accepts no user name with white space.
 fn username(value: &Value) -> Result<String, String> {
     let user = name(value)?;
     let spaced = user.contains(char::is_whitespace);
@@ -51,7 +51,7 @@ fn variable(value: &Value) -> Result<String, String> {
     let variable = text(value)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if variable.is_empty() || !variable.bytes().all(plain) {
-        // What stands here may be the password itself, so it is not repeated.
+        // The value may be the password itself, so the message does not repeat it.
         return Err(
             "is not the name of an environment variable; write its name, letters, digits and _, \
                     not the password"

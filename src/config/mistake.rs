@@ -1,5 +1,5 @@
-//! Mistakes in a configuration: collected while reading, then told all at once, each with its place
-//! and its remedy.
+//! Mistakes in a configuration: collected while reading, then reported all at once, each with its
+//! place and its remedy.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -7,11 +7,11 @@ use std::fmt;
 use super::locate::{self, Position};
 use crate::output::identity::without_login;
 
-/// How many mistakes are told; a file with more has one cause for many of them.
+/// Maximum number of reported mistakes. In a file with more, many have the same cause.
 const TOLD_MAX: usize = 100;
 
-/// Finding a line means one pass over the text, so a big file gets lines for its first mistakes
-/// only.
+/// Maximum bytes of text to parse in order to find line numbers. Each line number costs one pass,
+/// so in a large file only the first mistakes get one.
 const LOCATE_BYTES_MAX: usize = 8 << 20;
 
 /// Everything that is wrong with a configuration, in the order of the file.
@@ -25,12 +25,12 @@ pub struct ConfigErrors {
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mistake {
-    /// Which field, for example `tasks.outbound.lock.lease`; empty when the file as a whole is
-    /// meant.
+    /// The field, for example `tasks.outbound.lock.lease`; empty if the mistake concerns the whole
+    /// file.
     pub field: String,
-    /// Where in the text, if it came from a text.
+    /// The position in the text, if there is one.
     pub position: Option<Position>,
-    /// What is wrong and what to do about it.
+    /// What is wrong and how to fix it.
     pub message: String,
 }
 
@@ -41,7 +41,7 @@ impl ConfigErrors {
         ConfigErrors { source: source.to_owned(), mistakes: vec![mistake], left_out: 0 }
     }
 
-    /// The mistakes that are told, in the order of the file; never empty.
+    /// The reported mistakes, in the order of the file; never empty.
     pub fn mistakes(&self) -> &[Mistake] {
         &self.mistakes
     }
@@ -72,7 +72,7 @@ impl fmt::Display for ConfigErrors {
     }
 }
 
-/// The mark of a value that could not be read: its mistake has been reported.
+/// Marks a value that could not be read and whose mistake is already reported.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reported;
 
@@ -89,7 +89,7 @@ pub(super) enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) steps: Vec<Step>,
-    /// The name of the last field is meant, not its value.
+    /// Whether the name of the last field is meant, not its value.
     pub(super) on_name: bool,
 }
 
@@ -111,7 +111,7 @@ impl Place {
         Place { on_name: false, ..self }
     }
 
-    /// The same, as seen from the task that it belongs to.
+    /// The same place relative to its task.
     pub(super) fn within_task(&self) -> Place {
         Place { steps: self.steps.iter().skip(2).cloned().collect(), ..*self }
     }
@@ -123,7 +123,7 @@ impl Place {
     }
 }
 
-/// Collects mistakes. Shared by all readers of one document.
+/// Collects mistakes. Shared by all parsers of one document.
 #[derive(Debug, Default)]
 pub(super) struct Mistakes {
     found: RefCell<Vec<(Place, String)>>,
@@ -139,8 +139,8 @@ impl Mistakes {
         self.found.borrow().is_empty()
     }
 
-    /// All mistakes of the document `text`, named `source` to people; `task_names` are what the
-    /// tasks are called.
+    /// All mistakes of the document `text`, which messages call `source`. `task_names` are the
+    /// names of the tasks in messages.
     pub(super) fn into_errors(
         self,
         source: &str,
@@ -166,7 +166,7 @@ impl Mistakes {
         ConfigErrors { source: source.to_owned(), mistakes, left_out }
     }
 
-    /// The same for a configuration that was given by flags: `flag_of` tells which one a place came
+    /// All mistakes of a configuration from flags. `flag_of` gives the flag that a place was made
     /// from.
     pub(super) fn into_flag_errors(self, flag_of: impl Fn(&Place) -> &'static str) -> ConfigErrors {
         let mistakes = self
@@ -183,8 +183,8 @@ impl Mistakes {
     }
 }
 
-/// `tasks.outbound.wanted.keys[1]`: a task goes by its name, or by its number where it has no name
-/// of its own.
+/// A path like `tasks.outbound.wanted.keys[1]`. A task without a valid name of its own is shown by
+/// its index.
 pub(super) fn field_text(place: &Place, task_names: &[Option<String>]) -> String {
     let mut text = String::new();
     for (depth, step) in place.steps.iter().enumerate() {
@@ -212,10 +212,10 @@ fn push_field(text: &mut String, name: &str) {
     }
 }
 
-/// Text of the user in a message: quoted, escaped, and not too long.
+/// User text in a message: quoted, escaped, and bounded in length.
 pub(super) fn quoted(text: &str) -> String {
     const SHOWN_CHARS: usize = 60;
-    // A URL may stand where a name should, and a password in it.
+    // The text may be a URL with a password, in a field that expects a name.
     let text = &*without_login(text);
     if text.chars().nth(SHOWN_CHARS).is_none() {
         return format!("{text:?}");

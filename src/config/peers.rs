@@ -1,5 +1,5 @@
-//! Which announced servers are dialled, and where. Sentinels and clusters name servers; a password
-//! goes to none of them that the configuration does not allow.
+//! Which announced servers to dial, and where. Sentinels and clusters announce servers; the agent
+//! sends a password only to those that the configuration allows.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use super::url::{self, HOST_SHAPE};
 use super::values::{kind, text};
 use super::{AllowedHost, HostPort, Peers};
 
-/// Longer than any announced list of servers.
+/// Maximum entries of each list; no announced list of servers is that long.
 const ENTRIES_MAX: usize = 1000;
 
 const MAP_SHAPE: &str =
@@ -44,8 +44,8 @@ fn map(at: &At<'_>) -> Result<BTreeMap<HostPort, HostPort>, Reported> {
             wrong = Some(at.report(message));
             continue;
         };
-        // A text that is no address may be anything, also a password: only what was read is
-        // repeated.
+        // A text that is no address may be anything, even a password. So messages only repeat a
+        // parsed address.
         let announced = url::address(name).map(|at| at.canonical());
         let entry = if announced.is_ok() { place.name_of_field(name) } else { place.clone() };
         let announced =
@@ -70,7 +70,7 @@ fn map(at: &At<'_>) -> Result<BTreeMap<HostPort, HostPort>, Reported> {
     wrong.map_or(Ok(addresses), Err)
 }
 
-/// None is a list, too: then nothing is dialled that is only announced.
+/// An empty list is valid: then no server is dialled that is only announced.
 fn hosts(at: &At<'_>) -> Result<Vec<AllowedHost>, Reported> {
     let hosts = at.list(|value| host(&text(value)?))?;
     if hosts.len() > ENTRIES_MAX {
@@ -96,8 +96,8 @@ fn host(text: &str) -> Result<AllowedHost, String> {
 }
 
 impl Peers {
-    /// Where an announced server is dialled; `None`: not at all. The hosts of the `configured`
-    /// servers are always allowed.
+    /// The address to dial for an announced server; `None`: it is not allowed. The hosts of the
+    /// `configured` servers are always allowed.
     pub fn resolve(&self, announced: &Announced, configured: &[HostPort]) -> Option<HostPort> {
         let announced = HostPort { host: announced.host.clone(), port: announced.port }.canonical();
         if let Some(reachable) = self.announce_map.get(&announced) {
@@ -107,7 +107,7 @@ impl Peers {
         if address.is_some_and(|address| address.is_unspecified()) {
             return None;
         }
-        // Under the name that people wrote, so that it is not taken for another server.
+        // Use the configured spelling, so that it is not mistaken for another server.
         if let Some(configured) =
             configured.iter().find(|configured| configured.is_same(&announced))
         {
@@ -127,8 +127,8 @@ impl Peers {
 }
 
 impl AllowedHost {
-    /// Only an announced address can be in a network: what a name resolves to may change between
-    /// looking and dialling.
+    /// Only an announced address can match a network. A name may resolve differently between check
+    /// and dial.
     fn covers(&self, host: &str, address: Option<IpAddr>) -> bool {
         match (self, address) {
             (AllowedHost::Name(name), _) => name == host,
@@ -139,7 +139,7 @@ impl AllowedHost {
 }
 
 impl HostPort {
-    /// The one spelling under which the same address compares equal.
+    /// The canonical spelling, in which equal addresses compare equal.
     pub(super) fn canonical(&self) -> HostPort {
         let address = self.host.parse::<IpAddr>();
         let host =
@@ -173,7 +173,7 @@ mod tests {
     fn an_announced_server_is_dialled_where_it_may() {
         let map: &[(&str, &str)] = &[("10.0.0.5:6379", "203.0.113.7:16379")];
         let none: &[&str] = &[];
-        // Announcement, map, what is allowed, where it is dialled. Configured are Redis-A:26379 and
+        // Announcement, map, allow list, and the address to dial. Configured are Redis-A:26379 and
         // [2001:DB8::5]:26379.
         type Row<'a> = (&'a str, &'a [(&'a str, &'a str)], Option<&'a [&'a str]>, Option<&'a str>);
         let table: &[Row<'_>] = &[
@@ -186,7 +186,8 @@ mod tests {
             ("[2001:db8::5]:6379", &[], Some(none), Some("[2001:db8::5]:6379")),
             ("[2001:db8:0::5]:26379", &[], Some(none), Some("[2001:DB8::5]:26379")),
             ("redis-a.evil:6379", &[], Some(none), None),
-            // Names by name, addresses by network; never a name by what it might resolve to.
+            // Names match by name, addresses by network. A name never matches by what it might
+            // resolve to.
             ("redis-b:6379", &[], Some(&["REDIS-B"]), Some("redis-b:6379")),
             ("redis-c:6379", &[], Some(&["REDIS-B", "0.0.0.0/0", "::/0"]), None),
             ("10.255.0.1:6379", &[], Some(&["10.0.0.0/8"]), Some("10.255.0.1:6379")),
@@ -197,7 +198,7 @@ mod tests {
             ("[fd00::1]:6379", &[], Some(&["fd00::/8"]), Some("[fd00::1]:6379")),
             ("[fe00::1]:6379", &[], Some(&["fd00::/8", "0.0.0.0/0"]), None),
             ("[::ffff:10.0.0.6]:6379", &[], Some(&["10.0.0.0/8"]), None),
-            // Nowhere to connect to.
+            // An unspecified address cannot be dialled.
             ("0.0.0.0:6379", &[], None, None),
         ];
         let configured = [at("Redis-A:26379"), at("[2001:DB8::5]:26379")];
@@ -210,7 +211,7 @@ mod tests {
         }
     }
 
-    /// Also an address that no configuration may name.
+    /// Also accepts addresses that a configuration must not name.
     fn at_any(text: &str) -> HostPort {
         let (host, port) = text.rsplit_once(':').unwrap();
         HostPort { host: host.trim_matches(['[', ']']).to_owned(), port: port.parse().unwrap() }

@@ -1,4 +1,4 @@
-//! The block `redis`: the named servers.
+//! The block `redis`: the named Redis stores.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,19 +16,20 @@ use super::{RedisConfig, login, servers};
 pub(crate) const INTERVAL: Duration = Duration::from_millis(RedisSpec::INTERVAL_MS);
 pub(crate) const TIMEOUT: Duration = Duration::from_millis(RedisSpec::TIMEOUT_MS);
 
-/// A sweep must be over before the next one, and a server must not be busy with being watched.
+/// Minimum interval. A sweep must end before the next one begins, and sampling must not load the
+/// server.
 const INTERVAL_MIN: Duration = Duration::from_millis(100);
 
-/// A healthy server behind a busy network already needs tens of milliseconds.
+/// Minimum timeout. A healthy server behind a busy network already needs tens of milliseconds.
 const TIMEOUT_MIN: Duration = Duration::from_millis(100);
 
-/// More connections than this are no longer a configuration written by people.
+/// Maximum number of Redis stores. More are not written by people.
 const REDISES_MAX: usize = 1000;
 
-/// The named servers in the order of their names, each as far as it could be read.
+/// The named Redis stores, sorted by name, each as far as it could be read.
 pub(super) type Redises = BTreeMap<String, Result<RedisConfig, Reported>>;
 
-/// Reads all servers. `dir` is where relative paths start.
+/// Reads all Redis stores. `dir` is the base of relative paths.
 pub(super) fn read(at: &At<'_>, dir: &Path) -> Result<Redises, Reported> {
     let Value::Mapping(map) = at.value else {
         let kind = kind(at.value);

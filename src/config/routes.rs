@@ -1,4 +1,5 @@
-//! Which routes of Alertmanager's configuration an alert takes, and how long they let it wait.
+//! The routing tree of Alertmanager's configuration: which routes an alert takes, and how long they
+//! delay it.
 
 use std::collections::BTreeMap;
 
@@ -7,9 +8,10 @@ use serde_yaml::Value;
 
 use super::values::foreign_duration_ms;
 
-/// How long Alertmanager waits for more alerts of a new group when its configuration says nothing.
+/// Alertmanager's default `group_wait` in milliseconds: how long a new group waits for more alerts.
 pub const GROUP_WAIT_DEFAULT_MS: u64 = 30_000;
-/// The same for a group that it has told of before.
+/// Alertmanager's default `group_interval` in milliseconds: the same for a group that was already
+/// notified.
 const GROUP_INTERVAL_DEFAULT_MS: u64 = 300_000;
 
 /// The labels of an alert.
@@ -19,16 +21,17 @@ pub type Labels = BTreeMap<String, String>;
 #[derive(Clone, Debug)]
 pub struct Routes(Route);
 
-/// What an alert meets at the end of its way.
+/// The route at which an alert ends, with its inherited settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Who is told.
+    /// The receiver of the notification.
     pub receiver: String,
     /// The labels that alerts of one group have in common; `...` stands for all.
     pub group_by: Vec<String>,
-    /// How long a new group waits for more alerts.
+    /// How long a new group waits for more alerts, in milliseconds.
     pub group_wait_ms: u64,
-    /// How long a group that was told of waits before it tells of another alert.
+    /// How long a group that was already notified waits before it reports another alert, in
+    /// milliseconds.
     pub group_interval_ms: u64,
 }
 
@@ -54,10 +57,9 @@ enum Expected {
 }
 
 impl Routes {
-    /// Reads them from the whole configuration.
-    ///
-    /// # Errors
-    /// What cannot be understood.
+    /// Reads the routes from the whole configuration.
+    /// || # Errors
+    /// What cannot be parsed.
     pub fn read(configuration: &Value) -> Result<Routes, String> {
         let top = configuration
             .get("route")
@@ -71,8 +73,8 @@ impl Routes {
         Ok(Routes(Route::read(top, &defaults)?))
     }
 
-    /// Where an alert with these labels ends: the first child that takes it at each level, and the
-    /// next ones after `continue`.
+    /// Where an alert with these labels ends: at each level the first matching child, and after
+    /// `continue` also the following ones.
     pub fn destinations(&self, labels: &Labels) -> Vec<&Destination> {
         let mut found = Vec::new();
         self.0.collect(labels, &mut found);
@@ -88,7 +90,7 @@ impl Destination {
 }
 
 impl Route {
-    /// What a route does not say it has from its parent.
+    /// Fields that a route omits are inherited from its parent.
     fn read(route: &Value, parent: &Destination) -> Result<Route, String> {
         let ms = |field: &str, inherited: u64| {
             let given = route.get(field).map_or(Ok(None), foreign_duration_ms);
@@ -112,7 +114,7 @@ impl Route {
         })
     }
 
-    /// Whether the route takes the alert; adds where it ends.
+    /// Whether the route matches the alert. Adds the routes where it ends.
     fn collect<'a>(&'a self, labels: &Labels, found: &mut Vec<&'a Destination>) -> bool {
         if !self.matchers.iter().all(|matcher| matcher.matches(labels)) {
             return false;
@@ -134,7 +136,7 @@ impl Route {
 }
 
 impl Matcher {
-    /// A label that an alert does not have counts as empty.
+    /// A missing label compares as empty.
     fn matches(&self, labels: &Labels) -> bool {
         let value = labels.get(&self.label).map_or("", String::as_str);
         let agrees = match &self.value {
@@ -150,7 +152,7 @@ impl Matcher {
     }
 }
 
-/// Of all three kinds: `matchers`, and the older `match` and `match_re`.
+/// Reads all three kinds: `matchers`, and the older `match` and `match_re`.
 fn matchers(route: &Value) -> Result<Vec<Matcher>, String> {
     let mut all = Vec::new();
     for text in route.get("matchers").map(texts).unwrap_or_default() {
@@ -173,7 +175,7 @@ fn pattern(text: &str) -> Result<Expected, String> {
     Ok(Expected::Pattern(compiled))
 }
 
-/// One line of `matchers`: `a="b"`, or several as in `{a="b", c=~"d|e"}`.
+/// Parses one line of `matchers`: `a="b"`, or several as in `{a="b", c=~"d|e"}`.
 fn parse_matchers(text: &str) -> Result<Vec<Matcher>, String> {
     let text = text.trim();
     let mut rest = text
@@ -197,7 +199,7 @@ fn parse_matchers(text: &str) -> Result<Vec<Matcher>, String> {
     Ok(all)
 }
 
-/// The text in quotes at the beginning, or else up to one of `ends`; and what follows.
+/// The quoted text at the beginning, or else the text up to one of `ends`; and the rest.
 fn word<'a>(text: &'a str, ends: &[char]) -> Result<(String, &'a str), String> {
     let text = text.trim_start();
     let Some(quoted) = text.strip_prefix('"') else {
@@ -220,8 +222,8 @@ fn word<'a>(text: &'a str, ends: &[char]) -> Result<(String, &'a str), String> {
             '\\' => match characters.next() {
                 Some((_, 'n')) => word.push('\n'),
                 Some((_, escaped @ ('"' | '\\'))) => word.push(escaped),
-                // Any other is no escape, as Alertmanager's older parser has it: patterns are full
-                // of them.
+                // Other sequences are no escapes, as in Alertmanager's older parser: patterns
+                // contain many backslashes.
                 Some((_, other)) => word.extend(['\\', other]),
                 None => break,
             },
@@ -235,7 +237,7 @@ fn texts(list: &Value) -> Vec<String> {
     list.as_sequence().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
 }
 
-/// A mapping of plain values; nothing if it is none.
+/// A mapping of plain values; empty for any other value.
 pub(super) fn pairs(map: &Value) -> Labels {
     let text = |value: &Value| match value {
         Value::String(text) => Some(text.clone()),

@@ -1,13 +1,12 @@
-//! Every block of the configuration file and the names of its fields. The reader refuses whatever
-//! is not listed here, and a test checks that the documentation and its complete example name each
-//! of them.
+//! Every block of the configuration file and the names of its fields. The parser refuses every
+//! other field. A test checks that the documentation and its complete example name each of them.
 
 use crate::output::nearest::nearest;
 
 /// A block and its fields.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockSpec {
-    /// Where the block is, for people.
+    /// The path of the block, for people.
     pub path: &'static str,
     /// The names of its fields.
     pub fields: &'static [&'static str],
@@ -157,13 +156,13 @@ pub(super) const BYTES: BlockSpec =
     BlockSpec { path: "a key", fields: &["hex", "base64"], otherwise: &[] };
 
 impl BlockSpec {
-    /// Whether the field `name` says something that this block has another way, or no way yet, to
-    /// say.
+    /// Whether the field `name` stands for something that this block expresses differently, or
+    /// cannot express yet.
     pub(super) fn says_otherwise(&self, name: &str) -> bool {
         self.otherwise.iter().any(|(field, _)| *field == name)
     }
 
-    /// What is wrong with the field `name` of this block, if it is not one of its fields.
+    /// The message for the field `name`, if it is not a field of this block.
     pub(super) fn refusal(&self, name: &str) -> Option<String> {
         if self.fields.contains(&name) {
             return None;

@@ -1,4 +1,4 @@
-//! Passwords: read anew at every connect, and never shown.
+//! Passwords: read again at every connect, and never shown.
 
 use std::env;
 use std::fmt;
@@ -9,16 +9,17 @@ use std::path::PathBuf;
 
 use super::PasswordSource;
 
-/// A longer first line is no password but some other file.
+/// Maximum length of the first line in bytes. A longer one indicates that the path names some other
+/// file.
 const SECRET_BYTES_MAX: u64 = 4096;
 
-/// Others may read the file.
+/// Mode bits that let others read the file.
 const OTHERS_READ: u32 = 0o004;
 
-/// Group or others may write the file.
+/// Mode bits that let the group or others write the file.
 const ALIENS_WRITE: u32 = 0o022;
 
-/// A password. Neither `Debug` nor anything else shows it; [`Secret::expose`] hands it to the
+/// A password. Neither `Debug` nor any message shows it; [`Secret::expose`] passes it to the
 /// connection.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -56,10 +57,10 @@ pub enum SecretError {
     /// The environment variable is not set.
     #[error("the environment variable {0} (`password_env`) is not set")]
     Unset(String),
-    /// There is no password in it.
+    /// The source is empty.
     #[error("{0} is empty; its first line must be the password")]
     Empty(String),
-    /// It cannot be a password.
+    /// The content cannot be a password.
     #[error(
         "{0} does not hold a password: its first line must be UTF-8 text of at most \
          {SECRET_BYTES_MAX} bytes"
@@ -68,10 +69,9 @@ pub enum SecretError {
 }
 
 impl PasswordSource {
-    /// Reads the password: the first line, without its end.
-    ///
-    /// # Errors
-    /// When there is none.
+    /// Reads the password: the first line, without its line end.
+    /// || # Errors
+    /// There is no usable password.
     pub fn read(&self) -> Result<Secret, SecretError> {
         let bytes = match self {
             PasswordSource::File(path) => read_start(path)
@@ -85,10 +85,9 @@ impl PasswordSource {
         self.first_line(&bytes)
     }
 
-    /// What is dangerous about the place of the password, for a warning.
-    ///
-    /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a directory
-    /// of the pod's own.
+    /// A warning about unsafe permissions of the password file.
+    /// || Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a
+    /// directory of the pod's own.
     pub fn warning(&self) -> Option<String> {
         let PasswordSource::File(path) = self else { return None };
         let mode = std::fs::metadata(path).ok()?.mode();
@@ -116,7 +115,7 @@ impl PasswordSource {
     }
 }
 
-/// The place, for messages.
+/// The source, for messages.
 impl fmt::Display for PasswordSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -126,7 +125,8 @@ impl fmt::Display for PasswordSource {
     }
 }
 
-/// The start of a file: a password and its line end fit in, and nothing endless is read.
+/// The start of a file: enough for a password and its line end, and bounded for a file without an
+/// end.
 fn read_start(path: &PathBuf) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?.take(SECRET_BYTES_MAX + 2).read_to_end(&mut bytes)?;

@@ -1,5 +1,5 @@
-//! The servers of one redis: a single one, several without Sentinel, those that Sentinels watch, or
-//! a cluster.
+//! The servers of one Redis store: a single one, several without Sentinel, those that Sentinels
+//! monitor, or a cluster.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use super::url::{self, REDIS_PORT, SENTINEL_PORT, ServerUrl};
 use super::values::{kind, name, text};
 use super::{ClusterConfig, HostPort, SentinelConfig, Servers, login, peers};
 
-/// Servers in one list; more are not written by people.
+/// Maximum number of servers in one list. More are not written by people.
 const NODES_MAX: usize = 100;
 
 const IN_URL: &str = "write it into the URL: `redis://host:port/db`";
 
-/// Reads the servers and the number of their database from the block of a redis. `dir` is where
-/// relative paths start.
+/// Reads the servers and the number of their database from the block of a Redis store. `dir` is the
+/// base of relative paths.
 pub(super) fn read(block: &Block<'_>, dir: &Path) -> Result<(Servers, u32), Reported> {
     let form = block.exactly_one(
         &["url", "nodes", "sentinel", "cluster"],
@@ -100,7 +100,7 @@ fn read_cluster(block: &Block<'_>) -> Result<ClusterConfig, Reported> {
     Ok(ClusterConfig { nodes: nodes?, peers: peers? })
 }
 
-/// A block that [`read`] has seen.
+/// A block whose presence [`read`] has checked.
 fn child<'a>(block: &Block<'a>, field: &str, spec: &BlockSpec) -> Result<Block<'a>, Reported> {
     block.child(field, spec)?.ok_or(Reported)
 }

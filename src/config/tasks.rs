@@ -20,7 +20,7 @@ use super::{RedisConfig, Servers, ms};
 const STALE_AFTER_MS: u64 = 300_000;
 const FRESH_FOR_MS: u64 = 10_000;
 
-/// One key per user: more users than this belong into a hash.
+/// Maximum number of switch keys. There is one key per user; more users should be in a hash.
 const SWITCH_KEYS_MAX: usize = 1000;
 
 /// The per-task labels with their values.
@@ -28,13 +28,13 @@ type Labels = Vec<(Arc<str>, Arc<str>)>;
 
 /// What all tasks of a document share.
 pub(super) struct Shared<'a> {
-    /// `None` when the redises could not be read at all.
+    /// `None` if the Redis stores could not be read at all.
     pub(super) redises: Option<&'a Redises>,
-    /// `None` when the names of the labels could not be read.
+    /// `None` if the names of the labels could not be read.
     pub(super) label_names: Option<&'a [Arc<str>]>,
 }
 
-/// A task, and what the other tasks are compared with, each as far as it could be read.
+/// A task, and the parts that are compared between tasks, each as far as it could be read.
 #[derive(Default)]
 pub(super) struct ReadTask {
     pub(super) name: Option<String>,
@@ -119,7 +119,7 @@ fn read_block(block: &Block<'_>, shared: &Shared<'_>) -> ReadTask {
     ReadTask { name: name.ok(), redis: redis.ok(), lock_key, spec: assemble().ok() }
 }
 
-/// The redis that a task names, or the only one; its configuration is absent where that has
+/// The Redis store that a task names, or the only one. Its configuration is absent if that has
 /// mistakes of its own.
 fn redis_of<'a>(
     block: &Block<'_>,
@@ -296,7 +296,7 @@ fn read_labels(task: &Block<'_>, shared: &Shared<'_>) -> Result<Labels, Reported
     labels.into_iter().collect()
 }
 
-/// Switches in keys of their own are read together, so that one server must have them all.
+/// Switches in separate keys are read with one command, so all keys must be in one slot.
 fn cluster_mistake(redis: &RedisConfig, wanted: &WantedSpec) -> Option<String> {
     let (Servers::Cluster(_), WantedSource::Keys(keys)) = (&redis.servers, &wanted.source) else {
         return None;
@@ -313,7 +313,7 @@ fn cluster_mistake(redis: &RedisConfig, wanted: &WantedSpec) -> Option<String> {
     })
 }
 
-/// Where each key of a task stands: one key cannot play two roles.
+/// The place of each key of a task. One key cannot have two roles.
 type Roles = Vec<(Key, Place)>;
 
 fn claim(roles: &mut Roles, block: &Block<'_>, place: Place, key: &Key) {

@@ -1,6 +1,5 @@
-//! A task's thresholds: what they are called, how short they may be, and what they must fit
-//! together with. For the configuration, and for whoever asks what another threshold would have
-//! done.
+//! A task's thresholds: their names, minimums and mutual constraints. Used by the configuration,
+//! and by replay, which tries other values.
 
 use lockwatch_model::named;
 use lockwatch_model::spec::{RedisSpec, TaskSpec};
@@ -13,26 +12,27 @@ use super::values::duration_ms;
 
 const SECOND_MS: u64 = 1_000;
 
-/// A lease that lives shorter than a network round trip under load guards nothing.
+/// Minimum lease in milliseconds. A lease shorter than a network round trip under load protects
+/// nothing.
 const LEASE_MS_MIN: u64 = 100;
 
 named! {
-    /// A duration of a task that what is said of it depends on.
+    /// A duration of a task that its verdict or its alerts depend on.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum Threshold {
         /// A gap shorter than this is a handover.
         Grace = "grace",
         /// A hold shorter than this does not end a gap.
         Settle = "settle",
-        /// How long the task may go on after it was switched off.
+        /// How long the task may continue after it was switched off.
         WindDown = "wind_down",
         /// Without a reading for longer than this, the verdict is unknown.
         BlindAfter = "blind_after",
         /// Without a change of its progress for longer than this, the task is stalled.
         StaleAfter = "stale_after",
-        /// A claim lives while its bytes changed within this time.
+        /// A claim is live while its bytes changed within this time.
         FreshFor = "fresh_for",
-        /// A hold longer than this deserves a warning.
+        /// A hold longer than this causes a warning.
         MaxHold = "max_hold",
         /// Full lifetime of a hold.
         Lease = "lease",
@@ -54,7 +54,7 @@ impl Threshold {
         }
     }
 
-    /// Reads it from the block that it stands in, if it is there.
+    /// Reads it from its block, if present.
     pub(super) fn optional(self, block: &Block<'_>) -> Result<Option<u64>, Reported> {
         block.optional(self.name(), duration_ms(self.min_ms()))
     }
@@ -63,15 +63,14 @@ impl Threshold {
         Ok(self.optional(block)?.unwrap_or(default_ms))
     }
 
-    /// Reads a value as the configuration does.
-    ///
-    /// # Errors
+    /// Parses a value as the configuration does, into milliseconds.
+    /// || # Errors
     /// What is wrong with it; the sentence lacks its subject.
     pub fn read(self, text: &str) -> Result<u64, String> {
         duration_ms(self.min_ms())(&Value::String(text.to_owned()))
     }
 
-    /// Puts it in force; says whether the task has such a thing.
+    /// Applies it to `task`. Returns whether the task has such a threshold.
     pub fn set(self, task: &mut TaskSpec, ms: u64) -> bool {
         match self {
             Threshold::Grace => task.grace_ms = ms,
@@ -94,7 +93,8 @@ impl Threshold {
     }
 }
 
-/// Why a task's thresholds do not fit together, or not with how its redis is read; each a sentence.
+/// Why a task's thresholds contradict each other or the sampling of its Redis store; each a
+/// sentence.
 pub fn mistake(task: &TaskSpec, redis: &RedisSpec) -> Option<String> {
     let sampling = Sampling {
         redis: &redis.name,
@@ -126,7 +126,8 @@ pub(super) fn renew_every_mistake(renew_every_ms: u64, lease_ms: u64) -> Option<
     (renew_every_ms >= lease_ms).then(mistake)
 }
 
-/// How a task's redis is read. What is judged from samples must be slower than the sampling.
+/// How a task's Redis store is sampled. Thresholds that are judged from samples must be longer than
+/// the sampling interval.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sampling<'a> {
     pub(super) redis: &'a str,

@@ -1,35 +1,34 @@
-//! The addresses of servers: `redis://host:port/db`, or `host:port` where there is no database to
-//! name.
+//! The addresses of servers: `redis://host:port/db`, or `host:port` where no database applies.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use super::HostPort;
 
-/// Where one server is, and which of its databases is meant.
+/// The address of one server, and its database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerUrl {
     pub(super) at: HostPort,
     pub(super) db: u32,
 }
 
-/// The port of a server that does not say another.
+/// Default port of a Redis server.
 pub(super) const REDIS_PORT: u16 = 6379;
-/// The port of a Sentinel that does not say another.
+/// Default port of a Sentinel.
 pub(super) const SENTINEL_PORT: u16 = 26_379;
 
-/// How a host or network is written.
+/// The accepted form of a host or network, for messages.
 pub(super) const HOST_SHAPE: &str =
     "write a host name, an address or a network like 10.0.0.0/8, without a port";
 
 const SHAPE: &str = "write redis://host:port/db, for example redis://127.0.0.1:6379/0";
 const ADDRESS_SHAPE: &str = "write host:port, for example 10.0.0.5:6379";
 
-/// Reads a server's URL. No message ever repeats the text: there may be a password in it.
+/// Parses a server's URL. No message repeats the text, because it may contain a password.
 pub(super) fn parse(text: &str) -> Result<ServerUrl, String> {
     parse_with_port(text, REDIS_PORT)
 }
 
-/// Reads a server that is asked about others: `host:port`, or a URL without a database.
+/// Parses a server that only announces others: `host:port`, or a URL without a database.
 pub(super) fn server(text: &str, default_port: u16) -> Result<HostPort, String> {
     if !text.contains("://") {
         refuse_user(text)?;
@@ -41,7 +40,7 @@ pub(super) fn server(text: &str, default_port: u16) -> Result<HostPort, String> 
     }
 }
 
-/// Reads `host:port`.
+/// Parses `host:port`.
 pub(super) fn address(text: &str) -> Result<HostPort, String> {
     if text.contains("://") {
         return Err(format!("is a URL; {ADDRESS_SHAPE}"));
@@ -137,7 +136,7 @@ fn database(path: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("has something other than a database number after the `/`; {SHAPE}"))
 }
 
-/// Digits only, and not too many.
+/// Parses digits only, and not too many.
 pub(super) fn whole_number(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }

@@ -1,5 +1,5 @@
-//! Reads single values of the document. Each function says what is wrong and what to write instead;
-//! none of them repeats a value that could be a secret.
+//! Parses single values of the document. Each error says what is wrong and what to write instead;
+//! none repeats a value that could be a secret.
 
 use std::time::Duration;
 
@@ -11,16 +11,18 @@ use serde_yaml::Value;
 use super::duration::{EXAMPLES, parse_ms, text as duration_text};
 use super::schema::BYTES;
 
-/// Longest name of a task, a redis or a user, and longest value of a label, in bytes.
+/// Maximum length of the name of a task, Redis store or user, and of the value of a label, in
+/// bytes.
 pub(super) const NAME_BYTES_MAX: usize = 200;
 
-/// Longest key, in bytes: every batch carries each key several times.
+/// Maximum length of a key in bytes. Every batch carries each key several times.
 pub(crate) const KEY_BYTES_MAX: usize = 1024;
 
-/// Longer than any sensible threshold, and short enough that no sum of them overflows.
+/// Maximum duration in milliseconds: longer than any sensible threshold, and short enough that no
+/// sum overflows.
 pub(super) const DURATION_MS_MAX: u64 = 366 * 86_400_000;
 
-/// What kind of value this is, for messages.
+/// The type of this value, for messages.
 pub(super) fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "empty",
@@ -41,7 +43,7 @@ pub(super) fn text(value: &Value) -> Result<String, String> {
     }
 }
 
-/// A name that labels, logs and pages show: not empty, not too long, no control characters.
+/// A name that appears in labels, logs and pages: not empty, not too long, no control characters.
 pub(super) fn name(value: &Value) -> Result<String, String> {
     let text = text(value)?;
     match name_mistake(&text) {
@@ -62,7 +64,7 @@ pub(super) fn name_mistake(text: &str) -> Option<String> {
     hostile.then(|| "has control characters in it; use printable text".to_owned())
 }
 
-/// The value of a per-task label; it may be empty.
+/// The value of a per-task label. It may be empty.
 pub(super) fn label_value(value: &Value) -> Result<String, String> {
     let text = text(value)?;
     if text.is_empty() { Ok(text) } else { name(value) }
@@ -99,8 +101,8 @@ pub(super) fn duration_ms(min_ms: u64) -> impl Fn(&Value) -> Result<u64, String>
     }
 }
 
-/// A duration as Prometheus and Alertmanager read it, in milliseconds: a bare 0 needs no unit
-/// there, and what is left empty is as if it were not there.
+/// A duration as Prometheus and Alertmanager parse it, in milliseconds. There a bare 0 needs no
+/// unit, and an empty value counts as absent.
 pub(super) fn foreign_duration_ms(value: &Value) -> Result<Option<u64>, String> {
     match value {
         Value::Null => Ok(None),
@@ -116,7 +118,7 @@ pub(super) fn duration(min: Duration) -> impl Fn(&Value) -> Result<Duration, Str
     move |value| read_ms(value).map(Duration::from_millis)
 }
 
-/// A Redis key: any bytes, but not none, and not too many.
+/// A Redis key: any bytes, at least one and at most [`KEY_BYTES_MAX`].
 pub(super) fn key(value: &Value) -> Result<Key, String> {
     let key = bytes(value)?;
     match key.len() {
@@ -151,8 +153,8 @@ pub(super) fn bytes(value: &Value) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Standard alphabet, with or without padding. Stray bits after the last byte are refused, so each
-/// value has one spelling.
+/// Standard alphabet, with or without padding. Nonzero bits after the last byte are refused, so
+/// that each value has only one spelling.
 fn from_base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).or_else(|_| STANDARD_NO_PAD.decode(text)).ok()
 }

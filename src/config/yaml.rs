@@ -1,5 +1,5 @@
-//! Reads YAML, ours and that of other programs. What the library says of a mistake holds text of
-//! the file, as it stands there.
+//! Parses YAML, that of lockwatch and of other programs. Errors of the YAML library may quote the
+//! file, so they are sanitized here.
 
 use serde_yaml::Value;
 
@@ -7,13 +7,13 @@ use super::locate::Position;
 use super::mistake::ConfigErrors;
 use crate::output::identity::{is_plain, without_login};
 
-/// A longer message loses its beginning, which names the place: what is wrong stands at the end.
+/// Maximum length of an error message in characters. A longer one loses its beginning, which is the
+/// path: the cause stands at the end.
 const TOLD_CHARS_MAX: usize = 300;
 
-/// The document `text`, which came from `source`, with its merge keys (`<<`) resolved.
-///
-/// # Errors
-/// What is no YAML, with its line where the library tells one.
+/// Parses `text`, which came from `source`, and resolves its merge keys (`<<`).
+/// || # Errors
+/// What is not valid YAML, with its line where the library reports one.
 pub(super) fn parse(text: &str, source: &str) -> Result<Value, ConfigErrors> {
     let refused = |error: serde_yaml::Error| {
         let (position, message) = (Position::of(&error), error.to_string());
@@ -26,7 +26,8 @@ pub(super) fn parse(text: &str, source: &str) -> Result<Value, ConfigErrors> {
     Ok(document)
 }
 
-/// `message` without logins and without characters that could fool a terminal, and not too long.
+/// `message` without credentials and without characters that a terminal would interpret, and
+/// bounded in length.
 fn harmless(message: &str) -> String {
     let mut told = String::new();
     for character in without_login(message).chars() {
