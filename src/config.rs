@@ -207,7 +207,8 @@ impl Config {
     }
 
     /// Reads the file `path`.
-    /// || # Errors
+    ///
+    /// # Errors
     /// All mistakes at once, or why the file cannot be read.
     pub fn load(path: &Path) -> Result<Config, ConfigErrors> {
         let source = path.display().to_string();
@@ -226,7 +227,8 @@ impl Config {
 
     /// Parses `text`, read from the file `path`. Messages name that file, and relative paths start
     /// at its directory.
-    /// || # Errors
+    ///
+    /// # Errors
     /// All mistakes at once, sorted by position.
     pub fn parse(text: &str, path: &Path) -> Result<Config, ConfigErrors> {
         let source = path.display().to_string();
@@ -240,7 +242,8 @@ impl Config {
     }
 
     /// The configuration for one lock without a file. Everything else has its default.
-    /// || # Errors
+    ///
+    /// # Errors
     /// All mistakes at once, each with its flag.
     pub fn single_lock(lock: &SingleLock) -> Result<Config, ConfigErrors> {
         let mistakes = mistake::Mistakes::default();

@@ -84,7 +84,8 @@ pub struct TimingSources {
 impl PageTiming {
     /// Finds the delays: from flags, else from files, else the defaults of Prometheus and
     /// Alertmanager.
-    /// || # Errors
+    ///
+    /// # Errors
     /// Why a file cannot be used.
     pub fn find(sources: &TimingSources) -> Result<PageTiming, String> {
         let prometheus = sources.prometheus_config.as_deref().map(read_yaml).transpose()?;
@@ -214,7 +215,8 @@ pub fn report(config: &Config, timing: &PageTiming) -> String {
 
 /// The worst-case time from the moment when a wanted task has no holder until lockwatch reports it
 /// as down, in milliseconds.
-/// || The gap begins with the first reading that shows it, so up to one interval passes before
+///
+/// The gap begins with the first reading that shows it, so up to one interval passes before
 /// that. When the grace period ends, the lock is read at once.
 pub fn down_after_ms(interval_ms: u64, task: &TaskSpec) -> u64 {
     interval_ms.saturating_add(task.grace_ms.max(CONFIRMATION_MS)).saturating_add(SEEN_WITHIN_MS)
@@ -366,7 +368,7 @@ impl Document {
 }
 
 /// The interval of the job that scrapes lockwatch. If no such job is found (it may be in another
-/// file), the longest of all jobs, which the origin mentions.
+/// file), the global one; the origin says so.
 fn scrape_interval(prometheus: &Document) -> Result<Option<Delay>, String> {
     let of_all = prometheus.delay(prometheus.value.get("global"), "scrape_interval")?;
     match lockwatch_job(prometheus) {

@@ -15,7 +15,8 @@ const UNITS: [(&str, u64); 6] = [
 
 /// Parses a duration into milliseconds: whole numbers with units, the longer unit first, each unit
 /// at most once. A value that overflows becomes `u64::MAX`.
-/// || # Errors
+///
+/// # Errors
 /// What is wrong with it, and how to write it.
 pub fn parse_ms(text: &str) -> Result<u64, String> {
     let wrong = || format!("is not a duration; {EXAMPLES}");

@@ -1,5 +1,6 @@
 //! Finds the line of a value in the text.
-//! || The YAML library reports a position only with an error. So the text is parsed once more, up
+//!
+//! The YAML library reports a position only with an error. So the text is parsed once more, up
 //! to the requested place, and an error is raised there. That finds the right line whatever style,
 //! anchor or comment the text uses.
 

@@ -58,7 +58,8 @@ enum Expected {
 
 impl Routes {
     /// Reads the routes from the whole configuration.
-    /// || # Errors
+    ///
+    /// # Errors
     /// What cannot be parsed.
     pub fn read(configuration: &Value) -> Result<Routes, String> {
         let top = configuration

@@ -70,7 +70,8 @@ pub enum SecretError {
 
 impl PasswordSource {
     /// Reads the password: the first line, without its line end.
-    /// || # Errors
+    ///
+    /// # Errors
     /// There is no usable password.
     pub fn read(&self) -> Result<Secret, SecretError> {
         let bytes = match self {
@@ -86,7 +87,8 @@ impl PasswordSource {
     }
 
     /// A warning about unsafe permissions of the password file.
-    /// || Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a
+    ///
+    /// Not an error: Kubernetes mounts secrets with mode 0644 unless told otherwise, in a
     /// directory of the pod's own.
     pub fn warning(&self) -> Option<String> {
         let PasswordSource::File(path) = self else { return None };

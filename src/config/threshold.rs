@@ -64,7 +64,8 @@ impl Threshold {
     }
 
     /// Parses a value as the configuration does, into milliseconds.
-    /// || # Errors
+    ///
+    /// # Errors
     /// What is wrong with it; the sentence lacks its subject.
     pub fn read(self, text: &str) -> Result<u64, String> {
         duration_ms(self.min_ms())(&Value::String(text.to_owned()))

@@ -12,7 +12,8 @@ use crate::output::identity::{is_plain, without_login};
 const TOLD_CHARS_MAX: usize = 300;
 
 /// Parses `text`, which came from `source`, and resolves its merge keys (`<<`).
-/// || # Errors
+///
+/// # Errors
 /// What is not valid YAML, with its line where the library reports one.
 pub(super) fn parse(text: &str, source: &str) -> Result<Value, ConfigErrors> {
     let refused = |error: serde_yaml::Error| {
