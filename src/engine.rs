@@ -1,5 +1,5 @@
-//! The one task that owns the state: inputs in, events and snapshots out. Nothing else ever writes
-//! what is known.
+//! The only task that owns the state: it applies inputs, and publishes events and snapshots.
+//! Nothing else writes the state.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,45 +15,45 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use crate::clock::Clock;
 use crate::published::{Look, LookAt, Published, Snapshots};
 
-/// Most inputs that may wait for the engine; whoever has more must wait.
+/// Maximum number of queued inputs. A sender waits while the queue is full, which bounds memory.
 pub const INPUTS: usize = 256;
-/// Most inputs taken in before it is asked whether to publish.
+/// Maximum number of inputs that are applied before the engine checks whether a snapshot is due.
 const BURST: usize = 64;
-/// The state is told so often that time has passed, and a snapshot is never older. Nor is what one
-/// shows that was asked for.
+/// Interval at which the state is told that time has passed. It is also the maximum age of a
+/// snapshot, and of one that was requested.
 const TICK: Duration = Duration::from_secs(1);
-/// Shortest time between two snapshots: a lone change is published as soon as it is known, changes
-/// in quick succession together.
+/// Minimum time between two snapshots. A single change is published at once, a burst of changes
+/// together.
 const COALESCE: Duration = Duration::from_millis(1);
-/// After an event, the next snapshot comes no later than this after the newest one.
+/// Maximum delay of a snapshot after an event, measured from the newest snapshot.
 const EVENT_SHOWS: Duration = Duration::from_millis(20);
-/// No more than one part in so many of the time goes into snapshots: because of events, and because
-/// somebody looks.
+/// The inverse share of time that snapshots may take: 1/5 for those because of events, 1/100 for
+/// complete ones that readers request.
 const EVENT_SHARE: u32 = 5;
 const LOOK_SHARE: u32 = 100;
 
-/// Whoever follows the engine: what goes in, and what happened.
+/// Receives the inputs of the engine and the events that result.
 pub trait Observer {
-    /// The state is about to take in `input`.
+    /// Called before the state applies `input`.
     fn input(&mut self, _now: Now, _input: &Input) {}
 
-    /// Something happened; it became known at `now`.
+    /// Called for each event; it became known at `now`.
     fn event(&mut self, now: Now, event: &Event);
 
-    /// Time has passed.
+    /// Called about once a second.
     fn tick(&mut self, _now: Now) {}
 }
 
 /// An instant by both clocks of the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
-    /// What is judged by.
+    /// Monotonic; used for all judgements.
     pub mono: Mono,
-    /// For people.
+    /// Wall clock; for display only.
     pub wall: AgentWall,
 }
 
-/// All that follow, in the order in which they are told.
+/// All observers, in the order in which they are called.
 pub type Observers = Vec<Box<dyn Observer + Send>>;
 
 impl Observer for Observers {
@@ -70,7 +70,7 @@ impl Observer for Observers {
     }
 }
 
-/// Who has no other one.
+/// Observes nothing.
 impl Observer for () {
     fn event(&mut self, _now: Now, _event: &Event) {}
 }
@@ -78,10 +78,10 @@ impl Observer for () {
 /// Owner of the state.
 pub struct Engine {
     state: State,
-    /// What was configured at first; the observer shall know it too.
+    /// The initial configuration, kept so that [`Engine::run`] can pass it to the observer.
     spec: Arc<WatchSpec>,
     clock: Clock,
-    /// The state's instants must not go back.
+    /// The instant of the newest step. Instants passed to the state must never decrease.
     newest: Mono,
     publishing: Publishing,
     published: watch::Sender<Arc<Published>>,
@@ -89,8 +89,8 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An engine for the tasks of `spec`, of which nothing is known yet, and where its snapshots
-    /// appear. There is one from the start, and no task is missing in it.
+    /// Creates an engine for the tasks of `spec`, with no evidence yet, and the reader of its
+    /// snapshots. The first snapshot exists at once and contains every task.
     pub fn new(clock: Clock, spec: WatchSpec) -> (Engine, Snapshots) {
         let mut state = State::new();
         let spec = Arc::new(spec);
@@ -103,8 +103,8 @@ impl Engine {
         (engine, snapshots)
     }
 
-    /// Runs until every sender of `inputs` is gone. Inputs and events go to `observer`, in order.
-    /// Snapshots appear soon after an event, when somebody looks, and at least once a second.
+    /// Runs until every sender of `inputs` is dropped. Inputs and events go to `observer`, in
+    /// order. A snapshot is published soon after an event, on request, and at least once a second.
     pub async fn run(mut self, mut inputs: mpsc::Receiver<Input>, mut observer: impl Observer) {
         observer.input(
             Now { mono: Mono(0), wall: self.clock.wall() },
@@ -146,8 +146,8 @@ impl Engine {
         }
     }
 
-    /// Somebody looks, and shall see what is known now, where that does not cost too much. Gives
-    /// who waits until it is published.
+    /// Schedules the snapshot that a reader requested, within the share of time that such snapshots
+    /// may take. Returns the sender that ends the reader's wait.
     fn look(&mut self, look: Look) -> oneshot::Sender<()> {
         match look.at {
             LookAt::Everything => self.publishing.looked_at(),
@@ -191,21 +191,21 @@ fn publish(state: &mut State, extent: Extent, clock: Clock) -> Published {
     Published { snapshot, wall, made }
 }
 
-/// What a snapshot shows anew.
+/// The part that a snapshot refreshes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extent {
     /// Everything.
     Complete,
-    /// Tasks to which something happened.
+    /// The Redis stores, and tasks with new events.
     Events,
 }
 
-/// When the next snapshot is due. A complete one costs time for every task that was read since the
-/// one before, so it is made for those who look, and they share it.
+/// When the next snapshot is due. The cost of a complete one grows with the number of tasks that
+/// were read since the one before. So it is only made on request, and readers share it.
 struct Publishing {
     complete: Pace,
     events: Pace,
-    /// More is known than the newest complete one shows.
+    /// Whether the state is newer than the newest complete snapshot.
     is_behind: bool,
 }
 
@@ -213,7 +213,7 @@ struct Publishing {
 struct Pace {
     due: Option<Instant>,
     newest: Instant,
-    /// What the newest one cost.
+    /// How long the newest one took.
     cost: Duration,
 }
 
@@ -227,12 +227,12 @@ impl Publishing {
         self.pace(extent).want(Duration::ZERO);
     }
 
-    /// Something happened.
+    /// Schedules a snapshot after an event.
     fn soon(&mut self) {
         self.events.want((self.events.cost * EVENT_SHARE).clamp(COALESCE, EVENT_SHOWS));
     }
 
-    /// Somebody looks at everything.
+    /// Schedules a complete snapshot that a reader requested.
     fn looked_at(&mut self) {
         if self.is_behind {
             self.complete.want((self.complete.cost * LOOK_SHARE).clamp(COALESCE, TICK));
@@ -252,7 +252,7 @@ impl Publishing {
         }
     }
 
-    /// A snapshot was made.
+    /// Records that a snapshot was made.
     fn done(&mut self, extent: Extent, before: Instant, now: Instant) {
         (self.events.due, self.events.newest) = (None, now);
         *self.pace(extent) = Pace { due: None, newest: now, cost: now - before };
@@ -274,8 +274,8 @@ impl Pace {
     }
 }
 
-/// In tests of a stuck engine: stands still as long as the file named by
-/// `LOCKWATCH_FAULT=engine-stall:<path>` exists. A release has no such thing.
+/// For tests of a stuck engine: blocks as long as the file named by
+/// `LOCKWATCH_FAULT=engine-stall:<path>` exists. Not compiled into release builds.
 #[cfg(debug_assertions)]
 async fn fault_point() {
     let fault = std::env::var("LOCKWATCH_FAULT").unwrap_or_default();
@@ -304,22 +304,22 @@ mod tests {
         RedisSpec::new("main", RedisKind::Standalone, &["127.0.0.1:6379"])
     }
 
-    /// Starts an engine; gives its inputs, its snapshots and itself.
+    /// Starts an engine. Returns its inputs, its snapshots and its task.
     fn start(spec: WatchSpec) -> (mpsc::Sender<Input>, Snapshots, tokio::task::JoinHandle<()>) {
         let (sender, inputs) = mpsc::channel(INPUTS);
         let (engine, snapshots) = Engine::new(Clock::start(), spec);
         (sender, snapshots, tokio::spawn(engine.run(inputs, ())))
     }
 
-    /// There is a snapshot each second, whatever happens or does not.
+    /// The next snapshot. There is one each second, even without events.
     async fn next(snapshots: &mut Snapshots) -> Arc<Published> {
         let changed = tokio::time::timeout(TICK * 10, snapshots.changed()).await;
         changed.expect("a snapshot a second without any input").unwrap();
         snapshots.see()
     }
 
-    /// A snapshot of many tasks takes a while. What is shown by the wall clock must not be late by
-    /// that.
+    /// A snapshot of many tasks takes a while to make. Its wall clock must be that of its instant
+    /// and not of its end.
     #[test]
     fn the_wall_clock_of_a_snapshot_is_that_of_its_instant() {
         let task = |at: usize| {

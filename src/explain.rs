@@ -1,8 +1,8 @@
-//! Why a task has its verdict: the agent's own reasoning put into words, and `lockwatch explain`,
-//! which shows it.
+//! Why a task has its verdict: the agent's own reasoning in words, and the command `lockwatch
+//! explain`, which prints it.
 //!
-//! Nothing here judges: the rules and what they gave come from the model's own trace, the values
-//! from the snapshot that every output reads, the commands and replies from the
+//! Nothing here judges. The rules and their results come from the model's own trace, the values
+//! from the snapshot that every output reads, and the commands and replies from the
 //! [trace](crate::trace::Traces).
 
 mod alerts;
@@ -27,18 +27,18 @@ pub use seen::{Seen, Watched};
 pub use text::text;
 pub use trace::Trace;
 
-/// Why a task has its verdict, as `/api/v1/tasks/<name>/explain` tells it. All text in it is
-/// escaped, but for the names of task and redis, which are as configured.
+/// Why a task has its verdict: the body of `/api/v1/tasks/<name>/explain`. All text in it is
+/// escaped, except the names of task and Redis store, which are as configured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     /// The task.
     pub task: String,
-    /// Name of its redis.
+    /// Name of its Redis store.
     pub redis: String,
-    /// The agent's clock.
+    /// When it was explained, by the agent's clock.
     pub at: Option<String>,
-    /// `agent`, which has watched for a while, or `once`: one look, so that ages and durations are
-    /// not known.
+    /// `agent`: from an agent that keeps history. `once`: from a single reading, so that ages and
+    /// durations are not known.
     pub source: String,
     /// What must be known to read the rest.
     pub notes: Vec<String>,
@@ -46,7 +46,7 @@ pub struct Explanation {
     pub verdict: String,
     /// Since when, by the agent's clock.
     pub verdict_since: Option<String>,
-    /// For how long.
+    /// How long the verdict has lasted.
     pub verdict_age_seconds: Option<f64>,
     /// The rule that gave it.
     pub rule: String,
@@ -54,30 +54,30 @@ pub struct Explanation {
     pub reason: String,
     /// The evidence that decided.
     pub deciding: Vec<String>,
-    /// All evidence, and how old it is.
+    /// All evidence and its age.
     pub evidence: Vec<Evidence>,
     /// Every rule that was considered, in this order; the last one decided.
     pub rules: Vec<RuleGave>,
-    /// The pages of this task.
+    /// The critical alerts of this task.
     pub pages: Vec<PageDue>,
-    /// The worst time until lockwatch calls it down.
+    /// The worst-case time until lockwatch reports the task as down.
     pub time_to_page: TimeToPage,
-    /// The configuration that matters.
+    /// The configuration that matters for the verdict.
     pub configuration: Vec<Setting>,
-    /// What was asked and answered while the explanation was waited for.
+    /// The commands and replies while the explanation was prepared.
     pub trace: TraceShown,
 }
 
 /// One piece of evidence.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evidence {
-    /// Of what: `lock`, `switches`, `progress`, `claims`, `hosts`, `pause` or `witness`.
+    /// Its subject: `lock`, `switches`, `progress`, `claims`, `hosts`, `pause` or `witness`.
     pub of: String,
-    /// The server that it is from.
+    /// The server that gave it.
     pub node: Option<String>,
-    /// How old it is.
+    /// Its age.
     pub age_seconds: Option<f64>,
-    /// What it says.
+    /// Its content in words.
     pub says: String,
     /// Why the newest attempt gave no answer.
     pub unknown: Option<NotKnown>,
@@ -99,11 +99,11 @@ pub struct RuleGave {
     pub rule: String,
     /// The verdict that it gave; `null`: it does not apply.
     pub gave: Option<String>,
-    /// What it asks; it applies if all of it holds.
+    /// Its conditions. The rule applies if all of them hold.
     pub conditions: Vec<Condition>,
 }
 
-/// A part of a rule's condition.
+/// One condition of a rule.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Condition {
     /// In words, with the values.
@@ -112,55 +112,55 @@ pub struct Condition {
     pub holds: bool,
 }
 
-/// How far a page is.
+/// How near an alert is to firing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PageDue {
     /// The alert.
     pub alert: String,
-    /// What it compares, as in `durations` of `/api/v1/tasks`.
+    /// The measure that it compares, as in `durations` of `/api/v1/tasks`.
     pub measure: String,
-    /// The value; `null` where it cannot be known.
+    /// The value; `null` if it cannot be known.
     pub value_seconds: Option<f64>,
-    /// It pages above this.
+    /// It fires above this.
     pub threshold_seconds: f64,
     /// Whether it is above.
     pub due: bool,
-    /// When it will be if nothing changes; `null` where nothing moves towards it.
+    /// When it will be due if nothing changes; `null` if the value does not grow.
     pub due_in_seconds: Option<f64>,
-    /// Whether pages of this task wait at the moment.
+    /// Whether alerts of this task are deferred at the moment.
     pub paused: bool,
 }
 
-/// The worst time until a page.
+/// The worst-case time until an alert.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TimeToPage {
-    /// From the moment when a wanted task has no holder until lockwatch calls it down; `null`: it
-    /// never does.
+    /// From the moment when a wanted task has no holder until lockwatch reports it as down; `null`:
+    /// it never does.
     pub down_after_seconds: Option<f64>,
-    /// The same from a crash of the holder, whose lease must run out first; `null`: never, or the
+    /// The same from a crash of the holder, whose lease must expire first; `null`: never, or the
     /// lease is not known.
     pub from_crash_seconds: Option<f64>,
-    /// What is in these times, and what comes on top.
+    /// What these times include, and what is added to them.
     pub says: String,
 }
 
 /// A line of configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Setting {
-    /// As one would write it.
+    /// As it would be in the file.
     pub line: String,
-    /// Whether it is what holds where nothing is written.
+    /// Whether it equals the default.
     pub default: bool,
 }
 
-/// What was asked and answered.
+/// The commands and replies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TraceShown {
-    /// How long it was waited for.
+    /// How long the explanation waited for them.
     pub waited_seconds: f64,
-    /// Why there is nothing; `null` where there is.
+    /// Why there are none; `null` if there are some.
     pub nothing_because: Option<String>,
-    /// What was said, oldest first.
+    /// The exchanges, oldest first.
     pub exchanges: Vec<ExchangeShown>,
 }
 
@@ -169,22 +169,22 @@ pub struct TraceShown {
 pub struct ExchangeShown {
     /// The server.
     pub node: String,
-    /// Why it was asked: it `decides`, it has what lives `beside` the lock, or it is a `witness`.
+    /// Its role for the task: it `decides`, it has keys `beside` the lock, or it is a `witness`.
     pub asked: String,
-    /// Which round of the reading, from 1.
+    /// The round of the reading, from 1.
     pub round: u8,
     /// How long ago it was sent.
     pub age_seconds: f64,
-    /// How long the answer took.
+    /// How long the reply took.
     pub took_seconds: f64,
     /// The commands and their replies, without secrets.
     pub commands: Vec<Said>,
-    /// The role that the server gave after its answers; `null` where they were not believed.
+    /// The role that the server reported after its replies; `null` if they were not accepted.
     pub role: Option<String>,
     /// Its clock before them.
     pub server_time: Option<String>,
-    /// Why nothing of it was believed.
+    /// Why the replies were not accepted.
     pub refused: Option<NotKnown>,
-    /// The reading as decoded; `null`: another round follows, or nothing was believed.
+    /// The decoded reading; `null`: another round follows, or the replies were not accepted.
     pub reading: Option<Vec<Fact>>,
 }

@@ -1,8 +1,8 @@
-//! The HTTP server: takes connections within limits, and ends them in time. Only this room knows
-//! hyper.
+//! The HTTP server: accepts connections within limits, and closes them in time. Only this module
+//! uses hyper.
 //!
-//! It reads what is published, has shown anew what is looked at, can ask for a reload, and can wait
-//! until the sampler reads a task anyway; nothing in a request reaches Redis.
+//! It reads published snapshots, requests refreshed ones, can request a reload, and can wait until
+//! the sampler reads a task in its normal cycle. Nothing in a request reaches Redis.
 
 mod api;
 mod badge;
@@ -41,62 +41,63 @@ use crate::trace::Traces;
 use connections::{Client, Connections};
 use routes::Site;
 
-/// What the server reads and may ask for.
+/// What the server can read and request.
 #[derive(Clone, Debug)]
 pub struct HttpContext {
-    /// What the engine publishes.
+    /// The snapshots that the engine publishes.
     pub snapshots: Snapshots,
-    /// How the configuration was last loaded.
+    /// The result of the newest load of the configuration.
     pub reload_status: watch::Receiver<ReloadStatus>,
-    /// Where a reload is asked for.
+    /// Accepts requests for a reload.
     pub reload: mpsc::Sender<ReloadRequest>,
-    /// Whether a reload may be asked for over HTTP.
+    /// Whether a reload may be requested over HTTP.
     pub enable_lifecycle: bool,
     /// The newest events.
     pub history: History,
-    /// Where to wait for what is said about a task.
+    /// Where handlers register for the commands and replies about a task.
     pub traces: Traces,
     /// Sites that may show a task's page in a frame.
     pub frame_ancestors: Arc<[String]>,
-    /// How much clients may take.
+    /// Limits on the use by clients.
     pub limits: Limits,
 }
 
-/// How much clients may take.
+/// Limits on the use by clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Of them, those from one address (of IPv6: one /64 network).
+    /// Maximum number of connections from one address (for IPv6: one /64 network).
     pub connections_per_peer: usize,
-    /// Streams at a time; fewer than there are connections, so that they leave room for scrapes.
+    /// Maximum number of streams. Smaller than `connections`, so that streams leave room for
+    /// scrapes.
     pub streams: usize,
-    /// Explanations that may be waited for at a time.
+    /// Maximum number of concurrent requests for an explanation.
     pub explanations: usize,
-    /// How long a connection may wait for a whole request.
+    /// How long a connection may wait for a complete request.
     pub idle: Duration,
-    /// How long a client may take for a whole answer; of an endless one, for anything of it. More
-    /// than a heartbeat.
+    /// How long a client may take for a whole response; for an endless one, between two reads.
+    /// Longer than `heartbeat`.
     pub response: Duration,
-    /// How long open connections may go on after the shutdown began.
+    /// How long open connections may continue after the shutdown began.
     pub drain: Duration,
     /// A snapshot older than this means that the engine has stopped.
     pub snapshot_age: Duration,
-    /// A stream that has nothing to say says so this often: many a proxy ends one that is silent
-    /// for 30 s.
+    /// Interval at which an idle stream sends a sign of life. Many proxies close a stream that is
+    /// silent for 30 s.
     pub heartbeat: Duration,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            // All of them, and Redis, fit into 1,024 file descriptors; and a proxy with 200 open
-            // pages is one address.
+            // All of them together with the connections to Redis fit into 1,024 file descriptors. A
+            // proxy with 200 open pages is one address.
             connections: 512,
             connections_per_peer: 384,
             streams: 320,
             explanations: 64,
-            // Prometheus scrapes each minute unless told otherwise, over one connection.
+            // Prometheus' default scrape interval is one minute, over a persistent connection.
             idle: Duration::from_secs(75),
             response: Duration::from_secs(30),
             drain: Duration::from_secs(3),
@@ -106,36 +107,36 @@ impl Default for Limits {
     }
 }
 
-/// Most bytes of a request's head.
+/// Maximum size of a request's head in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
-/// Most headers of a request.
+/// Maximum number of headers of a request.
 const HEADERS_MAX: usize = 64;
-/// Pause after connections could not be taken (out of file descriptors, mostly).
+/// Pause after connections could not be accepted, usually because file descriptors ran out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(500);
 
-/// Most connections that may wait to be taken; the system may allow fewer. Of those beyond it, who
-/// scrapes waits a second at least: that is when a client asks again.
+/// Maximum number of connections that wait to be accepted; the system may lower it. Beyond it, the
+/// kernel drops a client's SYN, so that a scrape waits at least one second for its retransmission.
 const BACKLOG: u32 = 4096;
 
-/// Bytes that the kernel takes of an answer ahead of what it can send, for a client that does not
-/// read; what is under way to one that reads is not counted. Much less of it would keep in our
-/// memory what lists and old pages are made from.
+/// Maximum bytes of a response that the kernel buffers beyond what is in flight, for a client that
+/// does not read. With much less, lists and old snapshots would stay in the process's memory for
+/// longer.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES_MAX: u32 = 1 << 20;
 
 /// Listens on `address`.
 ///
 /// # Errors
-/// It is taken, or not one of this machine.
+/// The address is in use, or not one of this machine.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // After a restart the connections of the one before must not keep the address.
+    // After a restart, connections of the previous process must not block the address.
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// Serves `listener` until `shutdown`, then lets open connections finish for a while.
+/// Serves `listener` until `shutdown`, then lets open connections finish within [`Limits::drain`].
 pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: CancellationToken) {
     let limits = context.limits;
     let open = Connections::new(limits);
@@ -162,7 +163,7 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
                 }
                 None => tracing::debug!(%peer, "connection refused: too many"),
             },
-            // The client went away before it was its turn.
+            // The client closed the connection before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 let remedy = "With too many open files: let the agent open 1024 (`ulimit -n`, \
@@ -181,8 +182,8 @@ pub async fn serve(listener: TcpListener, context: HttpContext, shutdown: Cancel
 
 #[cfg_attr(not(target_os = "linux"), allow(unused_variables, reason = "some are for Linux only"))]
 fn set_options(stream: &TcpStream, limits: Limits) -> io::Result<()> {
-    // Head and body are written apart: without this the body waits for the client's delayed
-    // acknowledgement.
+    // Head and body are written separately: without this, the body would wait for the client's
+    // delayed acknowledgement.
     stream.set_nodelay(true)?;
     #[cfg(target_os = "linux")]
     {
@@ -194,8 +195,8 @@ fn set_options(stream: &TcpStream, limits: Limits) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers the requests of one client over an open stream, until either end closes it: what
-/// [`serve`] does for each connection.
+/// Answers the requests of one client over an open stream, until either side closes it. [`serve`]
+/// calls this for each connection.
 pub async fn serve_client<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
     stream: S,
     context: HttpContext,
@@ -223,7 +224,7 @@ async fn serve_stream<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(
         }
     });
     let connection = http1::Builder::new()
-        // `Client` keeps the time, of answers too; hyper has a limit only for heads.
+        // `Client` enforces the time limits, for responses too; hyper only has one for heads.
         .header_read_timeout(None)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX)

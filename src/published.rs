@@ -1,9 +1,8 @@
-//! What the engine publishes and every output reads.
+//! The snapshots that the engine publishes and every output reads.
 //!
-//! A snapshot appears each second, and soon after each event. What it shows of a task to which
-//! nothing happened was right when somebody last [looked](Snapshots::everything): to make that anew
-//! for thousands of locks that nobody looks at would be a good part of all that watching them
-//! costs.
+//! A snapshot appears each second, and soon after each event. In such a snapshot, tasks without
+//! events are as current as the last [full read](Snapshots::everything). Refreshing thousands of
+//! locks that nobody reads would be a large part of the agent's whole cost.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,19 +12,19 @@ use lockwatch_model::time::{AgentWall, Mono};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant as TokioInstant, timeout, timeout_at};
 
-/// Looks that may wait for the engine.
+/// Maximum number of queued requests to the engine.
 const LOOKS: usize = 64;
-/// Who waits for something that is no event looks again so soon.
+/// Pause between two checks of a condition that no event announces.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// A snapshot, with what is needed to show its instants to people.
+/// A snapshot, with the clock readings that convert its instants for people.
 #[derive(Clone, Debug)]
 pub struct Published {
     /// The snapshot.
     pub snapshot: Snapshot,
     /// The agent's wall clock at `snapshot.at`.
     pub wall: AgentWall,
-    /// When it was made, to notice an engine that stopped.
+    /// When it was made, in order to detect that the engine has stopped.
     pub made: Instant,
 }
 
@@ -37,22 +36,22 @@ impl Published {
     }
 }
 
-/// Where snapshots appear, and the way to ask for what they shall show anew.
+/// Access to the newest snapshot, and to requests for a refreshed one.
 #[derive(Clone, Debug)]
 pub struct Snapshots {
     newest: watch::Receiver<Arc<Published>>,
-    /// `None`: all that appear show everything anew.
+    /// `None`: every published snapshot is complete.
     looks: Option<mpsc::Sender<Look>>,
 }
 
-/// Somebody looks, and waits until it was published.
+/// A reader's request for a refreshed snapshot. It waits until that is published.
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) at: LookAt,
     pub(crate) answer: oneshot::Sender<()>,
 }
 
-/// What somebody looks at.
+/// What a reader requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LookAt {
     Everything,
@@ -60,12 +59,12 @@ pub(crate) enum LookAt {
     Task(String),
 }
 
-/// Whoever publishes did not answer, or not as was hoped for.
+/// The engine did not answer in time, or no snapshot fulfilled the condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unanswered;
 
 impl Snapshots {
-    /// What appears in `newest`, and where it is told that somebody looks.
+    /// Creates a reader of `newest`, and the receiver of its requests.
     pub(crate) fn new(
         newest: watch::Receiver<Arc<Published>>,
     ) -> (Snapshots, mpsc::Receiver<Look>) {
@@ -73,43 +72,43 @@ impl Snapshots {
         (Snapshots { newest, looks: Some(looks) }, receiver)
     }
 
-    /// The newest one: right about redises, and about each task as of the last event that happened
-    /// to it, or later.
+    /// The newest snapshot. It is current for Redis stores; for each task it is at least as new as
+    /// the last event of that task.
     pub fn newest(&self) -> Arc<Published> {
         Arc::clone(&self.newest.borrow())
     }
 
-    /// The same, and noted as seen.
+    /// The newest snapshot, marked as seen.
     pub(crate) fn see(&mut self) -> Arc<Published> {
         Arc::clone(&self.newest.borrow_and_update())
     }
 
-    /// Returns when there is one that was not seen.
+    /// Returns when there is a snapshot that was not marked as seen.
     ///
     /// # Errors
-    /// There will be none.
+    /// The publisher has ended.
     pub(crate) async fn changed(&mut self) -> Result<(), watch::error::RecvError> {
         self.newest.changed().await
     }
 
-    /// One that shows everything as it is known now, but for figures of a second at most.
+    /// A snapshot in which everything is at most one second old.
     ///
     /// # Errors
-    /// There was no answer in `patience`.
+    /// There was no answer within `patience`.
     pub async fn everything(&self, patience: Duration) -> Result<Arc<Published>, Unanswered> {
         self.look(LookAt::Everything, patience).await
     }
 
-    /// One that shows the task called `name` as it is known now.
+    /// A snapshot in which the task called `name` is current.
     ///
     /// # Errors
-    /// There was no answer in `patience`.
+    /// There was no answer within `patience`.
     pub async fn task(&self, name: &str, patience: Duration) -> Result<Arc<Published>, Unanswered> {
         self.look(LookAt::Task(name.to_owned()), patience).await
     }
 
-    /// Has one made that shows everything, without waiting for it; with too many others who want
-    /// that it is left out.
+    /// Requests a complete snapshot without waiting for it. The request is dropped if too many
+    /// others are queued.
     pub(crate) fn ask_for_everything(&self) {
         if let Some(looks) = &self.looks {
             let _others_ask =
@@ -117,10 +116,10 @@ impl Snapshots {
         }
     }
 
-    /// The first one that shows everything so that it `fits`.
+    /// The first complete snapshot for which `fits` returns true.
     ///
     /// # Errors
-    /// There was none in `patience`.
+    /// There was none within `patience`.
     pub async fn everything_that(
         &self,
         patience: Duration,
@@ -129,7 +128,7 @@ impl Snapshots {
         self.look_until(LookAt::Everything, patience, fits).await
     }
 
-    /// The same of the task called `name`.
+    /// The first snapshot with a current task called `name` for which `fits` returns true.
     pub(crate) async fn task_that(
         &self,
         name: &str,
@@ -175,14 +174,14 @@ impl Snapshots {
     }
 }
 
-/// Of somebody who shows everything anew each time.
+/// For a publisher whose snapshots are always complete.
 impl From<watch::Receiver<Arc<Published>>> for Snapshots {
     fn from(newest: watch::Receiver<Arc<Published>>) -> Snapshots {
         Snapshots { newest, looks: None }
     }
 }
 
-/// How the configuration was last loaded.
+/// The result of the newest load of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReloadStatus {
     /// Whether the last attempt succeeded.
@@ -191,6 +190,6 @@ pub struct ReloadStatus {
     pub success_at: AgentWall,
 }
 
-/// Asks for a reload of the configuration; the answer is sent back: why it failed, in words for a
+/// Requests a reload of the configuration. The reply is sent through it: the error is text for a
 /// person.
 pub type ReloadRequest = oneshot::Sender<Result<(), String>>;

@@ -1,4 +1,4 @@
-//! How far each page of a task is, and how long a page takes at worst.
+//! How near each alert of a task is to firing, and the worst-case time until an alert.
 
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::{LockFact, Wanted};
@@ -10,7 +10,7 @@ use crate::config::check::{down_after_ms, lease_ms};
 use crate::config::duration_text;
 use crate::output::clock::seconds;
 
-/// All pages of the task.
+/// All critical alerts of the task.
 pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
     let view = seen.view;
     let shown = |page: Condition| PageDue {
@@ -25,8 +25,8 @@ pub(super) fn due(seen: Seen<'_>) -> Vec<PageDue> {
     alerts::of_task(view).into_iter().map(shown).collect()
 }
 
-/// How long it takes until a page is due if nothing changes; `None` if it is, or if nothing moves
-/// towards it.
+/// Milliseconds until an alert is due if nothing changes; `None` if it is due, or if its value does
+/// not grow.
 fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
     let view = seen.view;
     let moves = match page.measure {
@@ -40,8 +40,8 @@ fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
     (moves && !page.is_due()).then(|| page.threshold_ms.saturating_sub(page.value_ms))
 }
 
-/// How long the progress of a held task has not moved, at most: from its last movement by the clock
-/// of the server that shows it, and from the beginning of the hold.
+/// Upper bound of the milliseconds for which the progress of a held task has not moved: since its
+/// last movement by the clock of the server that shows it, and since the hold began.
 fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
     let hold = view.hold.as_ref().filter(|_| matches!(view.wanted, Wanted::Yes | Wanted::Unset))?;
     if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
@@ -56,7 +56,7 @@ fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
     Some(hold.held_ms.min(since_moved.unwrap_or(u64::MAX)))
 }
 
-/// The worst time until lockwatch calls the task down, as `check-config` computes it.
+/// The worst-case time until lockwatch reports the task as down, as `check-config` computes it.
 pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
     let spec = &seen.view.spec;
     let interval_ms = seen.redis().map_or(0, |redis| redis.spec.interval_ms);
@@ -68,7 +68,7 @@ pub(super) fn worst_time(seen: Seen<'_>) -> TimeToPage {
         };
     }
     let down_ms = down_after_ms(interval_ms, spec);
-    // What was learned is better than the library's default, and what is configured is both.
+    // A configured lease wins over a learned one, and that over the library's default.
     let lease_ms = spec.lock.lease_ms.or(seen.view.lease_ms).or_else(|| lease_ms(spec));
     let lease = match (spec.lock.lease_ms, seen.view.lease_ms, lease_ms) {
         (Some(ms), _, _) => format!("the configured lease {}", duration_text(ms)),

@@ -1,4 +1,4 @@
-//! The explanation of one task, put together.
+//! Builds the complete explanation of one task.
 
 use super::seen::{Seen, not_known};
 use super::{Explanation, alerts, configured, deciding, evidence, rules};

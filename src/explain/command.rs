@@ -11,13 +11,14 @@ use super::{Explanation, once};
 use crate::cli::{ConfigSource, ExplainOptions};
 use crate::http::client::{self, Answer};
 
-/// There is no such task, or it cannot be read.
+/// Exit code: there is no such task, or it cannot be read.
 const NOT_EXPLAINED: u8 = 3;
 
-/// Explains a task and prints it: 0, or 3 where there is no such task or it cannot be read.
+/// Explains a task and prints it. The exit code is 0, or 3 if there is no such task or it cannot be
+/// read.
 ///
 /// # Errors
-/// For a person.
+/// Text for a person.
 pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
     if options.once {
         return without_agent(&options).await;
@@ -38,7 +39,7 @@ pub async fn run(options: ExplainOptions) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Whether there is something to read Redis with.
+/// Whether there is a configuration with which to read Redis.
 fn is_configured(source: &ConfigSource) -> bool {
     match source {
         ConfigSource::File(path) => path.exists(),
@@ -86,7 +87,7 @@ fn print(options: &ExplainOptions, explanation: &Explanation) -> anyhow::Result<
         false => text(explanation),
     };
     match io::stdout().write_all(shown.as_bytes()) {
-        // Whoever read it has seen enough.
+        // The reader has closed the pipe, which is no error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written.context("cannot write"),
     }

@@ -1,4 +1,4 @@
-//! The configuration that matters for a verdict, as one would write it.
+//! The configuration that matters for a verdict, in the syntax of the file.
 
 use lockwatch_model::spec::{Codec, Key, ProgressSource, TaskSpec, WantedSource};
 
@@ -6,8 +6,8 @@ use super::Setting;
 use super::seen::Seen;
 use crate::config::{INTERVAL, TIMEOUT, duration_text, ms};
 
-/// The lines, those of the redis first. A value that is also the default is marked, whether written
-/// or not.
+/// The lines, those of the Redis store first. A value that equals the default is marked, whether it
+/// is written in the file or not.
 pub(super) fn settings(seen: Seen<'_>) -> Vec<Setting> {
     let spec = &*seen.view.spec;
     let mut lines: Vec<Setting> = Vec::new();
@@ -85,7 +85,7 @@ fn source(source: &WantedSource, codec: Codec) -> String {
     }
 }
 
-/// A key as the configuration takes it: text, or the hex digits of what is none.
+/// A key in the syntax of the configuration: text, or the hex digits of other bytes.
 fn text(key: &Key) -> String {
     let plain = |text: &&str| {
         !text

@@ -13,10 +13,10 @@ use crate::output::identity::{escape, list};
 use crate::output::reason::is_counted;
 use crate::trace::{holder_name, none_or};
 
-/// Most users or holders that are named.
+/// Maximum number of users or holders that are named.
 const NAMED_MAX: usize = 12;
 
-/// What made the deciding rule apply.
+/// The evidence that made the deciding rule apply.
 pub(super) fn evidence(seen: Seen<'_>) -> Vec<String> {
     match seen.view.rule {
         Rule::SplitEvidence => split_evidence(seen),
@@ -165,7 +165,7 @@ fn gap_within_grace(seen: Seen<'_>) -> Vec<String> {
     vec![gap_line(seen), within, wanted_line(seen)]
 }
 
-/// Since when nobody has held it while somebody wanted it.
+/// Since when the lock has had no holder while the task was wanted.
 fn gap_line(seen: Seen<'_>) -> String {
     let view = seen.view;
     match view.last_reading.filter(|_| !seen.is_once()) {
@@ -202,7 +202,7 @@ fn free_line(seen: Seen<'_>) -> String {
 fn held_line(seen: Seen<'_>) -> String {
     let view = seen.view;
     let Some(hold) = &view.hold else {
-        // The first "free" after a hold waits for its confirmation.
+        // The first reading of a free lock after a hold must be confirmed.
         return format!("The lock was held; the newest reading was {}.", seen.newest());
     };
     let name = |(holder, host): &(lockwatch_model::reading::Holder, Option<Vec<u8>>)| {
@@ -232,7 +232,7 @@ fn host_of(hold: &HoldView, client: &[u8]) -> Option<String> {
     Some(format!(" on {}", escape(host.as_deref()?)))
 }
 
-/// Who wants it, or why that is not known.
+/// Which users want the task, or why that is not known.
 pub(super) fn wanted_line(seen: Seen<'_>) -> String {
     let view = seen.view;
     let users = |on: bool| {
@@ -325,7 +325,7 @@ fn blind(seen: Seen<'_>) -> String {
     seen.lasted(seen.view.durations.blind_ms)
 }
 
-/// The servers that decide and cannot be read.
+/// The deciding servers that cannot be read.
 fn servers(seen: Seen<'_>) -> Vec<String> {
     let nodes = seen.redis().map(|redis| redis.nodes.as_slice()).unwrap_or_default();
     let failing = nodes.iter().filter(|node| node.decides);
@@ -338,7 +338,7 @@ fn servers(seen: Seen<'_>) -> Vec<String> {
     failing.filter_map(line).collect()
 }
 
-/// Where the progress is, in words.
+/// Where the progress is stored, in words.
 pub(super) fn progress_source(source: &ProgressSource) -> String {
     match source {
         ProgressSource::HashField { key, field } => {

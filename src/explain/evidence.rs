@@ -1,4 +1,4 @@
-//! All evidence about a task: from which server, how old, and what it says.
+//! All evidence about a task: its server, its age, and its content.
 
 use std::borrow::Cow;
 
@@ -12,10 +12,10 @@ use super::seen::{Seen, not_known, server, span};
 use crate::output::identity::{escape, list};
 use crate::trace::{holder_name, none_or};
 
-/// Most names in a row.
+/// Maximum number of names in a list.
 const NAMED_MAX: usize = 20;
 
-/// Everything that is known, part by part.
+/// All evidence, part by part.
 pub(super) fn all(seen: Seen<'_>) -> Vec<Evidence> {
     let (view, spec) = (seen.view, &seen.view.spec);
     let has_switches =
@@ -97,8 +97,8 @@ fn named<'a>(holder: &'a Holder, host: Option<&[u8]>) -> Cow<'a, str> {
     }
 }
 
-/// What lives beside the lock: read together with it, but for a cluster, where only a fresh
-/// exchange tells where and when.
+/// Evidence from keys beside the lock. They are read together with the lock, except in a cluster.
+/// There only a recent exchange shows from which server and when.
 fn beside(seen: Seen<'_>, of: &str, says: String, unknown: Option<Unknown>) -> Evidence {
     let view = seen.view;
     let fresh = seen.trace.newest_with(of).map(|exchange| (&exchange.node, exchange.sent));

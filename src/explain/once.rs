@@ -1,4 +1,4 @@
-//! A look at Redis without an agent: the same sampler and the same state, for a moment.
+//! Reads Redis without an agent: the same sampler and the same state, for a few seconds.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,21 +18,21 @@ use crate::published::{Published, Unanswered};
 use crate::sampler::{self, Assignment};
 use crate::trace::Traces;
 
-/// What connecting and a confirmation may take beyond the timeout.
+/// Time for connecting and for a confirmation, in addition to the timeout.
 const SLACK: Duration = Duration::from_secs(2);
-/// Longest look.
+/// Maximum duration of the whole reading.
 const LOOK_MAX: Duration = Duration::from_secs(10);
-/// How long other servers may take to show what they have.
+/// Time for servers that do not decide to answer.
 const OTHERS: Duration = Duration::from_millis(700);
 
-/// What one look shows of a task.
+/// The result of one reading.
 pub(super) struct Look {
     pub(super) explanation: Explanation,
     /// Whether the lock could be read.
     pub(super) is_read: bool,
 }
 
-/// Reads a task: a free lock twice, because a free reading must be confirmed.
+/// Reads a task once; a free lock twice, because that must be confirmed.
 ///
 /// # Errors
 /// There is no such task.
@@ -41,7 +41,7 @@ pub(super) async fn look(config: &Config, name: &str) -> Result<Look, String> {
     let task = config.tasks.iter().find(|task| &*task.name == name);
     let task = Arc::clone(task.ok_or_else(|| no_such_task(name, names()))?);
     let redis = config.redises.get(usize::from(task.redis.0));
-    // One look needs nobody to tell of changes.
+    // A single reading needs no announcements of changes.
     let redis = RedisConfig {
         wake_ups: false,
         ..redis.ok_or_else(|| no_such_task(name, names()))?.clone()
@@ -82,7 +82,7 @@ fn view(published: &Published) -> Option<&TaskView> {
     published.snapshot.tasks.first().map(|view| &**view)
 }
 
-/// Whether everything is known that a look can show.
+/// Whether everything is known that a single reading can show.
 fn is_settled(view: &TaskView) -> bool {
     let lock = view.held == Some(true) || view.lock_fact == LockFact::Free;
     let switches = view.wanted != Wanted::Unknown

@@ -1,5 +1,5 @@
-//! The rules that were considered: what each of them asks, with the values, and what it gave. The
-//! model's own trace.
+//! The rules that were considered: the conditions of each, with the values, and its result, from
+//! the model's own trace.
 
 use lockwatch_model::snapshot::{Judged, TaskView};
 use lockwatch_model::verdict::{Facts, LockFact, Rule, Wanted, trace};
@@ -7,7 +7,7 @@ use lockwatch_model::verdict::{Facts, LockFact, Rule, Wanted, trace};
 use super::seen::span;
 use super::{Condition, RuleGave};
 
-/// Every rule that was considered, in its order; nothing before the first judgement.
+/// Every rule that was considered, in order; empty before the first judgement.
 pub(super) fn considered(view: &TaskView) -> Vec<RuleGave> {
     let Some(judged) = view.judged else { return Vec::new() };
     let gave = trace(judged.facts, judged.previous).map(|considered| RuleGave {
@@ -18,7 +18,7 @@ pub(super) fn considered(view: &TaskView) -> Vec<RuleGave> {
     gave.collect()
 }
 
-/// What a rule asks. It applies if all of it holds.
+/// The conditions of a rule. It applies if all of them hold.
 fn conditions(rule: Rule, Judged { facts, previous }: Judged, view: &TaskView) -> Vec<Condition> {
     let ask = Asks { facts, view };
     let unjudgeable = facts.lock == LockFact::Unknown
@@ -56,7 +56,7 @@ fn conditions(rule: Rule, Judged { facts, previous }: Judged, view: &TaskView) -
     }
 }
 
-/// The parts that conditions are made of.
+/// Builds the conditions of the rules.
 struct Asks<'a> {
     facts: Facts,
     view: &'a TaskView,
@@ -125,7 +125,8 @@ fn difference(what: &str, is: &str, asked: &str, holds: bool) -> String {
     if holds { format!("{what} is {is}") } else { format!("{what} is {is}, not {asked}") }
 }
 
-/// As the rule found it: the values are of the snapshot, which may be some milliseconds younger.
+/// Keeps the result as the rule found it. The values are from the snapshot, which may be some
+/// milliseconds younger.
 fn compared(what: &str, ms: u64, limit: &str, limit_ms: u64, holds: bool) -> Condition {
     let sign = if holds { ">" } else { "<=" };
     condition(format!("{what} {} {sign} {limit} {}", span(ms), span(limit_ms)), holds)

@@ -1,4 +1,4 @@
-//! What an explanation is made from: one task in one snapshot, and how its instants are shown.
+//! The input of an explanation: one task in one snapshot, and how its instants are shown.
 
 use lockwatch_model::reading::Unknown;
 use lockwatch_model::snapshot::{RedisView, TaskView};
@@ -11,33 +11,33 @@ use crate::output::clock::{rfc3339, seconds};
 use crate::output::identity::escape;
 use crate::published::Published;
 
-/// Durations up to this are shown in seconds with a digit behind the point.
+/// Durations up to this many milliseconds are shown with tenths of a second.
 const FINE_MS: u64 = 120_000;
 
-/// Whether somebody has watched for a while.
+/// Whether there is a history of the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
-    /// The agent has.
+    /// An agent has observed it.
     Agent,
-    /// It was one look: whatever takes time to see is not known.
+    /// It is a single reading: anything that takes time to observe is not known.
     Once,
 }
 
-/// One task, and what is known around it.
+/// One task and its context.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
     /// The snapshot.
     pub published: &'a Published,
     /// The task in it.
     pub view: &'a TaskView,
-    /// What was said while it was waited for.
+    /// The commands and replies while the explanation was prepared.
     pub trace: &'a Trace,
-    /// Who watched.
+    /// Whether there is a history.
     pub watched: Watched,
 }
 
 impl<'a> Seen<'a> {
-    /// Its redis.
+    /// Its Redis store.
     pub(super) fn redis(&self) -> Option<&'a RedisView> {
         let mut redises = self.published.snapshot.redises.iter();
         redises.find(|redis| redis.spec.name == self.view.redis).map(|redis| &**redis)
@@ -59,12 +59,12 @@ impl<'a> Seen<'a> {
         seconds(self.age_ms(at))
     }
 
-    /// An instant of the agent for people.
+    /// An instant of the agent, for people.
     pub(super) fn wall(&self, at: Mono) -> String {
         rfc3339(self.published.wall_at(at).0).unwrap_or_else(|| "an unknown instant".to_owned())
     }
 
-    /// The newest good reading of the lock in words.
+    /// The newest trustworthy reading of the lock, in words.
     pub(super) fn newest(&self) -> String {
         let from = self.view.node.as_ref().map(|node| format!(" from {}", escape(node.as_bytes())));
         match self.view.last_reading {
@@ -73,13 +73,13 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// A duration that was watched for; one look cannot tell it.
+    /// A duration that was observed. A single reading does not know it.
     pub(super) fn lasted(&self, ms: u64) -> String {
         if self.is_once() { "an unknown time".to_owned() } else { span(ms) }
     }
 }
 
-/// A duration for people.
+/// A duration, for people.
 pub(super) fn span(ms: u64) -> String {
     match ms {
         0 => "0 s".to_owned(),
@@ -89,7 +89,7 @@ pub(super) fn span(ms: u64) -> String {
     }
 }
 
-/// An instant of a server's clock for people.
+/// An instant of a server's clock, for people.
 pub(super) fn server(at: ServerTime) -> String {
     rfc3339(at.0).unwrap_or_else(|| "an instant beyond the calendar".to_owned())
 }

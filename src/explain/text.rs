@@ -1,5 +1,5 @@
-//! An explanation as text for a terminal of 100 columns. Pure, and harmless whoever wrote the
-//! explanation.
+//! An explanation as text for a terminal of 100 columns. A pure function, and safe to print
+//! whatever its source.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use super::seen::span;
 use super::{Evidence, ExchangeShown, Explanation, NotKnown, PageDue, RuleGave};
 use crate::output::identity::escape;
 
-/// Longest line, where it can be broken.
+/// Maximum columns of a line, if it can be broken.
 const COLUMNS: usize = 96;
 
 /// The whole explanation.
@@ -73,7 +73,7 @@ impl Text {
         self.labelled(&format!("  {label}"), paragraph);
     }
 
-    /// A paragraph that begins after `label`, whose other lines stand below its first word.
+    /// A paragraph that begins after `label`, with its other lines aligned below its first word.
     fn labelled(&mut self, label: &str, paragraph: &str) {
         let (label, paragraph) = (harmless(label), harmless(paragraph));
         let margin = " ".repeat(label.chars().count());
@@ -110,7 +110,7 @@ impl Text {
     fn rule(&mut self, rule: &RuleGave) {
         let mark = if rule.gave.is_some() { "*" } else { " " };
         let gave = rule.gave.as_ref().map(|verdict| format!(" -> {verdict}")).unwrap_or_default();
-        // Of a rule that does not apply, what speaks against it is enough.
+        // For a rule that does not apply, the conditions that do not hold are enough.
         let told =
             rule.conditions.iter().filter(|condition| condition.holds == rule.gave.is_some());
         let parts: Vec<&str> = told.map(|condition| condition.says.as_str()).collect();
@@ -205,7 +205,8 @@ fn duration(seconds: f64) -> String {
     ms.map_or_else(|| "an unknown time".to_owned(), span)
 }
 
-/// What is escaped already stays; whatever else could move a cursor or hide text is escaped here.
+/// Escapes every character that could move a cursor or hide text. Text that is already escaped
+/// stays as it is.
 pub(super) fn harmless(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Waiting for what the sampler and Redis say about a task.
+//! Waits for the commands and replies about a task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,31 +14,32 @@ use crate::output::clock::seconds;
 use crate::output::identity::escape;
 use crate::trace::{Asked, Exchange, Ticket};
 
-/// Longest wait, whatever the interval.
+/// Maximum wait, whatever the interval.
 const PATIENCE_MAX: Duration = Duration::from_secs(5);
-/// What a reading may take beyond two intervals.
+/// Time for a reading in addition to two intervals, in milliseconds.
 const SLACK_MS: u64 = 500;
-/// How long after the lock's reading what other servers show is waited for.
+/// Maximum wait for servers that do not decide, after the lock was read.
 const LINGER_MAX: Duration = Duration::from_secs(1);
 
-/// What was said about a task while somebody waited.
+/// The commands and replies about a task while a caller waited.
 #[derive(Clone, Debug, Default)]
 pub struct Trace {
     waited: Duration,
-    /// Too many others waited.
+    /// Whether too many other callers were waiting.
     refused: bool,
     exchanges: Vec<Arc<Exchange>>,
 }
 
-/// How long a reading of a task is waited for: two intervals and a bit, but no more than 5 s.
+/// How long to wait for a reading of a task: two intervals and [`SLACK_MS`], at most
+/// [`PATIENCE_MAX`].
 fn patience(redis: Option<&RedisView>) -> Duration {
     let interval_ms = redis.map_or(0, |redis| redis.spec.interval_ms);
     Duration::from_millis(interval_ms.saturating_mul(2).saturating_add(SLACK_MS)).min(PATIENCE_MAX)
 }
 
 impl Trace {
-    /// Waits until the lock was read, and where other servers may have more to say, a little
-    /// longer.
+    /// Waits until the lock was read, and at most [`LINGER_MAX`] longer if there are servers that
+    /// do not decide.
     pub async fn gather(ticket: Option<Ticket>, redis: Option<&RedisView>) -> Trace {
         let began = Instant::now();
         let Some(mut ticket) = ticket else { return Trace { refused: true, ..Trace::default() } };
@@ -69,7 +70,7 @@ impl Trace {
         }
     }
 
-    /// What was said until now.
+    /// The exchanges so far.
     pub(super) fn until_now(ticket: Option<Ticket>) -> Trace {
         Trace {
             exchanges: ticket.map(|ticket| ticket.exchanges()).unwrap_or_default(),
@@ -89,13 +90,13 @@ impl Trace {
         self.exchanges.iter().rev().find(has).map(|exchange| &**exchange)
     }
 
-    /// What a part of the newest reading said.
+    /// The text of a part of the newest reading.
     pub(super) fn says(&self, of: &str) -> Option<String> {
         let worth = self.newest_with(of)?.outcome.as_ref().ok()?;
         worth.reading.iter().flatten().find(|part| part.of == of).map(|part| part.says.clone())
     }
 
-    /// The newest instant at which the lock was asked for of a server that decides.
+    /// The newest instant at which the lock was requested from a deciding server.
     pub fn newest_sent(&self) -> Option<Mono> {
         let decides = self
             .exchanges
@@ -104,7 +105,7 @@ impl Trace {
         decides.map(|exchange| exchange.sent).max()
     }
 
-    /// The trace as it is shown.
+    /// The trace in the form of the API.
     pub(super) fn shown(&self, seen: Seen<'_>) -> TraceShown {
         TraceShown {
             waited_seconds: seconds(u64::try_from(self.waited.as_millis()).unwrap_or(u64::MAX)),

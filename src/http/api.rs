@@ -12,13 +12,13 @@ use super::routes::Site;
 use crate::output::json::{TaskFilter, TaskList, task};
 use crate::published::Published;
 
-/// What the API takes and answers, in OpenAPI 3.1.
+/// The description of the API in OpenAPI 3.1.
 const DESCRIPTION: &str = include_str!("../../docs/openapi.json");
-/// What begins the parameters that are about labels.
+/// Prefix of the parameters that filter by a label.
 const LABEL: &str = "label.";
 
 impl Site {
-    /// All tasks, or those that are asked for.
+    /// All tasks, or those that the parameters select.
     pub(super) async fn tasks(&self, request: &Request<Incoming>) -> Reply {
         let (published, stopped) = self.everything().await;
         if let Some(sentence) = stopped {
@@ -64,14 +64,14 @@ impl Site {
         }
     }
 
-    /// The tag of everything that is made of this snapshot alone: the same of no other process, as
-    /// snapshots are counted anew.
+    /// The entity tag of a response that depends on this snapshot alone. It includes the process,
+    /// because each process numbers its snapshots from the start.
     fn tag(&self, published: &Published) -> String {
         format!("{}-{}", self.context.history.boot(), published.snapshot.sequence)
     }
 }
 
-/// Whether no parameter is given, where there is none.
+/// Refuses parameters on a path that has none.
 pub(super) fn nothing_asked(request: &Request<Incoming>) -> Result<(), Refusal> {
     match parameters(request.uri().query())?.first() {
         Some((name, _)) => Err(Refusal::parameter(name, &[])),
@@ -79,7 +79,7 @@ pub(super) fn nothing_asked(request: &Request<Incoming>) -> Result<(), Refusal> 
     }
 }
 
-/// The tasks that these parameters ask for.
+/// The filter that these parameters describe.
 fn filter(asked: Parameters, snapshot: &Snapshot) -> Result<TaskFilter, Refusal> {
     let mut filter = TaskFilter::default();
     for (name, value) in asked {
@@ -106,7 +106,7 @@ pub(super) fn words<T: Copy>(
     value.split(',').map(|word| one_of(parameter, word, all, &name)).collect()
 }
 
-/// The name of a redis, if there is one of this name.
+/// The name of a Redis store, if there is one of this name.
 pub(super) fn redis_name(name: String, snapshot: &Snapshot) -> Result<String, Refusal> {
     let names: Vec<&str> = snapshot.redises.iter().map(|redis| &*redis.spec.name).collect();
     match names.contains(&name.as_str()) {
@@ -117,7 +117,7 @@ pub(super) fn redis_name(name: String, snapshot: &Snapshot) -> Result<String, Re
 
 /// The label that a parameter names.
 fn label_name(parameter: &str, snapshot: &Snapshot) -> Result<String, Refusal> {
-    // Every task has every configured label, if only with an empty value.
+    // Every task has every configured label, possibly with an empty value.
     let labels = snapshot.tasks.first().map(|view| view.spec.labels.as_slice()).unwrap_or_default();
     if let Some(name) = parameter.strip_prefix(LABEL)
         && labels.iter().any(|(own, _)| **own == *name)

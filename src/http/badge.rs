@@ -1,5 +1,5 @@
 //! A task as a small picture for another page: its name and its verdict. Its size depends on the
-//! name alone, so that nothing moves around it when the verdict changes.
+//! name alone, so that the surrounding layout stays stable when the verdict changes.
 
 use hyper::body::Incoming;
 use hyper::header::HeaderName;
@@ -14,16 +14,16 @@ use crate::output::identity::escape;
 
 const SVG: &str = "image/svg+xml";
 const HEIGHT: usize = 20;
-/// Width that a letter takes at most, in a common sans-serif font of 11 px: wider ones are squeezed
-/// by `textLength`.
+/// Maximum width of a letter in pixels, in a common sans-serif font of 11 px; `textLength` squeezes
+/// wider ones.
 const LETTER: usize = 7;
 const PADDING: usize = 6;
-/// Most letters of a name that are shown.
+/// Maximum number of letters of a name that are shown.
 const LETTERS_MAX: usize = 40;
-/// Width of the right half: enough for the longest verdict and its symbol.
+/// Width of the right half in pixels: enough for the longest verdict and its symbol.
 const VERDICT_WIDTH: usize = 84;
 
-/// What a badge says.
+/// The content of a badge.
 #[derive(Clone, Copy)]
 enum Says {
     Verdict(Verdict),
@@ -42,7 +42,7 @@ impl Site {
             (None, None) => (StatusCode::NOT_FOUND, Says::Missing),
         };
         let reply = tagged_content(request.headers(), status, SVG, picture(name, says));
-        // Any site may show it: that is what it is for.
+        // Badges are meant to be embedded, so any site may load them.
         with_header(reply, HeaderName::from_static("cross-origin-resource-policy"), "cross-origin")
     }
 }

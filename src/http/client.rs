@@ -1,4 +1,4 @@
-//! As much of a client as the commands need to ask the agent.
+//! A minimal HTTP client, with which the commands query the agent.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use tokio::time::timeout;
 use crate::output::identity::without_login;
 use crate::terminal::safe;
 
-/// How long the agent may take for a whole answer, unless told otherwise.
+/// Default time limit for a whole response.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Most bytes of an answer.
+/// Maximum size of a response body in bytes.
 const BODY_BYTES_MAX: usize = 256 << 20;
 
-/// An answer.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status code.
@@ -29,19 +29,19 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-/// Asks the agent at `base` (`http://host:port`, perhaps with a path before its own) for `path`,
-/// which is already escaped.
+/// Requests `path`, which is already escaped, from the agent at `base` (`http://host:port`,
+/// optionally with a path prefix).
 ///
 /// # Errors
-/// `base` is no such address, or there is no complete answer.
+/// `base` is no such address, or there is no complete response.
 pub async fn get(base: &str, path: &str) -> anyhow::Result<Answer> {
     get_within(base, path, PATIENCE).await
 }
 
-/// The same with another patience.
+/// The same with another time limit.
 ///
 /// # Errors
-/// As of [`get`]; what they say is safe to show.
+/// As for [`get`]; the text is safe to show.
 pub async fn get_within(base: &str, path: &str, patience: Duration) -> anyhow::Result<Answer> {
     let shown = without_login(base);
     if shown != base {
@@ -85,7 +85,7 @@ async fn ask(uri: &Uri) -> anyhow::Result<Answer> {
     Ok(Answer { status, body: body.to_bytes() })
 }
 
-/// `text` as one segment of a path, or as a name or value of a query.
+/// Encodes `text` as one segment of a path, or as a name or value of a query.
 pub fn segment(text: &str) -> PercentEncode<'_> {
     const ESCAPED: &AsciiSet =
         &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

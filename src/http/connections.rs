@@ -1,9 +1,9 @@
-//! Which connections are taken, and how long each may keep the server waiting.
+//! Which connections are accepted, and how long each may keep the server waiting.
 //!
-//! There is a bound for all connections and one for those of an address. Where it is reached, one
-//! connection is closed for the new one: the one that has waited longest for its client, for a
-//! request or to take more of an answer. It is of the same address, or else of the address with the
-//! most connections. So neither idle connections nor slow readers keep anybody out.
+//! There is a limit for all connections and one for each address. When it is reached, one
+//! connection is closed for the new one: the one that has waited longest for its client, either for
+//! a request or for the client to read a response. It is one of the same address, or else of the
+//! address with the most connections. So neither idle connections nor slow readers lock others out.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -22,25 +22,27 @@ use tokio_util::sync::CancellationToken;
 use super::Limits;
 use super::reply::ReplyBody;
 
-/// A client may keep the server waiting this long for a request before its connection can be closed
+/// How long a client may keep the server waiting for a request before its connection can be closed
 /// for another.
 const REQUEST_GRACE: Duration = Duration::from_millis(20);
-/// The same until it takes more of an answer.
+/// The same while the client reads a response.
 const READING_GRACE: Duration = Duration::from_millis(100);
-/// Most connections that were told to close and have not ended yet: nobody waits for fewer.
+/// Maximum number of connections that were told to close and have not ended yet. New connections
+/// wait while there are more.
 const CLOSING_MAX: usize = 64;
 
 /// All open connections.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     limits: Limits,
-    /// Released when a connection has really ended, which bounds the file descriptors.
+    /// Permits that are released when a connection has really ended. They bound the file
+    /// descriptors.
     slots: Arc<Semaphore>,
-    /// Those that were not told to close.
+    /// The connections that were not told to close.
     open: Arc<Mutex<Vec<Arc<Client>>>>,
 }
 
-/// The right to keep one connection open; ends when dropped.
+/// The permit for one connection, released on drop.
 #[derive(Debug)]
 pub(super) struct Slot {
     pub(super) client: Arc<Client>,
@@ -48,36 +50,36 @@ pub(super) struct Slot {
     _slot: OwnedSemaphorePermit,
 }
 
-/// The other end of a connection.
+/// The client side of a connection.
 #[derive(Debug)]
 pub(super) struct Client {
     peer: IpAddr,
     limits: Limits,
     progress: Mutex<Progress>,
-    /// Its place is given to another.
+    /// Cancelled when the connection must make room for another.
     closing: CancellationToken,
 }
 
-/// How far the serving of a request is.
+/// The progress of a request.
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     phase: Phase,
     /// When the phase began.
     began: Instant,
-    /// When the client last took something of the answer; at first, when the phase began.
+    /// When the client last read a part of the response; initially, when the phase began.
     taken: Instant,
 }
 
-/// What a connection is busy with.
+/// What a connection is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Waits for a request, or for its client to take the end of an answer.
+    /// It waits for a request, or for its client to read the end of a response.
     Waiting,
-    /// An answer is being made.
+    /// A response is being prepared.
     Making,
-    /// An answer is being sent.
+    /// A response is being sent.
     Sending,
-    /// An answer without an end is being sent.
+    /// A response without an end is being sent.
     Streaming,
 }
 
@@ -87,20 +89,21 @@ impl Connections {
         Connections { limits, slots, open: Arc::default() }
     }
 
-    /// Takes a connection from `address`, unless there are too many and all of them are busy.
+    /// Accepts a connection from `address`, unless the limit is reached and all connections are
+    /// busy.
     pub(super) async fn admit(&self, address: IpAddr) -> Option<Slot> {
         let peer = peer(address);
         if !self.make_room(peer) {
             return None;
         }
-        // Where many were told to close, one of them ends in a moment.
+        // If the permits are exhausted, connections that were told to close will release some soon.
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
         let client = Arc::new(Client::new(peer, self.limits));
         lock(&self.open).push(Arc::clone(&client));
         Some(Slot { client, connections: self.clone(), _slot: slot })
     }
 
-    /// Whether there is room for a connection of `peer`, if need be after another one was closed.
+    /// Whether there is room for a connection of `peer`, if necessary after another one was closed.
     fn make_room(&self, peer: IpAddr) -> bool {
         let mut open = lock(&self.open);
         let of_peer = open.iter().filter(|client| client.peer == peer).count();
@@ -137,21 +140,22 @@ impl Client {
         Client { peer, limits, progress, closing: CancellationToken::new() }
     }
 
-    /// A request has come.
+    /// A request has arrived.
     pub(super) fn asks(&self) {
         *lock(&self.progress) = Progress::now(Phase::Making);
     }
 
-    /// An answer to it is ready.
+    /// The response is ready.
     pub(super) fn answer(self: Arc<Client>, body: ReplyBody) -> Answer {
         let phase = if body.is_endless() { Phase::Streaming } else { Phase::Sending };
         *lock(&self.progress) = Progress::now(phase);
         Answer { body, client: self }
     }
 
-    /// Ends when the connection is to be closed, and says why.
+    /// Returns when the connection has to be closed, with the reason.
     pub(super) async fn is_to_go(&self) -> &'static str {
-        // No phase that begins later ends sooner than so.
+        // A phase that begins later has at least this long, so checking at this interval misses no
+        // deadline.
         let longest = self.limits.idle.min(self.limits.response);
         loop {
             let now = Instant::now();
@@ -166,20 +170,20 @@ impl Client {
         }
     }
 
-    /// When it has kept the server waiting too long.
+    /// When the client has kept the server waiting for too long.
     fn deadline(&self) -> Option<Instant> {
         let Progress { phase, began, taken } = *lock(&self.progress);
         match phase {
             Phase::Waiting => Some(began + self.limits.idle),
-            // Whatever makes answers has limits of its own.
+            // Handlers have time limits of their own.
             Phase::Making => None,
             Phase::Sending => Some(began + self.limits.response),
-            // There is something to take at each heartbeat.
+            // Each heartbeat gives the client something to read.
             Phase::Streaming => Some(taken + self.limits.response),
         }
     }
 
-    /// Since when it has kept the server waiting, if it may be closed for that.
+    /// Since when the client has kept the server waiting, if the connection may be closed for that.
     fn kept_waiting_since(&self) -> Option<Instant> {
         let Progress { phase, taken, .. } = *lock(&self.progress);
         let grace = match phase {
@@ -198,7 +202,7 @@ impl Progress {
     }
 }
 
-/// The body of an answer, which tells how its client takes it.
+/// The body of a response, which records how its client reads it.
 pub(super) struct Answer {
     body: ReplyBody,
     client: Arc<Client>,
@@ -212,7 +216,7 @@ impl Body for Answer {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
-        // Hyper asks for more when the client has taken enough of what there was.
+        // Hyper polls for more once the client has read enough of what was sent.
         lock(&self.client.progress).taken = Instant::now();
         Pin::new(&mut self.body).poll_frame(context)
     }
@@ -226,14 +230,15 @@ impl Body for Answer {
     }
 }
 
-/// All of it was handed over.
+/// The whole body was handed over.
 impl Drop for Answer {
     fn drop(&mut self) {
         *lock(&self.client.progress) = Progress::now(Phase::Waiting);
     }
 }
 
-/// One client has all addresses of an IPv6 /64 network.
+/// The peer that an address counts as: for IPv6 its /64 network, since one client usually has all
+/// of it.
 fn peer(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
@@ -241,7 +246,8 @@ fn peer(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Each change is one assignment or one call, so a panic elsewhere is no reason to stop.
+/// Each critical section is one assignment or one call, so the data are consistent even after a
+/// panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -261,7 +267,7 @@ mod tests {
         connections.admit(address.parse().unwrap()).await
     }
 
-    /// Takes connections, then lets them wait for a while.
+    /// Accepts connections, then lets them be idle past the grace.
     async fn waiting(connections: &Connections, addresses: &[&str]) -> Vec<Slot> {
         let mut slots = Vec::new();
         for address in addresses {
@@ -271,7 +277,7 @@ mod tests {
         slots
     }
 
-    /// Ends those that were told to close; which they were.
+    /// Drops the slots that were told to close, and returns which they were.
     fn end_closed(slots: &mut Vec<Slot>) -> Vec<bool> {
         let closed: Vec<bool> =
             slots.iter().map(|slot| slot.client.closing.is_cancelled()).collect();

@@ -1,4 +1,4 @@
-//! Entity tags: a client that has an answer already is told that nothing changed.
+//! Entity tags: a client that already has a response is told that nothing changed.
 
 use bytes::Bytes;
 use hyper::StatusCode;
@@ -7,9 +7,8 @@ use hyper::header::{self, HeaderMap, HeaderValue};
 use super::reply::{Reply, reply, with_header};
 use crate::output::identity::digest;
 
-/// The answer that `make` makes, with this tag (without quotes, and of letters, digits and `-`
-/// only); or, if the client has it already, nothing but that. `make` is only asked when it is
-/// needed.
+/// The response of `make` with this tag (without quotes, only letters, digits and `-`), or 304 if
+/// the client already has it. `make` is only called when it is needed.
 pub(super) fn tagged(headers: &HeaderMap, tag: &str, make: impl FnOnce() -> Reply) -> Reply {
     let tag = format!("\"{tag}\"");
     let mut answer = match has(headers, &tag) {
@@ -26,8 +25,8 @@ pub(super) fn tagged(headers: &HeaderMap, tag: &str, make: impl FnOnce() -> Repl
     with_header(answer, header::CACHE_CONTROL, "no-cache")
 }
 
-/// The answer with this body, tagged with its digest. What is no success is never said to be
-/// unchanged.
+/// The response with this body, tagged with its digest. Only successful responses are ever answered
+/// with 304.
 pub(super) fn tagged_content(
     headers: &HeaderMap,
     status: StatusCode,
@@ -41,8 +40,8 @@ pub(super) fn tagged_content(
     }
 }
 
-/// Whether the client says that it has what `tag` names. Weak and strong tags compare alike here,
-/// and a tag has no quotes within, so a comma in another's tag cannot make it look like ours.
+/// Whether the client has the content that `tag` names. Weak and strong tags compare equal here.
+/// Our tags contain no quotes, so a comma in another's tag cannot cause a false match.
 fn has(headers: &HeaderMap, tag: &str) -> bool {
     let lists = headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|list| list.to_str().ok());
     let mut theirs = lists.flat_map(|list| list.split(',')).map(str::trim);

@@ -1,4 +1,4 @@
-//! The history of events: as JSON, and as a stream that goes on where a client left it.
+//! The history of events: as JSON, and as a stream that resumes where a client left off.
 
 mod feed;
 
@@ -22,35 +22,36 @@ use crate::output::history::{About, History, Kept};
 use crate::output::json;
 use feed::{Feed, QUEUE};
 
-/// Events in an answer unless another number is asked for.
+/// Default number of events in a response.
 const LIMIT: usize = 200;
-/// Most events in an answer.
+/// Maximum number of events in a response.
 const LIMIT_MAX: usize = 1_000;
-/// What may be asked.
+/// The accepted parameters.
 const PARAMETERS: [&str; 6] = ["task", "redis", "kind", "level", "since", "limit"];
-/// Where a client says what it has had; browsers do so by themselves.
+/// The header with the id of the last event that a client received. Browsers send it when they
+/// reconnect.
 const LAST_EVENT_ID: &str = "last-event-id";
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Which events are asked for.
+/// Which events are requested.
 #[derive(Clone, Debug, Default)]
 struct Asked {
-    /// About whom; everybody if empty.
+    /// Their subjects; all if empty.
     subjects: BTreeSet<About>,
-    /// Of which kinds; all if empty.
+    /// Their kinds; all if empty.
     kinds: Vec<&'static str>,
-    /// How much they matter at least.
+    /// Their minimum level.
     level: Option<Level>,
     since: Option<Since>,
     limit: Option<usize>,
 }
 
-/// What a client has had already.
+/// What a client already has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Since {
     /// Everything up to this number.
     Number(u64),
-    /// Something of another process, or that is no id of ours at all.
+    /// An id of another process, or one that is not valid.
     Elsewhere,
 }
 
@@ -62,7 +63,7 @@ impl Asked {
 }
 
 impl Site {
-    /// The events that are asked for, in the form that is asked for.
+    /// The requested events, as JSON or as a stream.
     pub(super) fn events(&self, request: &Request<Incoming>) -> Reply {
         let published = self.newest();
         let asked = parameters(request.uri().query());
@@ -104,8 +105,7 @@ impl Site {
             )
             .reply();
         }
-        // A browser that connects again asks for the same address, and says in this header how far
-        // it came.
+        // A reconnecting browser requests the same address, and sends its position in this header.
         if let Some(id) = request.headers().get(LAST_EVENT_ID).filter(|id| !id.is_empty()) {
             let id = id.to_str().ok().and_then(|id| since(id, &self.context.history));
             asked.since = Some(id.unwrap_or(Since::Elsewhere));
@@ -123,7 +123,7 @@ impl Site {
     }
 }
 
-/// Whether the client names the stream among what it accepts.
+/// Whether the client accepts an event stream.
 fn wants_stream(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(header::ACCEPT).iter().filter_map(|list| list.to_str().ok());
     let mut ranges =
@@ -158,7 +158,7 @@ fn read(parameters: Parameters, history: &History, snapshot: &Snapshot) -> Resul
     Ok(asked)
 }
 
-/// A task that there is, or of which something is still known.
+/// A task that exists, or that still has events in the history.
 fn task_name(name: &str, history: &History, snapshot: &Snapshot) -> Result<About, Refusal> {
     let about = About::Task(name.into());
     match snapshot.tasks.find(name).is_some() || history.knows(&about) {
@@ -169,7 +169,7 @@ fn task_name(name: &str, history: &History, snapshot: &Snapshot) -> Result<About
     }
 }
 
-/// What an id says; `None` if it is none.
+/// Parses an id; `None` if it is not one.
 fn since(id: &str, history: &History) -> Option<Since> {
     let (boot, number) = id.rsplit_once('-')?;
     let number =
