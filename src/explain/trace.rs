@@ -38,7 +38,7 @@ fn patience(redis: Option<&RedisView>) -> Duration {
 }
 
 impl Trace {
-    /// Waits until the lock was read, and at most [`LINGER_MAX`] longer if there are servers that
+    /// Waits until the lock was read, and at most 1 s longer if there are servers that
     /// do not decide.
     pub async fn gather(ticket: Option<Ticket>, redis: Option<&RedisView>) -> Trace {
         let began = Instant::now();

@@ -1,5 +1,5 @@
 //! Why a task has its verdict. The request arms a trace for the task and waits until the sampler
-//! reads it anyway.
+//! reads it in its normal cycle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,9 +17,9 @@ use crate::explain::{Seen, Trace, Watched, explanation};
 use crate::output::nearest::no_such_task;
 use crate::published::{Published, Unanswered};
 
-/// How long the state may take to take in what was read.
+/// Maximum time for the state to apply a reading.
 const TAKEN_IN: Duration = Duration::from_millis(1_500);
-/// The same of what cannot be seen to have been taken in.
+/// The same for a failed reading, whose application cannot be observed.
 const TAKEN_IN_BAD: Duration = Duration::from_millis(250);
 
 impl Site {
@@ -56,14 +56,14 @@ impl Site {
         }
     }
 
-    /// The first snapshot that knows what the trace shows, or else the newest one; and why that
-    /// must not be taken for the present, if so.
+    /// The first snapshot that includes the traced reading, or else the newest one, with the reason
+    /// if it must not be taken as current.
     async fn taken_in(&self, name: &str, trace: &Trace) -> (Arc<Published>, Option<String>) {
         let began = Instant::now();
         let knows = |published: &Published| {
             let Some(sent) = trace.newest_sent() else { return true };
             let Some(view) = find(published, name) else { return true };
-            // What is no good reading leaves no instant.
+            // A failed reading leaves no instant in the view.
             view.last_reading >= Some(sent)
                 || view.unknown.is_some() && began.elapsed() >= TAKEN_IN_BAD
         };

@@ -1,9 +1,9 @@
-//! What changes on the pages, as server-sent events for the script.
+//! The changes of the pages, as server-sent events for their script.
 //!
-//! One task serves all open pages, and exists only while there are any: it compares each snapshot
-//! with what it told before, renders the rows that changed, and encodes that once for everybody.
-//! [`table`] finds the changes, [`frame`] writes them, [`ring`] keeps the newest for pages that
-//! come back, [`pages`] are those who listen.
+//! One task serves all open pages, and exists only while there are any. It compares each snapshot
+//! with what it sent before, renders the rows that changed, and encodes them once for all pages.
+//! [`table`] finds the changes, [`frame`] encodes them, [`ring`] keeps the newest for pages that
+//! reconnect, and [`subscribers`] are the open pages.
 
 mod frame;
 mod ring;
@@ -35,21 +35,21 @@ use table::{Changes, Table};
 /// The script of the pages.
 pub(super) const SCRIPT: &str = include_str!("page/app.js");
 
-/// Most rows of the table of tasks: the worst.
+/// Maximum number of rows of the table of tasks, the worst first.
 const ROWS_MAX: usize = 2_000;
-/// Shortest time between two frames; the first one after a pause goes at once.
+/// Minimum time between two frames. The first one after a pause is sent at once.
 const PACE: Duration = Duration::from_millis(80);
-/// Subscribers hear something at least so often.
+/// Maximum time without a frame to a subscriber: then a heartbeat is sent.
 const BEAT: Duration = Duration::from_secs(1);
-/// Subscribers that would soon hear a beat hear it with the others.
+/// Subscribers whose heartbeat is due within this time get it together with the others.
 const BEAT_EARLY: Duration = Duration::from_millis(250);
-/// What was told is remembered for so long after the last page left: it may come back.
+/// How long the state is kept after the last page disconnected, so that it can resume.
 const LINGER: Duration = Duration::from_secs(15);
-/// Most bytes of frames that are kept for pages that come back.
+/// Maximum bytes of frames that are kept for pages that reconnect.
 const RING_BYTES_MAX: usize = 1 << 20;
-/// Most bytes of frames that slow pages may keep alive, all together.
+/// Maximum bytes of all frames that slow pages keep in memory.
 const ALIVE_BYTES_MAX: usize = 32 << 20;
-/// Most visits that may wait.
+/// Maximum number of queued visits.
 const VISITS_MAX: usize = 512;
 
 impl Site {
@@ -63,17 +63,17 @@ impl Site {
     }
 }
 
-/// What a page wants to hear.
+/// What a page subscribes to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Asked {
-    /// The snapshot that it shows: of which agent process, and its number.
+    /// The snapshot that it shows: the agent process and the snapshot's number.
     since: Option<(String, u64)>,
-    /// Only about this task.
+    /// Only changes of this task.
     task: Option<String>,
 }
 
 impl Asked {
-    /// By the query, or by what a browser adds that reconnects by itself.
+    /// Reads the query, or the header that a reconnecting browser adds.
     fn by(query: Option<&str>, headers: &HeaderMap) -> Asked {
         let (mut boot, mut since, mut task) = (None, None, None);
         for (name, value) in lenient(query) {
@@ -90,22 +90,22 @@ impl Asked {
     }
 }
 
-/// The way to the task that serves the pages.
+/// Access to the task that serves the pages.
 #[derive(Clone, Debug)]
 pub(super) struct Feed {
     snapshots: Snapshots,
     boot: Arc<str>,
     snapshot_age: Duration,
     shutdown: CancellationToken,
-    /// Where visits go, while the task exists.
+    /// The sender of visits, while the task exists.
     visits: Arc<Mutex<Option<mpsc::Sender<Visit>>>>,
 }
 
-/// Who comes to the feed.
+/// A message to the task.
 enum Visit {
-    /// Somebody was given a page of this snapshot, and may soon listen.
+    /// A page of this snapshot was served, and may soon subscribe.
     Given(Arc<Published>),
-    /// A page listens.
+    /// A page subscribes.
     Listens(Asked, mpsc::Sender<Bytes>),
 }
 
@@ -120,12 +120,12 @@ impl Feed {
         }
     }
 
-    /// A page of `published`, or of a newer snapshot, is about to be given to somebody.
+    /// Announces that a page of `published`, or of a newer snapshot, is about to be served.
     pub(super) fn expect(&self, published: Arc<Published>) {
         self.visit(Visit::Given(published));
     }
 
-    /// The frames for a page; `None` if too many want the same at this moment.
+    /// The frames for a page; `None` if too many visits are queued.
     fn join(&self, asked: Asked) -> Option<mpsc::Receiver<Bytes>> {
         let (sender, frames) = mpsc::channel(subscribers::WAITING_MAX);
         self.visit(Visit::Listens(asked, sender)).then_some(frames)
@@ -142,7 +142,7 @@ impl Feed {
         sender.try_send(visit).is_ok()
     }
 
-    /// Lets the task end, unless a visit waits.
+    /// Lets the task end, unless a visit is queued.
     fn close(&self, waiting: &mpsc::Receiver<Visit>) -> bool {
         let mut visits = self.visits();
         if waiting.is_empty() {
@@ -151,18 +151,18 @@ impl Feed {
         visits.is_none()
     }
 
-    /// Whoever has it does nothing that could leave it half changed.
+    /// Each critical section leaves the value consistent, even after a panic.
     fn visits(&self) -> MutexGuard<'_, Option<mpsc::Sender<Visit>>> {
         self.visits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Serves all pages, until there has been none for a while.
+/// Serves all pages. Ends when there was none for [`LINGER`].
 async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
     let mut snapshots = feed.snapshots.clone();
     let mut teller = Teller::new(&feed.boot);
     let mut engine_lives = true;
-    // A snapshot has come that was not looked at.
+    // Whether there is a newer snapshot that was not compared yet.
     let mut is_behind = false;
     let mut last_visit = Instant::now();
     loop {
@@ -178,8 +178,8 @@ async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
                         if !listened_to {
                             teller.tell(&snapshots.see());
                         }
-                        // Only what is told counts as seen: anything newer is told to this page
-                        // too.
+                        // Only a snapshot that was compared is marked as seen, so this page gets
+                        // anything newer, too.
                         teller.welcome(asked, sender, &beat(&snapshots.newest(), feed.snapshot_age));
                     }
                 }
@@ -187,7 +187,7 @@ async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
             changed = snapshots.changed(), if listened_to && engine_lives && !is_behind => {
                 engine_lives = changed.is_ok();
                 is_behind = true;
-                // There is one each second, whatever happens: figures are shown as often.
+                // A snapshot appears at least each second, so the numbers are refreshed as often.
                 snapshots.ask_for_everything();
             }
             () = sleep_until(teller.ready_at), if listened_to && is_behind => {
@@ -212,7 +212,7 @@ async fn serve(feed: Feed, mut visits: mpsc::Receiver<Visit>) {
     }
 }
 
-/// A beat as of now.
+/// A heartbeat with the current time.
 fn beat(newest: &Published, age_max: Duration) -> Bytes {
     let since_ms = i64::try_from(newest.made.elapsed().as_millis()).unwrap_or(i64::MAX);
     frame::beat(
@@ -221,17 +221,17 @@ fn beat(newest: &Published, age_max: Duration) -> Bytes {
     )
 }
 
-/// Knows what was told, and to whom.
+/// The state that was sent, and its subscribers.
 struct Teller {
     encoder: Encoder,
-    /// What a page was made of that somebody was given before anybody listened.
+    /// The snapshot of a page that was served before any page subscribed.
     first: Option<Arc<Published>>,
     table: Table,
     ring: Ring,
     pages: Subscribers,
     /// When the next frame may be sent.
     ready_at: Instant,
-    /// The whole table as a frame, as long as nothing has changed since.
+    /// The encoded frame of the whole table; `None` after a change.
     whole: Option<Bytes>,
 }
 
@@ -248,14 +248,15 @@ impl Teller {
         }
     }
 
-    /// Somebody is given a page of `published`: if nothing was told yet, changes count from it.
+    /// Records that a page of `published` was served. If nothing was sent yet, changes count from
+    /// it.
     fn given(&mut self, published: Arc<Published>) {
         if self.table.sequence().is_none() {
             self.first.get_or_insert(published);
         }
     }
 
-    /// Tells the pages what `newest` changes.
+    /// Sends the changes in `newest` to the pages.
     fn tell(&mut self, newest: &Published) {
         if self.table.sequence().is_none() {
             let first = self.first.take();
@@ -275,7 +276,7 @@ impl Teller {
     }
 
     fn tell_changes(&mut self, newest: &Published, changes: &Changes) {
-        // So much is said more briefly as a whole.
+        // With so many changes, the whole table is smaller.
         if changes.rows.len() > ROWS_MAX || self.encoder.bytes_alive() > ALIVE_BYTES_MAX {
             self.ring.restart(newest.snapshot.sequence);
             return self.pages.all_lag();
@@ -290,7 +291,7 @@ impl Teller {
         self.ring.push(newest.snapshot.sequence, frame, about);
     }
 
-    /// Subscribers that missed something, and have read all that they got, get everything.
+    /// Sends the complete state to subscribers that missed frames and have read all earlier ones.
     fn help_lagging(&mut self) {
         for page in self.pages.take_lagging() {
             let frame = self.everything(page.task.as_deref());
@@ -298,8 +299,8 @@ impl Teller {
         }
     }
 
-    /// Everything that a page of all tasks shows, or a page of one; `None` while slow pages keep
-    /// too much alive.
+    /// The complete state for a page of all tasks, or of one; `None` while slow pages keep too much
+    /// in memory.
     fn everything(&mut self, task: Option<&str>) -> Option<Bytes> {
         if self.encoder.bytes_alive() > ALIVE_BYTES_MAX {
             return None;
@@ -311,7 +312,7 @@ impl Teller {
         })
     }
 
-    /// Gives a page what it has missed, and a beat.
+    /// Sends the missed frames and a heartbeat to a new subscriber.
     fn welcome(&mut self, asked: Asked, sender: mpsc::Sender<Bytes>, beat: &Bytes) {
         let since =
             asked.since.filter(|(boot, _)| self.encoder.is_of(boot)).map(|(_, sequence)| sequence);

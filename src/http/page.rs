@@ -1,5 +1,5 @@
-//! The pages for people: all tasks, and one task. Markup is made here and nowhere else: the script
-//! puts what was rendered here into its place.
+//! The HTML pages: all tasks, and one task. All markup is rendered here: the script only inserts
+//! rendered parts.
 
 mod drawing;
 mod facts;
@@ -33,9 +33,9 @@ use task::TaskQuery;
 
 /// The style sheet.
 const STYLE: &str = include_str!("page/style.css");
-/// The picture that browsers show beside the title.
+/// The icon that browsers show beside the title.
 const ICON: &str = include_str!("page/icon.svg");
-/// Most events that a drawing follows from.
+/// Maximum number of events that a timeline is derived from.
 const EVENTS_MAX: usize = 1_000;
 const HTML: &str = "text/html; charset=utf-8";
 

@@ -1,5 +1,4 @@
-//! What follows the `?`, and how a parameter that is not understood is refused: nothing is ever
-//! ignored.
+//! Query parameters, and how an invalid one is refused: nothing is ever ignored silently.
 
 use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
@@ -10,11 +9,11 @@ use super::reply::{Reply, json};
 /// The parameters in their order, decoded.
 pub(super) type Parameters = Vec<(String, String)>;
 
-/// Why a request is not understood, for the client.
+/// Why a request is invalid, for the client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Refusal {
     error: String,
-    /// What would be understood instead, where that is a list.
+    /// The valid values, if they are a list.
     #[serde(skip_serializing_if = "Option::is_none")]
     allowed: Option<Vec<String>>,
 }
@@ -24,7 +23,7 @@ impl Refusal {
         Refusal { error: error.into(), allowed: None }
     }
 
-    /// A parameter that there is not.
+    /// A parameter that does not exist.
     pub(super) fn parameter(name: &str, allowed: &[&str]) -> Refusal {
         let sentence = match allowed {
             [] => format!("There is no parameter {name:?}: this path takes none."),
@@ -67,7 +66,7 @@ pub(super) fn lenient(query: Option<&str>) -> Parameters {
     form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned().collect()
 }
 
-/// Whether every `%` begins a whole escape, and what they say is UTF-8.
+/// Whether every `%` begins a complete escape, and the decoded text is UTF-8.
 pub(super) fn is_well_escaped(text: &str) -> bool {
     let is_whole = |after: &str| {
         after.get(..2).is_some_and(|digits| digits.bytes().all(|digit| digit.is_ascii_hexdigit()))

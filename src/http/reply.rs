@@ -1,4 +1,4 @@
-//! Responses, all with the headers that keep a browser from being fooled.
+//! Responses, all with the headers that restrict what a browser may do with them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ pub(super) const JSON: &str = "application/json";
 const EVENT_STREAM: &str = "text/event-stream";
 const TEXT: &str = "text/plain; charset=utf-8";
 
-/// Nothing may be loaded, run, sent or framed.
+/// The default policy: nothing may be loaded, run, submitted or framed.
 const POLICY: &str =
     "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// Of a page: its own style sheet and script, which may ask only the agent. `{ancestors}`: who may
-/// show it in a frame.
+/// The policy of a page: its own style sheet and script, which may only contact the agent.
+/// `{ancestors}`: the sites that may show it in a frame.
 const PAGE_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src \
     'self'; img-src 'self'; \
                            base-uri 'none'; form-action 'self'; frame-ancestors ";
 
-/// A response that nobody may keep.
+/// A response that must not be stored.
 pub(super) fn reply(
     status: StatusCode,
     content_type: &'static str,
@@ -54,16 +54,16 @@ pub(super) fn reply(
     reply
 }
 
-/// The same with one more header, or with one changed.
+/// The same response with one header added or replaced.
 pub(super) fn with_header(mut reply: Reply, name: HeaderName, value: &'static str) -> Reply {
     reply.headers_mut().insert(name, HeaderValue::from_static(value));
     reply
 }
 
-/// The same as a page, which the sites of `ancestors` may show in a frame.
+/// The same response as a page that the sites of `ancestors` may show in a frame.
 pub(super) fn as_page(mut reply: Reply, ancestors: &[String]) -> Reply {
     let ancestors = if ancestors.is_empty() { String::from("'none'") } else { ancestors.join(" ") };
-    // Without a valid policy the strict one stays.
+    // If the policy is not a valid header value, the strict one stays.
     if let Ok(policy) = HeaderValue::from_str(&format!("{PAGE_POLICY}{ancestors}")) {
         reply.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     }
@@ -91,7 +91,7 @@ pub(super) fn pieces(
     reply(status, content_type, Bytes::new()).map(|_| ReplyBody::Pieces(Box::new(pieces)))
 }
 
-/// A page of metrics.
+/// An exposition of the metrics.
 pub(super) fn metrics_page(content_type: &'static str, page: Arc<Page>) -> Reply {
     reply(StatusCode::OK, content_type, Bytes::new()).map(|_| ReplyBody::Page(page, 0))
 }
@@ -101,18 +101,18 @@ pub(super) fn json_pieces(list: TaskList) -> Reply {
     pieces(StatusCode::OK, JSON, list)
 }
 
-/// Server-sent events, until the sender is dropped. The channel's length bounds what waits for a
-/// client that reads slowly; the server ends the stream when the client does not read at all, and
-/// when it shuts down.
+/// Server-sent events, until the sender is dropped. The channel's length bounds the frames that are
+/// queued for a slow client. The server ends the stream when the client does not read at all, and
+/// on shutdown.
 pub(super) fn stream(frames: mpsc::Receiver<Bytes>, permit: OwnedSemaphorePermit) -> Reply {
     let reply = reply(StatusCode::OK, EVENT_STREAM, Bytes::new())
         .map(|_| ReplyBody::Stream { frames, _permit: permit });
-    // Proxies must neither hold frames back nor collect them for compressing.
+    // Proxies must neither delay frames nor buffer them for compression.
     let reply = with_header(reply, header::CACHE_CONTROL, "no-store, no-transform");
     with_header(reply, HeaderName::from_static("x-accel-buffering"), "no")
 }
 
-/// There is no room for one more stream.
+/// The limit of streams is reached.
 pub(super) fn too_many_streams() -> Reply {
     let reply = text(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -123,22 +123,22 @@ pub(super) fn too_many_streams() -> Reply {
 
 /// The body of a response.
 pub(super) enum ReplyBody {
-    /// All of it.
+    /// The whole body.
     Whole(Full<Bytes>),
-    /// A page of metrics, and which piece of it is next.
+    /// An exposition, and the index of its next piece.
     Page(Arc<Page>, usize),
     /// Piece by piece.
     Pieces(Box<dyn Iterator<Item = String> + Send>),
-    /// Whenever there is something to say.
+    /// Frames as they arrive.
     Stream {
         frames: mpsc::Receiver<Bytes>,
-        /// Counts among the streams that there may be.
+        /// Its permit, from the limit of streams.
         _permit: OwnedSemaphorePermit,
     },
 }
 
 impl ReplyBody {
-    /// Whether it ends only when client or server want it.
+    /// Whether it only ends when client or server end it.
     pub(super) fn is_endless(&self) -> bool {
         matches!(self, ReplyBody::Stream { .. })
     }
@@ -177,7 +177,7 @@ impl Body for ReplyBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             ReplyBody::Whole(body) => body.size_hint(),
-            // Asked before the first piece is taken.
+            // Computed before the first piece is taken.
             ReplyBody::Page(page, _) => page
                 .length()
                 .and_then(|length| u64::try_from(length).ok())

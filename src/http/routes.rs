@@ -39,25 +39,25 @@ use crate::output::nearest::no_such_metric;
 use crate::output::negotiate::{self, Coding};
 use crate::published::{Published, Unanswered};
 
-/// Most bytes of a request's body; nothing here reads one.
+/// Maximum size of a request's body in bytes; no route reads one.
 const BODY_BYTES_MAX: u64 = 1 << 10;
-/// How long a reload may take.
+/// Maximum duration of a reload.
 const RELOAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Everything that is served.
 #[derive(Debug)]
 pub(super) struct Site {
     pub(super) context: HttpContext,
-    /// The server is about to stop: streams must end.
+    /// Cancelled on shutdown: streams must end.
     pub(super) shutdown: CancellationToken,
     pub(super) feed: Feed,
-    /// The streams that there may be besides those that there are.
+    /// Permits for further streams.
     pub(super) streams: Arc<Semaphore>,
-    /// The same of explanations.
+    /// Permits for further explanations.
     pub(super) explanations: Semaphore,
     pages: Pages,
-    /// Held while a page of some metrics is made. Anybody can think of many such pages, which
-    /// nobody else asks for, so those wait for each other.
+    /// Held while an exposition of selected metrics is made. Clients can request many different
+    /// selections, which cannot be shared, so they are made one at a time.
     selecting: Mutex<()>,
 }
 
@@ -143,18 +143,19 @@ impl Site {
         }
     }
 
-    /// The newest snapshot, at most a second old as far as it is about redises and events.
+    /// The newest snapshot. Its Redis stores and events are at most one second old.
     pub(super) fn newest(&self) -> Arc<Published> {
         self.context.snapshots.newest()
     }
 
-    /// Everything as it is known now, and why that must not be taken for the present, if so.
+    /// A snapshot in which everything is current, and the reason if it must not be taken as
+    /// current.
     pub(super) async fn everything(&self) -> (Arc<Published>, Option<String>) {
         let looked = self.context.snapshots.everything(self.patience()).await;
         self.looked(looked)
     }
 
-    /// The same of one task.
+    /// The same for one task.
     pub(super) async fn look_at(&self, task: &str) -> (Arc<Published>, Option<String>) {
         let looked = self.context.snapshots.task(task, self.patience()).await;
         self.looked(looked)
@@ -173,12 +174,12 @@ impl Site {
         (published, stopped)
     }
 
-    /// How long the engine may take to answer: until it would be taken for stopped.
+    /// How long the engine may take to answer: until it counts as stopped.
     fn patience(&self) -> Duration {
         self.context.limits.snapshot_age.saturating_sub(self.newest().made.elapsed())
     }
 
-    /// Why what is published must not be taken for the present, if so.
+    /// Why the snapshot must not be taken as current, if so.
     pub(super) fn stopped(&self, published: &Published) -> Option<String> {
         stopped(published, self.context.limits.snapshot_age)
     }
@@ -267,7 +268,7 @@ impl Site {
 }
 
 impl Route {
-    /// The methods that it takes.
+    /// The methods that it accepts.
     fn methods(&self) -> &'static str {
         match self {
             Route::Reload => "POST, PUT",
@@ -276,8 +277,8 @@ impl Route {
     }
 }
 
-/// The metrics that `name[]` asks for. Other parameters are not looked at: a scrape does not fail
-/// because of them.
+/// The metrics that `name[]` selects. Other parameters are ignored, so that they never make a
+/// scrape fail.
 fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
     let parameters = parameters(query)?;
     let names =
@@ -285,7 +286,7 @@ fn selection(query: Option<&str>) -> Result<Selection, Refusal> {
     Selection::of(names).map_err(|name| Refusal::new(no_such_metric(name)))
 }
 
-/// Why what is published must not be taken for the present, if it is older than `age_max`.
+/// Why the snapshot must not be taken as current, if it is older than `age_max`.
 pub(super) fn stopped(published: &Published, age_max: Duration) -> Option<String> {
     let age = published.made.elapsed();
     (age > age_max).then(|| {
@@ -326,7 +327,7 @@ fn named(path: &str) -> Option<Route> {
     explain().or_else(task).or_else(page).or_else(badge)
 }
 
-/// One path segment decoded; `None` if it is more than one, or its escapes are broken, or it is no
+/// One path segment decoded; `None` if it is more than one, its escapes are broken, or it is not
 /// UTF-8.
 fn decoded(segment: &str) -> Option<String> {
     if segment.contains('/') || !is_well_escaped(segment) {
@@ -347,9 +348,8 @@ fn joined(headers: &HeaderMap, name: HeaderName) -> Cow<'_, str> {
     }
 }
 
-/// Whether a page of somebody else's makes a visitor's browser ask. Browsers say so in
-/// `Sec-Fetch-Site` only to this machine and by https; elsewhere, as in a network by http, their
-/// `Origin` is all there is.
+/// Whether a page of another site caused the request. Browsers send `Sec-Fetch-Site` only over
+/// https and to this machine. Otherwise, as over http in a network, only `Origin` is available.
 fn is_of_another_site(headers: &HeaderMap) -> bool {
     if let Some(site) = headers.get("sec-fetch-site") {
         return site != "same-origin" && site != "none";
@@ -360,7 +360,7 @@ fn is_of_another_site(headers: &HeaderMap) -> bool {
     origin.map(|(_, host)| host) != host
 }
 
-/// Whether a redis was asked once, whatever came of it.
+/// Whether a Redis store was tried at least once, with any result.
 fn was_tried(redis: &RedisView) -> bool {
     redis.readable.is_some()
         || redis.nodes.iter().any(|node| node.up.is_some())

@@ -1,8 +1,8 @@
 //! One client's stream of events.
 //!
-//! Nothing is queued for a client but the frames under way: the history is the queue. A slow client
-//! is written to as fast as it reads, catches up from the history, and is told if that had to let
-//! go of events meanwhile.
+//! Only [`QUEUE`] frames are queued per client, because the history serves as the queue. A slow
+//! client catches up from the history, and is told with a `gap` event if events that it needed were
+//! dropped meanwhile.
 
 use std::fmt::Write as _;
 
@@ -18,30 +18,30 @@ use crate::output::history::{Excerpt, History};
 use crate::output::json::{event, event_id, text};
 use crate::published::Snapshots;
 
-/// Frames that may be under way.
+/// Maximum number of frames that are queued for a client.
 pub(super) const QUEUE: usize = 2;
-/// Most events of one frame.
+/// Maximum number of events of one frame.
 const EVENTS_PER_FRAME: usize = 32;
-/// How soon a client shall connect again.
+/// How soon a client should reconnect, in milliseconds.
 const RETRY_MS: u32 = 1_000;
 
-/// What is to be told, and how far it was.
+/// The requested events and the client's position.
 pub(super) struct Feed {
     history: History,
     asked: Asked,
     snapshots: Snapshots,
-    /// Everything up to this number was told.
+    /// Everything up to this number was sent.
     told: u64,
-    /// The client was told that events up to this number may be missing.
+    /// The client knows that events up to this number may be missing.
     excused: u64,
-    /// It must be told first that any may be.
+    /// The client must be told first that any event may be missing.
     lost: bool,
 }
 
-/// The client has gone.
+/// The client has disconnected.
 struct Gone;
 
-/// What is said where events may be missing.
+/// The data of an event that reports a gap.
 #[derive(Serialize)]
 struct Gap {
     message: &'static str,
@@ -60,7 +60,7 @@ impl Feed {
         Feed { history, asked, snapshots, told, excused: 0, lost }
     }
 
-    /// Tells it until the client goes or the server stops.
+    /// Sends events until the client disconnects or the server stops.
     pub(super) async fn run(
         mut self,
         frames: mpsc::Sender<Bytes>,
@@ -79,7 +79,8 @@ impl Feed {
         send(frames, self.opening()).await?;
         let mut last_sent = Instant::now();
         loop {
-            // Noted before looking, so that what comes in between wakes it again.
+            // Marked as seen before the history is read, so that an event that arrives meanwhile
+            // wakes this task again.
             newest.borrow_and_update();
             while let Some(frame) = self.next_frame() {
                 send(frames, frame).await?;
@@ -89,10 +90,10 @@ impl Feed {
                 changed = newest.changed() => changed.map_err(|_| Gone)?,
                 () = sleep_until(last_sent + limits.heartbeat) => {
                     last_sent = Instant::now();
-                    // An engine that has stopped has no heart.
+                    // Without heartbeats, the client notices that the engine has stopped.
                     if self.snapshots.newest().made.elapsed() <= limits.snapshot_age {
-                        // The number lets a client whose filter lets little through come back
-                        // without a gap.
+                        // The id lets a client whose filter passes few events reconnect without a
+                        // gap.
                         send(frames, format!(":\nid: {}\n\n", self.id(self.told))).await?;
                     }
                 }
@@ -100,7 +101,8 @@ impl Feed {
         }
     }
 
-    /// What comes first: when to connect again, and for a client that begins here, from where.
+    /// The first frame: the delay before a reconnect and, for a client without a position, the
+    /// current one.
     fn opening(&self) -> String {
         match self.asked.since {
             None => format!("retry: {RETRY_MS}\nid: {}\n\n", self.id(self.told)),
@@ -108,7 +110,7 @@ impl Feed {
         }
     }
 
-    /// What was not told yet, as much as one frame takes; `None` if there is nothing.
+    /// The next events that were not sent yet, at most one frame; `None` if there are none.
     fn next_frame(&mut self) -> Option<String> {
         let fits = |kept: &_| self.asked.fits(kept);
         let excerpt =
@@ -120,14 +122,14 @@ impl Feed {
         }
         for kept in &excerpt.events {
             let (id, event) = (self.id(kept.number), event(self.history.boot(), kept));
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             let _written = write!(frame, "id: {id}\ndata: {event}\n\n");
         }
         self.told = excerpt.upto;
         (!frame.is_empty()).then_some(frame)
     }
 
-    /// Says that events may be missing after what was told.
+    /// Reports that events may be missing after the last one sent.
     fn gap(&self, excerpt: &Excerpt) -> String {
         let message =
             "Events may be missing here: the agent was restarted, or had to let go of them.";

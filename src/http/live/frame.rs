@@ -1,4 +1,4 @@
-//! Frames as they go over the wire: server-sent events whose data are one line of JSON.
+//! The wire format of frames: server-sent events whose data are one line of JSON.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,7 +14,7 @@ use super::table::{Changes, Table};
 use crate::http::page::row::Pulse;
 use crate::output::json::text;
 
-/// Writes frames, and counts the bytes of those that are still alive somewhere.
+/// Encodes frames, and counts the bytes of those that are still in memory.
 pub(super) struct Encoder {
     boot: String,
     alive: Arc<AtomicUsize>,
@@ -47,17 +47,17 @@ impl Encoder {
         Encoder { boot: boot.to_owned(), alive: Arc::default() }
     }
 
-    /// Whether `boot` is the process that writes.
+    /// Whether `boot` is this process.
     pub(super) fn is_of(&self, boot: &str) -> bool {
         self.boot == boot
     }
 
-    /// Bytes of all frames that somebody still has to read, or to keep.
+    /// Bytes of all frames that are still queued or kept.
     pub(super) fn bytes_alive(&self) -> usize {
         self.alive.load(Ordering::Relaxed)
     }
 
-    /// What has changed.
+    /// A frame with these changes.
     pub(super) fn changes(&self, table: &Table, changes: &Changes) -> Bytes {
         let is_counted_anew = !(changes.rows.is_empty() && changes.gone.is_empty());
         let data = Data {
@@ -71,8 +71,8 @@ impl Encoder {
         self.event("rows", &data)
     }
 
-    /// The worst tasks, whatever was told before. Others are gone, unless there are more by the
-    /// counts.
+    /// A frame with the worst tasks, which replaces earlier ones. Tasks that are not in it are
+    /// gone, unless the counts are higher.
     pub(super) fn worst(&self, table: &Table, most: usize) -> Bytes {
         let positions = table.worst(most);
         let data = Data {
@@ -84,7 +84,7 @@ impl Encoder {
         self.event("all", &data)
     }
 
-    /// One task, whatever was told before; without a row if it is gone.
+    /// A frame with one task, which replaces earlier ones; without a row if the task is gone.
     pub(super) fn task(&self, table: &Table, name: &str) -> Bytes {
         let positions: Vec<usize> = table.find(name).into_iter().collect();
         self.event("all", &Data { rows: rows(table, &positions), ..Data::of(table) })
@@ -102,7 +102,7 @@ impl Encoder {
     }
 }
 
-/// Nothing has happened; or the agent itself says why what it told is not the present.
+/// A heartbeat: nothing has changed, or `stopped` says why earlier frames are not current.
 pub(super) fn beat(at: AgentWall, stopped: Option<&str>) -> Bytes {
     let stopped = stopped.map_or(Value::Bool(false), Value::from);
     format!("event: beat\ndata: {}\n\n", text(&json!({ "at": at.0, "stopped": stopped }))).into()
@@ -143,7 +143,7 @@ fn pulse(table: &Table, position: usize) -> Option<Pulsed<'_>> {
     Some((told.name(), deadline.map(instant), lease_ms, progress.map(instant)))
 }
 
-/// Bytes that are counted as long as anybody has them.
+/// Bytes that are counted until they are dropped.
 struct Counted {
     bytes: Vec<u8>,
     alive: Arc<AtomicUsize>,

@@ -1,23 +1,23 @@
-//! The newest frames, for pages that come back after a moment.
+//! The newest frames, for pages that reconnect.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Frames without a hole between them.
+/// Consecutive frames without a gap.
 pub(super) struct Ring {
     bytes_max: usize,
     bytes: usize,
-    /// Whoever shows this snapshot, or a later one, misses nothing but what is kept; `None` before
-    /// the first.
+    /// A page that shows this snapshot, or a later one, can resume from the kept frames; `None`
+    /// before the first.
     from: Option<u64>,
     kept: VecDeque<Kept>,
 }
 
 /// A frame.
 pub(super) struct Kept {
-    /// The snapshot that it leads to.
+    /// The number of the snapshot after it.
     to: u64,
     pub(super) frame: Bytes,
     /// The tasks that it is about, sorted.
@@ -35,13 +35,13 @@ impl Ring {
         Ring { bytes_max, bytes: 0, from: None, kept: VecDeque::new() }
     }
 
-    /// Forgets all frames: changes count from this snapshot on.
+    /// Drops all frames. Changes count from this snapshot.
     pub(super) fn restart(&mut self, from: u64) {
         (self.bytes, self.from) = (0, Some(from));
         self.kept.clear();
     }
 
-    /// Keeps a frame, and lets go of the oldest ones that are too much.
+    /// Adds a frame, and drops the oldest ones beyond the size limit.
     pub(super) fn push(&mut self, to: u64, frame: Bytes, about: Vec<Arc<str>>) {
         self.bytes += frame.len();
         self.kept.push_back(Kept { to, frame, about });
@@ -53,7 +53,7 @@ impl Ring {
         }
     }
 
-    /// What has happened after this snapshot; `None` if that is not known any more.
+    /// The frames after this snapshot; `None` if some were dropped.
     pub(super) fn since(&self, sequence: u64) -> Option<impl Iterator<Item = &Kept>> {
         let known = self.from.is_some_and(|from| from <= sequence);
         known.then(|| self.kept.iter().filter(move |kept| kept.to > sequence))

@@ -1,5 +1,6 @@
-//! The pages that listen. None may keep the others waiting: what does not fit into a page's channel
-//! is not sent to it, and it gets everything anew once it has read what it has.
+//! The pages that subscribe. None may delay the others: a frame that does not fit into a page's
+//! channel is not sent to it. Once the page has read its queued frames, it gets the complete state
+//! again.
 
 use std::sync::Arc;
 
@@ -10,10 +11,10 @@ use tokio::time::Instant;
 
 use super::{BEAT, BEAT_EARLY};
 
-/// Most frames that wait for a page.
+/// Maximum number of frames that are queued for a page.
 pub(super) const WAITING_MAX: usize = 8;
 
-/// All pages that listen.
+/// All pages that subscribe.
 #[derive(Default)]
 pub(super) struct Subscribers {
     pages: Vec<Subscriber>,
@@ -21,14 +22,14 @@ pub(super) struct Subscribers {
 
 /// A page.
 pub(super) struct Subscriber {
-    /// It wants to hear of this task only.
+    /// It subscribes to this task only.
     pub(super) task: Option<Arc<str>>,
     sender: mpsc::Sender<Bytes>,
-    /// When it was sent something last.
+    /// When it was last sent something.
     heard: Instant,
-    /// It has missed something.
+    /// Whether it missed a frame.
     lags: bool,
-    /// It is closed.
+    /// Whether it is closed.
     left: bool,
 }
 
@@ -43,19 +44,19 @@ impl Subscriber {
         }
     }
 
-    /// Sends a frame; if there is no room for it, the page lags.
+    /// Sends a frame. If the channel is full, the page lags.
     pub(super) fn offer(&mut self, frame: &Bytes) {
         if !self.lags && !self.send(frame) {
             self.lags = true;
         }
     }
 
-    /// Sends a beat, if there is room: a page that has not read what it got does not miss it.
+    /// Sends a heartbeat if there is room. A page with unread frames does not need it.
     pub(super) fn offer_beat(&mut self, beat: &Bytes) {
         let _it_has_others_to_read = self.send(beat);
     }
 
-    /// It has missed something, or knows nothing yet.
+    /// Marks that it missed a frame or has no state yet.
     pub(super) fn lag(&mut self) {
         self.lags = true;
     }
@@ -64,7 +65,7 @@ impl Subscriber {
         self.lags
     }
 
-    /// Sends everything, if there is that and room for it.
+    /// Sends the complete state, if available and if there is room.
     pub(super) fn catch_up(&mut self, everything: Option<Bytes>) {
         if let Some(everything) = everything {
             self.lags = !self.send(&everything);
@@ -108,7 +109,7 @@ impl Subscribers {
         self.tidy();
     }
 
-    /// Those of these tasks (sorted) that have a page of their own, each once.
+    /// Those of these tasks (sorted) that have subscribers of their own, each once.
     pub(super) fn tasks_among(&self, names: &[Arc<str>]) -> Vec<Arc<str>> {
         let wanted = self.pages.iter().filter_map(|page| page.task.as_ref());
         let mut found: Vec<Arc<str>> =
@@ -118,33 +119,34 @@ impl Subscribers {
         found
     }
 
-    /// All have missed something.
+    /// Marks that all missed a frame.
     pub(super) fn all_lag(&mut self) {
         self.pages.iter_mut().for_each(Subscriber::lag);
     }
 
-    /// Those that lag and have read what they got; to be put back.
+    /// Removes and returns the lagging pages that have read all queued frames. Return them with
+    /// [`Subscribers::put_back`].
     pub(super) fn take_lagging(&mut self) -> Vec<Subscriber> {
         self.pages.extract_if(.., |page| page.lags && page.has_read_all()).collect()
     }
 
-    /// One of those, with everything for it.
+    /// Adds one of those again, with the complete state for it.
     pub(super) fn put_back(&mut self, mut page: Subscriber, everything: Option<Bytes>) {
         page.catch_up(everything);
         self.add(page);
     }
 
-    /// When the next beat is due.
+    /// When the next heartbeat is due.
     pub(super) fn next_beat(&self) -> Instant {
         self.pages.iter().map(|page| page.heard).min().unwrap_or_else(Instant::now) + BEAT
     }
 
-    /// Sends a beat to those that have heard nothing for a while.
+    /// Sends a heartbeat to those that were sent nothing for about [`BEAT`].
     pub(super) fn beat(&mut self, beat: &Bytes) {
         let now = Instant::now();
         for page in self.pages.iter_mut().filter(|page| page.heard + BEAT <= now + BEAT_EARLY) {
             page.offer_beat(beat);
-            // One that does not read is asked again a beat later, not at once.
+            // A full channel is tried again after a whole interval, not at once.
             page.heard = now;
         }
         self.tidy();

@@ -1,4 +1,4 @@
-//! The table of tasks as it was told, and what a snapshot changes in it.
+//! The table of tasks as it was sent, and the changes that a snapshot brings.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::http::page::redises;
 use crate::http::page::row::{Pulse, Row};
 use crate::published::Published;
 
-/// What was told of the tasks. Empty until the first snapshot.
+/// The state of the tasks as it was sent. Empty until the first snapshot.
 #[derive(Default)]
 pub(super) struct Table {
     sequence: Option<u64>,
@@ -21,15 +21,15 @@ pub(super) struct Table {
     redises: String,
 }
 
-/// What was told of a task.
+/// The state of a task as it was sent.
 pub(super) struct Shown {
-    /// The newest view. As long as a snapshot has the same one, nothing needs to be rendered.
+    /// The newest view. While snapshots share it, nothing needs to be rendered.
     view: Arc<TaskView>,
     pub(super) row: Row,
     pub(super) pulse: Pulse,
 }
 
-/// What a snapshot changed: positions in the table, in order, and names.
+/// The changes of a snapshot: positions in the table, in order, and names.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
     /// New or changed rows.
@@ -38,7 +38,7 @@ pub(super) struct Changes {
     pub(super) pulses: Vec<usize>,
     /// Tasks that are gone.
     pub(super) gone: Vec<Arc<str>>,
-    /// The part about the Redis servers is another one.
+    /// Whether the part about the Redis servers has changed.
     pub(super) redises: bool,
 }
 
@@ -67,7 +67,8 @@ impl Table {
         self.tasks.binary_search_by(|told| (**told.name()).cmp(name)).ok()
     }
 
-    /// Takes in a snapshot. What has changed by less than is worth telling stays as it was told.
+    /// Applies a snapshot. Changes below the threshold of [`Pulse::differs`] are ignored: the sent
+    /// value stays.
     pub(super) fn change(&mut self, published: &Published) -> Changes {
         let mut changes = Changes::default();
         let snapshot = &published.snapshot;

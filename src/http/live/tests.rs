@@ -1,4 +1,4 @@
-//! What is sent for which change, and to whom.
+//! Which frames are sent for which change, and to which subscribers.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::http::page::fixture::free;
 
 const BOOT: &str = "b007";
 
-/// Snapshots that differ as a test wants it.
+/// A sequence of snapshots that a test changes step by step.
 struct Story {
     sequence: u64,
     tasks: BTreeMap<String, Arc<TaskView>>,
 }
 
-/// A frame as a page reads it.
+/// A frame as a page decodes it.
 #[derive(Debug)]
 struct Heard {
     event: String,
@@ -35,7 +35,7 @@ impl Story {
         Story { sequence: 10, tasks: names.iter().copied().map(task).collect() }
     }
 
-    /// Changes a task; a new view of it is what every reading brings.
+    /// Changes a task in a new view, as every reading does.
     fn change(&mut self, name: &str, change: impl FnOnce(&mut TaskView)) -> &mut Story {
         let task = self.tasks.get_mut(name).unwrap();
         let mut view = TaskView::clone(task);
@@ -81,13 +81,13 @@ impl Heard {
         part.iter().map(|one| one.as_str().or(one[0].as_str()).unwrap()).collect()
     }
 
-    /// Event, rows, pulses and those that are gone.
+    /// Event, rows, pulses and removed tasks.
     fn told(&self) -> (&str, Vec<&str>, Vec<&str>, Vec<&str>) {
         (&self.event, self.names("rows"), self.names("pulses"), self.names("gone"))
     }
 }
 
-/// A page that listens to `teller`.
+/// A page that subscribes to `teller`.
 struct Listener(mpsc::Receiver<Bytes>);
 
 impl Listener {
@@ -105,7 +105,7 @@ impl Listener {
         std::iter::from_fn(|| self.0.try_recv().ok()).map(|frame| parse(&frame)).collect()
     }
 
-    /// The one frame that was heard.
+    /// The only frame that was received.
     #[track_caller]
     fn one(&mut self) -> Heard {
         let mut heard = self.heard();
@@ -114,7 +114,7 @@ impl Listener {
     }
 }
 
-/// A teller that has told the first snapshot of `story`, and a page that shows it.
+/// A teller that has sent the first snapshot of `story`, and a page that shows it.
 fn listening(story: &mut Story) -> (Teller, Listener) {
     let mut teller = Teller::new(BOOT);
     teller.tell(&story.snapshot());

@@ -1,7 +1,7 @@
-//! A timeline as a picture, true to scale, and the same as a table.
+//! A timeline as an SVG picture to scale, and the same as a table.
 //!
-//! Places along the axis are percentages, so that the picture is as wide as there is room while its
-//! text keeps its size.
+//! Positions along the axis are percentages, so that the picture fills the available width while
+//! its text keeps its size.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -16,51 +16,51 @@ use super::words::{lasted, limit, running};
 use crate::output::clock::rfc3339;
 use crate::output::identity::{escape, holder_label, list};
 
-/// Holders with a lane of their own; more share the last one.
+/// Maximum number of holders with a lane of their own; others share the last one.
 const HOLDERS_MAX: usize = 6;
-/// Most holders named in one place.
+/// Maximum number of holders named in one place.
 const NAMED_MAX: usize = 4;
-/// Height of a lane with its caption.
+/// Height of a lane with its caption in pixels.
 const LANE_HEIGHT: usize = 38;
-/// From a lane's top to its bar.
+/// Distance from a lane's top to its bar in pixels.
 const BAR_TOP: usize = 18;
 const BAR_HEIGHT: usize = 14;
 const AXIS_HEIGHT: usize = 22;
-/// Pauses between two ticks of the axis.
+/// Possible intervals between two ticks of the axis, in milliseconds.
 const STEPS_MS: [i64; 11] = [
     5_000, 10_000, 30_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000,
     21_600_000,
 ];
-/// Most ticks that a narrow screen has room for.
+/// Maximum number of ticks that fit on a narrow screen.
 const TICKS_MAX: i64 = 6;
-/// All of the width.
+/// The whole width.
 const WHOLE: Place = Place(100_000);
-/// A stretch is at least so wide that it can be seen.
+/// Minimum width of a stretch, so that it stays visible.
 const SEEN: Place = Place(250);
-/// Nearer to an edge a tick has no room for its text.
+/// A tick nearer to an edge has no room for its text.
 const EDGE: Place = Place(8_000);
-/// Most rows of the table.
+/// Maximum number of rows of the table.
 const ROWS_MAX: usize = 60;
 
-/// What a drawing needs to know beside the timeline.
+/// What a drawing needs in addition to the timeline.
 pub(super) struct Scale<'a> {
     /// The agent's wall clock at the end of the window.
     pub(super) wall: AgentWall,
-    /// Hosts by instance, where they are known.
+    /// Hosts by instance, where known.
     pub(super) hosts: Vec<(&'a [u8], &'a [u8])>,
 }
 
-/// A line of the picture.
+/// A lane of the picture.
 struct Lane<'a> {
     title: String,
     class: &'static str,
-    /// Colour alone does not tell stretches apart.
+    /// A fill pattern, so that stretches differ in more than colour.
     pattern: Option<&'static str>,
     stretches: Vec<&'a Stretch>,
     marks: Vec<(Instant, Mark)>,
 }
 
-/// Looks of the holders' lanes.
+/// Colour class and pattern of the holders' lanes.
 const LOOKS: [(&str, Option<&str>); HOLDERS_MAX] = [
     ("h1", None),
     ("h2", Some("rising")),
@@ -70,7 +70,7 @@ const LOOKS: [(&str, Option<&str>); HOLDERS_MAX] = [
     ("h6", Some("falling")),
 ];
 
-/// Added to the name of a lane that is not its first holder's alone.
+/// Added to the name of a lane that other holders share.
 const OTHERS: &str = " and others";
 
 const PATTERNS: &str = "<defs>\
@@ -86,12 +86,12 @@ const PATTERNS: &str = "<defs>\
     3H6M3 0V6\"/></pattern>\
     </defs>";
 
-/// A place along the axis, or a length, in thousandths of a percent of the window.
+/// A position along the axis, or a length, in thousandths of a percent of the window.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Place(i64);
 
 impl Place {
-    /// Where an instant of `window` is.
+    /// The position of an instant in `window`.
     fn of(window: Span, at: Instant) -> Place {
         let length = window.to.saturating_sub(window.from).max(1);
         Place(at.saturating_sub(window.from).clamp(0, length).saturating_mul(WHOLE.0) / length)
@@ -133,7 +133,7 @@ pub(super) fn picture(timeline: &Timeline, scale: &Scale<'_>) -> String {
     svg
 }
 
-/// One lane per holder, in the order of their first hold; then what is no hold.
+/// One lane per holder, in the order of their first hold; then the lanes that are not holds.
 fn lanes<'a>(timeline: &'a Timeline, scale: &Scale<'_>) -> Vec<Lane<'a>> {
     let mut holders: Vec<(&[Holder], Lane<'a>)> = Vec::new();
     for stretch in &timeline.stretches {
@@ -200,7 +200,7 @@ fn same(one: &[Holder], other: &[Holder]) -> bool {
     one.len() == other.len() && one.iter().zip(other).all(|(one, other)| one.client == other.client)
 }
 
-/// Who holds: the instances, and their hosts where they are known.
+/// The holders: the instances, and their hosts where known.
 fn names(holders: &[Holder], scale: &Scale<'_>) -> String {
     let name =
         |holder: &Holder| match scale.hosts.iter().find(|(client, _)| *client == holder.client) {
@@ -212,7 +212,7 @@ fn names(holders: &[Holder], scale: &Scale<'_>) -> String {
 
 fn write_lane(svg: &mut String, window: Span, lane: &Lane<'_>, not_known: &[Span], top: usize) {
     let y = top + BAR_TOP;
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ =
         write!(svg, "<text class=\"lane\" x=\"0\" y=\"{}\">{}</text>", y - 4, Text(&lane.title));
     let _ = write!(
@@ -303,7 +303,7 @@ fn write_axis(svg: &mut String, window: Span, scale: &Scale<'_>, bottom: usize) 
     );
 }
 
-/// The time of the day, in UTC.
+/// The time of day, in UTC.
 fn clock(wall: AgentWall) -> String {
     let text = rfc3339(wall.0).unwrap_or_default();
     text.get(11..19).unwrap_or_default().to_owned()
@@ -313,7 +313,7 @@ fn length(span: Span) -> u64 {
     u64::try_from(span.to.saturating_sub(span.from)).unwrap_or_default()
 }
 
-/// The same as a table.
+/// The timeline as a table.
 pub(super) fn table(timeline: &Timeline, scale: &Scale<'_>) -> String {
     let mut rows: Vec<(Instant, String)> = Vec::new();
     for stretch in &timeline.stretches {

@@ -1,4 +1,4 @@
-//! What is known of one task: as a list of facts, and as tables of switches and of what each server
+//! The details of one task: a list of facts, and tables of its switches and of what each server
 //! shows.
 
 use std::fmt::Write as _;
@@ -15,12 +15,12 @@ use crate::output::clock::rfc3339;
 use crate::output::identity::{escape, holder_label, list};
 use crate::published::Published;
 
-/// Most names in one place.
+/// Maximum number of names in one place.
 const NAMED_MAX: usize = 20;
 
 type Write = fn(&mut Markup, &Published, &TaskView);
 
-/// The facts as of now.
+/// The facts at the time of the snapshot.
 pub(super) fn section(published: &Published, view: &TaskView, pulse: &Pulse) -> String {
     let facts: [(&str, Write); 17] = [
         ("Holder", write_holders),
@@ -48,7 +48,7 @@ pub(super) fn section(published: &Published, view: &TaskView, pulse: &Pulse) -> 
         let mut markup = Markup::default();
         write(&mut markup, published, view);
         if !markup.is_empty() {
-            // Writing to a String cannot fail.
+            // Writing to a `String` cannot fail.
             let _ = write!(html, "<div><dt>{name}</dt><dd>");
             markup.write(&mut html, pulse, Some(published.wall));
             html.push_str("</dd></div>");
@@ -157,8 +157,8 @@ fn write_token(markup: &mut Markup, _published: &Published, view: &TaskView) {
     }
 }
 
-/// What lasts that should not. It goes on as long as readings come; else it stands as of the newest
-/// evidence.
+/// Durations of states that should not last. They keep counting while readings arrive; otherwise
+/// they stop at the newest evidence.
 fn write_durations(markup: &mut Markup, published: &Published, view: &TaskView) {
     let durations = view.durations;
     let all = [
@@ -185,7 +185,8 @@ fn write_pause(markup: &mut Markup, _published: &Published, view: &TaskView) {
     }
 }
 
-/// Its age only where it grows: while readings come, it would be told when it is already older.
+/// Shows the age only when readings have stopped: otherwise it would be outdated when it is
+/// displayed.
 fn write_reading(markup: &mut Markup, published: &Published, view: &TaskView) {
     match (view.last_reading, view.held) {
         (Some(_), Some(_)) => markup.html("up to date"),
@@ -204,7 +205,7 @@ fn write_rule(markup: &mut Markup, _published: &Published, view: &TaskView) {
     markup.format(format_args!("<code>{}</code>", view.rule.name()));
 }
 
-/// Every switch, and what was lost; nothing where there are none.
+/// Every switch, and the lost ones; empty if there are none.
 pub(super) fn switches(view: &TaskView) -> String {
     if view.switches.is_none() && view.lost_users.is_empty() && view.switches_unknown.is_none() {
         return String::new();
@@ -252,7 +253,7 @@ pub(super) fn switches(view: &TaskView) -> String {
     html
 }
 
-/// What each server shows that does not decide; nothing where there are none.
+/// What each server that does not decide shows; empty if there are none.
 pub(super) fn servers(published: &Published, view: &TaskView) -> String {
     if view.witnesses.is_empty() {
         return String::new();

@@ -18,7 +18,7 @@ pub(super) fn holder(client: &str) -> Holder {
     Holder { client: client.as_bytes().to_vec(), thread: None, entries: None, secret: false }
 }
 
-/// What is published at an instant.
+/// The published snapshot at an instant.
 pub(super) fn published(at: u64) -> Published {
     let snapshot =
         Snapshot { at: Mono(at), sequence: at, tasks: TaskViews::default(), redises: Vec::new() };
@@ -26,7 +26,7 @@ pub(super) fn published(at: u64) -> Published {
     Published { snapshot, wall, made: Instant::now() }
 }
 
-/// A task that is free as of a reading at an instant.
+/// A task that is free according to a reading at an instant.
 pub(in crate::http) fn free(read_at: u64) -> TaskView {
     TaskView {
         spec: Arc::new(TaskSpec::new(
@@ -71,7 +71,7 @@ pub(in crate::http) fn free(read_at: u64) -> TaskView {
     }
 }
 
-/// A task that is held as of a reading at an instant, since another one.
+/// A task that is held according to a reading at an instant, since another one.
 pub(super) fn held(client: &str, since: u64, read_at: u64, ttl_ms: u64) -> TaskView {
     let hold = HoldView {
         mode: Mode::Exclusive,

@@ -1,9 +1,8 @@
-//! Text as HTML: what comes from elsewhere never means anything to a parser.
+//! Text as HTML: text from elsewhere is always escaped.
 
 use std::fmt::{self, Write as _};
 
-/// Text that means nothing to an HTML parser, in an element or in a quoted attribute. It must be
-/// free of control characters.
+/// Escapes text for an element or a quoted attribute. The text must be free of control characters.
 pub(in crate::http) struct Text<'a>(pub(in crate::http) &'a str);
 
 impl fmt::Display for Text<'_> {
@@ -12,8 +11,8 @@ impl fmt::Display for Text<'_> {
     }
 }
 
-/// Any text in a quoted attribute, for the script and for forms: what the parser gives back is the
-/// same text, though the page holds none of the characters that a terminal or an editor would obey.
+/// Escapes any text for a quoted attribute that the script or a form reads. The parser restores the
+/// exact text, but the source contains no characters that a terminal or an editor would interpret.
 pub(super) struct Exact<'a>(pub(super) &'a str);
 
 impl fmt::Display for Exact<'_> {
@@ -37,8 +36,8 @@ fn write_character(out: &mut fmt::Formatter<'_>, character: char) -> fmt::Result
     }
 }
 
-/// The words in the cells of a row, which [`Text`] has escaped, without markup; cells are apart
-/// from each other by a blank.
+/// The text in the cells of a row, without markup, as [`Text`] has escaped it. Cells are separated
+/// by a blank.
 pub(super) fn words(cells: &str) -> String {
     let mut words = String::new();
     for (index, part) in cells.split('<').enumerate() {

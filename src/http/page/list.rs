@@ -16,9 +16,9 @@ use super::shell::Shell;
 use crate::output::identity::escape;
 use crate::published::Published;
 
-/// Most tasks on the page.
+/// Maximum number of tasks on the page.
 const ROWS_MAX: usize = 2_000;
-/// Rows per piece: each client that does not read keeps one in memory.
+/// Rows per piece. Each client that does not read keeps one piece in memory.
 const ROWS_PER_PIECE: usize = 8;
 
 /// A part of the table's body.
@@ -30,7 +30,7 @@ enum Chunk {
 /// A task, and whether its row is hidden.
 type Shown<'a> = (&'a Arc<TaskView>, bool);
 
-/// The page, in pieces, so that a long one is never held whole.
+/// The page in pieces, so that a long one is never in memory as a whole.
 pub(super) fn pieces(
     published: Arc<Published>,
     query: &ListQuery,
@@ -73,9 +73,8 @@ impl Chunk {
     }
 }
 
-/// The parts of the table's body, and how many tasks match. Tasks that do not match are there as
-/// far as there is room, but hidden: with the script, a visitor may change the filter without
-/// asking again.
+/// The parts of the table's body, and the number of tasks that match. Other tasks follow as hidden
+/// rows while there is room, so that the script can change the filter without a request.
 fn body(published: &Published, query: &ListQuery) -> (Vec<Chunk>, usize) {
     let mut matching: Vec<&Arc<TaskView>> = Vec::new();
     let mut others: Vec<&Arc<TaskView>> = Vec::new();
@@ -118,7 +117,7 @@ fn opening(by: &Group, group: &str, tasks: &[Shown<'_>]) -> String {
         let shown = tasks.iter().filter(|(_, hidden)| !hidden).count();
         let hidden = if shown == 0 { " hidden" } else { "" };
         let name = if group.is_empty() { "none".into() } else { escape(group.as_bytes()) };
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             html,
             "<tr data-heading{hidden}><th colspan=\"{}\" scope=\"rowgroup\">{}: {} \
@@ -227,13 +226,13 @@ fn write_filter(html: &mut String, published: &Published, query: &ListQuery) {
     html.push_str("<button>Show</button> <a href=\"/\">Reset</a></form>");
 }
 
-/// Options that are called as their values.
+/// Options whose text is their value.
 fn plain<'a>(values: impl IntoIterator<Item = &'a str>) -> Vec<(String, &'a str)> {
     values.into_iter().map(|value| (value.to_owned(), value)).collect()
 }
 
-/// A choice among `options`, by value and text, or none of them. What is chosen but is no option
-/// (any more) is none.
+/// A choice among `options`, by value and text, or none of them. A chosen value that is no option
+/// any more selects none.
 fn write_select(
     html: &mut String,
     (name, title, none): (&str, &str, &str),

@@ -1,6 +1,6 @@
-//! Markup in which some texts run on with time. It is equal to another one as long as nothing but
-//! time has passed, so it need not be sent again: the browser counts on by itself from the instants
-//! in the data attributes.
+//! Markup with texts that depend on the current time. It compares equal as long as only time has
+//! passed, so it need not be sent again: the script updates the texts from the instants in the data
+//! attributes.
 
 use std::fmt::{self, Write as _};
 use std::hash::{Hash, Hasher};
@@ -13,13 +13,12 @@ use super::words::running;
 use crate::output::clock::rfc3339;
 use crate::published::Published;
 
-/// A lease of which only this part is left shows that renewals are missing.
+/// A lease of which less than this fraction (1/3) is left indicates a missed renewal.
 const LOW: u64 = 3;
-/// An instant is told again only when the agent's wall clock was set by so much.
+/// Minimum step of the agent's wall clock, in milliseconds, after which instants are sent again.
 const CLOCK_SET_MS: u64 = 2_000;
 
-/// An instant for people. Equal to another one if it is the same on the agent's own clock: its wall
-/// clock drifts.
+/// An instant for people. Compared by the agent's monotonic clock, because the wall clock drifts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
     mono: Mono,
@@ -44,42 +43,42 @@ impl Hash for Moment {
     }
 }
 
-/// What runs on.
+/// A text that depends on the current time.
 #[derive(Clone, Copy, Debug, PartialEq, Hash)]
 enum Moving {
-    /// How long something has lasted that began then.
+    /// The time since a state began.
     Since(Moment),
-    /// How long ago something was.
+    /// The time since an event.
     Ago(Moment),
-    /// How long ago the progress moved, see [`Pulse`].
+    /// The time since the progress moved, see [`Pulse`].
     Progress,
-    /// What is left of the lease, see [`Pulse`].
+    /// The remaining lease, see [`Pulse`].
     Lease,
 }
 
-/// The markup: still parts, and what runs on between them.
+/// The markup: static parts, and the texts between them that depend on time.
 #[derive(Clone, Debug, Default, PartialEq, Hash)]
 pub(super) struct Markup {
     still: String,
-    /// Where in `still` it stands, in order.
+    /// The offsets in `still` at which they stand, in order.
     moving: Vec<(usize, Moving)>,
 }
 
 impl Markup {
-    /// Adds markup of our own.
+    /// Adds trusted markup.
     pub(super) fn html(&mut self, html: &str) -> &mut Markup {
         self.still.push_str(html);
         self
     }
 
-    /// Adds markup of our own with values that escape themselves.
+    /// Adds trusted markup with values that escape themselves.
     pub(super) fn format(&mut self, html: fmt::Arguments<'_>) -> &mut Markup {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = self.still.write_fmt(html);
         self
     }
 
-    /// Adds text of others.
+    /// Adds untrusted text, escaped.
     pub(super) fn text(&mut self, text: &str) -> &mut Markup {
         self.format(format_args!("{}", Text(text)))
     }
@@ -109,12 +108,13 @@ impl Markup {
         self.still.is_empty() && self.moving.is_empty()
     }
 
-    /// What is still.
+    /// The static parts.
     pub(super) fn still(&self) -> &str {
         &self.still
     }
 
-    /// All of it as of `now`; without, the texts that run on are left to the script.
+    /// Writes all of it as of `now`. Without that, the script fills in the texts that depend on
+    /// time.
     pub(super) fn write(&self, html: &mut String, pulse: &Pulse, now: Option<AgentWall>) {
         let mut from = 0;
         for (at, moving) in &self.moving {

@@ -1,5 +1,5 @@
-//! What a visitor asks of the list: which tasks, and how they are grouped. The script asks the same
-//! of the rows that it has.
+//! The query of the list: which tasks to show, and how to group them. The script applies the same
+//! filter to the rows that it has.
 
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::Verdict;
@@ -28,7 +28,7 @@ pub(super) enum Group {
 }
 
 impl ListQuery {
-    /// Reads a query; what it does not know or what is empty asks for nothing.
+    /// Reads a query. Unknown or empty parameters are ignored.
     pub(super) fn read(query: Option<&str>) -> ListQuery {
         let mut asked = ListQuery::default();
         for (name, value) in lenient(query).into_iter().filter(|(_, value)| !value.is_empty()) {
@@ -53,7 +53,7 @@ impl ListQuery {
         asked
     }
 
-    /// Whether the task is among those that are asked for; `row` is what its row says.
+    /// Whether the task matches; `row` gives the text of its row.
     pub(super) fn takes(&self, view: &TaskView, row: impl FnOnce() -> String) -> bool {
         self.verdict.is_none_or(|verdict| verdict == view.verdict)
             && self.redis.as_ref().is_none_or(|redis| **redis == *view.redis)
@@ -61,14 +61,14 @@ impl ListQuery {
             && (self.text.is_empty() || row().to_lowercase().contains(&self.text.to_lowercase()))
     }
 
-    /// The value of a label that is asked for.
+    /// The requested value of a label.
     pub(super) fn label(&self, name: &str) -> Option<&str> {
         self.labels.iter().find(|(label, _)| label == name).map(|(_, value)| value.as_str())
     }
 }
 
 impl Group {
-    /// What brings tasks together.
+    /// The group of a task.
     pub(super) fn of<'a>(&self, view: &'a TaskView) -> &'a str {
         match self {
             Group::None => "",
@@ -77,7 +77,7 @@ impl Group {
         }
     }
 
-    /// What it is called.
+    /// The title of the grouping.
     pub(super) fn title(&self) -> &str {
         match self {
             Group::None => "",
@@ -87,7 +87,7 @@ impl Group {
     }
 }
 
-/// The value of a task's label; empty where it has none.
+/// The value of a task's label; empty if it has none.
 pub(super) fn label<'a>(view: &'a TaskView, name: &str) -> &'a str {
     view.spec.labels.iter().find(|(label, _)| **label == *name).map_or("", |(_, value)| value)
 }

@@ -26,13 +26,13 @@ pub(in crate::http) fn write(html: &mut String, redises: &[Arc<RedisView>]) {
          <table class=\"servers\"><caption>Redis servers and their state</caption><thead><tr>",
     );
     for column in COLUMNS {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(html, "<th scope=\"col\">{column}</th>");
     }
     html.push_str("</tr></thead><tbody>");
     for redis in redises {
-        // What no row of a server tells: there is no master, say, or nobody knows which server it
-        // is.
+        // A problem that no server's row shows. For example, there is no master, or its address is
+        // not known.
         let is_told = redis.nodes.iter().any(|node| node.unknown == redis.unknown);
         if let Some(why) = redis.unknown.filter(|_| !is_told) {
             write_row(
@@ -66,7 +66,7 @@ fn write_node(html: &mut String, redis: &RedisView, node: &NodeView) {
     write_row(html, mark, &redis.spec.name, cells);
 }
 
-/// How changes of the keys on this server are seen; nothing where it does not decide.
+/// How changes of the keys on this server are noticed; empty if it does not decide.
 fn changes(node: &NodeView) -> &'static str {
     match node.wake_ups.map(|wake_ups| wake_ups.state) {
         Some(WakeUpState::On) => "told at once",

@@ -1,4 +1,4 @@
-//! A task as one row of the table: what stays, and what a renewal or mere time changes.
+//! A task as one row of the table: a stable part, and a part that renewals and time change.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -31,26 +31,27 @@ pub(super) const COLUMNS: [&str; 9] = [
     "Last handover, outage",
 ];
 
-/// Most holders or users named in a cell.
+/// Maximum number of holders or users named in a cell.
 const NAMED_MAX: usize = 4;
-/// A change of an instant that is due to the precision of readings and clocks.
+/// Differences of an instant below this many milliseconds come from the precision of readings and
+/// clocks.
 const JITTER_MS: u64 = 300;
-/// A renewal that is late by so much deserves a word.
+/// A renewal that is late by this many milliseconds is mentioned.
 const OVERDUE_MS: u64 = 1_000;
 
-/// What a row shows that does not change with time. Equal to another one as long as nothing but
-/// time and renewals have passed.
+/// The stable part of a row. It compares equal as long as only time and renewals have passed.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(in crate::http) struct Row {
     markup: Markup,
 }
 
-/// What a renewal changes, and the work.
+/// The part of a row that renewals and progress change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::http) struct Pulse {
     /// When the lease ends.
     pub(in crate::http) deadline: Option<AgentWall>,
-    /// Full lifetime of a hold; where it is not known yet, what is known of this hold.
+    /// Full lifetime of a hold in milliseconds. If it is not known yet, the lifetime observed for
+    /// this hold.
     pub(in crate::http) lease_ms: Option<u64>,
     /// When the progress was last seen to move.
     pub(in crate::http) progress: Option<AgentWall>,
@@ -70,7 +71,7 @@ impl Pulse {
         }
     }
 
-    /// Whether it is worth telling, when `other` was told.
+    /// Whether it differs from the sent `other` by more than the jitter of readings and clocks.
     pub(in crate::http) fn differs(&self, other: &Pulse) -> bool {
         let instant = |wall: AgentWall| wall.0.unsigned_abs();
         moved(self.deadline.map(instant), other.deadline.map(instant))
@@ -90,7 +91,7 @@ fn later(instant: AgentWall, ms: u64) -> Option<AgentWall> {
     Some(AgentWall(instant.0.checked_add(i64::try_from(ms).ok()?)?))
 }
 
-/// An instant of the server's clock on the agent's, as far as their distance is known.
+/// Converts an instant of the server's clock to the agent's, with the offset if it is known.
 pub(super) fn on_agents_clock(
     published: &Published,
     view: &TaskView,
@@ -104,7 +105,7 @@ pub(super) fn on_agents_clock(
     AgentWall(instant.0.saturating_sub(offset_ms))
 }
 
-/// The hold, if the lock is held as of the newest reading.
+/// The hold, if the lock is held according to the newest reading.
 pub(super) fn present(view: &TaskView) -> Option<&HoldView> {
     view.hold.as_ref().filter(|_| view.held == Some(true))
 }
@@ -133,14 +134,15 @@ impl Row {
         Row { markup }
     }
 
-    /// One whole `<tr>` as of `now`; without, the texts that run on are left to the script.
+    /// One whole `<tr>` as of `now`. Without that, the script fills in the texts that depend on
+    /// time.
     pub(in crate::http) fn html(&self, pulse: &Pulse, now: Option<AgentWall>) -> String {
         let mut html = String::from("<tr");
         self.markup.write(&mut html, pulse, now);
         html
     }
 
-    /// What it says, without markup and without what runs on.
+    /// Its text, without markup and without the texts that depend on time.
     pub(super) fn words(&self) -> String {
         let cells = self.markup.still().split_once('>').map_or("", |(_attributes, cells)| cells);
         html::words(cells)
@@ -182,7 +184,7 @@ fn write_head(markup: &mut Markup, view: &TaskView) {
     markup.html("</small></th>");
 }
 
-/// The labels as a form sends them.
+/// The labels, encoded as a form sends them.
 fn encoded_labels(labels: &[(Arc<str>, Arc<str>)]) -> String {
     labels
         .iter()
@@ -193,7 +195,7 @@ fn encoded_labels(labels: &[(Arc<str>, Arc<str>)]) -> String {
 
 pub(super) fn write_verdict(markup: &mut Markup, published: &Published, view: &TaskView) {
     markup.format(format_args!("<strong class=\"verdict\">{}</strong>", view.verdict.name()));
-    // Before the first judgement there is nothing that could have lasted.
+    // Before the first judgement there is no duration.
     if view.rule != Rule::NothingYet {
         markup
             .html(" <small>for ")
@@ -212,7 +214,7 @@ fn write_why(markup: &mut Markup, _published: &Published, view: &TaskView) {
     }
 }
 
-/// Who holds the lock and where, and who does so at servers that say they are master though they do
+/// The holders of the lock and their hosts, and those on servers that report the role master but do
 /// not decide.
 fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
     let hold = present(view);
@@ -246,7 +248,7 @@ fn write_holders(markup: &mut Markup, _published: &Published, view: &TaskView) {
     };
 }
 
-/// The host, where it is known, says more to people than the id, which then takes one line at most.
+/// A known host is more useful to people than the id, which then takes at most one line.
 fn write_holder(markup: &mut Markup, (holder, host): &(Holder, Option<Vec<u8>>)) {
     match host {
         Some(host) => {
@@ -264,7 +266,7 @@ pub(super) fn holder_and_host((holder, host): &(Holder, Option<Vec<u8>>)) -> Cow
     }
 }
 
-/// What is unusual about a hold.
+/// The unusual properties of a hold.
 pub(super) fn mode(hold: &HoldView) -> String {
     let ghosts = match hold.ghosts {
         0 => String::new(),
@@ -279,7 +281,7 @@ pub(super) fn mode(hold: &HoldView) -> String {
     [mode, &ghosts].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-/// Since when somebody holds it, or nobody though it is wanted; or how old the newest reading is.
+/// How long the lock has been held, or free though wanted; or the age of the newest reading.
 pub(super) fn write_held(markup: &mut Markup, published: &Published, view: &TaskView) {
     match (view.held, view.last_reading, present(view)) {
         (_, None, _) => {
@@ -404,7 +406,7 @@ mod tests {
         }
     }
 
-    /// The one key of a counter is no user.
+    /// The only key of a counter is no user.
     #[test]
     fn of_a_counter_its_number_is_told_and_not_how_many_keys_it_has() {
         let counted = |wanted, users, on| {
@@ -446,7 +448,7 @@ mod tests {
             !pulse(51_500, &held("a", 1_000, 51_003, 19_100)).differs(&told),
             "within the precision of clocks"
         );
-        // As long as the lease is not known, what is known of this hold serves.
+        // While the lease is not known, the lifetime observed for this hold is used.
         let unknown_lease =
             |read_at, ttl_ms| TaskView { lease_ms: None, ..held("a", 1_000, read_at, ttl_ms) };
         let told = pulse(50_010, &unknown_lease(50_000, 20_000));

@@ -1,4 +1,4 @@
-//! A task's configuration as it is in force, by the names that the fields have in the file.
+//! A task's configuration in force, by the names of the fields in the file.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -10,7 +10,7 @@ use super::html::Text;
 use super::words::limit;
 use crate::output::identity::{escape, list};
 
-/// Most keys that are named.
+/// Maximum number of keys that are named.
 const NAMED_MAX: usize = 20;
 const NOT_SET: &str = "not set";
 
@@ -21,7 +21,7 @@ pub(super) fn section(view: &TaskView) -> String {
          class=\"facts\">",
     );
     for (field, value) in fields(view) {
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             html,
             "<div><dt><code>{}</code></dt><dd>{}</dd></div>",
@@ -33,7 +33,7 @@ pub(super) fn section(view: &TaskView) -> String {
     html
 }
 
-/// Every field and its value; all text of others is escaped as [`escape`] does.
+/// Every field and its value. Untrusted text is escaped as by [`escape`].
 fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     let TaskSpec {
         name,
@@ -116,7 +116,7 @@ fn fields(view: &TaskView) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     fields
 }
 
-/// What was configured, or else what was learned from the lock itself.
+/// The configured value, or else the one learned from the lock itself.
 fn or_learned(configured: Option<u64>, learned: Option<u64>) -> Cow<'static, str> {
     match (configured, learned) {
         (Some(ms), _) => limit(ms).into(),

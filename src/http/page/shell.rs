@@ -1,4 +1,4 @@
-//! What both pages have around their contents: head, header and footer.
+//! The common parts of both pages: head, header and footer.
 
 use std::fmt::Write as _;
 
@@ -9,11 +9,11 @@ use crate::published::Published;
 /// A page around its contents.
 pub(super) struct Shell<'a> {
     pub(super) published: &'a Published,
-    /// Names the process that answers.
+    /// Identifies the process that answers.
     pub(super) boot: &'a str,
-    /// Why the page must not be taken for the present, if so.
+    /// Why the page must not be taken as current, if so.
     pub(super) stopped: Option<&'a str>,
-    /// The task that it is about.
+    /// The task of the page.
     pub(super) task: Option<&'a str>,
     /// Its title, escaped for terminals but not for HTML.
     pub(super) title: &'a str,
@@ -34,7 +34,7 @@ impl Shell<'_> {
             snapshot.sequence,
             Text(self.boot)
         );
-        // Writing to a String cannot fail.
+        // Writing to a `String` cannot fail.
         let _ = write!(html, "<head><meta charset=\"utf-8\"><title>{}</title>", Text(self.title));
         html.push_str(
             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\
@@ -65,7 +65,7 @@ impl Shell<'_> {
         html
     }
 
-    /// Everything after it.
+    /// Everything after `<main>`.
     pub(super) fn after(&self) -> String {
         let made = rfc3339(self.published.wall.0).unwrap_or_default();
         format!(

@@ -1,4 +1,4 @@
-//! The page of one task: its verdict and why, all facts, what happened, its configuration.
+//! The page of one task: its verdict and the reason, its details, events and configuration.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write as _;
@@ -25,24 +25,24 @@ use crate::output::identity::escape;
 use crate::output::reason;
 use crate::published::Published;
 
-/// Windows that can be drawn, by the word in the query.
+/// The windows of the timeline in milliseconds, by their word in the query.
 const WINDOWS: [(&str, u64); 4] =
     [("2m", 120_000), ("10m", 600_000), ("1h", 3_600_000), ("6h", 21_600_000)];
-/// The one that is drawn unless another is asked for.
+/// The default window in milliseconds.
 const WINDOW_MS: u64 = 600_000;
-/// Most events on the page.
+/// Maximum number of events on the page.
 const EVENTS_MAX: usize = 40;
 
-/// What is asked of the page.
+/// The query of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TaskQuery {
     window_ms: u64,
-    /// Only the contents: the script puts them into their place.
+    /// Whether only the contents are requested, which the script inserts.
     pub(super) fragment: bool,
 }
 
 impl TaskQuery {
-    /// Reads a query; what it does not know asks for nothing.
+    /// Reads a query. Unknown parameters are ignored.
     pub(super) fn read(query: Option<&str>) -> TaskQuery {
         let mut asked = TaskQuery { window_ms: WINDOW_MS, fragment: false };
         for (name, value) in lenient(query) {
@@ -60,7 +60,7 @@ fn window(word: &str) -> Option<u64> {
     WINDOWS.iter().find(|(known, _)| *known == word).map(|(_, ms)| *ms)
 }
 
-/// The contents. `events`: those of the task and of its redis, oldest first.
+/// The contents. `events`: those of the task and of its Redis store, oldest first.
 pub(super) fn main(
     published: &Published,
     view: &TaskView,
@@ -73,7 +73,7 @@ pub(super) fn main(
     let version = version(published, view, &still);
     let [switches, events_section, totals, settings] = still;
     let name = escape(view.spec.name.as_bytes());
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     let mut html = format!(
         "<main id=\"task\" tabindex=\"-1\" data-version=\"{version:016x}\" data-verdict=\"{}\" \
          data-rank=\"{}\">",
@@ -105,7 +105,7 @@ pub(super) fn main(
     html
 }
 
-/// Changes with everything that is shown but does not change with time.
+/// A hash of everything shown that does not change with time alone.
 fn version(published: &Published, view: &TaskView, still: &[String]) -> u64 {
     let mut hasher = DefaultHasher::new();
     Row::of(published, view).hash(&mut hasher);
@@ -201,7 +201,7 @@ fn write_links(html: &mut String, name: &str) {
     );
 }
 
-/// The contents of the page of a task that there is not.
+/// The contents of the page of a task that does not exist.
 pub(super) fn missing(name: &str) -> String {
     format!(
         "<main id=\"task\" tabindex=\"-1\"><h1>No such task</h1><p>There is no task called {}; it \

@@ -1,9 +1,9 @@
-//! What happened to a task within a window of time, as stretches: derived from its events and its
-//! present state. All instants are milliseconds of the agent's own clock, and may lie before its
-//! start.
+//! The history of a task within a window of time, as stretches: derived from its events and its
+//! present state. All instants are milliseconds of the agent's monotonic clock, and may be before
+//! its start.
 //!
-//! What was before the oldest evidence is not known, and is told as such: the agent may have been
-//! started then, or may have forgotten older events.
+//! The time before the oldest evidence is shown as not known: the agent may have started then, or
+//! may have dropped older events.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use lockwatch_model::verdict::{Rule, Verdict};
 
 use super::row::present;
 
-/// An instant, as said above.
+/// Milliseconds of the agent's monotonic clock; may be negative.
 pub(super) type Instant = i64;
 
 /// From one instant to a later one.
@@ -32,24 +32,24 @@ impl Span {
     }
 }
 
-/// What lasted for a while.
+/// A state with its duration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stretch {
     pub(super) span: Span,
     pub(super) what: What,
-    /// It goes on.
+    /// Whether it continues.
     pub(super) open: bool,
 }
 
-/// What it was.
+/// The kind of state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum What {
-    /// Somebody held the lock.
+    /// The lock was held.
     Hold {
         holders: Vec<Holder>,
-        /// Whether its beginning was seen; else it was held for at least so long.
+        /// Whether its beginning was seen; else the duration is a lower bound.
         start_seen: bool,
-        /// How it ended, where an event tells.
+        /// How it ended, if an event reports it.
         end: Option<End>,
     },
     /// The task was wanted and nobody held the lock.
@@ -62,17 +62,17 @@ pub(super) enum What {
     NotKnown,
 }
 
-/// What happened at one instant.
+/// Something that happened at one instant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
     Renewal,
-    /// A gap ended that had lasted so long.
+    /// A gap of this many milliseconds ended as a handover.
     Handover(u64),
-    /// An outage ended that had lasted so long.
+    /// An outage of this many milliseconds ended.
     Outage(u64),
 }
 
-/// A window of time, and what was in it.
+/// A window of time and its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Timeline {
     pub(super) window: Span,
@@ -82,7 +82,8 @@ pub(super) struct Timeline {
     pub(super) marks: Vec<(Instant, Mark)>,
 }
 
-/// The last `window_ms` before `now`. `events`: those of the task and of its redis, in order.
+/// The timeline of the last `window_ms` before `now`. `events`: those of the task and of its Redis
+/// store, in order.
 pub(super) fn timeline<'a>(
     view: &TaskView,
     events: impl Iterator<Item = &'a Event> + Clone,
@@ -110,7 +111,7 @@ fn signed(ms: u64) -> i64 {
 }
 
 impl Stretch {
-    /// The part of it that lies in `window`; what lasted for no time at all is seen all the same.
+    /// Its part within `window`. A stretch without duration is kept, too.
     fn within(self, window: Span) -> Option<Stretch> {
         let Span { from, to } = self.span;
         let span = Span { from: from.max(window.from), to: to.min(window.to) };
@@ -118,7 +119,7 @@ impl Stretch {
     }
 }
 
-/// What is under way while the events are gone through.
+/// The open stretches while the events are processed.
 struct Story<'a> {
     /// The oldest evidence.
     known_from: Instant,
@@ -209,7 +210,7 @@ impl<'a> Story<'a> {
             }
             _ => {}
         }
-        // Only a reading shows these.
+        // These events require a successful reading.
         if matches!(
             event.kind,
             EventKind::Acquired { .. } | EventKind::HoldEnded { .. } | EventKind::GapBegan
@@ -233,8 +234,8 @@ impl<'a> Story<'a> {
         }
     }
 
-    /// A task of this name was seen for the first time: what had not ended before was of another
-    /// lock, or of one that was not configured for a while, and nobody tells of its end any more.
+    /// A task of this name was configured anew. Stretches that are still open belong to another
+    /// lock, or to one that was not configured meanwhile, so no event will report their end.
     fn begin_anew(&mut self, at: Instant) {
         if self.hold.is_some_and(|(began, _)| began < at) {
             self.end_hold(at, None);
@@ -248,7 +249,7 @@ impl<'a> Story<'a> {
         self.acquired = self.acquired.filter(|taken| *taken >= at);
     }
 
-    /// Whether an event of a redis is about the server that answers for the lock.
+    /// Whether an event of a Redis store is about the server that answers for the lock.
     fn is_its_server(&self, event: &Event) -> bool {
         match (&event.node, &self.node) {
             (Some(node), Some(own)) => node == own,
@@ -283,7 +284,7 @@ impl<'a> Story<'a> {
         self.stretches.iter_mut().next_back().into_iter().for_each(|stretch| stretch.open = true);
     }
 
-    /// Adds what goes on.
+    /// Adds the stretches that continue.
     fn finish(mut self, view: &TaskView, now: Instant) -> (Vec<Stretch>, Vec<(Instant, Mark)>) {
         let last_read = view.last_reading.map(instant);
         let evidence_to = match view.held {
@@ -307,7 +308,8 @@ impl<'a> Story<'a> {
             Some(began) if view.durations.down_ms > 0 => {
                 self.push_open(began, evidence_to.max(began), What::Gap)
             }
-            // It ended when a hold had settled, after a blind stretch: that is no handover.
+            // It ended when a hold had settled after a blind stretch, which does not count as a
+            // handover.
             Some(began) => self.push(began, self.acquired.unwrap_or(began).max(began), What::Gap),
             None => {}
         }
@@ -334,7 +336,7 @@ impl<'a> Story<'a> {
         (stretches, self.marks)
     }
 
-    /// A hold that was too short to end a gap suspends it.
+    /// Removes from each gap the holds that were too short to end it.
     fn without_held_parts_of_gaps(&mut self) -> Vec<Stretch> {
         let (gaps, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.stretches)
             .into_iter()
@@ -377,7 +379,7 @@ fn held(holders: &[Holder], start_seen: bool, end: Option<End>) -> What {
     What::Hold { holders: holders.to_vec(), start_seen, end }
 }
 
-/// When the present hold began, or no later than.
+/// The latest possible beginning of the present hold.
 fn held_from(view: &TaskView) -> Option<Instant> {
     Some(instant(view.last_reading?.minus_ms(present(view)?.held_ms)))
 }
@@ -403,7 +405,7 @@ mod tests {
     use super::super::fixture::{free, held as held_view, holder};
     use super::*;
 
-    /// An event of the task, at a second, shown by server `a:1`.
+    /// An event of the task at a second, reported by server `a:1`.
     fn event(second: u64, kind: EventKind) -> Event {
         Event {
             subject: Subject::Task(free(0).spec),
@@ -412,7 +414,7 @@ mod tests {
         }
     }
 
-    /// An event of its redis.
+    /// An event of its Redis store.
     fn of_redis(second: u64, node: &str, kind: EventKind) -> Event {
         let subject = Subject::Redis(RedisIndex(0), "main".into());
         Event { at: Mono(second * 1000), server_time: None, subject, node: Some(node.into()), kind }
@@ -469,7 +471,7 @@ mod tests {
         let never_read =
             TaskView { rule: Rule::NothingYet, held: None, last_reading: None, ..free(0) };
         assert_eq!(told(&never_read, &[]), ["600-600+ unreadable ", "0-600 not known"]);
-        // Its events are forgotten, but the hold tells since when.
+        // Its events were dropped, but the hold contains its beginning.
         assert_eq!(
             told(&held_view("a", 200_000, 600_000, 1), &[]),
             ["200-600+ a at least", "0-200 not known"]
@@ -533,7 +535,7 @@ mod tests {
         assert_eq!(told(&free(600_000), &events), expected);
     }
 
-    /// A reload gave the task another key, or another redis.
+    /// A reload gave the task another key, or another Redis store.
     #[test]
     fn what_another_lock_of_this_name_was_is_over() {
         let split =
@@ -605,7 +607,7 @@ mod tests {
             &[born(0), down(100, "a:1"), up(130, "b:1"), up(160, "a:1")],
             &["100-160 unreadable timeout"],
         );
-        // Another shard's server is none of this task's business.
+        // A server of another shard does not concern the task.
         check(&[born(0), down(100, "b:1"), up(130, "b:1")], &[]);
         // Another server decides now; the old one never comes back.
         let moved = EventKind::MastersChanged { from: Vec::new(), to: Ok(vec!["b:1".into()]) };

@@ -1,6 +1,7 @@
-//! Durations in the words of the pages. The script says the same for what runs on.
+//! Durations in the words of the pages. The script uses the same words for texts that depend on
+//! time.
 
-/// A duration that still runs, in whole units.
+/// A duration that still grows, in whole units.
 pub(super) fn running(ms: u64) -> String {
     let seconds = ms / 1000;
     match seconds {
@@ -11,7 +12,7 @@ pub(super) fn running(ms: u64) -> String {
     }
 }
 
-/// A duration that is over: the tenths of short ones matter.
+/// A duration that has ended; short ones with tenths.
 pub(super) fn lasted(ms: u64) -> String {
     if ms < 10_000 { format!("{}.{} s", ms / 1000, ms / 100 % 10) } else { running(ms) }
 }
