@@ -1,5 +1,5 @@
-//! Everything that shows what is known: metrics, JSON and log lines. All of it reads the published
-//! snapshot or an event, and nothing here can reach Redis.
+//! Every output of the agent: metrics, JSON and log lines. All of them read the published snapshot
+//! or an event, and nothing here can reach Redis.
 
 pub mod clock;
 pub mod events;

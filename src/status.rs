@@ -1,4 +1,5 @@
-//! `lockwatch status`: what the agent says of the tasks, for a terminal, a script or a check.
+//! `lockwatch status`: the agent's view of the tasks, for a terminal, a script or a monitoring
+//! check.
 
 mod answer;
 mod judge;
@@ -23,32 +24,32 @@ use crate::http::client::{self, Answer};
 use crate::stop::Stop;
 use crate::terminal::{self, Style, Terminal, safe, safe_json};
 
-/// How long the agent may take: less than the ten seconds that monitoring gives a check.
+/// Time limit for the agent's response: below the ten seconds that monitoring systems usually allow
+/// a check.
 const PATIENCE: Duration = Duration::from_secs(9);
-/// Most characters of a refusal that are shown.
+/// Maximum characters of a refusal that are shown.
 const REFUSAL_MAX: usize = 300;
 
-/// The exit code when nothing is known: no agent, no answer, no such task, a mistake on the command
-/// line.
+/// The exit code if nothing is known: no agent, no response, no such task, or a usage error.
 pub const UNKNOWN: u8 = 3;
 
-/// What was asked for.
+/// The options of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusOptions {
     /// Only this task.
     pub task: Option<String>,
-    /// Where the agent serves.
+    /// The address of the agent.
     pub agent: String,
     /// The agent's JSON instead of a table.
     pub json: bool,
-    /// Show it again and again, with this pause.
+    /// Repeat with this pause in milliseconds.
     pub watch_ms: Option<u64>,
 }
 
-/// Does it; the code is the program's.
+/// Runs the command and returns its exit code.
 ///
 /// # Errors
-/// For a person: nothing is known. The exit code for it is [`UNKNOWN`].
+/// Nothing is known; text for a person. The exit code for it is [`UNKNOWN`].
 pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
     let level = match options.watch_ms {
         None => {
@@ -61,7 +62,7 @@ pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(level.code()))
 }
 
-/// One look at the agent.
+/// One response of the agent.
 struct Look {
     body: String,
     view: View,
@@ -86,10 +87,10 @@ async fn look(options: &StatusOptions) -> anyhow::Result<Look> {
         .with_context(|| format!("{}: that is no answer of an agent's", safe(&options.agent)))
 }
 
-/// What is printed for an agent's answer of this `body`, about one task or all of them.
+/// The output for a response of this `body`, about one task or all of them.
 ///
 /// # Errors
-/// That is no answer of an agent's.
+/// It is not a response of an agent.
 pub fn printed_for(body: Vec<u8>, options: &StatusOptions) -> anyhow::Result<String> {
     Ok(printed(options, &read(Answer { status: 200, body: body.into() }, options.task.is_some())?))
 }
@@ -107,7 +108,7 @@ fn read(answer: Answer, one: bool) -> anyhow::Result<Look> {
     Ok(Look { body, view, level })
 }
 
-/// What serde says may quote what the agent said.
+/// Errors of serde may quote the response, so they are escaped.
 fn harmless(error: serde_json::Error) -> anyhow::Error {
     anyhow::Error::msg(safe(&error.to_string()).into_owned())
 }
@@ -125,11 +126,10 @@ fn refusal(answer: &Answer, options: &StatusOptions) -> String {
     }
 }
 
-/// What is printed where nothing is drawn in place.
+/// The output when nothing is drawn in place.
 fn printed(options: &StatusOptions, look: &Look) -> String {
     if options.json {
-        // The agent's own is on one line and harmless; whatever stands between may have changed
-        // that.
+        // The agent's own JSON is on one line and harmless, but a proxy may have changed it.
         return safe_json(look.body.trim_end()).into_owned() + "\n";
     }
     let terminal = Terminal { lines: None, ..Terminal::now() };
@@ -143,7 +143,7 @@ fn lines(options: &StatusOptions, look: &Look, terminal: &Terminal) -> Vec<Strin
     }
 }
 
-/// The command that tells why.
+/// The command that explains the verdict.
 fn hint(options: &StatusOptions, task: &str) -> String {
     let agent = match options.agent.as_str() {
         DEFAULT_AGENT => String::new(),
@@ -153,7 +153,7 @@ fn hint(options: &StatusOptions, task: &str) -> String {
     format!("lockwatch explain{agent} {no_flag}{}", quoted(task))
 }
 
-/// As one word of a shell's.
+/// Quotes text as one word for a shell.
 fn quoted(text: &str) -> String {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.:/@%+=,".contains(&byte);
     if !text.is_empty() && text.bytes().all(is_plain) {
@@ -163,9 +163,9 @@ fn quoted(text: &str) -> String {
     }
 }
 
-/// What a watch has seen.
+/// The state of `--watch`.
 struct Seen {
-    /// The newest answer, and when it came.
+    /// The newest response, and when it arrived.
     last: Option<(Look, Instant)>,
     /// Why there was none since, if so.
     trouble: Option<String>,
@@ -186,7 +186,7 @@ impl Seen {
         }
     }
 
-    /// Says that the agent is away, if so.
+    /// A line that reports that the agent does not respond, if so.
     fn trouble(&self) -> Option<String> {
         let trouble = self.trouble.as_ref()?;
         let since = self.last.as_ref().map(|(_, at)| words::duration(at.elapsed().as_secs_f64()));
@@ -195,7 +195,7 @@ impl Seen {
     }
 }
 
-/// Looks again and again until a signal, or until nobody reads it; what the last look said.
+/// Repeats until a signal, or until the output is closed. Returns the level of the last response.
 async fn watch(options: &StatusOptions, pause: Duration) -> anyhow::Result<Level> {
     let mut stop = Stop::listen()?;
     let mut resized = signal(SignalKind::window_change()).context("cannot listen for signals")?;
@@ -229,7 +229,7 @@ async fn watch(options: &StatusOptions, pause: Duration) -> anyhow::Result<Level
     }
 }
 
-/// What is shown in place now.
+/// The lines to draw in place now.
 fn frame(options: &StatusOptions, seen: &Seen) -> Vec<String> {
     let mut terminal = Terminal::now();
     let trouble = seen
@@ -243,7 +243,7 @@ fn frame(options: &StatusOptions, seen: &Seen) -> Vec<String> {
     trouble.chain(view).collect()
 }
 
-/// Prints the newest look below the others; whether anybody reads it.
+/// Prints the newest response below earlier ones. Returns whether the output is still open.
 fn append(options: &StatusOptions, seen: &Seen) -> anyhow::Result<bool> {
     let read = match (seen.trouble(), &seen.last) {
         (Some(trouble), _) if options.json => {

@@ -1,4 +1,4 @@
-//! Where log lines go and how they look; nothing else.
+//! The destination and format of log lines.
 
 mod sink;
 
@@ -15,13 +15,13 @@ use tracing_subscriber::registry::LookupSpan;
 use self::sink::Sink;
 use crate::cli::{LogFormat, LogOptions};
 
-/// How long the end of the agent may wait for its last lines to be written.
+/// Maximum time at exit to write the last lines.
 const DRAIN: Duration = Duration::from_secs(1);
 
-/// Lines go one way, as there is one standard error.
+/// One sink for the process, as there is one standard error.
 static SINK: OnceLock<Sink> = OnceLock::new();
 
-/// Dropped at the end of the agent: its last lines shall be read.
+/// Flushes the last lines when dropped, at the end of the agent.
 #[derive(Debug)]
 #[must_use]
 pub struct Logging(Sink);
@@ -38,22 +38,22 @@ pub fn lines_lost() -> u64 {
     SINK.get().map_or(0, Sink::lost)
 }
 
-/// Writes log lines to standard error from now on, until what it returns is dropped. Logging
-/// never waits for that.
+/// Writes log lines to standard error until the returned value is dropped. Logging never blocks on
+/// it.
 ///
 /// # Errors
-/// The thread that writes cannot be started.
+/// The writer thread cannot be started.
 pub fn start(options: LogOptions) -> io::Result<Logging> {
     let started = Sink::start(io::stderr(), tell_loss)?;
     let sink = SINK.get_or_init(|| started);
     let builder = tracing_subscriber::fmt()
         .with_max_level(options.level)
         .with_writer(sink.clone())
-        // It would be written to standard error, too.
+        // Internal errors would be written to standard error, too.
         .log_internal_errors(false)
         .with_ansi(false)
         .with_target(false);
-    // A second start, in a test, changes nothing.
+    // A second start, in a test, has no effect.
     let _started = match options.format {
         LogFormat::Logfmt => builder.event_format(Logfmt).try_init(),
         LogFormat::Json => builder
@@ -74,7 +74,7 @@ fn tell_loss(lines: u64) {
     );
 }
 
-/// `ts=… level=… msg=… key=value`, as the Prometheus family logs.
+/// `ts=… level=… msg=… key=value`, the format of the Prometheus projects.
 struct Logfmt;
 
 impl<S, N> FormatEvent<S, N> for Logfmt

@@ -1,5 +1,5 @@
-//! What a terminal can show: how wide it and a text are, whether it has colours, and what must not
-//! get to it.
+//! The capabilities of a terminal: its width, that of a text, its colours, and the escaping of text
+//! that must not reach it raw.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -9,19 +9,20 @@ use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::output::identity::is_plain;
 
-/// Columns where nothing tells how many there are.
+/// Columns if their number is not known.
 const COLUMNS_DEFAULT: usize = 100;
-/// What stands for the part of a text that was cut off.
+/// Marks the cut end of a text.
 const CUT: char = '…';
-/// Most characters for each column of a text: marks that take no room could go on for ever.
+/// Maximum number of characters per column of a text. It bounds the number of combining marks,
+/// which have no width.
 const CHARACTERS_PER_COLUMN: usize = 4;
 
-/// Where output goes.
+/// The destination of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terminal {
-    /// How many columns it has.
+    /// Its width in columns.
     pub columns: usize,
-    /// How many lines a frame may have; `None` where output is not drawn in place.
+    /// Maximum lines of a frame; `None` if output is not drawn in place.
     pub lines: Option<usize>,
     /// Whether to use colours.
     pub colours: bool,
@@ -30,15 +31,15 @@ pub struct Terminal {
 /// A colour or weight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Something is wrong.
+    /// A problem.
     Critical,
-    /// Something is not as it should be.
+    /// A state that needs attention.
     Warning,
-    /// Nobody knows.
+    /// Not known.
     Unknown,
-    /// On its way.
+    /// In transition.
     Pending,
-    /// As it should be.
+    /// As expected.
     Good,
     /// Of little interest.
     Dim,
@@ -62,7 +63,8 @@ impl Style {
 }
 
 impl Terminal {
-    /// Where this program's standard output goes now: a terminal may have been resized.
+    /// The present state of standard output. Call it again for each frame, as a terminal may have
+    /// been resized.
     pub fn now() -> Terminal {
         let stdout = io::stdout();
         let size = terminal_size_of(&stdout)
@@ -78,7 +80,7 @@ impl Terminal {
         }
     }
 
-    /// `text` in a style, where there are colours.
+    /// `text` in a style, if colours are used.
     pub fn paint<'a>(&self, style: Style, text: &'a str) -> Cow<'a, str> {
         if self.colours && !text.is_empty() {
             Cow::Owned(format!("\x1b[{}m{text}\x1b[0m", style.code()))
@@ -88,7 +90,7 @@ impl Terminal {
     }
 }
 
-/// A terminal that does not tell its size has at least this many lines.
+/// Lines of the terminal; 24 if it does not report its size.
 fn lines_or_default(lines: usize) -> usize {
     if lines == 0 { 24 } else { lines }
 }
@@ -103,7 +105,7 @@ fn can_draw(variable: impl Fn(&str) -> Option<String>) -> bool {
     variable("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// By the conventions of <https://no-color.org> and <https://bixense.com/clicolors>.
+/// Follows <https://no-color.org> and <https://bixense.com/clicolors>.
 fn wants_colours(on_terminal: bool, variable: impl Fn(&str) -> Option<String>) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let is_on = |name: &str| variable(name).is_some_and(|value| !value.is_empty() && value != "0");
@@ -116,8 +118,8 @@ fn wants_colours(on_terminal: bool, variable: impl Fn(&str) -> Option<String>) -
             && variable("CLICOLOR").is_none_or(|value| value != "0")
 }
 
-/// `text` without anything that could move the cursor, turn the direction of text or hide: such a
-/// character becomes one `\xNN` per byte.
+/// Escapes every character of `text` that could move the cursor, change the direction of text or
+/// hide it, as one `\xNN` per byte.
 pub fn safe(text: &str) -> Cow<'_, str> {
     replace_unplain(text, |shown, character| {
         let mut buffer = [0; 4];
@@ -127,11 +129,11 @@ pub fn safe(text: &str) -> Cow<'_, str> {
     })
 }
 
-/// The same for a JSON document, which stays the same document. What is no JSON does not become
+/// Escapes a JSON document, which keeps its meaning. Text that is not JSON does not become
 /// harmless.
 pub fn safe_json(document: &str) -> Cow<'_, str> {
     replace_unplain(document, |shown, character| match character {
-        // Between values only: JSON has none within a string.
+        // In valid JSON these only occur between values, never within a string.
         '\n' | '\r' | '\t' => shown.push(' '),
         _ => {
             let mut buffer = [0; 2];
@@ -157,12 +159,12 @@ fn replace_unplain(text: &str, replace: impl Fn(&mut String, char)) -> Cow<'_, s
     Cow::Owned(shown)
 }
 
-/// How many columns `text` takes.
+/// The width of `text` in columns.
 pub fn width(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.width() }
 }
 
-/// As much of `text` as fits into `columns`; what is cut off leaves an `…`.
+/// As much of `text` as fits into `columns`; a cut text ends in `…`.
 pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     let characters_max = columns.saturating_mul(CHARACTERS_PER_COLUMN);
     if width(text) <= columns && text.chars().count() <= characters_max {
@@ -178,7 +180,7 @@ pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
         }
         kept.push(character);
     }
-    // Characters may take more room together than alone.
+    // Together, characters may be wider than alone.
     while width(&kept) > room {
         kept.pop();
     }
@@ -186,7 +188,7 @@ pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// `text`, and as many spaces as fill `columns`.
+/// `text`, filled with spaces up to `columns`.
 pub fn pad(text: &str, columns: usize) -> String {
     let spaces = columns.saturating_sub(width(text));
     format!("{text}{:spaces$}", "")
@@ -207,8 +209,8 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// Prints to standard output; `false` when nobody reads it any more, which is no mistake of this
-/// program's.
+/// Prints to standard output. Returns `false` if the reader has closed it, which is no error of
+/// this program.
 ///
 /// # Errors
 /// It cannot be written for another reason.

@@ -1,4 +1,4 @@
-//! Instants and durations as outputs write them: RFC 3339 in UTC with milliseconds, and seconds.
+//! Instants and durations in outputs: RFC 3339 in UTC with milliseconds, and seconds.
 
 /// Days in 400 Gregorian years.
 const DAYS_PER_ERA: i64 = 146_097;
@@ -7,7 +7,7 @@ const DAYS_BEFORE_EPOCH: i64 = 719_468;
 const MS_PER_DAY: i64 = 86_400_000;
 
 /// `epoch_ms` (milliseconds since the Unix epoch) as `2026-01-31T23:59:59.999Z`; `None` outside the
-/// years 0000 to 9999, which is all that RFC 3339 can write.
+/// years 0000 to 9999, the range of RFC 3339.
 pub fn rfc3339(epoch_ms: i64) -> Option<String> {
     let (days, ms_of_day) = (epoch_ms.div_euclid(MS_PER_DAY), epoch_ms.rem_euclid(MS_PER_DAY));
     let (year, month, day) = civil(days);
@@ -28,7 +28,7 @@ pub fn seconds(ms: u64) -> f64 {
     ms as f64 / 1000.0
 }
 
-/// The same for what may be negative.
+/// The same for values that may be negative.
 #[expect(
     clippy::cast_precision_loss,
     reason = "exact up to 285,000 years, and readers know only f64"
@@ -38,7 +38,7 @@ pub fn signed_seconds(ms: i64) -> f64 {
 }
 
 /// Year, month and day of a day counted from the Unix epoch, in the proleptic Gregorian calendar.
-/// Years are counted from March, so that the leap day is a year's last day.
+/// Internally a year begins in March, so that the leap day is its last day.
 fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + DAYS_BEFORE_EPOCH;
     let (era, day_of_era) = (days.div_euclid(DAYS_PER_ERA), days.rem_euclid(DAYS_PER_ERA));

@@ -1,7 +1,7 @@
-//! Each event as exactly one log line, at a bounded rate.
+//! Writes each event as exactly one log line, at a limited rate.
 //!
-//! The counters of events live in the snapshot: the model counts where it emits, so a log line and
-//! its counter cannot drift apart.
+//! The counters of events are in the snapshot: the model counts where it emits, so a log line and
+//! its counter cannot diverge.
 
 mod limit;
 
@@ -21,10 +21,10 @@ use super::clock::{rfc3339, seconds, signed_seconds};
 use super::identity::{escape, holder_label, list};
 use limit::{Admission, Limiter, Suppressed};
 
-/// Most holders or users that one line names.
+/// Maximum number of holders or users that one line names.
 const NAMED_MAX: usize = 8;
 
-/// Every kind of event, by the name that log and API have for it.
+/// Every kind of event, by its name in the log and the API.
 pub const KINDS: [&str; 35] = [
     "verdict",
     "acquired",
@@ -63,7 +63,7 @@ pub const KINDS: [&str; 35] = [
     "clock_step",
 ];
 
-/// Every level of an event with its name, the one that matters most first.
+/// Every level of an event with its name, the most important first.
 pub const LEVELS: [(&str, Level); 4] = [
     ("error", Level::ERROR),
     ("warn", Level::WARN),
@@ -78,7 +78,7 @@ pub struct EventLog {
 }
 
 impl EventLog {
-    /// Writes `event`, unless there were too many of its kind within the second before `now`.
+    /// Writes `event`, unless the rate limit was reached in the second before `now`.
     pub fn write(&mut self, now: Mono, event: &Event) {
         let line = describe(event);
         self.limiter.roll(now).into_iter().for_each(write_suppressed);
@@ -87,40 +87,40 @@ impl EventLog {
         }
     }
 
-    /// To be called about once a second: says how many lines were left out.
+    /// Reports how many lines were suppressed. Call it about once a second.
     pub fn tick(&mut self, now: Mono) {
         self.limiter.roll(now).into_iter().for_each(write_suppressed);
     }
 }
 
-/// A log line; all text in it is escaped.
+/// A log line. All text in it is escaped.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// How much it matters.
+    /// Its level.
     pub level: Level,
-    /// The kind of event, a closed list.
+    /// The kind of event, from a closed list.
     pub kind: &'static str,
     /// `task` or `redis`.
     pub subject_kind: &'static str,
-    /// The name of the task or redis.
+    /// The name of the task or Redis store.
     pub subject: String,
-    /// The server whose answer shows it.
+    /// The server whose reply shows it.
     pub node: Option<String>,
     /// The event in a sentence.
     pub message: String,
-    /// Holders, instances or users concerned.
+    /// The holders, instances or users concerned.
     pub who: Option<String>,
-    /// A closed word that tells events of this kind apart.
+    /// A word of a closed list that distinguishes events of this kind.
     pub reason: Option<&'static str>,
     /// How long it took or lasted.
     pub seconds: Option<f64>,
     /// What a person can do about it.
     pub remedy: Option<&'static str>,
-    /// When, on the server's clock.
+    /// When it happened, by the server's clock.
     pub server_time: Option<String>,
 }
 
-/// What differs from kind to kind.
+/// The parts that depend on the kind.
 struct Description {
     level: Level,
     kind: &'static str,
@@ -198,8 +198,8 @@ impl Description {
     }
 }
 
-/// What there is to say of each kind: errors for what pages, warnings for what a person should look
-/// at, info for the life of a task, debug for the rest.
+/// The description of each kind: errors for events that alert, warnings for those that a person
+/// should check, info for the life of a task, debug for the rest.
 fn tell(kind: &EventKind) -> Description {
     use EventKind as E;
     let (error, warn) = (Level::ERROR, Level::WARN);
@@ -353,8 +353,8 @@ fn tell(kind: &EventKind) -> Description {
                 .reason(change.name())
         }
         E::MastersChanged { from, to } => tell_masters(from, to),
-        // For seconds this is part of every failover by Sentinel; two holders are told by
-        // themselves.
+        // During each failover by Sentinel this holds for seconds, so it is only a warning. Two
+        // holders are reported by an event of their own.
         E::RivalMaster => {
             Description::new(warn, "rival_master", "a second server says that it is master").remedy(
                 "Make the wrong one a replica (`REPLICAOF`), and see which clients still write to \
@@ -430,7 +430,7 @@ fn report_failover(failover_report: &FailoverReport) -> Description {
     }
 }
 
-/// Whether any lock fared worse than without the change.
+/// Whether the change harmed any lock.
 fn fates_harm(failover_report: &FailoverReport) -> bool {
     let harmed =
         |(fate, count): (&Fate, &u64)| matches!(fate, Fate::Lost | Fate::Overlapped) && *count > 0;
@@ -508,7 +508,7 @@ fn user_names(users: &[User]) -> String {
 }
 
 fn write_line(line: &Line) {
-    // The level of a tracing event is fixed where it is written, hence one place per level.
+    // The level of a tracing event is fixed at its call site, so each level needs its own.
     macro_rules! write_at {
         ($level:expr) => {
             tracing::event!(

@@ -1,9 +1,9 @@
-//! The newest events, for the API and the pages: bounded in all, and in fairness to each task.
+//! The newest events, for the API and the pages, with limits in total and per subject.
 //!
-//! A task or redis has at most 200 events here, all together 20,000 and about 16 MiB. Where there
-//! is no room, the oldest event of whoever takes most of it goes first, so that one restless task
-//! never pushes out what is known of the others. An event with one holder takes about 0.5 kB: a
-//! process grew by 9 MB when the history filled with 20,000 of them.
+//! A task or Redis store has at most 200 events here; all together have 20,000 and about 16 MiB.
+//! When a total limit is exceeded, the oldest event of the subject with the most bytes is dropped.
+//! So one unstable task never displaces the events of others. An event with one holder takes about
+//! 0.5 kB: a process grew by 9 MB when the history filled with 20,000 of them.
 
 mod weight;
 
@@ -17,11 +17,11 @@ use tracing::Level;
 
 use super::events::kind_and_level;
 
-/// Most events that are kept of one task or redis.
+/// Maximum number of events of one task or Redis store.
 const OF_ONE_MAX: usize = 200;
-/// Most events that are kept.
+/// Maximum number of events in total.
 const KEPT_MAX: usize = 20_000;
-/// Most bytes that they may take, about.
+/// Maximum size of all events in bytes, estimated.
 const BYTES_MAX: usize = 16 << 20;
 
 /// The history; clones share it. The engine writes, HTTP handlers read.
@@ -29,7 +29,7 @@ const BYTES_MAX: usize = 16 << 20;
 pub struct History {
     boot: Arc<str>,
     shelves: Arc<Mutex<Shelves>>,
-    /// The newest number; nobody is woken where nobody waits.
+    /// The newest number. Sending it wakes the receivers that wait for events.
     newest: Arc<watch::Sender<u64>>,
 }
 
@@ -43,49 +43,49 @@ impl Default for History {
 /// An event of the history.
 #[derive(Debug)]
 pub struct Kept {
-    /// Counts events from 1.
+    /// The number of the event, from 1.
     pub number: u64,
     /// When it happened, on the agent's wall clock, for people.
     pub at: AgentWall,
     /// Its kind, as in the log.
     pub kind: &'static str,
-    /// How much it matters, as in the log.
+    /// Its level, as in the log.
     pub level: Level,
     /// The event.
     pub event: Event,
 }
 
-/// To whom events happened.
+/// The subject of an event.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum About {
     /// The task of this name.
     Task(Arc<str>),
-    /// The redis of this name.
+    /// The Redis store of this name.
     Redis(Arc<str>),
 }
 
-/// Some events, and where they stand in the history.
+/// Selected events, and their position in the history.
 #[derive(Clone, Debug)]
 pub struct Excerpt {
     /// The events, oldest first.
     pub events: Vec<Arc<Kept>>,
-    /// Up to this number nothing that was asked for is left out of them.
+    /// Up to this number, `events` contains every event that was requested.
     pub upto: u64,
-    /// The number of the newest event that there ever was.
+    /// The number of the newest event, whether selected or not.
     pub newest: u64,
     /// The number of the oldest event that is kept.
     pub oldest: Option<u64>,
-    /// The newest number that is not kept any more; after it nothing is missing.
+    /// The newest number that was dropped. No event after it is missing.
     pub dropped: u64,
 }
 
 impl History {
-    /// A word that changes with each process: numbers of another one mean nothing here.
+    /// An id of this process. Event numbers are only valid together with it.
     pub fn boot(&self) -> &Arc<str> {
         &self.boot
     }
 
-    /// Keeps `event`, which became known at `now` (`wall` on the agent's wall clock).
+    /// Adds `event`, which became known at `now` (`wall` on the agent's wall clock).
     pub fn keep(&self, now: Mono, wall: AgentWall, event: &Event) {
         let ago_ms = i64::try_from(now.since_ms(event.at)).unwrap_or(i64::MAX);
         let at = AgentWall(wall.0.saturating_sub(ago_ms));
@@ -132,37 +132,37 @@ impl History {
         Excerpt { events, upto, newest: shelves.count, oldest, dropped: shelves.dropped }
     }
 
-    /// The newest number, and each newer one as it comes.
+    /// A receiver of the newest number.
     pub fn newest(&self) -> watch::Receiver<u64> {
         self.newest.subscribe()
     }
 
-    /// How many follow it at present.
+    /// The number of current receivers.
     pub fn followers(&self) -> usize {
         self.newest.receiver_count()
     }
 
-    /// Each change leaves the shelves whole, so a panic elsewhere is no reason to stop.
+    /// Each change leaves the data consistent, so a panic elsewhere is no reason to stop.
     fn shelves(&self) -> MutexGuard<'_, Shelves> {
         self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The events, in order and by whom they are about.
+/// The events, in order and by subject.
 #[derive(Debug, Default)]
 struct Shelves {
-    /// How many events there ever were.
+    /// The number of events so far.
     count: u64,
     /// The newest number that was dropped.
     dropped: u64,
     kept: BTreeMap<u64, Arc<Kept>>,
     by_subject: BTreeMap<About, Shelf>,
-    /// Who has how many bytes here.
+    /// The subjects by their number of bytes.
     by_weight: BTreeSet<(usize, About)>,
     bytes: usize,
 }
 
-/// The events about one task or redis, oldest first.
+/// The events about one task or Redis store, oldest first.
 #[derive(Debug, Default)]
 struct Shelf {
     events: VecDeque<Arc<Kept>>,
@@ -290,7 +290,7 @@ mod tests {
             self.of_task(name, usize::MAX).iter().map(|kept| kept.number).collect()
         }
 
-        /// Everything agrees with everything; gives how many events and bytes there are.
+        /// Checks that all indexes agree. Returns the number of events and of bytes.
         fn check(&self) -> (usize, usize) {
             let shelves = self.history.shelves();
             let by_subject: usize =
@@ -319,7 +319,7 @@ mod tests {
         );
     }
 
-    /// Whoever asks for what comes after the last page must miss nothing between.
+    /// A client that continues after the last event of a response must not miss any.
     #[test]
     fn a_page_of_events_goes_as_far_as_its_last_one() {
         let mut tasks = Tasks::new();

@@ -1,5 +1,5 @@
-//! How hostile bytes and secrets are shown: readable, harmless in a terminal, and never two
-//! different things alike.
+//! How untrusted bytes and secrets are shown: readable, harmless in a terminal, and with different
+//! texts for different values.
 
 use std::borrow::Cow;
 
@@ -7,22 +7,22 @@ use lockwatch_model::input::Generation;
 use lockwatch_model::reading::Holder;
 use sha2::{Digest, Sha256};
 
-/// Text longer than this many bytes is cut.
+/// Maximum length of shown text in bytes. Longer text is cut.
 const SHOWN_BYTES_MAX: usize = 200;
-/// What stands between a cut text and its digest. It is never kept from the input, so a cut text is
-/// like no other.
+/// Separates a cut text from its digest. It is always escaped in input, so that no uncut text can
+/// equal a cut one.
 const CUT: char = '…';
 /// Hex digits of a digest.
 const DIGEST_DIGITS: usize = 8;
-/// Bytes of a generation's fingerprint: what a float, which a metric is, holds exactly.
+/// Bytes of a generation's fingerprint. A metric is a 64-bit float, which holds 48 bits exactly.
 const FINGERPRINT_BYTES: usize = 6;
 
 /// `bytes` as readable text.
 ///
-/// Printable characters stay. A backslash is doubled; everything else (control and format
-/// characters, unusual spaces, bytes that are no UTF-8) becomes one `\xNN` per byte. What would be
-/// longer than 200 bytes is cut and ends in `…` and eight hex digits of the whole's SHA-256.
-/// Different bytes give different texts, as far as eight digits can.
+/// Printable characters stay. A backslash is doubled. Everything else (control and format
+/// characters, unusual spaces, invalid UTF-8) becomes one `\xNN` per byte. A result of more than
+/// 200 bytes is cut and ends in `…` and eight hex digits of the SHA-256 of all bytes. Different
+/// bytes give different texts, within the limits of eight digits.
 pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
     if bytes.len() <= SHOWN_BYTES_MAX
         && bytes.iter().all(|byte| matches!(byte, b' '..=b'~') && *byte != b'\\')
@@ -41,13 +41,13 @@ pub fn escape(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text.finish(bytes))
 }
 
-/// How a holder is called in labels, JSON, pages and logs: a secret by its digest, anything else by
-/// its escaped bytes. Never with the thread.
+/// The text for a holder in labels, JSON, pages and logs: a secret as its digest, anything else as
+/// its escaped bytes. Never includes the thread.
 pub fn holder_label(holder: &Holder) -> Cow<'_, str> {
     if holder.secret { Cow::Owned(digest(&holder.client)) } else { escape(&holder.client) }
 }
 
-/// `text` without the name and password that a URL in it may hold: `redis://…@host`.
+/// `text` without the credentials of a URL in it: `redis://…@host`.
 pub fn without_login(text: &str) -> Cow<'_, str> {
     let start = text.find("://").map(|at| at + "://".len());
     let parts = start.and_then(|start| {
@@ -57,14 +57,14 @@ pub fn without_login(text: &str) -> Cow<'_, str> {
     parts.map_or(Cow::Borrowed(text), |(before, after)| Cow::Owned(format!("{before}…@{after}")))
 }
 
-/// The first `shown_max` names, and how many more there are.
+/// The first `shown_max` names, and the number of further ones.
 pub fn list<'a>(names: impl ExactSizeIterator<Item = Cow<'a, str>>, shown_max: usize) -> String {
     let more = names.len().saturating_sub(shown_max);
     let text = names.take(shown_max).collect::<Vec<_>>().join(", ");
     if more > 0 { format!("{text} and {more} more") } else { text }
 }
 
-/// Eight hex digits of the SHA-256 of `bytes`: the same for the same bytes, on every agent.
+/// Eight hex digits of the SHA-256 of `bytes`, the same on every agent.
 pub fn digest(bytes: &[u8]) -> String {
     let mut digits = String::with_capacity(DIGEST_DIGITS);
     for byte in Sha256::digest(bytes).iter().take(DIGEST_DIGITS / 2) {
@@ -73,9 +73,9 @@ pub fn digest(bytes: &[u8]) -> String {
     digits
 }
 
-/// A number below 2⁴⁸ for what a server's data live in: the same on every agent and after its
-/// restart, and another one for another process, replication history or count of flushes. Evictions
-/// change nothing.
+/// A number below 2⁴⁸ that identifies a generation of a server's data. It is the same on every
+/// agent and after an agent's restart. It changes with the server's process, replication history or
+/// number of flushes; evictions do not change it.
 pub fn fingerprint(generation: &Generation) -> u64 {
     let Generation {
         run_id,
@@ -87,7 +87,7 @@ pub fn fingerprint(generation: &Generation) -> u64 {
     } = generation;
     let mut hash = Sha256::new();
     for part in [run_id.as_slice(), replication_id, &flushes.to_be_bytes()] {
-        // The length keeps one part from running into the next.
+        // The length separates the parts unambiguously.
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
@@ -95,11 +95,11 @@ pub fn fingerprint(generation: &Generation) -> u64 {
     bytes.iter().take(FINGERPRINT_BYTES).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// Escaped text under way.
+/// Escaped text under construction.
 #[derive(Default)]
 struct Escaped {
     text: String,
-    /// Length of the longest beginning that leaves room for the digest.
+    /// Length of the longest prefix that leaves room for the digest.
     cut_at: usize,
 }
 
@@ -155,8 +155,9 @@ pub fn is_plain(character: char) -> bool {
     if character.is_ascii() {
         return matches!(character, ' '..='~');
     }
-    // The standard library knows which characters are printable, but tells only by escaping them;
-    // after another character it leaves combining marks alone, which names in many scripts need.
+    // The standard library knows which characters are printable, but exposes that only through
+    // escaping. After another character it does not escape combining marks, which names in many
+    // scripts need.
     let mut pair = String::from("a");
     pair.push(character);
     character != CUT && pair.escape_debug().skip(1).eq([character])
@@ -179,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads an uncut text back.
+    /// Decodes an uncut text.
     fn unescape(text: &str) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut rest = text;

@@ -1,4 +1,4 @@
-//! Tasks and events as JSON: stable names, base units, instants in RFC 3339. What is not known is
+//! Tasks and events as JSON: stable names, base units, instants in RFC 3339. Unknown values are
 //! `null`.
 
 mod event;
@@ -22,11 +22,11 @@ use part::{agent, wall};
 use servers::{RedisJson, redis_json};
 use task::{TaskJson, task_json};
 
-/// Tasks per piece of the list: enough to be worth sending, few enough to be written at once.
+/// Tasks per piece of the list: large enough to send efficiently, small enough to render at once.
 const TASKS_PER_PIECE: usize = 8;
 
-/// The tasks that fit, and all redises, as `/api/v1/tasks` tells them, in pieces, so that a long
-/// list is never held whole.
+/// The body of `/api/v1/tasks`: the tasks that match, and all Redis stores. It comes in pieces, so
+/// that a long list is never in memory as a whole.
 pub struct TaskList {
     published: Arc<Published>,
     filter: TaskFilter,
@@ -35,7 +35,7 @@ pub struct TaskList {
 
 enum Piece {
     Head,
-    /// Tasks from this one on; `first`: none was written yet.
+    /// The tasks from this one on. `first`: none was written yet.
     Tasks {
         from: usize,
         first: bool,
@@ -44,7 +44,7 @@ enum Piece {
 }
 
 impl TaskList {
-    /// The list of what is in `published` and fits `filter`.
+    /// The list of the tasks in `published` that match `filter`.
     pub fn new(published: Arc<Published>, filter: TaskFilter) -> TaskList {
         TaskList { published, filter, next: Piece::Head }
     }
@@ -55,7 +55,7 @@ impl TaskList {
         format!("{{\"at\":{at},\"sequence\":{sequence},\"version\":\"{version}\",\"tasks\":[")
     }
 
-    /// The next tasks that fit, and where to go on; `None` if there are none.
+    /// The next tasks that match, and where to continue; `None` if there are none.
     fn tasks(&self, from: usize, first: bool) -> Option<(String, usize)> {
         let all = self.published.snapshot.tasks.iter().enumerate().skip(from);
         let fitting = all.filter(|(_, view)| self.filter.fits(view)).take(TASKS_PER_PIECE);
@@ -94,7 +94,7 @@ impl Iterator for TaskList {
     }
 }
 
-/// The task called `name`, as `/api/v1/tasks/<name>` tells it; `None` if there is none.
+/// The body of `/api/v1/tasks/<name>`; `None` if there is no task called `name`.
 pub fn task(published: &Published, name: &str) -> Option<impl Serialize> {
     let view = published.snapshot.tasks.find(name)?;
     Some(OneTask {
@@ -114,12 +114,12 @@ struct OneTask<'a> {
     task: WholeTaskJson<'a>,
 }
 
-/// A task with what would make the list of all tasks too long.
+/// A task with the details that would make the list of all tasks too long.
 #[derive(Serialize)]
 struct WholeTaskJson<'a> {
     #[serde(flatten)]
     task: TaskJson<'a>,
-    /// When the newest renewals landed, agent's clock, oldest first.
+    /// When the newest renewals happened, by the agent's clock, oldest first.
     renewals: Vec<String>,
 }
 

@@ -1,19 +1,19 @@
-//! A name that does not exist, and the names that were perhaps meant.
+//! Suggestions of similar names for a name that does not exist.
 
 use super::identity::escape;
 use super::metrics::TABLE;
 
-/// Most names that are suggested.
+/// Maximum number of names that are suggested.
 const SUGGESTED_MAX: usize = 3;
-/// Longest name that is compared letter by letter.
+/// Maximum length of a name that is compared letter by letter, in characters.
 const COMPARED_CHARS: usize = 64;
 
-/// What to say of a name that no task has.
+/// The message for a name that no task has.
 pub fn no_such_task<'a>(name: &str, tasks: impl Iterator<Item = &'a str>) -> String {
     nothing_called("task", name, tasks, "/api/v1/tasks and `lockwatch status` list them")
 }
 
-/// What to say of a name that no metric has.
+/// The message for a name that no metric has.
 pub fn no_such_metric(name: &str) -> String {
     let metrics = TABLE.iter().map(|metric| metric.name);
     nothing_called("metric", name, metrics, "/metrics without parameters has them all")
@@ -34,7 +34,7 @@ fn nothing_called<'a>(
     format!("There is no {what} called {}; {meant}", escape(name.as_bytes()))
 }
 
-/// The names most like `name`, best first, if any is like it at all.
+/// The names most similar to `name`, best first; empty if none is similar.
 pub fn nearest<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     let wanted = lowered(name);
     let mut near: Vec<(usize, &str)> = names
@@ -49,8 +49,8 @@ fn lowered(name: &str) -> String {
     name.chars().flat_map(char::to_lowercase).take(COMPARED_CHARS).collect()
 }
 
-/// Letters to change, insert or leave out; `None`: too many to be a slip. A name within the other
-/// is near.
+/// The number of letters to change, insert or remove; `None`: too many for a typing error. A name
+/// that contains the other counts as similar.
 fn distance(a: &str, b: &str) -> Option<usize> {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if short.len() >= 3 && long.contains(short) {

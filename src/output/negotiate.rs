@@ -1,7 +1,6 @@
-//! Which form of the metrics page a client wants: a strict reading of `Accept` and
-//! `Accept-Encoding`.
+//! Content negotiation for the exposition: a strict reading of `Accept` and `Accept-Encoding`.
 
-/// The text formats of the page.
+/// The text formats of the exposition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
     /// OpenMetrics 1.0.
@@ -20,17 +19,17 @@ impl Format {
     }
 }
 
-/// How a body is packed.
+/// The compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// As it is.
+    /// None.
     Identity,
     /// gzip.
     Gzip,
 }
 
-/// The format that an `Accept` header asks for; the classic one unless OpenMetrics is named and
-/// liked at least as much.
+/// The format for an `Accept` header: OpenMetrics if it is named with at least the weight of the
+/// classic format, which is the default.
 pub fn format(accept: &str) -> Format {
     let ranges: Vec<Item<'_>> = items(accept).collect();
     let open = best(&ranges, |range| {
@@ -45,8 +44,8 @@ pub fn format(accept: &str) -> Format {
     }
 }
 
-/// The coding that an `Accept-Encoding` header asks for; none unless gzip is allowed and not liked
-/// less.
+/// The coding for an `Accept-Encoding` header: gzip if it is allowed with at least the weight of no
+/// coding, which is the default.
 pub fn coding(accept_encoding: &str) -> Coding {
     let codings: Vec<Item<'_>> = items(accept_encoding).collect();
     let any = best(&codings, |coding| coding.is("*"));
@@ -62,9 +61,9 @@ pub fn coding(accept_encoding: &str) -> Coding {
 /// One element of a header's list.
 struct Item<'a> {
     name: &'a str,
-    /// `version`, where given.
+    /// `version`, if given.
     version: Option<&'a str>,
-    /// How much it is liked, in thousandths.
+    /// Its `q` weight in thousandths.
     weight: u16,
 }
 
@@ -83,7 +82,7 @@ fn best(items: &[Item<'_>], matches: impl Fn(&Item<'_>) -> bool) -> Option<u16> 
     items.iter().filter(|item| matches(item)).map(|item| item.weight).max()
 }
 
-/// The elements of a list; one whose weight cannot be read is left out.
+/// The elements of a list, without those whose weight is invalid.
 fn items(header: &str) -> impl Iterator<Item = Item<'_>> {
     split(header, ',').filter_map(|element| {
         let mut parts = split(element, ';');

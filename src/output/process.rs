@@ -1,10 +1,10 @@
-//! The agent's own process as Linux tells it in `/proc`; nothing is known elsewhere.
+//! The agent's own process according to Linux' `/proc`; on other systems nothing is known.
 
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::sync::OnceLock;
 
-/// Figures of the process; what cannot be read is `None`.
+/// Figures of the process; `None` if they cannot be read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Process {
     /// User and system time used so far.
@@ -15,7 +15,7 @@ pub(super) struct Process {
     pub(super) virtual_bytes: Option<u64>,
     /// Open file descriptors.
     pub(super) open_fds: Option<u64>,
-    /// Most file descriptors that may be open.
+    /// Maximum number of open file descriptors.
     pub(super) max_fds: Option<u64>,
     /// When it started, milliseconds since the Unix epoch.
     pub(super) started_ms: Option<u64>,
@@ -25,14 +25,14 @@ pub(super) struct Process {
 
 /// Milliseconds per clock tick of `/proc`: Linux fixes it for programs at 100 ticks a second.
 const TICK_MS: u64 = 10;
-/// More than what a process is told of itself takes.
+/// Initial capacity for a file of `/proc/self`, larger than any of them.
 const ROOM_BYTES: usize = 4_096;
 
 impl Process {
     /// Reads the figures now.
     pub(super) fn read() -> Process {
         static STARTED_MS: OnceLock<u64> = OnceLock::new();
-        // What tells of the start is long, and it is asked for once.
+        // `/proc/stat` is long and only needed for the start time, so it is read once.
         let system = if STARTED_MS.get().is_some() { String::new() } else { read("/proc/stat") };
         let mut process = parse(
             &read("/proc/self/stat"),
@@ -40,16 +40,16 @@ impl Process {
             &read("/proc/self/limits"),
             &system,
         );
-        // One of the descriptors is the one that lists them.
+        // One of the descriptors belongs to this listing.
         process.open_fds = fs::read_dir("/proc/self/fd")
             .ok()
             .map(|entries| (entries.count() as u64).saturating_sub(1));
         process.started_once(&STARTED_MS)
     }
 
-    /// With the start as it was read first. What the system tells of it moves when its clock is
-    /// set, and to the alerts a process with another start is a new one, whose counters tell of
-    /// what has just happened.
+    /// Keeps the start time that was read first. The computed start moves when the system clock is
+    /// set. A changed start would look like a new process to the alerts, and all its counters like
+    /// new events.
     fn started_once(self, first_ms: &OnceLock<u64>) -> Process {
         let first_ms = first_ms
             .get()
@@ -59,18 +59,18 @@ impl Process {
     }
 }
 
-/// A file of `/proc`; what cannot be read of it is missing.
+/// The content of a file of `/proc`; empty or truncated if it cannot be read.
 fn read(path: &str) -> String {
-    // It has no length, and is made anew for each piece that is read: room for all of it at once.
+    // Such a file has no length and is generated for each `read`, so reserve room for one.
     let mut text = String::with_capacity(ROOM_BYTES);
     let _missing = File::open(path).and_then(|mut file| file.read_to_string(&mut text));
     text
 }
 
-/// Takes the figures out of the four files; what they lack stays `None`.
+/// Extracts the figures from the four files; missing ones stay `None`.
 fn parse(stat: &str, status: &str, limits: &str, system: &str) -> Process {
-    // The command's name comes second, in parentheses, and may hold anything: count from the last
-    // parenthesis.
+    // The command's name comes second, in parentheses, and may contain anything. So count from the
+    // last parenthesis.
     let after_name: Vec<&str> =
         stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
     let ticks = |field: usize| after_name.get(field - 3).and_then(|text| text.parse::<u64>().ok());

@@ -1,6 +1,5 @@
-//! Why a task has its verdict, in a sentence for people. It names thresholds, counts and what to
-//! do, but nothing that grows with time: the sentence stays the same for as long as the reason
-//! does.
+//! Why a task has its verdict, in a sentence for people. It names thresholds, counts and remedies,
+//! but no values that grow with time. So the sentence does not change while the reason does not.
 
 use std::borrow::Cow;
 
@@ -11,10 +10,10 @@ use lockwatch_model::verdict::{Rule, Verdict, Wanted};
 use super::clock::seconds;
 use super::identity::{escape, holder_label, list};
 
-/// Most holders that are named.
+/// Maximum number of holders that are named.
 const NAMED_MAX: usize = 4;
 
-/// The reason; all text in it is escaped as [`escape`] does, not for HTML.
+/// The reason. All text in it is escaped by [`escape`], but not for HTML.
 pub fn sentence(view: &TaskView) -> String {
     let spec = &view.spec;
     let limit = |name, ms| format!("{name} ({} s)", seconds(ms));
@@ -70,7 +69,7 @@ pub fn sentence(view: &TaskView) -> String {
     }
 }
 
-/// Whether a stuck worker would look healthy, because nothing but the lock is watched.
+/// Whether a stuck worker would look healthy, because only the lock is watched.
 pub fn lock_only(view: &TaskView) -> bool {
     view.spec.progress.is_none() && view.spec.claims.is_none()
 }
@@ -94,7 +93,7 @@ fn who_wants(view: &TaskView) -> Cow<'static, str> {
     }
 }
 
-/// Whether one number says how many users want it: then it is not known how many there are.
+/// Whether the users are only a number. Then the number of switches does not count users.
 pub fn is_counted(view: &TaskView) -> bool {
     view.spec
         .wanted

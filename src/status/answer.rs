@@ -1,4 +1,4 @@
-//! What the agent answers, as far as `status` shows it. Another version of the agent may leave
+//! The parts of the agent's responses that `status` shows. Another version of the agent may leave
 //! fields out or add some.
 
 use std::fmt;
@@ -8,8 +8,8 @@ use serde::{Deserialize, Deserializer};
 
 use crate::terminal::safe;
 
-/// Text of the agent's that a terminal may show: it is made harmless as it is read, so none gets
-/// by.
+/// Text from the agent that a terminal may show. It is escaped during deserialization, so that no
+/// raw text can reach the terminal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Text(String);
 
@@ -33,18 +33,18 @@ impl<'de> Deserialize<'de> for Text {
     }
 }
 
-/// The answer to `/api/v1/tasks`.
+/// The body of `/api/v1/tasks`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Tasks {
     #[serde(default)]
     pub(super) at: Option<Text>,
-    /// What has no tasks is no answer of an agent's.
+    /// Required: a body without it is not from an agent.
     pub(super) tasks: Vec<Task>,
     #[serde(default)]
     pub(super) redises: Vec<Redis>,
 }
 
-/// The answer to `/api/v1/tasks/<name>`.
+/// The body of `/api/v1/tasks/<name>`.
 #[derive(Debug, Deserialize)]
 pub(super) struct OneTask {
     #[serde(default)]
@@ -52,7 +52,7 @@ pub(super) struct OneTask {
     pub(super) task: Task,
 }
 
-/// What a refusal says.
+/// The body of a refusal.
 #[derive(Debug, Deserialize)]
 pub(super) struct Refusal {
     pub(super) error: Text,
@@ -189,7 +189,7 @@ pub(super) struct Thresholds {
     pub(super) max_hold_seconds: Option<f64>,
 }
 
-/// Something that happened.
+/// A state that has ended.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Past {

@@ -1,10 +1,10 @@
-//! How bad it is: of one task, of all of them, and as an exit code.
+//! The severity of one task and of all, and the exit code.
 
 use super::answer::Task;
 use crate::terminal::Style;
 
-/// How bad it is. Of several tasks the greatest counts: what is certainly wrong before what nobody
-/// knows.
+/// The severity. Of several tasks the greatest counts: a certain problem ranks above an unknown
+/// state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     Ok,
@@ -14,7 +14,7 @@ pub(super) enum Level {
 }
 
 impl Level {
-    /// The exit code, as monitoring plugins have it.
+    /// The exit code, as defined for monitoring plugins.
     pub(super) fn code(self) -> u8 {
         match self {
             Level::Ok => 0,
@@ -25,7 +25,7 @@ impl Level {
     }
 }
 
-/// What is known of a verdict: its name, how bad it is, its mark, so that nobody needs colours, and
+/// How a verdict is shown: its name, its severity, its mark (so that colours are not needed), and
 /// its style.
 struct Known {
     name: &'static str,
@@ -45,15 +45,15 @@ const VERDICTS: [Known; 8] = [
     Known { name: "running", level: Level::Ok, mark: "ok", style: Style::Good },
     Known { name: "stopped", level: Level::Ok, mark: "--", style: Style::Dim },
 ];
-/// The place among them of a task whose switches are lost, whatever else it is.
+/// The rank of a task with lost switches, whatever its verdict.
 const LOST: usize = 2;
-/// The place of a verdict that another version of the agent has.
+/// The rank of a verdict that only another version of the agent has.
 const OTHER: usize = 4;
 
 /// The judgement on a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
-    /// Its place when the worst come first.
+    /// Its rank, worst first.
     pub(super) rank: usize,
     pub(super) level: Level,
     pub(super) mark: &'static str,
@@ -64,19 +64,19 @@ pub(super) struct Judgement {
 pub(super) fn judge(task: &Task) -> Judgement {
     let place = VERDICTS.iter().position(|known| known.name == &*task.verdict).unwrap_or(OTHER);
     let rank = if switches_lost(task) { place.min(LOST) } else { place };
-    // Every place is within.
+    // Every rank is within bounds.
     let Some(known) = VERDICTS.get(rank) else {
         return Judgement { rank, level: Level::Unknown, mark: "? ", style: Style::Unknown };
     };
     Judgement { rank, level: known.level, mark: known.mark, style: known.style }
 }
 
-/// Whether switches that were on vanished with the data of Redis.
+/// Whether switches that were on were lost with the data of Redis.
 pub(super) fn switches_lost(task: &Task) -> bool {
     !task.lost_users.is_empty() || task.durations.switches_lost_seconds > 0.0
 }
 
-/// The worst of all. Of none, nothing is known.
+/// The worst of all. Without tasks, unknown.
 pub(super) fn worst<'a>(tasks: impl IntoIterator<Item = &'a Task>) -> Level {
     tasks.into_iter().map(|task| judge(task).level).max().unwrap_or(Level::Unknown)
 }

@@ -1,4 +1,4 @@
-//! One task, with everything that matters, a line for each.
+//! One task with all details, one per line.
 
 use super::answer::{Holder, OneTask, Past, Switch, Task, Unknown, Witness};
 use super::judge::{judge, switches_lost};
@@ -7,10 +7,10 @@ use crate::terminal::{Style, Terminal, cut, pad, width, wrap};
 
 /// Columns of the names on the left.
 const NAMES: usize = 15;
-/// The least room beside them; without it the names stand above.
+/// Minimum columns beside the names. With less, the names are on lines of their own.
 const LEAST: usize = 20;
 
-/// The lines of the view. `hint` is the command that tells more.
+/// The lines of the view. `hint` is the command that explains the verdict.
 pub(super) fn render(answer: &OneTask, hint: &str, terminal: &Terminal) -> Vec<String> {
     let task = &answer.task;
     let judgement = judge(task);
@@ -48,7 +48,7 @@ fn fact(name: &str, text: &str, terminal: &Terminal) -> Vec<String> {
         .collect()
 }
 
-/// What there is to say, in order; what is empty does not matter for this task.
+/// The details, in order. Empty ones do not apply to this task and are left out.
 fn facts(answer: &OneTask) -> Vec<(&'static str, String)> {
     let task = &answer.task;
     let at = |at: &Option<super::answer::Text>| at.as_deref().map(instant).unwrap_or_default();
@@ -243,7 +243,8 @@ fn durations(task: &Task) -> String {
             thresholds.blind_after_seconds.map(|limit| ("blind_after", limit)),
         ),
     ];
-    // A limit that nothing counts towards is told all the same: it says what would be too long.
+    // A limit is shown even while nothing counts towards it, because it says what would be too
+    // long.
     let matters = known.into_iter().filter(|(_, seconds, limit)| *seconds > 0.0 || limit.is_some());
     let text = matters.map(|(name, seconds, limit)| match limit {
         Some((limit_name, limit)) => {

@@ -1,28 +1,28 @@
-//! Drawing in place: another screen for as long as it goes on, and the old one back however it
-//! ends.
+//! Draws in place on the terminal's alternate screen, and restores the normal one on every exit.
 
 use std::io::{self, Write as _};
 use std::panic;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Another screen, without a cursor.
+/// Switches to the alternate screen and hides the cursor.
 const OPEN: &str = "\x1b[?1049h\x1b[?25l";
-/// The cursor and the old screen back.
+/// Restores the cursor and the normal screen.
 const CLOSE: &str = "\x1b[0m\x1b[?25h\x1b[?1049l";
-/// To the first line.
+/// Moves the cursor to the first line.
 const HOME: &str = "\x1b[H";
-/// Whatever is left in a line is removed before it is written: after its last column that would
-/// remove a character.
+/// Clears a line before it is written. Clearing the rest after writing would remove a character in
+/// the last column.
 const CLEAR_LINE: &str = "\x1b[2K";
-/// Whatever is below.
+/// Clears everything below.
 const CLEAR_REST: &str = "\x1b[J";
 
-/// Whether the other screen is shown. There is one terminal, so there is one of this.
+/// Whether the alternate screen is shown. Global, because there is only one terminal.
 static IS_OPEN: AtomicBool = AtomicBool::new(false);
 static HOOK: Once = Once::new();
 
-/// The other screen; gone when dropped, and also after a panic that ends the program at once.
+/// The alternate screen. Closed on drop, and by the panic hook, since a panic may abort the
+/// program.
 pub(super) struct Screen(());
 
 impl Screen {
@@ -40,7 +40,7 @@ impl Screen {
         Ok(screen)
     }
 
-    /// Shows these lines instead of what was there.
+    /// Draws these lines instead of the previous ones.
     pub(super) fn draw(&self, lines: &[String]) -> io::Result<()> {
         let text: Vec<String> = lines.iter().map(|line| format!("{CLEAR_LINE}{line}")).collect();
         write(&format!("{HOME}{}\r\n{CLEAR_REST}", text.join("\r\n")))
@@ -53,10 +53,10 @@ impl Drop for Screen {
     }
 }
 
-/// Once only: the sequence would move the cursor of the old screen.
+/// Acts once only: a second time, the sequence would move the cursor of the normal screen.
 fn close() {
     if IS_OPEN.swap(false, Ordering::SeqCst) {
-        // A terminal that is gone needs nothing.
+        // A closed terminal needs no restoring.
         let _ = write(CLOSE);
     }
 }

@@ -1,5 +1,5 @@
-//! All tasks as a table that fits the terminal: worst first, the less important columns left out or
-//! shortened.
+//! All tasks as a table that fits the terminal: worst first, with less important columns shortened
+//! or left out.
 
 use std::cmp::Reverse;
 
@@ -8,7 +8,7 @@ use super::judge::{Judgement, counts, judge};
 use super::words::{duration, held_for, instant, lease_left, short_holders, wanted, why};
 use crate::terminal::{Style, Terminal, cut, pad, width, wrap};
 
-/// What stands between two columns.
+/// Columns between two columns of the table.
 const GAP: usize = 2;
 
 #[derive(Clone, Copy)]
@@ -19,12 +19,12 @@ struct Least {
 
 struct Column {
     heading: &'static str,
-    /// What it may be cut to before other columns leave, and before it leaves itself; `None`: it is
+    /// The minimum widths before other columns are left out, and before this one is; `None`: it is
     /// never cut.
     least: Option<Least>,
-    /// What it should have before others get more.
+    /// The width that it gets before others grow further.
     fair: usize,
-    /// Columns with the greatest number go first when there is no room; 0 never goes.
+    /// Columns with the greatest number are left out first when there is no room; 0: never.
     leaves: u8,
 }
 
@@ -53,7 +53,7 @@ const COLUMNS: [Column; 7] = [
     Column { heading: "WANTED", least: None, fair: 0, leaves: 5 },
 ];
 
-/// The columns that shrink and grow, in the order in which they get what is left.
+/// The columns that shrink and grow, in the order in which they get remaining room.
 const FLEXIBLE: [usize; 3] = [2, 1, 3];
 
 type Cells = [String; COLUMNS.len()];
@@ -65,7 +65,7 @@ pub(super) fn render(answer: &Tasks, terminal: &Terminal) -> Vec<String> {
     tasks.sort_by_key(|(task, judgement)| (judgement.rank, &task.name, &task.redis));
     let notes = notes(answer, terminal);
     let shown = terminal.lines.map_or(tasks.len(), |lines| {
-        // The heading, a line that says how many are missing, and one that stays free.
+        // Besides the heading, keep one line for the number of hidden tasks and one free.
         let room = lines.saturating_sub(notes.len() + 2).max(1);
         if tasks.len() <= room { tasks.len() } else { room.saturating_sub(1) }
     });
@@ -106,7 +106,7 @@ fn cells(task: &Task, judgement: &Judgement) -> Cells {
     ]
 }
 
-/// How wide each column would like to be; 0 for one in which nothing stands.
+/// The natural width of each column; 0 for an empty one.
 fn natural(headings: &Cells, cells: &[Cells]) -> [usize; COLUMNS.len()] {
     let mut widths = [0; COLUMNS.len()];
     for row in cells {
@@ -120,7 +120,7 @@ fn natural(headings: &Cells, cells: &[Cells]) -> [usize; COLUMNS.len()] {
     widths
 }
 
-/// How wide each column is; `None` for one that is left out.
+/// The width of each column; `None` for one that is left out.
 fn widths(natural: &[usize; COLUMNS.len()], room: usize) -> [Option<usize>; COLUMNS.len()] {
     let mut places: Vec<(usize, &Column, usize)> = COLUMNS
         .iter()
@@ -153,7 +153,7 @@ fn widths(natural: &[usize; COLUMNS.len()], room: usize) -> [Option<usize>; COLU
             *width = Some(least(column, *natural));
         }
     }
-    // First what is fair, then what is wished for.
+    // First up to the fair width, then up to the natural one.
     for fair in [true, false] {
         for place in FLEXIBLE {
             let Some((_, column, natural)) = places.iter().find(|(other, _, _)| *other == place)
@@ -171,7 +171,7 @@ fn widths(natural: &[usize; COLUMNS.len()], room: usize) -> [Option<usize>; COLU
     widths
 }
 
-/// What columns take together, with the gaps.
+/// The total width of columns with their gaps.
 fn total(places: &[(usize, &Column, usize)], width: impl Fn(&Column, usize) -> usize) -> usize {
     places
         .iter()
@@ -214,7 +214,7 @@ fn line(
     line
 }
 
-/// What stands below the table: what cannot be read, how old everything is, and the counts.
+/// The lines below the table: unreadable Redis servers, the age of the data, and the counts.
 fn notes(answer: &Tasks, terminal: &Terminal) -> Vec<String> {
     let mut lines = Vec::new();
     for redis in &answer.redises {
@@ -248,7 +248,7 @@ fn unreadable(redis: &Redis, terminal: &Terminal) -> Vec<String> {
         }
         (None, _) => say(format!("? redis {} has not been asked yet", redis.name)),
     }
-    // Of a redis that is one server, everything is said.
+    // For a single server, the line of the Redis store already says it.
     let told = redis.nodes.len() == 1 && redis.readable == Some(false);
     for node in redis.nodes.iter().filter(|node| node.up == Some(false) && !told) {
         let why = node
@@ -261,7 +261,7 @@ fn unreadable(redis: &Redis, terminal: &Terminal) -> Vec<String> {
     lines
 }
 
-/// How old what is shown is.
+/// The age of the shown data.
 fn age(answer: &Tasks) -> String {
     let ages = answer.tasks.iter().filter_map(|task| task.evidence_age_seconds);
     let never = answer.tasks.iter().filter(|task| task.evidence_age_seconds.is_none()).count();

@@ -1,4 +1,4 @@
-//! Parts of sentences that the table and the view of one task share.
+//! Phrases that the table and the view of one task share.
 
 use super::answer::{Hold, Switch, Task, Text};
 use super::judge::switches_lost;
@@ -22,7 +22,7 @@ pub(super) fn duration(seconds: f64) -> String {
     }
 }
 
-/// The reason, with what it does not say.
+/// The reason, with details that it lacks.
 pub(super) fn why(task: &Task) -> String {
     let mut parts = Vec::new();
     if switches_lost(task) {
@@ -32,7 +32,7 @@ pub(super) fn why(task: &Task) -> String {
         parts.push("Paused.".to_owned());
     }
     parts.push(task.reason.to_string());
-    // Some versions of the agent tell it in the reason.
+    // Some versions of the agent include it in the reason.
     let unreadable = task.lock.unknown.as_ref().or(task.switches_unknown.as_ref());
     if let Some(why) = unreadable.filter(|why| !task.reason.contains(&*why.reason)) {
         parts.push(format!("({}: {})", why.reason, why.remedy));
@@ -46,8 +46,7 @@ pub(super) fn names(before: &str, names: &[Text]) -> String {
     if list.is_empty() { list } else { format!("{before}{list}") }
 }
 
-/// The holders by their hosts, where these are known; how many there are comes first, so that it is
-/// not cut off.
+/// The holders by their hosts, where known. Their number comes first, so that it is not cut off.
 pub(super) fn short_holders(hold: &Hold) -> String {
     let names = hold.holders.iter().map(|holder| holder.host.as_deref().unwrap_or(&holder.holder));
     let names = names.collect::<Vec<_>>().join(", ");
@@ -57,13 +56,13 @@ pub(super) fn short_holders(hold: &Hold) -> String {
     }
 }
 
-/// How long a hold has lasted; at least so long, if its beginning was not seen.
+/// How long a hold has lasted; a lower bound if its beginning was not seen.
 pub(super) fn held_for(hold: &Hold) -> String {
     let length = duration(hold.held_seconds);
     if hold.acquired.is_some() { length } else { format!("≥{length}") }
 }
 
-/// What is left of the lease.
+/// The remaining lease.
 pub(super) fn lease_left(hold: &Hold) -> String {
     match hold.ttl_seconds {
         _ if hold.persistent == Some(true) => "no TTL".to_owned(),
@@ -72,7 +71,7 @@ pub(super) fn lease_left(hold: &Hold) -> String {
     }
 }
 
-/// How many users want the task, of how many where that is known.
+/// How many users want the task, and of how many if known.
 pub(super) fn wanted(task: &Task) -> String {
     let on = |switches: &[Switch]| switches.iter().filter(|switch| &*switch.state == "on").count();
     match (&*task.wanted, task.switches.as_deref()) {
@@ -88,7 +87,7 @@ pub(super) fn wanted(task: &Task) -> String {
     }
 }
 
-/// An instant of the agent's (`2026-01-31T23:59:59.999Z`) for people: to the second.
+/// An instant of the agent (`2026-01-31T23:59:59.999Z`) for people, to the second.
 pub(super) fn instant(at: &str) -> String {
     match (at.get(..10), at.get(10..11), at.get(11..19), at.get(19..20), at.ends_with('Z')) {
         (Some(day), Some("T"), Some(time), Some("."), true) => format!("{day} {time} UTC"),
@@ -100,7 +99,7 @@ pub(super) fn instant(at: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The one key of a counter is no user.
+    /// The only key of a counter is no user.
     #[test]
     fn of_a_counter_its_number_is_told() {
         let told = |task: &str| wanted(&serde_json::from_str(task).unwrap());

@@ -1,9 +1,8 @@
-//! Between what logs and standard error: logging never waits and never fails, whatever becomes of
-//! standard error.
+//! A buffer between logging and standard error, so that logging never blocks and never fails.
 //!
-//! A pipe that nobody reads, a terminal that was stopped, or a full disk would else stop the agent,
-//! or end it. A thread of its own writes; what finds no room is lost, counted, and told once there
-//! is room again.
+//! Otherwise a pipe that nobody reads, a stopped terminal, or a full disk would block or end the
+//! agent. A separate thread writes. Lines that do not fit into the buffer are dropped and counted,
+//! and the loss is reported once writing works again.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,12 +13,12 @@ use std::time::{Duration, Instant};
 
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Most bytes that may wait to be written.
+/// Maximum bytes that wait to be written.
 const WAITING_BYTES_MAX: usize = 256 << 10;
-/// How often a flush looks whether all is written.
+/// Interval at which a flush checks whether everything is written.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Takes lines in, each by one call of `write`.
+/// Accepts lines, one per call of `write`.
 #[derive(Clone, Debug)]
 pub(super) struct Sink {
     lines: Sender<Vec<u8>>,
@@ -30,13 +29,13 @@ pub(super) struct Sink {
 struct Counts {
     /// Bytes that are not written yet.
     waiting: AtomicUsize,
-    /// Lines that were never written.
+    /// Lines that were dropped.
     lost: AtomicU64,
 }
 
 impl Sink {
-    /// Starts the thread that writes to `output`; after a loss `tell` is called with how many lines
-    /// were lost, once some could be written again. What it logs goes the same way.
+    /// Starts the thread that writes to `output`. After a loss, it calls `tell` with the number of
+    /// lost lines once writing works again. Lines that `tell` logs go through the same sink.
     pub(super) fn start(
         output: impl Write + Send + 'static,
         tell: impl Fn(u64) + Send + 'static,
@@ -54,7 +53,7 @@ impl Sink {
         self.counts.lost.load(Ordering::Relaxed)
     }
 
-    /// Waits until all lines are written, but no longer than `most`.
+    /// Waits until all lines are written, at most `most`.
     pub(super) fn flush(&self, most: Duration) {
         let began = Instant::now();
         while self.counts.waiting.load(Ordering::Acquire) > 0 && began.elapsed() < most {
@@ -109,10 +108,10 @@ mod tests {
 
     use super::*;
 
-    /// Soon enough on any machine.
+    /// A deadline that even a slow machine meets.
     const SOON: Duration = Duration::from_secs(30);
 
-    /// An output that takes in one write for each permission, or fails.
+    /// An output that accepts one write per permission, or fails.
     struct Gated {
         permissions: Receiver<io::Result<()>>,
         written: SyncSender<Vec<u8>>,
@@ -144,7 +143,7 @@ mod tests {
         }
         let lost = sink.lost();
         assert!(lost >= lines as u64 / 3 && lost < lines as u64, "{lost} of {lines}");
-        // What did find room comes whole and in order.
+        // Lines that fit are complete and in order.
         let mut kept = 0;
         while kept < lines - usize::try_from(lost).unwrap() {
             permit.send(Ok(())).unwrap();

@@ -1,15 +1,15 @@
-//! How many log lines are too many: a bound per kind and second, of which one subject gets only a
-//! part, so that one restless task cannot hide the others.
+//! The rate limit of log lines: a maximum per kind and second, of which one subject gets only a
+//! part, so that one unstable task cannot hide the others.
 
 use std::collections::BTreeMap;
 
 use lockwatch_model::time::Mono;
 
-/// Lines of one kind per window.
+/// Maximum number of lines of one kind per window.
 pub(super) const KIND_MAX: u64 = 20;
-/// Lines of one kind about one subject per window.
+/// Maximum number of lines of one kind about one subject per window.
 pub(super) const SUBJECT_MAX: u64 = 5;
-/// Length of a window.
+/// Length of a window in milliseconds.
 const WINDOW_MS: u64 = 1000;
 
 /// Counts lines in the present window.
@@ -34,7 +34,7 @@ pub(super) enum Admission {
     Suppress,
 }
 
-/// How many lines of a kind were left out in a window.
+/// How many lines of a kind were suppressed in a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suppressed {
     pub(super) kind: &'static str,
@@ -42,7 +42,7 @@ pub(super) struct Suppressed {
 }
 
 impl Limiter {
-    /// Ends the window if it is over at `now`, and tells what was left out in it.
+    /// Ends the window if it is over at `now`, and returns what was suppressed in it.
     pub(super) fn roll(&mut self, now: Mono) -> Vec<Suppressed> {
         if now.since_ms(self.began) < WINDOW_MS {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Limiter {
             .collect()
     }
 
-    /// Counts a line about `subject` and says whether to write it.
+    /// Counts a line about `subject`, and decides whether to write it.
     pub(super) fn admit(&mut self, kind: &'static str, subject: &str) -> Admission {
         let counted = self.kinds.entry(kind).or_default();
         let of_subject = counted.subjects.get(subject).copied().unwrap_or(0);

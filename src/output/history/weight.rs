@@ -1,4 +1,4 @@
-//! What an event takes in memory, about.
+//! The estimated memory of an event.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use lockwatch_model::reading::Holder;
 
 use super::Kept;
 
-/// What the history's indexes and the allocator take for an event.
+/// Bytes per event for the history's indexes and the allocator.
 const OVERHEAD: usize = 160;
 
-/// Bytes that `kept` takes. The configuration of its task is not counted: all its events since
-/// the newest reload share it.
+/// Bytes that `kept` takes. The configuration of its task is not counted: all its events since the
+/// newest reload share it.
 pub(super) fn of(kept: &Kept) -> usize {
     OVERHEAD + size_of::<Kept>() + of_kind(&kept.event.kind)
 }

@@ -14,7 +14,7 @@ use crate::output::history::{Excerpt, Kept};
 #[derive(Serialize)]
 struct EventJson<'a> {
     id: String,
-    /// Agent's clock.
+    /// By the agent's clock.
     at: Option<String>,
     server_time: Option<String>,
     kind: &'static str,
@@ -54,11 +54,11 @@ pub fn event(boot: &str, kept: &Kept) -> String {
     })
 }
 
-/// Events of one piece: each client that does not read keeps one in memory.
+/// Events per piece. Each client that does not read keeps one piece in memory.
 const EVENTS_PER_PIECE: usize = 16;
 
-/// What `/api/v1/events` answers, in pieces, so that a long list is never held whole; `gap`: events
-/// before these may be missing.
+/// The body of `/api/v1/events` in pieces, so that a long list is never in memory as a whole.
+/// `gap`: events before these may be missing.
 pub fn events(boot: Arc<str>, excerpt: Excerpt, gap: bool) -> impl Iterator<Item = String> + Send {
     let id = |number| text(&event_id(&boot, number));
     let oldest = excerpt.oldest.map_or_else(|| String::from("null"), id);
@@ -76,7 +76,7 @@ pub fn events(boot: Arc<str>, excerpt: Excerpt, gap: bool) -> impl Iterator<Item
     iter::once(String::from("{\"events\":[")).chain(events).chain(iter::once(tail))
 }
 
-/// What names the event of this number in the whole world.
+/// The globally unique id of the event with this number.
 pub fn event_id(boot: &str, number: u64) -> String {
     format!("{boot}-{number}")
 }

@@ -1,27 +1,27 @@
-//! Which tasks are asked for.
+//! The filter of the list of tasks.
 
 use lockwatch_model::snapshot::TaskView;
 use lockwatch_model::verdict::{Verdict, Wanted};
 
 use crate::output::identity::{escape, holder_label};
 
-/// Each list that is not empty must have a value that fits.
+/// A task matches if each list that is not empty has a matching value.
 #[derive(Clone, Debug, Default)]
 pub struct TaskFilter {
     /// The verdict is one of these.
     pub verdicts: Vec<Verdict>,
-    /// The redis has one of these names.
+    /// The name of the Redis store is one of these.
     pub redises: Vec<String>,
     /// Whether it is wanted is one of these.
     pub wanted: Vec<Wanted>,
-    /// For each of these labels, its values of which the task has one.
+    /// For each of these labels, the task's value is one of these.
     pub labels: Vec<(String, Vec<String>)>,
-    /// Name, key, a holder or its host contains one of these in lower case, as it is shown.
+    /// Name, key, a holder or its host, as shown and in lower case, contains one of these.
     pub texts: Vec<String>,
 }
 
 impl TaskFilter {
-    /// Whether the task is asked for.
+    /// Whether the task matches.
     pub fn fits(&self, view: &TaskView) -> bool {
         let one_of = |values: &[String], value: &str| values.iter().any(|own| own == value);
         let has_label = |(name, values): &(String, Vec<String>)| {

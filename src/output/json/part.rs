@@ -1,4 +1,4 @@
-//! What the parts of several answers look like, and how instants and texts are written.
+//! Parts that several bodies share, and the format of instants and texts.
 
 use lockwatch_model::histogram::Histogram;
 use lockwatch_model::reading::Unknown;

@@ -1,4 +1,4 @@
-//! A redis as JSON: its servers, its Sentinels, and what went wrong.
+//! A Redis store as JSON: its servers, its Sentinels, and what went wrong.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ pub(super) struct RedisJson<'a> {
     name: &'a str,
     kind: &'static str,
     db: u32,
-    /// `null` before the first try.
+    /// `null` before the first attempt.
     readable: Option<bool>,
     unknown: Option<UnknownJson>,
     blind_seconds: f64,
@@ -35,28 +35,28 @@ pub(super) struct RedisJson<'a> {
     sample_duration: HistogramJson,
 }
 
-/// One server of a redis.
+/// One server of a Redis store.
 #[derive(Serialize)]
 struct NodeJson<'a> {
     address: Cow<'a, str>,
-    /// Otherwise its answers are evidence only.
+    /// If not, its replies are evidence only.
     decides: bool,
-    /// `null` before the first try.
+    /// `null` before the first attempt.
     up: Option<bool>,
     unknown: Option<UnknownJson>,
     role: Option<&'static str>,
     role_verified: Option<bool>,
     version: Option<Cow<'a, str>>,
-    /// Server's clock.
+    /// By the server's clock.
     last_success: Option<String>,
     clock_offset_seconds: Option<f64>,
     locks_behind: Option<u64>,
     deadline_lag_seconds: Option<f64>,
-    /// `null` where it is not asked to tell of changes.
+    /// `null` if it is not asked to announce changes.
     wake_ups: Option<WakeUpsJson>,
 }
 
-/// How a server's telling of changes stands, and what came of it.
+/// The state of a server's announcements of changes, and their effect.
 #[derive(Serialize)]
 struct WakeUpsJson {
     state: &'static str,
@@ -64,7 +64,7 @@ struct WakeUpsJson {
     hints: Vec<CountJson>,
 }
 
-/// What one configured Sentinel said last.
+/// The last reply of one configured Sentinel.
 #[derive(Serialize)]
 struct SentinelJson<'a> {
     address: Cow<'a, str>,

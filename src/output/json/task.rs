@@ -28,14 +28,14 @@ pub(super) struct TaskJson<'a> {
     verdict: &'static str,
     rule: &'static str,
     reason: String,
-    /// Agent's clock.
+    /// By the agent's clock.
     verdict_since: Option<String>,
     /// `null` before the first judgement.
     judged: Option<JudgedJson>,
     wanted: &'static str,
     /// `null` when unknown or unset.
     wanting_users: Option<u64>,
-    /// A counter says how many: then its key is the only switch, and no user.
+    /// The users are a number: then its key is the only switch, and is no user.
     counted: bool,
     /// `null` when unknown or unset.
     switches: Option<Vec<SwitchJson<'a>>>,
@@ -45,7 +45,7 @@ pub(super) struct TaskJson<'a> {
     lock: LockJson<'a>,
     /// The server that the newest trustworthy reading came from; `null` before the first.
     node: Option<Cow<'a, str>>,
-    /// What the servers show of the lock that do not decide.
+    /// The state of the lock on servers that do not decide.
     witnesses: Vec<WitnessJson<'a>>,
     /// `null` when no progress is configured.
     progress: Option<ProgressJson>,
@@ -66,7 +66,7 @@ pub(super) struct TaskJson<'a> {
     totals: TotalsJson,
 }
 
-/// What the verdict was judged by.
+/// The inputs of the verdict.
 #[derive(Serialize)]
 struct JudgedJson {
     wanted: &'static str,
@@ -84,7 +84,7 @@ struct JudgedJson {
 #[derive(Serialize)]
 struct SplitJson<'a> {
     kind: &'static str,
-    /// Agent's clock.
+    /// By the agent's clock.
     since: Option<String>,
     lasted_seconds: f64,
     parties: Vec<PartyJson<'a>>,
@@ -94,14 +94,14 @@ struct SplitJson<'a> {
 struct PartyJson<'a> {
     holder: Cow<'a, str>,
     digest: bool,
-    /// The server that shows it, where that is not the one that decides.
+    /// The server that shows it, if that is not the deciding one.
     node: Option<Cow<'a, str>>,
 }
 
-/// Something that lasted and is over.
+/// A state that lasted and has ended.
 #[derive(Serialize)]
 struct PastJson {
-    /// Agent's clock.
+    /// By the agent's clock.
     at: Option<String>,
     seconds: f64,
 }
@@ -117,7 +117,7 @@ struct SwitchJson<'a> {
     user: Cow<'a, str>,
     /// `on`, `off` or `undecodable`.
     state: &'static str,
-    /// The codec that would read an undecodable value.
+    /// The codec that would decode an undecodable value.
     fits: Option<&'static str>,
 }
 
@@ -143,7 +143,7 @@ struct HoldJson<'a> {
     mode: &'static str,
     holders: Vec<HolderJson<'a>>,
     ghosts: u32,
-    /// Server's clock, like the other instants here; `null` when the start was not seen.
+    /// By the server's clock, like the other instants here; `null` when the start was not seen.
     acquired: Option<String>,
     held_seconds: f64,
     ttl_seconds: Option<f64>,
@@ -164,22 +164,22 @@ struct HolderJson<'a> {
     entries: Option<u32>,
 }
 
-/// What a server that does not decide shows of the lock.
+/// The state of the lock on a server that does not decide.
 #[derive(Serialize)]
 struct WitnessJson<'a> {
     node: Cow<'a, str>,
     role: &'static str,
-    /// Agent's clock.
+    /// By the agent's clock.
     at: Option<String>,
     /// `null` when it shows none.
     holders: Option<Vec<HolderJson<'a>>>,
-    /// How far a replica's deadline is behind; `null` when that cannot be told.
+    /// How far a replica's deadline is behind; `null` if not known.
     behind_seconds: Option<f64>,
 }
 
 #[derive(Serialize)]
 struct ProgressJson {
-    /// Server's clock.
+    /// By the server's clock.
     moved: Option<String>,
     missing: bool,
     unknown: Option<UnknownJson>,

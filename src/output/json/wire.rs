@@ -1,5 +1,5 @@
-//! How JSON is written: every text keeps its value, and whatever could fool a terminal or a reader
-//! of lines is escaped.
+//! The JSON encoding: every text keeps its value, and every character that could mislead a terminal
+//! or a line-based reader is escaped.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use serde_json::ser::{Formatter, Serializer};
 
 use crate::output::identity::is_plain;
 
-/// `value` as JSON on one line; nothing here can fail to be written.
+/// `value` as JSON on one line. No value here can fail to serialize.
 pub fn text(value: &impl Serialize) -> String {
     let mut bytes = Vec::new();
     // Writing to memory cannot fail, and all maps have texts as keys.
@@ -16,8 +16,8 @@ pub fn text(value: &impl Serialize) -> String {
     String::from_utf8(bytes).unwrap_or_default()
 }
 
-/// Compact, and with `\\uNNNN` for what [`is_plain`] is not: control, format and bidi characters,
-/// unusual spaces.
+/// Compact, with `\\uNNNN` for every character that is not [`is_plain`]: control, format and bidi
+/// characters, unusual spaces.
 struct Harmless;
 
 impl Formatter for Harmless {
