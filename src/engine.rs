@@ -318,7 +318,7 @@ mod tests {
         snapshots.see()
     }
 
-    /// A snapshot of many tasks takes a while to make. Its wall clock must be that of its instant
+    /// Making a snapshot of many tasks takes time. Its wall clock must be that of its instant
     /// and not of its end.
     #[test]
     fn the_wall_clock_of_a_snapshot_is_that_of_its_instant() {

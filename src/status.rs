@@ -62,7 +62,6 @@ pub async fn run(options: StatusOptions) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(level.code()))
 }
 
-/// One response of the agent.
 struct Look {
     body: String,
     view: View,
@@ -113,7 +112,6 @@ fn harmless(error: serde_json::Error) -> anyhow::Error {
     anyhow::Error::msg(safe(&error.to_string()).into_owned())
 }
 
-/// Why the agent refuses.
 fn refusal(answer: &Answer, options: &StatusOptions) -> String {
     let said =
         serde_json::from_slice(&answer.body).map(|refusal: Refusal| refusal.error.to_string());

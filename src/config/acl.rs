@@ -18,7 +18,6 @@ const DEFAULT_USER: &str = "lockwatch";
 /// Pub/Sub clients to the connection. Nothing is ever published on it.
 pub(crate) const WAKE_UPS_CHANNEL: &str = "lockwatch:wake-ups";
 
-/// The commands that are sent to a Sentinel.
 const SENTINEL_COMMANDS: [&str; 7] = [
     "auth",
     "client|setname",

@@ -33,7 +33,6 @@ const OF_PROMETHEUS: [&str; 11] = [
     "service",
 ];
 
-/// Reads the names of the labels.
 pub(super) fn read(at: &At<'_>) -> Result<Vec<Arc<str>>, Reported> {
     let names = at.list(label_name)?;
     for (index, name) in names.iter().enumerate() {

@@ -23,7 +23,6 @@ const FRESH_FOR_MS: u64 = 10_000;
 /// Maximum number of switch keys. There is one key per user; more users should be in a hash.
 const SWITCH_KEYS_MAX: usize = 1000;
 
-/// The per-task labels with their values.
 type Labels = Vec<(Arc<str>, Arc<str>)>;
 
 /// What all tasks of a document share.
@@ -43,7 +42,6 @@ pub(super) struct ReadTask {
     pub(super) spec: Option<TaskSpec>,
 }
 
-/// Reads one task.
 pub(super) fn read(at: At<'_>, shared: &Shared<'_>) -> ReadTask {
     Block::open(at, &TASK).map_or_else(|_| ReadTask::default(), |block| read_block(&block, shared))
 }

@@ -52,7 +52,6 @@ pub(super) fn name(value: &Value) -> Result<String, String> {
     }
 }
 
-/// What is wrong with a name.
 pub(super) fn name_mistake(text: &str) -> Option<String> {
     if text.is_empty() {
         return Some("is empty; give it a name".to_owned());

@@ -51,7 +51,6 @@ pub fn text(explanation: &Explanation) -> String {
     page.text
 }
 
-/// The text so far.
 #[derive(Default)]
 struct Text {
     text: String,

@@ -34,7 +34,6 @@ impl Site {
         }
     }
 
-    /// One task.
     pub(super) async fn task(&self, name: &str, request: &Request<Incoming>) -> Reply {
         let (published, stopped) = self.look_at(name).await;
         if let Some(sentence) = stopped {
@@ -115,7 +114,6 @@ pub(super) fn redis_name(name: String, snapshot: &Snapshot) -> Result<String, Re
     }
 }
 
-/// The label that a parameter names.
 fn label_name(parameter: &str, snapshot: &Snapshot) -> Result<String, Refusal> {
     // Every task has every configured label, possibly with an empty value.
     let labels = snapshot.tasks.first().map(|view| view.spec.labels.as_slice()).unwrap_or_default();

@@ -31,7 +31,6 @@ const READING_GRACE: Duration = Duration::from_millis(100);
 /// wait while there are more.
 const CLOSING_MAX: usize = 64;
 
-/// All open connections.
 #[derive(Clone, Debug)]
 pub(super) struct Connections {
     limits: Limits,
@@ -64,7 +63,6 @@ pub(super) struct Client {
 #[derive(Clone, Copy, Debug)]
 struct Progress {
     phase: Phase,
-    /// When the phase began.
     began: Instant,
     /// When the client last read a part of the response; initially, when the phase began.
     taken: Instant,
@@ -77,7 +75,6 @@ enum Phase {
     Waiting,
     /// A response is being prepared.
     Making,
-    /// A response is being sent.
     Sending,
     /// A response without an end is being sent.
     Streaming,
@@ -96,7 +93,7 @@ impl Connections {
         if !self.make_room(peer) {
             return None;
         }
-        // If the permits are exhausted, connections that were told to close will release some soon.
+        // If no permit is left, connections that were told to close will release some soon.
         let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
         let client = Arc::new(Client::new(peer, self.limits));
         lock(&self.open).push(Arc::clone(&client));
@@ -140,12 +137,10 @@ impl Client {
         Client { peer, limits, progress, closing: CancellationToken::new() }
     }
 
-    /// A request has arrived.
     pub(super) fn asks(&self) {
         *lock(&self.progress) = Progress::now(Phase::Making);
     }
 
-    /// The response is ready.
     pub(super) fn answer(self: Arc<Client>, body: ReplyBody) -> Answer {
         let phase = if body.is_endless() { Phase::Streaming } else { Phase::Sending };
         *lock(&self.progress) = Progress::now(phase);
@@ -230,7 +225,7 @@ impl Body for Answer {
     }
 }
 
-/// The whole body was handed over.
+/// The body was handed over, or the response was aborted.
 impl Drop for Answer {
     fn drop(&mut self) {
         *lock(&self.client.progress) = Progress::now(Phase::Waiting);

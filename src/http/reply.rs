@@ -15,7 +15,6 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use crate::output::exposition::{Page, TakenBack};
 use crate::output::json::{TaskList, text as json_text};
 
-/// A response.
 pub(super) type Reply = Response<ReplyBody>;
 
 pub(super) const JSON: &str = "application/json";
@@ -121,13 +120,11 @@ pub(super) fn too_many_streams() -> Reply {
     with_header(reply, header::RETRY_AFTER, "15")
 }
 
-/// The body of a response.
 pub(super) enum ReplyBody {
     /// The whole body.
     Whole(Full<Bytes>),
     /// An exposition, and the index of its next piece.
     Page(Arc<Page>, usize),
-    /// Piece by piece.
     Pieces(Box<dyn Iterator<Item = String> + Send>),
     /// Frames as they arrive.
     Stream {

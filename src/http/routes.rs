@@ -1,4 +1,4 @@
-//! What is at which path:
+//! The routes of the server:
 //!
 //! | path | methods | what |
 //! |---|---|---|
@@ -12,8 +12,8 @@
 //! | `/api/v1/tasks/<name>/explain` | GET, HEAD | why a task has its verdict |
 //! | `/api/v1/events` | GET, HEAD | the newest events, as JSON or as server-sent events |
 //! | `/api/v1/openapi.json` | GET, HEAD | the description of the API |
-//! | `/-/healthy` | GET, HEAD | whether the engine goes on |
-//! | `/-/ready` | GET, HEAD | whether every redis was tried |
+//! | `/-/healthy` | GET, HEAD | whether the engine is running |
+//! | `/-/ready` | GET, HEAD | whether every Redis store was tried |
 //! | `/-/reload` | POST, PUT | loads the configuration again, if allowed |
 
 use std::borrow::Cow;
@@ -61,7 +61,6 @@ pub(super) struct Site {
     selecting: Mutex<()>,
 }
 
-/// A path that is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Route {
     Landing,
@@ -97,7 +96,6 @@ impl Site {
         }
     }
 
-    /// Answers one request.
     pub(super) async fn respond(&self, request: Request<Incoming>) -> Reply {
         if request.body().size_hint().upper().is_none_or(|bytes| bytes > BODY_BYTES_MAX) {
             let reply = text(StatusCode::PAYLOAD_TOO_LARGE, "Nothing here reads a request's body.");
@@ -297,7 +295,6 @@ pub(super) fn stopped(published: &Published, age_max: Duration) -> Option<String
     })
 }
 
-/// The route of a path.
 fn route(path: &str) -> Option<Route> {
     match path {
         "/" => Some(Route::Landing),

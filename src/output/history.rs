@@ -1,9 +1,9 @@
 //! The newest events, for the API and the pages, with limits in total and per subject.
 //!
-//! A task or Redis store has at most 200 events here; all together have 20,000 and about 16 MiB.
-//! When a total limit is exceeded, the oldest event of the subject with the most bytes is dropped.
-//! So one unstable task never displaces the events of others. An event with one holder takes about
-//! 0.5 kB: a process grew by 9 MB when the history filled with 20,000 of them.
+//! The limits are 200 events for each task or Redis store, and 20,000 events or about 16 MiB for
+//! all together. When a total limit is exceeded, the oldest event of the subject with the most
+//! bytes is dropped. So one unstable task never displaces the events of others. An event with one
+//! holder takes about 0.5 kB: a process grew by 9 MB when the history filled with 20,000 of them.
 
 mod weight;
 

@@ -9,17 +9,12 @@ use std::sync::OnceLock;
 pub(super) struct Process {
     /// User and system time used so far.
     pub(super) cpu_ms: Option<u64>,
-    /// Resident memory.
     pub(super) resident_bytes: Option<u64>,
-    /// Virtual memory.
     pub(super) virtual_bytes: Option<u64>,
-    /// Open file descriptors.
     pub(super) open_fds: Option<u64>,
-    /// Maximum number of open file descriptors.
     pub(super) max_fds: Option<u64>,
     /// When it started, milliseconds since the Unix epoch.
     pub(super) started_ms: Option<u64>,
-    /// Threads.
     pub(super) threads: Option<u64>,
 }
 

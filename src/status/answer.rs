@@ -189,7 +189,6 @@ pub(super) struct Thresholds {
     pub(super) max_hold_seconds: Option<f64>,
 }
 
-/// A state that has ended.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Past {

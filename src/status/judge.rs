@@ -50,7 +50,6 @@ const LOST: usize = 2;
 /// The rank of a verdict that only another version of the agent has.
 const OTHER: usize = 4;
 
-/// The judgement on a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judgement {
     /// Its rank, worst first.
@@ -60,7 +59,6 @@ pub(super) struct Judgement {
     pub(super) style: Style,
 }
 
-/// The judgement on `task`.
 pub(super) fn judge(task: &Task) -> Judgement {
     let place = VERDICTS.iter().position(|known| known.name == &*task.verdict).unwrap_or(OTHER);
     let rank = if switches_lost(task) { place.min(LOST) } else { place };

@@ -48,7 +48,6 @@ impl Sink {
         Ok(sink)
     }
 
-    /// How many lines were lost so far.
     pub(super) fn lost(&self) -> u64 {
         self.counts.lost.load(Ordering::Relaxed)
     }

@@ -15,7 +15,6 @@ pub(super) struct Ring {
     kept: VecDeque<Kept>,
 }
 
-/// A frame.
 pub(super) struct Kept {
     /// The number of the snapshot after it.
     to: u64,

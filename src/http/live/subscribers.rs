@@ -20,7 +20,6 @@ pub(super) struct Subscribers {
     pages: Vec<Subscriber>,
 }
 
-/// A page.
 pub(super) struct Subscriber {
     /// It subscribes to this task only.
     pub(super) task: Option<Arc<str>>,

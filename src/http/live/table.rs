@@ -62,7 +62,6 @@ impl Table {
         self.tasks.get(position)
     }
 
-    /// The position of a task.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         self.tasks.binary_search_by(|told| (**told.name()).cmp(name)).ok()
     }

@@ -104,7 +104,6 @@ impl fmt::Display for Place {
     }
 }
 
-/// The picture.
 pub(super) fn picture(timeline: &Timeline, scale: &Scale<'_>) -> String {
     let window = timeline.window;
     let lanes = lanes(timeline, scale);

@@ -6,7 +6,6 @@ use lockwatch_model::verdict::Verdict;
 
 use crate::http::parameters::lenient;
 
-/// The query of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ListQuery {
     /// Text that the row must contain, in any case.

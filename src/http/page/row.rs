@@ -58,7 +58,6 @@ pub(in crate::http) struct Pulse {
 }
 
 impl Pulse {
-    /// The pulse of a task.
     pub(in crate::http) fn of(published: &Published, view: &TaskView) -> Pulse {
         let hold = present(view);
         let ttl_ms = hold.and_then(|hold| hold.ttl_ms);
@@ -111,7 +110,6 @@ pub(super) fn present(view: &TaskView) -> Option<&HoldView> {
 }
 
 impl Row {
-    /// The row of a task.
     pub(in crate::http) fn of(published: &Published, view: &TaskView) -> Row {
         let mut markup = Markup::default();
         write_head(&mut markup, view);

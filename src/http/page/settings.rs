@@ -14,7 +14,6 @@ use crate::output::identity::{escape, list};
 const NAMED_MAX: usize = 20;
 const NOT_SET: &str = "not set";
 
-/// The section.
 pub(super) fn section(view: &TaskView) -> String {
     let mut html = String::from(
         "<section aria-labelledby=\"settings\"><h2 id=\"settings\">Configuration</h2><dl \

@@ -27,7 +27,6 @@ struct KindCount {
     subjects: BTreeMap<String, u64>,
 }
 
-/// Whether a line may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Write,

@@ -35,7 +35,6 @@ pub(super) struct RedisJson<'a> {
     sample_duration: HistogramJson,
 }
 
-/// One server of a Redis store.
 #[derive(Serialize)]
 struct NodeJson<'a> {
     address: Cow<'a, str>,

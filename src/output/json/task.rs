@@ -57,7 +57,6 @@ pub(super) struct TaskJson<'a> {
     splits: Vec<&'static str>,
     split_evidence: Vec<SplitJson<'a>>,
     paused: Option<bool>,
-    /// Age of the newest trustworthy reading.
     evidence_age_seconds: Option<f64>,
     last_handover: Option<PastJson>,
     last_outage: Option<PastJson>,
@@ -76,11 +75,9 @@ struct JudgedJson {
     stale: bool,
     over_wind_down: bool,
     blind: bool,
-    /// The verdict before.
     previous: Option<&'static str>,
 }
 
-/// Evidence for more than one holder.
 #[derive(Serialize)]
 struct SplitJson<'a> {
     kind: &'static str,
