@@ -40,8 +40,8 @@ fn left_ms(seen: Seen<'_>, page: &Condition) -> Option<u64> {
     (moves && !page.is_due()).then(|| page.threshold_ms.saturating_sub(page.value_ms))
 }
 
-/// Upper bound of the milliseconds for which the progress of a held task has not moved: since its
-/// last movement by the clock of the server that shows it, and since the hold began.
+/// Milliseconds for which the progress of a held task has not moved: the shorter of the time since
+/// its last movement, by the clock of the server that shows it, and the time since the hold began.
 fn still_ms(seen: Seen<'_>, view: &TaskView) -> Option<u64> {
     let hold = view.hold.as_ref().filter(|_| matches!(view.wanted, Wanted::Yes | Wanted::Unset))?;
     if view.durations.stalled_ms > 0 || view.progress_missing.is_some() {
