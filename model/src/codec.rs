@@ -42,7 +42,6 @@ pub enum Scalar {
 ///
 /// No bytes at all are null for [`Codec::Json`] and [`Codec::Jdk`], because Spring's serializers
 /// store null like this.
-/// store null so.
 pub fn decode(codec: Codec, bytes: &[u8]) -> Option<Scalar> {
     match codec {
         Codec::Raw => core::str::from_utf8(bytes).ok().map(|text| Scalar::Text(text.to_string())),

@@ -4,7 +4,6 @@
 //! that were both made after the end was seen. What first appears in the reading that showed the
 //! end may have been written before it. Work that is read on another server than the lock counts
 //! once the next reading shows that the lock is still free.
-//! the next reading shows that the lock is still free.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

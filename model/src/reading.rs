@@ -301,10 +301,10 @@ pub enum SwitchesReading {
         switches: Vec<(User, Switch)>,
         /// Whether the key that holds them exists (for named keys: any of them).
         key_exists: bool,
-        /// How many users want the task, where a counter tells it instead of single switches.
+        /// Number of users that want the task, if a counter holds it instead of single switches.
         counted: Option<u64>,
-        /// Whether these are all switches; of more than are read, those that come first are the
-        /// server's choice.
+        /// Whether these are all switches. If there are more than are read, the server chooses
+        /// which ones come first.
         whole: bool,
     },
     /// No trustworthy answer.
@@ -320,14 +320,14 @@ pub type User = Vec<u8>;
 pub enum Switch {
     /// The user wants the task.
     On,
-    /// The user does not.
+    /// The user does not want the task.
     Off,
-    /// The value says neither.
+    /// The value decodes as neither.
     Undecodable {
         /// The value, cut to 64 bytes.
         #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
         value: Vec<u8>,
-        /// The codec that would have read it, if one would.
+        /// The codec that would have decoded it, if any.
         fits: Option<crate::spec::Codec>,
     },
 }
@@ -339,7 +339,7 @@ pub enum ProgressReading {
     /// The bytes (of a length: its decimal digits).
     #[cfg_attr(feature = "serde", serde(with = "crate::bytes"))]
     Value(Vec<u8>),
-    /// There is none.
+    /// The progress key or field does not exist.
     Absent,
     /// No trustworthy answer.
     Unknown(Unknown),
@@ -360,9 +360,9 @@ pub enum ClaimsReading {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(rename_all = "snake_case"))]
 pub enum PauseReading {
-    /// Nobody asked for a pause.
+    /// No pause is set.
     None,
-    /// Until this instant of the server's clock.
+    /// Alerts wait until this instant of the server's clock.
     Until(ServerTime),
     /// The value is neither Unix seconds nor RFC 3339.
     Undecodable,

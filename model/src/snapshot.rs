@@ -297,21 +297,20 @@ pub struct RedisView {
     pub spec: RedisSpec,
     /// Whether the newest sweep of every server that decides was accepted; `None` before the first.
     pub readable: Option<bool>,
-    /// Why it was not.
+    /// Why it was not accepted.
     pub unknown: Option<Unknown>,
-    /// How long one of the servers that decide has not been read, or not been known; 0 while all
-    /// are read.
+    /// How long one of the deciding servers has been unread or unknown, in milliseconds; 0 while
+    /// all are read.
     pub blind_ms: u64,
-    /// Servers that said they are master in the newest batch; `None` while none is read.
+    /// Number of servers that reported as master in the newest batch; `None` while none is read.
     pub masters: Option<u64>,
-    /// Its servers as far as they are known, sorted by address.
+    /// Its known servers, sorted by address.
     pub nodes: Vec<NodeView>,
-    /// What the configured Sentinels said last.
+    /// The last report of each configured Sentinel.
     pub sentinels: Vec<SentinelWord>,
     /// Slots of a cluster that no master serves.
     pub uncovered_slots: u32,
-    /// What the data of the servers that decide live in; empty as long as one of them has not told
-    /// it.
+    /// The generations of the deciding servers; empty until all of them have reported theirs.
     pub generations: Vec<Arc<Generation>>,
     /// Sums and counts.
     pub totals: RedisTotals,
@@ -322,28 +321,28 @@ pub struct RedisView {
 pub struct NodeView {
     /// `host:port`.
     pub address: Arc<str>,
-    /// Whether it decides; a witness does not.
+    /// Whether the server decides; a witness does not.
     pub decides: bool,
     /// Whether the newest batch was accepted; `None` before the first.
     pub up: Option<bool>,
-    /// Why the newest batch was not.
+    /// Why the newest batch was not accepted.
     pub unknown: Option<Unknown>,
-    /// What it says it is.
+    /// The role that it reports.
     pub role: Option<Role>,
-    /// Whether it said so itself; `None` before the first accepted batch.
+    /// Whether the server itself reported the role; `None` before the first accepted batch.
     pub role_verified: Option<bool>,
     /// Its clock at the newest accepted batch.
     pub last_success: Option<ServerTime>,
-    /// Its clock minus the agent's.
+    /// Its clock minus the agent's, in milliseconds.
     pub clock_offset_ms: Option<i64>,
-    /// Of a replica: watched locks whose newest deadline it does not have yet; `None` where nothing
+    /// For a replica: number of watched locks whose newest deadline it lacks; `None` when nothing
     /// was compared.
     pub locks_behind: Option<u64>,
-    /// Of a replica: how far the deadline that is farthest behind is behind.
+    /// For a replica: the largest lag of a deadline, in milliseconds.
     pub deadline_lag_ms: Option<u64>,
-    /// Its version, as it says.
+    /// The version that it reports.
     pub version: Option<Arc<str>>,
-    /// Whether it tells of changes, and what came of that in all; `None` where it is not asked to.
+    /// State and totals of its change notifications; `None` if they are not requested.
     pub wake_ups: Option<WakeUps>,
 }
 
@@ -354,11 +353,11 @@ pub struct RedisTotals {
     pub errors: [u64; Unknown::ALL.len()],
     /// Connections made after the first.
     pub reconnects: u64,
-    /// Ticks that found the previous sweep still under way.
+    /// Ticks that found the previous sweep still in progress.
     pub skipped_ticks: u64,
-    /// Times it may have lost data.
+    /// Number of events in which it may have lost data.
     pub generation_changes: u64,
-    /// Locks that were held before a change of generation, by [`Fate::ALL`].
+    /// Fates of locks that were held before a change of generation, by [`Fate::ALL`].
     pub fates: [u64; Fate::ALL.len()],
     /// Round trips of batches.
     pub sample_duration: Histogram,

@@ -69,7 +69,7 @@ pub(crate) struct Task {
     waiters: Option<u64>,
     fencing_token: Option<i64>,
     hosts: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Why the newest reading of the hosts is no answer; those that were known stay.
+    /// Why the newest reading of the hosts is no answer. The known hosts stay.
     hosts_unknown: Option<Unknown>,
     pause: Pause,
     /// Warnings that are reported once for as long as they last.

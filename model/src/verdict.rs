@@ -81,7 +81,7 @@ named! {
         LockBlind = "lock_blind",
         /// Free, and whether it is wanted could not be read for too long.
         WantedBlind = "wanted_blind",
-        /// Cannot be judged just now; the previous verdict stays.
+        /// Cannot be judged at present; the previous verdict stays.
         KeepPrevious = "keep_previous",
         /// Cannot be judged, and never could.
         NothingYet = "nothing_yet",
@@ -91,7 +91,7 @@ named! {
         HeldUnwanted = "held_unwanted",
         /// Held and wanted.
         HeldWanted = "held_wanted",
-        /// Held; nobody says whether it is wanted.
+        /// Held; no switches are configured.
         HeldUnset = "held_unset",
         /// Held; whether it is wanted could not be read.
         HeldWantedUnknown = "held_wanted_unknown",
