@@ -17,7 +17,7 @@ pub enum Input {
     Config(Arc<WatchSpec>),
     /// The outcome of one batch.
     Sample(Sample),
-    /// A connection was made, failed, or reported about itself.
+    /// A report about a connection.
     Node(NodeNews),
     /// The known servers, and which of them decide.
     Topology(Topology),

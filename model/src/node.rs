@@ -396,7 +396,7 @@ mod tests {
         assert_eq!(told(62_000, 9, 7), Some(7), "of two that were as prompt, the newer one");
     }
 
-    /// The space is limited, so `none` must not displace real entries.
+    /// The space is limited, so each history is kept once, and an empty id is not kept.
     #[test]
     fn each_replication_history_is_remembered_once() {
         let mut node = Node::new(Arc::from("a:1"));
