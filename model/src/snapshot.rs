@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub sequence: u64,
     /// The tasks, sorted by name.
     pub tasks: TaskViews,
-    /// The redises, in the order of the configuration.
+    /// The Redis stores, in the order of the configuration.
     pub redises: Vec<Arc<RedisView>>,
 }
 

@@ -15,7 +15,7 @@ pub type Key = Vec<u8>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(Serialize, Deserialize), serde(deny_unknown_fields))]
 pub struct WatchSpec {
-    /// The redises; [`RedisIndex`] is a position here.
+    /// The Redis stores; [`RedisIndex`] is a position here.
     pub redises: Vec<RedisSpec>,
     /// The tasks; [`TaskIndex`] is a position here.
     pub tasks: Vec<Arc<TaskSpec>>,

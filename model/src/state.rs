@@ -18,7 +18,7 @@ use crate::spec::{RedisIndex, RedisKind, RedisSpec, TaskIndex, TaskSpec, WatchSp
 use crate::task::{Accepted, Log, Task};
 use crate::time::{Mono, ServerTime};
 
-/// Everything that is known of the watched redises and tasks.
+/// Everything that is known of the watched Redis stores and tasks.
 #[derive(Debug, Default)]
 pub struct State {
     epoch: u32,
@@ -28,7 +28,7 @@ pub struct State {
     by_name: Vec<usize>,
     /// As of the newest snapshot.
     views: TaskViews,
-    /// The views of the redises as of the newest snapshot.
+    /// The views of the Redis stores as of the newest snapshot.
     shown: Vec<Arc<RedisView>>,
     /// How the tasks have changed since their views were built, in the order of the views.
     changed: Vec<Changed>,
@@ -110,7 +110,8 @@ impl State {
     }
 
     /// Rebuilds the views of tasks that have changed by at least `least`. Returns the views of the
-    /// redises.
+    /// Rebuilds the views of tasks that have changed by at least `least`. Returns the views of the
+    /// Redis stores.
     fn renew(&mut self, at: Mono, least: Changed) -> Vec<RedisView> {
         let (tasks, by_name) = (&mut self.tasks, &self.by_name);
         let view = |rank: usize| Some(tasks.get_mut(*by_name.get(rank)?)?.task.view(at));

@@ -632,8 +632,9 @@ impl Oracle {
                 let same = match (deadline, truly) {
                     (Some(shown), Some(real)) => (shown - real).abs() <= tolerance,
                     (None, None) => true,
-                    // It moved while it was read, or has none. Where the server tells what is left,
-                    // also when others had their turn between clock and rest.
+                    // It moved during the read, or has none. On a server that reports only the
+                    // remaining time, also when other clients were served between reading the clock
+                    // and that time.
                     (None, Some(_)) => {
                         last.states.len() > 1 || (!self.exact && last.from != last.to)
                     }

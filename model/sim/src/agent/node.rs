@@ -115,7 +115,7 @@ pub(super) struct Heard {
     pub(super) moved: bool,
     /// Tasks whose lock was read by a deciding server.
     pub(super) read: Vec<TaskIndex>,
-    /// Switches of locks on another server: which, when they were asked for, of which task.
+    /// Switches of locks on another server: the server, when they were requested, and the task.
     pub(super) switches: Vec<(usize, Mono, TaskIndex, SwitchesReading)>,
 }
 
