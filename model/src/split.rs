@@ -319,7 +319,7 @@ pub(crate) struct View<'a> {
     pub(crate) acquired: bool,
     /// The present hold cannot be a phantom.
     pub(crate) proven: bool,
-    /// Claims that changed while the present hold surely went on.
+    /// Claims that changed while the present hold certainly continued.
     pub(crate) claims_beside: &'a [Vec<u8>],
     pub(crate) fresh_for_ms: u64,
     /// Unseen stretches longer than this do not count, in milliseconds.

@@ -211,8 +211,8 @@ fn what_was_written_later_and_is_there_proves_that_nothing_earlier_was_lost() {
     }
 }
 
-/// A may have taken it after B's renewal, because the answer that shows it came after the request
-/// for that renewal's reading.
+/// A may have acquired its lock after B's renewal if the answer that first shows A came after the
+/// request of the last reading with B's old deadline.
 #[test]
 fn what_may_have_been_written_before_proves_nothing() {
     for (acquired, expected) in

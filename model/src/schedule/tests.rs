@@ -747,7 +747,7 @@ fn anew(schedule: &Schedule, count: u32, now: u64) -> Schedule {
     schedule.anew(Vec::new(), 900, Mono(now)).anew(tasks(count), 900, Mono(now))
 }
 
-/// One slot for each of `tasks` tasks.
+/// One slot for each of `count` tasks.
 fn one_by_one(count: u32) -> Schedule {
     Schedule::sized(tasks(count), 900, Mono(0), Sizes { slot_tasks: 1, ..Sizes::default() })
 }

@@ -28,7 +28,7 @@ const FORMER_MS: u64 = 300_000;
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) nodes: Vec<(usize, Duty)>,
-    /// Tasks about which nobody decides, and why.
+    /// Tasks without a deciding server, and why.
     pub(super) orphans: Vec<(Vec<TaskIndex>, Unknown)>,
     /// The server with the keys beside a lock on another server, or why there is none.
     pub(super) besides: BTreeMap<TaskIndex, Result<usize, Unknown>>,
