@@ -28,9 +28,9 @@ fn tasks_that_stay_keep_their_rhythm_when_others_come_and_go() {
     );
 }
 
-/// Changes the tasks at `changed_at` from `before` to `after` slots. Returns, for each remaining
-/// task, when it is read in the next three seconds, and its number of extra reads. Each lock
-/// expires before the next regular read.
+/// Changes from `before` slots of tasks to `after` at `changed_at`; the last tasks remain. Returns,
+/// for each remaining task of the last `after` slots, when it is read in the three seconds after
+/// that, and its number of extra reads. Each lock expires before its next regular read.
 fn reads_after_a_change(before: u32, after: u32, changed_at: u64) -> Vec<(Vec<u64>, u32)> {
     let mut schedule = Schedule::new(tasks(before * FULL), 1_000, Mono(0));
     let first = before.saturating_sub(after) * FULL;
